@@ -89,7 +89,7 @@ def _searcher(models: Path, index: Path, documents: int) -> Any:
         index=str(index / "plaid"),
         checkpoint=str(models / "small"),
         collection=Collection(data=range(documents)),
-        config=ColBERTConfig(root="/tmp"),  # noqa: S108
+        config=ColBERTConfig(root="/tmp"),  # noqa: S108 # the container's own
         verbose=0,
     )
 

@@ -46,7 +46,7 @@ class Nothing(Adapter):
     def load(self, index_dir: Path) -> None:
         """Nothing to load."""
 
-    def search(self, query: str, k: int) -> Sequence[Hit]:  # noqa: ARG002
+    def search(self, query: str, k: int) -> Sequence[Hit]:  # noqa: ARG002 # an adapter's signature
         """Return the prepared answer."""
         return self.hits
 

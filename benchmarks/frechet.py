@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.table import verdict
+from harness import stats
 from harness.evaluation import frechet_distance
 from harness.evaluation.frechet_distance import VectorRows
 
@@ -31,7 +32,7 @@ def main() -> int:
         parser.add_argument(f"--{name}", type=int, default=usual)
     arguments = parser.parse_args()
     vectors, one, other = _made(arguments.queries, arguments.documents, arguments.dimensions)
-    weights = frechet_distance.draw_weights(arguments.queries, arguments.bootstraps, 1)
+    weights = stats.draw_weights(arguments.queries, arguments.bootstraps, 1)
     load, started = os.getloadavg()[0], time.perf_counter()
     (distances,) = frechet_distance.resample_distances(vectors, [(one, other)], weights)
     wall_s = time.perf_counter() - started

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from harness import stats
 from harness.evaluation import embeddings, frechet_distance
 from harness.evaluation.frechet_distance import VectorRows
 
@@ -55,7 +56,7 @@ def _show(vectors: Any, near: Any, queries: int, samples: int, bootstraps: int) 
         every = np.arange(queries)
         pair = (VectorRows(drawn, every), VectorRows(near[drawn].ravel(), np.repeat(every, _NEIGHBOURS)))
         (distances,) = frechet_distance.resample_distances(
-            vectors, [pair], frechet_distance.draw_weights(queries, bootstraps, number)
+            vectors, [pair], stats.draw_weights(queries, bootstraps, number)
         )
         low, high = np.quantile(distances, (0.025, 0.975))
         if not number:

@@ -99,7 +99,7 @@ def _fusion(work: Path, depth: int) -> Adapter:
     adapter = _module(folder / "adapter.py")
     variables = {"PYTHONPATH": os.pathsep.join([str(folder.parent.parent), str(work)]), "PATH": os.defpath}
     sha = hashlib.sha256((work / "adapter.py").read_bytes()).hexdigest()
-    facts = [adapter.component.ComponentFacts(name, "ready", sha, False, variables) for name in ("first", "second")]
+    facts = [adapter.component.ComponentFacts(name, "ready", sha, variables) for name in ("first", "second")]
     adapter.component.read_components = lambda: facts
     params = {"method": "rrf", "depth": depth, "first.seed": 0, "second.seed": 1}
     made: Adapter = adapter.ENGINE(params, ENVELOPE, work)

@@ -1,5 +1,18 @@
-"""``python -m harness``."""
+"""The console script, and ``python -m harness``."""
 
-from harness.cli import main
+import signal
 
-main()
+
+def start() -> None:
+    """Import the commands, and run the command line; until then Ctrl-C ends the process without a word."""
+    interrupt = signal.getsignal(signal.SIGINT)
+    if interrupt is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a traceback of half an import helps nobody
+    from harness.cli import main
+
+    signal.signal(signal.SIGINT, interrupt)
+    main()
+
+
+if __name__ == "__main__":
+    start()

@@ -157,7 +157,7 @@ def csv_rows(path: Path, header: str, content: bytes | None = None) -> Iterator[
         for values in reader:
             location = f"{path}:{reader.line_num}"
             if len(values) != len(columns):
-                raise FileError(f"{location}: {len(values)} fields, must be {len(columns)}; mend the row")
+                raise FileError(f"{location}: {len(values)} fields, must be {len(columns)}; correct the row")
             yield location, dict(zip(columns, values, strict=True))
     except csv.Error:
         raise FileError(f"{path}:{reader.line_num}: not CSV; correct the quotes of the row") from None

@@ -13,6 +13,7 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 import socket
 import tempfile
 import time
@@ -187,12 +188,24 @@ def walk(folder: Path) -> Iterator[os.DirEntry[str]]:
                     waiting.append(entry.path)
 
 
+def link_tree(source: Path, target: Path, *, copies: bool) -> None:
+    """Fill a new folder with the files below ``source``: links, or copies where asked or where no link is possible."""
+
+    def link(path: str, link_path: str) -> None:
+        try:
+            os.link(path, link_path, follow_symlinks=False)
+        except OSError:  # another file system or user
+            shutil.copy2(path, link_path)
+
+    shutil.copytree(source, target, copy_function=shutil.copy2 if copies else link)
+
+
 def remove_tree(folder: Path) -> None:
     """Remove a folder and all below it, at any depth and with any modes; ignore what cannot be removed.
 
     A container that nobody could end may still swap a folder below for a link to one of the host's, or for a pipe, at
     any moment.  So whatever is done is done to a descriptor, or to a name directly below one.  ``shutil.rmtree`` opens
-    what such a link leads to before it looks (a pipe or a device takes that amiss), and it recurses.
+    what such a link leads to before it looks (which harms a pipe or a device), and it recurses.
     """
     for _ in range(_ROUNDS):
         try:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import math
+import os
+import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -40,6 +42,21 @@ _WIDE, _WIDE_BAR, _NARROW_BAR, _REST = 100, 20, 10, 48
 # The time left is known from this number of steps on, and changes at most by this factor when a step ends.
 _LEAST_STEPS, _MOST_CHANGE = 2, 2
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+
+class Screen(Console):
+    """A terminal, file or pipe; a width of 0 is unknown, and a reader that has gone does not end a run."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr)
+        self._width = self._width or None  # COLUMNS=0 would hide every line
+
+    def on_broken_pipe(self) -> None:
+        """Write nothing more; on stdout, end the command as any program in a pipe ends."""
+        self.quiet = True
+        if not self.stderr:
+            raise BrokenPipeError
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 class Progress(Protocol):

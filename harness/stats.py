@@ -35,6 +35,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 CONFIDENCE = 0.95
+# A normal variable lies within this many standard deviations of its mean with that confidence.
+Z = 1.959963984540054
 # LoadGen's confidence for a claim "at most".
 BOUND_CONFIDENCE = 0.99
 
@@ -119,7 +121,7 @@ def summarise(
 
 
 def nothing(reason: str, shown: Collection[str], queries: int = 0, trials: int = 0) -> LatencySummary:
-    """The summary of samples that give no latency of single queries."""
+    """Return the summary of samples that give no latency of single queries."""
     missing = Estimate(None, reason=reason)
     none = dict.fromkeys(shown, missing)
     return LatencySummary(
@@ -142,7 +144,6 @@ def these_queries(value: float | None, processes: Sequence[float]) -> Estimate:
     if value is None or len(processes) < MIN_PROCESSES:
         return Estimate(value, reason=too_few_processes(len(processes)))
     low, high = student(np.asarray(processes))
-    assert low is not None and high is not None
     reach = (high - low) / 2
     return Estimate(value, max(0.0, value - reach), value + reach)
 
@@ -173,13 +174,11 @@ def measured_again(like: Estimate, these: Estimate, *, floor: float = 0.0) -> Es
     return Estimate(value, low, None if like.high is None else value + math.hypot(like.high - value, reach))
 
 
-def student(values: Floats, confidence: float = CONFIDENCE) -> tuple[float | None, float | None]:
-    """The two ends of a Student interval for the mean of independent values; ``None`` below two."""
-    if len(values) < 2:
-        return None, None
+def student(values: Floats) -> tuple[float, float]:
+    """Return the two ends of the 95 % Student interval for the mean of two or more independent values."""
     from scipy.special import stdtrit
 
-    reach = float(stdtrit(len(values) - 1, (1 + confidence) / 2)) * float(np.std(values, ddof=1)) / len(values) ** 0.5
+    reach = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2)) * float(np.std(values, ddof=1)) / len(values) ** 0.5
     return float(values.mean()) - reach, float(values.mean()) + reach
 
 
@@ -231,24 +230,23 @@ def _unskewed(t: float, skew: float) -> float:
     return t if abs(skew) < 1e-6 else 3 / skew * (float(np.cbrt(1 + skew * (t - skew / 6))) - 1)
 
 
-def proportion(total: float, count: int, confidence: float = CONFIDENCE) -> Estimate:
-    """Return a mean of values from 0 to 1 with the interval of Clopper and Pearson (1934), never too narrow.
+def proportion(total: float, count: int) -> Estimate:
+    """Return a mean of values from 0 to 1 with the 95 % interval of Clopper and Pearson (1934), never too narrow.
 
     Args:
-        total: the sum of the values: of successes, how many.
-        count: how many values.
-        confidence: of the interval.
+        total: the sum of the values: of successes, their number.
+        count: the number of values.
     """
     from scipy.special import betaincinv
 
-    tail, failed = (1 - confidence) / 2, count - total
+    tail, failed = (1 - CONFIDENCE) / 2, count - total
     low = float(betaincinv(total, failed + 1, tail)) if total > 0 else 0.0
     high = float(betaincinv(total + 1, failed, 1 - tail)) if failed > 0 else 1.0
     return Estimate(total / count, low, high)
 
 
 def percentile(latency_s: Floats, name: str, queries: int, *, confidence: float = CONFIDENCE) -> Estimate:
-    """One percentile of all timed samples with its order-statistic interval, or the reason for none.
+    """Return a percentile of all timed samples with its order-statistic interval, or the reason for none.
 
     The value is an observed one (nearest rank).  The interval takes the ranks that bound the share among
     ``queries`` independent values (binomial) and reads them off all samples (Woodruff 1952): as if the
@@ -326,7 +324,7 @@ def quantiles(latency_s: Floats, shares: Floats) -> tuple[float, ...]:
 
 
 def _at(ordered: Floats, share: float) -> float:
-    """The least of the values that so large a share does not exceed."""
+    """Return the smallest value that at least this share of the values does not exceed."""
     # The guard keeps 0.95 * 200 from becoming rank 191 by rounding.
     rank = int(np.ceil(share * len(ordered) - 1e-9))
     return float(ordered[min(max(rank, 1), len(ordered)) - 1])
@@ -376,6 +374,11 @@ def _between_trials(of_trial: Floats, job: Ints, jobs: int, residual: float) -> 
 
 def _root(variance: float, reason: str | None = None) -> Estimate:
     return Estimate(max(0.0, variance) ** 0.5, reason=reason)
+
+
+def draw_weights(queries: int, resamples: int, seed: int) -> Ints:
+    """Draw each query's weight in each resample, shape (resamples, queries): the same for every system."""
+    return np.random.default_rng(seed).multinomial(queries, np.full(queries, 1 / queries), size=resamples)
 
 
 def ranks(

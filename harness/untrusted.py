@@ -15,6 +15,7 @@ import stat
 import tomllib
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
@@ -213,6 +214,21 @@ def decode(content: bytes, path: Path | str, line: int = 1, encoding: str = "utf
     except UnicodeDecodeError as error:
         line += content.count(b"\n", 0, error.start)
         raise FileError(f"{path}:{line}: {reason_of(error)}; save the file as UTF-8") from None
+
+
+@contextmanager
+def reading(
+    place: Path | str,
+    remedy: str,
+    *,
+    fault: str = "cannot be read",
+    damage: tuple[type[Exception], ...] = (OSError,),
+) -> Iterator[None]:
+    """Turn errors of reading a file into a FileError that names the place, the reason and the remedy."""
+    try:
+        yield
+    except damage as error:
+        raise FileError(f"{place}: {fault}: {reason_of(error)}; {remedy}") from error
 
 
 def reason_of(error: Exception) -> str:

@@ -294,10 +294,11 @@ class Bench:
         only: str | None = None,
         fresh: bool = False,
         retry_noisy: int = 0,
+        fresh_index: bool = False,
     ) -> RunSummary:
         """Run a suite to its end."""
         path = path or self.suite()
-        options = RunOptions(self.results, self.cache, path.parent, only, fresh, retry_noisy)
+        options = RunOptions(self.results, self.cache, path.parent, only, fresh, retry_noisy, fresh_index)
         self.screen = StringIO()
         with show_progress(Console(file=self.screen, width=200)):
             return orchestrator.run_suite(gather(suite.load(path), options), options, launcher)

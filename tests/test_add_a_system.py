@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.command_line import run_process
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "guides" / "add-a-system.md").read_text(encoding="utf-8")
 # `my-images/...`: on a line of its own, then a fenced block.
@@ -37,17 +37,8 @@ def commands() -> list[str]:
 
 def run(command: str, folder: Path) -> str:
     _, *arguments = shlex.split(command)
-    environment = {**os.environ, "HARNESS_IMAGES": str(folder / "my-images")}
-    done = subprocess.run(
-        [sys.executable, "-m", "harness", *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-    return done.stdout
+    words = [sys.executable, "-m", "harness", *arguments]
+    return run_process(words, folder, HARNESS_IMAGES=str(folder / "my-images"))
 
 
 def test_page_shows_these_commands() -> None:

@@ -61,7 +61,7 @@ def test_valid_record_is_frozen() -> None:
     tree = validate(Tree, {"title": "t", "leaves": [{"depth": 2}]}, FILE)
     assert tree.leaves == (Leaf(depth=2),)
     with pytest.raises(ValueError, match="frozen"):
-        tree.title = "other"  # type: ignore[misc]
+        tree.title = "other"
 
 
 @pytest.mark.parametrize(

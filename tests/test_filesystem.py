@@ -212,7 +212,7 @@ def test_removal_holds_few_folders_open(tmp_path: Path, monkeypatch: pytest.Monk
 
     def opening(*arguments: object, **keys: object) -> int:
         nonlocal most
-        descriptor = really_open(*arguments, **keys)  # type: ignore[arg-type]
+        descriptor = really_open(*arguments, **keys)
         held.add(descriptor)
         most = max(most, len(held))
         return descriptor
@@ -312,7 +312,7 @@ def test_process_has_died_once_it_ends() -> None:
 
 def test_reused_process_number_is_another_process() -> None:
     assert filesystem.has_died(named(started=1))
-    assert filesystem.has_died(named(boot_id="another-boot")), "the host has been started anew"
+    assert filesystem.has_died(named(boot_id="another-boot")), "the host has been started again"
 
 
 def test_process_is_not_dead_if_invisible(monkeypatch: pytest.MonkeyPatch) -> None:

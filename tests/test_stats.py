@@ -65,16 +65,16 @@ def test_combined_interval_adds_the_squares_of_both_half_widths() -> None:
     level = np.random.default_rng(2).lognormal(0.0, 0.5, 300)
     jobs = np.repeat(np.arange(3), 300)
     latency = np.concatenate([level, 1.1 * level, 0.95 * level])
-    found = stats.summarise([f"q{n}" for n in range(300)] * 3, jobs, latency, jobs=jobs)  # type: ignore[arg-type]
+    found = stats.summarise([f"q{n}" for n in range(300)] * 3, jobs, latency, jobs=jobs)
     for name, figure in {"mean": found.mean_s, "p50": found.percentiles_s["p50"]}.items():
         like, these = found.like_queries_s[name], found.these_queries_s[name]
         assert figure.value == like.value == these.value
         assert None not in (figure.low, figure.high, like.low, like.high, these.low, these.high)
-        value, reach = figure.value, these.high - these.value  # type: ignore[operator]
-        assert figure.low == pytest.approx(value - math.hypot(value - like.low, reach))  # type: ignore[operator]
-        assert figure.high == pytest.approx(value + math.hypot(like.high - value, reach))  # type: ignore[operator]
+        value, reach = figure.value, these.high - these.value
+        assert figure.low == pytest.approx(value - math.hypot(value - like.low, reach))
+        assert figure.high == pytest.approx(value + math.hypot(like.high - value, reach))
     three = np.array([1.0, 1.1, 0.95]) * level.mean()
-    assert found.these_queries_s["mean"].high - found.mean_s.value == pytest.approx(  # type: ignore[operator]
+    assert found.these_queries_s["mean"].high - found.mean_s.value == pytest.approx(
         scipy.stats.t.ppf(0.975, 2) * three.std(ddof=1) / 3**0.5
     )
 
@@ -109,7 +109,7 @@ def test_processes_with_one_complete_have_no_interval() -> None:
     names = [f"q{n}" for n in range(40)]
     jobs = [0] * 40 + [1] * 39
     latency = np.random.default_rng(2).lognormal(0.0, 0.5, 79)
-    found = stats.summarise(names + names[:39], jobs, latency, jobs=jobs)  # type: ignore[arg-type]
+    found = stats.summarise(names + names[:39], jobs, latency, jobs=jobs)
     assert (found.mean_s.low, found.mean_s.high) == (None, None)
     assert found.mean_s.reason == "an interval needs 3 whole processes, there is 1"
 
@@ -233,7 +233,7 @@ def test_a_higher_confidence_gives_a_wider_interval() -> None:
     ):
         assert usual.value == sure.value
         assert None not in (usual.low, usual.high, sure.low, sure.high)
-        assert sure.low < usual.low < usual.high < sure.high  # type: ignore[operator]
+        assert sure.low < usual.low < usual.high < sure.high
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_intervals_for_like_and_for_these_queries_differ() -> None:
     summary = summarise([(level * shift).tolist() for shift in (1.0, 1.001, 0.999, 1.0005, 0.9995)])
     like, these = summary.like_queries_s["mean"], summary.these_queries_s["mean"]
     assert None not in (like.low, like.high, these.low, these.high)
-    assert like.high - like.low > 20 * (these.high - these.low)  # type: ignore[operator]
+    assert like.high - like.low > 20 * (these.high - these.low)
 
 
 def test_no_samples_is_missing_not_zero() -> None:

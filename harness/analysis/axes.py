@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 from harness.analysis.table import Row
 from harness.errors import UnknownName
 from harness.records import Isolation
+from harness.results.schema import Cell
 from harness.stats import Estimate
 
 MIB = 2**20
@@ -51,11 +53,6 @@ def axis(name: str, measure: str) -> Axis:
     return OTHERS[name]
 
 
-def _cost(row: Row) -> Estimate:
-    """Return US$ per million queries by the model of the row's scenario."""
-    return row.usd_per_million if row.scenario == "single_stream" else row.usd_per_million_saturated
-
-
 def _size(value: int | None) -> Estimate:
     return _UNMEASURED if value is None else Estimate(value / MIB)
 
@@ -65,7 +62,7 @@ OTHERS = {
     each.name: each
     for each in (
         Axis("latency", "mean latency", "ms", False, lambda row: row.latency_mean_s.map(lambda seconds: seconds * 1e3)),
-        Axis("cost", "cost", "US$ per million queries", False, _cost),
+        Axis("cost", "cost", "US$ per million queries", False, attrgetter("cost")),
         Axis("memory", "peak anonymous memory", "MiB", False, lambda row: _size(row.peak_anon_bytes)),
         Axis("index", "index", "MiB", False, lambda row: _size(row.index_bytes)),
         Axis("throughput", "throughput", "queries/s", True, lambda row: row.throughput_qps),
@@ -103,6 +100,11 @@ def comparison_group(row: Row) -> ComparisonGroup:
         row.sample_sha256,
         row.corpus_sha256,
     )
+
+
+def cell_of(row: Row) -> Cell:
+    """Return the cell that a row is of."""
+    return Cell(row.suite, row.system, row.dataset, row.scenario, row.profile)
 
 
 def group_rows(rows: Iterable[Row]) -> dict[ComparisonGroup, list[Row]]:

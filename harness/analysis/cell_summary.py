@@ -233,7 +233,6 @@ def offline_throughput(timed: Timings) -> Estimate:
         return Estimate(value, reason=stats.too_few_processes(len(jobs)))
     by_job = [statistics.fmean(time for pair, time in seconds.items() if pair[0] == job) for job in sorted(jobs)]
     low, high = stats.student(np.asarray(by_job))
-    assert low is not None and high is not None
     size = len(timed.queries)
     fastest = size / low if low > 0 else None
     return Estimate(value, size / high, fastest, reason=f"interval for these queries, over {len(jobs)} jobs")

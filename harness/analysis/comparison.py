@@ -6,7 +6,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness import stats
 from harness.analysis import axes, notes, paired_differences, significance
@@ -17,10 +16,9 @@ from harness.evaluation.evaluate import Evaluation
 from harness.evaluation.evaluate_runs import FlaggedQueries
 from harness.evaluation.per_query import PerQuery
 from harness.records import Outcome
-from harness.results.schema import Cell, matches
-from harness.stats import Estimate
+from harness.results.schema import matches
+from harness.stats import Estimate, Floats
 
-Floats = NDArray[np.float64]
 # Key of a test: the queries, the systems, the metric, the fingerprint of the differences.
 Test = tuple[Hashable, frozenset[str], str, str]
 
@@ -70,7 +68,9 @@ def pairs(a_rows: Sequence[Row], b_rows: Sequence[Row], a: str, b: str) -> list[
     Raises:
         UsageError: a glob matches no row, or no two may be compared.
     """
-    ours, theirs = ([row for row in rows if _matches(row, glob)] for rows, glob in ((a_rows, a), (b_rows, b)))
+    ours, theirs = (
+        [row for row in rows if matches(axes.cell_of(row), glob)] for rows, glob in ((a_rows, a), (b_rows, b))
+    )
     for glob, matching, rows in ((a, ours, a_rows), (b, theirs, b_rows)):
         if not matching:
             systems = ", ".join(sorted({row.system for row in rows}))
@@ -94,10 +94,9 @@ def pairs(a_rows: Sequence[Row], b_rows: Sequence[Row], a: str, b: str) -> list[
     if not matched and len(ours) == len(theirs) == 1:
         matched = comparable
     if not matched and ours == theirs:
-        what = "one and the same row" if len(ours) == 1 else f"the same {len(ours)} rows"
-        raise UsageError(
-            f"{a!r} and {b!r} are {what}: there is nothing to compare; name another system for one of them"
-        )
+        what = "one row" if len(ours) == 1 else f"{len(ours)} rows, of which no two can be compared"
+        which = f"{a!r} matches" if a == b else f"{a!r} and {b!r} both match"
+        raise UsageError(f"{which} {what}; name a second system")
     if not matched:
         raise UsageError(
             f"{a!r} ({len(ours)} rows) and {b!r} ({len(theirs)} rows) share no dataset, query sample and "
@@ -139,7 +138,7 @@ def compare(
 
 def compare_measure(a: Row, b: Row, values_a: PerQuery | None, values_b: PerQuery | None, measure: str) -> Comparison:
     """Compare two rows by one measure alone; arguments as of :func:`compare`."""
-    figures = [row.measures.get(measure, Estimate(None)).value for row in (a, b)]
+    figures = [row.measured(measure) for row in (a, b)]
     sides = ComparisonSide(called(a), a), ComparisonSide(called(b), b)
     return _comparison(sides, [_measure(measure, figures, values_a, values_b)], (), (values_a, values_b), None)
 
@@ -228,10 +227,6 @@ def called(row: Row) -> str:
 
 def _measure(measure: str, figures: Sequence[float | None], a: PerQuery | None, b: PerQuery | None) -> Difference:
     return difference(measure, figures, _aligned(a, b, lambda values: values.measures.get(measure)))
-
-
-def _matches(row: Row, glob: str) -> bool:
-    return matches(Cell(row.suite, row.system, row.dataset, row.scenario, row.profile), glob)
 
 
 def _aligned(

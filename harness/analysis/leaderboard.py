@@ -9,21 +9,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness import stats
 from harness.analysis import axes, dynascore, pareto_front
 from harness.analysis.axes import ACCURACY, Axis, ComparisonGroup
 from harness.analysis.dynascore import DynascoreOptions, Entry, Rate
 from harness.analysis.pareto_front import FrontState
-from harness.analysis.resampling import CONFIDENCE, Resampled
+from harness.analysis.resampling import Resampled
 from harness.analysis.table import Row, Table
 from harness.errors import UnknownName, UsageError
 from harness.evaluation.per_query import PerQuery
 from harness.records import Outcome
-from harness.stats import Estimate
+from harness.stats import CONFIDENCE, Estimate, Floats
 
-Floats = NDArray[np.float64]
 # Function from entries, in any order, to their scores, the highest first in rank; ``None`` has no rank.
 Scorer = Callable[[Sequence[Entry]], Sequence[float | None]]
 

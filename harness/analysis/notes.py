@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from harness import stats
-from harness.analysis.table import Overhead, Row, Validity
+from harness.analysis.table import Overhead, Row, Validity, processors
 from harness.evaluation.evaluate_runs import unjudged_share_notes
 from harness.pricing import cost
 from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
@@ -44,7 +44,7 @@ def of_table(
     choice: TypeChoice = DEFAULT_CHOICE,
     storage: StoragePrice | None = None,
 ) -> tuple[str, ...]:
-    """All notes of a table, in reading order."""
+    """Return all notes of a table, in reading order."""
     notes = [*_overhead(overhead), MEAN_METHOD, PERCENTILE_METHOD]
     if any(row.scenario != "single_stream" for row in rows):
         notes.append(THROUGHPUT_METHOD)
@@ -58,6 +58,7 @@ def of_table(
     return (
         *notes,
         *of_judgements(rows),
+        *of_data(rows),
         *of_unjudged(rows),
         *_smallest(rows),
         *_shared_cpus(rows),
@@ -90,13 +91,40 @@ def _of_index_cost(rows: Sequence[Row], storage: StoragePrice | None) -> Iterato
         return
     yield (
         f"Index build: {cost.BUILD_FORMULA}, on the cheapest instance type that provides what the build had, with the "
-        "same preference; measured once, at the size of this corpus."
+        "same preference; measured once, without an interval, at the size of this corpus."
     )
+    yield from of_builds(rows)
     if storage is not None:
         yield (
             f"Index storage: {cost.STORAGE_FORMULA}, at {storage.usd_per_gib_month:g} ({storage.volume_type} of "
             f"{storage.as_of}; source: {storage.source})."
         )
+
+
+def of_builds(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield where index builds ran, if that differs: then their times and costs do not compare."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for row in rows:
+        if place := build_place(row):
+            found[place].setdefault(row.system)
+    if len(found) > 1:
+        named = "; ".join(f"{', '.join(systems)} on {place}" for place, systems in sorted(found.items()))
+        yield (
+            f"Index builds ran on {len(found)} kinds of machine: do not compare their times or costs ({named}); "
+            "--fresh-index builds again."
+        )
+
+
+def build_place(row: Row) -> str | None:
+    """Return the limits, the machine and the isolation of a row's index build; None: no build is known."""
+    limits, machine = row.build_envelope, row.build_machine
+    if limits is None or row.index_build_s is None:
+        return None
+    has = f"{processors(limits.cpus, limits.gpus)}, {limits.memory_bytes / 2**30:.3g} GiB"
+    names = () if machine is None else (machine.instance_type, machine.cpu_model, *machine.gpu_models[: limits.gpus])
+    named = ", ".join(name for name in names if name) or "an unknown machine, or several"
+    isolation = "" if row.isolation is Isolation.CONTAINER else f" ({row.isolation.value})"
+    return f"{has} of {named}{isolation}"
 
 
 def _overhead(overhead: Sequence[Overhead]) -> Iterator[str]:
@@ -123,7 +151,7 @@ def _overhead(overhead: Sequence[Overhead]) -> Iterator[str]:
 
 
 def _smallest(rows: Sequence[Row]) -> Iterator[str]:
-    """The third memory figure (measuring rule 19): the smallest limit that still passes, as far as rows tell."""
+    """Yield the smallest profile that passes on each dataset (the third memory figure, measuring rule 19)."""
     held: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row.isolation is Isolation.CONTAINER and row.outcome is not Outcome.NOT_APPLICABLE:
@@ -142,7 +170,7 @@ def _smallest_profile(rows: Sequence[Row]) -> str:
 
 
 def _shared_cpus(rows: Sequence[Row]) -> Iterator[str]:
-    """A job that has all CPUs of its host shares them with the sampling from outside.
+    """Yield the profiles that have all CPUs of their host and share them with the harness's sampling.
 
     Rows that know where their jobs were placed (``harness_apart``) have it among their findings.
     """
@@ -168,7 +196,7 @@ def not_comparable(rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def _mixed(rows: Sequence[Row]) -> Iterator[str]:
-    """Rows that must not be compared."""
+    """Yield the datasets whose rows must not be compared."""
     for dataset in sorted({row.dataset for row in rows}):
         same = [row for row in rows if row.dataset == dataset and row.outcome is Outcome.OK]
         for what, name in (("query samples", "sample"), ("corpora", "corpus"), ("judgements", "qrels")):
@@ -181,7 +209,7 @@ def _mixed(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def of_origins(rows: Sequence[Row]) -> Iterator[str]:
-    """Rows of merged results that different machines stand behind: whoever compares their times must know."""
+    """Yield a note on merged rows that different machines measured: their times cannot be compared."""
     found: dict[str, dict[str, None]] = defaultdict(dict)
     for row in rows:
         if row.outcome is Outcome.OK and row.machine is not None:
@@ -200,6 +228,15 @@ def of_judgements(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the rows that other qrels than the stored ones judge."""
     for dataset, said in sorted({(row.dataset, row.rejudged) for row in rows if row.rejudged}):
         yield f"{dataset} is judged {', '.join(said)}."
+
+
+def of_data(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the faults of each dataset, as stored with its jobs."""
+    found = {row.dataset: dict[str, None]() for row in rows}
+    for row in rows:
+        found[row.dataset] |= dict.fromkeys(fault.text for fault in row.data_faults)
+    for dataset, texts in sorted(found.items()):
+        yield from (f"{dataset}: {text}." for text in texts)
 
 
 def of_unjudged(rows: Sequence[Row]) -> Iterator[str]:

@@ -8,20 +8,17 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness import stats
 from harness.analysis import significance
 from harness.analysis.significance import TestResult
 from harness.evaluation.per_query import PerQuery
-from harness.stats import Estimate
-
-Floats = NDArray[np.float64]
+from harness.stats import Estimate, Floats
 
 LATENCY = "latency"
 # A sample "shows" a difference if it finds it in four of five repetitions, at 95 % confidence.
 POWER = 0.8
-_Z = 1.959963984540054 + 0.8416212335729143
+_Z = stats.Z + 0.8416212335729143
 
 
 class ComparisonVerdict(str, Enum):

@@ -94,11 +94,7 @@ def contested_cells(table: Table, by_query: Mapping[str, PerQuery], measure: str
     cells = set()
     for rows in axes.group_rows(ranked).values():
         states = front_states(rows, front_axes, uncertainty(rows, by_query, measure, table.rounded_to).relations)
-        cells |= {
-            Cell(row.suite, row.system, row.dataset, row.scenario, row.profile)
-            for row in rows
-            if states[row.per_query_key] is FrontState.CONTESTED
-        }
+        cells |= {axes.cell_of(row) for row in rows if states[row.per_query_key] is FrontState.CONTESTED}
     return frozenset(cells)
 
 

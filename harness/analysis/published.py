@@ -28,7 +28,7 @@ from harness.pricing.instances import Instance
 from harness.pricing.prices import Snapshot
 from harness.records import Isolation, Outcome
 from harness.stats import Estimate
-from harness.untrusted import mistake, read_whole
+from harness.untrusted import mistake, read_whole, reading
 
 NAME = "published.toml"
 ERRATA = "errata.csv"
@@ -353,10 +353,8 @@ Model = TypeVar("Model", bound=TableLine)
 def _lines(model: type[Model], path: Path, decimals: dict[str, int]) -> tuple[Model, ...]:
     if not os.path.lexists(path):
         raise FileError(f"{path}: no such file; {NAME} names it")
-    try:
+    with reading(path, "bring the file back"):
         content = read_whole(path, _MAX_BYTES)
-    except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error.strerror}; bring the file back") from error
     lines = []
     for place, cells in config.csv_rows(path, ",".join(model.model_fields), content):
         try:

@@ -12,15 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness import filesystem
-from harness.errors import FileError, UsageError
+from harness.errors import UsageError
 from harness.evaluation import trec, trec_lines
+from harness.evaluation.evaluate_runs import count_and_ids
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Qrels
-from harness.untrusted import decode, reason_of
+from harness.untrusted import decode, reading
 
 _WITHOUT = "without "
-# Ids that a sentence names; of more it gives the number.
-_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -91,11 +90,8 @@ def read(qrels: Path | None, without: Path | None = None) -> QrelsOverride | Non
         given = trec.read_qrels_file(qrels, name=qrels.name)
         found = replace(found, name=qrels.name, qrels=given.qrels, sha256=filesystem.sha256(qrels), remarks=given.notes)
     if without is not None:
-        try:
+        with reading(without, "name a file of queries' ids, one a line"):
             lines = decode(without.read_bytes(), without, encoding="utf-8-sig").split("\n")
-        except OSError as error:
-            remedy = "name a file of queries' ids, one a line"
-            raise FileError(f"{without}: cannot be read: {reason_of(error)}; {remedy}") from error
         ids = frozenset(line.strip() for line in lines if line.strip())
         found = replace(found, without=ids, without_name=without.name)
     return found
@@ -190,17 +186,12 @@ def _of_fewer_queries(runs: JudgedRuns, override: QrelsOverride) -> JudgedRuns:
 def _fewer(sample: Sequence[str], override: QrelsOverride, more: str = "") -> str:
     gone = len(override.without.intersection(sample))
     others = sorted(override.without.difference(sample))
-    also = f", which names {_named(others)} that the sample has not" if others else ""
+    also = f", which names {count_and_ids(others)} that the sample has not" if others else ""
     return f"{_WITHOUT}{gone:,} of its {len(sample):,} queries ({override.without_name}{also}{more})"
 
 
 def _leaves_out_none(override: QrelsOverride) -> UsageError:
     return UsageError(f"{override.without_name}: none of its {len(override.without):,} queries is in a sample here")
-
-
-def _named(ids: Sequence[str]) -> str:
-    more = ", ..." if len(ids) > _NAMED else ""
-    return f"{len(ids):,} ({', '.join(ids[:_NAMED])}{more})"
 
 
 def _replaces_none(override: QrelsOverride) -> UsageError:

@@ -17,7 +17,7 @@ from functools import cached_property
 from harness.analysis import axes, row_pricing
 from harness.analysis.axes import ComparisonGroup
 from harness.analysis.row_pricing import MachineChoice, Tariff
-from harness.analysis.table import Price, Row, Table, Validity
+from harness.analysis.table import Price, Row, Table, Validity, counted
 from harness.errors import UsageError
 from harness.pricing import cost, prices
 from harness.pricing.instances import TypeChoice
@@ -312,23 +312,19 @@ def _summary(
         flipped = sum(flip.way == way for flip in flips)
         datasets = {change.place.dataset for change in best if change.way == way}
         yield (
-            f"{words}: of {_count(len(differences), 'row')} {more:,} cost more and {less:,} less; "
-            f"{_count(ranks_changed(changes, way), 'rank')} changed; {_count(flipped, 'verdict')} flipped; "
-            f"{_count(len(datasets), 'dataset')} with another cheapest row."
+            f"{words}: of {counted(len(differences), 'row')} {more:,} cost more and {less:,} less; "
+            f"{counted(ranks_changed(changes, way), 'rank')} changed; {counted(flipped, 'verdict')} flipped; "
+            f"{counted(len(datasets), 'dataset')} with another cheapest row."
         )
-    chosen = " and ".join(f"{_count(_gain(changes, side), 'row')} at {date}" for side, date in enumerate(dates))
+    chosen = " and ".join(f"{counted(_gain(changes, side), 'row')} at {date}" for side, date in enumerate(dates))
     yield f"Another type than its own is cheaper for {chosen}."
-    yield f"{_count(len(gone), 'instance type')} gone; {_count(len(lost), 'profile')} that no type provides any more."
+    yield f"{counted(len(gone), 'instance type')} gone; {counted(len(lost), 'profile')} that no type provides any more."
 
 
 def _gain(changes: Sequence[RowChange], side: int) -> int:
     """Count the rows that cost less on the cheapest type than on their own, at the other date (0) or now (1)."""
     offers = ((change.pairs[SAME][side].cost.value, change.pairs[CHEAPEST][side].cost.value) for change in changes)
     return sum(own is not None and other is not None and other < own for own, other in offers)
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def _notes(changes: Sequence[RowChange], choice: TypeChoice, failed: int) -> Iterator[str]:
@@ -344,4 +340,4 @@ def _notes(changes: Sequence[RowChange], choice: TypeChoice, failed: int) -> Ite
     )
     yield f"The cheapest types are chosen with preference for {choice}."
     if failed:
-        yield f"{_count(failed, 'row')} without numbers (failed) left out; harness report shows them."
+        yield f"{counted(failed, 'row')} without numbers (failed) left out; harness report shows them."

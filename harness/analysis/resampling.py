@@ -12,16 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.evaluation.per_query import PerQuery
-from harness.stats import INTERVAL_MIN_QUERIES, median
+from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Floats, Z, draw_weights, median
 
-Floats = NDArray[np.float64]
 Signs = NDArray[np.int8]
 # Comparison of one row with another on an axis.
 BETTER, EQUAL, WORSE, UNDECIDED = 1, 0, -1, 2
 
 RESAMPLES = 1000
-CONFIDENCE = 0.95
-_Z = 1.959963984540054
 # More distinct rankings than this are compared by their intervals, because pairs grow with the square.
 MOST_PAIRED = 200
 
@@ -69,9 +66,7 @@ def aligned(rows: Sequence[PerQuery | None], measure: str) -> tuple[Floats, Floa
 
 def resample(accuracy: Floats, latency_s: Floats, seed: int, resamples: int = RESAMPLES) -> Resampled:
     """Draw queries with replacement, the same for every row."""
-    queries = len(accuracy)
-    counts = np.random.default_rng(seed).multinomial(queries, np.full(queries, 1 / queries), size=resamples)
-    weights = counts.astype(np.float64)
+    weights = draw_weights(len(accuracy), resamples, seed).astype(np.float64)
     return Resampled(_means(weights, accuracy), _means(weights, latency_s))
 
 
@@ -98,7 +93,7 @@ def cutoff(accuracy: Floats) -> float:
         for column in differences.T:
             finite = column[np.isfinite(column)]
             if len(finite) > 1:
-                halves.append(_Z * float(np.std(finite, ddof=1)) / len(finite) ** 0.5)
+                halves.append(Z * float(np.std(finite, ddof=1)) / len(finite) ** 0.5)
     return median(halves) if halves else 0.0
 
 

@@ -11,7 +11,6 @@ from enum import Enum
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness import stats
 from harness.analysis import resampling
@@ -21,13 +20,12 @@ from harness.evaluation.evaluate_runs import EvaluatedRuns
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.qrels_subsample import KeepRule
 from harness.progress import Progress, part_of, silent
-from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate, kendall_tau
+from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate, Floats, kendall_tau
 
 # Means that differ by less are equal: the same values, summed in another order.
 EQUAL = 1e-12
 
 
-Floats = NDArray[np.float64]
 RESAMPLES, DRAWS, SEED = 1000, 100, 2023
 NO_MEAN = "it is no mean over queries"
 _RESAMPLED = "resampled"

@@ -28,7 +28,7 @@ from pydantic import TypeAdapter
 
 import harness
 from harness import filesystem
-from harness.analysis.table import Row, Table
+from harness.analysis.table import Row, Table, Validity
 from harness.analysis.validity.sample_checks import SampleFacts
 from harness.errors import FileError
 from harness.evaluation import per_query
@@ -353,7 +353,13 @@ def _table_adapter() -> TypeAdapter[Table]:
 
 def _without_verdict(row: Row) -> Row:
     # The sentences of a verdict stand last.
-    return replace(row, findings=(), notes=row.notes[: len(row.notes) - len(row.findings)])
+    return replace(
+        row,
+        findings=(),
+        notes=row.notes[: len(row.notes) - len(row.findings)],
+        build_validity=Validity.UNKNOWN,
+        build_findings=(),
+    )
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ from harness.stats import Estimate
 
 _ARCHITECTURES = {"aarch64": "arm64", "amd64": "x86_64"}
 # Of the records in a row, those that pricing and a repriced table read.
-_NAMES = ("isolation", "outcome", "validity", "keys", "machine")
+_NAMES = ("isolation", "outcome", "validity", "keys", "machine", "build_machine")
 COLUMNS = frozenset((*_NAMES, "measures", "latency_mean_s", "throughput_qps", "build_envelope"))
 # CPUs, memory, GPUs and the memory of each GPU, if known.
 HardwareNeed = tuple[int, int, int, int | None]
@@ -106,7 +106,7 @@ def formulas() -> dict[str, str]:
 
 
 def price_row(row: Row, tariff: Tariff) -> Row:
-    """A measured row with its money."""
+    """Return a measured row with its prices and costs."""
     price, note = choose_machine(row, tariff)
     if row.outcome is not Outcome.OK:
         return replace(row, price=price, price_note=note)
@@ -146,14 +146,14 @@ def price(table: Table, tariff: Tariff) -> Table:
 
 
 def choose_machine(row: Row, tariff: Tariff) -> MachineChoice:
-    """The machine that prices a row by the rules above, or why there is none."""
+    """Return the machine that prices a row by the rules above, or why there is none."""
     if row.published_type is None or tariff.foreign(row.published_type):
         return cheapest_machine(row, tariff)
     return tariff.on(row.published_type)
 
 
 def cheapest_machine(row: Row, tariff: Tariff) -> MachineChoice:
-    """The cheapest machine that provides a row's hardware profile and the GPU memory that it is known to need."""
+    """Return the cheapest machine with a row's hardware profile and the GPU memory that it is known to need."""
     envelope = Envelope(row.profile, row.cpus, row.memory_limit_bytes, row.gpus)
     need = gpu_memory_bytes(row)
     here = measured_architecture(row)
@@ -189,7 +189,7 @@ def other_architecture(row: Row, price: Price | None) -> str | None:
 
 
 def architecture(machine: str) -> str:
-    """A machine's architecture, by the name that facts about instance types use."""
+    """Return a machine's architecture, by its name among the facts of instance types."""
     return _ARCHITECTURES.get(machine, machine)
 
 
@@ -225,7 +225,7 @@ def _on(instance_type: str, tariff: Tariff) -> MachineChoice:
 
 @functools.cache
 def _of_others(provider: str, root: Path | None) -> Mapping[str, str]:
-    """All known types of other providers than this one, each with its provider."""
+    """Return all known types of other providers, each with its provider."""
     own = instances.facts_path(provider, root)
     others = sorted(path.stem for path in own.parent.glob("*.csv") if path != own)
     return {instance_type: name for name in others for instance_type in instances.read_instances(name, root)}
@@ -271,9 +271,13 @@ def _target(row: Row) -> str:
 
 def _build(row: Row, tariff: Tariff) -> tuple[Price | None, Estimate]:
     """Return the cost of indexing a million documents, on the cheapest machine with the build's envelope."""
-    if row.build_envelope is None or row.index_build_s is None:
+    if row.index_build_s is None:
         return None, Estimate(None, reason="no build of an index is stored with this result")
-    price = tariff.cheapest(row.build_envelope, measured=measured_architecture(row))
+    if row.build_envelope is None:
+        return None, Estimate(None, reason="its components' indexes were built on different profiles")
+    built_on = row.build_machine or row.machine
+    measured = None if built_on is None else architecture(built_on.architecture)
+    price = tariff.cheapest(row.build_envelope, measured=measured)
     if price is None:
         return None, Estimate(None, reason=_no_type(row.build_envelope, tariff))
     if not row.corpus_documents:

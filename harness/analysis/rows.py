@@ -19,11 +19,11 @@ from harness.errors import HarnessError
 from harness.evaluation import evaluate, measure_names, per_query
 from harness.evaluation.evaluate_runs import measure_notes
 from harness.evaluation.per_query import PerQuery
-from harness.records import Isolation, Outcome
+from harness.records import Envelope, Isolation, Outcome
 from harness.results import attempts
 from harness.results.attempts import CellKey
 from harness.results.reader import StoredJob
-from harness.results.schema import NULL_SYSTEM, Cell, Result
+from harness.results.schema import NULL_SYSTEM, Cell, Environment, IndexFacts, Result
 from harness.stats import Estimate
 
 
@@ -44,7 +44,7 @@ def build_rows(
     Args:
         jobs: stored jobs, in any order.
         evaluator: scores their runs.
-        keys: jobs to show in their cells, whatever else is stored of those; the other cells choose as ever.
+        keys: jobs to show in their cells, whatever else is stored of those; the other cells choose as usual.
         cached: rows built earlier with the same evaluator, by stamp; of no use with ``keys``.
 
     Raises:
@@ -142,8 +142,12 @@ def _reading_order(row: Row) -> tuple[Any, ...]:
 
 def _with_verdict(cell: CellRow, pool: Pool, levels: machine_speed.Levels) -> Row:
     verdict = cell_summary.assess(pool, cell.facts, cell.disagreements, levels)
+    lead = pool.lead.result
+    build = validity.assess_build(lead.index if pool.outcome is Outcome.OK else None, lead.spec.cell, levels)
     return replace(
         cell.row,
+        build_validity=build.validity,
+        build_findings=build.findings,
         validity=verdict.validity,
         transient=verdict.transient,
         findings=verdict.findings,
@@ -172,7 +176,7 @@ def _outline(pool: Pool, tries: int) -> Row:
         keys=tuple(job.result.key for job in pool.jobs),
         jobs=len(pool.jobs),
         started_at=result.started_at,
-        machine=Machine(**{item.name: getattr(environment, item.name) for item in fields(Machine)}),
+        machine=_machine(environment),
         cpus=spec.envelope.cpus,
         memory_limit_bytes=spec.envelope.memory_bytes,
         gpus=spec.envelope.gpus,
@@ -187,8 +191,13 @@ def _outline(pool: Pool, tries: int) -> Row:
         gpu_energy_j=_sum(counter_checks.energy_j(one) for one in results) if done else None,
         index_bytes=result.index.index_bytes if done and result.index else None,
         index_build_s=result.index.build_s if done and result.index else None,
-        build_envelope=result.index.envelope if done and result.index else None,
+        build_envelope=_build_envelope(result.index) if done and result.index else None,
+        build_machine=_build_machine(result.index) if done and result.index else None,
+        index_parts_s={name: facts.build_s for name, facts in result.index.components.items()}
+        if done and result.index
+        else {},
         corpus_documents=result.corpus_documents,
+        data_faults=result.data_faults,
         latency_target_s=spec.scenario_params.latency_target_s,
         latency_percentile=spec.scenario_params.latency_percentile,
         load_s=_median(one.load_s for one in results),
@@ -201,6 +210,23 @@ def _outline(pool: Pool, tries: int) -> Row:
         origin=pool.lead.origin,
         notes=pool.notes,
     )
+
+
+def _machine(environment: Environment) -> Machine:
+    return Machine(**{item.name: getattr(environment, item.name) for item in fields(Machine)})
+
+
+def _build_envelope(index: IndexFacts) -> Envelope | None:
+    """Return the envelope of an index build; None where its components were built in another."""
+    return index.envelope if all(part.envelope == index.envelope for part in index.components.values()) else None
+
+
+def _build_machine(index: IndexFacts) -> Machine | None:
+    """Return the machine of an index build; None where it is not known, or its components had another."""
+    environments = [index.environment, *(part.environment for part in index.components.values())]
+    known = [environment for environment in environments if environment is not None]
+    models = {(each.cpu_model, each.instance_type, each.gpu_models) for each in known}
+    return _machine(known[0]) if len(known) == len(environments) and len(models) == 1 else None
 
 
 def _largest(values: Iterable[int | None]) -> int | None:

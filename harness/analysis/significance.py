@@ -16,11 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from harness.stats import INTERVAL_MIN_QUERIES, Estimate
-
-Floats = NDArray[np.float64]
+from harness.stats import INTERVAL_MIN_QUERIES, Estimate, Floats
 
 # Largest corrected p of a claimed difference, as intervals have 95 %.
 LEVEL = 0.05

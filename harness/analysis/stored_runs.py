@@ -17,7 +17,7 @@ from harness.results.schema import NULL_SYSTEM, matches
 
 
 def read_stored_runs(folder: Path, only: str | None = None) -> tuple[JudgedRuns, ...]:
-    """The runs of stored jobs that ended well, one for each system: for each dataset, sample and collection.
+    """Return the runs of jobs that ended well, one for each system: by dataset, sample and collection.
 
     A system whose profiles gave different rankings has an entry for each, called ``system/profile``; with the suite in
     front where the profile does not tell them apart.

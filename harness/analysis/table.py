@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from harness.records import Envelope, Isolation, Outcome
+from harness.results.schema import DataFault
 from harness.stats import Estimate
 
 
@@ -20,6 +21,11 @@ class Validity(str, Enum):
     INVALID = "invalid"
     # Published: no samples, so nothing can be judged.
     UNKNOWN = "unknown"
+
+    @property
+    def doubt(self) -> str:
+        """Its word if the numbers are in doubt, else nothing."""
+        return self.value if self in (Validity.NOISY, Validity.INVALID) else ""
 
 
 class Cause(str, Enum):
@@ -52,6 +58,16 @@ class Cause(str, Enum):
     UNACCOUNTED_TIME = "unaccounted_time"
     FEW_SAMPLES = "few_samples"
     LATENCY_TARGET = "latency_target"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 row``, ``1,200 rows``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def processors(cpus: int, gpus: int) -> str:
+    """Return CPUs and GPUs in words: ``2 CPUs``, ``1 CPU, 1 GPU``."""
+    return ", ".join((counted(cpus, "CPU"), *([counted(gpus, "GPU")] if gpus else [])))
 
 
 @dataclass(frozen=True)
@@ -140,7 +156,10 @@ class Row:
 
     Money is there once a row was priced (:mod:`harness.analysis.row_pricing`): ``usd_per_million`` is that of the model
     ``sequential``, ``usd_per_million_saturated`` that of the other; what a million documents cost to index is on
-    ``build_price``. ``build_envelope`` is what the index build had, ``corpus_documents`` what it indexed;
+    ``build_price``. ``build_envelope`` is what the index build had and ``build_machine`` where it ran (``None``: not
+    known, or its components had another); ``index_parts_s`` what each component took of ``index_build_s``;
+    ``build_validity`` how far that time can be trusted; ``corpus_documents`` what it indexed and ``data_faults`` what
+    is wrong with it;
     ``latency_percentile`` per cent of the queries within ``latency_target_s`` was asked of a throughput.
     """
 
@@ -200,7 +219,12 @@ class Row:
     index_bytes: int | None = None
     index_build_s: float | None = None
     build_envelope: Envelope | None = None
+    build_machine: Machine | None = None
+    build_validity: Validity = Validity.UNKNOWN
+    build_findings: tuple[Finding, ...] = ()
+    index_parts_s: dict[str, float] = field(default_factory=dict)
     corpus_documents: int | None = None
+    data_faults: tuple[DataFault, ...] = ()
     load_s: float | None = None
     first_query_s: float | None = None
     one_pass_warmup: int | None = None
@@ -222,6 +246,15 @@ class Row:
     def per_query_key(self) -> str:
         """Name of the row's values by query: jobs of two origins may have one key."""
         return self.key if self.origin is None else f"{self.origin}/{self.key}"
+
+    @property
+    def cost(self) -> Estimate:
+        """US$ per million queries by the model of its scenario: sequential for single queries, else saturated."""
+        return self.usd_per_million if self.scenario == "single_stream" else self.usd_per_million_saturated
+
+    def measured(self, measure: str) -> float | None:
+        """Return the value of a measure, if there is one."""
+        return self.measures.get(measure, Estimate(None)).value
 
     @property
     def own_notes(self) -> list[str]:

@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import StoreError
+from harness.stats import Floats, Ints
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 # As the driver writes it (see docs/reference/results.md): a query asked twice in a row after the trials.
 REPEAT_TRIAL = -2

@@ -176,7 +176,7 @@ def owner(connections: Connections, cache: Path) -> str:
         arn = connections.client("sts").get_caller_identity()["Arn"]
     before, kind, after = arn.partition(":assumed-role/")
     role = after.partition("/")[0]
-    # Sessions of a role are named anew by each process; those of IAM Identity Center are named after their user.
+    # Each process gives its role session a new name; sessions of IAM Identity Center are named after their user.
     if kind and not role.startswith("AWSReservedSSO_"):
         arn = f"{before}{kind}{role} {os.environ.get(VARIABLE) or random_id(cache / 'owner')}"
     return hashlib.sha256(f"harness owner {arn}".encode()).hexdigest()[:12]

@@ -18,7 +18,7 @@ from harness.errors import AwsError
 
 MISSING = frozenset({"NoSuchKey", "404"})
 CHANGED = MISSING | {"PreconditionFailed", "412"}
-# A download that broke off is begun anew, the last time half a minute later.
+# A download that broke off is begun again, the last time half a minute later.
 _BROKEN_OFF = PASSING | {"IncompleteReadError", "FlexibleChecksumError"}
 _DOWNLOADS = 9
 # Another write of the same name is under way, and S3 asks to try again.
@@ -87,7 +87,7 @@ class Objects:
         with ignoring(*MISSING), self.reading(name) as answer:
             content = bytes(answer["Body"].read(most_bytes + 1))
             if len(content) > most_bytes:
-                text = f"larger than {most_bytes >> 20} MiB; it is none of ours"
+                text = f"larger than {most_bytes >> 20} MiB; harness wrote no such object"
                 raise AwsError(f"{self.place.below(name)}: {text}", "TooLarge")
             answer["Body"].read(1)  # at the end botocore compares length and checksum
             return content
@@ -160,10 +160,10 @@ class Objects:
         return None
 
     def renew(self, name: str, after: datetime.timedelta) -> None:
-        """Write an older object anew, as it is: rules on its age count from now."""
+        """Write an older object again, as it is: rules on its age count from now."""
         answer = self._head(name)
         if answer is not None and age(answer) > after:
-            # S3 copies an object onto itself only where its metadata are given anew.
+            # S3 copies an object onto itself only where its metadata are given again.
             self.copy(name, name, MetadataDirective="REPLACE")
 
     def copy(self, name: str, to: str, **more: str) -> None:

@@ -8,17 +8,19 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import io
 import signal
+import sys
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import click
-from rich.console import Console
 
 import harness
 from harness import progress
 from harness.cli.options import one_line_errors
+from harness.errors import UsageError
 
 # Each command and its function; a command's module is imported when the command is called.
 COMMANDS = {
@@ -59,11 +61,11 @@ COMMANDS = {
 class Commands(click.Group):
     """All commands, each imported when it is called; errors that harness raises are one line."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 # click's
         """Return the names of all commands."""
         return sorted(self.commands)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 # click's
         """Import a command."""
         if cmd_name not in COMMANDS:
             return None
@@ -77,10 +79,26 @@ class Commands(click.Group):
         listing = click.Group(commands=self.commands)
         listing.format_commands(ctx, formatter)
 
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command line, on streams that can write every character."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")  # LANG=C, or a terminal without UTF-8
+        return super().main(*args, **kwargs)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; show its messages and bars on stderr."""
-        with one_line_errors(), progress.show_progress(Console(stderr=True)):
+        with one_line_errors(), progress.show_progress(progress.Screen(stderr=True)):
+            _check_folder()
             return super().invoke(ctx)
+
+
+def _check_folder() -> None:
+    """Refuse to run in a folder that was removed: no relative path means anything there."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise UsageError("the folder that you are in was removed; change to another") from None
 
 
 class _Unimported(click.Command):

@@ -142,8 +142,7 @@ def _file_pairs(compared: Sequence[str]) -> list[tuple[Path, Path]]:
     for name, option in _OF_RESULTS.items():
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise UsageError(f"{option} is of stored results, and {' and '.join(compared)} are run files; leave it out")
-    # Path.glob takes no absolute patterns.
-    named = [[Path(path) for path in sorted(glob.glob(name)) or [name]] for name in compared]  # noqa: PTH207
+    named = [[Path(path) for path in sorted(glob.glob(name)) or [name]] for name in compared]  # noqa: PTH207 # absolute too
     for number, paths in enumerate(named):
         for path in paths:
             if not trec_lines.is_readable(path):

@@ -172,7 +172,7 @@ def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> N
     for line in left:
         click.echo(f"harness: NOT GONE: {line}", err=True)
     if not left:
-        click.echo("nothing of ours is alive")
+        click.echo("none of your instances or disks is left")
     sys.exit(1 if left else 0)
 
 
@@ -186,7 +186,7 @@ def _show(found: OwnedResources, owner: str) -> None:
         # Also ours, should we be known to AWS by another name today.
         click.echo(f"{found.others} instances of other owners are alive; --all-owners shows them")
     if found.empty:
-        click.echo("no instance and no left-over disk of ours")
+        click.echo("no instance and no left-over disk of yours")
         return
 
     def mine(of: dict[str, str]) -> str:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import Progress as Bars
 
 from harness.cli.output import FORMATS, Destination, destination_options
 from harness.cli.stored_results import measures_option, queries_option, read_run_files, without_queries_option
 from harness.evaluation import evaluate_runs, measure_names
-from harness.progress import Progress
+from harness.progress import Progress, bar
 from harness.report.evaluation import evaluation_document
 
 _file = click.Path(path_type=Path)
@@ -52,20 +49,14 @@ def evaluate(
 @contextmanager
 def _watching() -> Iterator[tuple[Callable[[Path], Progress], Progress]]:
     """Show bars on a terminal: the bytes read of each file, and the runs evaluated."""
-    console = Console(stderr=True)
-    with Bars(console=console, transient=True, disable=not console.is_terminal) as bars:
-        evaluating = bars.add_task("evaluated", total=None)
+    with ExitStack() as stack:
 
         def reading(path: Path) -> Progress:
-            size = path.stat().st_size if path.is_file() else None
-            task = bars.add_task(escape(path.name), total=size)
+            step, size = stack.enter_context(bar(path.name, "reading")), path.stat().st_size if path.is_file() else 0
 
             def read(done: int, _total: int = 0, _phase: str = "", /) -> None:
-                bars.update(task, completed=done)
+                step(done, size)
 
             return read
 
-        def step(done: int, total: int = 0, _phase: str = "", /) -> None:
-            bars.update(evaluating, completed=done, total=total)
-
-        yield reading, step
+        yield reading, stack.enter_context(bar("evaluated", "judging"))

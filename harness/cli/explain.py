@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
-
 import click
 
+from harness.analysis.axes import cell_of
 from harness.analysis.comparison import called
 from harness.analysis.table import Cause, Row, Table
 from harness.cli.locations import mirrored
 from harness.cli.options import cache_option, price_options, results_option
-from harness.cli.output import show_paragraphs
+from harness.cli.output import columns, show_paragraphs
 from harness.cli.stored_results import StoredResults, stored_results
-from harness.errors import UsageError
+from harness.errors import UsageError, did_you_mean
 from harness.report import explain as texts
-from harness.results.schema import Cell, matches
+from harness.results.schema import matches
 from harness.untrusted import one_line
 
 # The most rows that one command explains in full.
@@ -47,9 +46,9 @@ def explain(what: str | None, stored: StoredResults) -> None:
         return
     rows = [row for row in table.rows if _named(row, what)]
     if not rows:
-        near = difflib.get_close_matches(what, (*_systems(table), *texts.names(table)), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "`harness explain` lists the results"
-        raise UsageError(f"no result, column or finding {what!r}; {hint}")
+        systems = dict.fromkeys(row.system for row in table.rows)
+        hint = did_you_mean(what, (*systems, *texts.names(table))) or "; `harness explain` lists the results"
+        raise UsageError(f"no result, column or finding {what!r}{hint}")
     for row in rows[:_MOST]:
         click.echo(one_line(called(row)))
         show_paragraphs(texts.row_paragraphs(row))
@@ -59,17 +58,15 @@ def explain(what: str | None, stored: StoredResults) -> None:
 
 
 def _named(row: Row, name: str) -> bool:
-    cell = Cell(row.suite, row.system, row.dataset, row.scenario, row.profile)
-    return matches(cell, name) or any(key.startswith(name) for key in row.keys if len(name) >= 4)
-
-
-def _systems(table: Table) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(row.system for row in table.rows))
+    return matches(cell_of(row), name) or any(key.startswith(name) for key in row.keys if len(name) >= 4)
 
 
 def _list(table: Table) -> None:
-    """List the rows with their causes of doubt, each as the next command."""
+    """List the rows with their causes of doubt."""
+    rows = []
     for row in table.rows:
-        doubts = ", ".join(dict.fromkeys(finding.cause.value for finding in row.findings)) or row.validity.value
-        click.echo(f"harness explain '{one_line(called(row))}'   {doubts}")
-    click.echo("\nor a column: latency, p95, memory, index, cost and all of the CSV")
+        found = [finding.cause.value for finding in row.findings]
+        found += [f"index build: {finding.cause.value}" for finding in row.build_findings]
+        rows.append((one_line(called(row)), ", ".join(dict.fromkeys(found)) or row.validity.value))
+    columns(("result", "findings"), rows)
+    click.echo("\nharness explain NAME: one of these, or a column (latency, cost, ...)")

@@ -11,7 +11,7 @@ from harness.analysis import axes
 from harness.analysis import leaderboard as boards
 from harness.analysis.leaderboard import Bound, LeaderboardQuery
 from harness.cli.locations import mirrored
-from harness.cli.options import cache_option, parsed_by, price_options, record_options, results_argument
+from harness.cli.options import FiniteRange, cache_option, parsed_by, price_options, record_options, results_argument
 from harness.cli.output import PAGE, PICTURES, Destination, destination_options
 from harness.cli.stored_results import StoredResults, draw, judging_options, stored_measures_option, stored_results
 from harness.errors import UsageError
@@ -35,12 +35,6 @@ def _rates(text: str | None) -> dict[str, float]:
         if name == "accuracy" or rate <= 0:
             raise UsageError(f"--amrs {name}={rate:g}: a rate is above 0, and accuracy's is always 1; leave it out")
     return rates
-
-
-def _cutoff(value: float | None) -> float | None:
-    if value is not None and not math.isfinite(value):
-        raise UsageError("--cutoff is no number; write points of accuracy, e.g. 0.5")
-    return value
 
 
 def _front(text: str) -> tuple[str, ...]:
@@ -68,7 +62,7 @@ def _numbers(text: str, option: str) -> dict[str, float]:
         if not equals or not math.isfinite(number):
             raise UsageError(f"{option} {text}: {part.strip()!r} is no axis=number; write e.g. latency=50")
         if name in numbers:
-            raise UsageError(f"{option} {text}: {name} stands twice; keep one")
+            raise UsageError(f"{option} {text}: {name} appears twice; keep one")
         axes.axis(name, "")
         numbers[name] = number
     return numbers
@@ -94,8 +88,7 @@ leaderboard_options = record_options(
     ),
     click.option(
         "--cutoff",
-        type=click.FloatRange(0),
-        callback=parsed_by(_cutoff),
+        type=FiniteRange(0),
         metavar="POINTS",
         help="Of mode robust.  [default: from the sample]",
     ),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from harness.cli.options import cache_option
+from harness.cli.options import FiniteRange, cache_option
 from harness.cli.output import FORMATS, Destination, destination_options, write
 from harness.cli.stored_results import RunSelection, measures_option, runs_options
 from harness.errors import UsageError
@@ -42,7 +41,7 @@ _THRESHOLD = 0.9
 )
 @click.option(
     "--threshold",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=FiniteRange(0, 1, min_open=True),
     help=f"Minimum cosine of near duplicates, with --embeddings.  [default: {_THRESHOLD}]",
 )
 @measures_option()
@@ -73,8 +72,6 @@ def leakage(
     if threshold is not None and embeddings is None:
         raise UsageError("--threshold is of cosines, which need vectors: name those with --embeddings, or leave it out")
     least = _THRESHOLD if threshold is None else threshold
-    if math.isnan(least):  # which click takes for a number between any two
-        raise UsageError("--threshold nan is no cosine; say a number above 0, up to 1")
     parsed = measure_names.parse(measures)
     trained = judged_runs.read_queries(training)
     if embeddings is None:
@@ -83,7 +80,8 @@ def leakage(
         )
         if blank:
             click.echo(
-                one_line(f"{training}: {count_and_ids(blank)} queries have no word and are like no other"), err=True
+                one_line(f"{training}: {count_and_ids(blank)} queries have no word: nothing is like them"),
+                err=True,
             )
     vectors = (vector_files.read(embeddings[0]), vector_files.read(embeddings[1])) if embeddings else None
     samples = runs.judged()
@@ -102,7 +100,7 @@ def _lines(ids: Iterable[str]) -> str:
     for query in queries:
         if query.encode("utf-8", "replace").decode() != query or "\n" in query or query.strip() != query or not query:
             raise UsageError(
-                f"query {query!r}: cannot stand in a list of ids, one a line; mend it, or leave --write out"
+                f"query {query!r}: cannot stand in a list of ids, one a line; correct it, or leave --write out"
             )
     return "".join(f"{query}\n" for query in queries)
 

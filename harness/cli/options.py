@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import errno
 import inspect
+import math
 import os
 import signal
 import sys
@@ -31,7 +32,8 @@ Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
 
 # Errors of a disk, which the user mends; all others are defects.
-_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_DISK = (*_FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
 # Linux allows a path of 4,095 bytes and a name of 255; a job's own files take some hundred below either folder.
 _MOST_PATH_BYTES, _MOST_NAME_BYTES = 3000, 255
 
@@ -50,8 +52,8 @@ def one_line_errors() -> Iterator[None]:
     except OSError as error:
         if error.errno not in _DISK:
             raise
-        place = error.filename or "the disk of --results or --cache"
-        remedy = "make room or name another place, what was finished is kept"
+        place = error.filename or "the disk of the output, --results or --cache"
+        remedy = f"{'make room' if error.errno in _FULL else 'name another place'}, what was finished is kept"
         click.echo(f"harness: {place}: {error.strerror}; {remedy}", err=True)
         sys.exit(1)
     except KeyboardInterrupt:
@@ -84,6 +86,21 @@ def parsed_by(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Par
     return lambda _context, _parameter, value: parse(value)
 
 
+class FiniteRange(click.FloatRange):
+    """Numbers of a range, without nan, which click takes for a number of any range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Parse a number.
+
+        Raises:
+            UsageError: it is nan or infinite.
+        """
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            raise UsageError(f"{param.opts[0] if param else 'an option'} {value}: is no finite number; write one")
+        return number
+
+
 @dataclass(frozen=True)
 class PriceSelection:
     """The prices that a command uses; ``None``: the default."""
@@ -110,9 +127,17 @@ class PriceSelection:
 
 
 def date_option(name: str, text: str) -> Decorator:
-    """A date, written YYYY-MM-DD."""
-    moment = click.DateTime(formats=["%Y-%m-%d"])
-    return click.option(name, type=moment, callback=parsed_by(lambda given: given and given.date()), help=text)
+    """Make an option for a date, written YYYY-MM-DD."""
+
+    def parse(given: str | None) -> datetime.date | None:
+        if given is None:
+            return None
+        try:
+            return datetime.datetime.strptime(given, "%Y-%m-%d").date()
+        except ValueError:
+            raise click.BadParameter(f"{one_line(given)!r} is no date; write YYYY-MM-DD") from None
+
+    return click.option(name, metavar="YYYY-MM-DD", callback=parsed_by(parse), help=text)
 
 
 def _price_options(architectures: Sequence[str], architecture_help: str, generation_help: str) -> Decorator:
@@ -152,7 +177,7 @@ listing_options = _price_options(
 
 
 def platform_option(text: str) -> Decorator:
-    """``--platform``, by any of its names; the command gets Docker's."""
+    """Make ``--platform``, which takes any of its names; the command gets Docker's."""
 
     def parse(given: str | None) -> str | None:
         try:
@@ -164,7 +189,7 @@ def platform_option(text: str) -> Decorator:
 
 
 def retry_option(default: int, text: str) -> Decorator:
-    """``--retry-noisy N``: the largest number of repeats."""
+    """Make ``--retry-noisy N``, the largest number of repeats."""
     return click.option("--retry-noisy", type=click.IntRange(0, 100), default=default, metavar="N", help=text)
 
 
@@ -195,6 +220,8 @@ def results_path(text: str | Path) -> str | Path:
 
 def _cache_path(text: str | Path) -> Path:
     _check_path(str(text))
+    if Path(text).expanduser().is_file():
+        raise click.BadParameter(f"{one_line(str(text))}: is a file; name a folder")
     return Path(text)
 
 
@@ -202,8 +229,11 @@ def _check_path(text: str) -> None:
     """Refuse a folder that leaves no room for the names of a job's files."""
     try:
         length = len(str(Path(text).absolute()).encode("utf-8"))
+        Path(text).resolve()
     except UnicodeEncodeError:
         raise click.BadParameter(f"{one_line(text)}: is not UTF-8; choose another folder") from None
+    except RuntimeError:
+        raise click.BadParameter(f"{one_line(text)}: is a link that leads to itself; choose another folder") from None
     if length > _MOST_PATH_BYTES or any(len(os.fsencode(part)) > _MOST_NAME_BYTES for part in Path(text).parts):
         raise click.BadParameter(
             f"has {length:,} bytes; at most {_MOST_PATH_BYTES:,}, {_MOST_NAME_BYTES} a name, leave room for a job"

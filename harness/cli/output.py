@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.text import Text
 
 from harness import filesystem
-from harness.cli.options import Decorator, parsed_by, record_options
+from harness.cli.options import Decorator, record_options
 from harness.errors import HarnessError, UsageError
+from harness.progress import Screen
 from harness.report import writers
-from harness.report.document import Escape, ReportDocument, Section
+from harness.report.document import Escape, Grid, ReportDocument, Section
 from harness.untrusted import one_line
 
 FORMATS = ("md", "csv", "json")
@@ -51,40 +51,37 @@ class Destination:
         else:
             click.echo(text, nl=False)
 
-    def show_answer(self, answer: Callable[[Escape, int | None], Section]) -> None:
+    def show_answer(self, answer: Callable[[Escape, int | None], Iterable[Section]]) -> None:
         """Print an answer, in colour and no wider than the terminal; or write it as Markdown into the pipe or file.
 
         Args:
-            answer: build it with the escape of a format, for a terminal of so many columns (``None``: any).
+            answer: build it with the escape of a format, for a terminal of this width in columns (``None``: any).
         """
-        screen = Console()
+        screen = Screen()
         if self.output is None and screen.is_terminal:
-            writers.print_answer(answer(writers.plain_escape, screen.width), screen)
-        else:
-            self.show(writers.markdown_section(answer(writers.markdown_escape, None)) + "\n")
-
-    def show_report(self, document: ReportDocument) -> None:
-        """Print a report, or write it to the file; people see its answer first, and all of it with ``--wide``."""
-        shown, screen = document.sections if self.wide else document.answer, Console()
-        if shown is None or self.form != "md" or (self.wide and not document.plain):
-            self.show(writers.write(document, self.form))
-            return
-        if self.output is None and screen.is_terminal:
-            for number, section in enumerate(shown(writers.plain_escape)):
+            for number, section in enumerate(answer(writers.plain_escape, screen.width)):
                 if number:
                     screen.print()
                 writers.print_answer(section, screen)
         else:
-            self.show("\n\n".join(map(writers.markdown_section, shown(writers.markdown_escape))) + "\n")
+            self.show("\n\n".join(map(writers.markdown_section, answer(writers.markdown_escape, None))) + "\n")
+
+    def show_report(self, document: ReportDocument) -> None:
+        """Print a report, or write it to the file; people see its answer first, and all of it with ``--wide``."""
+        shown = document.sections if self.wide else document.answer
+        if shown is None or self.form != "md" or (self.wide and not document.plain):
+            self.show(writers.write(document, self.form))
+        else:
+            self.show_answer(lambda escape, _: shown(escape))
 
 
 def output_option(text: str = "Write to this file instead of the terminal.", *, required: bool = False) -> Decorator:
-    """``-o``."""
+    """Make ``-o``."""
     return click.option("-o", "--output", type=click.Path(path_type=Path), required=required, help=text)
 
 
 def destination_options(*formats: str, text: str | None = None, wide: bool = False) -> Decorator:
-    """``--format``, by default the first one, ``-o`` and ``--wide``; the command gets them as a destination."""
+    """Make ``--format`` (default: the first), ``-o`` and ``--wide``; the command gets them as a destination."""
     pictures = "; pictures: to this folder" if PICTURES[0] in formats else ""
     options: list[Decorator] = [
         click.option("--format", "form", type=click.Choice(formats), default=formats[0], show_default=True, help=text),
@@ -95,38 +92,12 @@ def destination_options(*formats: str, text: str | None = None, wide: bool = Fal
     return record_options("destination", Destination, *options)
 
 
-@dataclass(frozen=True)
-class TableView:
-    """The columns of a table, and the one to sort by."""
-
-    columns: tuple[str, ...]
-    sort: str
-
-
-view_options = record_options(
-    "view",
-    TableView,
-    click.option(
-        "--columns",
-        default="",
-        callback=parsed_by(lambda text: tuple(text.split())),
-        metavar="NAMES",
-        show_default=False,
-        help="Show these: hardware, MEASURE, latency, p95, throughput, memory, gpu_memory, index, cost.",
-    ),
-    click.option("--sort", default="", show_default=False, metavar="NAME", help="Sort by this column."),
-)
-
-
 def show_paragraphs(paragraphs: Iterable[tuple[str, str]]) -> None:
     """Print titled paragraphs on foreign facts, each on a line of its own."""
-    console = Console(soft_wrap=not Console().is_terminal)
+    console = Screen()
+    console.soft_wrap = not console.is_terminal
     for title, text in paragraphs:
         console.print(Text.assemble((one_line(title), "bold"), "  ", one_line(text)))
-
-
-# The line that says where everything else is.
-POINTER = "all columns and notes: --wide   how a number was made: harness explain"
 
 
 def write(path: Path, text: str) -> None:
@@ -146,8 +117,6 @@ def show_errors(errors: Iterable[HarnessError]) -> None:
 
 
 def columns(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Print left-aligned columns, the last one ragged."""
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head) - 1)]
-    for row in (head, *rows):
-        padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
-        click.echo("  ".join((*padded, row[-1])))
+    """Print left-aligned columns."""
+    grid = Grid("", head, (False,) * len(head), tuple(rows))
+    writers.print_answer(Section(grids=(grid,)), Screen())

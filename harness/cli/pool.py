@@ -13,11 +13,11 @@ from harness.cli.stored_results import RunSelection, load_dataset, runs_options
 from harness.datasets import Dataset
 from harness.errors import UnknownName, UsageError
 from harness.evaluation import evaluate_runs, judged_runs, trec_lines
+from harness.evaluation.evaluate_runs import count_and_ids
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.pool import JudgingPool, build_pool, has_judgements, write_pool
+from harness.progress import Screen
 from harness.untrusted import one_line
-
-_SHOWN = 3
 
 
 @click.command()
@@ -62,9 +62,12 @@ def pool(
         for query in holder.queries:
             if not judging_pool.queries.get(query.query_id, "?"):
                 judging_pool.queries[query.query_id] = query.text
-    stream = io.StringIO()
-    write_pool(judging_pool, documents, destination.form, stream)
-    destination.show(stream.getvalue())
+    if destination.output is None and Screen().is_terminal:
+        click.echo(f"Not for a terminal, with whole documents: write the pairs with -o pool.{destination.form}")
+    else:
+        stream = io.StringIO()
+        write_pool(judging_pool, documents, destination.form, stream)
+        destination.show(stream.getvalue())
     _summarise(judging_pool)
     for note in dict.fromkeys(note for sample in samples for note in sample.notes):
         click.echo(one_line(note), err=True)
@@ -130,13 +133,9 @@ def _holder(named: str | None, samples: tuple[JudgedRuns, ...], cache: Path) -> 
 def _documents(judging_pool: JudgingPool, holder: Dataset) -> dict[str, dict[str, str]]:
     needed = {document for _, document in judging_pool.pairs}
     documents = {document["_id"]: document for document in holder.corpus.documents(needed)}
-    missing = sorted(needed - documents.keys())
+    missing = sorted(map(repr, needed - documents.keys()))
     if missing:
         raise UsageError(
-            f"dataset {holder.name}: lacks documents of the runs, {_named(missing)}; name theirs with --dataset"
+            f"dataset {holder.name}: lacks documents of the runs, {count_and_ids(missing)}; name theirs with --dataset"
         )
     return documents
-
-
-def _named(ids: list[str]) -> str:
-    return f"{len(ids):,} ({', '.join(map(repr, ids[:_SHOWN]))}{', ...' if len(ids) > _SHOWN else ''})"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import math
 
 import click
 
@@ -11,6 +10,7 @@ from harness.analysis import reprice as repricing
 from harness.analysis import row_pricing
 from harness.cli.locations import mirrored
 from harness.cli.options import (
+    FiniteRange,
     PriceSelection,
     cache_option,
     date_option,
@@ -23,24 +23,24 @@ from harness.cli.stored_results import StoredResults, stored_measures_option, st
 from harness.errors import UsageError
 from harness.pricing import offers
 from harness.pricing import prices as price_files
-from harness.pricing.instances import Instance
-from harness.pricing.offers import UnfitInstance
 from harness.records import Envelope
+from harness.report.instances import instances_document
 from harness.report.repricing import repricing_document
 
 
 @click.command()
 @click.option("--cpu", type=click.IntRange(1), required=True, help="Minimum vCPUs.")
-@click.option("--memory", type=click.FloatRange(0, 1e6, min_open=True), required=True, help="Minimum GiB.")
+@click.option("--memory", type=FiniteRange(0, 1e6, min_open=True), required=True, help="Minimum GiB.")
 @click.option("--gpu", type=click.IntRange(0), default=0, help="Minimum NVIDIA GPUs.")
 @click.option(
     "--reserve/--no-reserve",
     default=False,
     help="Require the memory beside the host's reserve (instance_profiles/defaults.toml).",
 )
-@click.option("--limit", type=click.IntRange(1), default=15, help="Number of types to show.")
+@click.option("--limit", type=click.IntRange(1), default=15, help="Number of types to show; csv and json have all.")
 @click.option("--left-out", is_flag=True, help="Name every type that was left out.")
 @listing_options
+@destination_options(*FORMATS)
 def instances(
     cpu: int,
     memory: float,
@@ -49,13 +49,12 @@ def instances(
     limit: int,
     left_out: bool,
     selection: PriceSelection,
+    destination: Destination,
 ) -> None:
     """List the instance types with enough CPUs and memory, cheapest first.
 
     Also prints how many other types were left out, and why.
     """
-    if math.isnan(memory):
-        raise UsageError("--memory is no number; write GiB, e.g. 32")
     snapshot = selection.snapshot()
     envelope = Envelope("asked", cpu, round(memory * offers.GIB), gpu)
     choice = selection.choice
@@ -69,49 +68,7 @@ def instances(
     if not provided.fitting:
         request = f"{cpu} vCPUs, {memory:g} GiB and {gpu} GPUs"
         raise UsageError(f"no type of {choice} in the prices of {snapshot} provides {request}; ask for less or others")
-    head = (
-        "instance type",
-        "US$/hour",
-        "vCPUs",
-        "cores",
-        "GiB",
-        "architecture",
-        "GPUs",
-        "NVMe, GB",
-        "generation",
-    )
-    rows = [_facts(offer.instance, offer.usd_per_hour) for offer in provided.fitting[:limit]]
-    shown = [number for number in range(len(head)) if any(row[number] != "-" for row in rows)]
-    cells = [tuple(row[number] for number in shown) for row in (head, *rows)]
-    columns(cells[0], cells[1:])
-    more = len(provided.fitting) - limit
-    click.echo(f"\n{f'{more} more fit (--limit). ' if more > 0 else ''}Prices: {snapshot}, Linux.")
-    _left_out(provided.left_out, every=left_out)
-
-
-def _facts(instance: Instance, usd_per_hour: float) -> tuple[str, ...]:
-    generation = {True: "current", False: "previous", None: "?"}[instance.current_generation]
-    return (
-        instance.instance_type,
-        f"{usd_per_hour:g}",
-        str(instance.vcpus),
-        "?" if instance.physical_cores is None else str(instance.physical_cores),
-        f"{instance.memory_bytes / 2**30:g}",
-        instance.architecture,
-        f"{instance.gpus} x {instance.gpu_name}" if instance.gpus else "-",
-        f"{instance.local_nvme_bytes / 1e9:g}" if instance.local_nvme_bytes else "-",
-        generation,
-    )
-
-
-def _left_out(left_out: tuple[UnfitInstance, ...], *, every: bool) -> None:
-    by_reason: dict[str, list[str]] = {}
-    for unfit in left_out:
-        by_reason.setdefault(unfit.reason, []).append(unfit.instance.instance_type)
-    click.echo(f"Left out: {len(left_out)}{'' if every or not left_out else ' (--left-out names them)'}.")
-    for reason, names in sorted(by_reason.items(), key=lambda item: -len(item[1])):
-        named = f" ({', '.join(names)})" if every else ""
-        click.echo(f"  {len(names):>5}  {reason}{named}")
+    destination.show_report(instances_document(provided, snapshot, limit, name_all=left_out))
 
 
 @click.command()

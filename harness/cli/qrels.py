@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -19,8 +18,7 @@ from harness.errors import FileError, UnknownName, UsageError
 from harness.evaluation import pool, qrels_merge, trec_lines
 from harness.evaluation.pool import GradedPair
 from harness.evaluation.qrels_merge import BaseQrels, MergeRecord
-from harness.report.document import GridColumn, Section, grid_of
-from harness.report.writers import markdown_escape, markdown_section
+from harness.report.document import Escape, GridColumn, ReportDocument, Section, grid_of
 from harness.untrusted import one_line
 
 _SHOWN = 3
@@ -111,7 +109,7 @@ def _check_ids(given: tuple[GradedPair, ...], holder: Dataset) -> None:
             for judgement in strange[:_SHOWN]
         )
         more = f" and {len(strange) - _SHOWN:,} more" if len(strange) > _SHOWN else ""
-        raise UsageError(f"dataset {holder.name} has not what is judged: {named}{more}; mend or remove the lines")
+        raise UsageError(f"dataset {holder.name} has not what is judged: {named}{more}; correct or remove the lines")
 
 
 def _report(record: MergeRecord, output: Path) -> None:
@@ -137,13 +135,16 @@ def show_qrels(file: Path, destination: Destination) -> None:
         "merges": [asdict(merge) for merge in base.merges],
         "changed_after": base.changed_after,
     }
-    if destination.form == "json":
-        destination.show(json.dumps({"qrels_version": 1, **facts}, indent=2) + "\n")
-    else:
-        destination.show(markdown_section(_section(file, facts, base)) + "\n")
+    destination.show_report(
+        ReportDocument(
+            sections=lambda escape: (_section(file, facts, base, escape),),
+            lines=tuple,
+            content=lambda: {"qrels_version": 1, **facts},
+        )
+    )
 
 
-def _section(file: Path, facts: Mapping[str, Any], base: BaseQrels) -> Section:
+def _section(file: Path, facts: Mapping[str, Any], base: BaseQrels, escape: Escape) -> Section:
     size = f"{facts['judgements']:,} judgements of {facts['queries']:,} queries"
     grades: list[GridColumn[tuple[str, int]]] = [
         ("grade", True, lambda item: item[0]),
@@ -153,9 +154,9 @@ def _section(file: Path, facts: Mapping[str, Any], base: BaseQrels) -> Section:
         ("iteration", True, lambda merge: str(merge.iteration)),
         ("added", True, lambda merge: f"{merge.added:,}"),
         ("replaced", True, lambda merge: f"{len(merge.conflicts) if merge.resolved == 'override' else 0:,}"),
-        ("source", False, lambda merge: markdown_escape(merge.source)),
-        ("date", False, lambda merge: markdown_escape(merge.date)),
-        ("file", False, lambda merge: markdown_escape(merge.file)),
+        ("source", False, lambda merge: escape(merge.source)),
+        ("date", False, lambda merge: escape(merge.date)),
+        ("file", False, lambda merge: escape(merge.file)),
     ]
 
     def of_queries(part: str) -> GridColumn[str]:
@@ -169,7 +170,7 @@ def _section(file: Path, facts: Mapping[str, Any], base: BaseQrels) -> Section:
     )
     changed = ", ".join(map(str, base.changed_after))
     return Section(
-        lead=(f"**{markdown_escape(str(file))}**: {size}, SHA-256 {base.sha256[:16]}",),
+        lead=(f"**{escape(str(file))}**: {size}, SHA-256 {base.sha256[:16]}",),
         grids=tuple(grid for grid in grids if grid.cells),
         notes=(f"Something else changed the file after iteration {changed}.",) if changed else (),
     )

@@ -9,17 +9,8 @@ import click
 from harness.analysis import published
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.cli.locations import mirrored
-from harness.cli.options import cache_option, price_options, results_argument
-from harness.cli.output import (
-    FORMATS,
-    PAGE,
-    PICTURES,
-    POINTER,
-    Destination,
-    TableView,
-    destination_options,
-    view_options,
-)
+from harness.cli.options import cache_option, parsed_by, price_options, record_options, results_argument
+from harness.cli.output import FORMATS, PAGE, PICTURES, Destination, destination_options
 from harness.cli.stored_results import StoredResults, draw, judging_options, stored_measures_option, stored_results
 from harness.errors import UsageError
 from harness.report import render, study
@@ -27,6 +18,27 @@ from harness.report.summary import SummaryView, summary_section
 
 # Each layout and its default measures; none: the suite's.
 MEASURES = {"rows": (), "santhanam2023": ("RR@10", "Success@10")}
+# The line that says where everything else is.
+POINTER = "all columns and notes: --wide   how a number was made: harness explain"
+
+
+def _view(columns: tuple[str, ...], sort: str) -> SummaryView:
+    return SummaryView(columns=columns, sort=sort)
+
+
+view_options = record_options(
+    "view",
+    _view,
+    click.option(
+        "--columns",
+        default="",
+        callback=parsed_by(lambda text: tuple(text.split())),
+        metavar="NAMES",
+        show_default=False,
+        help="Show these: hardware, MEASURE, latency, p95, throughput, memory, gpu_memory, index, cost.",
+    ),
+    click.option("--sort", default="", show_default=False, metavar="NAME", help="Sort by this column."),
+)
 
 
 @click.command()
@@ -54,7 +66,7 @@ MEASURES = {"rows": (), "santhanam2023": ("RR@10", "Success@10")}
 @price_options
 @cache_option
 @stored_results
-def report(stored: StoredResults, layout: str, destination: Destination, view: TableView) -> None:
+def report(stored: StoredResults, layout: str, destination: Destination, view: SummaryView) -> None:
     """Show systems, quality, latency and cost of the stored RESULTS (a folder; default: results).  Runs nothing.
 
     --wide has every column and note; csv, json and latex always do.
@@ -62,6 +74,9 @@ def report(stored: StoredResults, layout: str, destination: Destination, view: T
     With png, svg or pdf: pictures of each dataset, into the folder that -o names.
     """
     chosen = stored.measures
+    short = destination.form == "md" and layout == "rows" and not destination.wide
+    if view != SummaryView() and not short:
+        raise UsageError("--columns and --sort are of the short table; leave out --wide, --layout and --format")
     stored = replace(stored, measures=chosen or MEASURES[layout])
     if destination.form == PAGE:
         if layout != "rows":
@@ -74,11 +89,15 @@ def report(stored: StoredResults, layout: str, destination: Destination, view: T
         draw(table, stored.per_query(), LeaderboardQuery("", table.measures[0]), destination)
     else:
         text = _published(stored, destination.form) if layout == "rows" and stored.override is None else None
-        if text is None and destination.form == "md" and layout == "rows" and not destination.wide:
-            summary = SummaryView(chosen, view.columns, view.sort, (POINTER,))
+        if text is not None and view != SummaryView():
+            raise UsageError(
+                f"{stored.results}: published tables have the paper's columns; leave --columns, --sort out"
+            )
+        if text is None and short:
+            view = replace(view, measures=chosen, pointers=(POINTER,))
             table = stored.table(distances=True)
             per_query = stored.tested(table)
-            destination.show_answer(lambda escape, width: summary_section(table, per_query, escape, summary, width))
+            destination.show_answer(lambda escape, width: (summary_section(table, per_query, escape, view, width),))
         else:
             destination.show(text or render(stored.table(distances=True), destination.form, layout=layout))
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -27,11 +26,11 @@ from harness.aws.ec2.backend import Ec2Backend
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_launcher_option, run_options
 from harness.cli.locations import ResultsLocation, as_given, mirrored, of_suite, writable
 from harness.cli.options import (
+    FiniteRange,
     agree,
     cache_option,
     models_option,
     only_option,
-    parsed_by,
     record_options,
     results_option,
     results_path,
@@ -47,18 +46,10 @@ from harness.jobs.suite import Suite, load
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import platforms
 from harness.records import Outcome
-from harness.report.document import Escape, Section
 from harness.report.summary import SummaryView, summary_section
 from harness.results.schema import NULL_SYSTEM, Cell
 
 BACKENDS: dict[str, BackendClass] = {"ec2": Ec2Backend, "batch": BatchBackend}
-
-
-def _finite(value: float | None) -> float | None:
-    """Refuse a cap that would be none: nothing is more than nan."""
-    if value is not None and not math.isfinite(value):
-        raise click.BadParameter("a sum of money is needed")
-    return value
 
 
 cloud_options = record_options(
@@ -69,8 +60,7 @@ cloud_options = record_options(
     click.option(
         "--max-usd",
         "cap_usd",
-        type=click.FloatRange(min=0, min_open=True),
-        callback=parsed_by(_finite),
+        type=FiniteRange(min=0, min_open=True),
         help="ec2, batch: never spend more.",
     ),
     click.option(
@@ -92,6 +82,7 @@ cloud_options = record_options(
     ),
     click.option("--subnet", help="ec2: this subnet.  [default: those of the default VPC]"),
     click.option("--dry-run", is_flag=True, help="ec2, batch: show the instances and their cost, and stop."),
+    click.option("--wide", is_flag=True, help="ec2, batch: show each part's instance, disk and cost."),
 )
 
 
@@ -101,6 +92,11 @@ cloud_options = record_options(
 @results_option
 @only_option
 @click.option("--fresh", is_flag=True, help="Measure finished jobs again too; earlier results stay.")
+@click.option(
+    "--fresh-index",
+    is_flag=True,
+    help="Build indexes again and measure that; implies --fresh, because new results carry a build's figures.",
+)
 @click.option(
     "--contested",
     metavar="RESULTS",
@@ -127,6 +123,7 @@ def run(
     results: Path | str,
     only: str | None,
     fresh: bool,
+    fresh_index: bool,
     contested: Path | None,
     retry_noisy: int,
     part: Path | None,
@@ -158,10 +155,10 @@ def run(
     if in_cloud:
         of_suite(results, loaded.name, choice.cache, "RECORDS")  # stored jobs decide what is launched
     else:
-        _refuse_cloud_options(choice.launcher)
+        _refuse_options(choice.launcher, {*CloudOptions.__dataclass_fields__, "yes"})
     with writable(results, choice.cache) as location:
         options = run_options(suite, location.folder, only, fresh or cells is not None, choice.cache)
-        options = replace(options, retry_noisy=retry_noisy, cells=cells, shelf=location.shelf)
+        options = replace(options, retry_noisy=retry_noisy, fresh_index=fresh_index, cells=cells, shelf=location.shelf)
         if in_cloud:
             request = _request(choice.launcher, loaded, options, work, cloud)
             summary, errors = _run_in_cloud(request, choice, yes)
@@ -191,10 +188,9 @@ def demo(context: click.Context, /, **options: Any) -> None:
     context.invoke(run, suite=config.data_root() / "suites" / "quickstart.toml", **options)
 
 
-def _refuse_cloud_options(launcher: str, *understood: str) -> None:
+def _refuse_options(launcher: str, names: Collection[str]) -> None:
     """Refuse options on the command line that this launcher does not understand."""
     context = click.get_current_context()
-    names = {*CloudOptions.__dataclass_fields__, "yes"} - set(understood)
     for parameter in context.command.params:
         name = str(parameter.name)
         if name in names and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
@@ -203,7 +199,7 @@ def _refuse_cloud_options(launcher: str, *understood: str) -> None:
 
 def _request(launcher: str, suite: Suite, options: RunOptions, work: str | None, cloud: CloudOptions) -> CloudRequest:
     if launcher == "batch":
-        _refuse_cloud_options("batch", "region", "instance", "cap_usd", "burstable", "architecture", "yes", "dry_run")
+        _refuse_options("batch", {"most", "spot", "subnet"})
         cloud = replace(cloud, most=sys.maxsize)
     if work is None:
         raise UsageError(
@@ -213,6 +209,11 @@ def _request(launcher: str, suite: Suite, options: RunOptions, work: str | None,
     if options.retry_noisy:
         raise UsageError(
             f"--retry-noisy is not for --launcher {launcher}; run it again with --contested or --fresh --only"
+        )
+    if options.fresh_index:
+        raise UsageError(
+            f"--fresh-index is not for --launcher {launcher}, which takes indexes from --cache and --work; name others"
+            " there to have them built again"
         )
     return CloudRequest(suite=suite, options=options, work=parse_uri(work), **vars(cloud))
 
@@ -243,15 +244,17 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
     markdown, page = folder / "report.md", folder / "report.html"
     more = f"page: {page}   all columns and notes: harness report {location.display(folder)} --wide"
 
-    def answer(*pointers: str) -> Callable[[Escape, int | None], Section]:
+    def show(output: Path | None, *pointers: str) -> None:
         view = SummaryView(pointers=pointers)
-        return lambda escape, width: summary_section(table, per_query, escape, view, width)
+        Destination("md", output).show_answer(
+            lambda escape, width: (summary_section(table, per_query, escape, view, width),)
+        )
 
-    Destination("md", markdown).show_answer(answer())
+    show(markdown)
     write(page, stored.page())
     location.publish(markdown, page)
     click.echo(f"{len(summary.jobs)} jobs run, {summary.done_before} were done before\n", err=True)
-    Destination("md", None).show_answer(answer(f"{more}   how a number was made: harness explain"))
+    show(None, f"{more}   how a number was made: harness explain")
     return table
 
 
@@ -261,7 +264,7 @@ def _nothing_measured(table: Table) -> Iterator[str]:
     if not any(row.outcome is Outcome.OK for row in systems):
         ends = Counter(row.outcome.value.replace("_", " ") for row in systems)
         counts = ", ".join(f"{count} {end}" for end, count in ends.items())
-        yield f"nothing could be measured: {counts}; choose other hardware, or mend the systems"
+        yield f"nothing could be measured: {counts}; choose other hardware, or fix the systems"
 
 
 def _contested(suite: Path | None, folder: Path, cache: Path) -> tuple[Path | None, frozenset[Cell]]:

@@ -53,14 +53,14 @@ def _measures_option(default: str | None, text: str) -> Decorator:
 
 
 def stored_measures_option(text: str = "As ir_measures writes them.") -> Decorator:
-    """``--measures`` of stored results; the command gets none where the suite's are to be used."""
+    """Make ``--measures`` of stored results; the command gets none where the suite's are to be used."""
     return _measures_option(None, f"{text}  [default: the suite's, else {' '.join(measure_names.DEFAULT)}]")
 
 
 def measures_option(
     text: str = "As ir_measures writes them.", default: Sequence[str] = measure_names.DEFAULT
 ) -> Decorator:
-    """``--measures`` of runs."""
+    """Make ``--measures`` of runs."""
     return _measures_option(" ".join(default), text)
 
 
@@ -68,24 +68,24 @@ without_queries_option = click.option(
     "--without-queries",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Leave these queries out of the measures: ids, one a line (harness leakage writes such).",
+    help="Leave these queries out of the measures: ids, one a line (harness leakage --write makes it).",
 )
 
 
 def qrels_option(text: str) -> Decorator:
-    """``--qrels``."""
+    """Make ``--qrels``."""
     return click.option("--qrels", type=click.Path(path_type=Path), help=text)
 
 
 def queries_option(text: str = "With run files: the queries that count, as JSON lines or id<TAB>text.") -> Decorator:
-    """``--queries``."""
+    """Make ``--queries``."""
     return click.option("--queries", type=click.Path(path_type=Path), help=f"{text}  [default: those judged]")
 
 
 def judging_options(command: Command) -> Command:
-    """``--qrels`` and ``--without-queries``, by which stored runs are judged."""
+    """Add ``--qrels`` and ``--without-queries``, by which stored runs are judged."""
     option = qrels_option(
-        "Judge by this file, which holds the stored judgements and more (harness qrels add makes such);"
+        "Judge by this file, which holds the stored judgements and more (harness qrels add makes it);"
         " nothing is measured again."
     )
     return option(without_queries_option(command))

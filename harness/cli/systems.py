@@ -25,7 +25,6 @@ from harness.launch import doctor as host
 from harness.launch.doctor import Check, Level
 from harness.launch.images import catalog, pins
 from harness.pricing import instances
-from harness.report import writers
 from harness.report.checks import checks_document
 from harness.report.systems import system_paragraphs, systems_document, systems_section
 
@@ -44,9 +43,9 @@ def systems(system: str | None, destination: Destination) -> None:
     wrong: dict[str, FileError] = {}
     declared = [*catalog.systems(wrong=wrong).values()] if system is None else [catalog.system(system)]
     if destination.form != "md":
-        destination.show(writers.write(systems_document(declared), destination.form))
+        destination.show_report(systems_document(declared))
     elif system is None:
-        destination.show_answer(lambda escape, width: systems_section(declared, escape, width))
+        destination.show_answer(lambda escape, width: (systems_section(declared, escape, width),))
     else:
         show_paragraphs(system_paragraphs(declared[0]))
     show_errors(wrong.values())
@@ -55,7 +54,7 @@ def systems(system: str | None, destination: Destination) -> None:
 
 @click.command()
 @click.argument("system")
-@click.option(  # not from HARNESS_MODELS: whoever has that set may still mean the hub
+@click.option(  # not from HARNESS_MODELS: a user who set that may still mean the hub
     "--models",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Hash the files of this folder of models instead of asking the hub.",

@@ -25,6 +25,7 @@ from harness.datasets.source import DocumentStream, check_id
 from harness.errors import FileError
 from harness.progress import Progress, silent
 from harness.records import corpus_line, digest
+from harness.untrusted import reading
 
 CORPUS = "corpus.jsonl"
 _IDS = "ids.txt"
@@ -199,10 +200,8 @@ def _file_hash(path: Path, cache: Path) -> str:
         content = ""
     if len(content) == 64:
         return content
-    try:
+    with reading(path, "restore it"):
         content = filesystem.sha256(path)
-    except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error.strerror}; restore it") from error
     # A file that changed meanwhile, or still may under the same stamp, is hashed again next time.
     if _stamp(path) == stamp and started - path.stat().st_ctime_ns > _SETTLED_NS:
         with filesystem.scratch_folder(cached.parent, cached.stem) as scratch:
@@ -213,9 +212,7 @@ def _file_hash(path: Path, cache: Path) -> str:
 
 
 def _stamp(path: Path) -> list[str | int]:
-    try:
+    with reading(path, "restore it"):
         stat = path.stat()
-    except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error.strerror}; restore it") from error
     # Users can set mtime back (cp -p, tar, touch), but not ctime.
     return [str(path.resolve()), stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]

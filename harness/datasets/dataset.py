@@ -15,7 +15,7 @@ from harness.datasets.answers import Answers
 from harness.datasets.corpus import PreparedCorpus
 from harness.errors import FileError, HarnessError
 from harness.records import Query, digest
-from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
+from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS, DataFault, FaultKind
 
 # Without other queries, at most one in five queries of a sample warms up.
 _WARMUP_DIVISOR = 5
@@ -57,25 +57,30 @@ class Dataset:
             return frozenset(self.answers.by_query)
         return frozenset(line.split(maxsplit=1)[0] for line in self.qrels.decode("utf-8").splitlines())
 
-    def unknown_judged(self) -> tuple[tuple[str, str], ...]:
-        """Return query and document of each judgement whose document the corpus lacks.
+    @cached_property
+    def faults(self) -> tuple[DataFault, ...]:
+        """Empty documents, blank queries, and judgements of unknown documents and queries.
 
         Raises:
-            HarnessError: it has none of the judged documents.
+            HarnessError: the corpus has none of the judged documents.
         """
         pairs = [(fields[0], fields[2]) for fields in map(str.split, self.qrels.decode("utf-8").splitlines())]
         unknown = self.corpus.unknown({document for _, document in pairs})
+        asked = {query.query_id for query in self.queries}
         if unknown and len(unknown) == len({document for _, document in pairs}):
             raise HarnessError(
                 f"dataset {self.name}: no judged document is in the corpus; qrels name {pairs[0][1]!r}, the corpus has "
                 f"{self.corpus.first_id!r}; give both the same ids"
             )
-        return tuple(pair for pair in pairs if pair[1] in unknown)
-
-    @property
-    def blank_queries(self) -> tuple[str, ...]:
-        """Ids of the queries without text."""
-        return tuple(query.query_id for query in self.queries if not query.text.strip())
+        blank = [query.query_id for query in self.queries if not query.text.strip()]
+        found = (
+            (FaultKind.BLANK_QUERIES, blank, len(self.queries)),
+            (FaultKind.UNKNOWN_DOCUMENTS, [document for _, document in pairs if document in unknown], len(pairs)),
+            (FaultKind.UNKNOWN_QUERIES, [query for query, _ in pairs if query not in asked], len(pairs)),
+        )
+        empty = DataFault(FaultKind.EMPTY_DOCUMENTS, self.corpus.empty, self.corpus.size)
+        others = (DataFault(kind, len(ids), total, ids[0]) for kind, ids, total in found if ids)
+        return (*([empty] if empty.count else []), *others)
 
     def judge(self, run: bytes) -> dict[str, bytes] | None:
         """Judge the hits of a TREC run by their texts; return ``None`` if there are qrels.

@@ -20,7 +20,7 @@ from harness.datasets.answers import Answers
 from harness.driver.adapter import MAX_ID_CHARS
 from harness.errors import FileError
 from harness.records import Query
-from harness.untrusted import reason_of
+from harness.untrusted import reading, reason_of
 
 _SUFFIXES = ("", ".gz", ".zst")
 _DAMAGED = (EOFError, OSError, zlib.error)
@@ -40,7 +40,7 @@ class DocumentStream:
     """A corpus as its files have it, to be streamed.
 
     ``label`` names it in errors; ``kind`` (how its files are read) and the ``files`` identify its content; ``read``
-    streams it anew at each call; ``total`` returns the number of documents (0: unknown), and may have to read for it.
+    streams it again at each call; ``total`` returns the number of documents (0: unknown), and may have to read for it.
     """
 
     label: str
@@ -104,18 +104,15 @@ def plain_name(path: Path) -> str:
 @contextmanager
 def open_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a file's uncompressed content; raise FileError if it cannot be opened or is damaged."""
-    try:
-        with path.open("rb") as file:
-            if path.suffix == ".gz":
-                yield cast(IO[bytes], gzip.GzipFile(fileobj=file))
-            elif path.suffix == ".zst":
-                import pyarrow as pa  # fails on a truncated file, as zstandard's reader does not
+    with reading(path, "name or restore it", damage=_DAMAGED), path.open("rb") as file:
+        if path.suffix == ".gz":
+            yield cast(IO[bytes], gzip.GzipFile(fileobj=file))
+        elif path.suffix == ".zst":
+            import pyarrow as pa  # fails on a truncated file, as zstandard's reader does not
 
-                yield io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd"), 1 << 20)
-            else:
-                yield file
-    except _DAMAGED as error:
-        raise FileError(f"{path}: cannot be read: {reason_of(error)}; name or restore it") from error
+            yield io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd"), 1 << 20)
+        else:
+            yield file
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:

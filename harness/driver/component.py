@@ -21,13 +21,12 @@ import signal
 import sys
 import traceback
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from harness.driver.adapter import Adapter, BadAnswer, Corpus, Parameters, check_hits
+from harness.driver.adapter import Adapter, BadAnswer, Parameters, check_hits
 from harness.driver.driver import one_line, outcome_of
-from harness.driver.output import throttled
 from harness.records import Envelope, Hit
 
 # Ids and scores, best first.
@@ -84,14 +83,13 @@ def main() -> int:
     """Serve requests from standard input until ``close``, or until it ends; exit code 0."""
     _die_with_parent()
     requests, replies = _pipes()
-    served = ComponentServer(lambda reply: _write(replies, reply))
+    served = ComponentServer()
     with os.fdopen(requests, "rb") as lines:
         for line in lines:
             request = json.loads(line)
             try:
                 reply = served.answer(request)
-            # The adapter is foreign code: report whatever it raises.
-            except BaseException as error:  # noqa: BLE001
+            except BaseException as error:  # noqa: BLE001 # the adapter is foreign code, and may raise anything
                 traceback.print_exc()
                 reply = {"error": one_line(error), "outcome": outcome_of(error).value}
             _write(replies, reply)
@@ -106,26 +104,14 @@ def main() -> int:
 
 
 class ComponentServer:
-    """Serves one adapter's verbs.
+    """Serves one adapter's verbs, except ``build``: a component's index is built by its own image."""
 
-    Args:
-        write: writes a reply at once; used for progress.
-    """
-
-    def __init__(self, write: Callable[[Reply], None]) -> None:
-        self._write = write
+    def __init__(self) -> None:
         self._adapter: Adapter | None = None  # once it has loaded
 
     def answer(self, request: dict[str, Any]) -> Reply:
         """Answer one request."""
         return cast(Reply, getattr(self, f"_{request['verb']}")(request))
-
-    def _build(self, request: dict[str, Any]) -> Reply:
-        adapter = _start(request)
-        corpus = Corpus(Path(request["corpus"]), request["documents"])
-        adapter.build(corpus, Path(request["index"]), throttled(lambda done: self._write({"progress": done})))
-        adapter.verify_index(corpus, Path(request["index"]))
-        return {"libraries": adapter.libraries(), "device": adapter.device(), "resumed_s": adapter.resumed_s()}
 
     def _load(self, request: dict[str, Any]) -> Reply:
         adapter = _start(request)
@@ -157,8 +143,7 @@ class ComponentServer:
         return {"libraries": self._loaded.libraries()}
 
     def _close(self, _: dict[str, Any]) -> Reply:
-        if self._adapter is not None:  # after a build nothing is loaded
-            self._adapter.close()
+        self._loaded.close()
         return {}
 
     @property

@@ -125,8 +125,7 @@ def main() -> int:
             report.note(outcome=Outcome.ENVELOPE_MISMATCH, detail=str(error))
         except BadAnswer as error:
             report.note(outcome=Outcome.BAD_OUTPUT, detail=str(error))
-        # The adapter is foreign code: anything may come out of it, and all of it is an outcome.
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001 # foreign code raises anything, and all of it is an outcome
             traceback.print_exc()
             report.note(outcome=outcome_of(error), detail=one_line(error))
         report.note(phases=tuple(out.phases), **_cgroup_counters(spec))

@@ -113,8 +113,7 @@ class _Arrivals:
                 if self._streams == 1:  # several streams have no "last search"
                     self._stages[turn] = self._runner.stages_ns()
                 free = end
-        # The main thread raises it.
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001 # the main thread raises it
             self._failed = self._failed or error
 
     def _wait(self, until: int) -> None:

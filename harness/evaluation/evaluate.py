@@ -333,7 +333,7 @@ class _Scorer:
             by_measure: dict[Any, dict[str, float]] = defaultdict(dict)
             last, by_id = None, {}
             for metric in evaluator.iter_calc(scored):
-                if metric.measure is not last:  # hashing it takes a third of the time: its text is made anew
+                if metric.measure is not last:  # hashing it takes a third of the time: its text is made once
                     last, by_id = metric.measure, by_measure[metric.measure]
                 by_id[metric.query_id] = float(metric.value)
             for name, measure in measures.items():

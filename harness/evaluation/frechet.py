@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness.errors import UsageError
 from harness.evaluation import frechet_distance
@@ -21,9 +20,8 @@ from harness.evaluation.frechet_distance import VectorRows
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Qrels, Run
 from harness.progress import Progress, part_of, silent
-from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate
+from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate, Floats, draw_weights
 
-Floats = NDArray[np.float64]
 # The documents of each query, in the order of the queries; a document of several queries counts for each.
 DocumentSets = tuple[tuple[str, ...], ...]
 RESAMPLES = 1000
@@ -268,7 +266,7 @@ def _estimates(
     # Other processes get only the vectors that they need.
     used = np.unique(np.concatenate([rows.rows for rows in (one, *others.values())]))
     first, *moved = (VectorRows(np.searchsorted(used, rows.rows), rows.query) for rows in (one, *others.values()))
-    weights = frechet_distance.draw_weights(queries, settings.resamples, settings.seed)
+    weights = draw_weights(queries, settings.resamples, settings.seed)
     pairs = [(first, other) for other in moved]
     resampled = frechet_distance.resample_distances(embeddings.vectors[used], pairs, weights, progress)
     drawn = dict(zip(sets, resampled, strict=True))

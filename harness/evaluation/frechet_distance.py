@@ -34,9 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from harness import filesystem
 from harness.progress import Progress, silent
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from harness.stats import Floats, Ints
 
 # With this many vectors per dimension, a covariance is far enough from singular that single precision cannot be seen in
 # a distance; single precision then sums changes from the whole set only.
@@ -99,11 +97,6 @@ class VectorRows:
 
     rows: Ints
     query: Ints
-
-
-def draw_weights(queries: int, resamples: int, seed: int) -> Ints:
-    """Draw each query's weight in each resample, shape (resamples, queries): the same for every system."""
-    return np.random.default_rng(seed).multinomial(queries, np.full(queries, 1 / queries), size=resamples)
 
 
 def resample_distances(

@@ -12,7 +12,7 @@ from harness.errors import FileError, UsageError
 from harness.evaluation import trec
 from harness.evaluation.trec import FlaggedLines, Qrels, Run
 from harness.progress import Progress
-from harness.untrusted import decode, reason_of
+from harness.untrusted import decode, reading, reason_of
 
 # Other suffixes may be part of a name: ``bm25-0.9``, or ``input.bbn1`` of TREC itself.
 _SUFFIXES = (".run", ".trec", ".txt", ".res", ".tsv")
@@ -149,18 +149,15 @@ def read_queries(path: Path) -> dict[str, str]:
         FileError: the file is missing or empty, a line is malformed, or an id repeats; names file and line.
     """
     queries: dict[str, str] = {}
-    try:
-        with path.open("rb") as lines:
-            for number, content in enumerate(lines, start=1):
-                line = decode(content, path, number, "utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-                if not line.strip():
-                    continue
-                query, text = _parse_query(path, number, line)
-                if query in queries:
-                    raise FileError(f"{path}:{number}: query {query!r} appears twice; remove one line")
-                queries[query] = text
-    except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error.strerror}; name a file of queries") from error
+    with reading(path, "name a file of queries"), path.open("rb") as lines:
+        for number, content in enumerate(lines, start=1):
+            line = decode(content, path, number, "utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+            if not line.strip():
+                continue
+            query, text = _parse_query(path, number, line)
+            if query in queries:
+                raise FileError(f"{path}:{number}: query {query!r} appears twice; remove one line")
+            queries[query] = text
     if not queries:
         raise FileError(f"{path}: has no query; name a file with lines 'id<TAB>text' or JSON lines")
     return queries

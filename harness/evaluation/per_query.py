@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from harness.stats import Floats
 
 # Shares of all timed samples that ``quantiles_s`` has: 0, 2 %, ... 100 %.
 SHARES = np.linspace(0.0, 1.0, 51)

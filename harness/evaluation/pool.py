@@ -27,7 +27,7 @@ from typing import IO, Any
 from harness.errors import FileError, UsageError
 from harness.evaluation import trec_lines
 from harness.evaluation.judged_runs import JudgedRuns, UnjudgedHits, count_unjudged
-from harness.untrusted import decode, one_line, reason_of
+from harness.untrusted import decode, one_line, reading, reason_of
 
 COLUMNS = ("pair", "query_id", "query", "doc_id", "title", "document", "grade")
 _REQUIRED = ("query_id", "doc_id", "grade")
@@ -182,11 +182,9 @@ def read_graded_pool(path: Path) -> tuple[GradedPair, ...] | None:
         FileError: the file cannot be read, a grade is not a whole number of 0 or more, an id has changed, or a pair
             has two grades; names file and line.
     """
-    try:
+    with reading(path, "name the file with the grades"):
         content = path.read_bytes()
-        utf16 = content.startswith((b"\xff\xfe", b"\xfe\xff"))
-    except OSError as error:
-        raise FileError(f"{path}: cannot be read: {reason_of(error)}; name the file with the grades") from error
+    utf16 = content.startswith((b"\xff\xfe", b"\xfe\xff"))
     if content.startswith(b"\x1f\x8b"):
         return None
     text = decode(content, path, encoding="utf-16" if utf16 else "utf-8-sig")

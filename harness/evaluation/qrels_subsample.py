@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness.errors import UsageError
 from harness.evaluation import measure_names
@@ -19,9 +18,7 @@ from harness.evaluation.evaluate import compute_runs
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Qrels
 from harness.progress import Progress, silent
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from harness.stats import Floats, Ints
 
 
 @dataclass(frozen=True)

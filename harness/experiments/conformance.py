@@ -17,6 +17,7 @@ from harness.errors import JobError
 from harness.experiments.calibration.fixtures import write_dataset
 from harness.jobs import indexes
 from harness.jobs.collect import CollectedJob, collect
+from harness.jobs.indexes import Index
 from harness.launch.base import Launcher, LaunchRequest, Limits, Prepared
 from harness.launch.doctor import Check, Level
 from harness.launch.images.catalog import System
@@ -51,16 +52,7 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
         prepared = launcher.prepare(system.on(envelope.gpus)) if envelope.gpus else builder
     yield _check(True, "the system is ready", prepared.digest)
     try:
-        index = indexes.build(
-            launcher,
-            builder,
-            corpus,
-            "conformance",
-            "index of twenty documents",
-            folder,
-            envelope=replace(envelope, gpus=0),
-            limits=_LIMITS,
-        )
+        index = _build(launcher, builder, corpus, replace(envelope, gpus=0), folder)
     except JobError as error:
         yield _check(False, "builds an index", f"{error.outcome.value}: {error.detail}")
         return
@@ -81,6 +73,25 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
         with task(f"{system.name}: search in batches"):
             batches = _search(launcher, prepared, corpus, index.folder, envelope, folder / "batches", _BATCH)
         yield from _judge_batches(alone, batches)
+
+
+def _build(
+    launcher: Launcher, builder: Prepared, corpus: datasets.PreparedCorpus, envelope: Envelope, folder: Path
+) -> Index:
+    """Build an index after those of the components.
+
+    Raises:
+        JobError: one of them cannot be built; a component's names it.
+    """
+    components, name, title = {}, builder.system.name, "index of twenty documents"
+    for part in builder.system.components:
+        try:
+            components[part.name] = _build(launcher, launcher.prepare(part), corpus, envelope, folder)
+        except JobError as error:
+            raise JobError(error.outcome, f"{part.name}: {error.detail}") from error
+    return indexes.build(
+        launcher, builder, corpus, name, title, folder, envelope=envelope, limits=_LIMITS, components=components
+    )
 
 
 def _judge(system: System, collected: CollectedJob) -> Iterator[Check]:

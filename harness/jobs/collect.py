@@ -174,7 +174,7 @@ def build_result(
     """Join the plan, the job's own measurement, the launcher's observations and other facts of a :class:`Result`."""
     measured = collected.measurement or _NO_MEASUREMENT
     # Read inside at the very end, the kernel's own peak is at least what was sampled outside.
-    peak = _most(measured.peak_cgroup_bytes or None, collected.memory.peak_cgroup_bytes)
+    peak = most(measured.peak_cgroup_bytes or None, collected.memory.peak_cgroup_bytes)
     return Result(
         key=job_key(job.spec),
         spec=job.spec,
@@ -185,9 +185,9 @@ def build_result(
         environment=environment,
         memory=replace(collected.memory, peak_cgroup_bytes=peak),
         first_query_s=collected.samples[0].latency_ns / 1e9 if collected.samples else None,
-        throttled_periods=_most(ended.throttled_periods, measured.throttled_periods),
+        throttled_periods=most(ended.throttled_periods, measured.throttled_periods),
         # A sampler outside may miss the last kill; a dying job inside says nothing.
-        oom_kills=_most(ended.oom_kills, measured.oom_kills),
+        oom_kills=most(ended.oom_kills, measured.oom_kills),
         exit_code=ended.exit_code,
         warmup_done=sum(sample.trial == WARMUP_TRIAL for sample in collected.samples),
         trials_finished=collected.trials_finished(job.spec.timed_queries),
@@ -201,7 +201,8 @@ def build_result(
     )
 
 
-def _most(*counts: int | None) -> int | None:
+def most(*counts: int | None) -> int | None:
+    """Return the largest of some counts; None: none is known."""
     return max((count for count in counts if count is not None), default=None)
 
 

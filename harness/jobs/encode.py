@@ -20,7 +20,7 @@ from harness.errors import FileError, JobError, UsageError
 from harness.evaluation import embeddings
 from harness.evaluation.embeddings import Embeddings, Vectors
 from harness.evaluation.judged_runs import JudgedRuns
-from harness.jobs import indexes
+from harness.jobs import environment, indexes
 from harness.jobs.plan import index_key
 from harness.launch.base import Launcher, Limits
 from harness.launch.images.catalog import System
@@ -205,7 +205,18 @@ def _built(system: System, texts: TextSet, launcher: Launcher, cache: Path, enve
         launcher.sweep()
         filesystem.remove_all_leftovers(cache)
         prepared, title = replace(image, system=builder), f"vectors of {texts.name}"
-        index = indexes.build(launcher, prepared, texts.corpus, key, title, cache, envelope=envelope, limits=Limits())
+        host = environment.read(launcher.engine_version())
+        index = indexes.build(
+            launcher,
+            prepared,
+            texts.corpus,
+            key,
+            title,
+            cache,
+            envelope=envelope,
+            limits=Limits(),
+            environment=host,
+        )
     return index.folder
 
 

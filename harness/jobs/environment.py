@@ -90,7 +90,7 @@ def _request(path: str, headers: dict[str, str], method: str) -> str | None:
     endpoint = (os.environ.get(_ENDPOINT) or _DEFAULT_ENDPOINT).rstrip("/")
     if not endpoint.startswith(("http://", "https://")):
         return None
-    request = urllib.request.Request(f"{endpoint}/latest/{path}", headers=headers, method=method)  # noqa: S310
+    request = urllib.request.Request(f"{endpoint}/latest/{path}", headers=headers, method=method)  # noqa: S310 # http alone
     # Without a proxy, which would answer for its own machine.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:

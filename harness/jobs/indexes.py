@@ -7,28 +7,33 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from harness import filesystem
 from harness.datasets import PreparedCorpus
 from harness.errors import JobError
-from harness.jobs.collect import collect
+from harness.jobs.collect import CollectedJob, collect, most
+from harness.jobs.environment import shared_host
 from harness.launch import host
-from harness.launch.base import Launcher, LaunchRequest, Limits, Prepared
+from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Limits, Prepared
 from harness.launch.watch import most_index_bytes
 from harness.progress import task
-from harness.records import Envelope, JobSpec, Measurement, Outcome, to_json
-from harness.results.schema import IndexFacts, Memory
+from harness.records import Envelope, Isolation, JobSpec, Measurement, Outcome, to_json
+from harness.results.schema import Environment, IndexFacts
 from harness.results.store import check_room
 from harness.untrusted import open_regular
 
 _FACTS = TypeAdapter(IndexFacts)
 _MOST_LEVELS = 64
 _INDEX_OF_CORPUS = 2  # size of an index over its corpus, roughly
+_FACTS_FILE = "facts.json"
 _REBUILT = "rebuilt"  # beside facts.json: replaced an index that did not load
 _LOADED = "loaded"  # beside facts.json: a job has opened it
 # Folder in which an adapter keeps the state of an unfinished build for the next attempt.
@@ -63,9 +68,11 @@ class Index:
             return alone is False
 
     def unchanged_since_loaded(self, until: float) -> bool:
-        """Return whether a job opened this index before, and its content is still the one that was built."""
-        if not (self.folder.parent / _LOADED).exists():
-            return False
+        """Return whether a job opened this index before, and it is unchanged."""
+        return (self.folder.parent / _LOADED).exists() and self.unchanged(until)
+
+    def unchanged(self, until: float) -> bool:
+        """Return whether its content is still the one that was built."""
         try:
             return content(self.folder, self.facts.index_bytes, until)[1] == self.facts.content_sha256
         except (JobError, OSError):
@@ -85,7 +92,7 @@ def folder(cache: Path, key: str) -> Path:
 def read(folder: Path) -> Index | None:
     """Read the finished index of a folder, if any."""
     try:
-        facts = _FACTS.validate_json((folder / "facts.json").read_bytes())
+        facts = _FACTS.validate_json((folder / _FACTS_FILE).read_bytes())
     except (OSError, ValidationError):
         return None
     return Index(folder / "data", facts)
@@ -101,13 +108,19 @@ def build(
     *,
     envelope: Envelope,
     limits: Limits,
+    environment: Environment | None = None,
     replacing: Index | None = None,
+    again: bool = False,
+    components: Mapping[str, Index] = MappingProxyType({}),
 ) -> Index:
     """Run one build job and keep its index.
 
     Args:
         title: names the index beside its bar.
+        environment: of this host, for the facts.
         replacing: an index of that key that did not load; it is removed first.
+        again: measure the build of an index that exists; it stays until the new one is finished.
+        components: finished indexes by folder; they join the index after the job, which could change them.
 
     Raises:
         JobError: with the build's outcome.  Only the state of a resumable build is kept.
@@ -125,6 +138,7 @@ def build(
     with _folder(target, prepared.system.resumable_builds) as (staging, before_s):
         data, job_folder = staging / "data", staging / "job"
         (job_folder / "out").mkdir(parents=True)
+        started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         spec = JobSpec(
             kind="build",
             system=prepared.system.name,
@@ -144,19 +158,51 @@ def build(
             check_room(cache, output, _INDEX_OF_CORPUS * size)
             raise _failed(collected.outcome, collected.detail)
         size, checksum = content(data, most_index_bytes(job), time.monotonic() + limits.build_s)
-        facts = _facts(collected.measurement, collected.memory, size, checksum, envelope, before_s)
+        facts = _facts(
+            collected.measurement,
+            collected,
+            ended,
+            before_s,
+            index_bytes=size,
+            content_sha256=checksum,
+            envelope=envelope,
+            isolation=launcher.isolation,
+            started_at=started_at,
+            environment=environment,
+        )
         _lend_no_rights(data)
+        if components:
+            # Only a container's searches are sure to leave a file alone that two indexes share.
+            copies = launcher.isolation is Isolation.PROCESS
+            facts = _join(data, facts, components, time.monotonic() + limits.build_s, copies=copies)
         filesystem.remove_tree(job_folder)
         (staging / _CLOCK).unlink()
         if replacing is not None:
             (staging / _REBUILT).touch()
-        (staging / "facts.json").write_text(to_json(facts, indent=2), encoding="utf-8")
-        other = find(cache, key)
-        if other:  # another run was faster; jobs may be reading its index
-            return other
+        (staging / _FACTS_FILE).write_text(to_json(facts, indent=2), encoding="utf-8")
+        return _keep(staging, target, Index(target / "data", facts), again)
+
+
+def _keep(staging: Path, target: Path, built: Index, again: bool) -> Index:
+    """Rename a finished index into place, and return the one that is there.
+
+    Of an index that was built again with equal content, only the facts are replaced.
+    """
+    other = read(target)
+    if other is None:
         filesystem.remove_tree(target)  # damaged, else it had been found
         staging.rename(target)
-    return Index(target / "data", facts)
+    elif not again:  # another run was faster; jobs may be reading its index
+        return other
+    elif other.facts.content_sha256 == built.facts.content_sha256:
+        (staging / _FACTS_FILE).replace(target / _FACTS_FILE)
+    else:
+        old = filesystem.staging_path(target.with_name(f"{target.name}.old"))
+        with _flock(target, wait=True):  # until no job reads it
+            target.rename(old)
+            staging.rename(target)
+        filesystem.remove_tree(old)
+    return built
 
 
 @contextlib.contextmanager
@@ -183,7 +229,7 @@ def _folder(target: Path, resumable: bool) -> Iterator[tuple[Path, float]]:
         try:
             yield staging, time.time() - float(clock.read_text(encoding="utf-8")) if resumes else 0.0
         except JobError as error:
-            # Without progress, the state itself may be at fault: the next attempt starts anew.
+            # Without progress, the state itself may be at fault: the next attempt starts again.
             stuck = error.outcome is Outcome.CRASH and _entries(unfinished) == before
             good = error.outcome is not Outcome.BAD_OUTPUT and not stuck
             raise
@@ -202,12 +248,12 @@ def _entries(folder: Path) -> list[tuple[str, int]] | None:
 
 
 @contextlib.contextmanager
-def _flock(folder: Path, *, shared: bool = False) -> Iterator[bool | None]:
+def _flock(folder: Path, *, shared: bool = False, wait: bool = False) -> Iterator[bool | None]:
     """Lock a folder: ``True``: it is locked; ``False``: another run has it; ``None``: its file system has no locks."""
     lock, locked = contextlib.ExitStack(), None
     with lock:
         try:
-            lock.enter_context(filesystem.lock(folder, wait=False, shared=shared))
+            lock.enter_context(filesystem.lock(folder, wait=wait, shared=shared))
             locked = True
         except BlockingIOError:
             locked = False
@@ -217,9 +263,9 @@ def _flock(folder: Path, *, shared: bool = False) -> Iterator[bool | None]:
 
 
 def _facts(
-    measured: Measurement, memory: Memory, size: int, checksum: str, envelope: Envelope, before_s: float
+    measured: Measurement, collected: CollectedJob, ended: LaunchEnd, before_s: float, **facts: Any
 ) -> IndexFacts:
-    """Return the facts of a finished build.
+    """Join the build's own measurement, the launcher's observations and other facts.
 
     Raises:
         JobError: the image claims more time of earlier attempts than has passed.
@@ -229,12 +275,43 @@ def _facts(
         raise _failed(Outcome.BAD_OUTPUT, text)
     return IndexFacts(
         build_s=measured.build_s or 0.0,
-        index_bytes=size,
-        peak_anon_bytes=memory.peak_anon_bytes,
-        peak_cgroup_bytes=max(measured.peak_cgroup_bytes or 0, memory.peak_cgroup_bytes or 0) or None,
-        content_sha256=checksum,
-        envelope=envelope,
+        peak_anon_bytes=collected.memory.peak_anon_bytes,
+        peak_cgroup_bytes=most(measured.peak_cgroup_bytes or None, collected.memory.peak_cgroup_bytes or None),
         resumed_s=measured.resumed_s,
+        throttled_periods=most(ended.throttled_periods, measured.throttled_periods),
+        canary=ended.canary,
+        counters=collected.counters,
+        gpu=collected.gpu,
+        placement=ended.placement,
+        shared_host=shared_host(),
+        **facts,
+    )
+
+
+def _join(data: Path, own: IndexFacts, components: Mapping[str, Index], until: float, *, copies: bool) -> IndexFacts:
+    """Lay the components' indexes into folders of their names; return the facts of the whole.
+
+    Times add up, the highest peak counts.
+
+    Raises:
+        JobError: the build wrote there itself.
+    """
+    for name, index in components.items():
+        if os.path.lexists(data / name):
+            raise _failed(Outcome.BAD_OUTPUT, f"it wrote {name!r}, the folder of its component's index")
+        with index.in_use():
+            filesystem.link_tree(index.folder, data / name, copies=copies)
+    size, checksum = content(data, until=until)
+    parts = (own, *(index.facts for index in components.values()))
+    return replace(
+        own,
+        build_s=sum(facts.build_s for facts in parts),
+        index_bytes=size,
+        peak_anon_bytes=most(*(facts.peak_anon_bytes for facts in parts)),
+        peak_cgroup_bytes=most(*(facts.peak_cgroup_bytes for facts in parts)),
+        content_sha256=checksum,
+        resumed_s=sum(facts.resumed_s or 0 for facts in parts) or None,
+        components={name: index.facts for name, index in components.items()},
     )
 
 

@@ -54,11 +54,21 @@ class AssignedJob:
 
 @dataclass(frozen=True)
 class IndexBuild:
-    """One index to build, and its key."""
+    """One index to build, and its key: of ``component`` where given, which ``system`` joins.
+
+    ``components`` are the keys of the indexes that it joins, by name.
+    """
 
     key: str
     system: str
     dataset: str
+    component: str | None = None
+    components: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Return the name of the system whose index it is."""
+        return self.component or self.system
 
 
 @dataclass(frozen=True)
@@ -74,8 +84,8 @@ class RunOptions:
     """The options of a run, from the command line.
 
     ``cells`` restricts the cells that ``only`` matches.  ``shelf`` also receives results, besides ``results``.
-    ``assigned`` restricts the run to a part of another machine's plan.  ``instance_types`` maps a profile to the
-    machine that its jobs are planned for.
+    ``fresh_index`` builds the indexes of the jobs to do again.  ``assigned`` restricts the run to a part of another
+    machine's plan.  ``instance_types`` maps a profile to the machine that its jobs are planned for.
     """
 
     results: Path
@@ -84,6 +94,7 @@ class RunOptions:
     only: str | None = None
     fresh: bool = False
     retry_noisy: int = 0
+    fresh_index: bool = False
     cells: frozenset[Cell] | None = None
     shelf: ResultPublisher | None = None
     assigned: AssignedWork | None = None
@@ -207,19 +218,8 @@ def _load(declared: str, options: RunOptions) -> Dataset:
     path = datasets.find(declared, options.suite_dir)
     with bar(f"{dataset_name(declared)}: corpus", "documents", line=True) as step:
         dataset = datasets.load(path, options.cache, step)
-    if dataset.corpus.empty:
-        log.info(f"  {dataset.name}: {dataset.corpus.empty:,} of {dataset.corpus.size:,} documents are empty")
-    if blank := dataset.blank_queries:
-        log.info(
-            f"  {dataset.name}: {len(blank):,} of {len(dataset.queries):,} queries are blank, such as {blank[0]!r};"
-            " they are asked all the same"
-        )
-    if unknown := dataset.unknown_judged():
-        pairs, (query, document) = len(unknown), unknown[0]
-        log.info(
-            f"  {dataset.name}: {pairs:,} judgements are of documents that its corpus has not, such as {document!r} "
-            f"for query {query!r}; no system can find them"
-        )
+    for fault in dataset.faults:
+        log.info(f"  {dataset.name}: {fault.text}")
     return dataset
 
 

@@ -30,6 +30,9 @@ from harness.results.store import Store, check_room
 
 log = logging.getLogger(__name__)
 
+# Cells that a complaint names; further ones are counted.
+_MOST_CELLS = 3
+
 
 @dataclass(frozen=True)
 class RunSummary:
@@ -49,11 +52,14 @@ class RunSummary:
 
     @property
     def complaints(self) -> list[str]:
-        """Return a line for each of those jobs: its outcome and the reason."""
+        """Return a line for each outcome that was not expected and its reason, with its cells."""
+        found: dict[tuple[Outcome, str], dict[Cell, list[Result]]] = defaultdict(lambda: defaultdict(list))
+        for result, expected in self.jobs:
+            if result.outcome is not expected:
+                found[result.outcome, _reason(result, expected)][result.spec.cell].append(result)
         return [
-            f"{_named(result)} ended {result.outcome.value}: {_reason(result, expected)}"
-            for result, expected in self.jobs
-            if result.outcome is not expected
+            f"{_listed(list(map(_trials, cells.values())))} ended {outcome.value}: {reason}"
+            for (outcome, reason), cells in found.items()
         ]
 
 
@@ -102,14 +108,14 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
                 if isinstance(builder, Prepared) and not job.cannot:
                     _index(run, job.cell, builder)
             ended: list[tuple[Result, Outcome]] = []
-            ends = _Ends(todo)
-            with task(inputs.suite.name, line=False, left=ends.left.text) as step:
+            progress = _RunProgress(todo)
+            with task(inputs.suite.name, line=False, left=progress.left.text) as step:
                 for number, job in enumerate(todo):
                     step(number, len(todo))
                     options.callbacks.starts(job_key(job.spec))
-                    with ends.timed(job):
+                    with progress.timed(job):
                         result = run_job(run, job)
-                    ends.report(number + 1, job, result)
+                    progress.report(number + 1, job, result)
                     ended.append((result, job.expected))
             finished += ended
             as_expected = {result.key for result, expected in ended if result.outcome is expected}
@@ -117,8 +123,8 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
         return RunSummary(len(jobs) - len(first), tuple(finished), frozenset(keys))
 
 
-class _Ends:
-    """The ends of a run's jobs: the time left, and a line for each finished cell and each unexpected outcome."""
+class _RunProgress:
+    """Progress of a run: the time left, and a line for each finished cell and each unexpected outcome."""
 
     def __init__(self, todo: Sequence[Planned]) -> None:
         self.left = TimeLeft(job.cell for job in todo if not job.cannot)
@@ -183,6 +189,7 @@ def run_job(run: _RunState, job: Planned) -> Result:
         ended,
         index=index.facts if isinstance(index, Index) else None,
         corpus_documents=dataset.corpus.size,
+        data_faults=dataset.faults,
         page_cache=page_cache,
         stand_in=inputs.system(cell).stand_in,
         instance=run.instance,
@@ -222,6 +229,9 @@ def _plan(run: _RunState) -> tuple[list[Planned], dict[str, str]]:
     for build in options.assigned.builds if options.assigned else ():
         cell = inputs.cell_of(build.system, build.dataset)
         builder = inputs.builder(cell)
+        if build.component:
+            _component(run, cell, next(part for part in builder.components if part.name == build.component))
+            continue
         if builder.image not in run.prepared:
             _prepare(run, {builder.image: builder})
         prepared = _prepared(run, cell, builder)
@@ -312,9 +322,10 @@ def _index(run: _RunState, cell: Cell, prepared: Prepared, replacing: Index | No
     system, dataset = prepared.system, run.inputs.datasets[cell.dataset]
     key = index_key(system, prepared.digest, dataset.corpus.sha256)
     if replacing is not None or key not in run.indexes:
-        cached = None if replacing else indexes.find(run.options.cache, key)
+        again = replacing is not None or run.options.fresh_index
+        cached = None if again else indexes.find(run.options.cache, key)
         try:
-            run.indexes[key] = cached or _build_index(run, prepared, dataset, key, replacing)
+            run.indexes[key] = cached or _build_index(run, cell, prepared, dataset, key, replacing)
             run.options.callbacks.built(key, None)
         except JobError as error:
             run.indexes[key] = error
@@ -322,7 +333,37 @@ def _index(run: _RunState, cell: Cell, prepared: Prepared, replacing: Index | No
     return run.indexes[key]
 
 
-def _build_index(run: _RunState, prepared: Prepared, dataset: Dataset, key: str, replacing: Index | None) -> Index:
+def _components(run: _RunState, cell: Cell, prepared: Prepared, *, check: bool) -> dict[str, Index]:
+    """Return the indexes that an index joins, each from the cache, or built as the component's own.
+
+    With ``check``, one that has changed since it was built is built again.
+
+    Raises:
+        JobError: a component has none; it names the component.
+    """
+    found, until = {}, time.monotonic() + run.inputs.limits.build_s
+    for part in prepared.system.components:
+        index = _component(run, cell, part)
+        if check and isinstance(index, Index) and not index.used_elsewhere() and not index.unchanged(until):
+            index = _component(run, cell, part, replacing=index)
+        if isinstance(index, JobError):
+            raise JobError(index.outcome, f"{part.name}: {index.detail}")
+        found[part.name] = index
+    return found
+
+
+def _component(run: _RunState, cell: Cell, part: System, replacing: Index | None = None) -> Index | JobError:
+    try:
+        prepared = run.launcher.prepare(part)
+    except ImageError as error:
+        return JobError(Outcome.CRASH, f"no image: {error}")
+    return _index(run, cell, replace(prepared, system=part), replacing)
+
+
+def _build_index(
+    run: _RunState, cell: Cell, prepared: Prepared, dataset: Dataset, key: str, replacing: Index | None
+) -> Index:
+    components = _components(run, cell, prepared, check=replacing is not None)
     run.options.callbacks.builds()
     run.built.add(key)
     profile = run.inputs.suite.build_profile
@@ -335,7 +376,10 @@ def _build_index(run: _RunState, prepared: Prepared, dataset: Dataset, key: str,
         run.options.cache,
         envelope=run.inputs.profiles[profile] if profile else indexes.build_envelope(),
         limits=run.inputs.limits,
+        environment=run.environment,
         replacing=replacing,
+        again=run.options.fresh_index,
+        components=components,
     )
     facts = index.facts
     earlier = f" ({duration(facts.resumed_s)} of it by an earlier attempt)" if facts.resumed_s else ""
@@ -354,6 +398,19 @@ def _cell_name(cell: Cell) -> str:
 def _named(result: Result) -> str:
     name = _cell_name(result.spec.cell)
     return f"{name} trial {result.spec.job + 1}/{result.spec.jobs}" if result.spec.jobs > 1 else name
+
+
+def _trials(results: Sequence[Result]) -> str:
+    """Name a cell, and how many of its trials these are, where there are others."""
+    spec, trials = results[0].spec, len({result.spec.job for result in results})
+    part = f" ({trials} of {spec.jobs} trials)" if trials < spec.jobs else ""
+    return _cell_name(spec.cell) + part
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Name the first cells, and count the others."""
+    further = len(names) - _MOST_CELLS
+    return ", ".join(names[:_MOST_CELLS]) + (f" and {further} more cells" if further > 0 else "")
 
 
 def _reason(result: Result, expected: Outcome) -> str:

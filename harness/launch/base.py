@@ -18,13 +18,15 @@ from harness.results.schema import CanaryReading, Placement
 class Prepared:
     """A system ready for launch: an image, or an environment of its own on the host.
 
-    ``digest`` names exactly what is measured; ``size_bytes`` is its size on disk, where known.
+    ``digest`` names exactly what is measured; ``size_bytes`` is its size on disk, where known; ``components`` are the
+    digests of its components, in order.
     """
 
     system: System
     digest: str
     reference: str
     size_bytes: int | None = None
+    components: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,8 @@ class TrialTimes:
 class LaunchEnd:
     """End of a job, observed from outside; ``oom_kills`` and ``throttled_periods`` are the cgroup's counters.
 
-    ``canary`` holds the machine's readings before, between and after the trials; ``handed`` the trials.
+    ``canary`` holds the machine's readings before, between and after the trials, or before and after the build;
+    ``handed`` the trials.
     """
 
     exit_code: int | None = None

@@ -70,7 +70,7 @@ def create_arguments(job: LaunchRequest, placement: Placement) -> dict[str, Any]
         "read_only": True,
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges:true"],
-        "tmpfs": {"/tmp": f"rw,noexec,nosuid,nodev,size={_SCRATCH_BYTES},mode=1777"},  # noqa: S108
+        "tmpfs": {"/tmp": f"rw,noexec,nosuid,nodev,size={_SCRATCH_BYTES},mode=1777"},  # noqa: S108 # its own
         "shm_size": _SCRATCH_BYTES,
         "ulimits": ulimits,
         "healthcheck": {"test": ["NONE"]},  # nothing but the job runs inside the measured envelope
@@ -95,7 +95,7 @@ def refuse_emulation(client: docker.DockerClient, prepared: Prepared) -> None:
     if platform != own:
         raise ImageError(
             f"system {prepared.system.name!r}: its image is for {platform}, which this engine ({own}) could only"
-            f" emulate, and such times say nothing; run it on a machine of {platform}"
+            f" emulate, and emulated times mean nothing; run it on a machine of {platform}"
         )
 
 

@@ -94,10 +94,10 @@ def _cpus() -> Check:
     usable, online = host.cpus(), os.cpu_count() or 0
     fact = f"{usable} usable of {online}, {platform.machine()}"
     if platforms.host() not in platforms.PLATFORMS:
-        remedy = f"images are made for {' and '.join(platforms.PLATFORMS)}; take such"
+        remedy = f"images are made for {' and '.join(platforms.PLATFORMS)}; use one of these"
         return Check(Level.FAIL, "CPUs", fact, remedy)
     if usable < 2:
-        return Check(Level.WARN, "CPUs", fact, "the harness shares its CPU with what it measures; take two or more")
+        return Check(Level.WARN, "CPUs", fact, "the harness shares its CPU with the measured job; use two or more")
     alone = 1
     while alone < usable and _apart(cpu_placement.place(alone + 1)):
         alone += 1

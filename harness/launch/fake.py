@@ -52,7 +52,10 @@ class FakeLauncher(Launcher):
 
     def find(self, system: System) -> Prepared | None:
         """Return the system: it is always ready."""
-        return Prepared(system, "fake:" + digest([system.image, system.params]), system.image)
+        components = tuple("fake:" + digest([part.image, part.params]) for part in system.components)
+        return Prepared(
+            system, "fake:" + digest([system.image, system.params, *components]), system.image, components=components
+        )
 
     def prepare(self, system: System) -> Prepared:
         """Return the system: it is always ready."""
@@ -141,7 +144,7 @@ class _Samples:
                 self._sample(trial, query, taken_ns, **({"batch": number} if offline else {}))
 
     def _probe(self, rate_qps: float, check: bool) -> bool:
-        """A queue before one stream, worked out and not waited for."""
+        """Compute a queue before one stream, without waiting."""
         spec, trial = self._spec, self._spec.first_trial + len(self._probes)
         order = trial_order(spec.sample, spec.seed, trial)
         served, free_ns = [], 0

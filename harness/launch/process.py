@@ -170,7 +170,10 @@ class ProcessLauncher(Launcher):
         interpreter = self._python or f"{sys.executable} {sys.version}"
         made_of = hashlib.sha256(f"{recipes.recipe(system)} {interpreter}".encode()).hexdigest()
         return Prepared(
-            system, f"process:{made_of}", str((self._cache / "process").resolve() / f"{system.name}-{made_of[:12]}")
+            system,
+            f"process:{made_of}",
+            str((self._cache / "process").resolve() / f"{system.name}-{made_of[:12]}"),
+            components=tuple(self._prepared(component).digest for component in system.components),
         )
 
     def _install(self, system: System, locks: list[Path], target: Path) -> None:

@@ -312,7 +312,7 @@ def _size(folder: Path) -> int:
 
 
 class CanaryLog:
-    """Canary readings of one job: before, between and after its trials."""
+    """Canary readings of one job: before, between and after its trials, or before and after its build."""
 
     def __init__(self, canary: Canary, placement: Placement, job: LaunchRequest, gpus: JobGpus | None = None) -> None:
         self._canary = canary
@@ -322,12 +322,11 @@ class CanaryLog:
         self.taken: list[CanaryReading] = []
 
     def take(self, when: str) -> None:
-        """Take a reading: ``before``, ``between`` or ``after``; an index build has no trials and needs none."""
-        if self._job.spec.kind == "search":
-            self._canary.prepare(self._placement)  # at the first look alone, and outside its time
-            # The job's folder lies beside the results, and goes with the job.
-            reading = self._canary.read(when, self._placement, self._job.folder)
-            self.taken.append(replace(reading, gpu=self._gpus.read()) if self._gpus else reading)
+        """Take a reading: ``before``, ``between`` or ``after``."""
+        self._canary.prepare(self._placement)  # at the first look alone, and outside its time
+        # The job's folder lies beside the results, and goes with the job.
+        reading = self._canary.read(when, self._placement, self._job.folder)
+        self.taken.append(replace(reading, gpu=self._gpus.read()) if self._gpus else reading)
 
 
 def follow(

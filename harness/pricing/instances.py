@@ -193,9 +193,9 @@ def hardware_profiles(path: Path | None = None) -> dict[str, Envelope]:
     return profiles
 
 
-def hardware_profile(name: str, path: Path | None = None) -> Envelope:
+def hardware_profile(name: str) -> Envelope:
     """Read a hardware profile; raise UnknownName if there is none of that name."""
-    profiles = hardware_profiles(path)
+    profiles = hardware_profiles()
     if name not in profiles:
         raise UnknownName("hardware profile", name, profiles)
     return profiles[name]

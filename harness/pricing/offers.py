@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from pydantic import Field
 
@@ -85,9 +84,9 @@ class Offers:
         return min(self.fitting, key=misses, default=None)  # of equals the first, which is the cheapest
 
 
-def host_reserve(root: Path | None = None) -> HostReserve:
+def host_reserve() -> HostReserve:
     """Read the host's reserve; raise FileError if ``defaults.toml`` is missing or wrong."""
-    return instances.read_defaults(HostReserve, "reserve", root)
+    return instances.read_defaults(HostReserve, "reserve")
 
 
 def find_offers(

@@ -203,7 +203,7 @@ def _checked(path: Path) -> bytes:
     if path.name not in checksums:
         raise FileError(f"{path}: has no line in {CHECKSUMS}; add one with `sha256sum {path.name} >> {CHECKSUMS}`")
     if hashlib.sha256(content).hexdigest() != checksums[path.name]:
-        raise FileError(f"{path}: its checksum is not the one in {CHECKSUMS}; restore it, and date new prices anew")
+        raise FileError(f"{path}: its checksum is not the one in {CHECKSUMS}; restore it; new prices need a new date")
     return content
 
 

@@ -13,13 +13,12 @@ __all__ = ["FORMATS", "LAYOUTS", "render"]
 LAYOUTS = ("rows", *study.NAMES)
 
 
-def render(table: Table, format: str, *, width: int = 80, layout: str = "rows") -> str:
+def render(table: Table, format: str, *, layout: str = "rows") -> str:
     """Write a table.
 
     Args:
         table: what to write.
-        format: one of ``FORMATS``; a study's layout has no ``terminal``.
-        width: columns of the terminal; of use to ``terminal`` only.
+        format: one of ``FORMATS``.
         layout: one of ``LAYOUTS``.
 
     Returns:
@@ -32,4 +31,4 @@ def render(table: Table, format: str, *, width: int = 80, layout: str = "rows") 
         raise UnknownName("layout", layout, LAYOUTS)
     if layout != "rows":
         return study.load(layout).render_rows(table, format)
-    return writers.write(main_table.table_document(table), format, width=width)
+    return writers.write(main_table.table_document(table), format)

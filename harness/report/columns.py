@@ -242,6 +242,18 @@ _BUILDS: tuple[Column[Row], ...] = (
     _number("one_pass_warmup", "queries", "warm-up queries, where warm-up was one pass"),
     _number("index_build_s", "s", "time to build the index"),
     _text("index_build_profile", "limits during the build", optional("build_envelope", "name")),
+    _text(
+        "build_validity",
+        "validity of that time: clean, noisy, invalid, unknown",
+        lambda row: None if row.index_build_s is None else row.build_validity.value,
+    ),
+    _text(
+        "build_findings",
+        "reasons to doubt that time, and remarks",
+        lambda row: "; ".join(finding.text for finding in row.build_findings) or None,
+    ),
+    _text("build_measured_type", "instance type of the machine that built", optional("build_machine", "instance_type")),
+    _text("build_measured_cpu", "CPU model of that machine", optional("build_machine", "cpu_model")),
     _count("corpus_documents", "documents", "documents in the index"),
     _text("build_instance_type", "instance type that prices the build", optional("build_price", "instance_type")),
     _number("build_price_usd_per_hour", "US$/hour", "price of that type", optional("build_price", "usd_per_hour")),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 from harness.analysis import comparison
 from harness.analysis.comparison import Comparison, ComparisonSide
 from harness.analysis.paired_differences import LATENCY, POWER, ComparisonVerdict, Difference, QueryChange
 from harness.analysis.significance import DRAWS, LEVEL
-from harness.analysis.table import Validity
 from harness.records import Outcome
 from harness.report.document import (
     MISSING,
@@ -21,6 +21,8 @@ from harness.report.document import (
     ReportDocument,
     Section,
     Value,
+    at_most,
+    column_of,
     digits,
     grid_of,
     number,
@@ -37,7 +39,7 @@ _LONGEST_TEXT = 100
 MOST_APART = 6
 # A table shows p to four decimals.
 LEAST_SHOWN = 0.0001
-# Measures that are no shares: all others are bounded by 1 and are spoken of in points, hundredths of them.
+# Counts; all other measures are at most 1 and shown in points, hundredths.
 _COUNTS = frozenset({"NumQ", "NumRel", "NumRelRet", "NumRet", "alpha_DCG"})
 _UNSHOWN = (ComparisonVerdict.NONE, ComparisonVerdict.UNREPEATED, ComparisonVerdict.UNCORRECTED)
 
@@ -75,10 +77,10 @@ def _answer(pairs: Sequence[Comparison], notes: Sequence[str], escape: Escape) -
         a, b = (escape(side.name.replace("/", " ")) for side in (pair.a, pair.b))
         grid = grid_of(pair.differences, [_metric(escape), *_VALUES, _SHORT_VERDICT])
         rows = [side.row for side in (pair.a, pair.b) if side.row is not None]
-        # The findings of noisy rows are said by their causes.
+        # Lines on causes stand for the findings of noisy rows.
         others = [note for note in (*notes, *pair.notes) if not note.startswith(("A is ", "B is "))]
         lines = (*_uncorrected(pair, count), *_costs(pair))
-        warnings = (*map(escape, lines), *doubts(rows, escape), *map(escape, others))[: MOST_LINES - 2]
+        warnings = at_most((*map(escape, lines), *doubts(rows, escape), *map(escape, others)), MOST_LINES - 2)
         yield Section(lead=(f"A: {a}; B: {b}",), grids=(grid,), notes=(summary(pair, count, escape), *warnings, more))
         return
     measures: list[GridColumn[Comparison]] = [
@@ -92,7 +94,7 @@ def _answer(pairs: Sequence[Comparison], notes: Sequence[str], escape: Escape) -
     yield Section(
         lead=(f"{len(pairs)} pairs, by {escape(by)}",),
         grids=(grid,),
-        notes=(*map(escape, notes[: MOST_LINES - 2]), f"p is corrected for {count:,} comparisons (Holm)", more),
+        notes=(*map(escape, at_most(notes, MOST_LINES - 2)), f"p is corrected for {count:,} comparisons (Holm)", more),
     )
 
 
@@ -127,15 +129,10 @@ def _sections(pairs: Sequence[Comparison], notes: Sequence[str], escape: Escape)
 
 def _overview(pairs: Sequence[Comparison], escape: Escape) -> Section:
     """Return one line for each difference of many pairs of runs."""
-
-    def of_line(column: GridColumn[Difference]) -> GridColumn[tuple[Comparison, Difference]]:
-        header, numeric, cell = column
-        return header, numeric, lambda item: cell(item[1])
-
     columns: list[GridColumn[tuple[Comparison, Difference]]] = [
         ("A", False, lambda item: escape(item[0].a.name.partition("/")[0])),
         ("B", False, lambda item: escape(item[0].b.name.partition("/")[0])),
-        *(of_line(column) for column in (_metric(escape), *_VALUES, _P_HOLM, _EFFECT, _VERDICT)),
+        *(column_of(column, itemgetter(1)) for column in (_metric(escape), *_VALUES, _P_HOLM, _EFFECT, _VERDICT)),
     ]
     shared = [note for note in pairs[0].notes if all(note in pair.notes for pair in pairs)]
     own = [f"A {pair.a.name}, B {pair.b.name}: {note}" for pair in pairs for note in pair.notes if note not in shared]
@@ -198,7 +195,7 @@ def _method(pairs: Sequence[Comparison], count: int) -> tuple[str, ...]:
         test += f" So few queries differ that no p can be below {least:.2g}."
     elif count * least > LEVEL:
         lowest = min(count * least, 1.0)
-        test += f" Of so many comparisons none can have a corrected p below {lowest:.2g}: compare fewer."
+        test += f" With this many comparisons no corrected p can be below {lowest:.2g}: compare fewer."
     effect = (
         "Effect size d_z: the mean difference in standard deviations of the differences (0.2 is small, 0.5 medium; "
         "Cohen 1988). It does not grow with the number of queries, as 1/p does."
@@ -367,7 +364,7 @@ def _doubted_sides(pair: Comparison, cost: str | None) -> str:
     doubts = [
         f"{name} is {row.validity.value}"
         for name, row in (("A", pair.a.row), ("B", pair.b.row))
-        if row is not None and row.validity in (Validity.NOISY, Validity.INVALID)
+        if row is not None and row.validity.doubt
     ]
     return f" ({' and '.join(doubts)}: so is what B {cost.split()[0]})" if cost and doubts else ""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from harness.analysis.row_pricing import other_architecture
-from harness.analysis.table import Price, Row, Table
+from harness.analysis.table import Price, Row, Table, counted
 from harness.stats import Estimate
 
 MISSING = "—"
@@ -26,6 +26,7 @@ Escape = Callable[[str], str]
 Value = str | int | float | bool | None
 
 Item = TypeVar("Item")
+Other = TypeVar("Other")
 # A column of a grid: its header, whether it is right-aligned, and the finished cell of an item.
 GridColumn = tuple[str, bool, Callable[[Item], str]]
 
@@ -129,12 +130,26 @@ def grid_of(
     )
 
 
+def column_of(column: GridColumn[Item], read: Callable[[Other], Item]) -> GridColumn[Other]:
+    """Return a column for items that hold those of the given column."""
+    header, numeric, cell = column
+    return header, numeric, lambda each: cell(read(each))
+
+
 def lines_of(items: Iterable[Item], columns: Sequence[tuple[str, Callable[[Item], Value]]]) -> Iterator[list[Value]]:
     """Yield the lines of a CSV: the names of the columns, then the values of each item."""
     yield [name for name, _ in columns]
     getters = [get for _, get in columns]
     for item in items:
         yield [get(item) for get in getters]
+
+
+def at_most(lines: Sequence[str], most: int) -> Sequence[str]:
+    """Return lines, of more than ``most`` the first and the number of the others."""
+    if len(lines) <= most:
+        return lines
+    kept = max(0, most - 1)
+    return (*lines[:kept], f"{len(lines) - kept} more notes: --wide")
 
 
 # The most lines of notes that people see first, with the one that names the others.
@@ -158,7 +173,7 @@ def brief(sections: Iterable[Section]) -> tuple[Section, ...]:
         shown.append(replace(section, grids=grids, footnotes=(), notes=()))
     kept = notes if len(notes) < MOST_LINES else notes[: MOST_LINES - 1]
     hidden += len(notes) - len(kept)
-    return *shown, Section(notes=(*kept, *([f"{hidden} more notes: --wide"] if hidden else [])))
+    return *shown, Section(notes=(*kept, *([f"{counted(hidden, 'more note')}: --wide"] if hidden else [])))
 
 
 def _unmarked(cells: tuple[str, ...]) -> tuple[str, ...]:
@@ -256,16 +271,3 @@ def decimals_of(value: float) -> int:
         return 0
     exponent = int(f"{value:.2e}".partition("e")[2])
     return min(2 - exponent, 12)
-
-
-def panels(widths: Sequence[int], keys: int, room: int) -> list[list[int]]:
-    """Return the column numbers of each panel: the ``keys`` naming columns, then as many others as fit."""
-    divided: list[list[int]] = []
-    left = 0
-    for column in range(keys, len(widths)):
-        if widths[column] > left or not divided:
-            divided.append(list(range(keys)))
-            left = room - sum(widths[:keys])
-        divided[-1].append(column)
-        left -= widths[column]
-    return divided

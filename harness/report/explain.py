@@ -15,13 +15,12 @@ from harness.analysis.comparison import called
 from harness.analysis.table import Cause, Finding, Price, Row, Table, Validity
 from harness.pricing import cost
 from harness.records import Isolation, Outcome
-from harness.report import columns, sentences, summary
+from harness.report import columns, summary
 from harness.report.document import bounded, number
-from harness.stats import Estimate
 
 # A title and what it says.
 Paragraph = tuple[str, str]
-COST, STORED_JOBS = "Cost", "Stored jobs"
+COST, INDEX_COST, STORED_JOBS = "Cost", "Index cost", "Stored jobs"
 # The page has the same templates; figures are filled in as texts.
 _USD = "US$ {usd} per million queries = "
 SEQUENTIAL = _USD + "{mean_s} s x US$ {price} / 3600 x 1,000,000: " + cost.SEQUENTIAL.meaning + "."
@@ -40,17 +39,23 @@ def row_paragraphs(row: Row) -> Iterator[Paragraph]:
         yield "Latency", _latency(row)
         if row.throughput_qps.value is not None:
             yield "Throughput", f"{bounded(row.throughput_qps)} queries/s. {notes.THROUGHPUT_METHOD}"
-        for name, estimate in row.measures.items():
-            yield name, _measure(row, estimate)
+        if row.measures:
+            yield "Quality", _quality(row)
         yield COST, _cost(row)
         if row.peak_anon_bytes is not None:
             yield "Memory", _memory(row)
         if row.index_bytes is not None:
             yield "Index", _index(row)
+            for made in _index_cost(row):
+                yield INDEX_COST, made
+            for finding in row.build_findings:
+                yield f"Build, {_mark(finding)}", _sentence(finding.text)
     yield "Measured on", _machine(row)
     yield "Trust", _trust(row)
+    said: set[Cause] = set()
     for finding in row.findings:
-        yield _mark(finding), finding_text(finding)
+        yield _mark(finding), _finding(finding, with_effect=finding.cause not in said)
+        said.add(finding.cause)
     if row.keys:
         yield STORED_JOBS, ", ".join(row.keys)
 
@@ -85,25 +90,31 @@ def _latency(row: Row) -> str:
     return f"{made}{interval}{reason}{all_of}"
 
 
-def _measure(row: Row, estimate: Estimate) -> str:
-    if estimate.value is None:
-        return f"There is no value: {estimate.reason or 'not measured'}."
-    shown = f"{estimate.value:.4f}"
-    if estimate.low is not None and estimate.high is not None:
-        shown += f" ({estimate.low:.4f}–{estimate.high:.4f}, 95 % for other such queries)"
-    if row.queries_judged is None:
-        return f"{shown}."
-    judged = f"{shown}: the mean over {row.queries_judged:,} judged queries of the first trial's run, by ir_measures."
+def _quality(row: Row) -> str:
+    known = {name: estimate for name, estimate in row.measures.items() if estimate.value is not None}
+    shown = ", ".join(f"{name} {bounded(estimate, decimals=4)}" for name, estimate in known.items())
+    if row.queries_judged is not None and known:
+        means = "means" if len(known) > 1 else "the mean"
+        shown += f": {means} over {row.queries_judged:,} judged queries of the first trial's run, by ir_measures"
+        if any(estimate.low is not None for estimate in known.values()):
+            shown += "; in brackets 95 % for other such queries"
+    said = [shown] if shown else []
+    reasons: dict[str, list[str]] = {}
+    for name, estimate in row.measures.items():
+        if estimate.reason or name not in known:
+            reasons.setdefault(estimate.reason or "not measured", []).append(name)
+    said += [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
     if row.unjudged_share:
         hits = f"the first {row.unjudged_depth} hits"
-        judged += f" Nobody judged {row.unjudged_share:.0%} of {hits}; they count as not relevant."
+        said.append(f"Nobody judged {row.unjudged_share:.0%} of {hits}; they count as not relevant")
     if row.queries_unjudged:
-        judged += f" {len(row.queries_unjudged):,} queries have no judgements and do not count."
-    return judged + "".join(f" Judged {text}." for text in row.rejudged)
+        said.append(f"{len(row.queries_unjudged):,} queries have no judgements and do not count")
+    said += [f"Judged {text}" for text in row.rejudged]
+    return ". ".join(said) + "."
 
 
 def _cost(row: Row) -> str:
-    estimate = sentences.cost(row)
+    estimate = row.cost
     if estimate.value is None or row.price is None:
         return NO_COST.format(reason=estimate.reason or row.price_note or "no price")
     figures = {
@@ -141,11 +152,33 @@ def _memory(row: Row) -> str:
 
 
 def _index(row: Row) -> str:
-    built = ""
-    if row.index_build_s is not None and row.build_envelope is not None:
-        documents = "" if row.corpus_documents is None else f" of {row.corpus_documents:,} documents"
-        built = f" Built{documents} in {number(row.index_build_s)} s on {row.build_envelope.name}, once."
-    return f"{(row.index_bytes or 0) / 2**20:,.1f} MiB.{built}"
+    return " ".join((f"{(row.index_bytes or 0) / 2**20:,.1f} MiB.", *_built(row)))
+
+
+def _built(row: Row) -> Iterator[str]:
+    """Yield the build's time, where it ran, what it costs, and how far that can be trusted."""
+    if row.index_build_s is None:
+        return
+    documents = "" if row.corpus_documents is None else f" of {row.corpus_documents:,} documents"
+    place = notes.build_place(row)
+    on = f" on {place}" if place else ""
+    own = row.index_build_s - sum(row.index_parts_s.values())
+    each = "".join(f"{name} {number(seconds)} s + " for name, seconds in row.index_parts_s.items())
+    parts = f" ({each}joining {number(own)} s; its size counts them too)" if each else ""
+    yield f"Built{documents} in {number(row.index_build_s)} s{on}{parts}: one measurement, without an interval."
+    yield {
+        Validity.CLEAN: "Its time is clean: no check found a reason to doubt it.",
+        Validity.NOISY: "Its time is noisy, for the reasons below.",
+        Validity.INVALID: "Its time is invalid, for the reasons below.",
+        Validity.UNKNOWN: "Its time could not be checked: nothing is stored of its machine.",
+    }[row.build_validity]
+
+
+def _index_cost(row: Row) -> Iterator[str]:
+    usd, price = row.usd_build_per_million_documents.value, row.build_price
+    if usd is not None and price is not None:
+        made = f"{row.index_build_s:.4g} s x US$ {price.usd_per_hour:g} / 3600 / {row.corpus_documents:,} x 1,000,000"
+        yield f"US$ {number(usd)} per million documents = {made}, on {price.instance_type}."
 
 
 def _machine(row: Row) -> str:
@@ -176,12 +209,9 @@ def _mark(finding: Finding) -> str:
     return doubt + finding.cause.value
 
 
-def finding_text(finding: Finding) -> str:
-    """Return a finding's figures, what its cause does to the numbers, and what to do."""
-    text = causes.TEXTS[finding.cause]
-    if finding.validity is Validity.CLEAN:
-        return _sentence(finding.text)
-    return f"{_sentence(finding.text)} {text.effect}"
+def _finding(finding: Finding, *, with_effect: bool) -> str:
+    effect = f" {causes.TEXTS[finding.cause].effect}" if with_effect and finding.validity is not Validity.CLEAN else ""
+    return f"{_sentence(finding.text)}{effect}"
 
 
 def _sentence(text: str) -> str:
@@ -195,9 +225,10 @@ def cause_paragraphs(cause: Cause, rows: Sequence[Row]) -> Iterator[Paragraph]:
     if text.remedy:
         yield "What to do", text.remedy
     for row in rows:
-        for finding in row.findings:
-            if finding.cause is cause:
-                yield called(row), _sentence(finding.text)
+        for named, findings in ((called(row), row.findings), (f"{called(row)}, index build", row.build_findings)):
+            for finding in findings:
+                if finding.cause is cause:
+                    yield named, _sentence(finding.text)
 
 
 # The columns of the summary, by their names there, as columns of the CSV.
@@ -210,6 +241,7 @@ _SUMMARY = {
     "gpu_memory": "peak_gpu_mib",
     "index": "index_mib",
     "cost": "usd_per_million_queries",
+    "build": "usd_build_per_million_documents",
 }
 _METHODS = (
     ("latency_mean", notes.MEAN_METHOD),

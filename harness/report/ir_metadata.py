@@ -15,14 +15,14 @@ from typing import Any
 
 import yaml
 
-from harness.errors import FileError, HarnessError, StoreError
+from harness.errors import HarnessError, StoreError
 from harness.evaluation import evaluate, measure_names, trec
 from harness.progress import Progress, silent
 from harness.records import Outcome
 from harness.report.export import new_path
 from harness.results.reader import StoredJob, judges_hits_alone, read_job_run
 from harness.results.schema import Result
-from harness.untrusted import MAX_FILE_BYTES, open_regular
+from harness.untrusted import MAX_FILE_BYTES, open_regular, reading
 
 # TIRA's names of a run and of its metadata.
 FILE = "ir-metadata.yml"
@@ -80,10 +80,8 @@ def export_ir_metadata(
 
 
 def _copy(run: Path, target: Path) -> None:
-    try:
+    with reading(run, "restore it or measure the job again"):
         source = open_regular(run, MAX_FILE_BYTES)
-    except OSError as error:
-        raise FileError(f"{run}: cannot be read: {error.strerror}; restore it or measure the job again") from error
     with source, target.open("wb") as sink:
         copyfileobj(source, sink)
 

@@ -1,6 +1,6 @@
 r"""A table as LaTeX (booktabs): a fragment that a paper takes in with ``\input``.
 
-Nothing in it hangs on the document's encoding, fonts or columns.  A table that is a little too wide is scaled to the
+Nothing in it depends on the document's encoding, fonts or columns.  A table that is a little too wide is scaled to the
 line; a wider one comes in parts that repeat the row's name, and one that is longer than a page in further parts.
 """
 
@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.report.document import MISSING, Grid, Section, panels
+from harness.report.document import MISSING, Grid, Section
 from harness.untrusted import MAX_TEXT, one_line
 
 # Characters that mean something to TeX, or that its fonts turn into others (``<`` into a question mark).
@@ -108,7 +108,7 @@ _GREEK = (
     *("xi", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"),
 )
 _BREAK = r"\allowbreak{}"
-# A longer word may be broken: behind punctuation once it has so many characters, and anywhere once it has so many.
+# Words of more characters may break: after punctuation from the second number on, anywhere from the third.
 _LONG, _SOON, _AT_LAST = 24, 8, 16
 
 
@@ -179,7 +179,7 @@ HEAD = f"% Made by harness.  Needs {PACKAGES}\n"
 
 # Characters of \footnotesize in a line of an article, what a column costs beside its text, and the widest text column.
 _LINE, _GAP, _WIDEST = 80, 2, 28
-# A table so much wider than the line is scaled to it; a wider one is divided into parts that are scaled less.
+# A table up to this factor wider than the line is scaled to it; a wider one is divided into parts, scaled less.
 _WHOLE, _SCALED = 1.45, 1.25
 # A table wider than this stands across both columns of a paper that has two.
 _ONE_COLUMN = 48
@@ -326,11 +326,24 @@ def _panels(columns: Sequence[_TableColumn], keys: int) -> list[list[int]]:
     if sum(widths) <= _LINE * _WHOLE:
         return [list(range(len(columns)))]
     widest = round(_LINE * _SCALED)
-    fewest = len(panels(widths, keys, widest))
+    fewest = len(_divided(widths, keys, widest))
     # Parts of about the same width look better than full ones and a rest.
     return next(
-        divided for line in range(widest // 2, widest + 1) if len(divided := panels(widths, keys, line)) <= fewest
+        divided for line in range(widest // 2, widest + 1) if len(divided := _divided(widths, keys, line)) <= fewest
     )
+
+
+def _divided(widths: Sequence[int], keys: int, room: int) -> list[list[int]]:
+    """Return the column numbers of each panel: the ``keys`` naming columns, then as many others as fit."""
+    divided: list[list[int]] = []
+    left = 0
+    for column in range(keys, len(widths)):
+        if widths[column] > left or not divided:
+            divided.append(list(range(keys)))
+            left = room - sum(widths[:keys])
+        divided[-1].append(column)
+        left -= widths[column]
+    return divided
 
 
 def _pages(rows: Sequence[list[str]], columns: Sequence[_TableColumn]) -> Iterator[list[list[str]]]:

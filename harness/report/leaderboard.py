@@ -11,7 +11,7 @@ from harness.analysis.axes import ACCURACY, Axis
 from harness.analysis.leaderboard import PERTURBATION, PERTURBED, ExcludedRow, Leaderboard, RankedRow, RankInterval
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.resampling import RESAMPLES
-from harness.analysis.table import Row, Validity
+from harness.analysis.table import Row, counted
 from harness.records import Outcome
 from harness.report import summary
 from harness.report.document import (
@@ -23,6 +23,7 @@ from harness.report.document import (
     ReportDocument,
     Section,
     Value,
+    at_most,
     bounded,
     digits,
     grid_of,
@@ -35,7 +36,6 @@ from harness.report.main_table import shared_notes
 
 # Version of the JSON.
 LEADERBOARD_VERSION = 1
-_DOUBTED = (Validity.NOISY, Validity.INVALID)
 # Units in the names of CSV columns, where they differ from the axis.
 _UNITS = {"US$ per million queries": "usd_per_million_queries", "queries/s": "qps"}
 
@@ -84,9 +84,8 @@ def _answer(board: Leaderboard, escape: Escape) -> Section:
         *(f"not ranked: {escape(_left_out(left))}" for left in board.left_out[:2]),
         *summary.doubts([each.row for each in ranked], escape),
     ]
-    shown = lines if len(lines) < MOST_LINES else lines[: MOST_LINES - 1]
-    grid = grid_of(ranked, columns, keys=2)
-    return Section(lead=(heading,), grids=(grid,), notes=(*shown, "all columns, methods and notes: --wide"))
+    shown = (*at_most(lines, MOST_LINES - 1), "all columns, methods and notes: --wide")
+    return Section(lead=(heading,), grids=(grid_of(ranked, columns, keys=2),), notes=shown)
 
 
 def _left_out(left: ExcludedRow) -> str:
@@ -101,9 +100,8 @@ def _places(span: RankInterval) -> str:
 
 
 def _remark(ranked: RankedRow) -> str:
-    doubt = ranked.row.validity.value if ranked.row.validity in _DOUBTED else ""
     state = ranked.state.value if ranked.state and ranked.state is not FrontState.DOMINATED else ""
-    return ", ".join(word for word in (state, doubt) if word)
+    return ", ".join(word for word in (state, ranked.row.validity.doubt) if word)
 
 
 def _section(board: Leaderboard, escape: Escape) -> Section:
@@ -182,7 +180,7 @@ def _profile(row: Row, escape: Escape) -> str:
 
 def _validity(row: Row, notes: Footnotes) -> str:
     """Return the validity with the facts behind a doubt; `harness report` has their remedies too."""
-    doubts = [finding.text.partition("; ")[0] for finding in row.findings if finding.validity in _DOUBTED]
+    doubts = [finding.text.partition("; ")[0] for finding in row.findings if finding.validity.doubt]
     return row.validity.value + notes.mark(*doubts)
 
 
@@ -207,7 +205,7 @@ def _method(board: Leaderboard) -> Iterator[str]:
         )
         yield f"AMRS (units for a point of accuracy), {query.mode}: {_rates(board)}."
         yield _rates_method(board)
-    yield f"Set of systems: {', '.join(board.systems)} ({_count(len(rows), 'row')})."
+    yield f"Set of systems: {', '.join(board.systems)} ({counted(len(rows), 'row')})."
     yield from _spans(board)
     yield (
         f"Front over {', '.join(query.front)}: dominated, another row is surely at least as good on each and "
@@ -221,7 +219,7 @@ def _method(board: Leaderboard) -> Iterator[str]:
     )
     if contested := sum(ranked.state is FrontState.CONTESTED for ranked in board.ranked_rows):
         yield (
-            f"{_count(contested, 'row')} contested: harness run SUITE --contested RESULTS measures them again, "
+            f"{counted(contested, 'row')} contested: harness run SUITE --contested RESULTS measures them again, "
             "with more queries in the suite the intervals narrow."
         )
 
@@ -234,7 +232,7 @@ def _rates(board: Leaderboard) -> str:
         if rate.value is None:
             parts.append(f"{name} undefined ({rate.status.value})")
         else:
-            source = "given" if rate.status is dynascore.RateStatus.GIVEN else _count(rate.pairs, "pair")
+            source = "given" if rate.status is dynascore.RateStatus.GIVEN else counted(rate.pairs, "pair")
             parts.append(f"{name} {rate.value:.6g} {units[name]} ({source})")
     return ", ".join(parts) or "none needed"
 
@@ -273,10 +271,6 @@ def _spans(board: Leaderboard) -> Iterator[str]:
     if board.query.rank_by is None:
         moved = f"each moved by up to {PERTURBATION:g}"
         yield f"Rank, weights: 95 % of the ranks over {PERTURBED:,} sets of weights, {moved}."
-
-
-def _count(number_of: int, word: str) -> str:
-    return f"{number_of:,} {word}{'' if number_of == 1 else 's'}"
 
 
 def _lines(board: Leaderboard) -> Iterator[Sequence[Value]]:

@@ -6,6 +6,7 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
+from harness.analysis.notes import build_place
 from harness.analysis.table import Row, Table, Validity
 from harness.records import Isolation, Outcome
 from harness.report.columns import table_columns
@@ -237,25 +238,40 @@ def _index_costs(table: Table, notes: Footnotes) -> Grid | None:
     if not rows:
         return None
 
+    places = {build_place(row) for row in rows}
+
     def figure(item: Estimate) -> str:
         return notes.missing(item.reason) if item.value is None else number(item.value)
+
+    def built_with(row: Row) -> str:
+        name = row.build_envelope.name if row.build_envelope else MISSING
+        # One kind of machine is among the notes on all rows.
+        return escape(name) + notes.mark(build_place(row) if len(places) > 1 else None)
+
+    def price(row: Row) -> str:
+        builder = dataclasses.replace(row, machine=row.build_machine or row.machine)
+        return notes.price(builder, row.build_price)
+
+    def validity(row: Row) -> str:
+        return row.build_validity.value + notes.mark(*(finding.text for finding in row.build_findings))
 
     columns: list[GridColumn[Row]] = [
         ("index of system", False, lambda row: system_name(row, escape)),
         ("dataset", False, lambda row: escape(row.dataset)),
         ("documents", True, lambda row: digits(row.corpus_documents, "d")),
         ("build, s", True, lambda row: number(row.index_build_s)),
-        ("built with", False, lambda row: escape(row.build_envelope.name) if row.build_envelope else MISSING),
-        (_instance_header(table), False, lambda row: notes.price(row, row.build_price)),
+        ("built with", False, built_with),
+        (_instance_header(table), False, price),
         ("US$ per million documents", True, lambda row: figure(row.usd_build_per_million_documents)),
         ("index, MiB", True, lambda row: number(row.index_bytes, 1 / MIB)),
         ("storage, US$ per month", True, lambda row: figure(row.usd_storage_per_month)),
+        ("validity of the build", False, validity),
     ]
     return grid_of(rows, columns, caption="What the indexes cost", keys=2)
 
 
 def _indexes(rows: Sequence[Row]) -> tuple[Row, ...]:
     """Return one row for each index whose build is known; many rows share an index."""
-    known = [row for row in rows if row.index_bytes is not None and row.build_envelope is not None]
+    known = [row for row in rows if row.index_bytes is not None and row.index_build_s is not None]
     unique = {(row.system, row.dataset, row.corpus_sha256, row.index_bytes, row.index_build_s): row for row in known}
     return tuple(unique.values())

@@ -16,7 +16,7 @@ from harness.analysis.reprice import (
     Repricing,
     RowChange,
 )
-from harness.analysis.table import Price, Row
+from harness.analysis.table import Price, Row, counted
 from harness.report import summary
 from harness.report.columns import optional
 from harness.report.document import (
@@ -30,6 +30,7 @@ from harness.report.document import (
     Section,
     Value,
     bounded,
+    column_of,
     digits,
     grid_of,
     lines_of,
@@ -37,7 +38,6 @@ from harness.report.document import (
     stand_ins,
 )
 from harness.report.main_table import name_columns
-from harness.stats import Estimate
 
 # Version of the JSON and CSV.
 REPRICE_VERSION = 1
@@ -64,12 +64,8 @@ def _answer(repricing: Repricing, escape: Escape) -> Section:
     before, now = repricing.before, repricing.now
     caption, keys = name_columns([change.row for change in repricing.changes], escape)
 
-    def of_row(column: GridColumn[Row]) -> GridColumn[RowChange]:
-        header, numeric, cell = column
-        return header, numeric, lambda change: cell(change.row)
-
     columns: list[GridColumn[RowChange] | None] = [
-        *(of_row(column) for column in keys),
+        *(column_of(column, attrgetter("row")) for column in keys),
         ("hardware", False, lambda change: escape(summary.hardware(change.row))),
         ("instance type", False, lambda change: _instance_type(change.row, change.before.price, escape)),
         (f"US$/1M, {before.date}", True, lambda change: number(change.before.cost.value)),
@@ -116,11 +112,7 @@ def _rows(repricing: Repricing, notes: Footnotes) -> Grid:
         return cell
 
     def measure(name: str) -> GridColumn[RowChange]:
-        return name, True, lambda change: digits(change.row.measures.get(name, Estimate(None)).value, ".3f")
-
-    def of_row(column: GridColumn[Row]) -> GridColumn[RowChange]:
-        header, numeric, cell = column
-        return header, numeric, lambda change: cell(change.row)
+        return name, True, lambda change: digits(change.row.measured(name), ".3f")
 
     escape, changes = notes.escape, repricing.changes
     before, now = repricing.before.date, repricing.now.date
@@ -129,7 +121,7 @@ def _rows(repricing: Repricing, notes: Footnotes) -> Grid:
     # A row that was measured stands on the cheapest type of the other date already.
     moved = any(change.before != change.cheapest_before for change in changes)
     columns: list[GridColumn[RowChange] | None] = [
-        *(of_row(column) for column in keys),
+        *(column_of(column, attrgetter("row")) for column in keys),
         ("hardware profile", False, lambda change: escape(change.row.profile)),
         *(measure(name) for name in repricing.measures),
         ("latency mean, ms", True, lambda change: number(change.row.latency_mean_s.value, 1e3)),
@@ -178,8 +170,7 @@ def _findings(repricing: Repricing) -> Iterator[str]:
 
 
 def _gone(gone: GoneType, date: str) -> str:
-    rows = f"{gone.rows:,} row{'' if gone.rows == 1 else 's'}"
-    return f"Gone by {date}: {gone.instance_type} ({rows}). {gone.note or ''}".rstrip() + "."
+    return f"Gone by {date}: {gone.instance_type} ({counted(gone.rows, 'row')}). {gone.note or ''}".rstrip() + "."
 
 
 def _names(places: Collection[ComparisonGroup]) -> dict[ComparisonGroup, str]:
@@ -257,7 +248,7 @@ def _csv_prices(way: str, date: str) -> list[tuple[str, Callable[[RowChange], Va
 
 
 def _measure(name: str) -> Callable[[RowChange], Value]:
-    return lambda change: change.row.measures.get(name, Estimate(None)).value
+    return lambda change: change.row.measured(name)
 
 
 def cost_model(row: Row) -> str:

@@ -19,25 +19,24 @@ from harness.report.document import (
     digits,
     grid_of,
 )
+from harness.stats import Z
 
 # Version of the JSON.
 ROBUSTNESS_VERSION = 1
-# So many standard errors on either side hold 95 %.
-_Z = 1.959963984540054
-# A matrix of more systems than these is no table that people read.
+# Nobody reads a matrix of more systems.
 _MOST_SYSTEMS = 15
 
 
 METHOD = (
-    "A pair flips where its order is not that of the leaderboard; a tie counts half, so 50 % is a toss of a coin. "
+    "A pair flips where its order is not that of the leaderboard; a tie counts half, so 50 % is a coin toss. "
     "Pairs that are equal on the leaderboard have no order to lose.",
-    "± points: other draws, by another --seed, would give shares that differ by chance; within so many points (95 %) "
-    "lies a share that is near 50 %, and closer one near 0 or 100 %. Four times as many halve it.",
+    "± points: another --seed draws others, and shares change by chance: 95 % of them lie within this many points of a "
+    "share near 50 %, closer near 0 or 100 %. Four times as many draws halve it.",
     "Other queries: these, drawn with replacement, the same ones for all systems. Fewer judgements: relevant ones "
     "(grade above 0) are kept at random and all others dropped, or a share of all is kept at random; a query that "
     "keeps none is out of that draw's mean. Another measure: by it, over resampled queries.",
-    "Kendall's tau-b with the leaderboard: 1 is the same order, -1 the reverse; mean over draws, least and largest; of "
-    "another measure first what it is over all queries.",
+    "Kendall's tau-b with the leaderboard: 1 is the same order, -1 the reverse; mean over draws, smallest and largest; "
+    "for another measure, its value over all queries comes first.",
 )
 
 
@@ -55,8 +54,9 @@ def robustness_document(boards: Sequence[Robustness]) -> ReportDocument:
 
 
 def _ranking(section: Section) -> Section:
-    """Return a section without the matrices of flips."""
-    return dataclasses.replace(section, grids=section.grids[:2])
+    """Return a section without draws, their errors and the matrices of flips."""
+    standings, conditions = section.grids[:2]
+    return dataclasses.replace(section, grids=(standings, conditions.select((0, 3, 4, 5))))
 
 
 def _section(board: Robustness, escape: Escape) -> Section:
@@ -129,7 +129,7 @@ def _tau(condition: Condition) -> str:
 
 def share_error(draws: int) -> float | None:
     """Return the sampling error (95 %) of a share of one half, the largest; ``None``: nothing was drawn at random."""
-    return _Z / (2 * draws**0.5) if draws > 1 else None
+    return Z / (2 * draws**0.5) if draws > 1 else None
 
 
 def percent(share: float) -> str:

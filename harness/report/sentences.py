@@ -11,12 +11,9 @@ from harness.analysis.table import Row, Table, Validity
 from harness.evaluation.per_query import PerQuery
 from harness.records import Outcome
 from harness.report.document import Escape
-from harness.stats import Estimate
 
-
-def cost(row: Row) -> Estimate:
-    """Return the cost of a million queries: sequential for single queries, else saturated."""
-    return row.usd_per_million if row.scenario == "single_stream" else row.usd_per_million_saturated
+# A smaller factor prints as 1x.
+_SAME = 1.05
 
 
 def answers(table: Table, per_query: Mapping[str, PerQuery], measure: str, escape: Escape = str) -> tuple[str, ...]:
@@ -40,10 +37,11 @@ def answers(table: Table, per_query: Mapping[str, PerQuery], measure: str, escap
 
 
 def _answer(rows: Sequence[Row], per_query: Mapping[str, PerQuery], measure: str, escape: Escape) -> str | None:
-    groups = list(axes.group_rows(rows).values())
-    cheapest: dict[str, Row] = {}
     # Costs of other samples or scenarios are not comparable: the largest group counts.
-    for row in max(groups, key=len, default=[]):
+    group = max(axes.group_rows(rows).values(), key=len, default=[])
+    cheapest: dict[str, Row] = {}
+    # A cost is never compared with a latency.
+    for row in [row for row in group if row.cost.value is not None] or group:
         held = cheapest.get(row.system)
         if spent(row) is not None and (held is None or (spent(row) or 0) < (spent(held) or 0)):
             cheapest[row.system] = row
@@ -51,24 +49,18 @@ def _answer(rows: Sequence[Row], per_query: Mapping[str, PerQuery], measure: str
         return None
     first = min(cheapest.values(), key=lambda row: spent(row) or 0)
     others = [row for row in cheapest.values() if row is not first]
-    other = max(others, key=lambda row: (measured_value(row, measure) or -math.inf, -(spent(row) or 0)))
+    other = max(others, key=lambda row: (row.measured(measure) or -math.inf, -(spent(row) or 0)))
     difference = _tested(other, first, per_query, measure, len(others))
     factor = (spent(other) or 0) / (spent(first) or 1)
-    money = cost(first).value is not None
-    verb = "costs" if money else "takes"
-    start = f"{escape(first.system)} {verb} {_times(factor)} less than {escape(other.system)}"
-    return f"{start} {_quality(difference, measure)}."
+    verb, much = ("costs", "much") if first.cost.value is not None else ("takes", "long")
+    gap = f"{_times(factor)} less than" if factor >= _SAME else f"about as {much} as"
+    return f"{escape(first.system)} {verb} {gap} {escape(other.system)} {_quality(difference, measure)}."
 
 
 def spent(row: Row) -> float | None:
     """Return a row's cost, or its mean latency in seconds where it has no cost."""
-    value = cost(row).value
+    value = row.cost.value
     return row.latency_mean_s.value if value is None else value
-
-
-def measured_value(row: Row, measure: str) -> float | None:
-    """Return a row's value of a measure."""
-    return row.measures.get(measure, Estimate(None)).value
 
 
 def _tested(a: Row, b: Row, per_query: Mapping[str, PerQuery], measure: str, candidates: int) -> Difference | None:
@@ -84,7 +76,7 @@ def _tested(a: Row, b: Row, per_query: Mapping[str, PerQuery], measure: str, can
 
 
 def _times(factor: float) -> str:
-    return f"{factor:.0f}x" if factor >= 10 else f"{factor:.2g}x"
+    return f"{factor:.0f}x" if factor >= 9.95 else f"{factor:.2g}x"  # .2g writes 9.95 and more as 1e+01
 
 
 def _quality(difference: Difference | None, measure: str) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from rich.cells import cell_len
 
 from harness.analysis import causes, notes, row_pricing
-from harness.analysis.table import Cause, Price, Row, Table, Validity
+from harness.analysis.table import Cause, Finding, Price, Row, Table, Validity, counted, processors
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
 from harness.records import Isolation, Outcome
@@ -26,19 +26,22 @@ from harness.report.document import (
     Escape,
     Grid,
     Section,
+    at_most,
     bounded,
+    digits,
     number,
     stand_ins,
     system_name,
 )
-from harness.report.sentences import answers, cost, measured_value, spent
+from harness.report.sentences import answers, spent
 from harness.report.writers import plain_table
-from harness.stats import Estimate
 
 _GIB = 2**30
 # Tones of a line, for a terminal that shows colours.
 GOOD, DOUBTFUL, BAD = "good", "doubtful", "bad"
 COST_HEADER = "US$/1M queries"
+# Column that is shown only where it is asked for.
+_BUILD = "build"
 # Columns that decide least, first.
 _DROPPED = ("gpu_memory", "index", "p95", "memory", "throughput")
 _DETAIL = 60
@@ -74,7 +77,7 @@ class SummaryColumn:
     """A column: its name as options give it, header, finished cell, and value to sort by.
 
     ``heading`` says the cell in the heading, where all rows have the same; ``None``: it stays a column.
-    ``shown``: only where some row has a value that asks for it.
+    ``optional``: it is shown only where some row has a value.
     """
 
     name: str
@@ -83,7 +86,7 @@ class SummaryColumn:
     key: Callable[[Row], float | str | None]
     numeric: bool = True
     heading: Callable[[str], str] | None = None
-    shown: Callable[[Sequence[Row]], bool] = lambda _rows: True
+    optional: bool = False
     descending: bool = False
 
 
@@ -113,29 +116,20 @@ def summary_section(
         heading, grids = _grid(rows, columns, escape, keep=bool(view.columns), width=width)
     lead = ", ".join(part for part in (*heading, *_common(rows, table, escape)) if part)
     sentence_lines = answers(table, per_query, measures[0] if measures else "", escape)
+    built = build_doubts(rows, escape) if _BUILD in view.columns else []
     room = MOST_LINES - len(view.pointers) - len(sentence_lines)
     # Notes that begin with a measure say why it is missing.
     missing = [note for note in table.notes if note.startswith(tuple(f"{name}: " for name in table.measures))]
-    lines = (*_at_most([*map(escape, missing), *doubts(rows, escape)], room), *view.pointers)
+    lines = (*at_most([*map(escape, missing), *built, *doubts(rows, escape)], room), *view.pointers)
     return Section(lead=(lead,), grids=grids, after=sentence_lines, notes=lines)
-
-
-def _at_most(lines: Sequence[str], most: int) -> Sequence[str]:
-    if len(lines) <= most:
-        return lines
-    kept = max(0, most - 1)
-    return (*lines[:kept], f"{len(lines) - kept} more notes: --wide")
 
 
 def hardware(row: Row) -> str:
     """Return the hardware in words: ``1 CPU, 256 MiB``; of a published row its instance type."""
     if row.published_type:
         return row.published_type
-    parts = [f"{row.cpus} CPU{'s' if row.cpus > 1 else ''}"]
-    parts += [f"{row.gpus} GPU{'s' if row.gpus > 1 else ''}"] if row.gpus else []
-    parts.append(_size(row.memory_limit_bytes))
     marks = "" if row.isolation in (Isolation.CONTAINER, Isolation.PUBLISHED) else f" ({row.isolation.value})"
-    return ", ".join(parts) + marks
+    return f"{processors(row.cpus, row.gpus)}, {_size(row.memory_limit_bytes)}{marks}"
 
 
 def _size(size_bytes: float) -> str:
@@ -146,10 +140,13 @@ def _size(size_bytes: float) -> str:
 
 
 def _cost_cell(row: Row) -> str:
-    estimate = cost(row)
-    if estimate.value is None:
-        return MISSING
-    return number(estimate.value) + architecture_mark(row, row.price)
+    mark = "" if row.cost.value is None else architecture_mark(row, row.price)
+    return number(row.cost.value) + mark
+
+
+def _build_cell(row: Row) -> str:
+    usd = row.usd_build_per_million_documents.value
+    return MISSING if usd is None else number(usd) + _doubt_mark(row.build_validity)
 
 
 def architecture_mark(row: Row, price: Price | None) -> str:
@@ -158,84 +155,69 @@ def architecture_mark(row: Row, price: Price | None) -> str:
     return "" if other is None else f" ({other})"
 
 
-def _estimate_cell(
-    get: Callable[[Row], Estimate], scale: float = 1.0, *, interval: bool = False
-) -> Callable[[Row], str]:
-    def cell(row: Row) -> str:
-        estimate = get(row)
-        if estimate.value is None:
-            return MISSING
-        return bounded(estimate, scale) if interval else number(estimate.value * scale)
-
-    return cell
-
-
 def all_columns(measures: Sequence[str], escape: Escape) -> tuple[SummaryColumn, ...]:
     """Return every column that a summary may show, in its order; that of a measure has its name."""
+    return (*_name_columns(escape), *map(_measure_column, measures), *_FIGURES)
 
+
+def _name_columns(escape: Escape) -> Iterator[SummaryColumn]:
     def text(name: str, get: Callable[[Row], str], heading: Callable[[str], str] | None = str) -> SummaryColumn:
         return SummaryColumn(name, name, lambda row: escape(get(row)), get, numeric=False, heading=heading)
 
-    def measured(name: str) -> SummaryColumn:
-        return SummaryColumn(
-            name,
-            name,
-            lambda row: MISSING if (value := measured_value(row, name)) is None else f"{value:.3f}",
-            lambda row: measured_value(row, name),
-            heading=lambda cell: f"{name} {cell}",
-            descending=True,
-        )
-
-    def any_of(get: Callable[[Row], object]) -> Callable[[Sequence[Row]], bool]:
-        return lambda rows: any(get(row) is not None for row in rows)
-
-    def size(name: str, header: str, get: Callable[[Row], int | None]) -> SummaryColumn:
-        def cell(row: Row) -> str:
-            size_bytes = get(row)
-            return MISSING if size_bytes is None else _size(size_bytes)
-
-        return SummaryColumn(name, header, cell, get, shown=any_of(get))
-
-    columns = [
-        text("dataset", lambda row: row.dataset),
-        SummaryColumn("system", "system", lambda row: system_name(row, escape), lambda row: row.system, numeric=False),
-        replace(
-            text("hardware", hardware, lambda cell: f"on {cell}"),
-            key=lambda row: row.gpus * 2.0**60 + row.cpus * 2.0**50 + row.memory_limit_bytes,
-        ),
-        text("scenario", lambda row: row.scenario, lambda cell: "" if cell == "single_stream" else f"scenario {cell}"),
-        text("suite", lambda row: row.suite, lambda _: ""),
-        text("origin", lambda row: row.origin or "", lambda _: ""),
-    ]
-    return (
-        *columns,
-        *map(measured, measures),
-        SummaryColumn(
-            "latency",
-            "latency ms (95 %)",
-            _estimate_cell(lambda row: row.latency_mean_s, 1e3, interval=True),
-            lambda row: row.latency_mean_s.value,
-        ),
-        SummaryColumn("p95", "p95", _estimate_cell(lambda row: row.p95_s, 1e3), lambda row: row.p95_s.value),
-        SummaryColumn(
-            "throughput",
-            "queries/s",
-            _estimate_cell(lambda row: row.throughput_qps, interval=True),
-            lambda row: row.throughput_qps.value,
-            shown=any_of(lambda row: row.throughput_qps.value),
-            descending=True,
-        ),
-        size("memory", "memory", lambda row: row.peak_anon_bytes),
-        size("gpu_memory", "GPU memory", lambda row: row.peak_gpu_bytes),
-        replace(size("index", "index", lambda row: row.index_bytes), heading=lambda cell: f"index {cell}"),
-        SummaryColumn(
-            "cost",
-            COST_HEADER,
-            _cost_cell,
-            lambda row: cost(row).value,
-            shown=any_of(lambda row: cost(row).value),
-        ),
+    yield text("dataset", lambda row: row.dataset)
+    yield SummaryColumn("system", "system", lambda row: system_name(row, escape), lambda row: row.system, numeric=False)
+    yield replace(
+        text("hardware", hardware, lambda cell: f"on {cell}"),
+        key=lambda row: row.gpus * 2.0**60 + row.cpus * 2.0**50 + row.memory_limit_bytes,
     )
+    yield text("scenario", lambda row: row.scenario, lambda cell: "" if cell == "single_stream" else f"scenario {cell}")
+    yield text("suite", lambda row: row.suite, lambda _: "")
+    yield text("origin", lambda row: row.origin or "", lambda _: "")
+
+
+def _measure_column(name: str) -> SummaryColumn:
+    return SummaryColumn(
+        name,
+        name,
+        lambda row: digits(row.measured(name), ".3f"),
+        lambda row: row.measured(name),
+        heading=lambda cell: f"{name} {cell}",
+        descending=True,
+    )
+
+
+def _size_column(name: str, header: str, get: Callable[[Row], int | None]) -> SummaryColumn:
+    def cell(row: Row) -> str:
+        size_bytes = get(row)
+        return MISSING if size_bytes is None else _size(size_bytes)
+
+    return SummaryColumn(name, header, cell, get, optional=True)
+
+
+_FIGURES = (
+    SummaryColumn(
+        "latency",
+        "latency ms (95 %)",
+        lambda row: bounded(row.latency_mean_s, 1e3),
+        lambda row: row.latency_mean_s.value,
+    ),
+    SummaryColumn("p95", "p95", lambda row: number(row.p95_s.value, 1e3), lambda row: row.p95_s.value),
+    SummaryColumn(
+        "throughput",
+        "queries/s",
+        lambda row: bounded(row.throughput_qps),
+        lambda row: row.throughput_qps.value,
+        optional=True,
+        descending=True,
+    ),
+    _size_column("memory", "memory", lambda row: row.peak_anon_bytes),
+    _size_column("gpu_memory", "GPU memory", lambda row: row.peak_gpu_bytes),
+    replace(_size_column("index", "index", lambda row: row.index_bytes), heading=lambda cell: f"index {cell}"),
+    SummaryColumn("cost", COST_HEADER, _cost_cell, lambda row: row.cost.value, optional=True),
+    SummaryColumn(
+        _BUILD, "build US$/1M docs", _build_cell, lambda row: row.usd_build_per_million_documents.value, optional=True
+    ),
+)
 
 
 def _chosen(table: Table, measures: Sequence[str], escape: Escape, view: SummaryView) -> tuple[SummaryColumn, ...]:
@@ -246,7 +228,11 @@ def _chosen(table: Table, measures: Sequence[str], escape: Escape, view: Summary
     if view.columns:
         wanted = dict.fromkeys(("system", *view.columns))
         return tuple(columns[name] for name in wanted)
-    return tuple(column for column in columns.values() if column.shown(table.rows))
+    return tuple(
+        column
+        for column in columns.values()
+        if not column.optional or (column.name != _BUILD and any(column.key(row) is not None for row in table.rows))
+    )
 
 
 def _sorted(rows: Sequence[Row], measures: Sequence[str], view: SummaryView) -> tuple[Row, ...]:
@@ -277,8 +263,11 @@ def _narrower(columns: Sequence[SummaryColumn]) -> Iterator[Sequence[SummaryColu
     for count in range(len(_DROPPED) + 1):
         left = [column for column in columns if column.name not in _DROPPED[:count]]
         yield left
-    mean = _estimate_cell(lambda row: row.latency_mean_s, 1e3)
-    yield [replace(each, header="latency ms", cell=mean) if each.name == "latency" else each for each in left]
+    yield [replace(each, header="latency ms", cell=_mean_cell) if each.name == "latency" else each for each in left]
+
+
+def _mean_cell(row: Row) -> str:
+    return number(row.latency_mean_s.value, 1e3)
 
 
 def _one_grid(
@@ -332,15 +321,15 @@ def _remarks(rows: Sequence[Row]) -> list[tuple[str, str]]:
     """Return each row's remark and tone: cheapest of its dataset and scenario, and doubts."""
     cheapest: dict[tuple[str, str], float] = {}
     for row in rows:
-        value, key = cost(row).value, (row.dataset, row.scenario)
+        value, key = row.cost.value, (row.dataset, row.scenario)
         if value is not None and row.validity is not Validity.INVALID:
             cheapest[key] = min(value, cheapest.get(key, value))
-    counts = Counter((row.dataset, row.scenario) for row in rows if cost(row).value is not None)
+    counts = Counter((row.dataset, row.scenario) for row in rows if row.cost.value is not None)
     remarks = []
     for row in rows:
         key = (row.dataset, row.scenario)
-        best = counts[key] > 1 and cost(row).value is not None and cost(row).value == cheapest.get(key)
-        doubt = row.validity.value if row.validity in (Validity.NOISY, Validity.INVALID) else ""
+        best = counts[key] > 1 and row.cost.value is not None and row.cost.value == cheapest.get(key)
+        doubt = row.validity.doubt
         words = ", ".join(word for word in ("cheapest" if best else "", doubt) if word)
         if row.outcome is not Outcome.OK:
             tone = BAD
@@ -379,35 +368,35 @@ def _matrices(
         return Grid(title, (*names, *datasets, *last), numeric, tuple(cells), len(names))
 
     def measured(name: str, row: Row) -> str:
-        value = measured_value(row, name)
-        return _or_outcome(row, MISSING if value is None else f"{value:.3f}")
+        return _or_outcome(row, digits(row.measured(name), ".3f"))
 
-    latency = _estimate_cell(lambda row: row.latency_mean_s, 1e3)
     cheapest = ", on the hardware where each system costs least" if several else ""
     grids = [
         grid(name, functools.partial(measured, name), smallest=number == 0) for number, name in enumerate(measures)
     ]
-    grids.append(grid(f"mean latency, ms{cheapest}", lambda row: _or_outcome(row, latency(row) + _doubt_mark(row))))
-    if any(cost(row).value is not None for row in rows):
+    grids.append(
+        grid(f"mean latency, ms{cheapest}", lambda row: _or_outcome(row, _mean_cell(row) + _doubt_mark(row.validity)))
+    )
+    if any(row.cost.value is not None for row in rows):
         grids.append(grid(f"{COST_HEADER}{cheapest}", lambda row: _or_outcome(row, _cost_cell(row))))
     heading = [f"{len(datasets)} datasets", *([] if several else [f"on {escape(hardware(rows[0]))}"])]
     return heading, tuple(grids)
 
 
 def _cheapest(rows: Sequence[Row]) -> Row:
-    """Return the row that costs least; of failed rows the first."""
-    return min(rows, key=lambda row: (row.outcome is not Outcome.OK, spent(row) is None, spent(row) or 0))
+    """Return the row that costs least, of rows without a cost the fastest, of failed rows the first."""
+    return min(rows, key=lambda row: (row.outcome is not Outcome.OK, row.cost.value is None, spent(row) or 0))
 
 
 def _mean_value(by_dataset: Mapping[str, Sequence[Row]], measures: Sequence[str]) -> float:
     """Return a system's mean of the first measure over its datasets; missing ones are last."""
-    values = [measured_value(_cheapest(rows), measures[0]) for rows in by_dataset.values()] if measures else []
+    values = [_cheapest(rows).measured(measures[0]) for rows in by_dataset.values()] if measures else []
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else -math.inf
 
 
-def _doubt_mark(row: Row) -> str:
-    return {Validity.NOISY: " ~", Validity.INVALID: " !"}.get(row.validity, "")
+def _doubt_mark(validity: Validity) -> str:
+    return {Validity.NOISY: " ~", Validity.INVALID: " !"}.get(validity, "")
 
 
 def _or_outcome(row: Row, cell: str) -> str:
@@ -431,7 +420,7 @@ def _common(rows: Sequence[Row], table: Table, escape: Escape) -> list[str]:
     parts = []
     if len(sizes) == 1:
         queries, trials = sizes.pop()
-        parts.append(f"{queries:,} queries x {trials} trial{'s' if trials != 1 else ''}")
+        parts.append(f"{queries:,} queries x {counted(trials or 0, 'trial')}")
     machines = {(row.machine.cpu_model, row.machine.host_cpus) for row in measured if row.machine is not None}
     if len(machines) == 1:
         model, cpus = machines.pop()
@@ -445,26 +434,42 @@ def _common(rows: Sequence[Row], table: Table, escape: Escape) -> list[str]:
 
 
 def doubts(rows: Sequence[Row], escape: Escape) -> list[str]:
-    """Return what must not be compared, other judgements, stand-ins, and one line for each cause of doubt."""
-    lines = [escape(note) for note in (*notes.not_comparable(rows), *notes.of_judgements(rows))]
+    """Return what must not be compared, judgements, data, stand-ins, and one line for each cause of doubt."""
+    lines = [escape(note) for note in (*notes.not_comparable(rows), *notes.of_judgements(rows), *notes.of_data(rows))]
     lines += [*map(escape, _missing(rows)), *stand_ins(rows), *map(escape, _without_cost(rows))]
+    for validity, who, found in _by_cause(rows, lambda row: row.findings):
+        why = "; ".join(causes.TEXTS[cause].short for cause in found)
+        remedies = " ".join(dict.fromkeys(causes.TEXTS[cause].remedy for cause in found))
+        lines.append(escape(f"{validity.value}: {who} ({why}). {remedies}"))
+    return lines
+
+
+def build_doubts(rows: Sequence[Row], escape: Escape) -> list[str]:
+    """Return where index builds do not compare, and one line for each cause of doubt in them."""
+    lines = [*notes.of_builds(rows)]
+    for validity, who, found in _by_cause(rows, lambda row: row.build_findings):
+        why = "; ".join(causes.TEXTS[cause].short for cause in found)
+        lines.append(f"{validity.value} builds: {who} ({why}). Each was measured once: build again with --fresh-index.")
+    return [escape(line) for line in lines]
+
+
+def _by_cause(
+    rows: Sequence[Row], of: Callable[[Row], Sequence[Finding]]
+) -> Iterator[tuple[Validity, str, Sequence[Cause]]]:
+    """Yield the doubts in measured rows, the worst first; causes of the same rows share a line."""
     by_cause: dict[tuple[Validity, Cause], dict[int, Row]] = defaultdict(dict)  # by id: comparing rows takes seconds
-    for row in rows:
-        for finding in row.findings:
-            if row.outcome is Outcome.OK and finding.validity in (Validity.NOISY, Validity.INVALID):
+    measured = [row for row in rows if row.outcome is Outcome.OK]
+    for row in measured:
+        for finding in of(row):
+            if finding.validity.doubt:
                 by_cause[finding.validity, finding.cause][id(row)] = row
-    # Causes of the same rows share a line.
     shared: dict[tuple[Validity, tuple[str, ...]], list[Cause]] = defaultdict(list)
     for (validity, cause), held in by_cause.items():
         shared[validity, tuple(row.per_query_key for row in held.values())].append(cause)
     for (validity, _), found in sorted(
         shared.items(), key=lambda item: (item[0][0] is not Validity.INVALID, -len(item[0][1]))
     ):
-        who = _named(list(by_cause[validity, found[0]].values()), [row for row in rows if row.outcome is Outcome.OK])
-        why = "; ".join(causes.TEXTS[cause].short for cause in found)
-        remedies = " ".join(dict.fromkeys(causes.TEXTS[cause].remedy for cause in found))
-        lines.append(escape(f"{validity.value}: {who} ({why}). {remedies}"))
-    return lines
+        yield validity, _named(list(by_cause[validity, found[0]].values()), measured), found
 
 
 def _missing(rows: Sequence[Row]) -> Iterator[str]:
@@ -483,8 +488,8 @@ def _missing(rows: Sequence[Row]) -> Iterator[str]:
 def _without_cost(rows: Sequence[Row]) -> Iterator[str]:
     """Yield why no row has a cost, with the most frequent reason."""
     measured = [row for row in rows if row.outcome is Outcome.OK]
-    if measured and all(cost(row).value is None for row in measured):
-        reasons = Counter(row.price_note or cost(row).reason for row in measured)
+    if measured and all(row.cost.value is None for row in measured):
+        reasons = Counter(row.price_note or row.cost.reason for row in measured)
         yield f"no cost: {reasons.most_common(1)[0][0]}"
 
 

@@ -33,7 +33,7 @@ from harness.report.main_table import REPORT_VERSION, table_document
 from harness.report.study import Study
 from harness.results import integrity, origins, reader, seals
 from harness.results.integrity_samples import Mismatch, Runs, below, differences
-from harness.untrusted import parse_json, reason_of
+from harness.untrusted import parse_json, reading
 
 # What names a row in a report, whatever stands above it.
 _NAMES = ("origin", "suite", "system", "dataset", "scenario", "profile", "isolation")
@@ -160,9 +160,9 @@ def _origins(root: Path, checked: list[integrity.CheckedJob]) -> Iterator[Mismat
             continue
         listed = {str(job.folder.absolute().relative_to(home)): job.sha256 or "" for job in jobs}
         if len(listed) != origin.jobs:
-            yield Mismatch(f"{place}: jobs", f"{origin.jobs}", f"{len(listed)}, as many as lie there")
+            yield Mismatch(f"{place}: jobs", f"{origin.jobs}", f"{len(listed)}, the number of stored jobs")
         if (sha256 := origins.digest(listed)) != origin.sha256:
-            yield Mismatch(f"{place}: sha256", origin.sha256, f"{sha256}, that of the records that lie there")
+            yield Mismatch(f"{place}: sha256", origin.sha256, f"{sha256}, that of the stored records")
 
 
 def check_published(root: Path, reported: WrittenReport | None) -> Iterator[Mismatch]:
@@ -195,12 +195,10 @@ def check_published(root: Path, reported: WrittenReport | None) -> Iterator[Mism
 def _paper(reported: WrittenReport, known: Study, published: Published, follows: Snapshot) -> Iterator[Mismatch]:
     """Yield the differences from the report of published tables, made again."""
     market = reported.content.get("prices")
-    try:
+    with reading(reported.path, "make it again", fault="damaged", damage=(KeyError, TypeError, ValueError)):
         if not isinstance(market, Mapping):
             raise ValueError("no prices in it")
         now = prices.snapshot(datetime.date.fromisoformat(market["now"]), region=market["region"], term=market["term"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise FileError(f"{reported.path}: damaged: {reason_of(error)}; make it again") from error
     again = json.loads(known.render_paper(published, follows, now, "json"))
     yield from differences(reported.path.name, dict(reported.content), again)
 
@@ -219,10 +217,8 @@ def read_report(path: Path) -> WrittenReport:
     Raises:
         FileError: it cannot be read, or is no JSON object.
     """
-    try:
+    with reading(path, f"give what {_WROTE}", damage=(OSError, ValueError)):
         content = parse_json(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise FileError(f"{path}: cannot be read: {reason_of(error)}; give what {_WROTE}") from error
     if not isinstance(content, dict):
         raise FileError(f"{path}: is no report; give what {_WROTE}")
     return WrittenReport(path, content)
@@ -242,12 +238,11 @@ def check_report(report: WrittenReport, recompute: Recompute) -> list[Mismatch]:
     version = report.content[kind]
     if type(version) is not int or version != newest:
         raise UsageError(f"{report.path}: version {version!r}, this harness reads {newest}; update harness")
-    try:
+    # A key is missing, or its value is of another type than any report's.
+    wrong = (KeyError, TypeError, ValueError, AttributeError)
+    with reading(report.path, f"give what {_WROTE}", fault="damaged", damage=wrong):
         again = json.loads(writers.write_json(make(report.content, recompute)))
         return list(compare_rows(report.path.name, report.content, again))
-    # A key is missing, or its value is of another type than any report's.
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FileError(f"{report.path}: damaged: {reason_of(error)}; give what {_WROTE}") from error
 
 
 def _report(stored: Mapping[str, Any], recompute: Recompute) -> ReportDocument:
@@ -294,7 +289,7 @@ def check_cache(root: Path, cache: Path, recompute: Recompute) -> Iterator[Misma
     for cached in row_cache.cached_files(root, cache):
         place, table = f"kept rows {cached.path.name}", cached.table
         if table is None:
-            yield Mismatch(place, "damaged", "nothing: the next table makes them anew")
+            yield Mismatch(place, "damaged", "nothing: the next table computes them again")
             continue
         try:
             again = recompute(table.measures)

@@ -1,4 +1,4 @@
-"""Write a report as Markdown, CSV, JSON, LaTeX or text for a terminal.
+"""Write a report as Markdown, CSV, JSON or LaTeX; print an answer on a terminal.
 
 The same document always gives the same bytes: nothing here reads the clock, the machine or the environment.
 """
@@ -11,30 +11,29 @@ import io
 import json
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 from harness.errors import UnknownName
 from harness.report import latex
-from harness.report.document import Grid, ReportDocument, Section, Value, panels
+from harness.report.document import Grid, ReportDocument, Section, Value
 from harness.untrusted import MAX_TEXT, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
-FORMATS = ("md", "csv", "json", "latex", "terminal")
-_NARROWEST = 40
+FORMATS = ("md", "csv", "json", "latex")
+# Between two columns of a plain table.
 _GAP = 2
 
 
-def write(document: ReportDocument, format: str, *, width: int = 80) -> str:
-    """Return the document in one of ``FORMATS`` as text that ends with a newline; ``width``: of the terminal.
+def write(document: ReportDocument, format: str) -> str:
+    """Return the document in one of ``FORMATS`` as text that ends with a newline.
 
     Raises:
         UnknownName: the format is unknown.
     """
-    if format == "terminal":
-        return write_terminal(document, width)
-    writers = {"md": write_markdown, "csv": write_csv, "json": write_json, "latex": write_latex}
+    writers = dict(zip(FORMATS, (write_markdown, write_csv, write_json, write_latex), strict=True))
     if format not in writers:
         raise UnknownName("format", format, FORMATS)
     return writers[format](document)
@@ -156,16 +155,21 @@ _TONES = {"ok": "good", "warn": "doubtful", "noisy:": "doubtful", "fail": "bad",
 
 def print_answer(section: Section, console: Console) -> None:
     """Print an answer: heading, tables without rules, and lines; in colour where the console shows colours."""
+    from rich.cells import cell_len
     from rich.text import Text
 
     for paragraph in (section.title, *section.lead):
         if paragraph:
             console.print(Text(paragraph, style="bold"))
-    for grid in section.grids:
-        console.print()
+    for number, grid in enumerate(section.grids):
+        if number or section.title or section.lead:
+            console.print()
         if grid.caption:
             console.print(Text(grid.caption, style="bold"))
         head, *lines = plain_table(grid)
+        if console.is_terminal and max(map(cell_len, (head, *lines))) > console.width:
+            console.print(_folded(grid))
+            continue
         console.print(Text(head, style="dim"), soft_wrap=True)
         for line, tone in zip(lines, grid.tones or [""] * len(lines), strict=True):
             console.print(Text(line, style=_STYLES.get(tone, "")), soft_wrap=True)
@@ -175,6 +179,21 @@ def print_answer(section: Section, console: Console) -> None:
         text, first = Text(line), line.partition(" ")[0]
         text.stylize(_STYLES.get(_TONES.get(first, ""), ""), 0, len(first))
         console.print(text, soft_wrap=not console.is_terminal)
+
+
+def _folded(grid: Grid) -> Table:
+    """Return a table whose cells have several lines, because it is wider than the terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="dim")
+    for number, (header, right) in enumerate(zip(grid.headers, grid.numeric, strict=True)):
+        texts = (header, *(row[number] for row in grid.cells)) if number < grid.keys else ()
+        longest = max((len(word) for text in texts for word in text.split()), default=None)
+        table.add_column(Text(header), justify="right" if right else "left", overflow="fold", min_width=longest)
+    for row, tone in zip(grid.cells, grid.tones or [""] * len(grid.cells), strict=True):
+        table.add_row(*map(Text, row), style=_STYLES.get(tone))
+    return table
 
 
 def plain_table(grid: Grid) -> list[str]:
@@ -199,82 +218,3 @@ def plain_table(grid: Grid) -> list[str]:
             cells.append(room + cell if right and not message(row, column) else cell + room)
         lines.append((" " * _GAP).join(cells).rstrip())
     return lines
-
-
-def write_terminal(document: ReportDocument, width: int = 80) -> str:
-    """Return plain text without colours; columns that do not fit follow in panels that repeat the row's name.
-
-    Args:
-        document: what to write.
-        width: of the terminal, characters; below 40 lines may be longer than it.
-    """
-    from rich.console import Console
-    from rich.text import Text
-
-    width = max(width, _NARROWEST)
-    # A fixed, colourless console: the text must not depend on the environment it is made in.
-    stream = io.StringIO()
-    console = Console(
-        file=stream, width=width, color_system=None, force_terminal=False, legacy_windows=False, _environ={}
-    )
-    for section in document.sections(plain_escape):
-        for paragraph in (section.title, *section.lead):
-            if paragraph:
-                console.print(Text(paragraph))
-        for grid in section.grids:
-            console.print(Text(grid.caption))
-            widths = [_width(grid, column, width) + _GAP for column in range(len(grid.headers))]
-            for columns in panels(widths, grid.keys, width):
-                console.print()
-                console.print(_panel(grid, columns, width))
-            console.print()
-        for paragraph in section.after:
-            console.print(Text(paragraph))
-        for number, text in enumerate(section.footnotes, start=1):
-            console.print(_hanging(f"[{number}]", text))
-        for note in section.notes:
-            console.print(_hanging("-", note))
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
-
-
-def _width(grid: Grid, column: int, width: int) -> int:
-    """Return the widest cell or header word.  Headers wrap; of cells only names longer than a quarter of a line do."""
-    from rich.cells import cell_len
-
-    cells = max(cell_len(row[column]) for row in grid.cells)
-    if column < grid.keys:
-        cells = min(cells, width // 4)
-    return max(cells, *(cell_len(word) for word in grid.headers[column].split()))
-
-
-def _panel(grid: Grid, columns: list[int], width: int) -> Any:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    # The box puts one space between columns; the padding makes it two.
-    panel = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, _GAP - 1, 0, 0), show_edge=False)
-    for column in columns:
-        justify: Literal["left", "right"] = "right" if grid.numeric[column] else "left"
-        panel.add_column(
-            Text(grid.headers[column], justify=justify),
-            justify=justify,
-            width=_width(grid, column, width),
-            vertical="bottom",
-            overflow="fold",
-        )
-    for row in grid.cells:
-        panel.add_row(*(Text(row[column]) for column in columns))
-    return panel
-
-
-def _hanging(mark: str, text: str) -> Any:
-    """Return a paragraph whose further lines stand under its first word."""
-    from rich.table import Table
-    from rich.text import Text
-
-    paragraph = Table.grid(padding=(0, 1, 0, 0))
-    paragraph.add_column(no_wrap=True)
-    paragraph.add_column(overflow="fold")
-    paragraph.add_row(Text(mark), Text(text))
-    return paragraph

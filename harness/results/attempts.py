@@ -113,7 +113,7 @@ def _age(job: StoredJob) -> tuple[datetime.datetime, int, str]:
     try:
         time = datetime.datetime.fromisoformat(result.started_at)
     except ValueError as error:
-        raise FileError(f"{job.folder}: started_at {result.started_at!r} is no ISO time; mend result.json") from error
+        raise FileError(f"{job.folder}: started_at {result.started_at!r} is no ISO time; correct the file") from error
     return time if time.tzinfo else time.replace(tzinfo=datetime.UTC), result.spec.repetition, result.key
 
 

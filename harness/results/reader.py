@@ -25,7 +25,7 @@ from harness.evaluation.trec import Run
 from harness.results.origins import JobOrigins
 from harness.results.samples import load_samples, no_samples
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS, SCHEMA_VERSION, Cell, Result, ResultSpec
-from harness.untrusted import parse_json, read_whole, reason_of
+from harness.untrusted import parse_json, read_whole, reading, reason_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,12 +90,10 @@ class StoredJob:
     def sample_texts(self) -> dict[str, str]:
         """Read the texts of the fixed sample by query id, in their order; raise FileError if it is damaged."""
         path = self.suite_folder / "samples" / f"{self._hash('sample_sha256')}.json"
-        try:
+        wrong = (OSError, ValueError, KeyError, TypeError, AttributeError)
+        with reading(path, "bring it from where it was made", fault="query sample cannot be read", damage=wrong):
             queries = parse_json(read_whole(path, MOST_SAMPLE_BYTES))
             return {str(query["query_id"]): str(query.get("text", "")) for query in queries}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            what = reason_of(error)
-            raise FileError(f"{path}: query sample cannot be read: {what}; bring it from where it was made") from error
 
     def _hash(self, name: str) -> str:
         """Return a hash of the spec that names a file: another text could name any file of this machine."""
@@ -177,7 +175,8 @@ def entries_of(folder: str) -> list[os.DirEntry[str]]:
     except FileNotFoundError:
         return []  # no such inputs, or a run removed it while we looked
     except OSError as error:
-        raise FileError(f"{folder[:300]}: cannot be read: {error.strerror}; see to its permissions") from error
+        remedy = "name a folder" if isinstance(error, NotADirectoryError) else "see to its permissions"
+        raise FileError(f"{folder[:300]}: cannot be read: {error.strerror}; {remedy}") from error
 
 
 def read_result(path: Path) -> Result:
@@ -190,6 +189,8 @@ def read_result(path: Path) -> Result:
         return _parsed(read_whole(path, _RESULT_BYTES))
     except FileError as error:
         raise FileError(f"{path}: {error}") from None
+    except PermissionError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror}; see to its permissions") from error
     except (OSError, ValueError, AttributeError) as error:
         raise FileError(f"{path}: damaged: {reason_of(error)}; move its folder away and run the suite again") from error
 

@@ -9,8 +9,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import FileError
-from harness.untrusted import MAX_FILE_BYTES, MAX_UNPACKED_BYTES, open_regular, reason_of
+from harness.untrusted import MAX_FILE_BYTES, MAX_UNPACKED_BYTES, open_regular, reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +40,8 @@ def load_samples(path: Path) -> pa.Table:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    try:
+    remedy = "run its suite again with --fresh (harness verify names all damage)"
+    with reading(path, remedy, damage=(OSError, ValueError, KeyError, pa.ArrowException)):
         with (
             open_regular(path, MAX_FILE_BYTES) as content,
             # Ids are read as places in a dictionary: one long id, a million times, is a bomb of few bytes.
@@ -57,9 +57,6 @@ def load_samples(path: Path) -> pa.Table:
                 raise ValueError(f"column {name!r} has holes")
         index = table.column_names.index("query_id")
         return table.set_column(index, "query_id", table.column(index).cast(pa.string()))
-    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        remedy = "run its suite again with --fresh (harness verify names all damage)"
-        raise FileError(f"{path}: cannot be read: {reason_of(error)}; {remedy}") from error
 
 
 def _check_outline(file: Any) -> None:

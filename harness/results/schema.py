@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from harness.records import (
     Cpuset,
@@ -71,10 +72,10 @@ class GpuReading:
 class CanaryReading:
     """One look at the machine: how long fixed pieces of work took on the job's CPUs just then.
 
-    ``when`` is ``before``, ``between`` or ``after`` (the trials).  ``cpu_s`` is the slowest of the job's CPUs;
-    ``frequency_mhz`` the lowest of theirs; ``cpu_pressure`` the share of the last 10 s in which some task of the host
-    waited for a CPU (PSI). ``None``: this host does not show it.  ``gpu`` is there for a job with GPUs, which rest
-    while the machine is looked at.
+    ``when`` is ``before``, ``between`` or ``after`` (the trials, or the build of an index).  ``cpu_s`` is the slowest
+    of the job's CPUs; ``frequency_mhz`` the lowest of theirs; ``cpu_pressure`` the share of the last 10 s in which some
+    task of the host waited for a CPU (PSI). ``None``: this host does not show it.  ``gpu`` is there for a job with
+    GPUs, which rest while the machine is looked at.
     """
 
     when: str
@@ -91,7 +92,7 @@ class CanaryReading:
 
 @dataclass(frozen=True)
 class Counters:
-    """Kernel counters of the job's CPUs over the trials; ``None``: the kernel does not show it.
+    """Kernel counters of the job's CPUs over the trials, or over the build; ``None``: the kernel does not show it.
 
     ``wall_s`` is what was counted: summed over the trials, each from the reading nearest to its start to the one
     nearest to its end. ``cpu_s`` is the job's own CPU time, ``foreign_cpu_s`` that of everything else on its CPUs,
@@ -203,23 +204,6 @@ class ResultSpec:
 
 
 @dataclass(frozen=True)
-class IndexFacts:
-    """Cost and size of an index build.
-
-    ``resumed_s`` is the part of ``build_s`` that earlier attempts, which ended early, spent on what the last one took
-    over; the peaks are the last one's.
-    """
-
-    build_s: float
-    index_bytes: int
-    peak_anon_bytes: int | None
-    peak_cgroup_bytes: int | None
-    content_sha256: str
-    envelope: Envelope
-    resumed_s: float | None = None
-
-
-@dataclass(frozen=True)
 class Environment:
     """Host of a job: hardware, kernel, engine, harness."""
 
@@ -255,18 +239,93 @@ class Ec2Instance:
     cpu_platform: str | None = None
 
 
+class FaultKind(StrEnum):
+    """Faults of a dataset that measures cannot show."""
+
+    EMPTY_DOCUMENTS = "empty_documents"
+    BLANK_QUERIES = "blank_queries"
+    UNKNOWN_DOCUMENTS = "unknown_documents"
+    UNKNOWN_QUERIES = "unknown_queries"
+
+
+_FAULT_TEXTS = {
+    FaultKind.EMPTY_DOCUMENTS: ("documents are empty", ""),
+    FaultKind.BLANK_QUERIES: ("queries are blank", "; they are asked anyway"),
+    FaultKind.UNKNOWN_DOCUMENTS: ("judgements are of documents that the corpus lacks", "; no system can find them"),
+    FaultKind.UNKNOWN_QUERIES: ("judgements are of queries that the dataset lacks", "; they count for nothing"),
+}
+
+
+@dataclass(frozen=True)
+class DataFault:
+    """A fault of a dataset: ``count`` of ``total`` documents, queries or judgements have it; an id as an example."""
+
+    kind: FaultKind
+    count: int
+    total: int
+    example: str | None = None
+
+    @property
+    def text(self) -> str:
+        """Return the fault for people."""
+        fact, effect = _FAULT_TEXTS[self.kind]
+        such = "" if self.example is None else f", such as {self.example!r}"
+        return f"{self.count:,} of {self.total:,} {fact}{such}{effect}"
+
+
+@dataclass(frozen=True)
+class IndexFacts:
+    """Cost and size of an index build, and the machine's readings beside it; ``None``: not known.
+
+    ``resumed_s`` is the part of ``build_s`` that earlier attempts, which ended early, spent on what the last one took
+    over; the peaks and the readings are the last one's.  From ``isolation`` on, fields are named as those of a
+    :class:`Result`: the canary was read before and after the build, and counters are of its own phase alone.  Times,
+    sizes and peaks include those of ``components``, whose indexes are joined.
+    """
+
+    build_s: float
+    index_bytes: int
+    peak_anon_bytes: int | None
+    peak_cgroup_bytes: int | None
+    content_sha256: str
+    envelope: Envelope
+    resumed_s: float | None = None
+    isolation: Isolation | None = None
+    started_at: str | None = None
+    environment: Environment | None = None
+    throttled_periods: int | None = None
+    canary: tuple[CanaryReading, ...] = ()
+    counters: Counters = Counters()
+    gpu: GpuUse | None = None
+    placement: Placement | None = None
+    shared_host: bool = False
+    components: dict[str, IndexFacts] = field(default_factory=dict)
+
+    @property
+    def own_build_s(self) -> float:
+        """Return the build time without the components'."""
+        return self.build_s - sum(facts.build_s for facts in self.components.values())
+
+    @property
+    def watched_s(self) -> float:
+        """Return the own build time of the last attempt, which the readings are of."""
+        earlier_s = sum(facts.resumed_s or 0.0 for facts in self.components.values())
+        return self.own_build_s - ((self.resumed_s or 0.0) - earlier_s)
+
+
 @dataclass(frozen=True)
 class Result:
     """One stored job: spec, environment, measurement and outcome.  Immutable; no money in it.
 
-    ``corpus_documents`` counts what the index was built of.  ``ranking_disagreements`` counts sample queries whose
-    ranked ids differ between trials (the stored run is the first trial's).  ``warmup_done`` counts the warm-up queries
-    that were asked.  ``page_cache`` says what was done to the index's pages in the host's cache before the job
-    (``dropped``, or ``None``: nothing).  ``gpu`` is ``None`` for a job without GPUs, or where they could not be
-    followed.  ``stand_in`` says what the system's checkpoint was, where it was not the published one. ``instance`` is
-    the machine, where it was one of EC2. ``shared_host``: other jobs of AWS Batch may have run there at the same time.
-    ``compiled_s`` is the CPU time of just-in-time compiler threads while the trials ran; ``None``: none were seen.
-    ``files`` maps each file beside ``result.json`` to its sha256.  ``seal`` is the digest of all other fields
+    ``corpus_documents`` counts what the index was built of, ``data_faults`` what is wrong with it.
+    ``ranking_disagreements`` counts sample queries whose ranked ids differ between trials (the stored run is the first
+    trial's). ``warmup_done`` counts the warm-up queries that were asked. ``page_cache`` says what was done to the
+    index's pages in the host's cache before the job (``dropped``, or ``None``: nothing). ``gpu`` is ``None`` for a job
+    without GPUs, or where they could not be followed. ``stand_in`` says what the system's checkpoint was, where it was
+    not the published one. ``instance`` is the machine, where it was one of EC2. ``shared_host``: other jobs of AWS
+    Batch may have run there at the same time. ``compiled_s`` is the CPU time of just-in-time compiler threads while the
+    trials ran; ``None``: none were seen. ``files`` maps each file beside ``result.json`` to its sha256. ``seal`` is the
+    digest of all other fields
     (:mod:`harness.results.seals`).
     """
 
@@ -280,6 +339,7 @@ class Result:
     effective: EffectiveEnvelope | None = None
     index: IndexFacts | None = None
     corpus_documents: int | None = None
+    data_faults: tuple[DataFault, ...] = ()
     memory: Memory = Memory()
     load_s: float | None = None
     first_query_s: float | None = None
@@ -311,7 +371,7 @@ class Result:
 
 
 def job_key(spec: ResultSpec) -> str:
-    """The name of a stored job: the first 16 hex digits of the hash of all that decides what is measured."""
+    """Return the name of a stored job: the first 16 hex digits of the hash of all that decides the measurement."""
     return digest(spec)[:16]
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from harness.errors import FileError
 from harness.records import to_json
-from harness.untrusted import parse_json, read_whole
+from harness.untrusted import parse_json, read_whole, reading
 
 FILE = "suite.json"
 MOST_BYTES = 64 << 10
@@ -34,10 +33,9 @@ def read_measures(root: Path) -> tuple[str, ...]:
 
 
 def _names(path: Path) -> Iterator[str]:
-    try:
+    wrong = (OSError, ValueError, KeyError, TypeError)
+    with reading(path, "run its suite again, which writes it", fault="damaged", damage=wrong):
         names = parse_json(read_whole(path, MOST_BYTES))["measures"]
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise TypeError("'measures' is no list of names")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FileError(f"{path}: damaged: {error}; run its suite again, which writes it") from error
+            raise ValueError("'measures' is no list of names")
     yield from names

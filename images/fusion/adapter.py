@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,8 +16,6 @@ from harness.records import Envelope, Hit, Scalar
 
 _META = "fusion.json"
 _VERSION = 1  # of what lies in an index; a change refuses older ones
-# Replies of finished builds while the other index is not finished.
-_FINISHED = ".building"
 
 
 class Fusion(Adapter):
@@ -42,36 +39,12 @@ class Fusion(Adapter):
         ]
         self._stages_s: dict[str, float] = {}
         self._batched = False
-        self._resumed_s = 0.0
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
-        """Build one index after the other, each with the whole envelope; progress is the mean of both."""
-        replies = index_dir / _FINISHED
-        replies.mkdir(exist_ok=True)
-        for number, each in enumerate(self._components):
-            before = number * len(corpus)
-            progress(before // len(self._components))
-            finished = replies / f"{each.name}.json"
-            if finished.exists():  # by an earlier attempt
-                self._resumed_s += each.take_over(finished)
-                continue
-            folder = index_dir / each.name
-            if folder.exists() and not each.resumable_builds:
-                shutil.rmtree(folder)
-            folder.mkdir(exist_ok=True)
-            start = time.perf_counter()
-            with each.named():
-                each.build(corpus, folder, lambda done, before=before: progress((before + done) // 2))
-            self._resumed_s += each.resumed_s()
-            each.hand_over(finished, time.perf_counter() - start + each.resumed_s())
+        """Write which systems are joined; harness lays the index of each into the folder of its name."""
         facts = {"engine": "fusion", "version": _VERSION, "systems": self._names()}
         (index_dir / _META).write_text(json.dumps(facts), encoding="utf-8")
-        shutil.rmtree(replies)
         progress(len(corpus))
-
-    def resumed_s(self) -> float:
-        """Return the seconds that earlier attempts spent on finished indexes and on work that a system took over."""
-        return self._resumed_s
 
     def load(self, index_dir: Path) -> None:
         """Load both systems, one after the other.

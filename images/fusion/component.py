@@ -27,7 +27,6 @@ class ComponentFacts:
     name: str
     engine: str
     adapter_sha256: str
-    resumable_builds: bool
     environment: dict[str, str]
 
 
@@ -67,7 +66,6 @@ class Component(JsonLines):
     ) -> None:
         super().__init__(params, envelope, Path(facts.environment.get("HARNESS_ASSETS", assets)))
         self.name = facts.name
-        self.resumable_builds = facts.resumable_builds
         # An image that says nothing of PATH gets one from its launcher, unless the joined image says something.
         self.environment = {"PATH": os.defpath, **environment(os.environ, facts.environment, last.environment)}
         self._adapter_sha256 = facts.adapter_sha256
@@ -92,19 +90,6 @@ class Component(JsonLines):
         with self.named():
             request = {"verb": "search_batch", "queries": list(queries), "k": k, "packed": True}
             return [unpack(answer) for answer in self._searched(request, len(queries) * k)["answers"]]
-
-    def hand_over(self, path: Path, took_s: float) -> None:
-        """Write down that the index is finished, for an attempt that need not build it again."""
-        facts = {"took_s": took_s, "libraries": self.libraries(), "device": self.device()}
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps(facts), encoding="utf-8")
-        partial.rename(path)
-
-    def take_over(self, path: Path) -> float:
-        """Know what an earlier attempt knew at the end of its build; return the seconds that it took."""
-        facts = json.loads(path.read_text(encoding="utf-8"))
-        self._libraries, self._device = facts["libraries"], facts["device"]
-        return float(facts["took_s"])
 
     def stages_in_batch_s(self) -> dict[str, float]:
         """Its stages of the last batch; none where it was asked query by query, and knows the last query's alone."""

@@ -147,8 +147,8 @@ def test_pairs_share_dataset_and_profile() -> None:
     [
         ("nothing", "b", "'nothing' matches no stored row; systems there: a, b"),
         ("a", "c", "'c' matches no stored row"),
-        ("a", "a", "'a' and 'a' are one and the same row: there is nothing to compare"),
-        ("?", "*", "the same 2 rows"),
+        ("a", "a", "'a' matches one row; name a second system"),
+        ("?", "*", "both match 2 rows, of which no two can be compared"),
     ],
 )
 def test_globs_without_pairs_are_refused(a: str, b: str, why: str) -> None:

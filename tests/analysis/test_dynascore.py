@@ -24,7 +24,7 @@ def entry(system: str, accuracy: float, latency: float, cost: float = 1.0, profi
 
 
 def weighing(mode: str = "reference", **changes: object) -> DynascoreOptions:
-    return DynascoreOptions(**{"weights": WEIGHTS, "higher": NONE, "mode": mode, **changes})  # type: ignore[arg-type]
+    return DynascoreOptions(**{"weights": WEIGHTS, "higher": NONE, "mode": mode, **changes})
 
 
 def latency_rate(entries: Sequence[Entry], mode: str, cutoff: float = 0.0) -> Rate:

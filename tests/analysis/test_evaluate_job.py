@@ -169,7 +169,7 @@ def test_each_ranking_is_measured_once_and_noted_once(
 
     def counted(*given: object) -> object:
         looked.append(given)
-        return distances(*given)  # type: ignore[arg-type]
+        return distances(*given)
 
     monkeypatch.setattr(evaluate_job, "distances", counted)
     done = harness("report", "--wide", "--measures", "FD@10")

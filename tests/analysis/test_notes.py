@@ -10,7 +10,7 @@ from harness.analysis import notes
 from harness.analysis.table import Table, Validity
 from harness.pricing.prices import Snapshot
 from harness.records import Envelope, Isolation, Outcome
-from harness.results.schema import Cell
+from harness.results.schema import Cell, IndexFacts
 from tests.support import sample_records
 from tests.support.sample_records import FakeJob
 from tests.support.stored_jobs import MIB, Maker, build_table, samples
@@ -84,6 +84,24 @@ def test_incomparable_rows_have_a_note(make: Maker, snapshot: Snapshot) -> None:
     differing = build_table([make("a"), make("b", sample_sha256="other")], snapshot=snapshot)
     assert len(warnings(differing)) == 1
     assert "scifact were measured with 2 different query samples" in warnings(differing)[0]
+
+
+def test_builds_on_different_machines_have_a_note(make: Maker, snapshot: Snapshot) -> None:
+    def said(*builds: IndexFacts) -> list[str]:
+        jobs = [make(f"s{number}", changes={"index": each}) for number, each in enumerate(builds)]
+        return notes_with(jobs, snapshot, "Index builds ran")
+
+    here = sample_records.build()
+    elsewhere = replace(here, environment=replace(sample_records.ENVIRONMENT, instance_type="r6g.large"))
+    assert said(here, replace(here, build_s=99.0)) == []
+    (note,) = said(here, elsewhere, elsewhere)
+    assert note == (
+        "Index builds ran on 2 kinds of machine: do not compare their times or costs (s0 on 1 CPU, 1 GiB of CPU; "
+        "s1, s2 on 1 CPU, 1 GiB of r6g.large, CPU); --fresh-index builds again."
+    )
+    assert "2 CPUs, 1 GiB" in said(here, replace(here, envelope=Envelope("large", 2, 1 << 30)))[0]
+    assert "an unknown machine, or several" in said(here, replace(here, environment=None))[0]
+    assert said(here, replace(here, envelope=replace(here.envelope, name="another name"))) == []
 
 
 def test_null_system_is_a_note_and_not_a_row(make: Maker, snapshot: Snapshot) -> None:

@@ -221,7 +221,7 @@ def test_errata_are_notes_of_their_rows_only(table: Table) -> None:
 @pytest.mark.slow
 def test_validity_of_published_rows_is_unknown(table: Table) -> None:
     assert {row.validity for row in table.rows} == {Validity.UNKNOWN}
-    for form in ("md", "csv", "json", "terminal"):
+    for form in report.FORMATS:
         text = report.render(table, form)
         assert "unknown" in text and "clean" not in text
 

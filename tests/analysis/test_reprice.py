@@ -92,14 +92,14 @@ def usd(mean_s: float, price: float) -> object:
 def test_each_row_is_priced_in_three_ways(root: Path) -> None:
     bm25, dense, late, gpu, huge, _ = compare(root).changes
     assert bm25.before.cost.value == usd(0.060, 0.06)
-    assert (bm25.same.price.instance_type, bm25.same.cost.value) == ("a.tie", usd(0.060, 0.08))  # type: ignore[union-attr]
-    assert bm25.cheapest.price.instance_type == "plain.four", "larger, and cheaper by now"  # type: ignore[union-attr]
+    assert (bm25.same.price.instance_type, bm25.same.cost.value) == ("a.tie", usd(0.060, 0.08))
+    assert bm25.cheapest.price.instance_type == "plain.four", "larger, and cheaper by now"
     assert dense.same.price is None, "c.tie is gone, and no other arm64 type is as large"
     assert dense.cheapest.cost.value == usd(0.070, 0.02)
     assert (late.same.cost.value, late.cheapest.cost.value) == (usd(0.1, 0.02), usd(0.1, 0.02))
     assert gpu.before.cost.value == usd(0.005, 0.5)
-    assert (gpu.same.price.instance_type, gpu.same.price.substitutes) == ("g.four", "g.one")  # type: ignore[union-attr]
-    assert (gpu.cheapest.price.instance_type, gpu.cheapest.cost) == ("g.four", gpu.same.cost)  # type: ignore[union-attr]
+    assert (gpu.same.price.instance_type, gpu.same.price.substitutes) == ("g.four", "g.one")
+    assert (gpu.cheapest.price.instance_type, gpu.cheapest.cost) == ("g.four", gpu.same.cost)
     assert (huge.before.price, huge.same.price, huge.cheapest.price) == (None, None, None)
 
 

@@ -30,6 +30,7 @@ ROW = sample_records.row(
     stages_s={"search": Timing(Estimate(1e-3), Estimate(None, reason="none"))},
     measures={"RR@10": Estimate(1 / 3, 0.1, 0.5)},
     build_envelope=Envelope("cpu2-mem4", 2, 4 << 30),
+    build_machine=sample_records.MACHINE,
     notes=("a note", 'ä \u2028 and , ] " \\'),
     index_bytes=(1 << 53) + 1,
 )
@@ -178,7 +179,7 @@ def _flip(content: bytes, place: int) -> bytes:
         lambda content: content[: len(content) // 2],
         lambda content: b"",
         lambda content: _flip(content, 60),
-        lambda content: _flip(content, len(content) // 4),
+        lambda content: _flip(content, len(content) // 3),
         lambda content: b"\xff\xfe" + content,
         lambda content: content[:-9] + b"\x00" * 9,
         lambda content: b'{"rows": []}',

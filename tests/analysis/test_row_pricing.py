@@ -260,11 +260,23 @@ def test_index_costs_match_the_calculation_by_hand(root: Path) -> None:
     assert found.usd_storage_per_month.value == pytest.approx(0.04)
 
 
+def test_build_is_priced_on_the_architecture_that_built(tariff: Tariff) -> None:
+    def built_on(architecture: str | None) -> str:
+        machine = None if architecture is None else replace(sample_records.MACHINE, architecture=architecture)
+        found = row_pricing.price_row(row(**INDEX, build_machine=machine), tariff)
+        assert found.build_price is not None and found.price is not None
+        assert found.price.architecture == "x86_64"
+        return found.build_price.architecture
+
+    assert [built_on(name) for name in (None, "x86_64", "aarch64")] == ["x86_64", "x86_64", "arm64"]
+
+
 @pytest.mark.parametrize(
     ("changes", "name", "reason"),
     [
         ({"corpus_documents": None}, "usd_build_per_million_documents", "does not say how many documents"),
         ({"index_build_s": None}, "usd_build_per_million_documents", "no build of an index"),
+        ({"build_envelope": None}, "usd_build_per_million_documents", "built on different profiles"),
         ({"build_envelope": Envelope("b", 500, GIB)}, "usd_build_per_million_documents", "provides 500 CPU"),
         ({"index_bytes": None}, "usd_storage_per_month", "no size of an index"),
         ({}, "usd_storage_per_month", "no price of storage of x here is dated 2024-05-01 or before"),

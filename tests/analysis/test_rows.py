@@ -20,8 +20,9 @@ from harness.pricing.prices import Snapshot
 from harness.records import Isolation, Outcome, Phase
 from harness.results.schema import Cell, GpuUse
 from harness.stats import Estimate
-from tests.support.sample_records import at
-from tests.support.stored_jobs import MIB, QUERIES, Maker, build_table, one, result, samples
+from tests.support import sample_records
+from tests.support.sample_records import at, build
+from tests.support.stored_jobs import ENVELOPES, MIB, QUERIES, Maker, build_table, one, result, samples
 
 
 def test_row_matches_the_calculation_by_hand(make: Maker, snapshot: Snapshot) -> None:
@@ -52,6 +53,17 @@ def test_row_matches_the_calculation_by_hand(make: Maker, snapshot: Snapshot) ->
     assert (row.index_bytes, row.load_s, row.first_query_s) == (8 * MIB, 1.25, 0.5)
     assert (row.outcome, row.validity, row.notes) == (Outcome.OK, Validity.CLEAN, ())
     assert row.trial_spread_s == pytest.approx(0.0, abs=1e-12)
+
+
+def test_row_of_a_hybrid_has_the_build_time_of_each_component(make: Maker, snapshot: Snapshot) -> None:
+    index = result("bm25", "cpu1-mem1", Outcome.OK).index
+    assert index is not None
+    joined = replace(index, build_s=8.0, components={"bm25": index, "minilm": replace(index, build_s=4.0)})
+    row = one([make(changes={"index": joined})], snapshot)
+    assert (row.index_build_s, row.index_parts_s) == (8.0, {"bm25": 3.0, "minilm": 4.0})
+    assert row.build_envelope == index.envelope and row.usd_build_per_million_documents.value is None
+    other = replace(index, envelope=replace(index.envelope, cpus=9))
+    assert one([make(changes={"index": replace(joined, components={"bm25": other})})], snapshot).build_envelope is None
 
 
 def test_row_names_its_stand_in_for_any_outcome(make: Maker, snapshot: Snapshot) -> None:
@@ -108,8 +120,8 @@ def test_leaderboard_cost_has_the_interval_of_the_report(make: Maker, snapshot: 
     row = dataclasses.replace(row, these_queries_s={"mean": Estimate(row.latency_mean_s.value, 0.0, 1.0)})
     assert row.usd_per_million.low is not None
     assert axes.axis("cost", "RR@10").read(row) == row.usd_per_million
-    latency, factor = axes.axis("latency", "RR@10").read(row), row.price.usd_per_hour / 3.6  # type: ignore[union-attr]
-    assert (latency.low * factor, latency.high * factor) == pytest.approx(  # type: ignore[operator]
+    latency, factor = axes.axis("latency", "RR@10").read(row), row.price.usd_per_hour / 3.6
+    assert (latency.low * factor, latency.high * factor) == pytest.approx(
         (row.usd_per_million.low, row.usd_per_million.high)
     )
 
@@ -120,15 +132,26 @@ def test_only_closed_loop_latency_is_priced(make: Maker, snapshot: Snapshot) -> 
     assert "scenario server" in str(row.usd_per_million.reason)
 
 
+_COLLECTIONS = (
+    "trial_means_s",
+    "at_most_s",
+    "stages_s",
+    "spread_s",
+    "like_queries_s",
+    "these_queries_s",
+    "index_parts_s",
+)
+
+
 def test_a_failed_cell_is_a_row_without_numbers(make: Maker, snapshot: Snapshot) -> None:
     row = one([make("minilm", "cpu1-mem256m", Outcome.OOM)], snapshot)
     assert (row.outcome, row.detail) == (Outcome.OOM, "killed by the kernel at 256 MiB")
     for item in dataclasses.fields(row):
         value = getattr(row, item.name)
-        if item.name in ("trial_means_s", "at_most_s", "stages_s", "spread_s", "like_queries_s", "these_queries_s"):
+        if item.name in _COLLECTIONS:
             assert not value, item.name
         elif item.name.endswith(("_s", "_bytes")) and item.name != "memory_limit_bytes":
-            assert (value.value if dataclasses.is_dataclass(value) else value) is None, item.name  # type: ignore[union-attr]
+            assert (value.value if dataclasses.is_dataclass(value) else value) is None, item.name
     assert row.usd_per_million.value is None
     assert row.measures == {}
     assert row.price is not None
@@ -335,3 +358,32 @@ def test_measures_have_intervals_over_queries(make: Maker) -> None:
     assert rr.value == 0.5 and rr.low == pytest.approx(0.5 - 1.98 * error, abs=0.01)
     assert rr.high == pytest.approx(0.5 + 1.98 * error, abs=0.01)
     assert row.measures["NumQ"].low is None  # a sum has no mean over queries
+
+
+def test_row_has_the_machine_and_the_verdict_of_its_build(make: Maker, snapshot: Snapshot) -> None:
+    quiet = build(envelope=ENVELOPES["cpu2-mem4"])
+    loud = replace(quiet, counters=sample_records.quiet(foreign_cpu_s=4.0))
+    jobs = [make("a", changes={"index": quiet}), make("b", changes={"index": loud}), make("c")]
+    jobs += [make("d", outcome=Outcome.OOM, changes={"index": loud})]
+    rows = {row.system: row for row in build_table(jobs, snapshot=snapshot).rows}
+    assert {name: row.build_validity.value for name, row in rows.items()} == {
+        "a": "clean",
+        "b": "noisy",
+        "c": "unknown",
+        "d": "unknown",
+    }
+    assert [finding.cause.value for finding in rows["b"].build_findings] == ["foreign_cpu"]
+    assert rows["b"].validity is rows["a"].validity, "a search does not suffer from its build"
+    assert not any("build" in note for note in rows["b"].notes)
+    assert rows["a"].build_machine is not None and rows["a"].build_machine.cpu_model == "CPU"
+    assert rows["c"].build_machine is None
+
+
+def test_build_machine_is_unknown_if_a_component_was_built_on_another(make: Maker, snapshot: Snapshot) -> None:
+    def machine(instance_type: str | None, commit: str | None = None) -> str | None:
+        other = replace(sample_records.ENVIRONMENT, instance_type=instance_type, harness_commit=commit)
+        index = build(components={"bm25": build(environment=other)})
+        built = one([make(changes={"index": index})], snapshot).build_machine
+        return None if built is None else built.cpu_model
+
+    assert (machine(None), machine(None, commit="later"), machine("r6g.large")) == ("CPU", "CPU", None)

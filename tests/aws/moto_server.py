@@ -13,7 +13,7 @@ asks; EC2 keeps a security group while a network interface has it; STS says who 
 CloudFormation is mended in ``moto_stacks.py``.
 
 And where it is slow: of its images it makes those that runs take alone, what never changes it looks up once, what it
-forgets it does not first make anew, it answers many requests on one connection, and it writes no log of them.
+forgets it does not first make again, it answers many requests on one connection, and it writes no log of them.
 
 What only tests ask is below ``/tests/``: a clock that runs quicker or is put forward, all objects at once, to put many
 objects at once, to wait until an instance comes or goes, and every request with whoever signed it.
@@ -263,7 +263,7 @@ def _images(path: str) -> list[dict[str, Any]]:
     return [each for each in _load(path) if each["name"].startswith(_IMAGES)]
 
 
-def _nothing_made_anew(self: BaseBackend) -> None:
+def _nothing_made_again(self: BaseBackend) -> None:
     """Who resets all throws all away."""
 
 
@@ -335,33 +335,33 @@ def _one_by_one(self: DomainDispatcherApplication, environ: dict[str, Any], star
 
 def mend() -> None:
     """Before the first request."""
-    DomainDispatcherApplication.__call__ = _one_by_one  # type: ignore[method-assign]
-    Instance.terminate = _terminate  # type: ignore[method-assign]
-    InstanceBackend.run_instances = _run_instances  # type: ignore[method-assign]
-    FakeBucket.get_permission = _unasked  # type: ignore[method-assign,assignment]
-    SecurityGroupBackend.delete_security_group = _free_group  # type: ignore[method-assign]
-    BatchBackend.create_compute_environment = _environment  # type: ignore[method-assign]
-    BatchBackend.update_compute_environment = _changed_environment  # type: ignore[method-assign]
-    STSBackend.get_caller_identity = _identity  # type: ignore[method-assign]
-    Job._start_attempt, Job._container_details = _started, _details  # type: ignore[method-assign]
+    DomainDispatcherApplication.__call__ = _one_by_one
+    Instance.terminate = _terminate
+    InstanceBackend.run_instances = _run_instances
+    FakeBucket.get_permission = _unasked
+    SecurityGroupBackend.delete_security_group = _free_group
+    BatchBackend.create_compute_environment = _environment
+    BatchBackend.update_compute_environment = _changed_environment
+    STSBackend.get_caller_identity = _identity
+    Job._start_attempt, Job._container_details = _started, _details
     BaseResponse.access_key_regex = re.compile(r"AWS.*?(?P<access_key>(?<![A-Z0-9])[A-Z0-9]{20,64}(?![A-Z0-9]))[:/]")
     moto_stacks.mend()
-    BaseBackend.reset = _nothing_made_anew  # type: ignore[method-assign]
+    BaseBackend.reset = _nothing_made_again
     amis.AMIS.clear()
-    amis.load_resource = lambda path: copy.deepcopy(_images(path))  # type: ignore[assignment]
+    amis.load_resource = lambda path: copy.deepcopy(_images(path))
     folders = frozenset(moto.backends.list_of_moto_modules())
     moto.backends.list_of_moto_modules = lambda: folders
     names = functools.cache(moto.core.utils.method_names_from_class)
-    moto.core.responses.method_names_from_class = names  # type: ignore[attr-defined]
+    moto.core.responses.method_names_from_class = names
     WSGIRequestHandler.protocol_version = "HTTP/1.1"
     WSGIRequestHandler.disable_nagle_algorithm = True
-    WSGIRequestHandler.log_request = lambda *_: None  # type: ignore[method-assign]
+    WSGIRequestHandler.log_request = lambda *_: None
     say = WSGIRequestHandler.date_time_string
-    WSGIRequestHandler.date_time_string = lambda self: say(self, clock.seconds())  # type: ignore[method-assign]
+    WSGIRequestHandler.date_time_string = lambda self: say(self, clock.seconds())
     now = moto.core.utils.utcnow
     for module in list(sys.modules.values()):
         if getattr(module, "utcnow", None) is now:
-            module.utcnow = clock.now  # type: ignore[attr-defined]
+            module.utcnow = clock.now
 
 
 if __name__ == "__main__":

@@ -608,7 +608,7 @@ def _resource(logical: str, text: dict[str, Any], resources: Any, account_id: st
     if old and old.cf_resource_type == kind and old.properties == wanted:
         old.json = text
         stack.current.append(logical)
-        return old  # type: ignore[no-any-return]
+        return old
     made = Made(logical, kind, text, wanted)
     key = handler.name_property
     name = properties.get(key) or f"{stack.name}-{logical}-{mock_random.get_random_hex(12).upper()}"
@@ -775,15 +775,15 @@ def _shown_parameters(stack: Any) -> dict[str, Any]:
 def mend() -> None:
     """Before the first request."""
     whole = parsing.resource_class_from_type
-    parsing.resource_class_from_type = lambda kind: Attributes if kind in KINDS else whole(kind)  # type: ignore
-    parsing.parse_and_create_resource = _resource  # type: ignore[assignment]
-    Stack.create_resources = _create  # type: ignore[method-assign]
-    Stack.update = _update  # type: ignore[method-assign]
-    Stack.parameter_list = property(_parameter_list)  # type: ignore
-    Stack.stack_parameters = property(_shown_parameters)  # type: ignore[method-assign,assignment]
-    Stack.stack_resources = property(lambda stack: list(stack.made.values()))  # type: ignore
-    models.CloudFormationBackend.delete_stack = _delete  # type: ignore[method-assign]
-    CloudFormationResponse._validate_different_update = _different  # type: ignore[method-assign]
+    parsing.resource_class_from_type = lambda kind: Attributes if kind in KINDS else whole(kind)
+    parsing.parse_and_create_resource = _resource
+    Stack.create_resources = _create
+    Stack.update = _update
+    Stack.parameter_list = property(_parameter_list)
+    Stack.stack_parameters = property(_shown_parameters)
+    Stack.stack_resources = property(lambda stack: list(stack.made.values()))
+    models.CloudFormationBackend.delete_stack = _delete
+    CloudFormationResponse._validate_different_update = _different
     for name in ("create_stack", "update_stack"):
         setattr(CloudFormationResponse, name, _with_capabilities(getattr(CloudFormationResponse, name)))
     assert DEFAULT_ACCOUNT_ID

@@ -53,7 +53,7 @@ def test_error_code_has_a_remedy(code: str, expected: str, words: str) -> None:
 def test_passing_error_is_found_by_code_or_status(code: str, status: int, expected: str) -> None:
     error = {"Error": {"Code": code, "Message": "x"}, "ResponseMetadata": {"HTTPStatusCode": status}}
     with pytest.raises(AwsError) as caught, aws_errors("x"):
-        raise ClientError(error, "X")  # type: ignore[arg-type]
+        raise ClientError(error, "X")
     assert caught.value.code == expected
 
 

@@ -81,7 +81,7 @@ def test_renewed_object_is_unchanged(objects: Objects, monkeypatch: pytest.Monke
     objects.renew("a", timedelta(-1))
     assert objects.get("a", 16 << 20) == b"x" * size
     after = objects.client.head_object(Bucket="bucket", Key=objects.place.key("a"))["ETag"]
-    assert (before == after) == (size == 5), "it was written anew"
+    assert (before == after) == (size == 5), "it was written again"
 
 
 def test_the_hash_is_that_of_the_content(objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

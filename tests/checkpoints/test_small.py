@@ -146,7 +146,7 @@ def test_existing_checkpoints_are_kept_and_broken_ones_are_remade(
     made: list[str] = []
 
     def train(*arguments: object) -> None:
-        made.append(arguments[2].name)  # type: ignore[attr-defined]
+        made.append(arguments[2].name)
 
     monkeypatch.setattr(small, "_train", train)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import shutil
 from pathlib import Path
 
 import pytest
 
+from harness.results import reader
 from tests.conftest import Bench
 from tests.support.command_line import Call
 
@@ -130,3 +133,55 @@ def test_adapter_names_the_parameter_that_its_system_lacks_and_its_line(harness:
     harness("run", "test-suite.toml", "--launcher", "process")
     explained = harness("explain", "planted").stdout
     assert f"{reason} (adapter.py:{at + 1})" in explained
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "message"),
+    [
+        ("run test-suite.toml --launcher fake --cache suite.toml", 2, "--cache': suite.toml: is a file; name a folder"),
+        ("plan test-suite.toml --launcher fake --cache one.run/deep", 1, "Not a directory; name another place"),
+        ("run test-suite.toml --launcher fake --results one.run", 1, "Not a directory; choose another --results"),
+        ("run tiny --launcher fake", 2, "tiny: cannot be read: Is a directory; name a TOML file"),
+        ("run none.toml --launcher fake", 2, "none.toml: key 'systems' has 0 entries; write 1 or more"),
+        ("report one.run", 2, "one.run: cannot be read: Not a directory; name a folder"),
+        ("report stored", 2, "stored: no finished job in it; run a suite first"),
+        ("report nowhere", 2, "nowhere: no results here; run a suite first"),
+        ("report loop", 2, "loop: "),
+        ("leaderboard tiny", 2, "tiny: no finished job in it; run a suite first"),
+        ("verify tiny", 2, "tiny: no stored job in it; give the folder that holds results"),
+        ("merge tiny -o merged", 2, "tiny: no stored job in it; leave it out, or give a folder of results"),
+        ("evaluate tiny tiny", 2, "tiny: is a folder; name a file"),
+        ("evaluate tiny/qrels.trec one.run -o tiny", 2, "tiny: cannot be written: Is a directory; choose another"),
+        ("evaluate tiny/qrels.trec one.run -o loop/x", 2, "loop/x: cannot be written: "),
+        ("evaluate tiny/qrels.trec one.run -o none/x", 2, "none/x: cannot be written: No such file or directory"),
+    ],
+)
+def test_wrong_place_is_one_line_with_a_remedy(harness: Call, command: str, code: int, message: str) -> None:
+    Path("none.toml").write_text('systems = []\ndatasets = ["./tiny"]\nprofiles = ["cpu1-mem1"]\n')
+    Path("loop").symlink_to("loop")
+    done = harness(*command.split())
+    lines = [line for line in done.stderr.splitlines() if line.startswith(("harness: ", "Error: "))]
+    assert (done.exit_code, len(lines)) == (code, 1), done.output
+    assert message in lines[0] and "; " in lines[0] and "Errno" not in lines[0]
+
+
+def test_unreadable_result_is_no_damaged_one(harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, *_: int) -> bytes:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    harness("run", "test-suite.toml", "--launcher", "fake")
+    monkeypatch.setattr(reader, "read_whole", refuse)
+    done = harness("report")
+    assert done.exit_code == 2 and "result.json: cannot be read: Permission denied; see to its perm" in done.stderr
+
+
+def test_full_disk_below_the_output_is_named(monkeypatch: pytest.MonkeyPatch, harness: Call) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("harness.cli.output.Destination.show_report", full)
+    done = harness("evaluate", "tiny/qrels.trec", "one.run")
+    assert done.stderr == (
+        "harness: the disk of the output, --results or --cache: No space left on device; make room, what was finished"
+        " is kept\n"
+    )

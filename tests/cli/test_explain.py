@@ -33,9 +33,10 @@ def test_finding_is_explained_with_its_rows(harness: Callable[..., Result], benc
     assert "isolation  No container enforced the limits." in text and "planted/tiny/" in text
 
 
-def test_list_has_the_command_of_each_row(harness: Callable[..., Result], bench: Bench) -> None:
+def test_list_has_the_findings_of_each_row(harness: Callable[..., Result], bench: Bench) -> None:
     bench.run(FakeLauncher(), bench.suite())
-    assert "harness explain 'planted/tiny/single_stream/cpu1-mem256m'   isolation" in harness("explain").stdout
+    listed = harness("explain").stdout
+    assert "planted/tiny/single_stream/cpu1-mem256m  isolation, " in listed and ", index build: isolation" in listed
 
 
 def test_unknown_name_is_one_line_with_the_nearest(harness: Callable[..., Result], bench: Bench) -> None:

@@ -76,7 +76,7 @@ def test_leakage_reports_that_there_is_none(harness: Call) -> None:
     Path("training.tsv").write_text("t0\tnothing of the kind\nt1\t?\n")
     done = harness("leakage", "training.tsv", *RUN_FILES, "--queries", "tiny/queries.jsonl")
     assert done.exit_code == 0 and "**qrels.trec: 0 of 6 queries (0.0%) are near duplicates" in done.stdout
-    assert done.stderr == "training.tsv: 1 (t1) queries have no word and are like no other\n"
+    assert done.stderr == "training.tsv: 1 (t1) queries have no word: nothing is like them\n"
 
 
 def test_leakage_share_counts_only_comparable_queries(harness: Call) -> None:
@@ -98,7 +98,11 @@ def test_leakage_share_counts_only_comparable_queries(harness: Call) -> None:
         ("\n", (), "training.tsv: has no query; name"),
         ("t0\t\nt1\t-\n", (), "training.tsv: none of 2 queries has a text, so nothing can be compared; name a file"),
         ("t0\tx\n", ("--threshold", "0.5"), "--threshold is of cosines, which need vectors: name those with --emb"),
-        ("t0\tx\n", ("--threshold", "nan", "--embeddings", "a", "b"), "--threshold nan is no cosine; say a number"),
+        (
+            "t0\tx\n",
+            ("--threshold", "nan", "--embeddings", "a", "b"),
+            "--threshold nan: is no finite number; write one",
+        ),
         ("t0\tx\n", ("--measures", "X@3"), "unknown measure 'X@3'"),
         ("t0\tx\n", ("--queries", "odd.jsonl", "--write", "ids"), "query '\\ud800': cannot stand in a list of ids"),
     ],

@@ -20,31 +20,36 @@ from tests.conftest import make_bench
 from tests.support.command_line import Call, call
 
 
+def rows_of(printed: str) -> list[list[str]]:
+    """Return the cells of a Markdown table, the header first."""
+    lines = [line for line in printed.splitlines() if line.startswith("| ") and not line.startswith("| --")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
 def test_instances_lists_types_that_fit_cheapest_first() -> None:
     done = call("instances", "--cpu", "16", "--memory", "32", "--as-of", "2022-12-05")
     assert done.exit_code == 0
-    head, first, *rest = done.stdout.splitlines()
-    assert head.split()[:3] == ["instance", "type", "US$/hour"]
-    assert first.split() == ["c6g.4xlarge", "0.544", "16", "16", "32", "arm64", "-", "current"]
-    prices = [float(line.split()[1]) for line in rest[: rest.index("")]]
+    head, first, *rest = rows_of(done.stdout)
+    assert head[:2] == ["instance type", "US$/hour"]
+    assert first == ["c6g.4xlarge", "0.544", "16", "16", "32", "arm64", "—", "current"]
+    prices = [float(row[1]) for row in rest]
     assert prices == sorted(prices) and len(prices) == 14 and prices[0] >= 0.544
     assert "more fit (--limit). Prices: aws us-east-1 on-demand of 2022-12-05, Linux." in done.stdout
     assert "fewer than 16 vCPUs\n" in done.stdout and "of an earlier generation\n" in done.stdout
     assert "(--left-out names them)" in done.stdout and len(done.stdout.splitlines()) <= 26
     every = call("instances", "--cpu", "16", "--memory", "32", "--as-of", "2022-12-05", "--generation", "any")
-    cheapest = every.stdout.splitlines()[1].split()
-    assert cheapest == ["a1.4xlarge", "0.408", "16", "16", "32", "arm64", "-", "previous"]
+    assert rows_of(every.stdout)[1] == ["a1.4xlarge", "0.408", "16", "16", "32", "arm64", "—", "previous"]
     assert "of an earlier generation" not in every.stdout
 
 
 def test_instances_respects_gpus_architecture_and_host_reserve() -> None:
     gpus = call("instances", "--cpu", "1", "--memory", "4", "--gpu", "1", "--architecture", "x86_64", "--limit", "1")
-    assert gpus.stdout.splitlines()[1].split()[0] == "g4dn.xlarge"
+    assert rows_of(gpus.stdout)[1][0] == "g4dn.xlarge"
     assert "arm64, asked for x86_64" in gpus.stdout
     plain = call("instances", "--cpu", "1", "--memory", "4", "--limit", "1", "--as-of", "2022-12-05")
-    assert plain.stdout.splitlines()[1].split()[0] == "m6g.medium"
+    assert rows_of(plain.stdout)[1][0] == "m6g.medium"
     reserved = call("instances", "--cpu", "1", "--memory", "4", "--limit", "1", "--as-of", "2022-12-05", "--reserve")
-    assert reserved.stdout.splitlines()[1].split()[0] == "r6g.medium", "4 GiB are not left beside the host's own need"
+    assert rows_of(reserved.stdout)[1][0] == "r6g.medium", "4 GiB are not left beside the host's own need"
     assert "beside the host's own" in reserved.stdout
 
 
@@ -54,12 +59,27 @@ def test_instances_lists_types_that_were_left_out() -> None:
     assert "Standard_NC16as_T4_v3" in all_of_them.stdout and len(all_of_them.stdout) >= len(few.stdout)
 
 
+def test_instances_are_lines_and_an_object_for_programs() -> None:
+    asked = ("instances", "--cpu", "16", "--memory", "32", "--as-of", "2022-12-05", "--limit", "1")
+    lines = list(csv.DictReader(io.StringIO(call(*asked, "--format", "csv").stdout)))
+    listed = json.loads(call(*asked, "--format", "json").stdout)
+    assert [line["instance_type"] for line in lines] == [each["instance_type"] for each in listed["instances"]]
+    assert lines[0]["instance_type"] == "c6g.4xlarge" and listed["instances"][0]["memory_bytes"] == 32 << 30
+    assert len(lines) > 15 and "t3.nano" in listed["left_out"]["fewer than 16 vCPUs"]
+    assert listed["prices"] == "aws us-east-1 on-demand of 2022-12-05"
+
+
+def test_help_writes_dates_plainly() -> None:
+    shown = call("report", "--help").stdout
+    assert "--as-of YYYY-MM-DD" in shown and "%Y" not in shown
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("--region", "mars"), "harness: unknown region 'mars'; known: eastus, us-central1, us-east-1"),
         (("--as-of", "2021-01-01"), "harness: no prices of us-east-1 are dated 2021-01-01 or before; there are those"),
-        (("--as-of", "yesterday"), "'yesterday' does not match the format"),
+        (("--as-of", "yesterday"), "'yesterday' is no date; write YYYY-MM-DD"),
         (("--term", "spot"), "harness: no spot prices of us-east-1 are here; fetch some"),
         (("--term", "on_demand"), "harness: unknown term 'on_demand'; did you mean 'on-demand'?"),
         (
@@ -69,7 +89,7 @@ def test_instances_lists_types_that_were_left_out() -> None:
         ),
         (("--architecture", "measured"), "'measured' is not one of 'any', 'x86_64', 'arm64'"),
         (("--memory", "inf"), "inf is not in the range"),
-        (("--memory", "nan"), "harness: --memory is no number"),
+        (("--memory", "nan"), "harness: --memory nan: is no finite number"),
         (("--memory", "0"), "0.0 is not in the range"),
     ],
 )
@@ -293,7 +313,7 @@ def test_reprice_and_report_agree_on_published_tables(
 
     def json_of(command: str, *options: str) -> dict[str, list[dict[str, Any]]]:
         done = call(command, folder, *options, "--format", "json")
-        return json.loads(done.stdout)  # type: ignore[no-any-return]
+        return json.loads(done.stdout)
 
     def like(usd: float | None) -> object:
         return None if usd is None else pytest.approx(usd, rel=1e-12)

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import csv
 import gzip
-import io
 import json
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 
-from tests.support.command_line import RUN_FILES, Call, assert_refused
-
-HEAD = "query_id\tdoc_id\tgrade\n"
+from tests.support.command_line import HEAD, RUN_FILES, Call, assert_refused, pooled
 
 
 @pytest.fixture
 def harness(tiny_runs: Call) -> Call:
     return tiny_runs
-
-
-def pooled(done: Result) -> list[dict[str, str]]:
-    assert done.exit_code == 0, done.output
-    return list(csv.DictReader(io.StringIO(done.stdout), dialect="excel-tab"))
 
 
 @pytest.mark.parametrize("content", ["", "\ufeff# nobody has\n\n"])

@@ -18,7 +18,7 @@ from harness.launch.fake import FakeLauncher
 from harness.records import Outcome
 from tests.conftest import Bench
 from tests.published_study.test_table3 import shown
-from tests.support.command_line import Call, call
+from tests.support.command_line import Call, assert_refused, call
 from tests.support.published import SHIPPED
 from tests.support.stored_jobs import Maker, build_table
 
@@ -45,6 +45,23 @@ def test_restricted_suite_prints_the_papers_table_with_its_stand_in_marked(bench
         len(re.findall(r"^- † dpr-planted: not the published checkpoint but a stand-in: two layers$", printed, re.M))
         == 1
     )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--sort", "cost", "--format", "csv"),
+        ("--columns", "cost", "--wide"),
+        ("--sort", "cost", "--layout", "santhanam2023"),
+        ("--columns", "cost", "--format", "html"),
+    ],
+)
+def test_options_of_the_short_table_are_refused_elsewhere(bench: Bench, options: tuple[str, ...]) -> None:
+    assert_refused(call("report", str(bench.results), *options), "--columns and --sort are of the short table; leave")
+
+
+def test_published_tables_refuse_other_columns() -> None:
+    assert_refused(call("report", str(SHIPPED), "--sort", "cost"), "published tables have the paper's columns")
 
 
 def test_the_command_knows_every_layout() -> None:
@@ -97,3 +114,13 @@ def test_an_unknown_measure_is_one_line(harness: Call, bench: Bench) -> None:
     harness("run", "test-suite.toml", "--launcher", "fake")
     done = harness("report", "--measures", "nDGC@10")
     assert done.exit_code == 2 and done.stderr.count("\n") == 1 and "nDGC@10" in done.stderr
+
+
+def test_report_says_what_is_wrong_with_the_data(harness: Call, bench: Bench) -> None:
+    with (bench.folder / "tiny" / "queries.jsonl").open("a") as file:
+        file.write('{"_id": "q99", "text": " "}\n')
+    bench.suite()
+    said = "tiny: 1 of 7 queries are blank, such as 'q99'; they are asked anyway"
+    ran = harness("run", "test-suite.toml", "--launcher", "fake")
+    assert f"- {said}." in ran.stdout and f"  {said}\n" in ran.stderr
+    assert f"- {said}." in harness("report").stdout and f"- {said}." in harness("report", "--wide").stdout

@@ -51,7 +51,7 @@ def test_a_suite_of_which_nothing_can_be_measured_is_exit_code_1(harness: Call, 
     done = harness("run", "test-suite.toml", "--launcher", "process")
     assert done.exit_code == 1
     last = done.stderr.splitlines()[-1]
-    assert last == ("harness: nothing could be measured: 1 not applicable; choose other hardware, or mend the systems")
+    assert last == ("harness: nothing could be measured: 1 not applicable; choose other hardware, or fix the systems")
 
 
 def test_a_misspelt_key_is_named_with_its_nearest(harness: Call, bench: Bench) -> None:

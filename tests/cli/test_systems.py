@@ -102,7 +102,7 @@ def test_conformance_prints_fail_only_for_a_broken_contract(harness: Call, bench
 
 
 def test_conformance_sweeps_dead_runs_before_it_deletes_their_folders(
-    harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    harness: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = tmp_path / f"harness-conformance-1.{this_process().rpartition('_')[0]}_1.partial"
     left.mkdir()

@@ -23,7 +23,7 @@ def example(tmp_path: Path) -> Example:
 
 def load(place: datasets.DatasetLocation, cache: Path | None = None) -> Dataset:
     assert cache or isinstance(place, Path)
-    return datasets.load(place, cache or place.parent / "cache")  # type: ignore[union-attr]
+    return datasets.load(place, cache or place.parent / "cache")
 
 
 def load_error(folder: Path) -> str:

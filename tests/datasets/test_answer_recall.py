@@ -106,9 +106,9 @@ def test_only_the_tokens_of_the_deepest_measure_are_read() -> None:
             taken.append(number)
             yield " ".join(["x"] * 99 + ["end" if number == 100 else "y"])
 
-    assert answer_depth(passages(), ["end"]) == AnswerDepth(None, MAX_TOKENS)  # type: ignore[arg-type]
+    assert answer_depth(passages(), ["end"]) == AnswerDepth(None, MAX_TOKENS)
     assert len(taken) == MAX_TOKENS // 100
-    assert answer_depth(passages(), ["y"]) == AnswerDepth(100, 100)  # type: ignore[arg-type]
+    assert answer_depth(passages(), ["y"]) == AnswerDepth(100, 100)
 
 
 @pytest.mark.parametrize("name", ["R@2kt", "R@5kt", "R@10kt"])

@@ -149,7 +149,7 @@ class Titled(NamedTuple):
         return f"{self.title} {self.text}"
 
 
-class Docs(BaseDocs):  # type: ignore[misc]
+class Docs(BaseDocs):
     def __init__(self, make: Callable[[], Iterator[Any]]) -> None:
         self.make = make
 
@@ -157,7 +157,7 @@ class Docs(BaseDocs):  # type: ignore[misc]
         return self.make()
 
 
-class Queries(BaseQueries):  # type: ignore[misc]
+class Queries(BaseQueries):
     def __init__(self, *items: Any) -> None:
         self.items = items
 
@@ -165,7 +165,7 @@ class Queries(BaseQueries):  # type: ignore[misc]
         return iter(self.items)
 
 
-class Qrels(BaseQrels):  # type: ignore[misc]
+class Qrels(BaseQrels):
     def __init__(self, *items: Any) -> None:
         self.items = items
 

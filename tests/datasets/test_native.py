@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,6 +32,20 @@ def test_valid_dataset_is_read_completely(tiny: Path) -> None:
     assert dataset.qrels.splitlines()[0] == b"q0 0 d0 1"
     lines = (dataset.corpus.folder / "corpus.jsonl").read_text().splitlines()
     assert json.loads(lines[0]) == {"_id": "d0", "title": "river", "text": "all about the river"}
+
+
+def test_faults_are_counted_with_an_example(tiny: Path) -> None:
+    assert load(tiny).faults == ()
+    with (tiny / "corpus.jsonl").open("a") as corpus, (tiny / "queries.jsonl").open("a") as queries:
+        corpus.write('{"_id": "nothing", "title": "", "text": " "}\n')
+        queries.write('{"_id": "q99", "text": " "}\n')
+    dataset = load(tiny)
+    assert [fault.text for fault in replace(dataset, qrels=dataset.qrels + b"q1 0 d77 1\nq77 0 d1 1\n").faults] == [
+        "1 of 11 documents are empty",
+        "1 of 11 queries are blank, such as 'q99'; they are asked anyway",
+        "1 of 10 judgements are of documents that the corpus lacks, such as 'd77'; no system can find them",
+        "1 of 10 judgements are of queries that the dataset lacks, such as 'q77'; they count for nothing",
+    ]
 
 
 WRONG_LINES = {

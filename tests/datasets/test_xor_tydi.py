@@ -237,13 +237,13 @@ def test_document_is_searched_once_for_each_question() -> None:
     asked: list[list[str]] = []
 
     def texts(ids: object) -> object:
-        asked.append(sorted(ids))  # type: ignore[call-overload]
+        asked.append(sorted(ids))
         return ((each, "x y") for each in asked[-1])
 
     judge = Answers({"q": ("x",), "p": ("z",)})
     lines = b"p Q0 a 1 2.0 s\nq Q0 a 1 2.0 s\nq Q0 b 2 1.0 s\n"
-    assert judge.judge(lines, texts) == b"p 0 a 0\nq 0 a 1\nq 0 b 1\n"  # type: ignore[arg-type]
-    assert judge.judge(lines, texts) == b"p 0 a 0\nq 0 a 1\nq 0 b 1\n"  # type: ignore[arg-type]
+    assert judge.judge(lines, texts) == b"p 0 a 0\nq 0 a 1\nq 0 b 1\n"
+    assert judge.judge(lines, texts) == b"p 0 a 0\nq 0 a 1\nq 0 b 1\n"
     assert asked == [["a", "b"], []]
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import call
+from tests.support.command_line import call, run_process
 
 GUIDES = Path(__file__).resolve().parents[2] / "docs" / "guides"
 BLOCKS = re.findall(r"^```sh\n(.*?)^```$", (GUIDES / "tutorial.md").read_text(encoding="utf-8"), re.M | re.S)
@@ -20,17 +19,8 @@ MEASURING = {"plan", "run", "viable", "validate"}
 
 def _bash(script: str, folder: Path) -> str:
     """Run a script as a reader does, with `harness` on the path."""
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "120"}
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{script}{done.stdout}{done.stderr}"
-    return done.stdout
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return run_process(["bash", "-euo", "pipefail", "-c", script], folder, PATH=path, COLUMNS="120")
 
 
 def _split(block: str) -> tuple[str, list[list[str]]]:

@@ -104,7 +104,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "too many": ([*GOOD, Hit("d", 0.0)], "4 hits, asked for 3"),
     "too few": (GOOD[:1], "1 hits, expected 2"),
     "tuples": ([("a", 2.0), ("b", 1.0)], "rank 1: tuple, not a Hit"),
-    "a number as id": ([Hit(7, 1.0), GOOD[1]], "rank 1: the document id is int, not str"),  # type: ignore[arg-type]
+    "a number as id": ([Hit(7, 1.0), GOOD[1]], "rank 1: the document id is int, not str"),
     "an empty id": ([GOOD[0], Hit("", 1.0)], "rank 2: the document id has 0 characters"),
     "a long id": ([Hit("x" * 257, 9.0), GOOD[0]], "rank 1: the document id has 257 characters, allowed are 1 to 256"),
     "a blank in an id": ([Hit("a b", 9.0), GOOD[0]], "rank 1: the document id 'a b' has blanks"),
@@ -113,8 +113,8 @@ BAD: dict[str, tuple[Any, str]] = {
     "the same twice": ([GOOD[0], Hit("a", 1.0)], "rank 2: document 'a' comes twice"),
     "nan": ([Hit("a", float("nan")), GOOD[1]], "rank 1: the score is nan"),
     "infinity": ([Hit("a", float("inf")), GOOD[1]], "rank 1: the score is inf"),
-    "no score": ([Hit("a", None), GOOD[1]], "rank 1: the score is NoneType, not a plain float"),  # type: ignore[arg-type]
-    "a text as score": ([Hit("a", "2.0"), GOOD[1]], "rank 1: the score is str"),  # type: ignore[arg-type]
+    "no score": ([Hit("a", None), GOOD[1]], "rank 1: the score is NoneType, not a plain float"),
+    "a text as score": ([Hit("a", "2.0"), GOOD[1]], "rank 1: the score is str"),
     "a truth as score": ([Hit("a", True), GOOD[1]], "rank 1: the score is bool, not a plain float"),
     "an endless score": ([Hit("a", 10**400), GOOD[1]], "rank 1: the score is too large"),
     "rising scores": ([GOOD[1], GOOD[0]], "rank 2: score 2.0 is above the one before, 1.0"),

@@ -127,7 +127,7 @@ def test_v2_shows_swap_in_use(tmp_path: Path) -> None:
     group = cgroup.of_process(seen.membership, seen.cgroups)
     assert group is not None
     of_processes = sum(
-        int(re.search(r"^VmSwap:\s+(\d+) kB", path.read_text(), re.MULTILINE)[1]) * 1024  # type: ignore[index]
+        int(re.search(r"^VmSwap:\s+(\d+) kB", path.read_text(), re.MULTILINE)[1]) * 1024
         for path in seen.proc.glob("*/status")
     )
     assert of_processes > 8 * MIB
@@ -314,7 +314,7 @@ def test_swap_is_none_without_swap_accounting(v1: Path, v2: Path) -> None:
 def test_memory_is_read_in_one_piece(v1: Path, v2: Path) -> None:
     assert own(v1).memory_stat() == MemoryStat(29_511_680, 12_288, 0, 3)
     text = (v2 / "memory.stat").read_text()
-    anon, shared = (int(re.search(rf"^{name} (\d+)$", text, re.MULTILINE)[1]) for name in ("anon", "shmem"))  # type: ignore[index]
+    anon, shared = (int(re.search(rf"^{name} (\d+)$", text, re.MULTILINE)[1]) for name in ("anon", "shmem"))
     assert shared == 4 * MIB
     assert own(v2).memory_stat() == MemoryStat(anon + shared, 16 * MIB, None, 1), "mapped file pages stand apart"
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from harness.driver.adapter import BadAnswer, Corpus
+from harness.driver.adapter import BadAnswer
 from harness.driver.component import pack, unpack
 from harness.driver.driver import outcome_of
 from harness.driver.subprocess_adapter import EngineFailed, JsonLines
@@ -24,21 +24,13 @@ from harness.records import Envelope, Hit, Outcome
 ROOT = Path(__file__).parents[2]
 
 ADAPTER = """
-import atexit, gc, os, subprocess, sys, time
+import atexit, gc, os, subprocess, sys
 from harness.driver.adapter import Adapter
 from harness.driver.adapter import BadAnswer
 from harness.records import Hit
 
 class Toy(Adapter):
-    def build(self, corpus, index_dir, progress):
-        print("building", flush=True)
-        progress(0)
-        (index_dir / "made").write_text(" ".join(document.doc_id for document in corpus))
-        time.sleep(0.25)
-        progress(len(corpus))
-
-    def resumed_s(self):
-        return 1.5
+    def build(self, corpus, index_dir, progress): ...
 
     def load(self, index_dir):
         self.closed = index_dir / "closed"
@@ -118,22 +110,6 @@ def test_requests_reach_the_adapter_and_replies_return(
     assert (tmp_path / "closed").exists()
     assert not (tmp_path / "left").exists(), "libraries that are slow to take down are left standing"
     assert capfd.readouterr().err == "a line that is no reply\nnor is a child's\n", "what it prints is the log's"
-
-
-def test_build_reports_progress_and_resumed_seconds(make: Make, tmp_path: Path) -> None:
-    (tmp_path / "corpus.jsonl").write_text('{"_id": "x", "text": "one"}\n{"_id": "y", "text": "two"}\n')
-    near, done = make(), list[int]()
-    near.build(Corpus(tmp_path / "corpus.jsonl", 2), tmp_path, done.append)
-    assert done == [0, 2] and (tmp_path / "made").read_text() == "x y"
-    assert near.resumed_s() == 1.5 and near.libraries().keys() == {"params", "envelope", "assets"}
-    assert not (tmp_path / "closed").exists(), "nothing was loaded"
-
-
-def test_build_fails_if_its_index_lacks_documents(make: Make, tmp_path: Path) -> None:
-    (tmp_path / "corpus.jsonl").write_text('{"_id": "x", "text": "one"}\n')
-    doubts = "    def verify_index(self, corpus, index_dir):\n        raise RuntimeError(f'holds 0 of {len(corpus)}')\n"
-    with pytest.raises(EngineFailed, match="holds 0 of 1"):
-        make(more=doubts).build(Corpus(tmp_path / "corpus.jsonl", 1), tmp_path, lambda _: None)
 
 
 def test_batch_is_one_request_if_the_adapter_shares_work(make: Make, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ class Job:
         (folder / "corpus.jsonl").write_text('{"_id": "d", "title": "", "text": "x"}\n')
         engine = type("Engine", (Diary,), {"diary": self.diary, "wrong": self.wrong})
         module = ModuleType("adapter")
-        module.ENGINE = engine  # type: ignore[attr-defined]
+        module.ENGINE = engine
         monkeypatch.setitem(sys.modules, "adapter", module)
         self.seen(monkeypatch)
         names = {"JOB": folder, "CORPUS": folder, "INDEX": folder / "index", "ASSETS": folder / "assets"}

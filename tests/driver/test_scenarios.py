@@ -241,7 +241,7 @@ def test_engine_without_batches_gets_single_queries(tmp_path: Path, clock: Clock
 def test_a_bad_batch_is_a_bad_answer(tmp_path: Path, clock: Clock, answers: Any, message: str) -> None:
     class Wrong(Batched):
         def search_batch(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Hit]]:
-            return answers  # type: ignore[no-any-return]
+            return answers
 
     with pytest.raises(BadAnswer, match=message):
         run(tmp_path, batched(clock, Wrong), spec(scenario="offline", scenario_params=THREES))
@@ -453,7 +453,7 @@ def test_end_of_a_trial_has_its_claimed_time(tmp_path: Path, clock: Clock) -> No
 def test_written_samples_are_accepted_by_the_host(tmp_path: Path, clock: Clock, job: Any) -> None:
     (tmp_path / "out").mkdir()
     run(tmp_path / "out", timed(clock), job)
-    found, doc_ids, wrong = read_samples(LaunchRequest(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))  # type: ignore[arg-type]
+    found, doc_ids, wrong = read_samples(LaunchRequest(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))
     assert wrong is None and doc_ids == {"d1", "d2"}
     assert incomplete(job, Measurement(Outcome.OK, None, None), found) is None
 

@@ -12,6 +12,7 @@ import scipy.linalg
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness import stats
 from harness.evaluation import frechet_distance
 from harness.evaluation.frechet_distance import VectorRows
 
@@ -148,7 +149,7 @@ def test_resample_equals_copied_vectors(
     queries: int, judged: int, k: int, dims: int, near: float, ragged: bool
 ) -> None:
     vectors, one, other = vector_sets(queries, judged, k, dims, ragged=ragged)
-    weights = frechet_distance.draw_weights(queries, 8, 5)
+    weights = stats.draw_weights(queries, 8, 5)
     (found,) = frechet_distance.resample_distances(vectors, [(one, other)], weights)
     assert found == pytest.approx(copied(vectors, one, other, weights), rel=near, abs=near)
 
@@ -157,7 +158,7 @@ def test_singular_covariances_of_many_vectors_have_distances() -> None:
     """Vectors on a plane of forty dimensions: no triangular root exists."""
     vectors, one, other = vector_sets(300, 2, 3, 40)
     vectors[:, 2:] = 0
-    weights = frechet_distance.draw_weights(300, 3, 5)
+    weights = stats.draw_weights(300, 3, 5)
     (found,) = frechet_distance.resample_distances(vectors, [(one, other)], weights)
     assert found == pytest.approx(copied(vectors, one, other, weights), abs=1e-4)
 
@@ -165,7 +166,7 @@ def test_singular_covariances_of_many_vectors_have_distances() -> None:
 def test_blocks_of_cross_products_join_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frechet_distance, "_BLOCK_SIDE", 16)
     vectors, one, other = vector_sets(100, 4, 6, 41)
-    weights = frechet_distance.draw_weights(100, 3, 5)
+    weights = stats.draw_weights(100, 3, 5)
     (found,) = frechet_distance.resample_distances(vectors, [(one, other)], weights)
     assert found == pytest.approx(copied(vectors, one, other, weights), rel=1e-5)
 
@@ -190,7 +191,7 @@ def test_a_single_vector_has_no_covariance() -> None:
 @pytest.mark.slow
 def test_several_processes_give_the_result_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, one, other = vector_sets(40, 2, 3, 12)
-    pairs, weights = [(one, other), (other, one)], frechet_distance.draw_weights(40, 30, 5)
+    pairs, weights = [(one, other), (other, one)], stats.draw_weights(40, 30, 5)
     alone = frechet_distance.resample_distances(vectors, pairs, weights)
     monkeypatch.setattr(frechet_distance, "_PARALLEL_FROM", 0.0)
     monkeypatch.setattr(frechet_distance, "_CHUNK", 16)
@@ -204,8 +205,8 @@ def test_several_processes_give_the_result_of_one(monkeypatch: pytest.MonkeyPatc
 
 
 def test_draws_have_the_query_count_and_depend_on_the_seed() -> None:
-    found = frechet_distance.draw_weights(50, 20, 3)
+    found = stats.draw_weights(50, 20, 3)
     assert found.shape == (20, 50) and (found.sum(axis=1) == 50).all()
-    assert np.array_equal(found, frechet_distance.draw_weights(50, 20, 3)) and not np.array_equal(
-        found, frechet_distance.draw_weights(50, 20, 4)
+    assert np.array_equal(found, stats.draw_weights(50, 20, 3)) and not np.array_equal(
+        found, stats.draw_weights(50, 20, 4)
     )

@@ -20,7 +20,7 @@ from harness.evaluation.trec import Run
 def embedded(vectors: object, prefix: str = "q", **changes: str) -> Embeddings:
     found = np.asarray(vectors, dtype=np.float32)
     embeddings = Embeddings(tuple(f"{prefix}{n}" for n in range(len(found))), found, "minilm", "c" * 64, "query", "s")
-    return replace(embeddings, **changes)  # type: ignore[arg-type]
+    return replace(embeddings, **changes)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_measures_are_given_with_without_and_on_leaked_queries() -> None:
     assert (reciprocal.queries, reciprocal.queries_leaked) == (23, 3)
     assert reciprocal.all.value == pytest.approx((12 + 11 / 2) / 23)
     assert reciprocal.without.value == pytest.approx((9 + 11 / 2) / 20)
-    assert reciprocal.without.low < reciprocal.without.value < reciprocal.without.high  # type: ignore[operator]
+    assert reciprocal.without.low < reciprocal.without.value < reciprocal.without.high
     assert (reciprocal.leaked.value, reciprocal.leaked.low) == (1.0, None)
     assert reciprocal.leaked.reason == "an interval needs 11 queries"
     assert counted.all.value is None and counted.all.reason == "no mean over queries"

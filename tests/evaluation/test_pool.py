@@ -27,7 +27,7 @@ QRELS = {"q1": {"d1": 1, "d2": 0}, "q2": {"d1": 2}}
 
 def judged(*runs: dict[str, tuple[str, ...]], **changes: object) -> JudgedRuns:
     named = {f"s{number}": Run(run, ()) for number, run in enumerate(runs)}
-    return JudgedRuns("set", QUERIES, QRELS, named, **changes)  # type: ignore[arg-type]
+    return JudgedRuns("set", QUERIES, QRELS, named, **changes)
 
 
 @given(st.lists(rankings, min_size=1, max_size=4), st.integers(1, 9), st.randoms(use_true_random=False))

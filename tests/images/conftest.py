@@ -66,7 +66,7 @@ def _for_gpus(plain: Callable[..., Any]) -> Callable[..., Any]:
     return lambda images, system: plain(images, system.on(1))
 
 
-# transformers imports a model's module, and with it a thousand of PyTorch's, at its first use: not in each fork anew.
+# transformers imports a model's module, and with it a thousand of PyTorch's, at its first use: not in each fork again.
 _MODELS = """
 import torch._dynamo
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, BertModel, DistilBertModel

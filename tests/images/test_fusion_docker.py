@@ -69,6 +69,10 @@ def test_ranking_fuses_those_of_the_systems_measured_separately(tmp_path: Path, 
     threads = joined.effective.threads
     assert threads["bm25.jvm_available_processors"] == threads["minilm.torch_intraop"] == 1
     assert {"bm25.lucene", "minilm.torch"} <= joined.libraries.keys()
+    facts = {job.result.spec.cell.system: job.result.index for job in read_jobs(results)}
+    index = facts["hybrid-minilm"]
+    assert index is not None and index.components == {name: facts[name] for name in ("bm25", "minilm")}
+    assert 0 < index.own_build_s < index.build_s
 
 
 @pytest.mark.soak

@@ -1,4 +1,4 @@
-"""The index of a fusion holds both components' indexes; finished ones are not rebuilt."""
+"""The index of a fusion names its components, and holds their indexes in folders of their names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -15,9 +14,9 @@ from typing import Any
 import pytest
 
 from harness.driver.adapter import Adapter, Corpus
-from harness.driver.subprocess_adapter import EngineFailed
 from harness.records import Envelope, Hit
 from tests.images.test_rank_fusion import FOLDER, module
+from tests.images.toy import Toy
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = 20
@@ -33,19 +32,18 @@ def adapter(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.fixture
 def make(tmp_path: Path, adapter: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    """A fusion of the toy with itself; parameters are those of ``letters``."""
+    """A fusion of the toy with itself."""
     (tmp_path / "toy").mkdir()
     toy = (Path(__file__).with_name("toy.py")).read_bytes()
     (tmp_path / "toy" / "adapter.py").write_bytes(toy)
     path = os.pathsep.join([str(ROOT), str(tmp_path / "toy")])
     variables = {"PYTHONPATH": path, "PATH": os.defpath, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
-    def new(names: tuple[str, str] = ("words", "letters"), resumable: bool = False, **letters: Any) -> Adapter:
+    def new(names: tuple[str, str] = ("words", "letters")) -> Adapter:
         sha = hashlib.sha256(toy).hexdigest()
-        facts = [adapter.component.ComponentFacts(name, "toy", sha, resumable, variables) for name in names]
+        facts = [adapter.component.ComponentFacts(name, "toy", sha, variables) for name in names]
         monkeypatch.setattr(adapter.component, "read_components", lambda: facts)
         params = {"method": "rrf", "depth": 5, f"{names[0]}.shared": "words", f"{names[1]}.shared": "letters"}
-        params |= {f"{names[1]}.{key}": value for key, value in letters.items()}
         fusion: Adapter = adapter.ENGINE(params, Envelope("e", 1, 1 << 30), tmp_path)
         made.append(fusion)
         return fusion
@@ -54,6 +52,11 @@ def make(tmp_path: Path, adapter: ModuleType, monkeypatch: pytest.MonkeyPatch) -
     yield new
     for component in (each for fusion in made for each in fusion._components):
         component._kill()
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Adapter:
+    return Toy({"shared": "words"}, Envelope("e", 1, 1 << 30), tmp_path)
 
 
 @pytest.fixture
@@ -70,46 +73,19 @@ def index(tmp_path: Path) -> Path:
     return tmp_path / "index"
 
 
-def test_both_indexes_are_built_side_by_side_with_joint_progress(make: Make, corpus: Corpus, index: Path) -> None:
+def test_fusion_writes_its_own_file_and_loads_the_indexes_laid_beside_it(
+    make: Make, toy: Adapter, corpus: Corpus, index: Path
+) -> None:
     fusion, done = make(), list[int]()
     fusion.build(corpus, index, done.append)
-    assert sorted(path.relative_to(index).as_posix() for path in index.rglob("*")) == [
-        "fusion.json",
-        "letters",
-        "letters/texts.json",
-        "words",
-        "words/texts.json",
-    ]
-    assert done == sorted(done) and (done[0], done[-1]) == (0, DOCUMENTS) and DOCUMENTS // 2 in done
-    assert fusion.resumed_s() == 0
-    assert fusion.libraries()["words.omp"] == "1"
+    assert [path.name for path in index.iterdir()] == ["fusion.json"] and done == [DOCUMENTS]
+    for name in ("words", "letters"):
+        (index / name).mkdir()
+        toy.build(corpus, index / name, lambda _: None)
     fusion = make()
     fusion.load(index)
     assert [type(hit) for hit in fusion.search("text number 7", 3)] == [Hit] * 3
     fusion.close()
-
-
-def test_finished_index_of_an_earlier_attempt_is_reused(make: Make, corpus: Corpus, index: Path) -> None:
-    with pytest.raises(EngineFailed, match=r"^letters: the engine says: ValueError: planted in two lines"):
-        make(misdeed="raise", at=-1).build(corpus, index, lambda _: None)
-    assert (index / "letters" / "half").exists() and not (index / "fusion.json").exists()
-    finished = index / "words" / "texts.json"
-    before = finished.stat().st_mtime_ns
-    start, done = time.perf_counter(), list[int]()
-    fusion = make()
-    fusion.build(corpus, index, done.append)  # the toy refuses a folder that is not empty
-    assert finished.stat().st_mtime_ns == before, "it was not built again"
-    assert 0 < fusion.resumed_s() < 60 and time.perf_counter() > start
-    assert (done[1], done[-1]) == (DOCUMENTS // 2, DOCUMENTS)
-    assert fusion.libraries().keys() == {"words.python", "words.omp", "letters.python", "letters.omp"}
-    assert not (index / ".building").exists() and not (index / "letters" / "half").exists()
-
-
-def test_resumable_component_gets_its_partial_index(make: Make, corpus: Corpus, index: Path) -> None:
-    with pytest.raises(EngineFailed, match="planted"):
-        make(misdeed="raise", at=-1, resumable=True).build(corpus, index, lambda _: None)
-    with pytest.raises(EngineFailed, match="letters: the engine says: RuntimeError: the folder is not empty"):
-        make(resumable=True).build(corpus, index, lambda _: None)
 
 
 def test_index_of_other_components_is_refused(make: Make, corpus: Corpus, index: Path) -> None:
@@ -170,7 +146,7 @@ def test_each_component_has_its_images_variables_and_the_launchers(
     assert adapter.component.environment(here, last, last) == {**last, **launched}
     # What the launcher sets wins over an image, as in a job of its own.
     assert adapter.component.environment({**here, "X": "launched"}, first, last)["X"] == "launched"
-    facts = [adapter.component.ComponentFacts("e", "e", "", False, variables) for variables in ({}, {"PATH": "/last"})]
+    facts = [adapter.component.ComponentFacts("e", "e", "", variables) for variables in ({}, {"PATH": "/last"})]
     monkeypatch.setenv("PATH", "/last")
     paths = [
         (adapter.component.Component(each, {}, Envelope("e", 1, 1), Path("/"), last=facts[1]).environment or {})["PATH"]

@@ -81,7 +81,7 @@ class Toy(Adapter):
             case "too_many":
                 return [Hit(f"d{n}", 1.0) for n in range(10)]
             case "no_number":
-                return [Hit("d1", "high")]  # type: ignore[arg-type]
+                return [Hit("d1", "high")]
         return []
 
 

@@ -45,7 +45,7 @@ def _arm(when: str, point: str) -> None:
     kind, _, rest = point.partition(":")
     if kind == "rename":
         struck = _deadly(Path.rename, when, lambda source, target: rest in f"{source} {target}")
-        Path.rename = struck  # type: ignore[method-assign]
+        Path.rename = struck
         return
     module, _, path = rest.partition(":")
     owner: Any = importlib.import_module(module)

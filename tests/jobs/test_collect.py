@@ -279,11 +279,11 @@ def test_missing_duplicate_and_unexpected_samples_are_named(left: Left) -> None:
 WRONG_LINES: dict[str, tuple[Any, str]] = {
     "no trial": ({"query_id": "q0"}, "'trial'"),
     "an unknown query": (line(0, "q9"), "unknown query id 'q9'"),
-    "no text as query": (line(0, ["q0"]), "unknown query id \"['q0']\""),  # type: ignore[arg-type]
+    "no text as query": (line(0, ["q0"]), "unknown query id \"['q0']\""),
     "a trial too many": (line(2, "q0"), "trial 2, asked for 0 to 1"),
     "a trial before all": (line(-3, "q0"), "trial -3, asked for 0 to 1"),
     "a truth as trial": (line(True, "q0"), "trial True, asked for 0 to 1"),
-    "a text as trial": (line("\n\x1b", "q0"), ", asked for 0 to 1"),  # type: ignore[arg-type]
+    "a text as trial": (line("\n\x1b", "q0"), ", asked for 0 to 1"),
     "no time": (line(0, "q0", latency_ns=0), "latency_ns 0 is no positive whole number"),
     "endless time": (line(0, "q0", latency_ns=1 << 62), "is no positive whole number"),
     "no hits": (line(0, "q0", hits=None), "a value is of the wrong kind"),

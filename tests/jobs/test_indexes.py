@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from harness import datasets
+from harness.driver.output import MEASUREMENT
 from harness.errors import JobError, StoreError
 from harness.filesystem import this_process
 from harness.jobs import indexes
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Limits
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
+from harness.launch.monitor.traces import CounterReading, CounterTrace
 from harness.launch.process import ProcessLauncher
 from harness.progress import Progress
-from harness.records import Envelope, Outcome
+from harness.records import Envelope, Isolation, Outcome
+from harness.results.schema import CanaryReading, Placement
 from tests.conftest import Bench
+from tests.support import sample_records
 
 ENVELOPE = Envelope("cpu1-mem1", 1, 1 << 30)
 
@@ -39,7 +48,7 @@ class Builder(FakeLauncher):
         return ended
 
 
-def build(bench: Bench, launcher: Launcher, key: str = "key", system: str = "planted") -> indexes.Index:
+def build(bench: Bench, launcher: Launcher, key: str = "key", system: str = "planted", **options: Any) -> indexes.Index:
     prepared = launcher.prepare(catalog.system(system))
     corpus = datasets.load(bench.folder / "tiny", bench.cache).corpus
     return indexes.build(
@@ -51,6 +60,7 @@ def build(bench: Bench, launcher: Launcher, key: str = "key", system: str = "pla
         bench.cache,
         envelope=ENVELOPE,
         limits=Limits(),
+        **options,
     )
 
 
@@ -68,6 +78,33 @@ def test_built_index_is_found(bench: Bench) -> None:
     assert (built.folder / "index").read_text() == "fake\n"
     assert left(bench) == ["key"]
     assert sorted(path.name for path in (bench.cache / "indexes" / "key").iterdir()) == ["data", "facts.json"]
+
+
+class Watched(FakeLauncher):
+    """Reads the machine beside a build of three seconds, whose CPUs others used for one."""
+
+    def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
+        ended = super().launch(job, progress)
+        measured = json.loads((job.out / MEASUREMENT).read_text())
+        measured |= {"phases": [{"name": "build", "start_ns": S, "end_ns": 4 * S}], "throttled_periods": 3}
+        (job.out / MEASUREMENT).write_text(json.dumps(measured))
+        readings = tuple(CounterReading(t * S, t * S, 4 * t * S // 3, 0, 0, 0, 0, 0) for t in range(7))
+        return replace(ended, canary=CANARY, placement=PLACEMENT, counters=CounterTrace(readings))
+
+
+S = 1_000_000_000
+CANARY = tuple(CanaryReading(when, 0, 0.2, 0.003, 0.02, None) for when in ("before", "after"))
+PLACEMENT = Placement((0,), (0,), True, (1,), True)
+
+
+def test_facts_hold_the_machines_readings_beside_the_build(bench: Bench) -> None:
+    host = sample_records.result().environment
+    facts = build(bench, Watched(), environment=host).facts
+    assert (facts.environment, facts.isolation, facts.canary) == (host, Isolation.FAKE, CANARY)
+    assert (facts.placement, facts.throttled_periods, facts.shared_host) == (PLACEMENT, 3, False)
+    assert facts.counters.wall_s == 3.0 and facts.counters.foreign_cpu_s == pytest.approx(1.0)
+    assert facts.started_at is not None and datetime.fromisoformat(facts.started_at).tzinfo is not None
+    assert indexes.find(bench.cache, "key") == indexes.Index(bench.cache / "indexes" / "key" / "data", facts)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.CRASH, Outcome.OOM, Outcome.TIMEOUT])
@@ -193,6 +230,81 @@ def test_index_finished_first_by_another_run_is_used(bench: Bench) -> None:
     assert left(bench) == ["key"]
 
 
+def changed(folder: Path) -> None:
+    (folder / "index").write_text("another\n")
+
+
+def test_a_second_build_of_equal_content_replaces_the_facts_alone(bench: Bench) -> None:
+    first = build(bench, FakeLauncher())
+    first.has_loaded()
+    place = (first.folder / "index").stat().st_ino
+    with first.in_use():  # a job reads the index meanwhile, and loses nothing
+        second = build(bench, Watched(), again=True)
+    assert second.facts.canary == CANARY and indexes.find(bench.cache, "key") == second
+    assert (second.folder / "index").stat().st_ino == place and second.unchanged_since_loaded(time.monotonic() + 9)
+    assert left(bench) == ["key"]
+
+
+def test_a_second_build_of_other_content_replaces_the_index(bench: Bench) -> None:
+    first = build(bench, FakeLauncher())
+    first.has_loaded()
+    second = build(bench, Builder(changed), again=True)
+    assert second.facts.content_sha256 != first.facts.content_sha256
+    assert indexes.find(bench.cache, "key") == second and (second.folder / "index").read_text() == "another\n"
+    assert not (second.folder.parent / "loaded").exists(), "no job has opened this one"
+    assert left(bench) == ["key"]
+
+
+def test_an_index_is_replaced_only_when_no_job_reads_it(bench: Bench) -> None:
+    first = build(bench, FakeLauncher())
+    ready, ended = threading.Event(), threading.Event()
+
+    def replacing() -> None:
+        build(bench, Builder(lambda folder: (changed(folder), ready.set())), again=True)
+        ended.set()
+
+    with first.in_use():
+        thread = threading.Thread(target=replacing)
+        thread.start()
+        assert ready.wait(20)
+        assert not ended.wait(0.3) and (first.folder / "index").read_text() == "fake\n"
+    thread.join(20)
+    assert ended.is_set() and (first.folder / "index").read_text() == "another\n"
+
+
+@pytest.mark.parametrize("outcome", [Outcome.CRASH, Outcome.OOM, Outcome.TIMEOUT])
+def test_a_failed_second_build_leaves_the_first_index(bench: Bench, outcome: Outcome) -> None:
+    first = build(bench, FakeLauncher())
+    with pytest.raises(JobError):
+        build(bench, FakeLauncher(lambda _: outcome), again=True)
+    assert indexes.find(bench.cache, "key") == first and left(bench) == ["key"]
+
+
+@pytest.mark.parametrize("renames", [0, 1])
+def test_a_kill_while_an_index_is_replaced_leaves_a_usable_cache(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, renames: int
+) -> None:
+    build(bench, FakeLauncher())
+    rename, done = Path.rename, []
+
+    def killed(path: Path, target: Path) -> Path:
+        if path.name.startswith("key"):
+            if len(done) == renames:
+                raise KeyboardInterrupt
+            done.append(target)
+        return rename(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", killed)
+        patch.setattr(indexes.filesystem, "remove_tree", lambda _: None)  # the dead clean nothing up
+        with pytest.raises(KeyboardInterrupt):
+            build(bench, Builder(changed), again=True)
+    found = indexes.find(bench.cache, "key")
+    assert (found is None) == bool(renames)
+    again = build(bench, FakeLauncher())
+    assert indexes.content(again.folder) == (again.facts.index_bytes, again.facts.content_sha256)
+
+
 def test_index_with_damaged_facts_is_not_found(bench: Bench) -> None:
     build(bench, FakeLauncher())
     (bench.cache / "indexes" / "key" / "facts.json").write_text("{")
@@ -237,6 +349,23 @@ def test_unfinished_build_resumes(bench: Bench, how: str) -> None:
     assert made.facts.resumed_s == 0.01 and made.facts.build_s > 0.01
     whole = build(bench, launcher, "other")
     assert whole.facts.resumed_s is None and whole.facts.content_sha256 == made.facts.content_sha256
+
+
+def test_a_second_build_of_a_resumable_system_leaves_no_unfinished_one(bench: Bench) -> None:
+    launcher = ProcessLauncher(bench.cache)
+    first, second = build(bench, launcher), build(bench, launcher, again=True)
+    assert second.facts.content_sha256 == first.facts.content_sha256 and left(bench) == ["key"]
+    assert second.facts.resumed_s is None and indexes.find(bench.cache, "key") == second
+
+
+def test_build_in_a_process_has_readings_and_counters(bench: Bench) -> None:
+    bench.plant("busy", build_misdeed="spin")
+    facts = build(bench, ProcessLauncher(bench.cache), system="busy").facts
+    assert [reading.when for reading in facts.canary] == ["before", "after"]
+    assert facts.placement is not None and len(facts.placement.cpus) == 1
+    assert facts.isolation is Isolation.PROCESS
+    assert facts.counters.cpu_s is not None and facts.counters.cpu_s > 0
+    assert facts.counters.foreign_cpu_s is not None
 
 
 def test_build_starts_over_if_resuming_fails(bench: Bench) -> None:

@@ -466,6 +466,20 @@ def test_broken_index_is_rebuilt_without_folder_locks(bench: Bench, monkeypatch:
     assert _kinds(launcher) == ["search", "build", "search"]
 
 
+def test_fresh_index_builds_each_index_of_the_chosen_cells_once_and_measures_them(bench: Bench) -> None:
+    path = bench.suite(systems=["planted", "null"], profiles=["cpu1-mem1", "cpu2-mem4"])
+    bench.run(FakeLauncher(), path)
+    launcher = FakeLauncher()
+    summary = bench.run(launcher, path, only="planted", fresh_index=True)
+    assert _kinds(launcher) == ["build", "search", "search"] and summary.done_before == 0
+    assert {job.spec.system for job in launcher.launched} == {"planted"}
+    stored = [job.result for job in read_jobs(bench.results) if job.result.spec.cell.system == "planted"]
+    assert {result.spec.repetition for result in stored} == {0, 1}
+    builds = {result.spec.repetition: result.index for result in stored}
+    assert builds[0] and builds[1] and builds[0].started_at != builds[1].started_at
+    assert builds[1].environment == stored[0].environment and builds[1].content_sha256 == builds[0].content_sha256
+
+
 def test_read_only_cache_costs_no_result(bench: Bench) -> None:
     """Use a shared cache, and an index that another user removed meanwhile."""
     bench.run(FakeLauncher())

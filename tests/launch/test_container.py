@@ -115,7 +115,7 @@ def test_cgroup_of_the_container_is_found(tmp_path: Path, monkeypatch: pytest.Mo
     ],
 )
 def test_log_is_kept_from_its_end_up_to_a_limit(chunks: tuple[bytes, ...], kept: bytes) -> None:
-    found = _log(Scripted(*chunks))  # type: ignore[arg-type]
+    found = _log(Scripted(*chunks))
     assert len(found) <= LOG_BYTES
     assert found == kept
 
@@ -146,7 +146,7 @@ def test_engine_that_does_not_end_a_container_in_time_is_an_error(monkeypatch: p
     monkeypatch.setattr(container, "wait", lambda timeout: hung.wait(30))
     monkeypatch.setattr(container_launch, "_KILL_S", 0.1)
     with pytest.raises(EngineError, match="did not end a container"):
-        ContainerWait(container).result()  # type: ignore[arg-type]
+        ContainerWait(container).result()
     hung.set()
 
 
@@ -174,9 +174,9 @@ def launched(
     stage = Stage(folder)
     (folder / "spec.json").write_text("{}")
     launcher = launcher or DockerLauncher(folder)
-    launcher._canary = stage  # type: ignore[assignment]
+    launcher._canary = stage
     monkeypatch.setattr(stage, "read", lambda when, placement, folder: None)
-    launcher._client = engine or Engine(container)  # type: ignore[assignment]
+    launcher._client = engine or Engine(container)
     return launcher.launch(stage.job, silent)
 
 

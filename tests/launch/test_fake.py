@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from harness.records import Isolation, Outcome
 from harness.report import render
 from harness.results import reader
 from harness.results.reader import read_jobs
-from tests.conftest import Bench, write_dataset
+from tests.conftest import Bench, protocol, write_dataset
 from tests.support.stored_jobs import build_table
 
 EXPECT = '[[expect]]\nsystem = "planted"\nprofile = "cpu1-mem256m"\noutcome = "oom"\n'
@@ -94,6 +95,31 @@ def test_one_failure_stops_no_other_job(bench: Bench) -> None:
     assert [result.outcome for result, _ in summary.jobs] == [Outcome.OK, Outcome.CRASH, Outcome.OK]
     again = bench.run(FakeLauncher(), path)
     assert again.done_before == 2 and len(again.jobs) == 1
+
+
+def test_finding_of_several_trials_and_cells_is_said_once(bench: Bench) -> None:
+    def script(job: LaunchRequest) -> Outcome:
+        failed = job.spec.kind == "search" and (job.spec.envelope.cpus == 2 or job.spec.first_trial == 0)
+        return Outcome.CRASH if failed else Outcome.OK
+
+    text = protocol(3, name="interleaved")
+    profiles = ["cpu1-mem256m", "cpu1-mem1", "cpu2-mem4"]
+    (line,) = bench.run(FakeLauncher(script), bench.suite(text, profiles=profiles)).complaints
+    assert sorted(re.findall(r"planted tiny \S+(?: \(1 of 3 trials\))?(?=, | ended)", line)) == [
+        "planted tiny cpu1-mem1 (1 of 3 trials)",
+        "planted tiny cpu1-mem256m (1 of 3 trials)",
+        "planted tiny cpu2-mem4",
+    ]
+    assert line.endswith(" ended crash: scripted crash")
+
+
+def test_further_cells_of_a_finding_are_counted(bench: Bench) -> None:
+    for number in range(5):
+        bench.plant(f"system{number}")
+    path = bench.suite(systems=[f"system{number}" for number in range(5)])
+    crash = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
+    (line,) = bench.run(crash, path).complaints
+    assert line.count("system") == 3 and line.endswith(" and 2 more cells ended crash: scripted crash")
 
 
 def test_failing_index_build_is_tried_once_per_run_and_never_stored(bench: Bench) -> None:

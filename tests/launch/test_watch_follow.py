@@ -32,7 +32,7 @@ class Stage:
         self.job = LaunchRequest(
             replace(FULL_SPEC, pause=True, trials=5), PREPARED, folder, folder, folder, Limits(60, 60, 60, 60)
         )
-        self.looks = CanaryLog(self, PLACEMENT, self.job)  # type: ignore[arg-type]
+        self.looks = CanaryLog(self, PLACEMENT, self.job)
 
     def prepare(self, placement: Placement) -> None:
         self.prepared += 1
@@ -64,7 +64,7 @@ class Stage:
                 ended.set()
 
         threading.Thread(target=run).start()
-        return follow(JobWatch(self.job), ended, seen, self.looks, self, check)  # type: ignore[arg-type]
+        return follow(JobWatch(self.job), ended, seen, self.looks, self, check)
 
 
 @pytest.fixture
@@ -151,11 +151,12 @@ def test_job_is_stopped_for_a_reason_of_the_launcher(stage: Stage) -> None:
     assert asked == [0, 1, 2], "at each poll"
 
 
-def test_index_build_needs_no_canary(stage: Stage) -> None:
+def test_index_build_has_canary_readings(stage: Stage) -> None:
     stage.job = replace(stage.job, spec=replace(stage.job.spec, kind="build"))
-    looks = CanaryLog(stage, PLACEMENT, stage.job)  # type: ignore[arg-type]
+    looks = CanaryLog(stage, PLACEMENT, stage.job)
     looks.take("before")
-    assert looks.taken == [] and stage.happened == [] and stage.prepared == 0
+    looks.take("after")
+    assert [reading.when for reading in looks.taken] == ["before", "after"]
 
 
 def test_canary_buffers_are_touched_before_the_first_run(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +173,7 @@ def test_canary_record_includes_the_jobs_gpus(stage: Stage) -> None:
             stage.happened.append("gpus")
             return GpuReading(345, ("gpu_idle",), 36)
 
-    looks = CanaryLog(stage, PLACEMENT, stage.job, Gpus())  # type: ignore[arg-type]
+    looks = CanaryLog(stage, PLACEMENT, stage.job, Gpus())
     looks.take("before")
     stage.looks.take("after")
     assert [reading.gpu for reading in (*looks.taken, *stage.looks.taken)] == [GpuReading(345, ("gpu_idle",), 36), None]

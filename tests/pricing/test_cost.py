@@ -75,7 +75,7 @@ def test_storage_cost_matches_the_calculation_by_hand() -> None:
 )
 def test_impossible_quantities_are_refused(model: object, arguments: tuple[float, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        model(*arguments)  # type: ignore[operator]
+        model(*arguments)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -115,7 +115,7 @@ def test_missing_values_give_missing_costs() -> None:
     nothing = Estimate(None, reason="not measured")
     assert cost.sequential(nothing, 1.0) == nothing
     assert cost.saturated(nothing, 1.0) == nothing
-    assert cost.saturated(Estimate(10.0, None, 20.0), 3.6) == Estimate(pytest.approx(100.0), pytest.approx(50.0), None)  # type: ignore[arg-type]
+    assert cost.saturated(Estimate(10.0, None, 20.0), 3.6) == Estimate(pytest.approx(100.0), pytest.approx(50.0), None)
 
 
 def test_each_model_is_named_with_its_formula() -> None:

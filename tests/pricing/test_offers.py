@@ -22,8 +22,8 @@ def snapshot(tmp_path: Path) -> Snapshot:
 
 def cheapest(snapshot: Snapshot, cpus: int, memory_gib: float, gpus: int = 0, **more: object) -> str | None:
     envelope = Envelope(name="p", cpus=cpus, memory_bytes=int(memory_gib * GIB), gpus=gpus)
-    offer = offers.find_offers(envelope, snapshot, **more).cheapest  # type: ignore[arg-type]
-    fitting = offers.find_offers(envelope, snapshot, **more).fitting  # type: ignore[arg-type]
+    offer = offers.find_offers(envelope, snapshot, **more).cheapest
+    fitting = offers.find_offers(envelope, snapshot, **more).fitting
     assert offer == (fitting[0] if fitting else None)
     return None if offer is None else offer.instance.instance_type
 

@@ -175,7 +175,7 @@ def test_too_many_comparisons_for_any_claim_have_a_note(monkeypatch: pytest.Monk
     made = comparison.corrected(
         [replace(one, b=ComparisonSide(str(number), row(f"b{number}"))) for number in range(251)]
     )
-    assert "Of so many comparisons none can have a corrected p below 0.05: compare fewer." in render(made, "md")
+    assert "With this many comparisons no corrected p can be below 0.05: compare fewer." in render(made, "md")
     assert "compare fewer" not in render(made[:10], "md")
 
 
@@ -197,7 +197,7 @@ def test_p_is_never_above_1(count: int, least: str | None) -> None:
     each = replace(six, differences=six.differences[1:])
     made = comparison.corrected([replace(each, b=ComparisonSide(str(n), row(f"b{n}"))) for n in range(count)])
     assert ("compare fewer" in render(made, "md")) == (least is not None)
-    assert least is None or f"a corrected p below {least}: compare fewer" in render(made, "md")
+    assert least is None or f"no corrected p can be below {least}: compare fewer" in render(made, "md")
 
 
 def test_p_is_never_0() -> None:

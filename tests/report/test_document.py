@@ -1,8 +1,9 @@
-"""Numbers as cells of a report."""
+"""Numbers as cells of a report, and how many notes people see first."""
 
 import pytest
 
 from harness.report import document
+from harness.report.document import Section, at_most, brief
 
 
 @pytest.mark.parametrize(
@@ -22,3 +23,19 @@ from harness.report import document
 )
 def test_numbers_have_three_digits(value: float, written: str) -> None:
     assert document.number(value) == written
+
+
+def test_more_lines_than_fit_are_counted() -> None:
+    assert at_most(("a", "b"), 2) == ("a", "b")
+    assert at_most(("a", "b", "c"), 2) == ("a", "2 more notes: --wide")
+    assert at_most(("a", "b"), 0) == ("2 more notes: --wide",)
+
+
+@pytest.mark.parametrize(("count", "last"), [(4, "n3"), (1, "n0"), (6, "2 more notes: --wide")])
+def test_brief_sections_keep_the_first_notes(count: int, last: str) -> None:
+    shown = brief([Section(title="a", notes=tuple(f"n{number}" for number in range(count)))])
+    assert shown[-1].notes[-1] == last and len(shown[-1].notes) <= document.MOST_LINES
+
+
+def test_one_hidden_note_is_singular() -> None:
+    assert brief([Section(title="a", footnotes=("f",))])[-1].notes == ("1 more note: --wide",)

@@ -9,10 +9,11 @@ import pytest
 from harness.analysis import causes
 from harness.analysis.table import Cause, Finding, Price, Row, Validity
 from harness.pricing import cost
-from harness.records import Outcome
+from harness.records import Envelope, Outcome
 from harness.report import explain
 from harness.stats import Estimate
 from tests.report.test_summary import row, table
+from tests.support import sample_records
 
 PRICE = Price("m7a.medium", "x86_64", 1, 4 << 30, "us-east-1", "on-demand", 0.05796, "2026-07-20")
 
@@ -39,6 +40,16 @@ def test_cost_repeats_the_calculation_with_its_numbers() -> None:
     )
 
 
+def test_index_of_a_hybrid_names_the_build_time_of_each_component() -> None:
+    built = {"index_build_s": 30.0, "build_envelope": Envelope("cpu2-mem4", 2, 4 << 30), "corpus_documents": 5183}
+    text = texts(row("hybrid", index_bytes=3 << 20, index_parts_s={"bm25": 3.5, "minilm": 26.0}, **built))["Index"]
+    assert text == (
+        "3.0 MiB. Built of 5,183 documents in 30.0 s on 2 CPUs, 4 GiB of an unknown machine, or several"
+        " (bm25 3.50 s + minilm 26.0 s + joining 0.500 s; its size counts them too): one measurement, without an"
+        " interval. Its time could not be checked: nothing is stored of its machine."
+    )
+
+
 def test_failed_row_says_why_and_has_no_numbers() -> None:
     made = texts(row("minilm", outcome=Outcome.OOM, memory_limit_bytes=256 << 20, detail="killed by the kernel"))
     assert made["Outcome"] == "Out of memory at 256 MiB. This row has no numbers: killed by the kernel."
@@ -49,6 +60,34 @@ def test_finding_has_its_figures_and_its_effect() -> None:
     finding = Finding(Cause.PLACEMENT, Validity.NOISY, "the harness had to share the job's CPUs (2 of 2)")
     text = texts(replace(row("bm25"), validity=Validity.NOISY, findings=(finding,)))["noisy: placement"]
     assert text == f"The harness had to share the job's CPUs (2 of 2). {causes.TEXTS[Cause.PLACEMENT].effect}"
+
+
+def test_index_names_its_build_with_its_machine_its_cost_and_its_doubts() -> None:
+    finding = Finding(Cause.FOREIGN_CPU, Validity.NOISY, "other processes had 12.0% of the build's CPU time")
+    made = row(
+        "bm25",
+        index_build_s=12.5,
+        build_envelope=Envelope("cpu2-mem4", 2, 4 << 30),
+        build_machine=sample_records.MACHINE,
+        build_price=PRICE,
+        build_validity=Validity.NOISY,
+        build_findings=(finding,),
+        corpus_documents=5183,
+        usd_build_per_million_documents=Estimate(cost.build_usd_per_million_documents(12.5, 0.05796, 5183)),
+    )
+    assert (
+        " Built of 5,183 documents in 12.5 s on 2 CPUs, 4 GiB of AMD EPYC 9B14: one measurement, without an interval. "
+        "Its time is noisy, for the reasons below."
+    ) in texts(made)["Index"]
+    assert texts(made)["Index cost"] == (
+        "US$ 0.0388 per million documents = 12.5 s x US$ 0.05796 / 3600 / 5,183 x 1,000,000, on m7a.medium."
+    )
+    assert texts(made)["Build, noisy: foreign_cpu"] == "Other processes had 12.0% of the build's CPU time."
+    named = dict(explain.cause_paragraphs(Cause.FOREIGN_CPU, [made]))
+    assert any(name.endswith(", index build") for name in named)
+    unknown = replace(made, build_machine=None, build_validity=Validity.UNKNOWN, build_findings=())
+    assert "an unknown machine, or several" in texts(unknown)["Index"]
+    assert "could not be checked" in texts(unknown)["Index"]
 
 
 @pytest.mark.parametrize("cause", list(Cause))

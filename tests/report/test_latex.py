@@ -39,7 +39,7 @@ HOSTILE = (
     "*[2cm]",
     "<script>alert(\"1\")</script> | `id` -- --- '' ,, ?` !` << >>",
     "^^5cinput ^^M \\^^41",
-    "中文系统 µ – — † → é ñ ł ﬁ 🦀 α\u0301 \u202e\x1b[31m\x00 tail",  # noqa: RUF001
+    "中文系统 µ – — † → é ñ ł ﬁ 🦀 α\u0301 \u202e\x1b[31m\x00 tail",  # noqa: RUF001 # must be spelled
     "x" * 200,
     "中" * 200,
     "\\" * 60,

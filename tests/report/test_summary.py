@@ -14,12 +14,14 @@ from rich.console import Console
 from harness.analysis.table import Cause, Finding, Row, Table, Validity
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
-from harness.records import Isolation, Outcome
+from harness.records import Envelope, Isolation, Outcome
 from harness.report import sentences, summary, writers
 from harness.report.document import MOST_LINES, Section
 from harness.report.summary import SummaryView, summary_section
+from harness.results.schema import DataFault, FaultKind
 from harness.stats import Estimate
 from harness.untrusted import one_line
+from tests.support import sample_records
 
 MIB, GIB = 2**20, 2**30
 QUERIES = tuple(f"q{number}" for number in range(200))
@@ -52,7 +54,7 @@ def row(system: str, **changes: object) -> Row:
         "index_bytes": 1 * MIB,
         "usd_per_million": Estimate(0.0076),
     }
-    return Row(**(values | changes))  # type: ignore[arg-type]
+    return Row(**(values | changes))
 
 
 _FACTORIES = {field.name for field in dataclasses.fields(Row) if field.default_factory is not dataclasses.MISSING}
@@ -81,7 +83,7 @@ def by_query(system: str, mean: float, seed: int = 1) -> PerQuery:
 
 
 def section(*rows: Row, values: dict[str, PerQuery] | None = None, width: int | None = None, **view: object) -> Section:
-    return summary_section(table(*rows), values or {}, one_line, SummaryView(**view), width)  # type: ignore[arg-type]
+    return summary_section(table(*rows), values or {}, one_line, SummaryView(**view), width)
 
 
 def test_columns_that_are_the_same_are_part_of_the_heading() -> None:
@@ -150,6 +152,36 @@ def test_sentence_says_that_these_queries_show_no_difference() -> None:
     assert "and these queries show no difference in nDCG@10: +3.4 points [" in sentence
 
 
+@pytest.mark.parametrize(
+    ("usd", "gap"),
+    [
+        (0.0076, "costs about as much as minilm"),
+        (0.0079, "costs about as much as minilm"),
+        (0.0084, "costs 1.1x less than minilm"),
+        (0.0758, "costs 10x less than minilm"),
+        (0.76, "costs 100x less than minilm"),
+    ],
+)
+def test_sentence_writes_the_factor_in_plain_digits(usd: float, gap: str) -> None:
+    (sentence,) = sentences.answers(table(row("bm25"), slow(usd_per_million=Estimate(usd))), {}, "nDCG@10")
+    assert sentence.startswith(f"bm25 {gap} and is ")
+
+
+def test_sentence_without_prices_compares_times() -> None:
+    rows = (row("bm25", usd_per_million=Estimate(None)), slow(usd_per_million=Estimate(None)))
+    same = dataclasses.replace(rows[1], latency_mean_s=rows[0].latency_mean_s)
+    assert sentences.answers(table(*rows), {}, "nDCG@10")[0].startswith("bm25 takes 9.5x less than minilm and is ")
+    assert sentences.answers(table(rows[0], same), {}, "nDCG@10")[0].startswith("bm25 takes about as long as minilm ")
+
+
+def test_costs_are_not_compared_with_latencies() -> None:
+    unpriced = row("quick", latency_mean_s=Estimate(1e-6), usd_per_million=Estimate(None))
+    assert sentences.answers(table(row("bm25"), unpriced), {}, "nDCG@10") == ()
+    (sentence,) = sentences.answers(table(row("bm25"), slow(), unpriced), {}, "nDCG@10")
+    assert sentence.startswith("bm25 costs 9.5x less than minilm ")
+    assert summary._cheapest([replace(unpriced, system="bm25"), row("bm25")]).cost.value == 0.0076
+
+
 def test_sentence_says_that_published_figures_were_not_tested() -> None:
     (sentence,) = sentences.answers(table(row("bm25"), slow()), {}, "nDCG@10")
     assert sentence.endswith("and is 3.4 points nDCG@10 better (not tested).")
@@ -180,6 +212,13 @@ def test_single_system_has_no_sentence() -> None:
 def doubtful(system: str, cause: Cause = Cause.PLACEMENT, **changes: object) -> Row:
     finding = Finding(cause, Validity.NOISY, "2 of 2 CPUs")
     return row(system, validity=Validity.NOISY, findings=(finding,), **changes)
+
+
+def test_fault_of_the_data_is_said_once() -> None:
+    fault = DataFault(FaultKind.UNKNOWN_DOCUMENTS, 2, 300, "d<7>")
+    made = section(*(row(name, data_faults=(fault,)) for name in "ab"), row("c", dataset="other"))
+    said = "2 of 300 judgements are of documents that the corpus lacks, such as 'd<7>'; no system can find them."
+    assert [note for note in made.notes if "judgements" in note] == [f"scifact: {said}"]
 
 
 def test_finding_of_several_rows_is_said_once() -> None:
@@ -268,6 +307,23 @@ def test_view_chooses_columns_and_order() -> None:
     assert made.grids[0].headers == ("system", "latency ms (95 %)", "US$/1M queries", "")
     made = section(row("bm25"), slow(), sort="nDCG@10")
     assert [cells[0] for cells in made.grids[0].cells] == ["bm25", "minilm"]
+
+
+def test_build_is_shown_only_where_it_is_asked_for_with_its_doubts() -> None:
+    loud = Finding(Cause.FOREIGN_CPU, Validity.NOISY, "x")
+    built = {"usd_build_per_million_documents": Estimate(1.5), "index_build_s": 3.0}
+    built["build_envelope"] = Envelope("e", 1, 1 << 30)  # type: ignore[assignment]
+    doubted = row("bm25", **built, build_validity=Validity.NOISY, build_findings=(loud,))
+    elsewhere = slow(**built, build_machine=replace(sample_records.MACHINE, instance_type="r6g.large"))
+    usual = section(doubted, elsewhere)
+    assert not any("build" in text for text in (*usual.grids[0].headers, *usual.notes))
+    asked = section(doubted, elsewhere, columns=("build",))
+    assert asked.grids[0].headers[:2] == ("system", "build US$/1M docs")
+    assert [cells[1] for cells in asked.grids[0].cells] == ["1.50 ~", "1.50"]
+    assert asked.notes[0].startswith("Index builds ran on 2 kinds of machine: do not compare their times or costs (")
+    assert asked.notes[1] == (
+        "noisy builds: bm25 (other processes took CPU time). Each was measured once: build again with --fresh-index."
+    )
 
 
 def test_unknown_column_is_refused() -> None:

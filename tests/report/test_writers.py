@@ -1,6 +1,5 @@
-"""Reports as Markdown and terminal text, with untrusted text in them."""
+"""Reports as Markdown, with untrusted text in them."""
 
-import dataclasses
 import os
 import subprocess
 import sys
@@ -10,7 +9,7 @@ import pytest
 
 from harness import report, untrusted
 from harness.analysis.table import Table
-from harness.report import main_table, writers
+from harness.report import writers
 
 COLUMN_COUNT = 18
 
@@ -47,17 +46,6 @@ def test_markdown_escapes_special_characters(raw: str, safe: str) -> None:
 def test_long_texts_are_truncated_with_a_mark() -> None:
     assert untrusted.one_line("x" * 500, untrusted.MAX_TEXT) == "x" * 500
     assert untrusted.one_line("x" * 501, untrusted.MAX_TEXT) == "x" * 499 + "…"
-
-
-@pytest.mark.parametrize("width", [1, 60, 80, 120, 200, 400])
-def test_terminal_table_fits_the_width_with_every_cell(table: Table, width: int) -> None:
-    sane = dataclasses.replace(table, rows=tuple(row for row in table.rows if row.system in ("bm25", "minilm")))
-    shown = report.render(sane, "terminal", width=width)
-    assert all(len(line) <= max(width, 40) for line in shown.splitlines())
-    assert all(character == "\n" or character.isprintable() for character in shown)
-    if width >= 80:  # below, long names wrap
-        for row in main_table.table_section(sane, untrusted.one_line).grids[0].cells:
-            assert all(cell in shown for cell in row)
 
 
 def test_writers_import_no_heavy_package() -> None:

@@ -138,7 +138,7 @@ def test_footnote_names_the_differences_of_other_specs(changed: dict[str, Any], 
 
 def test_malformed_time_is_named() -> None:
     broken = replace(sample_records.job(0), result=replace(sample_records.job(0).result, started_at="yesterday"))
-    with pytest.raises(FileError, match=r"/results/job: started_at 'yesterday' is no ISO time; mend result\.json"):
+    with pytest.raises(FileError, match=r"/results/job: started_at 'yesterday' is no ISO time; correct the file"):
         attempts.choose([broken, sample_records.job(1)])
 
 

@@ -18,14 +18,16 @@ import pyarrow as pa
 import pytest
 
 from harness.errors import FileError, StoreError
-from harness.records import EffectiveEnvelope, Outcome, Phase, Probe, ScenarioParams, to_json
+from harness.records import EffectiveEnvelope, Isolation, Outcome, Phase, Probe, ScenarioParams, to_json
 from harness.results import seals
 from harness.results.reader import MOST_SAMPLE_BYTES, RESULT, cell_path, read_jobs, read_result
 from harness.results.schema import (
     CanaryReading,
     Counters,
+    DataFault,
     Ec2Instance,
     Environment,
+    FaultKind,
     GpuReading,
     GpuUse,
     IndexFacts,
@@ -278,8 +280,27 @@ FULL = result(
     outcome=Outcome.OOM,
     detail="the kernel killed the job at the memory limit of 1024 MiB",
     effective=replace(SEEN, threads={"torch_intraop": 1}),
-    index=IndexFacts(2.5, 1 << 20, 100 << 20, None, "1" * 64, GOLDEN_SPEC.envelope, resumed_s=1.5),
+    index=IndexFacts(
+        2.5,
+        1 << 20,
+        100 << 20,
+        None,
+        "1" * 64,
+        GOLDEN_SPEC.envelope,
+        resumed_s=1.5,
+        isolation=Isolation.CONTAINER,
+        started_at="2026-11-05T09:00:00.000+00:00",
+        environment=result().environment,
+        throttled_periods=0,
+        canary=(CanaryReading("after", 20, 0.2, 0.01, 0.02, None),),
+        counters=Counters(1.0, 0.75, 0.25, 0.0, 0.125, 0.0, 0, 12),
+        gpu=GpuUse(1.0, 75.0, 4, 1965.0, {}, 0, 0),
+        placement=Placement((0, 1), (0,), True, (0, 1), False),
+        shared_host=True,
+        components={"part": IndexFacts(2.0, 1 << 10, None, None, "3" * 64, GOLDEN_SPEC.envelope)},
+    ),
     corpus_documents=5183,
+    data_faults=(DataFault(FaultKind.BLANK_QUERIES, 1, 300, "q9"),),
     memory=Memory(
         peak_anon_bytes=100 << 20,
         peak_mapped_bytes=3 << 20,
@@ -344,6 +365,7 @@ def test_no_field_is_left_out_of_the_golden_result() -> None:
         (raw["counters"], Counters),
         (raw["placement"], Placement),
         (raw["probes"][0], Probe),
+        (raw["data_faults"][0], DataFault),
     ]
     for record, cls in records:
         assert record.keys() == {field.name for field in dataclasses.fields(cls)}

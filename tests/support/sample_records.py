@@ -21,6 +21,7 @@ from harness.results.schema import (
     Counters,
     Environment,
     GpuUse,
+    IndexFacts,
     Placement,
     Result,
     ResultSpec,
@@ -197,6 +198,26 @@ def quiet(**changes: Any) -> Counters:
         throttled_s=0.0,
         swap_bytes=0,
         major_faults=0,
+    )
+    return replace(calm, **changes)
+
+
+def build(**changes: Any) -> IndexFacts:
+    """Return an index that took ten seconds to build on the machine of ``result``, which was quiet."""
+    calm = IndexFacts(
+        10.0,
+        8 << 20,
+        None,
+        None,
+        "content",
+        SPEC.envelope,
+        isolation=Isolation.CONTAINER,
+        started_at=at(0),
+        environment=ENVIRONMENT,
+        throttled_periods=0,
+        canary=(canary(), canary()),
+        counters=quiet(),
+        placement=PLACEMENT,
     )
     return replace(calm, **changes)
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.analysis.table import Cause, Finding, Validity
-from harness.analysis.validity import counter_checks, machine_speed
+from harness.analysis.validity import build_checks, counter_checks, machine_speed
 from harness.analysis.validity.findings import RETRY, again, invalid, noisy, remark, trials_s, warm_longer, warm_wider
 from harness.analysis.validity.sample_checks import MAX_TRIAL_RATIO, Drift, SampleFacts
 from harness.records import Isolation, Outcome
-from harness.results.schema import Result, ResultSpec
+from harness.results.schema import Cell, IndexFacts, Result, ResultSpec
 
 # The fewest queries before the first timed one (measuring rule 8).
 MIN_WARMUP_QUERIES = 10
@@ -32,7 +32,7 @@ _ORDER = (Validity.CLEAN, Validity.NOISY, Validity.INVALID)
 
 @dataclass(frozen=True)
 class Assessment:
-    """All findings of a cell, and the worst validity among them."""
+    """All findings of a cell or of a build, and the worst validity among them."""
 
     validity: Validity
     findings: tuple[Finding, ...]
@@ -78,6 +78,23 @@ def assess(
             *_scenario(results),
             *_protocol(results[0].spec),
         ]
+    return _with_worst(findings)
+
+
+def assess_build(build: IndexFacts | None, cell: Cell, levels: machine_speed.Levels) -> Assessment:
+    """Assess how far the time of an index build can be trusted; unknown where nothing was read beside it.
+
+    Args:
+        build: facts of the build, if any.
+        cell: any cell that uses the index.
+        levels: the canary's levels of all jobs in the results.
+    """
+    if build is None or any(part.environment is None for part in (build, *build.components.values())):
+        return Assessment(Validity.UNKNOWN, ())
+    return _with_worst(build_checks.check(build, cell, levels))
+
+
+def _with_worst(findings: Sequence[Finding]) -> Assessment:
     worst = max((finding.validity for finding in findings), key=_ORDER.index, default=Validity.CLEAN)
     return Assessment(worst, tuple(findings))
 

@@ -21,8 +21,8 @@ from harness.analysis.validity.findings import (
     warm_wider,
 )
 from harness.analysis.validity.sample_checks import SampleFacts
-from harness.records import Isolation
-from harness.results.schema import Counters, GpuUse, Result
+from harness.records import Envelope, Isolation
+from harness.results.schema import Counters, GpuUse, IndexFacts, Result
 
 MAX_STEAL = 0.01
 # The harness's own sampling must stay well below this where it shares the job's CPUs.
@@ -57,7 +57,7 @@ def check(results: Sequence[Result], levels: machine_speed.Levels, facts: Sample
         levels: the canary's levels of all jobs in the results.
         facts: of the cell's samples.
     """
-    covered = [result for result in results if covers(result.counters.wall_s, result)]
+    covered = [result for result in results if covers(result.counters.wall_s, trials_s(result))]
     return [
         *_limits(results),
         *_unread(results),
@@ -77,10 +77,10 @@ def _worst(results: Sequence[Result], share: Callable[[Result], float | None], m
     return (max(above), of_jobs(len(above), len(results))) if above else None
 
 
-def _of_cpus(result: Result, seconds: float | None) -> float | None:
-    """Return seconds as a share of the time of the job's CPUs while its trials ran."""
-    wall = result.counters.wall_s
-    cpus = len(result.placement.cpus) if result.placement else result.spec.envelope.cpus
+def share_of_cpus(job: Result | IndexFacts, envelope: Envelope, seconds: float | None) -> float | None:
+    """Return seconds as a share of the time of the job's CPUs while its trials or its build ran."""
+    wall = job.counters.wall_s
+    cpus = len(job.placement.cpus) if job.placement else envelope.cpus
     return None if seconds is None or seconds < MIN_TAKEN_S or not wall or not cpus else seconds / (wall * cpus)
 
 
@@ -128,7 +128,7 @@ def _unread(results: Sequence[Result]) -> Iterator[Finding]:
 
 
 def _uncovered(results: Sequence[Result]) -> Iterator[Finding]:
-    others = [result for result in results if not covers(result.counters.wall_s, result)]
+    others = [result for result in results if not covers(result.counters.wall_s, trials_s(result))]
     if others:
         yield remark(
             Cause.COUNTERS,
@@ -140,8 +140,11 @@ def _uncovered(results: Sequence[Result]) -> Iterator[Finding]:
 
 def _taken(results: Sequence[Result]) -> Iterator[Finding]:
     """Find CPU time of the job's CPUs that the hypervisor or other processes took."""
-    steal = _worst(results, lambda result: _of_cpus(result, result.counters.steal_s), MAX_STEAL)
-    foreign = _worst(results, lambda result: _of_cpus(result, result.counters.foreign_cpu_s), MAX_FOREIGN)
+
+    def worst_of(name: str, most: float) -> tuple[float, str] | None:
+        return _worst(results, lambda job: share_of_cpus(job, job.spec.envelope, getattr(job.counters, name)), most)
+
+    steal, foreign = worst_of("steal_s", MAX_STEAL), worst_of("foreign_cpu_s", MAX_FOREIGN)
     quieten = "quieten the machine (harness doctor shows its load), then"
     for cause, worst, most, who, remedy in (
         (Cause.STEAL, steal, MAX_STEAL, "the hypervisor took", "take a machine with CPUs of its own, or"),
@@ -156,20 +159,20 @@ def _taken(results: Sequence[Result]) -> Iterator[Finding]:
             )
 
 
-def _crowded(results: Sequence[Result]) -> Iterator[Finding]:
-    """Find more runnable threads than CPUs, apart from a busy machine, which makes threads wait as well.
+def waiting(counters: Counters) -> float | None:
+    """Return how long a job's threads waited for one another, in each second of its CPU time.
 
     A thread that waits for a CPU waits for whoever runs on it.  With no more runnable threads than CPUs, that is
     another process or the hypervisor; waiting beyond the time that those took is for threads of the job itself.
     """
+    if counters.wait_s is None or counters.foreign_cpu_s is None or (counters.cpu_s or 0.0) < MIN_CPU_S:
+        return None
+    return (counters.wait_s - counters.foreign_cpu_s - (counters.steal_s or 0.0)) / (counters.cpu_s or 1.0)
 
-    def waiting(result: Result) -> float | None:
-        counters = result.counters
-        if counters.wait_s is None or counters.foreign_cpu_s is None or (counters.cpu_s or 0.0) < MIN_CPU_S:
-            return None
-        return (counters.wait_s - counters.foreign_cpu_s - (counters.steal_s or 0.0)) / (counters.cpu_s or 1.0)
 
-    if worst := _worst(results, waiting, MAX_WAIT):
+def _crowded(results: Sequence[Result]) -> Iterator[Finding]:
+    """Find more runnable threads than CPUs, apart from a busy machine, which makes threads wait as well."""
+    if worst := _worst(results, lambda result: waiting(result.counters), MAX_WAIT):
         spec = results[0].spec
         yield noisy(
             Cause.OVERSUBSCRIPTION,
@@ -225,7 +228,7 @@ def _placement(results: Sequence[Result]) -> Iterator[Finding]:
 
 def energy_j(result: Result) -> float | None:
     """Return the energy of a job's GPUs during its trials; ``None``: unknown, or not of the trials alone."""
-    return result.gpu.energy_j if result.gpu and covers(result.gpu.wall_s, result) else None
+    return result.gpu.energy_j if result.gpu and covers(result.gpu.wall_s, trials_s(result)) else None
 
 
 def check_gpus(results: Sequence[Result]) -> list[Finding]:
@@ -241,7 +244,7 @@ def check_gpus(results: Sequence[Result]) -> list[Finding]:
 
 
 def _gpu_throttled(results: Sequence[Result]) -> Iterator[Finding]:
-    throttled = [shares for result in results if (shares := _in_force(result, *THROTTLING))]
+    throttled = [shares for result in results if (shares := in_force(result, *THROTTLING))]
     if throttled:
         worst = max(throttled, key=lambda shares: max(shares.values()))
         reasons = ", ".join(f"{name} in {share:.0%}" for name, share in sorted(worst.items()))
@@ -253,7 +256,7 @@ def _gpu_throttled(results: Sequence[Result]) -> Iterator[Finding]:
             f"{again(results[0].spec.cell, RETRY)}",
             transient=True,
         )
-    capped = [shares[_POWER_LIMIT] for result in results if (shares := _in_force(result, _POWER_LIMIT))]
+    capped = [shares[_POWER_LIMIT] for result in results if (shares := in_force(result, _POWER_LIMIT))]
     if capped:
         yield remark(
             Cause.GPU_THROTTLING,
@@ -262,13 +265,13 @@ def _gpu_throttled(results: Sequence[Result]) -> Iterator[Finding]:
         )
 
 
-def _in_force(result: Result, *reasons: str) -> dict[str, float]:
+def in_force(job: Result | IndexFacts, *reasons: str) -> dict[str, float]:
     """Return the given reasons that held this job's GPUs back, with their shares of all moments."""
     beside = [
-        reading.gpu.clock_reasons for reading in result.canary if reading.gpu and reading.gpu.clock_reasons is not None
+        reading.gpu.clock_reasons for reading in job.canary if reading.gpu and reading.gpu.clock_reasons is not None
     ]
-    within = (result.gpu.clock_reasons or {}) if result.gpu else {}
-    readings = result.gpu.readings if result.gpu else 0
+    within = (job.gpu.clock_reasons or {}) if job.gpu else {}
+    readings = job.gpu.readings if job.gpu else 0
     shares = {}
     for name in reasons:
         counts = sum(name in names for names in beside), within.get(name, 0)
@@ -331,7 +334,7 @@ def _gpu_unread(results: Sequence[Result]) -> Iterator[Finding]:
             "NVML does not say it on this device, the trials were over too soon, or the harness runs in a container, "
             "where processes have other numbers than NVML's; not judged there",
         )
-    others = [result for result in results if result.gpu and not covers(result.gpu.wall_s, result)]
+    others = [result for result in results if result.gpu and not covers(result.gpu.wall_s, trials_s(result))]
     if others:
         counted_s = others[0].gpu.wall_s if others[0].gpu else 0
         yield remark(

@@ -16,9 +16,8 @@ def trials_s(result: Result) -> float:
     return sum(phase.end_ns - phase.start_ns for phase in result.phases if phase.name.startswith("trial-")) / 1e9
 
 
-def covers(counted_s: float | None, result: Result) -> bool:
-    """Return whether counts over some seconds are about this job's trials; unknown lengths count as yes."""
-    length_s = trials_s(result)
+def covers(counted_s: float | None, length_s: float) -> bool:
+    """Return whether counts over some seconds are about trials of this length; unknown lengths count as yes."""
     return counted_s is None or not length_s or COVERED[0] * length_s <= counted_s <= COVERED[1] * length_s
 
 
@@ -63,3 +62,8 @@ def again(cell: Cell, option: str = "--fresh") -> str:
     """
     options = f"{option} --only" if option else "--only"
     return f"run its suite again with {options} '{cell.system}/{cell.dataset}/{cell.scenario}/{cell.profile}'"
+
+
+def build_again(cell: Cell) -> str:
+    """Tell the user how to measure the build of a cell's index again, for all cells that show it."""
+    return f"run its suite again with --fresh-index --only '{cell.system}/{cell.dataset}/*'"

@@ -16,7 +16,7 @@ from harness.analysis.table import Cause, Finding
 from harness.analysis.validity.findings import again, noisy, remark
 from harness.analysis.validity.sample_checks import SampleFacts
 from harness.records import Outcome
-from harness.results.schema import CanaryReading, Environment, Result
+from harness.results.schema import CanaryReading, Environment, IndexFacts, Result
 
 # Chance of an alarm if every trial meets the same machine.
 CHANCE = 0.003
@@ -48,12 +48,23 @@ _DISK = _Kind("disk", 0.46, lambda reading: reading.disk_s)
 
 
 def levels(results: Iterable[Result]) -> Levels:
-    """Return the canary's levels of all jobs, by machine."""
+    """Return the canary's levels of all jobs and index builds, by machine."""
     by_machine: Levels = defaultdict(list)
+    builds: dict[tuple[str | None, str], IndexFacts] = {}  # many results show one build
     for result in results:
         if result.canary and result.outcome is Outcome.OK:
-            by_machine[_machine(result)].append(_level([result]))
+            by_machine[result.environment, result.spec.envelope.cpus].append(_level([result]))
+        for build in (result.index, *result.index.components.values()) if result.index else ():
+            builds[build.started_at, build.content_sha256] = build
+    for build in builds.values():
+        if build.environment is not None and build.canary:
+            by_machine[build.environment, build.envelope.cpus].append(_level([build]))
     return dict(by_machine)
+
+
+def others(build: IndexFacts, all_levels: Levels) -> Sequence[float]:
+    """Return the levels of a build's machine, with its number of CPUs."""
+    return all_levels.get((build.environment, build.envelope.cpus), []) if build.environment else []
 
 
 def check(results: Sequence[Result], all_levels: Levels, facts: SampleFacts) -> list[Finding]:
@@ -86,10 +97,30 @@ def check(results: Sequence[Result], all_levels: Levels, facts: SampleFacts) -> 
         elif moved > MIN_MOVED:
             text += f" and may have moved the mean by {moved:.1%}, less than its interval"
             findings.append(remark(Cause.CANARY, text))
-    return [*findings, *_slower(results, all_levels)]
+    machine = results[0].environment, results[0].spec.envelope.cpus
+    if slow := slower(results, all_levels.get(machine, [])):
+        text = f"the machine was slow for this cell: {slow}; {again(results[0].spec.cell, '--retry-noisy 3')}"
+        findings.append(noisy(Cause.SLOW_MACHINE, text, transient=True))
+    return findings
 
 
-def _speeds(results: Sequence[Result], kind: _Kind) -> Floats | None:
+def changed(build: IndexFacts) -> str | None:
+    """Return how the processor's or the memory's speed changed beside a build; None: by no more than at rest.
+
+    The two readings say nothing of the time between them, so a build may have met either speed.
+    """
+    for kind in (_CPU, _MEMORY):
+        speeds = _speeds([build], kind)
+        if speeds is not None and (ratio := float(np.exp(np.ptp(speeds)))) > MAX_LEVEL:
+            low, high = 1e3 * np.exp(speeds.min()), 1e3 * np.exp(speeds.max())
+            return (
+                f"the machine changed its speed: fixed {kind.name} work took {low:.3g} to {high:.3g} ms, {ratio:.2f} "
+                f"times as long (steady: up to {MAX_LEVEL:g}),"
+            )
+    return None
+
+
+def _speeds(results: Sequence[Result | IndexFacts], kind: _Kind) -> Floats | None:
     """Return the mean log of the readings around each trial; ``None``: they scatter no more than at rest.
 
     A single trial's two readings are compared with each other.
@@ -118,7 +149,7 @@ def _moved(speeds: Floats, trial_means_s: Sequence[float]) -> float:
     return abs(float(np.mean(np.exp(apart))) - 1)
 
 
-def _looks(results: Sequence[Result], kind: _Kind) -> Floats:
+def _looks(results: Sequence[Result | IndexFacts], kind: _Kind) -> Floats:
     """Return the logs of the work before and after each trial, shape (trials, 2)."""
     pairs: list[tuple[float, float]] = []
     for result in results:
@@ -127,33 +158,31 @@ def _looks(results: Sequence[Result], kind: _Kind) -> Floats:
     return np.log(np.asarray(pairs, dtype=np.float64).reshape(-1, 2))
 
 
-def _slower(results: Sequence[Result], all_levels: Levels) -> list[Finding]:
-    """Find a cell whose machine was slower than for the other cells."""
+def slower(jobs: Sequence[Result | IndexFacts], others: Sequence[float]) -> str | None:
+    """Return by how much the machine was slower for some jobs than for the others on it; None: it was not.
+
+    Args:
+        jobs: of one machine.
+        others: levels of all jobs on that machine, these among them.
+    """
     from scipy.special import ndtr
 
-    others = all_levels.get(_machine(results[0]), [])
-    with_canary = [result for result in results if result.canary]
+    with_canary = [job for job in jobs if job.canary]
     if not with_canary or len(others) < _LEVEL_JOBS:
-        return []
-    here, slower = _level(with_canary), _level(with_canary) - stats.median(others)
+        return None
+    here, apart = _level(with_canary), _level(with_canary) - stats.median(others)
     looks = _looks(with_canary, _CPU)
     # If a neighbour comes and goes, the two readings of a trial differ by more than on a machine at rest.
     within = float(np.mean(np.diff(looks) ** 2)) / 2 if len(looks) > 1 else 0.0
     error = (max(within, _CPU.scatter**2) * (1 / max(looks.size, 1) + 1 / len(others))) ** 0.5
-    if slower <= np.log(MAX_LEVEL) or ndtr(-slower / error) >= CHANCE:
-        return []
-    text = (
-        f"the machine was slow for this cell: fixed processor work took {np.exp(here) * 1e3:.3g} ms, "
-        f"{np.exp(slower):.2f} times the median of {len(others)} jobs on it (steady: up to {MAX_LEVEL:g}); "
-        f"{again(results[0].spec.cell, '--retry-noisy 3')}"
+    if apart <= np.log(MAX_LEVEL) or ndtr(-apart / error) >= CHANCE:
+        return None
+    return (
+        f"fixed processor work took {np.exp(here) * 1e3:.3g} ms, {np.exp(apart):.2f} times the median of {len(others)} "
+        f"jobs on it (steady: up to {MAX_LEVEL:g})"
     )
-    return [noisy(Cause.SLOW_MACHINE, text, transient=True)]
 
 
-def _machine(result: Result) -> tuple[Environment, int]:
-    return result.environment, result.spec.envelope.cpus
-
-
-def _level(results: Sequence[Result]) -> float:
+def _level(results: Sequence[Result | IndexFacts]) -> float:
     """Return the mean log of the readings: a median of few would jump between two speeds."""
     return statistics.fmean(float(np.log(max(reading.cpu_s, 1e-9))) for result in results for reading in result.canary)

@@ -60,6 +60,7 @@ class BatchBackend:
     """AWS Batch, for one command."""
 
     name = "batch"
+    attempts = suite_stack.ATTEMPTS
 
     def __init__(self, context: BackendContext) -> None:
         self._suite, self._work = context.request.suite, context.request.work
@@ -68,7 +69,7 @@ class BatchBackend:
         self._role = ""  # begins the worker id of each attempt
         self._jobs: dict[str, _LaunchedJob] = defaultdict(_LaunchedJob)
         self._ids: dict[str, str] = {}  # part -> the job that does it
-        self.ending = f"`harness batch cancel {self._suite.name}`"
+        self.ending = f"`harness batch cancel {self._suite.name} --region {self._region}`"
 
     @staticmethod
     def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
@@ -77,12 +78,14 @@ class BatchBackend:
         return partition.parts(todo, how, group, attrgetter("key"))
 
     def split(self, parts: Sequence[PlannedPart]) -> tuple[Submission, ...]:
-        """Return the arrays; parts that wait for an index are apart."""
-        alike: dict[tuple[str, str, bool], list[PlannedPart]] = defaultdict(list)
+        """Return the arrays; parts that wait for an index are apart, and one by one where they build one too."""
+        alike: dict[tuple[str, str, str], list[PlannedPart]] = defaultdict(list)
         for part in parts:
             system = part.jobs[0].cell.system if part.jobs else part.builds[0].system
             kind = f"{system}-{self._profile(part)}{'-waits' if part.needs else ''}"
-            alike[kind, part.instance_type, bool(part.needs)].append(part)
+            # Else two arrays could wait for each other.
+            alone = part.name if part.needs and part.builds else ""
+            alike[kind, part.instance_type, alone].append(part)
         return tuple(
             Submission(f"{members[start].name}-{kind}", tuple(members[start : start + _MAXIMUM_ARRAY]))
             for (kind, *_), members in alike.items()
@@ -148,7 +151,7 @@ class BatchBackend:
         count, more = len(submission.parts), dict[str, Any]()
         if count > 1:  # Batch refuses an array of one
             more["arrayProperties"] = {"size": count}
-        if launch.attempts != partition.ATTEMPTS:
+        if launch.attempts != self.attempts:
             more["retryStrategy"] = {"attempts": launch.attempts}
         fresh, job.doubted = job.doubted is None, self._clock.now
         values = (self._run.run_id, launch.name, self._bundle.name, self._bundle.sha256)

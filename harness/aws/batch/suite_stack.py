@@ -18,7 +18,7 @@ from typing import Any
 from harness import records
 from harness.aws import clients, cloudformation
 from harness.aws.clients import Connections, S3Uri
-from harness.aws.cloud_run import bundle, machines, partition
+from harness.aws.cloud_run import bundle, machines
 from harness.aws.cloud_run.bundle import pins
 from harness.aws.cloud_run.machines import MachineOptions
 from harness.aws.cloudformation import Stack
@@ -46,6 +46,8 @@ _UNFINISHED = ("SUBMITTED", "PENDING", "RUNNABLE", "STARTING", "RUNNING")
 _DESCRIBED_AT_ONCE = 100
 # An array's children end with it; those that have not after this time are ended one by one.
 _GRACE_S = 30.0
+# A job whose machine is lost starts again on another, so often in all.
+ATTEMPTS = 3
 _CANCELLED = "cancelled by harness batch cancel"
 MIB = 1 << 20
 # Batch takes no time-out below this; every submission has its own, and this one is for jobs that a user submits.
@@ -330,7 +332,7 @@ def job_definition(envelope: Envelope, instance: Instance, options: BatchOptions
         "PlatformCapabilities": ["EC2"],
         "Parameters": dict.fromkeys(PARAMETERS, "none"),
         "ContainerProperties": container,
-        "RetryStrategy": {"Attempts": partition.ATTEMPTS, "EvaluateOnExit": rules},
+        "RetryStrategy": {"Attempts": ATTEMPTS, "EvaluateOnExit": rules},
         "Timeout": {"AttemptDurationSeconds": _TIMEOUT_S},
         "PropagateTags": True,
     }

@@ -16,7 +16,7 @@ UNKNOWN, WAITING, RUNNING, ENDED = "unknown", "waiting", "running", "ended"
 
 
 class LaunchRefused(HarnessError):
-    """The service does not take a launch now; the part is given up, and the same command plans it anew."""
+    """The service does not take a launch now; the part is given up, and the same command plans it again."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,8 @@ class Backend(Protocol):
     name: str
     # The command that ends what goes on, for people.
     ending: str
+    # Machines that the service gives a part without a cap, one after the other; with a cap one.
+    attempts: int
 
     def parts(self, todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
         """Group jobs into parts, without asking AWS."""

@@ -1,21 +1,16 @@
-"""Partition jobs into parts for machines, price them, limit their lives, and quote the sum.
+"""Partition jobs into parts for machines, price them, and limit their lives.
 
 All machines together never cost more than the cap.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
-
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from harness import filesystem
 from harness.aws.cloud_run import estimates
@@ -24,7 +19,7 @@ from harness.aws.cloud_run.machines import ChosenMachine
 from harness.aws.cloud_run.records import Launch, PartJob, PlannedPart
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import IndexBuild, Inputs
-from harness.jobs.plan import Planned, index_key
+from harness.jobs.plan import Planned, component_keys
 from harness.launch.base import Prepared
 from harness.results.schema import Result, job_key
 
@@ -42,8 +37,6 @@ _SLACK_MEASURED, _SLACK_ASSUMED = 3.0, 8.0
 _LEAST_LIMIT_S = 3600.0
 # No worker is launched for less than its estimate and this share of it.
 _NEED = 1.25
-# How often a machine that is lost is replaced where the service does that; with a cap never.
-ATTEMPTS = 3
 T = TypeVar("T")
 GIB = 1 << 30
 # Operating system, engine, Python and its packages, logs; the AMI for GPUs is that large by itself.
@@ -51,8 +44,6 @@ _SYSTEM_GIB, _GPU_SYSTEM_GIB, _LEAST_GIB = 20, 45, 30
 _UNKNOWN_IMAGE_BYTES = 2 * GIB
 # A worker has an image as the file that was shipped and unpacked in the engine; the like for data.
 _IMAGE_FACTOR, _DATA_FACTOR = 3.0, 2.5
-# More rows than these are joined by instance type.
-_MOST_ROWS = 24
 
 
 def usd_per_hour(instance_usd: float, disk_gib: int, usd_per_gib_month: float) -> float:
@@ -77,14 +68,8 @@ def least_limit_s(parts: Iterable[PlannedPart]) -> float:
 
 
 def most_usd(usd_per_hour: float, limit_s: float) -> float:
-    """Return the most that workers with that time limit cost, whoever dies."""
+    """Return the most that workers with that time limit cost, even if some are lost."""
     return usd_per_hour * (limit_s + BEYOND_LIMIT_S) / 3600
-
-
-def worst_usd(parts: Iterable[PlannedPart], cap_usd: float | None) -> float:
-    """Return what parts cost if every worker lives as long as it may."""
-    limits = sum(most_usd(part.usd_per_hour, usual_limit_s(part)) for part in parts)
-    return limits if cap_usd is None else min(limits, cap_usd)
 
 
 @dataclass(frozen=True)
@@ -100,6 +85,11 @@ class Submission:
         return sum(part.usd_per_hour for part in self.parts)
 
     @property
+    def usual_limit_s(self) -> float:
+        """The time limit of all its machines, where no cap says less."""
+        return max(map(usual_limit_s, self.parts))
+
+    @property
     def needs(self) -> frozenset[str]:
         """Keys of the indexes that other parts build."""
         return frozenset(key for part in self.parts for key in part.needs)
@@ -108,6 +98,12 @@ class Submission:
     def builds(self) -> frozenset[str]:
         """Keys of the indexes that its parts build."""
         return frozenset(build.key for part in self.parts for build in part.builds)
+
+
+def worst_usd(submissions: Iterable[Submission], attempts: int, cap_usd: float | None) -> float:
+    """Return what submissions cost if every worker lives as long as it may; with a cap none is replaced."""
+    limits = sum(most_usd(each.usd_per_hour, each.usual_limit_s) for each in submissions)
+    return attempts * limits if cap_usd is None else min(limits, cap_usd)
 
 
 def committed_usd(launches: Iterable[Launch]) -> float:
@@ -119,13 +115,13 @@ def committed_usd(launches: Iterable[Launch]) -> float:
 
 
 def plan_launch(
-    submission: Submission, others: Iterable[Submission], now: float, left_usd: float | None = None
+    submission: Submission, others: Iterable[Submission], now: float, attempts: int, left_usd: float | None = None
 ) -> Launch | None:
     """Return a launch with the time that it may take; ``None``: too little money is left now.
 
-    ``others`` wait behind it, and keep what they need at least; ``left_usd`` is ``None`` without a cap.
+    ``others`` wait behind it, and keep what they need at least; ``attempts`` and no ``left_usd``: without a cap.
     """
-    limit_s, attempts = max(map(usual_limit_s, submission.parts)), ATTEMPTS
+    limit_s = submission.usual_limit_s
     if left_usd is not None:
         need = least_limit_s(submission.parts)
         kept = sum(most_usd(other.usd_per_hour, least_limit_s(other.parts)) for other in others)
@@ -165,6 +161,10 @@ class Grouping:
     index_bytes: Mapping[str, int] = field(default_factory=dict)
     usd_per_gib_month: float = 0.0
 
+    def joined(self, key: str) -> tuple[str, ...]:
+        """Return the keys of the indexes that an index needs: of its components, if it is missing, and its own."""
+        return (*self.missing[key].components.values(), key) if key in self.missing else (key,)
+
 
 def parts(
     todo: Sequence[Planned],
@@ -176,7 +176,7 @@ def parts(
 
     Where builds have no profile of their own, the first part that needs an index builds it.
     """
-    needed = {job.spec.index_key for job in todo}
+    needed = {key for job in todo for key in how.joined(job.spec.index_key)}
     unbuilt = {key: build for key, build in how.missing.items() if key in needed}
     made: list[PlannedPart] = []
     if how.build_machine is not None:
@@ -184,7 +184,7 @@ def parts(
             made.append(_planned_part(how.build_machine, [], builds, how, how.build_gpus))
         unbuilt = {}
     for jobs in _grouped(todo, job_group):
-        keys = dict.fromkeys(job.spec.index_key for job in jobs)
+        keys = dict.fromkeys(key for job in jobs for key in how.joined(job.spec.index_key))
         builds = [unbuilt.pop(key) for key in keys if key in unbuilt]
         gpus = max(job.spec.envelope.gpus for job in jobs)
         made.append(_planned_part(how.machines[jobs[0].cell.profile], jobs, builds, how, gpus))
@@ -201,7 +201,8 @@ def _grouped(members: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]
 def _planned_part(
     machine: ChosenMachine, jobs: Sequence[Planned], builds: Sequence[IndexBuild], how: Grouping, gpus: int
 ) -> PlannedPart:
-    needs = {job.spec.index_key for job in jobs} & how.missing.keys() - {build.key for build in builds}
+    needs = {job.spec.index_key for job in jobs} | {key for build in builds for key in build.components.values()}
+    needs = needs & how.missing.keys() - {build.key for build in builds}
     shipped, disk_gib = _shipped(jobs, builds, how, bool(gpus))
     total = estimates.setup(shipped)
     for estimate in (*map(how.job_estimate, jobs), *map(how.build_estimate, builds)):
@@ -223,7 +224,7 @@ def _planned_part(
 
 def _shipped(jobs: Sequence[Planned], builds: Sequence[IndexBuild], how: Grouping, gpus: bool) -> tuple[int, int]:
     """Return bytes to fetch and GiB of disk to give."""
-    systems = {job.cell.system for job in jobs} | {build.system for build in builds}
+    systems = {job.cell.system for job in jobs} | {name for build in builds for name in (build.name, *build.components)}
     datasets = {job.spec.index_key: job.cell.dataset for job in jobs} | {build.key: build.dataset for build in builds}
     images = sum(how.image_bytes.get(system, _UNKNOWN_IMAGE_BYTES) for system in systems)
     corpora = sum(how.corpus_bytes.get(dataset, 0) for dataset in set(datasets.values()))
@@ -250,14 +251,14 @@ def grouping(
     """
     protocol, build_profile = inputs.suite.protocol, inputs.suite.build_profile
     times = DurationModel(stored, job_timeout_s=protocol.job_timeout_s, build_timeout_s=protocol.build_timeout_s)
-    builds: dict[str, IndexBuild] = {}
-    for job in todo:
-        builds.setdefault(job.spec.index_key, IndexBuild(job.spec.index_key, job.cell.system, job.cell.dataset))
+    builds = index_builds(inputs, images, todo)
     corpora = {name: dataset.corpus for name, dataset in inputs.datasets.items()}
     return Grouping(
         machines=machines,
         job_estimate=lambda job: times.job(job.spec),
-        build_estimate=lambda build: times.build(build.system, build.dataset, corpora[build.dataset].size),
+        build_estimate=lambda build: times.build(
+            build.name, build.dataset, 0 if build.components else corpora[build.dataset].size
+        ),
         missing={key: build for key, build in builds.items() if key not in local and key not in remote},
         build_machine=machines[build_profile] if build_profile else None,
         build_gpus=inputs.build_gpus,
@@ -268,15 +269,19 @@ def grouping(
     )
 
 
-def index_keys(inputs: Inputs, images: Mapping[str, Prepared], planned: Iterable[Planned]) -> set[str]:
-    """Return the keys of the indexes that jobs to do search, as far as their images are there."""
-    keys = set()
-    for job in planned:
-        builder = inputs.builder(job.cell)
-        prepared = images.get(builder.image)
-        if not job.done and prepared is not None:
-            keys.add(index_key(builder, prepared.digest, inputs.datasets[job.cell.dataset].corpus.sha256))
-    return keys
+def index_builds(inputs: Inputs, images: Mapping[str, Prepared], jobs: Iterable[Planned]) -> dict[str, IndexBuild]:
+    """Return the builds of the indexes that jobs search, by key; those of components come first."""
+    builds: dict[str, IndexBuild] = {}
+    for job in jobs:
+        cell, builder = job.cell, inputs.builder(job.cell)
+        image = images.get(builder.image)
+        corpus_sha256 = inputs.datasets[cell.dataset].corpus.sha256
+        components = component_keys(builder, image.components if image else (), corpus_sha256)
+        for name, key in components.items():
+            builds.setdefault(key, IndexBuild(key, cell.system, cell.dataset, name))
+        key = job.spec.index_key
+        builds.setdefault(key, IndexBuild(key, cell.system, cell.dataset, components=components))
+    return builds
 
 
 def _image_bytes(inputs: Inputs, images: Mapping[str, Prepared]) -> dict[str, int]:
@@ -291,46 +296,3 @@ def _image_bytes(inputs: Inputs, images: Mapping[str, Prepared]) -> dict[str, in
 
 def _folder_bytes(folder: Path) -> int:
     return sum(entry.stat().st_size for entry in filesystem.walk(folder))
-
-
-def show_quote(
-    parts: Sequence[PlannedPart],
-    notes: Sequence[str],
-    machines: Mapping[str, ChosenMachine],
-    cap: float | None,
-    to: Console,
-) -> None:
-    """Print a table of parts, notes, and the sum."""
-    table = Table(box=None, pad_edge=False)
-    for head in ("part", "type", "builds", "jobs", "disk", "hours", "", "US$/h", "US$"):
-        table.add_column(head, justify="left" if head in ("part", "type", "") else "right", no_wrap=True)
-    together = len(parts) > _MOST_ROWS
-    for _, same in itertools.groupby(
-        parts, lambda part: (part.instance_type, not part.jobs) if together else part.name
-    ):
-        table.add_row(*_quote_row(list(same)))
-    to.print(table)
-    remarks = list(dict.fromkeys(machine.remark for machine in machines.values() if machine.remark))
-    more = f" ({len(remarks) - 1} more profiles likewise: --instance names a type)" if len(remarks) > 1 else ""
-    for line in (*notes, *(f"{remark}{more}" for remark in remarks[:1]), _quote_sum(parts, cap)):
-        to.print(escape(line), highlight=False, soft_wrap=True)
-
-
-def _quote_row(same: Sequence[PlannedPart]) -> tuple[str, ...]:
-    first, last = same[0], same[-1]
-    return (
-        first.name if first is last else f"{first.name}-{last.name}",
-        first.instance_type,
-        str(sum(len(part.builds) for part in same)),
-        str(sum(len(part.jobs) for part in same)),
-        f"{max(part.disk_gib for part in same)} GiB",
-        f"{sum(part.expected_s for part in same) / 3600:.2f}",
-        "measured" if all(part.measured for part in same) else "assumed",
-        f"{max(part.usd_per_hour for part in same):.4f}",
-        f"{expected_usd(same):.2f}",
-    )
-
-
-def _quote_sum(parts: Sequence[PlannedPart], cap: float | None) -> str:
-    by = "by the time limit of each" + (" and --max-usd" if cap is not None else "")
-    return f"about US$ {expected_usd(parts):.2f}; never more than US$ {worst_usd(parts, cap):.2f}, {by}"

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 
 from harness import config
 from harness.aws import clients
@@ -17,6 +16,7 @@ from harness.aws.cloud_run.backend import Backend
 from harness.aws.cloud_run.journal import AwsTime, Journal
 from harness.aws.cloud_run.local_results import LocalResults
 from harness.aws.cloud_run.machines import MachineOptions
+from harness.aws.cloud_run.quote import Quote
 from harness.aws.cloud_run.records import CloudRun, PartJob, PlannedPart
 from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.cloud_run.watch import RunWatch, Timeouts
@@ -55,6 +55,7 @@ class CloudOptions(MachineOptions):
     spot: bool = False
     subnet: str | None = None
     dry_run: bool = False
+    wide: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +191,8 @@ class SuiteRun:
         for name, system in self.inputs.images(self.inputs.cells).items():
             try:
                 with task(f"{name}: image"):
-                    made[name] = self.client.launcher.prepare(system)
+                    # Components first: a joined image is made again where one of theirs was.
+                    *_, made[name] = map(self.client.launcher.prepare, (*system.components, system))
             except ImageError as error:
                 self.complaints.append(f"{name}: {error}")
                 log.info(f"{name}: {error}")
@@ -226,7 +228,8 @@ class SuiteRun:
 
     def _indexes(self, images: dict[str, Prepared], jobs: Iterable[Planned]) -> tuple[dict[str, Index], frozenset[str]]:
         """Return the indexes that need no build: those in the cache, and keys of those in the work place."""
-        keys = partition.index_keys(self.inputs, images, jobs)
+        todo = [job for job in jobs if not job.done and self.inputs.builder(job.cell).image in images]
+        keys = partition.index_builds(self.inputs, images, todo).keys()
         local = {key: index for key in keys if (index := indexes.find(self.request.options.cache, key))}
         with ignoring("NoSuchBucket"):
             return local, frozenset(key for key in keys - local.keys() if self.shipper.find_index(key) is not None)
@@ -241,20 +244,24 @@ class SuiteRun:
         if not draft.parts:
             return
         notes = [
-            f"region: {self.region}; prices: {self.snapshot}, with disk (gp3) and a public address each"
+            f"prices: {self.snapshot}, with disk (gp3) and address"
             + ("; spot capacity costs at most that" if self.request.spot else ""),
             *(self.backend.check(new) if (new := self._new(draft)) else ()),
         ]
         if draft.run:
             notes.append(f"goes on with the open run {draft.run.run_id}")
-        cap = self._cap(draft.run)
-        partition.show_quote(draft.parts, notes, self.machines, cap, console())
-        expected = partition.expected_usd(draft.parts)
-        if draft.run is None and cap is not None and expected > cap:
+        quote, cap = self._quote(draft), self._cap(draft.run)
+        quote.show(notes, console(), wide=self.request.wide)
+        if draft.run is None and cap is not None and quote.expected_usd > cap:
             raise UsageError(
-                f"it is expected to cost US$ {expected:.2f}, more than --max-usd {cap:.2f};"
+                f"it is expected to cost US$ {quote.expected_usd:.2f}, more than --max-usd {cap:.2f};"
                 " measure less (--only), choose cheaper types, or raise it; nothing was launched"
             )
+
+    def _quote(self, draft: Draft) -> Quote:
+        backend, cap = self.backend, self._cap(draft.run)
+        submissions = backend.split(draft.parts)
+        return Quote(draft.parts, submissions, self.machines, cap, self.request.most, backend.attempts, backend.ending)
 
     def _new(self, draft: Draft) -> list[PlannedPart]:
         """Return the parts that no command has launched yet."""
@@ -285,8 +292,9 @@ class SuiteRun:
         if not cells:
             raise ImageError("; ".join(self.complaints))
         self.inputs = replace(self.inputs, cells=cells)
-        after, worst = self.draft(images, None), partial(partition.worst_usd, cap_usd=self.request.cap_usd)
-        if any(usd(after.parts) - usd(draft.parts) > _CENT / 2 for usd in (partition.expected_usd, worst)):
+        after = self.draft(images, None)
+        new, old = self._quote(after), self._quote(draft)
+        if max(new.expected_usd - old.expected_usd, new.worst_usd - old.worst_usd) > _CENT / 2:
             log.info("now that the images are made, it is more:")
             self.quote(after)
             self._agree(after)
@@ -344,7 +352,7 @@ class SuiteRun:
 
     @contextmanager
     def _going_on(self, watch: RunWatch) -> Iterator[None]:
-        """Say to whoever stops watching that the machines do not stop, and how to go on or end them."""
+        """Tell a user who stops watching that the machines go on, and how to end them."""
         try:
             yield
         except (KeyboardInterrupt, HarnessError):

@@ -318,7 +318,7 @@ class RunWatch:
         self._give_up(f"{self._name(part, state)}: {len(missing)} jobs left undone: {begun}{why}")
 
     def _give_up(self, line: str) -> None:
-        self.given_up.append(f"{line}; the same command plans them anew")
+        self.given_up.append(f"{line}; the same command plans them again")
         log.info(line)
 
     def _settle(self, launch: Launch) -> None:
@@ -350,7 +350,7 @@ class RunWatch:
         begun = {submission.name, *self.journal.launches, *self._over}
         others = [other for other in waiting if other.name not in begun]
         left_usd = None if self.cap_usd is None else self.cap_usd - self.committed_usd
-        launch = partition.plan_launch(submission, others, self.clock.now, left_usd)
+        launch = partition.plan_launch(submission, others, self.clock.now, self.backend.attempts, left_usd)
         if launch is None:
             if not self.launched:  # nothing is promised that could come back
                 reason = f"what is left of --max-usd, US$ {max(left_usd or 0.0, 0.0):.2f}, does not reach for it"

@@ -33,7 +33,7 @@ from harness.aws.cloud_run.local_results import pack
 from harness.aws.cloud_run.records import Heartbeat, WorkerEnd, WorkerPart, dump, fetch, read
 from harness.aws.errors import aws_errors, concealed, retry
 from harness.aws.objects import Objects
-from harness.errors import AwsError, FileError, HarnessError, JobError, UsageError
+from harness.errors import AwsError, HarnessError, JobError, UsageError
 from harness.jobs import environment, indexes, orchestrator, suite
 from harness.jobs.inputs import AssignedJob, AssignedWork, RunCallbacks, RunOptions, gather
 from harness.jobs.suite import Suite
@@ -41,6 +41,7 @@ from harness.launch.base import Launcher
 from harness.launch.docker_errors import engine_errors
 from harness.results.reader import StoredJob
 from harness.results.schema import job_key
+from harness.untrusted import reading
 
 log = logging.getLogger("harness.aws.cloud_run.worker")  # the agent runs this module as __main__
 
@@ -262,10 +263,8 @@ def worker_id(connections: Connections) -> str:
 
 def read_assignment(path: Path) -> Assignment:
     """Read the file that ``--part`` names."""
-    try:
+    with reading(path, "only a worker's agent writes it"):
         return read(Assignment, str(path), path.read_bytes())
-    except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error.strerror}; only a worker's agent writes it") from error
 
 
 def suite_of(part: WorkerPart, file: Path) -> Suite:
@@ -311,7 +310,7 @@ class Uploader(RunCallbacks):
         self._waiting: list[tuple[str, Callable[[], None]]] = []
         # Index key -> how errors name the index.
         builds = assignment.part.builds
-        self._unbuilt = {build.key: f"the index of {build.system} on {build.dataset}" for build in builds}
+        self._unbuilt = {build.key: f"the index of {build.name} on {build.dataset}" for build in builds}
         self.status = WorkerStatus("fetching")
 
     def starts(self, key: str) -> None:

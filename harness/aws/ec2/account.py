@@ -102,7 +102,7 @@ def up(
     ours = _is_ours(connections, work.bucket)
     made = stack is not None and bool(stack.outputs) and stack.parameters["MakeBucket"] == "yes"
     if made and ours is None:  # CloudFormation would see no difference
-        raise UsageError(f"the bucket {work.bucket} is gone; make all of it anew: `harness ec2 down {work}`, then `up`")
+        raise UsageError(f"the bucket {work.bucket} is gone; set it up again: `harness ec2 down {work}`, then `up`")
     if ours is False:
         log.info(f"left as it is: bucket {work.bucket}, which harness did not make; see that it is private")
     _linked_roles(connections)
@@ -111,7 +111,7 @@ def up(
     parameters = {"Vpc": vpc, "InstanceTypes": ",".join(sorted(types)), "MakeBucket": makes}
     text = template(work, region, types, agent_image)
     cloudformation.deploy(connections, name, text, parameters, {clients.OWNER: owner}, named_iam=True)
-    log.info(f"attach the policy {name}-runner to whoever runs")
+    log.info(f"attach the policy {name}-runner to the users who run suites")
 
 
 def down(connections: Connections, work: S3Uri, region: str, owner: str, *, results_too: bool) -> None:

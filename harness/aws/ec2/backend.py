@@ -29,7 +29,7 @@ from harness.results.schema import Ec2Instance
 SHOWN_S = 300.0
 # The deadline that the rule on AWS's side keeps, beyond the worker's own limit.
 _GRACE_S = 60.0
-# A launch that was noted longer ago, and not requested, gets its whole time anew.
+# A launch that was noted longer ago, and not requested, gets its whole time again.
 _FRESH_S = 60.0
 # No machine of that type there just now ("InsufficientInstanceCapacity"): another zone may have one.
 _NO_ROOM, _NOT_HERE = "Insufficient", ("SpotMaxPriceTooLow", "Unsupported")
@@ -42,6 +42,7 @@ class Ec2Backend:
     """EC2, for one command."""
 
     name = "ec2"
+    attempts = 1
     _account: account.Account  # once it is found
     _subnets: list[Subnet]
     _zones: dict[str, tuple[str, ...]]
@@ -71,7 +72,9 @@ class Ec2Backend:
         """Find images, subnets and zones; return lines for the quote."""
         bundles.refuse_accounts(self._request.work)
         there = self._find(parts)
-        lines = [f"machine images: {', '.join(f'{ami.image_id} ({ami.name})' for ami in self._amis.values())}"]
+        lines = []
+        if self._request.wide:
+            lines.append(f"machine images: {', '.join(f'{ami.image_id} ({ami.name})' for ami in self._amis.values())}")
         here = {subnet.zone for subnet in self._subnets}
         for name, offered in sorted(self._zones.items()):
             if here.isdisjoint(offered):
@@ -79,7 +82,6 @@ class Ec2Backend:
                     f"{self._region} offers {name} in {', '.join(offered) or 'no zone'}, and the subnets are in"
                     f" {', '.join(sorted(here))}; choose another --instance, --region or --subnet"
                 )
-        lines.append(f"{len(parts)} instances, at most {self._request.most} at once")
         if there:
             account.check_reaper(self._connections, self._region, self._account)
         else:
@@ -298,7 +300,7 @@ def _named(error: AwsError) -> Exception:
         return AwsError(str(error), "Busy")
     if error.code == "InvalidParameterValue" and "iaminstanceprofile" in str(error).lower():
         # What IAM has made, EC2 knows some minutes later.
-        return AwsError(f"{error}; `harness ec2 up` makes the role anew", "Busy")
+        return AwsError(f"{error}; `harness ec2 up` makes the role again", "Busy")
     if error.code in _QUOTA:
         return LaunchRefused(f"{error}; ask for more (Service Quotas, EC2), or lower --max-instances")
     if error.code == "AccessDenied":

@@ -67,11 +67,11 @@ def check_sample_size(criteria: Criteria, queries: int) -> None:
             )
 
 
-def parse_whole_numbers(text: str, option: str, least: int = 1) -> tuple[int, ...]:
+def parse_whole_numbers(text: str, option: str) -> tuple[int, ...]:
     """Parse ``"1,2"`` into (1, 2), ascending, without duplicates."""
     parts = [part.strip() for part in text.split(",")]
-    if not all(re.fullmatch(r"[0-9]{1,6}", part, flags=re.ASCII) and int(part) >= least for part in parts):
-        raise UsageError(f"{option} {text!r}: write whole numbers from {least} on, e.g. {option} 1,2")
+    if not all(re.fullmatch(r"[0-9]{1,6}", part, flags=re.ASCII) and int(part) for part in parts):
+        raise UsageError(f"{option} {text!r}: write whole numbers from 1 on, e.g. {option} 1,2")
     return tuple(sorted({int(part) for part in parts}))
 
 

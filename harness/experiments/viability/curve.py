@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.analysis.table import counted
 from harness.errors import UsageError
 from harness.experiments.viability.acceptance import SLOWER
 from harness.experiments.viability.judge import Observation
@@ -256,7 +257,7 @@ def _draw_frame(axes: Axes, curve: Curve) -> None:
     axes.set_xlabel("memory limit, MiB")
     axes.set_ylabel("latency, ms")
     knee = "" if curve.knee_bytes else " (no knee)"
-    name = f"{curve.system} on {curve.dataset}, {curve.cpus} CPU{'s' if curve.cpus > 1 else ''}{knee}"
+    name = f"{curve.system} on {curve.dataset}, {counted(curve.cpus, 'CPU')}{knee}"
     axes.set_title(plain_text(name, 90))
     axes.grid(axis="y", color="#dddddd", linewidth=0.6)
     axes.legend(loc="best", fontsize=8)

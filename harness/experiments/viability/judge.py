@@ -14,7 +14,7 @@ from harness.experiments.viability.acceptance import MEAN, SLOWER, Criteria
 from harness.experiments.viability.search import ProbeFinding, Purpose
 from harness.records import Outcome
 from harness.results.reader import StoredJob, judges_hits_alone, read_job_run
-from harness.results.schema import Result, ResultSpec
+from harness.results.schema import DataFault, Result, ResultSpec
 from harness.stats import MIN_QUERIES, Estimate, median, percentile
 
 # Fresh containers without a limit that are not disturbed, and attempts at them: a disturbed one is measured again.
@@ -119,6 +119,7 @@ class Unconstrained:
     unstable_queries: int
     jobs: tuple[str, ...]
     left_out: tuple[str, ...]
+    data_faults: tuple[DataFault, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -193,6 +194,7 @@ def reference(attempts: Sequence[Observation]) -> Reference:
         unstable_queries=len(queries) - len(alike),
         jobs=tuple(job.folder for job in used),
         left_out=tuple(job.folder for job in ordered[CONTAINERS:]),
+        data_faults=used[0].result.data_faults,
     )
     return Reference(summary, tuple(used), alike, max(job.result.wall_s for job in attempts))
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, fields, replace
 from operator import attrgetter
 from typing import Any
 
+from harness.analysis.table import processors
 from harness.experiments.viability.curve import Curve, CurvePoint
 from harness.experiments.viability.judge import Unconstrained
 from harness.experiments.viability.probe import MIB, envelope
@@ -56,6 +57,7 @@ def verdicts_document(
             lines = (
                 *_unconstrained_lines(verdict.unconstrained),
                 _criteria_line(verdict),
+                *_fault_lines(verdict, escape),
                 *_edge_lines(verdict),
                 *_rent_lines(rent, verdict, snapshot),
             )
@@ -63,9 +65,9 @@ def verdicts_document(
                 _title(verdict), (_headline(verdict),), (_evidence_grid(verdict.evidence, escape),), notes=lines
             )
 
-    def answer(_escape: Escape) -> Iterable[Section]:
+    def answer(escape: Escape) -> Iterable[Section]:
         doubts = [
-            f"With {_cpus(verdict.cpus, verdict.gpus)}: {line}"
+            f"With {processors(verdict.cpus, verdict.gpus)}: {line}"
             for verdict in verdicts
             for line in _unsharp_lines(verdict)
         ]
@@ -74,6 +76,7 @@ def verdicts_document(
             grids=(grid_of(rented, _ANSWER),) if any(rent for _, rent in rented) else (),
             notes=(
                 *map(_criteria_line, verdicts[:1]),
+                *(line for verdict in verdicts[:1] for line in _fault_lines(verdict, escape)),
                 *doubts[:2],
                 f"every probe: --wide   prices of {snapshot}",
             ),
@@ -102,9 +105,10 @@ def validation_document(verdict: InstanceVerdict) -> ReportDocument:
             why = f"{', '.join(verdict.causes)}: {escape(verdict.why)}"
             headline = f"{instance.instance_type} is not enough for {subject} ({why})."
         notes = (
-            f"Emulated: {_cpus(instance.vcpus, 0)} and {_mib(verdict.limit_bytes)}, which {instance.instance_type}"
+            f"Emulated: {processors(instance.vcpus, 0)} and {_mib(verdict.limit_bytes)}, which {instance.instance_type}"
             f" ({_mib(instance.memory_bytes)}, {instance.architecture}) leaves beside its host's own need.",
             _criteria_line(verdict),
+            *_fault_lines(verdict, escape),
             *(f"Not shown: {text}." for text in verdict.not_shown),
         )
         if wide:
@@ -129,7 +133,7 @@ def curve_document(curve: Curve) -> ReportDocument:
         knee = f"No knee: {curve.why_no_knee or ''}."
         if curve.knee_bytes:
             knee = f"Knee: {_mib(curve.knee_bytes)}: from there on every mean is within 25 % of the unconstrained one."
-        title = f"{curve.system} on {curve.dataset}, {_cpus(curve.cpus, curve.gpus)}: latency by memory limit"
+        title = f"{curve.system} on {curve.dataset}, {processors(curve.cpus, curve.gpus)}: latency by memory limit"
         disturbed = [point for point in curve.points if point.disturbed]
         if wide:
             notes = [
@@ -154,7 +158,7 @@ def curve_document(curve: Curve) -> ReportDocument:
 
 
 def _title(verdict: ViabilityVerdict) -> str:
-    return f"{verdict.system} on {verdict.dataset}, {_cpus(verdict.cpus, verdict.gpus)}"
+    return f"{verdict.system} on {verdict.dataset}, {processors(verdict.cpus, verdict.gpus)}"
 
 
 def _headline(verdict: ViabilityVerdict) -> str:
@@ -206,6 +210,10 @@ def _criteria_line(verdict: ViabilityVerdict | InstanceVerdict) -> str:
     latencies = [f"{name} <= {_ms(seconds)} ms" for name, seconds in verdict.targets.items()]
     criteria = ", ".join(latencies + [f"{name} >= {value:g}" for name, value in verdict.least.items()])
     return f"Asked: every query answered and ranked as unconstrained, {criteria}."
+
+
+def _fault_lines(verdict: ViabilityVerdict | InstanceVerdict, escape: Escape) -> Iterable[str]:
+    return (escape(f"{verdict.dataset}: {fault.text}.") for fault in verdict.unconstrained.data_faults)
 
 
 def _edge_lines(verdict: ViabilityVerdict) -> Iterable[str]:
@@ -271,11 +279,6 @@ def _mib(size: int | None) -> str:
 
 def _key(job: str) -> str:
     return job.rpartition("/")[2]
-
-
-def _cpus(cpus: int, gpus: int) -> str:
-    text = f"{cpus} CPU{'s' if cpus > 1 else ''}"
-    return f"{text}, {gpus} GPU{'s' if gpus > 1 else ''}" if gpus else text
 
 
 def _evidence_grid(jobs: Sequence[Evidence], escape: Escape) -> Grid:

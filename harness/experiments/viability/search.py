@@ -23,7 +23,7 @@ MOVES = 4
 class ProbeFinding(str, Enum):
     """The finding of a probe at its limit.  ``DOUBT``: a little too slow, or too slow on a disturbed machine."""
 
-    PASS = "passes"  # noqa: S105
+    PASS = "passes"  # noqa: S105 # no password
     FAIL = "fails"
     DOUBT = "in doubt"
 
@@ -114,7 +114,7 @@ def _up(size: int, step: int) -> int:
 
 
 class LimitSearch:
-    """A search within bounds, begun anew by :meth:`run` or :meth:`above`."""
+    """A search within bounds, begun again by :meth:`run` or :meth:`above`."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
+from harness.analysis.table import counted
 from harness.errors import HarnessError, UsageError
 from harness.evaluation import measure_names
 from harness.experiments.viability.acceptance import MEAN, Criteria, check_sample_size
@@ -96,7 +97,7 @@ class Session:
     def __init__(self, question: Question, cpus: int, most: int = MAXIMUM_JOBS) -> None:
         self.question, self.cpus = question, cpus
         self.tried: list[Judgement] = []
-        self._where = f"{question.jobs.subject.system.name} on {cpus} CPU{'s' if cpus > 1 else ''}"
+        self._where = f"{question.jobs.subject.system.name} on {counted(cpus, 'CPU')}"
         self._measures = measure_names.parse([bound.measure for bound in question.criteria.least])
         self._observations: dict[tuple[Path, bool], Observation] = {}
         self._used: Counter[int] = Counter()
@@ -141,7 +142,7 @@ class Session:
             if len(self.tried) >= self._most:
                 raise HarnessError(
                     f"{self._where}: {len(self.tried)} jobs settled nothing, and no more are run;"
-                    " quieten the machine (harness doctor shows its load) and start anew with --fresh"
+                    " quieten the machine (harness doctor shows its load) and start again with --fresh"
                 )
             under = envelope(self.cpus, limit, self.question.gpus)
             job, now = self.question.jobs.attempt(under, self._used[limit], self.base.wall_s)

@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 RECIPE_LABEL = "harness.recipe"
 ENGINE_LABEL = "harness.engine"
+# Digests of the images that a system's image joins.
+COMPONENTS_LABEL = "harness.components"
 
 # Bounds the log of a step that prints without end.
 _LOG_CHARS = 16 << 20
@@ -51,13 +53,14 @@ _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 class Image:
     """An image in the engine's store.  ``digest`` is its id (``sha256:...``), which names its content.
 
-    ``platform`` is Docker's name (``linux/arm64``).
+    ``platform`` is Docker's name (``linux/arm64``); ``components`` are the digests of the images that it joins.
     """
 
     reference: str
     digest: str
     size_bytes: int
     platform: str = platforms.AMD64
+    components: tuple[str, ...] = ()
 
 
 def _check_made_for(system: System) -> None:
@@ -154,7 +157,14 @@ class ImageBuilder:
         # The tag holds only a part of the recipe, and any process may tag.
         if image.labels.get(RECIPE_LABEL) != target.recipe:
             return None
-        return Image(target.reference, str(image.id), int(image.attrs["Size"]), target.system.platform)
+        components = tuple(image.labels.get(COMPONENTS_LABEL, "").split())
+        if len(components) != len(target.system.components):
+            return None
+        for part, digest in zip(target.system.components, components, strict=True):
+            own = self._find(ImageTarget.of_system(part))
+            if own is not None and own.digest != digest:  # made again: an index of it would not be this one's
+                return None
+        return Image(target.reference, str(image.id), int(image.attrs["Size"]), target.system.platform, components)
 
     def _ensure(self, target: ImageTarget, build: Callable[[ImageTarget], Image]) -> Image:
         present = self._find(target)
@@ -182,7 +192,8 @@ class ImageBuilder:
             recipes.write_system_context(packed, system, files, components)
 
         # No label has the system's name, so that equal content is an equal image.
-        return self._build(target, write_context, arguments, {})
+        labels = {COMPONENTS_LABEL: " ".join(image.digest for image in images)} if images else {}
+        return self._build(target, write_context, arguments, labels)
 
     def _new_engine(self, target: ImageTarget) -> Image:
         system = target.system

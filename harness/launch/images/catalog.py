@@ -375,7 +375,7 @@ def _shared(engine_dir: Path, name: str) -> Path:
         if (folder / "shared" / name).is_dir():
             return folder / "shared" / name
     raise FileError(
-        f"{engine_dir / 'engine.toml'}: key 'shared': there is no folder shared/{name}; add it or mend the name"
+        f"{engine_dir / 'engine.toml'}: key 'shared': there is no folder shared/{name}; add it or correct the name"
     )
 
 

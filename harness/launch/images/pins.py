@@ -60,7 +60,7 @@ def from_hub(asset: Asset, *, newest: bool) -> Asset:
             present = ", ".join(sorted(files)) or "nothing"
             raise ImageError(
                 f"the hub's {asset.hub} has no {', '.join(missing)} at {(info.sha or 'its newest commit')[:12]}, it"
-                f" has {present}; mend the names of {asset.folder!r}, or choose another revision"
+                f" has {present}; correct the names of {asset.folder!r}, or choose another revision"
             )
         licence = getattr(info.card_data, "license", None)
         if isinstance(licence, str) and licence.casefold() != asset.licence.casefold():
@@ -74,7 +74,7 @@ def from_hub(asset: Asset, *, newest: bool) -> Asset:
                     checked[name] = filesystem.sha256(Path(path))
     for name, changed in _changed(asset, checked).items():
         if not newest:
-            raise ImageError(f"the hub's {asset.hub} at {info.sha[:12]}: {changed}; mend {name!r}, or add --newest")
+            raise ImageError(f"the hub's {asset.hub} at {info.sha[:12]}: {changed}; correct {name!r}, or add --newest")
         log.info(f"{asset.folder}: {changed}")
     return asset.pinned(info.sha, checked)
 
@@ -93,7 +93,7 @@ def from_folder(asset: Asset, models: Path) -> Asset:
         raise UsageError(f"there is no folder {' or '.join(map(str, folders))}; put the files of the model there")
     missing = [name for name in asset.names if not (folder / name).is_file()]
     if missing:
-        raise UsageError(f"{folder} has no {', '.join(missing)}; add them, or mend the names of {asset.folder!r}")
+        raise UsageError(f"{folder} has no {', '.join(missing)}; add them, or correct the names of {asset.folder!r}")
     checked = {name: filesystem.sha256(folder / name) for name in asset.names}
     for changed in _changed(asset, checked).values():
         raise UsageError(f"{folder}: {changed}; replace that file")
@@ -122,9 +122,11 @@ def _hub_errors(hub: str) -> Iterator[None]:
     except errors.GatedRepoError as error:
         raise ImageError(f"the hub restricts access to {hub}; log in ('hf auth login'), or {remedy}") from error
     except errors.RepositoryNotFoundError as error:
-        raise ImageError(f"the hub has no model {hub}; mend its name, log in if it is private, or {remedy}") from error
+        raise ImageError(
+            f"the hub has no model {hub}; correct the name, log in for a private one, or {remedy}"
+        ) from error
     except errors.RevisionNotFoundError as error:
-        raise ImageError(f"the hub's {hub} has no such revision; add --newest, or mend it") from error
+        raise ImageError(f"the hub's {hub} has no such revision; add --newest, or correct it") from error
     except (transport, OSError, ValueError) as error:
         reason = one_line(str(error), 200) or type(error).__name__
         raise ImageError(f"the hub does not answer for {hub}: {reason}; connect to it, or {remedy}") from error

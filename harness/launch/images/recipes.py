@@ -56,10 +56,7 @@ def recipe(system: System) -> str:
             "dockerfile": filesystem.sha256(dockerfile(system)),
             "assets": checksums(system.assets),
             "prepare": [system.prepare, system.prepared_with] if system.assets else None,
-            "components": [
-                [component.name, component.engine, component.resumable_builds, recipe(component)]
-                for component in system.components
-            ],
+            "components": [[component.name, component.engine, recipe(component)] for component in system.components],
         }
     )
 
@@ -147,7 +144,6 @@ def components_json(system: System, environments: list[dict[str, str]]) -> str:
             "engine": component.engine,
             # Detects two engines that put their adapters into one place.
             "adapter_sha256": filesystem.sha256(component.engine_dir / "adapter.py"),
-            "resumable_builds": component.resumable_builds,
             "environment": environment,
         }
         for component, environment in zip(system.components, environments, strict=True)

@@ -220,7 +220,7 @@ class Totals:
         grown = 0
         for name, value in values.items():
             earlier = self._last.get(name, 0)
-            grown += value - earlier if value >= earlier else value  # an id that is used again starts anew
+            grown += value - earlier if value >= earlier else value  # a reused id starts at 0
         self._last = values
         if values:
             self.total = (self.total or 0) + grown

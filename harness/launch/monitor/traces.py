@@ -195,8 +195,10 @@ AnyReading = TypeVar("AnyReading", CounterReading, GpuMoment)
 
 
 def trials_of(phases: Sequence[Phase]) -> list[Phase]:
-    """Return the timed trials among a job's phases, by start."""
-    return sorted((phase for phase in phases if _TRIAL.fullmatch(phase.name)), key=lambda trial: trial.start_ns)
+    """Return the timed trials among a job's phases, by start; of a job without trials, its index build."""
+    trials = [phase for phase in phases if _TRIAL.fullmatch(phase.name)]
+    trials = trials or [phase for phase in phases if phase.name == "build"]
+    return sorted(trials, key=lambda trial: trial.start_ns)
 
 
 def over_trials(readings: Sequence[AnyReading], phases: Sequence[Phase]) -> list[Sequence[AnyReading]]:

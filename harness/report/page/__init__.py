@@ -112,7 +112,12 @@ def page_content(source: PageSource) -> dict[str, Any]:
     numbers = {row.per_query_key: number for number, row in enumerate(rows)}
     lines = [
         row_record(
-            row, groups[axes.comparison_group(row)], measures, source.quantiles_s.get(row.per_query_key, ()), shared
+            row,
+            groups[axes.comparison_group(row)],
+            measures,
+            source.quantiles_s.get(row.per_query_key, ()),
+            shared,
+            source.tariff,
         )
         for row in rows
     ]

@@ -76,7 +76,7 @@
     const all = parts.explained(row, view);
     const titles = all.map(([title]) => title);
     const trust = all.slice(titles.indexOf("Trust"), titles.includes("Stored jobs") ? -1 : undefined);
-    const own = all.filter(([title]) => ["Outcome", parts.titleOf(column, view)].includes(title));
+    const own = all.filter(([title]) => ["Outcome", parts.titleOf(column)].includes(title));
     const others = all.filter((each) => !own.includes(each) && !trust.includes(each));
     const content = [
       element(

@@ -135,18 +135,19 @@
     return short.map(([title, ...pieces]) => [data.text(title), pieces.map(data.text).join(" ")]);
   }
 
-  // How the row was made: what `harness explain` prints of it.
+  // How the row was made: what `harness explain` prints of it.  An index's cost is known at the first prices alone.
   function explained(row, view) {
     const later = { Cost: () => costText(row, view), "Stored jobs": () => row.keys.join(", ") };
-    return paragraphs(row.explained).map(([title, text]) => [title, text || later[title]()]);
+    const opening = view.state.snapshot === page.content.snapshot;
+    const known = paragraphs(row.explained).filter(([title]) => opening || title !== "Index cost");
+    return known.map(([title, text]) => [title, text || later[title]()]);
   }
 
   const TITLES = { latency: "Latency", p95: "Latency", cost: "Cost", memory: "Memory", index: "Index", throughput: "Throughput" };
 
   // The title of the paragraph on a column's number.
-  function titleOf(column, view) {
-    if (column === "accuracy") return page.content.measures[view.state.measure];
-    return { ...TITLES, instance: "Cost", outcome: "Outcome" }[column] || null;
+  function titleOf(column) {
+    return { ...TITLES, accuracy: "Quality", instance: "Cost", outcome: "Outcome" }[column] || null;
   }
 
   // What a column means and how it is made.

@@ -178,7 +178,12 @@ class SharedValues:
 
 
 def row_record(
-    row: Row, place: int, measures: tuple[str, ...], quantiles_s: tuple[float, ...], shared: SharedValues
+    row: Row,
+    place: int,
+    measures: tuple[str, ...],
+    quantiles_s: tuple[float, ...],
+    shared: SharedValues,
+    tariff: Tariff,
 ) -> dict[str, Any]:
     """Return the record of a row; keys without a value are left out.
 
@@ -188,6 +193,7 @@ def row_record(
         measures: in the order of the page.
         quantiles_s: of its samples: minimum, every further 2 %, maximum.
         shared: takes what other rows have as well.
+        tariff: the prices that the page opens with.
     """
     texts = shared.texts
     content = {
@@ -195,7 +201,7 @@ def row_record(
         **(_figures(row, measures, texts) if row.outcome is Outcome.OK else {}),
         "quantiles": [rounded(value, _QUANTILE_DIGITS) for value in quantiles_s],
         "findings": [[each.cause.value, each.validity.value, texts.number(each.text)] for each in row.findings],
-        "explained": short_paragraphs(_explained(row), texts),
+        "explained": short_paragraphs(_explained(row_pricing.price_row(row, tariff)), texts),
         # A finding's text is not repeated.
         "notes": [texts.number(note) for note in row.own_notes],
     }

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness.analysis import robustness
 from harness.analysis.robustness import Condition, QueryScores, Robustness
@@ -20,15 +19,16 @@ from harness.report.plots import style
 from harness.report.plots.select import Drawing, LeftOut, NoPlot, PlotRows, no_row_reason, row_name
 from harness.report.plots.style import Frame, file_name
 from harness.report.robustness import condition_name, percent
+from harness.stats import Floats
 
 if TYPE_CHECKING:
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.figure import Figure
 
 
-# Beyond so many no number is read; the best ones are drawn.
+# More systems are illegible: only the best are drawn.
 MAX_SYSTEMS = 30
-# Up to so many systems two panels stand side by side and cells are numbered; up to so few they are large.
+# Up to this many systems, two panels share a line and cells show numbers; up to the second, cells are large.
 _NUMBERED, _FEW = 15, 6
 
 
@@ -78,7 +78,7 @@ def draw_flips(board: Robustness, frame: Frame | None = None) -> Figure:
     bar.set_ticks([0, 0.25, 0.5, 0.75, 1], labels=["0 %", "25 %", "50 %", "75 %", "100 %"])
     bar.ax.tick_params(labelsize=7.5, length=2)
     bar.outline.set_visible(False)
-    # Matplotlib would make pixels of so many colours, in SVG and PDF as well.
+    # Matplotlib would rasterise 512 colours, even in SVG and PDF.
     assert bar.solids is not None
     bar.solids.set(rasterized=False, edgecolor="face")
     return figure
@@ -139,12 +139,11 @@ def notes(board: Robustness) -> tuple[str, ...]:
     )
 
 
-Floats = NDArray[np.float64]
 # Rows with their values by query.
 JudgedRows = list[tuple[Row, PerQuery]]
 
 _WHAT = "how often two systems change places"
-_NOT_HERE = "Fewer judgements, which turn an order round as well, are drawn by harness robustness."
+_NOT_HERE = "Fewer judgements, which also change orders: see harness robustness."
 
 
 def make_flips(rows: PlotRows) -> Drawing:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from harness.analysis import axes as analysis_axes
 from harness.analysis.leaderboard import RankedRow
 from harness.analysis.pareto_front import FrontState, reason_not_ranked
-from harness.analysis.table import Row, Validity
+from harness.analysis.table import Row, Validity, processors
 from harness.evaluation.per_query import SHARES
 from harness.records import Outcome
 from harness.report.plots import style
@@ -148,7 +148,7 @@ def _front_labels(figure: Figure, axes: Axes, points: Sequence[RankedRow]) -> No
     from matplotlib.transforms import Bbox
 
     style.settle(figure)  # the places of things are known only then
-    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
+    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined] # Agg has it
     middles = axes.transData.transform([_middle(point) for point in points])
     taken = [Bbox.from_extents(x - 6, y - 6, x + 6, y + 6) for x, y in middles]
     inside = axes.get_window_extent(renderer)
@@ -300,25 +300,20 @@ def make_memory(rows: PlotRows) -> Drawing:
         if len({row.memory_limit_bytes for row in of_system}) > 1:
             drawn += of_system
         else:
-            single.add(f"{of_system[0].system}, {_processors(of_system[0])}")
+            single.add(f"{of_system[0].system}, {processors(of_system[0].cpus, of_system[0].gpus)}")
     if not any(LATENCY.read(row).value is not None for row in drawn):
         reason = "no system ran at any of several limits" if drawn else "each system was measured at one limit only"
         raise NoPlot(f"memory limits: {no_row_reason(others) if others and not limits else reason}")
-    hardware = list(dict.fromkeys(_processors(row) for row in drawn))[:MAX_MEMORY_PANELS]
+    hardware = list(dict.fromkeys(processors(row.cpus, row.gpus) for row in drawn))[:MAX_MEMORY_PANELS]
     notes = _bar_notes([LATENCY.read(row) for row in drawn])
     notes += style.listed("Measured at one limit only, not drawn", sorted(single))
     frame = rows.frame("latency under memory limits", notes, others)
-    return lambda: draw_memory([row for row in drawn if _processors(row) in hardware], frame)
-
-
-def _processors(row: Row) -> str:
-    gpus = f", {row.gpus} GPU{'s' if row.gpus > 1 else ''}" if row.gpus else ""
-    return f"{row.cpus} CPU{'s' if row.cpus > 1 else ''}{gpus}"
+    return lambda: draw_memory([row for row in drawn if processors(row.cpus, row.gpus) in hardware], frame)
 
 
 def draw_memory(rows: Sequence[Row], frame: Frame) -> Figure:
     """Draw latency by memory limit, at most ``MAX_MEMORY_PANELS`` numbers of CPUs and GPUs; failures are crosses."""
-    hardware = list(dict.fromkeys(_processors(row) for row in rows))
+    hardware = list(dict.fromkeys(processors(row.cpus, row.gpus) for row in rows))
     entries = style.system_entries((row.system for row in rows), frame, dashed=True)
     failed = sorted({row.outcome.value for row in rows if LATENCY.read(row).value is None})
     if failed:
@@ -327,7 +322,7 @@ def draw_memory(rows: Sequence[Row], frame: Frame) -> Figure:
     figure = style.framed_figure(frame, 0.5 + (2.2 if len(hardware) > 1 else 3.2) * len(hardware), entries)
     panels = figure.subplots(len(hardware), 1, squeeze=False, sharex=True)[:, 0]
     for name, axes in zip(hardware, panels, strict=True):
-        _memory_panel(axes, [row for row in rows if _processors(row) == name], frame)
+        _memory_panel(axes, [row for row in rows if processors(row.cpus, row.gpus) == name], frame)
         axes.set_title(style.plain_text(name, 60), fontsize=9)
     _limit_axis(panels[-1], sorted({row.memory_limit_bytes for row in rows}))
     return figure

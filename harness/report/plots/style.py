@@ -72,7 +72,7 @@ def settle(figure: Figure) -> None:
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     for axes in figure.axes:
-        axes.set_position(tuple(round(float(each), 4) for each in axes.get_position(original=True).bounds))  # type: ignore[arg-type]
+        axes.set_position(tuple(round(float(each), 4) for each in axes.get_position(original=True).bounds))  # type: ignore[arg-type] # length
 
 
 def save(figure: Figure, path: Path) -> Path:

@@ -131,7 +131,7 @@ class StandIn:
         heartbeat_s: float = 0.5,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
-        """``folder`` is its own; ``fresh``: install all packages anew; ``on_end`` is called once it has ended."""
+        """``folder`` is its own; ``fresh``: install all packages again; ``on_end`` is called once it has ended."""
         self.metadata = metadata
         self.root = folder / "worker"
         self.ended = threading.Event()

@@ -177,7 +177,7 @@ def test_oversize_extended_header_is_refused(tmp_path: Path, kind: bytes, size: 
     block = header.tobuf(tarfile.GNU_FORMAT)
     source = Endless(block, bytes(512) if size else block)
     with pytest.raises(AwsError, match="header has more than"):
-        unpack(source, tmp_path, 1 << 40)  # type: ignore[arg-type]
+        unpack(source, tmp_path, 1 << 40)
     assert source.given < 1 << 20
 
 
@@ -186,7 +186,7 @@ def test_size_of_a_folder_allows_no_larger_header(tmp_path: Path) -> None:
     header.type, header.size = tarfile.XHDTYPE, 1 << 29
     source = Endless(folder.tobuf(tarfile.GNU_FORMAT) + header.tobuf(tarfile.GNU_FORMAT), bytes(512))
     with pytest.raises(AwsError, match="header has more than"):
-        unpack(source, tmp_path, 1 << 40)  # type: ignore[arg-type]
+        unpack(source, tmp_path, 1 << 40)
     assert source.given < 1 << 20
 
 

@@ -77,7 +77,7 @@ def test_missing_job_is_one_line(work: Objects) -> None:
 
 def retar(content: bytes, change: Callable[[dict[str, bytes]], object]) -> bytes:
     with tarfile.open(fileobj=io.BytesIO(content)) as tar:
-        files = {each.name: tar.extractfile(each).read() for each in tar}  # type: ignore[union-attr]
+        files = {each.name: tar.extractfile(each).read() for each in tar}
     change(files)
     target = io.BytesIO()
     with tarfile.open(fileobj=target, mode="w") as tar:

@@ -19,7 +19,7 @@ SMALL = Envelope("cpu1-mem1", 1, GIB)
 def chosen(snapshot: Snapshot, *profiles: Envelope, **wanted: object) -> dict[str, ChosenMachine]:
     named = {profile.name: profile for profile in profiles or (SMALL,)}
     declared = wanted.pop("declared", {})
-    return choose(named, snapshot, MachineOptions(**wanted), declared)  # type: ignore[arg-type]
+    return choose(named, snapshot, MachineOptions(**wanted), declared)
 
 
 def test_cheapest_type_with_room_for_the_host_is_chosen(snapshot: Snapshot) -> None:

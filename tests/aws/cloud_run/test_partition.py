@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from io import StringIO
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from harness.aws.cloud_run import partition
 from harness.aws.cloud_run.estimates import DurationEstimate, DurationModel
 from harness.aws.cloud_run.machines import ChosenMachine
 from harness.aws.cloud_run.partition import Grouping, Submission, committed_usd, plan_launch
-from harness.aws.cloud_run.records import Launch, PartJob, PlannedPart
+from harness.aws.cloud_run.records import Launch, PlannedPart
 from harness.aws.ec2.backend import Ec2Backend
 from harness.jobs.inputs import IndexBuild
 from harness.pricing import instances
 from harness.records import Outcome
-from harness.results.schema import Cell
 from tests.support import sample_records
 from tests.support.job_fixtures import planned
 
@@ -73,6 +70,30 @@ def test_first_part_builds_the_index_without_a_build_profile() -> None:
     made = Ec2Backend.parts(jobs, replace(hours({}), missing=missing("a")))
     assert [len(part.builds) for part in made] == [1, 0]
     assert [part.needs for part in made] == [(), ("a-d",)]
+
+
+HYBRID = {
+    **missing("a", "b"),
+    "h-d": IndexBuild("h-d", "h", "d", components={"a": "a-d", "b": "b-d"}),
+}
+
+
+def test_hybrid_waits_for_the_components_that_an_earlier_part_builds() -> None:
+    jobs = [planned("a"), planned("h", "big"), planned("h")]
+    made = Ec2Backend.parts(jobs, replace(hours({}), missing=HYBRID))
+    assert [[build.key for build in part.builds] for part in made] == [["a-d", "b-d", "h-d"], []]
+    assert [part.needs for part in made] == [(), ("h-d",)]
+    made = Ec2Backend.parts(jobs[:2], replace(hours({}), missing=HYBRID))
+    assert [[build.key for build in part.builds] for part in made] == [["a-d"], ["b-d", "h-d"]]
+    assert [part.needs for part in made] == [(), ("a-d",)]
+    made = Ec2Backend.parts(jobs, replace(hours({}), missing=HYBRID, build_machine=XLARGE))
+    assert [[build.key for build in part.builds] for part in made] == [["a-d", "b-d", "h-d"], [], []]
+
+
+def test_components_of_a_finished_hybrid_are_not_built() -> None:
+    only = {key: build for key, build in HYBRID.items() if key != "h-d"}
+    (part,) = Ec2Backend.parts([planned("h")], replace(hours({}), missing=only))
+    assert (part.builds, part.needs) == ((), ())
 
 
 def test_disk_has_room_for_images_and_data() -> None:
@@ -137,9 +158,9 @@ def launch(name: str, limit_s: int, attempts: int = 1, usd_per_hour: float = 0.3
 
 
 def test_without_a_cap_a_part_has_the_usual_limit_and_is_begun_again() -> None:
-    limits = plan_launch(Submission("p", (PART,)), [], 0.0)
+    limits = plan_launch(Submission("p", (PART,)), [], 0.0, 3)
     assert limits is not None
-    assert (limits.limit_s, limits.attempts) == (3 * 3600, partition.ATTEMPTS)
+    assert (limits.limit_s, limits.attempts) == (3 * 3600, 3)
 
 
 @given(
@@ -151,7 +172,7 @@ def test_promised_and_spent_never_exceed_the_cap(cap: float, rates: list[float],
     launches: dict[str, Launch] = {}
     waiting = [Submission(f"{n}", (replace(PART, name=f"{n}", usd_per_hour=rate),)) for n, rate in enumerate(rates)]
     for number, submission in enumerate(waiting):
-        made = plan_launch(submission, waiting[number + 1 :], 0.0, cap - committed_usd(launches.values()))
+        made = plan_launch(submission, waiting[number + 1 :], 0.0, 3, cap - committed_usd(launches.values()))
         if made is None:
             continue
         launches[made.name] = made
@@ -167,7 +188,7 @@ def test_launch_leaves_the_waiting_parts_their_least_money() -> None:
     cap, waiting = 2 * need + 0.01, [Submission(name, (replace(PART, name=name),)) for name in "ab"]
     launches: list[Launch] = []
     for number, submission in enumerate(waiting):
-        made = plan_launch(submission, waiting[number + 1 :], 0.0, cap - committed_usd(launches))
+        made = plan_launch(submission, waiting[number + 1 :], 0.0, 3, cap - committed_usd(launches))
         assert made is not None and made.limit_s >= partition.least_limit_s([PART]) - 1
         launches.append(made)
 
@@ -179,45 +200,3 @@ def test_unknown_time_costs_the_whole_limit() -> None:
     assert partition.cost_usd(made, [PART], [1.0]) == partition.cost_usd(made, [PART], [60.0]), (
         "a minute is billed at least"
     )
-
-
-CELL = Cell("suite", "bm25", "scifact", "single_stream", "cpu1-mem1")
-JOBS = tuple(PartJob(CELL, number, 0, f"{number:016}") for number in range(3))
-QUOTED_BUILD = PlannedPart(
-    "001", "c6i.large", 0.1, 30, builds=(IndexBuild("k", "bm25", "scifact"),), expected_s=1800, worst_s=7200
-)
-QUOTED_WORK = PlannedPart("002", "m6i.large", 0.2, 40, jobs=JOBS, expected_s=3600, worst_s=7200, measured=True)
-QUOTED_PARTS = (QUOTED_BUILD, QUOTED_WORK)
-QUOTED_MACHINES = {"p": ChosenMachine(KNOWN["m6i.large"], 0.2, "p is priced on t3.small, which is left out: why")}
-
-
-def shown(parts: tuple[PlannedPart, ...] = QUOTED_PARTS, cap: float | None = None) -> list[str]:
-    text = StringIO()
-    partition.show_quote(parts, ["prices: of a date"], QUOTED_MACHINES, cap, Console(file=text, width=200))
-    return text.getvalue().splitlines()
-
-
-def test_quote_equals_a_manual_sum() -> None:
-    _, build, work, *notes = (line.split() for line in shown())
-    assert build == ["001", "c6i.large", "1", "0", "30", "GiB", "0.50", "assumed", "0.1000", "0.05"]
-    assert work == ["002", "m6i.large", "0", "3", "40", "GiB", "1.00", "measured", "0.2000", "0.20"]
-    limits = [partition.usual_limit_s(part) for part in QUOTED_PARTS]
-    worst = (0.1 * (limits[0] + 420) + 0.2 * (limits[1] + 420)) / 3600
-    last = " ".join(notes[-1])
-    assert last == f"about US$ 0.25; never more than US$ {worst:.2f}, by the time limit of each"
-
-
-def test_quote_of_many_parts_joins_rows() -> None:
-    many = (QUOTED_BUILD, *(replace(QUOTED_WORK, name=f"{number:03}") for number in range(2, 207)))
-    _, first, rest, *_ = (line.split() for line in shown(many))
-    assert first[0] == "001" and rest[0] == "002-206"
-    assert rest[3] == "615" and float(rest[-1]) == pytest.approx(205 * 0.2)
-    assert len(shown(many[:24])) == 1 + 24 + 3
-
-
-def test_quote_shows_the_cap() -> None:
-    assert "never more than US$ 0.30, by the time limit of each and --max-usd" in shown(cap=0.3)[-1]
-
-
-def test_quote_explains_another_type_than_the_priced_one() -> None:
-    assert any("which is left out: why" in line for line in shown())

@@ -83,6 +83,7 @@ class FakeBackend:
     arrays: bool = False
     name: str = "fake"
     ending: str = "`end it`"
+    attempts: int = 3
 
     def split(self, parts: tuple[PlannedPart, ...]) -> tuple[Submission, ...]:
         return (Submission("all", parts),) if self.arrays else tuple(Submission(each.name, (each,)) for each in parts)
@@ -223,7 +224,7 @@ def test_refused_launch_gives_up_the_part_and_costs_nothing(scene: Scene) -> Non
     scene.backend.refuse = LaunchRefused("no zone has one")
     watch = scene.watch(part())
     assert watch._tick()
-    assert watch.given_up == ["p: 3 jobs left undone: no zone has one; the same command plans them anew"]
+    assert watch.given_up == ["p: 3 jobs left undone: no zone has one; the same command plans them again"]
     assert watch.committed_usd == 0.0 and scene.journal.launches == {}
 
 
@@ -317,7 +318,7 @@ def test_a_lost_worker_interrupts_the_job_that_ran(scene: Scene) -> None:
     outcomes = {result.spec.job: result.outcome for result in scene.stored}
     assert outcomes == {0: Outcome.OK, 1: Outcome.INTERRUPTED}
     (line,) = watch.given_up
-    assert "2 jobs left undone: its instance went away; the same command plans them anew" in line
+    assert "2 jobs left undone: its instance went away; the same command plans them again" in line
 
 
 @pytest.mark.parametrize(("cut_off", "interrupted"), [(False, 0), (True, 1)])

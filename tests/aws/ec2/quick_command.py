@@ -8,5 +8,5 @@ from harness.aws.cloud_run.watch import Timeouts
 from harness.cli import main
 
 if __name__ == "__main__":
-    Timeouts.__init__.__defaults__ = (0.5, *Timeouts.__init__.__defaults__[1:])  # type: ignore[misc,index]
+    Timeouts.__init__.__defaults__ = (0.5, *Timeouts.__init__.__defaults__[1:])
     main(sys.argv[1:])

@@ -376,7 +376,9 @@ def test_reap_ends_own_instances_in_all_regions_and_no_others(aws: str) -> None:
     everybody = harness("ls", "--all-owners").output
     assert theirs in everybody and "another's" in everybody
     done = harness("reap", "--yes").output
-    assert "nothing of ours is alive" in done and volume in done and "1 instances of other owners" in done
+    assert (
+        "none of your instances or disks is left" in done and volume in done and "1 instances of other owners" in done
+    )
     assert "no instance and no left-over disk" in harness("ls").output
     assert theirs in harness("ls", "--all-owners").output
     harness("reap", "--yes", "--all-owners")
@@ -396,7 +398,7 @@ def test_reap_reports_resources_that_stay(aws: str, monkeypatch: pytest.MonkeyPa
         patch.setattr(instances, "end", lambda *_: None)
         patch.setattr(instances, "WAIT_S", 0.0)
         left = harness("reap", "--region", REGION, "--yes", code=1).output
-    assert "NOT GONE: i-" in left and "nothing of ours" not in left
+    assert "NOT GONE: i-" in left and "none of your" not in left
     harness("reap", "--region", REGION, "--yes")
 
 
@@ -427,7 +429,7 @@ def test_closed_region_fails_only_with_an_open_run_in_it(aws: str, monkeypatch: 
     note = "closed to you by a policy, and not looked at: eu-west-1"
     assert note in harness("ls").output
     done = harness("reap", "--yes").output
-    assert note in done and "nothing of ours is alive" in done
+    assert note in done and "none of your instances or disks is left" in done
     assert "not looked at: eu-west-1: " in harness("ls", "--region", "eu-west-1", code=1).output
     work = Objects(Connections(REGION), WORK)
     Journal(work, CloudRun("r-1", "ec2", "r", "x", "y", "eu-west-1", ())).begin()

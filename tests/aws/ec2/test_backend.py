@@ -194,7 +194,7 @@ def test_request_without_capacity_is_repeated_once_at_most(launched: Launched) -
             b"<RequestID>x</RequestID></Response>"
         )
         raw = BytesIO(output)
-        raw.stream = lambda *_, **__: iter([output])  # type: ignore[attr-defined]
+        raw.stream = lambda *_, **__: iter([output])
         return AWSResponse(request.url, 500, {}, raw)
 
     client = launched.connections.client("ec2", REGION, attempts=backend.ATTEMPTS)
@@ -341,7 +341,7 @@ def test_request_with_a_lost_answer_is_repeated_in_no_other_subnet(launched: Lau
 
 
 def test_worker_id_begins_with_the_role_of_its_launch(launched: Launched) -> None:
-    """An account stack that is made anew has a role of another id."""
+    """An account stack that is made again has a role of another id."""
     noted = launched.begin()()[-1]
     launched.backend._account = replace(launched.backend._account, worker_role_id="AROAANOTHER")
     assert launched.state(noted).workers == (f"{noted.role}:{noted.machine}",)

@@ -122,7 +122,7 @@ def test_run_waits_for_an_instance_that_ec2_shows_late(plain: Field, monkeypatch
     really, looks = instances.find, Counter[str]()
 
     def lags(*arguments: object, **keys: object) -> list[instances.OwnedInstance]:
-        found = really(*arguments, **keys)  # type: ignore[arg-type]
+        found = really(*arguments, **keys)
         if len(arguments) < 3:
             return found  # the workers' own look
         looks.update(each.instance_id for each in found)

@@ -1,4 +1,4 @@
-"""The deadline on AWS's side: deployed code ends late workers when nothing of ours is alive."""
+"""The deadline on AWS's side: deployed code ends late workers when none of your instances or disks is left."""
 
 from __future__ import annotations
 

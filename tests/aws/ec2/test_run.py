@@ -59,7 +59,7 @@ def test_second_command_measures_the_jobs_of_a_dead_instance(plain: Field) -> No
         assert Counter(result.outcome for result in plain.stored) == {Outcome.OK: 11, Outcome.INTERRUPTED: 1}
         (complaint,) = done.complaints
         assert LARGE in complaint and "its instance went away" in complaint
-        assert "7 jobs left undone" in complaint and "the same command plans them anew" in complaint
+        assert "7 jobs left undone" in complaint and "the same command plans them again" in complaint
         assert plain.closed() and workers.worked.count(LARGE) == 1
         again = plain.run()
     assert again.complaints == () and again.summary.complaints == []

@@ -52,10 +52,14 @@ def harness_run(plain: Field, *arguments: str, code: int = 0) -> Result:
 @pytest.mark.usefixtures("engine")
 def test_run_command_quotes_runs_and_prints_the_table(plain: Field) -> None:
     place = ("--work", str(WORK))
-    arm = harness_run(plain, *place, "--dry-run", "--architecture", "arm64")
+    arm = harness_run(plain, *place, "--dry-run", "--wide", "--architecture", "arm64")
     assert re.search(r"\bami-\w+ \(al2023-\S+-arm64\)", arm.output) and re.search(r"\b[a-z]\d+g\w*\.", arm.output)
     dry = harness_run(plain, *place, "--dry-run")
-    assert "never more than US$" in dry.output and launched_and_terminated() == (0, 0)
+    assert "never more than US$" in dry.output and "ami-" not in dry.output
+    assert (
+        f"to stop: `harness ec2 reap --region {REGION}` ends every machine" in dry.output
+        and launched_and_terminated() == (0, 0)
+    )
     assert list(Objects(Connections(REGION), WORK).list()) == []
     nobody = harness_run(plain, *place, code=2)
     assert "pass --yes" in nobody.output and launched_and_terminated() == (0, 0)
@@ -77,7 +81,7 @@ def test_wrong_options_are_refused_before_anything_starts(plain: Field) -> None:
     assert "--burstable" in harness_run(plain, *place, "--instance", "t3.large", code=2).output
     assert "unknown instance type" in harness_run(plain, *place, "--instance", "m99.large", code=2).output
     assert "more than --max-usd" in harness_run(plain, *place, "--max-usd", "0.001", code=2).output
-    assert "a sum of money" in harness_run(plain, *place, "--max-usd", "nan", code=2).output
+    assert "nan: is no finite number" in harness_run(plain, *place, "--max-usd", "nan", code=2).output
     assert "unknown region" in harness_run(plain, *place, "--region", "eu-west-3", code=2).output
     assert "no subnet" in harness_run(plain, *place, "--subnet", "subnet-0", code=2).output
     assert launched_and_terminated() == (0, 0)
@@ -88,6 +92,15 @@ def test_options_of_ec2_are_refused_by_other_launchers(plain: Field) -> None:
     plain.request()
     result = CliRunner().invoke(main, ["run", str(path), "--launcher", "fake", "--max-usd", "5"])
     assert result.exit_code == 2 and "--max-usd is for --launcher ec2" in result.output
+
+
+@pytest.mark.parametrize("launcher", ["ec2", "batch"])
+def test_fresh_index_is_refused_in_the_cloud(plain: Field, launcher: str) -> None:
+    plain.request()
+    path = str(plain.bench.folder / "test-suite.toml")
+    result = CliRunner().invoke(main, ["run", path, "--launcher", launcher, "--work", str(WORK), "--fresh-index"])
+    assert result.exit_code == 2 and f"--fresh-index is not for --launcher {launcher}" in result.output
+    assert launched_and_terminated() == (0, 0)
 
 
 def test_cloud_code_never_reads_the_local_clock() -> None:

@@ -169,7 +169,7 @@ def test_run_prints_a_table_although_one_of_two_instances_dies(
         assert running.poll() is None, running.communicate()
         found[0].kill()
         output = typed.end(running, 1)
-        assert "its instance went away" in output and "the same command plans them anew" in output
+        assert "its instance went away" in output and "the same command plans them again" in output
         output = typed.end(typed.start(*typed.run), 0)
         logs = [each.log for each in machines.instances.values()]
         assert all(each.ended.is_set() and not each.containers() for each in machines.instances.values())
@@ -189,7 +189,7 @@ def test_run_prints_a_table_although_one_of_two_instances_dies(
     for system in SYSTEMS:
         assert re.search(rf"{system} .*cpu1-mem256m", output), output
     assert (typed.bench.results / "test-suite" / "report.html").exists()
-    assert "no instance and no left-over disk of ours" in typed("ec2", "ls", "--region", server.REGION)
+    assert "no instance and no left-over disk of yours" in typed("ec2", "ls", "--region", server.REGION)
     check_rights(place, name, list(machines.instances))
     texts = [*typed.outputs, *logs, *(path.read_text() for path in typed.bench.results.rglob("result.json"))]
     assert not [secret for secret in server.SECRETS for text in texts if secret in text]

@@ -118,7 +118,7 @@ class Planted(Adapter):
         }
         if misdeed == "fickle":
             return [Hit(hit.doc_id, 1.0) for hit in wrong["fickle"] or []]
-        return wrong.get(str(misdeed), hits)  # type: ignore[return-value]
+        return wrong.get(str(misdeed), hits)
 
     _resumed_s = 0.0
 
@@ -149,6 +149,10 @@ class Planted(Adapter):
             (index_dir / "passwd").symlink_to("/etc/passwd")
         if misdeed == "oom":
             os.urandom(1 << 20) * 8192
+        if misdeed == "spin":  # no misdeed, but long enough for the kernel's counters
+            until_s = time.perf_counter() + 1.5
+            while time.perf_counter() < until_s:
+                pass
 
 
 ENGINE = Planted

@@ -38,6 +38,6 @@ def seen() -> Callable[..., CaseReport]:
     def make(latency_s: Sequence[float] = (), injected_s: Sequence[float] = (), **keys: Any) -> CaseReport:
         case = {"system": "case", "dataset": "planted", "profile": "cpu1-mem256m", "memory_limit_bytes": 256 << 20}
         job = Job(latency_s, injected_s or latency_s)
-        return CaseReport(sample_records.row(**{**case, **keys}), (job,), bare_bytes=12 << 20)  # type: ignore[arg-type]
+        return CaseReport(sample_records.row(**{**case, **keys}), (job,), bare_bytes=12 << 20)
 
     return make

@@ -128,7 +128,7 @@ def test_large_memory_tolerance_is_3_percent(seen: Make, error_mib: int, ok: boo
 
 def seen_of(seen: CaseReport, job: Job) -> CaseReport:
     """The same row of this job."""
-    return replace(seen, jobs=(job,))  # type: ignore[arg-type]
+    return replace(seen, jobs=(job,))
 
 
 def noisy(*causes: Cause) -> dict[str, Any]:

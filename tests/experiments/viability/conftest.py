@@ -117,4 +117,4 @@ def questions(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Questio
 
 def needs(mib: int, **otherwise: object) -> Script:
     """Killed below so many MiB, and else as the keys say."""
-    return lambda limit, _: Life(Outcome.OOM) if limit is not None and limit < mib else Life(**otherwise)  # type: ignore[arg-type]
+    return lambda limit, _: Life(Outcome.OOM) if limit is not None and limit < mib else Life(**otherwise)

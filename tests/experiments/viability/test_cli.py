@@ -14,14 +14,17 @@ from harness import datasets
 from harness.cli import main
 from harness.cli.viability import curve, validate, viable
 from harness.experiments.viability import curve as curves
+from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
+from harness.progress import Progress
 from harness.results.reader import read_jobs
 from tests.conftest import Bench
 from tests.experiments.viability.conftest import Scripted, needs
+from tests.support.command_line import Call
 
 
 @pytest.fixture
-def call(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> object:
+def call(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.setattr("harness.launch.host.memory_bytes", lambda: 16 << 30)
     monkeypatch.setattr("harness.launch.host.cpus", lambda: 2)
     monkeypatch.setattr("harness.launch.fake.FakeLauncher", lambda: Scripted(needs(129)))
@@ -34,7 +37,7 @@ def call(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> object:
     return made
 
 
-def test_viable_prints_the_verdict_and_the_type_to_rent(call) -> None:  # type: ignore[no-untyped-def]
+def test_viable_prints_the_verdict_and_the_type_to_rent(call: Call) -> None:
     done = call("viable", "planted", "--cpus", "1,2")
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
@@ -53,10 +56,13 @@ def test_viable_prints_the_verdict_and_the_type_to_rent(call) -> None:  # type: 
     assert verdicts[0]["limit_bytes"] == 144 << 20 and verdicts[0]["rent"]["chosen"]["usd_per_hour"] > 0
 
 
-def test_validate_and_curve_print_their_verdicts(call, bench: Bench) -> None:  # type: ignore[no-untyped-def]
+def test_validate_and_curve_print_their_verdicts(call: Call, bench: Bench) -> None:
+    with (bench.folder / "tiny" / "queries.jsonl").open("a") as file:
+        file.write('{"_id": "q99", "text": " "}\n')
     holds = call("validate", "planted", "--instance", "m6g.medium")
     assert holds.exit_code == 0, holds.output
     assert "m6g.medium is enough for planted on tiny." in holds.stdout and "only memory was validated" in holds.stdout
+    assert "- tiny: 1 of 7 queries are blank, such as 'q99'; they are asked anyway.\n" in holds.stdout
     drawn = call("curve", "planted", "--limits", "128MiB,160MiB")
     assert drawn.exit_code == 0, drawn.output
     assert "No knee: flat: each that ran, from 160 MiB on" in drawn.stdout
@@ -86,7 +92,7 @@ def test_validate_and_curve_print_their_verdicts(call, bench: Bench) -> None:  #
         (["curve", "planted", "--limits", "64"], 2, "--limits: '64' is not a memory size"),
     ],
 )
-def test_impossible_question_is_one_line(call, arguments: list[str], code: int, message: str) -> None:  # type: ignore[no-untyped-def]
+def test_impossible_question_is_one_line(call: Call, arguments: list[str], code: int, message: str) -> None:
     done = call(*arguments)
     assert done.exit_code == code, done.output
     lines = [line for line in done.stderr.splitlines() if line.startswith("harness: ")]
@@ -94,20 +100,20 @@ def test_impossible_question_is_one_line(call, arguments: list[str], code: int, 
     assert "Traceback" not in done.output
 
 
-def test_process_launcher_cannot_enforce_a_limit(call) -> None:  # type: ignore[no-untyped-def]
+def test_process_launcher_cannot_enforce_a_limit(call: Call) -> None:
     done = call("viable", "planted", launcher="process")
     assert done.exit_code == 2 and "use --launcher docker" in done.stderr
 
 
 def test_cpu_count_that_misses_its_target_does_not_affect_the_others(
-    call,
+    call: Call,
     bench: Bench,
-    monkeypatch: pytest.MonkeyPatch,  # type: ignore[no-untyped-def]
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from tests.experiments.viability.conftest import Life
 
     class Slow(Scripted):
-        def launch(self, job, progress):  # type: ignore[no-untyped-def]
+        def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
             one = job.spec.envelope.cpus == 1
             self.script = (lambda *_: Life(ms=30)) if one else needs(129)
             return super().launch(job, progress)
@@ -121,14 +127,14 @@ def test_cpu_count_that_misses_its_target_does_not_affect_the_others(
 
 
 def test_cpu_count_that_does_not_run_does_not_affect_the_others(
-    call,
-    monkeypatch: pytest.MonkeyPatch,  # type: ignore[no-untyped-def]
+    call: Call,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from harness.records import Outcome
     from tests.experiments.viability.conftest import Life
 
     class Breaks(Scripted):
-        def launch(self, job, progress):  # type: ignore[no-untyped-def]
+        def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
             two = job.spec.envelope.cpus == 2
             self.script = (lambda *_: Life(Outcome.CRASH)) if two else needs(129)
             return super().launch(job, progress)
@@ -141,9 +147,9 @@ def test_cpu_count_that_does_not_run_does_not_affect_the_others(
 
 
 def test_unmeasurable_cpu_count_is_refused_before_any_job(
-    call,
+    call: Call,
     bench: Bench,
-    monkeypatch: pytest.MonkeyPatch,  # type: ignore[no-untyped-def]
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(FakeLauncher, "cannot", lambda _, envelope: "this host gives 2" if envelope.cpus > 2 else None)
     done = call("viable", "planted", "--cpus", "1,64")

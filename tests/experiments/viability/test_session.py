@@ -50,7 +50,10 @@ def test_kill_while_raising_the_limit_gives_the_same_verdict_again(questions: Qu
 
 def test_kill_in_a_stored_job_makes_the_verdict_unsharp(questions: Questions) -> None:
     """112 passes each time, 116 was killed once and then again: nothing about that is sharp."""
-    script: Script = lambda limit, _: Life(Outcome.OOM) if limit == 116 else needs(100)(limit, 0)  # noqa: E731
+
+    def script(limit: int | None, _: int) -> Life:
+        return Life(Outcome.OOM) if limit == 116 else needs(100)(limit, 0)
+
     curve.measure_curve(questions(script)[0], 1, (116 * MIB,))
     verdict = smallest(questions(script)[0], 1)
     assert (verdict.limit_bytes, verdict.below_bytes, verdict.sharp) == (128 * MIB, 116 * MIB, False)
@@ -124,7 +127,7 @@ def test_any_search_ends_and_repeats_its_verdict_even_if_interrupted(questions: 
     if text.startswith("{"):
         contract(smallest(questions(needs(1))[0], 1))
     else:
-        assert "start anew with --fresh" in text
+        assert "start again with --fresh" in text
 
 
 def numbered(questions: Questions, script: Script) -> Script:
@@ -170,7 +173,10 @@ def plain(verdict: ViabilityVerdict) -> tuple[object, ...]:
 def test_busy_machine_takes_a_bounded_number_of_jobs(questions: Questions, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound holds over any number of repeated commands."""
     monkeypatch.setattr(session, "MAXIMUM_DISCARDED", 12)  # fewer commands until all jobs are used up
-    busy: Script = lambda limit, before: Life(ms=18) if limit is not None or before >= 3 else Life()  # noqa: E731
+
+    def busy(limit: int | None, before: int) -> Life:
+        return Life(ms=18) if limit is not None or before >= 3 else Life()
+
     ran = []
     for _ in range(4):
         text, jobs = run_search(questions, numbered(questions, busy))

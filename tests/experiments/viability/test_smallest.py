@@ -280,7 +280,7 @@ def test_lost_engine_leaves_no_evidence(questions: Questions, monkeypatch: pytes
     def gone(self: Scripted, job: LaunchRequest, progress: object) -> LaunchEnd:
         if job.spec.envelope.memory_bytes == 112 * MIB:
             raise EngineError("the Docker engine went away")
-        return launch(self, job, progress)  # type: ignore[arg-type]
+        return launch(self, job, progress)
 
     monkeypatch.setattr(Scripted, "launch", gone)
     with pytest.raises(EngineError):

@@ -236,14 +236,13 @@ def test_composite_system_inherits_flags_of_components(two_engines: Path) -> Non
 
 
 def test_components_json_describes_each_component(two_engines: Path) -> None:
-    write_system(two_engines, "vectors", "dense", DENSE, "resumable_builds = true\n")
+    write_system(two_engines, "vectors", "dense", DENSE)
     write_system(two_engines, "fusion", "both", BOTH)
     for folder in ("lucene", "vectors"):
         (two_engines / folder / "adapter.py").write_text(f"# {folder}\n")
     both = catalog.system("both", two_engines)
     first, second = json.loads(recipes.components_json(both, [{"A": "1"}, {}]))
     assert (first["name"], first["engine"], first["environment"]) == ("bm25", "lucene", {"A": "1"})
-    assert (first["resumable_builds"], second["resumable_builds"]) == (False, True)
     assert len({first["adapter_sha256"], second["adapter_sha256"], ""}) == 3
 
 

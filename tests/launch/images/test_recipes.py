@@ -76,7 +76,7 @@ def test_accelerator_has_its_own_image_and_packages(toy: System, tmp_path: Path)
     (tmp_path / "files").mkdir()
     with tarfile.open(fileobj=io.BytesIO(packed(able, tmp_path / "files", tmp_path / "files"))) as tar:
         names = [name for name in tar.getnames() if "requirements" in name]
-        assert names == ["requirements.lock"] and tar.extractfile(names[0]).read() == b"other\n"  # type: ignore[union-attr]
+        assert names == ["requirements.lock"] and tar.extractfile(names[0]).read() == b"other\n"
 
 
 def test_each_platform_has_its_own_image_and_the_engines_packages_for_it(toy: System) -> None:

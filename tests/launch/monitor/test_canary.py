@@ -46,7 +46,7 @@ def test_reading_after_one_job_serves_before_the_next_at_once(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("changed", ["time", "CPUs", "disk", "none after a job"])
-def test_any_other_reading_is_taken_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str) -> None:
+def test_any_other_reading_is_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str) -> None:
     monkeypatch.setattr(canary, "_RECENT_S", 0.0 if changed == "time" else 60.0)
     looking, placement = Canary(), place(1)
     last = looking.read("before" if changed == "none after a job" else "after", placement, tmp_path / "job")

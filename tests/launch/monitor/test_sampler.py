@@ -180,7 +180,7 @@ class ScriptedGpu:
 
 
 def sampler(gpu: ScriptedGpu, memory: ScriptedMemory | None = None) -> Sampler:
-    return Sampler(memory or ScriptedMemory(), ScriptedCounters(), gpu)  # type: ignore[arg-type]
+    return Sampler(memory or ScriptedMemory(), ScriptedCounters(), gpu)
 
 
 def sleep() -> None:
@@ -211,7 +211,7 @@ def test_gpus_are_read_at_the_start_each_mark_and_the_end(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize(("used", "peak"), [((None, 7, 3), 7), ((), None), ((0,), 0)])
 def test_gpu_memory_peak_covers_answered_readings(used: tuple[int | None, ...], peak: int | None) -> None:
-    reader = GpuSampler(ScriptedGpu(used), lambda: [42])  # type: ignore[arg-type]
+    reader = GpuSampler(ScriptedGpu(used), lambda: [42])
     for _ in range(4):
         reader._read_memory()
     assert reader.peak_bytes == peak

@@ -243,3 +243,12 @@ def test_process_tree_is_counted_with_a_thread_that_ended(monkeypatch: pytest.Mo
     assert found.busy_ns is not None and found.wait_ns is not None and found.major_faults is not None
     assert found.throttled_ns is None, "a process has no quota of its own"
     assert counters.read() is None
+
+
+@pytest.mark.parametrize("host_swaps", [False, True])
+def test_swap_of_a_process_is_known(monkeypatch: pytest.MonkeyPatch, host_swaps: bool) -> None:
+    used = psutil.swap_memory()._replace(used=int(host_swaps))
+    monkeypatch.setattr(psutil, "swap_memory", lambda: used)
+    found = ProcessCounters(os.getpid(), os.sched_getaffinity(0)).read()
+    own = psutil.Process().memory_full_info().swap if host_swaps else 0
+    assert found is not None and found.swap_bytes is not None and found.swap_bytes >= own

@@ -32,6 +32,13 @@ def test_trials_are_separated_from_other_phases_and_sorted() -> None:
     assert [trial.name for trial in trials_of(phases)] == ["trial-0", "trial-1"]
 
 
+def test_build_counts_as_the_trial_of_a_job_without_trials() -> None:
+    build, check = Phase("build", 10, 20), Phase("check", 20, 30)
+    assert trials_of((build, check)) == [build]
+    assert over([0, 9, 15, 21, 29], build, check) == [[9, 15, 21]]
+    assert trials_of((build, Phase("trial-0", 30, 40))) == [Phase("trial-0", 30, 40)], "a search claims no build"
+
+
 def test_readings_between_two_trials_are_omitted() -> None:
     trials = (Phase("trial-0", 10, 20), Phase("trial-1", 30, 40))
     assert over([0, 9, 15, 21, 29, 41, 50], *trials) == [[9, 15, 21], [29, 41]]

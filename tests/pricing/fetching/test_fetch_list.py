@@ -172,7 +172,7 @@ HTML = b"<!DOCTYPE html><html><body>Please sign in to the guest network</body></
         (served(HTML), f"fetch_prices: {aws.VERSION}: is no whole JSON"),
         (served(b'{"offerCode": \x1b[2J}'), f"fetch_prices: {aws.VERSION}: is no whole JSON"),
         (
-            served(offers().add("c5.large", [1, 2]).written()),  # type: ignore[arg-type]
+            served(offers().add("c5.large", [1, 2]).written()),
             f"fetch_prices: {aws.VERSION}: the on-demand price of c5.large is [1, 2]",
         ),
         (served(b""), f"fetch_prices: {aws.VERSION}: is no whole JSON"),

@@ -68,7 +68,7 @@ def open_file(browser: Browser, tabs: list[Tab]) -> Iterator[Open]:
 
     def opened(path: Path, *arguments: object, **options: object) -> Page:
         used.append(tabs.pop() if tabs else Tab(browser))
-        return used[-1].open(path, *arguments, **options)  # type: ignore[arg-type]
+        return used[-1].open(path, *arguments, **options)
 
     yield opened
     complaints = [each for tab in used for each in tab.clear()]

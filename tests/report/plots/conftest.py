@@ -52,7 +52,7 @@ def row(system: str, profile: str, place: int, **changes: object) -> Row:
         usd_per_million=Estimate(mean_s / 3600 * usd * 1e6, mean_s / 4000 * usd * 1e6, mean_s / 3300 * usd * 1e6),
         peak_anon_bytes=100 * MIB,
     )
-    return replace(plain, **changes)  # type: ignore[arg-type]
+    return replace(plain, **changes)
 
 
 def per_query(of: Row) -> PerQuery:

@@ -59,7 +59,7 @@ def test_every_number_is_drawn_in_its_cell_and_none_is_clipped(count: int) -> No
         assert numbers[(0, count - 1)] == f"{100 * (count - 1) / (2 * count):.0f}"
         assert condition.cause.value in panel.get_title(loc="left")
     assert panels[0].get_yticklabels()[0].get_text().endswith(" 1")
-    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
+    renderer = figure.canvas.get_renderer()
     width, height = figure.canvas.get_width_height()
     boxes = [axes.get_tightbbox(renderer) for axes in figure.axes if axes.axison]
     assert all(box.x0 >= 0 and box.x1 <= width and box.y0 >= 0 and box.y1 <= height for box in boxes)
@@ -186,7 +186,7 @@ def test_omitted_rows_are_named_with_their_reason() -> None:
     labels, text, _ = drawn(rows_of(made([A, B, oom, invalid, unknown]), *found))
     assert sorted(label[0] for label in labels) == ["a", "b"]
     assert "a on cpu4-mem16 (oom); c on cpu1-mem1 (invalid: see its notes); d on cpu1-mem1 (no RR@10 by query)" in text
-    assert "Fewer judgements, which turn an order round as well, are drawn by harness robustness." in text
+    assert "Fewer judgements, which also change orders: see harness robustness." in text
 
 
 def test_measure_without_an_order_by_query_is_named_and_others_are_drawn() -> None:

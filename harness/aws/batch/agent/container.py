@@ -77,7 +77,7 @@ def checkout(s3: Any, bucket: str, key: str, sha256: str) -> Path:
         packed = folder / "bundle.tar.gz"
         s3.download_file(bucket, key, str(packed))
         if hashlib.sha256(packed.read_bytes()).hexdigest() != sha256:
-            raise SystemExit("harness: the bundle is not the one that was sent; start the run anew")
+            raise SystemExit("harness: the bundle is not the one that was sent; start the run again")
         shutil.unpack_archive(packed, folder)  # trusted: its checksum fits
         packed.unlink()
         install((folder / "requirements.lock").read_text(), folder)

@@ -38,7 +38,6 @@ FORMATS = ("md", "csv", "json", "latex")
 
 # Notes on figures that this table does not show.
 _NOT_SHOWN = (PERCENTILE_METHOD, MEMORY_METHOD, f"Index build: {BUILD_FORMULA}", f"Index storage: {STORAGE_FORMULA}")
-_DOUBTED = (Validity.NOISY, Validity.INVALID)
 
 
 def render(table: Table, format: str) -> str:
@@ -129,7 +128,7 @@ def _system(row: Row, escape: Escape) -> str:
 
 def _latency(row: Row, notes: Footnotes, told: Sequence[str | None], escape: Escape) -> str:
     """Write the mean or the outcome, with the verdict and its notes."""
-    doubt = f" {row.validity.value}" if row.validity in _DOUBTED else ""
+    doubt = f" {row.validity.doubt}" if row.validity.doubt else ""
     if row.outcome is not Outcome.OK:
         detail = f"{row.outcome.value}: {row.detail or 'no detail was stored'}"
         return f"{escape(row.outcome.value)}{doubt}{notes.mark(detail, *told)}"

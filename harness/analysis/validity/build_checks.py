@@ -1,0 +1,143 @@
+"""Validity checks on the build of an index: what the machine did meanwhile.
+
+An index is built once, so no other measurement bounds a doubted one; thresholds are those of searches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from harness.analysis.table import Cause, Finding
+from harness.analysis.validity import counter_checks, machine_speed
+from harness.analysis.validity.findings import build_again, covers, invalid, noisy, remark
+from harness.records import Isolation
+from harness.results.schema import Cell, Counters, IndexFacts
+
+# A shorter build may end before the second reading of the counters (every 0.25 s).
+_COUNTED_FROM_S = 1.0
+_ONCE = "and one build is one measurement, without an interval"
+_QUIETEN = "quieten the machine (harness doctor shows its load), then"
+
+
+def check(build: IndexFacts, cell: Cell, levels: machine_speed.Levels) -> list[Finding]:
+    """Judge the counters, the canary, the GPUs and the host beside the build of a cell's index.
+
+    Args:
+        build: facts of a build whose environment is known, as are its components'.
+        cell: any cell that uses the index.
+        levels: the canary's levels of all jobs in the results.
+    """
+    if build.isolation is Isolation.FAKE:
+        return [invalid(Cause.ISOLATION, "isolation: fake: scripted times, nothing was built")]
+    again = build_again(cell)
+    findings = [
+        *_limits(build, again),
+        *_counted(build, again),
+        *_speed(build, levels, again),
+        *_gpus(build, again),
+        *_host(build, again),
+    ]
+    for name, part in build.components.items():
+        findings += [replace(found, text=f"{name}: {found.text}") for found in check(part, cell, levels)]
+    return findings
+
+
+def _limits(build: IndexFacts, again: str) -> Iterator[Finding]:
+    """Find a CPU quota that stopped the build, and memory that was swapped out."""
+    counters = build.counters
+    if build.throttled_periods or counters.throttled_s:
+        seconds = f" ({counters.throttled_s:.3g} s)" if counters.throttled_s else ""
+        yield invalid(
+            Cause.THROTTLING,
+            f"the kernel throttled the build in {build.throttled_periods or 0:,} periods{seconds}, so a CPU quota was "
+            f"in force and its time is wrong; remove the quota (harness doctor shows the cgroups), then {again}",
+        )
+    if counters.swap_bytes:
+        yield invalid(
+            Cause.SWAP,
+            f"{counters.swap_bytes / 2**20:.3g} MiB of the build were swapped out: its memory limit did not hold, its "
+            f"time includes the disk; switch swap off (swapoff -a) or take a larger build_profile, then {again}",
+        )
+
+
+def _counted(build: IndexFacts, again: str) -> Iterator[Finding]:
+    """Find CPU time that others took, or that counters do not tell it; threads that waited are a remark."""
+    counters, length_s = build.counters, build.watched_s
+    if counters == Counters() and length_s < _COUNTED_FROM_S:
+        yield remark(
+            Cause.COUNTERS,
+            f"the build took {length_s:.2g} s, too short for the kernel's counters: steal and other processes were "
+            "not judged",
+        )
+    elif counters == Counters():
+        yield noisy(
+            Cause.COUNTERS,
+            "the kernel's counters of this build could not be read, so nothing shows that the machine was quiet; build "
+            f"with an engine on this host whose cgroups harness doctor can see: {again}",
+        )
+    if not covers(counters.wall_s, length_s):
+        yield remark(
+            Cause.COUNTERS,
+            f"the kernel's counters cover {counters.wall_s:.2g} s for {length_s:.2g} s of the build, too far off to "
+            "judge steal or other processes",
+        )
+        return
+    for cause, seconds, most, who, remedy in (
+        (
+            Cause.STEAL,
+            counters.steal_s,
+            counter_checks.MAX_STEAL,
+            "the hypervisor took",
+            "take a machine of its own, or",
+        ),
+        (Cause.FOREIGN_CPU, counters.foreign_cpu_s, counter_checks.MAX_FOREIGN, "other processes had", _QUIETEN),
+    ):
+        share = counter_checks.share_of_cpus(build, build.envelope, seconds)
+        if share is not None and share > most:
+            text = f"{who} {share:.1%} of the build's CPU time (steady: up to {most:.0%}), {_ONCE}; {remedy} {again}"
+            yield noisy(cause, text, transient=True)
+    waited = counter_checks.waiting(counters)
+    if waited is not None and waited > counter_checks.MAX_WAIT:
+        # How many threads build is the system's own choice, and its time is what that choice costs.
+        yield remark(
+            Cause.OVERSUBSCRIPTION,
+            f"more runnable threads than CPUs: they waited {waited:.2f} s for one another in each second of the "
+            f"build's CPU time ({build.envelope.cpus} CPUs)",
+        )
+
+
+def _speed(build: IndexFacts, levels: machine_speed.Levels, again: str) -> Iterator[Finding]:
+    """Find a machine that changed its speed, or that was slower than for other jobs."""
+    changed = machine_speed.changed(build)
+    if changed:
+        yield noisy(Cause.CANARY, f"{changed} beside the build, {_ONCE}; {_QUIETEN} {again}", transient=True)
+    slower = machine_speed.slower([build], machine_speed.others(build, levels))
+    if slower:
+        text = f"the machine was slow for this build: {slower}, {_ONCE}; {again}"
+        yield noisy(Cause.SLOW_MACHINE, text, transient=True)
+
+
+def _gpus(build: IndexFacts, again: str) -> Iterator[Finding]:
+    shares = counter_checks.in_force(build, *counter_checks.THROTTLING)
+    if shares:
+        reasons = ", ".join(f"{name} in {share:.0%}" for name, share in sorted(shares.items()))
+        text = (
+            f"the GPU was throttled: {reasons} of the moments beside and within the build, {_ONCE}; let it cool, then"
+        )
+        yield noisy(Cause.GPU_THROTTLING, f"{text} {again}", transient=True)
+    if build.gpu and build.gpu.foreign_processes:
+        yield noisy(
+            Cause.GPU_SHARED,
+            f"{build.gpu.foreign_processes} processes of others were on the build's GPUs (expected: none); end them "
+            f"(nvidia-smi lists them), then {again}",
+        )
+
+
+def _host(build: IndexFacts, again: str) -> Iterator[Finding]:
+    if build.shared_host:
+        yield noisy(
+            Cause.SHARED_HOST,
+            "other jobs of AWS Batch may have run on the same host, which takes caches and memory bandwidth whatever "
+            f"the limits; recreate its queues without --shared (harness batch up), then {again}",
+        )

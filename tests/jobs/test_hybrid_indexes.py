@@ -1,0 +1,177 @@
+"""The index of a hybrid joins the indexes of its components, each of which is built once, under its own key."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.jobs import indexes
+from harness.launch.base import LaunchEnd, LaunchRequest
+from harness.launch.fake import FakeLauncher
+from harness.progress import Progress
+from harness.records import Outcome
+from harness.results.reader import read_jobs
+from harness.results.schema import IndexFacts, Result
+from tests.conftest import Bench
+from tests.images.test_fusion import PROTOCOL, declare
+
+FAKE_BYTES = len("fake\n")
+
+
+@pytest.fixture(autouse=True)
+def _declared(bench: Bench) -> None:
+    declare(bench)
+
+
+def run(bench: Bench, *systems: str, launcher: FakeLauncher | None = None, **options: bool) -> dict[str, Result]:
+    suite = bench.suite(PROTOCOL.format(10), systems=list(systems), profiles=["cpu1-mem256m"])
+    summary = bench.run(launcher or FakeLauncher(), suite, **options)
+    return {result.spec.cell.system: result for result, _ in summary.jobs}
+
+
+def built(launcher: FakeLauncher) -> list[str]:
+    return sorted(job.spec.system for job in launcher.launched if job.spec.kind == "build")
+
+
+def facts_of(result: Result) -> IndexFacts:
+    assert result.outcome is Outcome.OK and result.index is not None, result.detail
+    return result.index
+
+
+def data_of(bench: Bench, result: Result) -> Path:
+    index = indexes.find(bench.cache, result.spec.index_key)
+    assert index is not None
+    return index.folder
+
+
+def fail(system: str, outcome: Outcome) -> Callable[[LaunchRequest], Outcome]:
+    return lambda job: outcome if (job.spec.kind, job.spec.system) == ("build", system) else Outcome.OK
+
+
+def test_hybrid_after_its_components_builds_its_own_part_alone(bench: Bench) -> None:
+    run(bench, "words", "letters")
+    launcher = FakeLauncher()
+    run(bench, "both", launcher=launcher)
+    assert built(launcher) == ["both"]
+
+
+def test_components_after_the_hybrid_build_nothing(bench: Bench) -> None:
+    launcher = FakeLauncher()
+    run(bench, "both", launcher=launcher)
+    assert built(launcher) == ["both", "letters", "words"]
+    launcher = FakeLauncher()
+    assert {result.outcome for result in run(bench, "words", "letters", "both", launcher=launcher).values()} == {
+        Outcome.OK
+    }
+    assert built(launcher) == []
+
+
+def test_component_is_built_once_in_a_run_of_all(bench: Bench) -> None:
+    launcher = FakeLauncher()
+    run(bench, "both", "words", "letters", launcher=launcher)
+    assert built(launcher) == ["both", "letters", "words"]
+
+
+def test_fresh_index_builds_hybrid_and_components_again_once(bench: Bench) -> None:
+    run(bench, "both", "words")
+    launcher = FakeLauncher()
+    run(bench, "both", "words", launcher=launcher, fresh=True, fresh_index=True)
+    assert built(launcher) == ["both", "letters", "words"]
+
+
+def test_changed_component_parameter_builds_a_component_of_that_hybrid(bench: Bench) -> None:
+    before = run(bench, "words", "letters", "both")
+    declare(bench, 'method = "rrf"\ndepth = 5\n[build_params]\n"words.shared" = "letters"\n')
+    launcher = FakeLauncher()
+    after = run(bench, "words", "both", launcher=launcher, fresh=True)
+    assert built(launcher) == ["both", "words"], "letters is as it was"
+    assert after["both"].spec.index_key != before["both"].spec.index_key
+    assert after["words"].spec.index_key == before["words"].spec.index_key
+
+
+@pytest.mark.parametrize("outcome", [Outcome.OOM, Outcome.TIMEOUT, Outcome.CRASH])
+def test_failed_component_fails_the_hybrid_likewise_and_is_named(bench: Bench, outcome: Outcome) -> None:
+    launcher = FakeLauncher(fail("letters", outcome))
+    results = run(bench, "both", "letters", "words", launcher=launcher)
+    assert (results["both"].outcome, results["letters"].outcome, results["words"].outcome) == (
+        outcome,
+        outcome,
+        Outcome.OK,
+    )
+    assert results["both"].detail == f"letters: {results['letters'].detail}"
+    assert built(launcher) == ["letters", "words"], "no build of it is tried twice, and the hybrid's own not at all"
+
+
+def test_size_and_build_time_are_the_sum_of_all_parts(bench: Bench) -> None:
+    results = run(bench, "words", "letters", "both")
+    facts = facts_of(results["both"])
+    assert facts.components == {name: facts_of(results[name]) for name in ("words", "letters")}
+    assert (facts.build_s, facts.own_build_s) == (6.0, 2.0)
+    folder = data_of(bench, results["both"])
+    assert indexes.content(folder) == (facts.index_bytes, facts.content_sha256)
+    assert facts.index_bytes == 3 * FAKE_BYTES
+    (stored,) = [job.result for job in read_jobs(bench.results) if job.result.spec.cell.system == "both"]
+    assert stored.index == facts
+
+
+def test_components_files_are_shared_and_not_copied(bench: Bench) -> None:
+    results = run(bench, "words", "both")
+    shared, own = data_of(bench, results["both"]) / "words" / "index", data_of(bench, results["words"]) / "index"
+    assert shared.samefile(own)
+
+
+def test_file_system_without_links_gets_copies(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **_options: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "link", refuse)
+    results = run(bench, "words", "both")
+    shared, own = data_of(bench, results["both"]) / "words" / "index", data_of(bench, results["words"]) / "index"
+    assert not shared.samefile(own) and shared.read_bytes() == own.read_bytes()
+
+
+def test_build_of_the_hybrid_sees_no_file_of_a_component(bench: Bench) -> None:
+    seen: list[list[str]] = []
+
+    class Looking(FakeLauncher):
+        def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
+            if (job.spec.kind, job.spec.system) == ("build", "both"):
+                seen.append([path.name for path in job.index_dir.iterdir()])
+            return super().launch(job, progress)
+
+    run(bench, "both", launcher=Looking())
+    assert seen == [[]]
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, lambda path: path.symlink_to("/etc"), Path.touch])
+def test_hybrid_that_writes_into_the_folder_of_a_component_is_bad_output(
+    bench: Bench, make: Callable[[Path], object]
+) -> None:
+    class Writing(FakeLauncher):
+        def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
+            ended = super().launch(job, progress)
+            if (job.spec.kind, job.spec.system) == ("build", "both"):
+                make(job.index_dir / "letters")
+            return ended
+
+    results = run(bench, "both", "letters", launcher=Writing())
+    assert (results["both"].outcome, results["letters"].outcome) == (Outcome.BAD_OUTPUT, Outcome.OK)
+    assert "letters" in (results["both"].detail or "")
+
+
+@pytest.mark.parametrize("systems", [("both",), ("both", "words", "letters")])
+def test_damaged_component_is_built_again_with_the_hybrid(bench: Bench, systems: tuple[str, ...]) -> None:
+    def loads(job: LaunchRequest) -> Outcome:
+        files = job.index_dir.rglob("index") if job.spec.kind == "search" else ()
+        return Outcome.CRASH if any(path.read_text() != "fake\n" for path in files) else Outcome.OK
+
+    run(bench, "both")
+    (damaged,) = (bench.cache / "indexes").glob("*/data/letters/index")
+    damaged.write_text("half")
+    launcher = FakeLauncher(loads)
+    results = run(bench, *systems, launcher=launcher, fresh=True)
+    assert {result.outcome for result in results.values()} == {Outcome.OK}
+    assert built(launcher) == ["both", "letters"], "the other component is whole"
