@@ -229,6 +229,9 @@ def _plan(run: _RunState) -> tuple[list[Planned], dict[str, str]]:
     for build in options.assigned.builds if options.assigned else ():
         cell = inputs.cell_of(build.system, build.dataset)
         builder = inputs.builder(cell)
+        if build.component:
+            _component(run, cell, next(part for part in builder.components if part.name == build.component))
+            continue
         if builder.image not in run.prepared:
             _prepare(run, {builder.image: builder})
         prepared = _prepared(run, cell, builder)
@@ -340,17 +343,21 @@ def _components(run: _RunState, cell: Cell, prepared: Prepared, *, check: bool) 
     """
     found, until = {}, time.monotonic() + run.inputs.limits.build_s
     for part in prepared.system.components:
-        try:
-            component = replace(run.launcher.prepare(part), system=part)
-        except ImageError as error:
-            raise JobError(Outcome.CRASH, f"{part.name}: no image: {error}") from error
-        index = _index(run, cell, component)
+        index = _component(run, cell, part)
         if check and isinstance(index, Index) and not index.used_elsewhere() and not index.unchanged(until):
-            index = _index(run, cell, component, replacing=index)
+            index = _component(run, cell, part, replacing=index)
         if isinstance(index, JobError):
             raise JobError(index.outcome, f"{part.name}: {index.detail}")
         found[part.name] = index
     return found
+
+
+def _component(run: _RunState, cell: Cell, part: System, replacing: Index | None = None) -> Index | JobError:
+    try:
+        prepared = run.launcher.prepare(part)
+    except ImageError as error:
+        return JobError(Outcome.CRASH, f"no image: {error}")
+    return _index(run, cell, replace(prepared, system=part), replacing)
 
 
 def _build_index(

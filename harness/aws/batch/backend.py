@@ -78,12 +78,14 @@ class BatchBackend:
         return partition.parts(todo, how, group, attrgetter("key"))
 
     def split(self, parts: Sequence[PlannedPart]) -> tuple[Submission, ...]:
-        """Return the arrays; parts that wait for an index are apart."""
-        alike: dict[tuple[str, str, bool], list[PlannedPart]] = defaultdict(list)
+        """Return the arrays; parts that wait for an index are apart, and one by one where they build one too."""
+        alike: dict[tuple[str, str, str], list[PlannedPart]] = defaultdict(list)
         for part in parts:
             system = part.jobs[0].cell.system if part.jobs else part.builds[0].system
             kind = f"{system}-{self._profile(part)}{'-waits' if part.needs else ''}"
-            alike[kind, part.instance_type, bool(part.needs)].append(part)
+            # Else two arrays could wait for each other.
+            alone = part.name if part.needs and part.builds else ""
+            alike[kind, part.instance_type, alone].append(part)
         return tuple(
             Submission(f"{members[start].name}-{kind}", tuple(members[start : start + _MAXIMUM_ARRAY]))
             for (kind, *_), members in alike.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -167,6 +168,17 @@ def hostile() -> list[Row]:
             p95_s=Estimate(None, reason=nasty),
             stages_s={nasty: Timing(Estimate(0.001), Estimate(0.001))},
         ),
+    ]
+
+
+def throughputs() -> list[Row]:
+    """Rows of the scenarios with a throughput; one is on a whole instance."""
+    (first, *_), _ = rows(1)
+    rate = Estimate(151.3, 140.0, 160.0)
+    return [
+        replace(first, scenario=name, key=f"{name}-{cpus}", keys=(name,), cpus=cpus, throughput_qps=rate)
+        for name in ("server", "offline")
+        for cpus in (1, 2)
     ]
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from harness.records import Outcome
 from harness.report import page as pages
 from harness.report.page import PageSource
+from harness.stats import Estimate
 from tests.report.page import made
 from tests.report.page.conftest import Open
 
@@ -47,9 +49,58 @@ def test_answer_is_the_first_screen(open_file: Open, file: Path, width: int) -> 
     assert page.locator("#answer table").first.is_visible()
 
 
-def test_every_picture_is_drawn_without_scrolling(page: Page) -> None:
-    for box in page.locator("figure .chart:visible").all():
-        expect(box.locator("svg")).to_have_count(1)
+def test_every_picture_is_drawn_at_once(page: Page) -> None:
+    """A capture right after loading has no empty box: nothing waits for a frame or for scrolling."""
+    page.goto(page.url, wait_until="domcontentloaded")
+    drawn = page.evaluate(
+        "Array.from(document.querySelectorAll('figure .chart'), (box) => box.querySelectorAll('svg path').length > 2)"
+    )
+    assert drawn == [True] * 5
+
+
+def test_one_row_has_sentences_in_place_of_pictures(open_file: Open, tmp_path: Path) -> None:
+    rows, found = made.rows(1)
+    path = tmp_path / "one.html"
+    path.write_text(made.html(rows, found), encoding="utf-8")
+    page = open_file(path)
+    row = rows[0]
+    for name, words in (
+        ("front", f"{row.system} on {row.profile} alone has both: "),
+        ("cost", f"{row.system} on {row.profile} alone has a cost: US$ "),
+        ("memory", "had the same limit: "),
+        ("winners", "No map: "),
+    ):
+        expect(page.locator(f"#figure-{name} .why-not")).to_contain_text(words)
+        expect(page.locator(f"#chart-{name}")).to_be_hidden()
+    assert page.locator("#figure-ecdf .chart svg").count() == 1, "its samples are many values"
+
+
+def test_a_single_latency_beside_failures_is_a_sentence(open_file: Open, tmp_path: Path) -> None:
+    (row,), found = made.rows(1)
+    failed = replace(row, outcome=Outcome.OOM, memory_limit_bytes=1 << 28, profile="small", key="f", keys=("f",))
+    path = tmp_path / "failed.html"
+    path.write_text(made.html([row, failed], found), encoding="utf-8")
+    sentence = open_file(path).locator("#figure-memory .why-not")
+    expect(sentence).to_contain_text("has the only latency, ")
+    expect(sentence).to_contain_text(f"no answer: {row.system} at 256 MiB (oom).")
+
+
+def test_whiskers_end_inside_the_axes(open_file: Open, tmp_path: Path) -> None:
+    rows, found = made.rows(6, seed=5)
+    wide = [
+        replace(row, latency_mean_s=Estimate(mean, mean / 40, mean * 30)) if (mean := row.latency_mean_s.value) else row
+        for row in rows
+    ]
+    path = tmp_path / "wide.html"
+    path.write_text(made.html(wide, found), encoding="utf-8")
+    page = open_file(path)
+    spans = page.evaluate(
+        """() => Array.from(document.querySelectorAll("#chart-front svg path"))
+          .filter((path) => /opacity="?0?\\.45/.test(path.outerHTML)).map((path) => path.getBBox())
+          .filter((box) => box.width > box.height).map((box) => [box.x, box.x + box.width])"""
+    )
+    width = page.locator("#chart-front").evaluate("(box) => box.clientWidth")
+    assert spans and all(58 <= left < right <= width - 40 for left, right in spans)
 
 
 @pytest.mark.parametrize("name", ["accuracy", "latency", "cost", "memory", "index", "score"])
