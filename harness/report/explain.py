@@ -190,7 +190,7 @@ def _machine(row: Row) -> str:
         Isolation.CONTAINER: "a container enforced the limits",
         Isolation.PROCESS: "CPUs were pinned; nothing enforced the memory limit",
     }.get(row.isolation, f"isolation {row.isolation.value}")
-    parts = (machine.cpu_model, machine.architecture, f"{counted(machine.host_cpus, 'CPU')}", *machine.gpu_models)
+    parts = (machine.cpu_model, machine.architecture, counted(machine.host_cpus, "CPU"), *machine.gpu_models)
     return f"{', '.join(parts)}; profile {row.profile}; {enforced}."
 
 

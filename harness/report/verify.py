@@ -294,7 +294,7 @@ def check_cache(root: Path, cache: Path, recompute: Recompute) -> Iterator[Misma
         try:
             again = recompute(table.measures)
         except HarnessError as error:
-            yield Mismatch(place, f"{counted(len(table.rows), 'row')}", f"none: {error}")
+            yield Mismatch(place, counted(len(table.rows), "row"), f"none: {error}")
             continue
         yield from compare_rows(place, dataclasses.asdict(table), dataclasses.asdict(again.table))
         if cached.per_query is not None:
