@@ -175,6 +175,7 @@ def build(
             # Only a container's searches are sure to leave a file alone that two indexes share.
             copies = launcher.isolation is Isolation.PROCESS
             facts = _join(data, facts, components, time.monotonic() + limits.build_s, copies=copies)
+            check_room(cache)
         filesystem.remove_tree(job_folder)
         (staging / _CLOCK).unlink()
         if replacing is not None:
@@ -294,13 +295,18 @@ def _join(data: Path, own: IndexFacts, components: Mapping[str, Index], until: f
     Times add up, the highest peak counts.
 
     Raises:
-        JobError: the build wrote there itself.
+        JobError: the build wrote there itself, or a component's index is damaged.
+        StoreError: the disk is full.
     """
     for name, index in components.items():
         if os.path.lexists(data / name):
             raise _failed(Outcome.BAD_OUTPUT, f"it wrote {name!r}, the folder of its component's index")
-        with index.in_use():
-            filesystem.link_tree(index.folder, data / name, copies=copies)
+        try:
+            with index.in_use():
+                filesystem.link_tree(index.folder, data / name, copies=copies)
+        except OSError as error:
+            check_room(data, str(error), index.facts.index_bytes)
+            raise _failed(Outcome.CRASH, f"the index of {name} cannot be read: {error.strerror or error}") from error
     size, checksum = content(data, until=until)
     parts = (own, *(index.facts for index in components.values()))
     return replace(

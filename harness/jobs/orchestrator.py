@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from harness import filesystem
 from harness.analysis import rows
 from harness.datasets import Dataset
-from harness.errors import ImageError, JobError
+from harness.errors import ImageError, JobError, counted
 from harness.jobs import environment, indexes
 from harness.jobs.collect import NOT_LAUNCHED, CollectedJob, build_result, collect
 from harness.jobs.indexes import Index
@@ -100,8 +100,8 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
                 noisy = _noisy(run, jobs, digests, keys)
                 if not noisy:
                     break
-                cells = len({job.cell for job in noisy})
-                log.info(f"noisy: measuring {cells} cells again ({retry} of at most {options.retry_noisy} times)")
+                cells = counted(len({job.cell for job in noisy}), "cell")
+                log.info(f"noisy: measuring {cells} again ({retry} of at most {options.retry_noisy} times)")
                 todo = order(noisy, inputs.suite.protocol.seed)
             for job in todo:  # before the first timed job, so that the time left can be told from those
                 builder = _prepared(run, job.cell, inputs.builder(job.cell))

@@ -13,6 +13,7 @@ from harness import stats
 from harness.analysis import causes, notes
 from harness.analysis.comparison import called
 from harness.analysis.table import Cause, Finding, Price, Row, Table, Validity
+from harness.errors import counted
 from harness.pricing import cost
 from harness.records import Isolation, Outcome
 from harness.report import columns, summary
@@ -68,7 +69,7 @@ def _latency(row: Row) -> str:
         return f"{bounded(mean, 1e3)} ms, as published: there are no samples."
     made = (
         f"{bounded(mean, 1e3)} ms: the mean of {row.queries * row.trials:,} samples, {row.queries:,} queries in each "
-        f"of {row.trials} trials, in {row.jobs} fresh process{'es' if row.jobs > 1 else ''}."
+        f"of {row.trials} trials, in {counted(row.jobs, 'fresh process')}."
     )
     parts = [
         f"{what} {bounded(part[key], 1e3)}"
@@ -148,7 +149,7 @@ def _plain(value: float, digits: int) -> str:
 
 def _memory(row: Row) -> str:
     peak = f"{(row.peak_anon_bytes or 0) / 2**20:,.0f} MiB of a limit of {row.memory_limit_bytes / 2**20:,.0f} MiB"
-    return f"{peak}: the largest of {row.jobs} job{'s' if row.jobs > 1 else ''}. {notes.MEMORY_METHOD}"
+    return f"{peak}: the largest of {counted(row.jobs, 'job')}. {notes.MEMORY_METHOD}"
 
 
 def _index(row: Row) -> str:
@@ -189,7 +190,7 @@ def _machine(row: Row) -> str:
         Isolation.CONTAINER: "a container enforced the limits",
         Isolation.PROCESS: "CPUs were pinned; nothing enforced the memory limit",
     }.get(row.isolation, f"isolation {row.isolation.value}")
-    parts = (machine.cpu_model, machine.architecture, f"{machine.host_cpus} CPUs", *machine.gpu_models)
+    parts = (machine.cpu_model, machine.architecture, f"{counted(machine.host_cpus, 'CPU')}", *machine.gpu_models)
     return f"{', '.join(parts)}; profile {row.profile}; {enforced}."
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from rich.cells import cell_len
 
 from harness.analysis import causes, notes, row_pricing
-from harness.analysis.table import Cause, Finding, Price, Row, Table, Validity, counted, processors
-from harness.errors import UnknownName
+from harness.analysis.table import Cause, Finding, Price, Row, Table, Validity, processors
+from harness.errors import UnknownName, counted
 from harness.evaluation.per_query import PerQuery
 from harness.records import Isolation, Outcome
 from harness.report.document import (
@@ -420,11 +420,11 @@ def _common(rows: Sequence[Row], table: Table, escape: Escape) -> list[str]:
     parts = []
     if len(sizes) == 1:
         queries, trials = sizes.pop()
-        parts.append(f"{queries:,} queries x {counted(trials or 0, 'trial')}")
+        parts.append(f"{counted(queries, 'query')} x {counted(trials or 0, 'trial')}")
     machines = {(row.machine.cpu_model, row.machine.host_cpus) for row in measured if row.machine is not None}
     if len(machines) == 1:
         model, cpus = machines.pop()
-        parts.append(f"{escape(model)} with {cpus} CPUs")
+        parts.append(f"{escape(model)} with {counted(cpus, 'CPU')}")
     elif machines:
         parts.append(f"{len(machines)} machines")
     if table.price_date:

@@ -20,7 +20,7 @@ from harness.aws.cloud_run.records import CloudRun, Launch, PlannedPart, Shipped
 from harness.aws.cloud_run.run import BackendContext
 from harness.aws.ec2 import account, instances
 from harness.aws.errors import aws_errors, concealed
-from harness.errors import UsageError
+from harness.errors import UsageError, counted
 from harness.jobs.plan import Planned
 
 log = logging.getLogger(__name__)
@@ -270,7 +270,7 @@ class BatchBackend:
         machines = partial(suite_stack.alive_machines, self._connections, suite)
         left = machines()
         if left:
-            log.info(f"waiting until AWS Batch has ended {len(left)} instances; Ctrl-C leaves that to it")
+            log.info(f"waiting until AWS Batch has ended {counted(len(left), 'instance')}; Ctrl-C leaves that to it")
         try:
             return instances.wait(machines)
         except KeyboardInterrupt:

@@ -133,6 +133,14 @@ def test_joined_image_names_its_components_and_goes_with_them(
     assert image is None or image.components == ("sha256:a", "sha256:b")
 
 
+def test_image_of_a_joining_engine_joins_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builder.ImageTarget, "recipe", "0" * 64)
+    both = job_fixtures.system("both").model_copy(update={"components": (job_fixtures.system("a"),)})
+    stored = Stored("", **{"engine-lucene": "sha256:e"})
+    made = builder.ImageBuilder(cast(docker.DockerClient, stored), tmp_path, platform="linux/amd64")
+    assert made.ensure_engine(both).digest == "sha256:e"
+
+
 def test_log_of_a_build_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builder, "_LOG_CHARS", 1000)
     client = Scripted(
