@@ -16,7 +16,7 @@ from harness.jobs import indexes
 from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.progress import Progress
-from harness.records import Outcome
+from harness.records import Isolation, Outcome
 from harness.results.reader import read_jobs
 from harness.results.schema import IndexFacts, Result
 from tests.conftest import Bench
@@ -133,6 +133,15 @@ def test_file_system_without_links_gets_copies(bench: Bench, monkeypatch: pytest
 
     monkeypatch.setattr(os, "link", refuse)
     results = run(bench, "words", "both")
+    shared, own = data_of(bench, results["both"]) / "words" / "index", data_of(bench, results["words"]) / "index"
+    assert not shared.samefile(own) and shared.read_bytes() == own.read_bytes()
+
+
+def test_process_that_may_write_its_index_gets_copies(bench: Bench) -> None:
+    class Unguarded(FakeLauncher):
+        isolation = Isolation.PROCESS
+
+    results = run(bench, "words", "both", launcher=Unguarded())
     shared, own = data_of(bench, results["both"]) / "words" / "index", data_of(bench, results["words"]) / "index"
     assert not shared.samefile(own) and shared.read_bytes() == own.read_bytes()
 
