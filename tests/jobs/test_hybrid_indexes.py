@@ -60,6 +60,7 @@ def test_hybrid_after_its_components_builds_its_own_part_alone(bench: Bench) -> 
     launcher = FakeLauncher()
     run(bench, "both", launcher=launcher)
     assert built(launcher) == ["both"]
+    assert "both: index of tiny built in 2 s (6 s with its components), 0.0 MiB" in bench.screen.getvalue()
 
 
 def test_components_after_the_hybrid_build_nothing(bench: Bench) -> None:
