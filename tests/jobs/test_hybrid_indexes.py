@@ -16,7 +16,7 @@ from harness.jobs import indexes
 from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.progress import Progress
-from harness.records import Outcome
+from harness.records import Isolation, Outcome
 from harness.results.reader import read_jobs
 from harness.results.schema import IndexFacts, Result
 from tests.conftest import Bench
@@ -60,6 +60,7 @@ def test_hybrid_after_its_components_builds_its_own_part_alone(bench: Bench) -> 
     launcher = FakeLauncher()
     run(bench, "both", launcher=launcher)
     assert built(launcher) == ["both"]
+    assert "both: index of tiny built in 2 s (6 s with its components), 0.0 MiB" in bench.screen.getvalue()
 
 
 def test_components_after_the_hybrid_build_nothing(bench: Bench) -> None:
@@ -133,6 +134,15 @@ def test_file_system_without_links_gets_copies(bench: Bench, monkeypatch: pytest
 
     monkeypatch.setattr(os, "link", refuse)
     results = run(bench, "words", "both")
+    shared, own = data_of(bench, results["both"]) / "words" / "index", data_of(bench, results["words"]) / "index"
+    assert not shared.samefile(own) and shared.read_bytes() == own.read_bytes()
+
+
+def test_process_that_may_write_its_index_gets_copies(bench: Bench) -> None:
+    class Unguarded(FakeLauncher):
+        isolation = Isolation.PROCESS
+
+    results = run(bench, "words", "both", launcher=Unguarded())
     shared, own = data_of(bench, results["both"]) / "words" / "index", data_of(bench, results["words"]) / "index"
     assert not shared.samefile(own) and shared.read_bytes() == own.read_bytes()
 
