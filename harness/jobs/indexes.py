@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import stat
 import time
@@ -29,6 +30,8 @@ from harness.records import Envelope, Isolation, JobSpec, Measurement, Outcome, 
 from harness.results.schema import Environment, IndexFacts
 from harness.results.store import check_room
 from harness.untrusted import open_regular
+
+log = logging.getLogger(__name__)
 
 _FACTS = TypeAdapter(IndexFacts)
 _MOST_LEVELS = 64
@@ -199,7 +202,9 @@ def _keep(staging: Path, target: Path, built: Index, again: bool) -> Index:
         (staging / _FACTS_FILE).replace(target / _FACTS_FILE)
     else:
         old = filesystem.staging_path(target.with_name(f"{target.name}.old"))
-        with _flock(target, wait=True):  # until no job reads it
+        if other.used_elsewhere():
+            log.info("  a job of another run reads the old index; waiting for its end")
+        with _flock(target, wait=True):
             target.rename(old)
             staging.rename(target)
         filesystem.remove_tree(old)
