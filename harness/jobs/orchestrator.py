@@ -383,8 +383,10 @@ def _build_index(
     )
     facts = index.facts
     earlier = f" ({duration(facts.resumed_s)} of it by an earlier attempt)" if facts.resumed_s else ""
+    if facts.components:
+        earlier = f" ({duration(facts.build_s)} with its components)"
     log.info(
-        f"  {prepared.system.name}: index of {dataset.name} built in {duration(facts.build_s)}{earlier},"
+        f"  {prepared.system.name}: index of {dataset.name} built in {duration(facts.own_build_s)}{earlier},"
         f" {facts.index_bytes / 2**20:.1f} MiB"
     )
     return index

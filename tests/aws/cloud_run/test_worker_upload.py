@@ -22,6 +22,7 @@ from harness.aws.objects import Objects
 from harness.errors import AwsError, FileError
 from harness.jobs import orchestrator, suite
 from harness.jobs.inputs import RunOptions, gather
+from harness.launch.base import Launcher
 from harness.launch.fake import FakeLauncher
 from harness.records import Outcome
 from harness.results.reader import StoredJob, read_jobs
@@ -54,7 +55,7 @@ class PartRun:
         made._sleep = self.waited.append
         return made
 
-    def run(self, follower: Uploader, launcher: FakeLauncher | None = None) -> None:
+    def run(self, follower: Uploader, launcher: Launcher | None = None) -> None:
         bench = self.planning.bench
         usual = RunOptions(self.folder / "results", self.folder / "cache", bench.folder)
         loaded = suite.load(bench.folder / "test-suite.toml")

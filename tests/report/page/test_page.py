@@ -43,10 +43,35 @@ def test_a_page_opens_with_the_ranking_of_the_largest_group(page: Page) -> None:
 @pytest.mark.parametrize("width", [390, 1280])
 def test_answer_is_the_first_screen(open_file: Open, file: Path, width: int) -> None:
     page = open_file(file, "", width=width, height=800)
-    answer, controls = (page.locator(f"#{name}").bounding_box() for name in ("answer", "controls"))
+    answer, controls = (page.locator(f"#{name}").bounding_box() for name in ("answer", "choices"))
     assert answer is not None and controls is not None and answer["y"] < 200
     assert answer["y"] + answer["height"] <= controls["y"]
     assert page.locator("#answer table").first.is_visible()
+    assert page.locator("#controls").is_visible() == (width > 760), "a phone shows controls when asked to"
+    if width < 760:
+        page.locator("#choices > summary").click()
+        page.locator("#measure").select_option(label="nDCG@10")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("made_of", ["usual", "every column"])
+def test_no_column_is_cut(open_file: Open, tmp_path: Path, width: int, made_of: str) -> None:
+    """Every table fits its box, also one of several groups and origins with throughputs and long names."""
+    rows, found = made.rows(40, datasets=("scifact", "nfcorpus"))
+    if made_of == "every column":
+        rows = [replace(row, system=f"{row.system}-of-a-long-name") for row in (*rows, *made.throughputs())]
+        rows, found = [replace(row, origin=origin) for row in rows for origin in ("ours", "theirs")], {}
+    path = tmp_path / "wide.html"
+    path.write_text(made.html(rows, found), encoding="utf-8")
+    page = open_file(path, "" if made_of == "usual" else "#d=*", width=width, height=844)
+    if made_of != "usual":
+        assert page.locator("#head th").count() == 17
+    cut = page.evaluate(
+        """() => Array.from(document.querySelectorAll(".scroll, .scroll > table"))
+          .filter((box) => box.scrollWidth > box.clientWidth + 1)
+          .map((box) => [box.id, box.scrollWidth, box.clientWidth])"""
+    )
+    assert cut == []
 
 
 def test_every_picture_is_drawn_at_once(page: Page) -> None:
