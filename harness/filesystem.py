@@ -189,15 +189,32 @@ def walk(folder: Path) -> Iterator[os.DirEntry[str]]:
 
 
 def link_tree(source: Path, target: Path, *, copies: bool) -> None:
-    """Fill a new folder with the files below ``source``: links, or copies where asked or where no link is possible."""
+    """Fill a new folder with the files below ``source``: links, or copies where asked or where no link is possible.
 
-    def link(path: str, link_path: str) -> None:
-        try:
-            os.link(path, link_path, follow_symlinks=False)
-        except OSError:  # another file system or user
-            shutil.copy2(path, link_path)
+    Every user may read the folders and the copies, because a job's user is another.
 
-    shutil.copytree(source, target, copy_function=shutil.copy2 if copies else link)
+    Raises:
+        OSError: something below is no regular file, cannot be read, or finds no room.
+    """
+    target.mkdir()
+    target.chmod(0o755)
+    for entry in walk(source):
+        path = target / os.path.relpath(entry.path, source)
+        if entry.is_dir(follow_symlinks=False):
+            path.mkdir()
+            path.chmod(0o755)
+        elif not entry.is_file(follow_symlinks=False):  # a link could lead out of the folder
+            raise OSError(errno.EINVAL, f"{entry.name!r} is no regular file")
+        elif copies or not _linked(entry.path, path):
+            shutil.copyfile(entry.path, path, follow_symlinks=False)
+            path.chmod(0o644)
+
+
+def _linked(source: str, target: Path) -> bool:
+    with suppress(OSError):  # another file system or user
+        os.link(source, target, follow_symlinks=False)
+        return True
+    return False
 
 
 def remove_tree(folder: Path) -> None:

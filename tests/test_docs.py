@@ -131,3 +131,10 @@ def test_cost_page_shows_the_printed_example() -> None:
     done = CliRunner().invoke(main, [part if "/" not in part else folder for part in command.split()[1:]])
     said = done.stdout.splitlines()[2:6]
     assert all(line.startswith("- ") and line in page for line in said)
+
+
+def test_each_page_has_one_title_and_whole_code_blocks() -> None:
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")):
+        text, fences = re.subn(r"^ *```.*?^ *```\s*?$", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+        assert "```" not in text, f"{path}: a code block is not closed"
+        assert len(re.findall(r"^# ", text, re.M)) == 1, f"{path}: {fences} blocks taken out, not one title left"

@@ -378,3 +378,15 @@ def test_sha256_raises_if_the_deadline_has_passed(tmp_path: Path) -> None:
     assert filesystem.sha256(tmp_path / "file", time.monotonic() + 60) == digest
     with pytest.raises(TimeoutError):
         filesystem.sha256(tmp_path / "file", time.monotonic() - 1)
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_link_tree_follows_no_link(tmp_path: Path, copies: bool) -> None:
+    (tmp_path / "source" / "sub").mkdir(parents=True)
+    (tmp_path / "source" / "sub" / "file").write_text("x")
+    filesystem.link_tree(tmp_path / "source", tmp_path / "good", copies=copies)
+    assert (tmp_path / "good" / "sub" / "file").read_text() == "x"
+    assert (tmp_path / "source" / "sub" / "file").samefile(tmp_path / "good" / "sub" / "file") == (not copies)
+    (tmp_path / "source" / "out").symlink_to("/etc")
+    with pytest.raises(OSError, match="'out' is no regular file"):
+        filesystem.link_tree(tmp_path / "source", tmp_path / "bad", copies=copies)

@@ -17,7 +17,7 @@ from harness.analysis.table import Timing
 from harness.analysis.timings import Timings
 from harness.analysis.validity import machine_speed, sample_checks
 from harness.analysis.validity.findings import trials_s
-from harness.errors import HarnessError
+from harness.errors import HarnessError, counted
 from harness.evaluation import trec
 from harness.evaluation.per_query import SHARES
 from harness.records import Outcome
@@ -255,7 +255,7 @@ def server_throughput(results: Sequence[Result]) -> Estimate:
     own = "latencies are of each job's own believed rate" if len(set(believed)) > 1 else None
     probes = [probe for result in results if result.rate_qps is not None for probe in result.probes]
     failed = sum(probe.check and not probe.passed for probe in probes)
-    checks = f"{failed} {'check' if failed == 1 else 'checks'} failed before" if failed else None
+    checks = f"{counted(failed, 'check')} failed before" if failed else None
     low = believed[0] if bounded and not none else None
     high = believed[-1] if bounded else None
     return Estimate(value, low, high, reason="; ".join(part for part in (extremes, failures, own, checks) if part))

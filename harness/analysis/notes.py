@@ -111,7 +111,7 @@ def of_builds(rows: Sequence[Row]) -> Iterator[str]:
         named = "; ".join(f"{', '.join(systems)} on {place}" for place, systems in sorted(found.items()))
         yield (
             f"Index builds ran on {len(found)} kinds of machine: do not compare their times or costs ({named}); "
-            "--fresh-index builds again."
+            "build them on one, with one build_profile (--fresh-index)."
         )
 
 

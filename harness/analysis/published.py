@@ -21,7 +21,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from harness import config
 from harness.analysis.table import Row, Table, Validity
 from harness.config import ConfigModel, read_toml, validate
-from harness.errors import FileError
+from harness.errors import FileError, counted
 from harness.pricing import prices
 from harness.pricing.cost import GIB
 from harness.pricing.instances import Instance
@@ -456,5 +456,5 @@ def _row(
 
 
 def _other_machine(reported: Reported) -> str:
-    on = "" if reported.cpu is None else f", on a machine with {reported.cpu} CPUs"
+    on = "" if reported.cpu is None else f", on a machine with {counted(reported.cpu, 'CPU')}"
     return f"the latency was not measured on this type: Table 1 has it from {reported.reference}{on}"

@@ -17,8 +17,8 @@ from functools import cached_property
 from harness.analysis import axes, row_pricing
 from harness.analysis.axes import ComparisonGroup
 from harness.analysis.row_pricing import MachineChoice, Tariff
-from harness.analysis.table import Price, Row, Table, Validity, counted
-from harness.errors import UsageError
+from harness.analysis.table import Price, Row, Table, Validity
+from harness.errors import UsageError, counted
 from harness.pricing import cost, prices
 from harness.pricing.instances import TypeChoice
 from harness.pricing.prices import Snapshot

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.analysis.table import Price, Row, Table
+from harness.errors import counted
 from harness.pricing import cost, instances, offers, prices
 from harness.pricing.instances import DEFAULT_CHOICE, Instance, TypeChoice
 from harness.pricing.offers import Offer, Offers
@@ -322,5 +323,4 @@ def _no_type(envelope: Envelope, tariff: Tariff, gpu_memory: int | None = None) 
 
 
 def _resources(cpus: int, gpus: int) -> str:
-    cards = f" and {gpus} GPU{'s' if gpus > 1 else ''}" if gpus else ""
-    return f"{cpus} vCPU{'s' if cpus > 1 else ''}{cards}"
+    return " and ".join((counted(cpus, "vCPU"), *([counted(gpus, "GPU")] if gpus else [])))

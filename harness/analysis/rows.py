@@ -159,7 +159,7 @@ def _outline(pool: Pool, tries: int) -> Row:
     """Fill in what needs no samples and no run; a failed cell's row ends here."""
     result, done = pool.lead.result, pool.outcome is Outcome.OK
     spec, environment = result.spec, result.environment
-    results = pool.results if done else ()
+    results, index = (pool.results, result.index) if done else ((), None)
     treatments = {one.page_cache for one in results}
     apart = [one.placement.apart for one in results if one.placement is not None]
     return Row(
@@ -189,13 +189,11 @@ def _outline(pool: Pool, tries: int) -> Row:
         peak_cgroup_bytes=_largest(one.memory.peak_cgroup_bytes for one in results),
         peak_gpu_bytes=_largest(one.memory.peak_gpu_bytes for one in results),
         gpu_energy_j=_sum(counter_checks.energy_j(one) for one in results) if done else None,
-        index_bytes=result.index.index_bytes if done and result.index else None,
-        index_build_s=result.index.build_s if done and result.index else None,
-        build_envelope=_build_envelope(result.index) if done and result.index else None,
-        build_machine=_build_machine(result.index) if done and result.index else None,
-        index_parts_s={name: facts.build_s for name, facts in result.index.components.items()}
-        if done and result.index
-        else {},
+        index_bytes=index.index_bytes if index else None,
+        index_build_s=index.build_s if index else None,
+        build_envelope=_build_envelope(index) if index else None,
+        build_machine=_build_machine(index) if index else None,
+        index_parts_s={name: part.build_s for name, part in index.components.items()} if index else {},
         corpus_documents=result.corpus_documents,
         data_faults=result.data_faults,
         latency_target_s=spec.scenario_params.latency_target_s,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from harness.errors import counted
 from harness.records import Envelope, Isolation, Outcome
 from harness.results.schema import DataFault
 from harness.stats import Estimate
@@ -58,11 +59,6 @@ class Cause(str, Enum):
     UNACCOUNTED_TIME = "unaccounted_time"
     FEW_SAMPLES = "few_samples"
     LATENCY_TARGET = "latency_target"
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: ``1 row``, ``1,200 rows``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def processors(cpus: int, gpus: int) -> str:

@@ -16,7 +16,7 @@ from harness.aws.batch.suite_stack import StackRequirements
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.ec2 import account
 from harness.cli.options import Command
-from harness.errors import UsageError
+from harness.errors import UsageError, counted
 from harness.jobs import suite as suites
 from harness.pricing import prices
 
@@ -125,7 +125,7 @@ def cancel(suite: str, region: str | None) -> None:
     connections = Connections(region)
     deployed = cloudformation.find(connections, suite_stack.stack_name(_name(suite)))
     ended, left = suite_stack.cancel(connections, deployed) if deployed else (0, 0)
-    click.echo(f"{ended} jobs ended" + (f", {left} still end: give the same command again" if left else ""))
+    click.echo(f"{counted(ended, 'job')} ended" + (f", {left} still end: give the same command again" if left else ""))
     sys.exit(1 if left else 0)
 
 

@@ -19,7 +19,7 @@ from harness.aws.ec2.instances import OwnedInstance, OwnedResources
 from harness.aws.objects import Objects
 from harness.cli.options import agree
 from harness.cli.output import columns
-from harness.errors import AwsError, UsageError
+from harness.errors import AwsError, UsageError, counted
 from harness.jobs import suite
 from harness.pricing import instances as types_of_instances
 from harness.pricing import prices
@@ -136,8 +136,8 @@ def ls(work: str | None, region: str | None, all_owners: bool) -> None:
     _show(found, owner)
     runs = _open_runs(connections, work) if work is not None else []
     for run in runs:
-        jobs = sum(len(part.jobs) for part in run.parts)
-        click.echo(f"open run {run.run_id}: {jobs} jobs, {run.region}; the `harness run` that began it goes on with it")
+        jobs = counted(sum(len(part.jobs) for part in run.parts), "job")
+        click.echo(f"open run {run.run_id}: {jobs}, {run.region}; the `harness run` that began it goes on with it")
     failed = _unread_regions(found, {run.region for run in runs} | {region or connections.known_region})
     for line in failed:
         click.echo(f"harness: not looked at: {line}", err=True)
@@ -167,7 +167,7 @@ def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> N
             click.echo(f"harness: {error}", err=True)
     left = _unread_regions(found, regions)
     if not found.empty:
-        agree(yes, f"end {len(found.instances)} instances and delete {len(found.volumes)} disks?")
+        agree(yes, f"end {counted(len(found.instances), 'instance')} and delete {counted(len(found.volumes), 'disk')}?")
         left += instances.end_all(connections, found)
     for line in left:
         click.echo(f"harness: NOT GONE: {line}", err=True)

@@ -17,12 +17,16 @@ from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_opti
 from harness.cli.locations import named_as_given, of_suite
 from harness.cli.options import cache_option, models_option, only_option, results_option
 from harness.cli.output import FORMATS, Destination, destination_options, show_errors
+from harness.datasets import Dataset
 from harness.errors import EngineError
 from harness.jobs import indexes, inputs
 from harness.jobs.inputs import Inputs, RunOptions
-from harness.jobs.plan import Planned, plan_here, plan_without_engine, states
+from harness.jobs.plan import NO_IMAGE, Planned, component_keys, plan_here, plan_without_engine, states
 from harness.jobs.suite import Suite, dataset_name, load
+from harness.launch.base import Launcher
+from harness.launch.images.catalog import System
 from harness.pricing import prices
+from harness.records import digest
 from harness.report.plan import CellPlan, plan_document
 from harness.results.reader import read_jobs
 from harness.results.schema import NULL_SYSTEM, Cell
@@ -70,7 +74,8 @@ def plan(
             jobs, engine = plan_here(gathered, options, launcher), True
         except EngineError:  # listing needs none
             jobs, engine = plan_without_engine(gathered, options, launcher), False
-    estimator = _Estimator(gathered, options)
+        component_digests = _component_digests(gathered, launcher) if engine else {}
+    estimator = _Estimator(gathered, options, component_digests)
     plans = [*estimator.present(jobs), *estimator.absent(absent)]
     if price:
         plans = _priced(plans, loaded)
@@ -89,16 +94,20 @@ def plan(
 
 @dataclass
 class _Estimator:
-    """The time of cells; each index build counts once."""
+    """The time of cells; each index build counts once.
+
+    ``component_digests``: those of the images that a system's image joins, by its name.
+    """
 
     inputs: Inputs
     options: RunOptions
+    component_digests: Mapping[str, Sequence[str]]
 
     def __post_init__(self) -> None:
         folder, limits = self.options.results / self.inputs.suite.name, self.inputs.limits
         stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []
         self._model = DurationModel(stored, job_timeout_s=limits.job_s, build_timeout_s=limits.build_s)
-        self._built: set[tuple[str, str]] = set()
+        self._built: set[tuple[str, str, str]] = set()
 
     def present(self, jobs: Sequence[Planned]) -> Iterator[CellPlan]:
         """Yield the cells whose data is here."""
@@ -109,8 +118,8 @@ class _Estimator:
             left = [job for job in by_cell[cell] if not job.done]
             timing = sum((self._model.job(job.spec) for job in left), _NOTHING)
             built = not left or (not self.options.fresh_index and self._has_index(left[0]))
-            documents = self.inputs.datasets[cell.dataset].corpus.size
-            yield self._cell(cell, state, len(by_cell[cell]), len(left), timing, None if built else documents)
+            build = _NOTHING if built else self._build(cell, self.inputs.builder(cell))
+            yield _cell_plan(cell, state, len(by_cell[cell]), len(left), timing, build)
 
     def _has_index(self, job: Planned) -> bool:
         return indexes.find(self.options.cache, job.spec.index_key) is not None
@@ -123,23 +132,48 @@ class _Estimator:
             queries = protocol.warmup_queries + protocol.sample_size * passes + 2 * protocol.repeats
             jobs = 1 if cell.system == NULL_SYSTEM else protocol.jobs
             timing = sum((self._model.search(cell, queries) for _ in range(jobs)), _NOTHING)
-            plan = self._cell(cell, _NO_DATA, jobs, jobs, timing, 0)
-            known = self._model.build(cell.system, cell.dataset, 0).measured
-            yield plan if known or not plan.build_s else replace(plan, build_s=None, measured=False)
+            build = self._build(cell, self.inputs.systems[cell.system].on(self.inputs.build_gpus))
+            plan = _cell_plan(cell, _NO_DATA, jobs, jobs, timing, build)
+            yield plan if build.measured else replace(plan, build_s=None, measured=False)
 
-    def _cell(
-        self, cell: Cell, state: str, jobs: int, left: int, timing: DurationEstimate, documents: int | None
-    ) -> CellPlan:
-        """Return a cell's plan; ``documents``: of the index to build, ``None``: there is one."""
+    def _build(self, cell: Cell, builder: System) -> DurationEstimate:
+        """Estimate the builds of a missing index and of its missing components, as far as no other cell needs them."""
+        dataset = self.inputs.datasets.get(cell.dataset)  # None: absent
+        documents, there = (dataset.corpus.size, self._components_here(builder, dataset)) if dataset else (0, set())
         build = _NOTHING
-        if documents is not None and cell.system != NULL_SYSTEM and (cell.system, cell.dataset) not in self._built:
-            self._built.add((cell.system, cell.dataset))
-            build = self._model.build(cell.system, cell.dataset, documents)
-        measured = timing.measured and build.measured
-        return CellPlan(cell, state, jobs, jobs - left, timing.seconds, build.seconds, measured)
+        for system in (*builder.components, builder):
+            name = (system.name, cell.dataset, digest(system.build_params))
+            if system.name not in {*there, NULL_SYSTEM} and name not in self._built:
+                self._built.add(name)
+                build += self._model.build(system.name, cell.dataset, 0 if system.components else documents)
+        return build
+
+    def _components_here(self, builder: System, dataset: Dataset) -> set[str]:
+        """Return the components whose indexes need no build."""
+        if self.options.fresh_index:
+            return set()
+        keys = component_keys(builder, self.component_digests.get(builder.image, ()), dataset.corpus.sha256)
+        return {name for name, key in keys.items() if indexes.find(self.options.cache, key)}
+
+
+def _cell_plan(
+    cell: Cell, state: str, jobs: int, left: int, timing: DurationEstimate, build: DurationEstimate
+) -> CellPlan:
+    measured = timing.measured and build.measured
+    return CellPlan(cell, state, jobs, jobs - left, timing.seconds, build.seconds, measured)
 
 
 _NOTHING = DurationEstimate(0.0, 0.0, True)
+
+
+def _component_digests(gathered: Inputs, launcher: Launcher) -> dict[str, tuple[str, ...]]:
+    """Return the digests of the images that each image joins, or would join, by its name."""
+    digests = {}
+    for name, system in gathered.images(gathered.cells).items():
+        image = launcher.find(system)
+        parts = (launcher.find(part) for part in system.components)
+        digests[name] = image.components if image else tuple(part.digest if part else NO_IMAGE for part in parts)
+    return digests
 
 
 def _priced(plans: Sequence[CellPlan], suite: Suite) -> list[CellPlan]:

@@ -11,7 +11,7 @@ from harness.cli.options import cache_option
 from harness.cli.output import Destination, destination_options
 from harness.cli.stored_results import RunSelection, load_dataset, runs_options
 from harness.datasets import Dataset
-from harness.errors import UnknownName, UsageError
+from harness.errors import UnknownName, UsageError, counted
 from harness.evaluation import evaluate_runs, judged_runs, trec_lines
 from harness.evaluation.evaluate_runs import count_and_ids
 from harness.evaluation.judged_runs import JudgedRuns
@@ -103,7 +103,7 @@ def _unjudged(runs: RunSelection, holder: Dataset | None) -> tuple[JudgedRuns, .
 def _summarise(judging_pool: JudgingPool) -> None:
     """Print the shares of unjudged hits by system, which the file must not show."""
     pairs, queries = len(judging_pool.pairs), judging_pool.queries_to_judge
-    text = f"{pairs:,} pair{'s' * (pairs != 1)} of {queries:,} quer{'y' if queries == 1 else 'ies'} to judge"
+    text = f"{counted(pairs, 'pair')} of {counted(queries, 'query')} to judge"
     click.echo(f"{text}; {judging_pool.judged:,} more of the first {judging_pool.depth} hits are judged", err=True)
     for name, system in judging_pool.systems:
         share = "no hits"

@@ -38,7 +38,7 @@ from harness.cli.options import (
 )
 from harness.cli.output import Destination, write
 from harness.cli.stored_results import StoredResults
-from harness.errors import UsageError
+from harness.errors import UsageError, counted
 from harness.jobs import inputs, orchestrator
 from harness.jobs.inputs import RunOptions
 from harness.jobs.orchestrator import RunSummary
@@ -253,7 +253,7 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
     show(markdown)
     write(page, stored.page())
     location.publish(markdown, page)
-    click.echo(f"{len(summary.jobs)} jobs run, {summary.done_before} were done before\n", err=True)
+    click.echo(f"{counted(len(summary.jobs), 'job')} run, {summary.done_before} done before\n", err=True)
     show(None, f"{more}   how a number was made: harness explain")
     return table
 

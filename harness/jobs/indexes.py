@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import stat
 import time
@@ -29,6 +30,8 @@ from harness.records import Envelope, Isolation, JobSpec, Measurement, Outcome, 
 from harness.results.schema import Environment, IndexFacts
 from harness.results.store import check_room
 from harness.untrusted import open_regular
+
+log = logging.getLogger(__name__)
 
 _FACTS = TypeAdapter(IndexFacts)
 _MOST_LEVELS = 64
@@ -175,6 +178,7 @@ def build(
             # Only a container's searches are sure to leave a file alone that two indexes share.
             copies = launcher.isolation is Isolation.PROCESS
             facts = _join(data, facts, components, time.monotonic() + limits.build_s, copies=copies)
+            check_room(cache)
         filesystem.remove_tree(job_folder)
         (staging / _CLOCK).unlink()
         if replacing is not None:
@@ -198,7 +202,9 @@ def _keep(staging: Path, target: Path, built: Index, again: bool) -> Index:
         (staging / _FACTS_FILE).replace(target / _FACTS_FILE)
     else:
         old = filesystem.staging_path(target.with_name(f"{target.name}.old"))
-        with _flock(target, wait=True):  # until no job reads it
+        if other.used_elsewhere():
+            log.info("  a job of another run reads the old index; waiting for its end")
+        with _flock(target, wait=True):
             target.rename(old)
             staging.rename(target)
         filesystem.remove_tree(old)
@@ -294,13 +300,18 @@ def _join(data: Path, own: IndexFacts, components: Mapping[str, Index], until: f
     Times add up, the highest peak counts.
 
     Raises:
-        JobError: the build wrote there itself.
+        JobError: the build wrote there itself, or a component's index is damaged.
+        StoreError: the disk is full.
     """
     for name, index in components.items():
         if os.path.lexists(data / name):
             raise _failed(Outcome.BAD_OUTPUT, f"it wrote {name!r}, the folder of its component's index")
-        with index.in_use():
-            filesystem.link_tree(index.folder, data / name, copies=copies)
+        try:
+            with index.in_use():
+                filesystem.link_tree(index.folder, data / name, copies=copies)
+        except OSError as error:
+            check_room(data, str(error), index.facts.index_bytes)
+            raise _failed(Outcome.CRASH, f"the index of {name} cannot be read: {error.strerror or error}") from error
     size, checksum = content(data, until=until)
     parts = (own, *(index.facts for index in components.values()))
     return replace(

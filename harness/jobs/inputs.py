@@ -54,11 +54,21 @@ class AssignedJob:
 
 @dataclass(frozen=True)
 class IndexBuild:
-    """One index to build, and its key."""
+    """One index to build, and its key: of ``component`` where given, which ``system`` joins.
+
+    ``components`` are the keys of the indexes that it joins, by name.
+    """
 
     key: str
     system: str
     dataset: str
+    component: str | None = None
+    components: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Return the name of the system whose index it is."""
+        return self.component or self.system
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from harness import filesystem
 from harness.analysis import rows
 from harness.datasets import Dataset
-from harness.errors import ImageError, JobError
+from harness.errors import ImageError, JobError, counted
 from harness.jobs import environment, indexes
 from harness.jobs.collect import NOT_LAUNCHED, CollectedJob, build_result, collect
 from harness.jobs.indexes import Index
@@ -100,8 +100,8 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
                 noisy = _noisy(run, jobs, digests, keys)
                 if not noisy:
                     break
-                cells = len({job.cell for job in noisy})
-                log.info(f"noisy: measuring {cells} cells again ({retry} of at most {options.retry_noisy} times)")
+                cells = counted(len({job.cell for job in noisy}), "cell")
+                log.info(f"noisy: measuring {cells} again ({retry} of at most {options.retry_noisy} times)")
                 todo = order(noisy, inputs.suite.protocol.seed)
             for job in todo:  # before the first timed job, so that the time left can be told from those
                 builder = _prepared(run, job.cell, inputs.builder(job.cell))
@@ -229,6 +229,9 @@ def _plan(run: _RunState) -> tuple[list[Planned], dict[str, str]]:
     for build in options.assigned.builds if options.assigned else ():
         cell = inputs.cell_of(build.system, build.dataset)
         builder = inputs.builder(cell)
+        if build.component:
+            _component(run, cell, next(part for part in builder.components if part.name == build.component))
+            continue
         if builder.image not in run.prepared:
             _prepare(run, {builder.image: builder})
         prepared = _prepared(run, cell, builder)
@@ -340,17 +343,21 @@ def _components(run: _RunState, cell: Cell, prepared: Prepared, *, check: bool) 
     """
     found, until = {}, time.monotonic() + run.inputs.limits.build_s
     for part in prepared.system.components:
-        try:
-            component = replace(run.launcher.prepare(part), system=part)
-        except ImageError as error:
-            raise JobError(Outcome.CRASH, f"{part.name}: no image: {error}") from error
-        index = _index(run, cell, component)
+        index = _component(run, cell, part)
         if check and isinstance(index, Index) and not index.used_elsewhere() and not index.unchanged(until):
-            index = _index(run, cell, component, replacing=index)
+            index = _component(run, cell, part, replacing=index)
         if isinstance(index, JobError):
             raise JobError(index.outcome, f"{part.name}: {index.detail}")
         found[part.name] = index
     return found
+
+
+def _component(run: _RunState, cell: Cell, part: System, replacing: Index | None = None) -> Index | JobError:
+    try:
+        prepared = run.launcher.prepare(part)
+    except ImageError as error:
+        return JobError(Outcome.CRASH, f"no image: {error}")
+    return _index(run, cell, replace(prepared, system=part), replacing)
 
 
 def _build_index(
@@ -376,8 +383,10 @@ def _build_index(
     )
     facts = index.facts
     earlier = f" ({duration(facts.resumed_s)} of it by an earlier attempt)" if facts.resumed_s else ""
+    if facts.components:
+        earlier = f" ({duration(facts.build_s)} with its components)"
     log.info(
-        f"  {prepared.system.name}: index of {dataset.name} built in {duration(facts.build_s)}{earlier},"
+        f"  {prepared.system.name}: index of {dataset.name} built in {duration(facts.own_build_s)}{earlier},"
         f" {facts.index_bytes / 2**20:.1f} MiB"
     )
     return index

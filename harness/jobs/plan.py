@@ -207,8 +207,18 @@ def order(planned: Iterable[Planned], seed: int) -> list[Planned]:
 
 
 def index_key(system: System, image_digest: str, corpus_sha256: str) -> str:
-    """Return the key of an index: all that decides its content, the building image included."""
+    """Return the key of an index: all that decides its content, the building image included.
+
+    An image's digest depends on those of its components' images, its system's parameters hold theirs: so the key of a
+    joined index depends on its components' keys.
+    """
     return digest([image_digest, corpus_sha256, system.build_params])[:24]
+
+
+def component_keys(system: System, image_digests: Iterable[str], corpus_sha256: str) -> dict[str, str]:
+    """Return the keys of the components' indexes by name; ``image_digests``: of their images, or empty if unknown."""
+    pairs = zip(system.components, image_digests, strict=False)
+    return {part.name: index_key(part, image_digest, corpus_sha256) for part, image_digest in pairs}
 
 
 def _spec(inputs: Inputs, cell: Cell, isolation: Isolation, digests: Mapping[str, str]) -> ResultSpec:

@@ -14,6 +14,7 @@ import psutil
 import requests
 
 from harness.driver import cgroup
+from harness.errors import counted
 from harness.launch import cpu_placement, host
 from harness.launch.docker_errors import reason
 from harness.launch.images import platforms
@@ -114,8 +115,8 @@ def _topology() -> Check:
         remedy = "jobs may share a physical core with other work; take a host whose /sys shows its cores"
         return Check(Level.WARN, "topology", "the kernel does not show which CPUs share a core", remedy)
     halves = sum(not core.whole for core in seen.cores)
-    fact = f"{len(seen.cores)} physical cores, {max(1, len(seen.nodes))} NUMA nodes"
-    fact += f"; of {halves} cores only a half is ours" if halves else ""
+    fact = f"{counted(len(seen.cores), 'physical core')}, {counted(max(1, len(seen.nodes)), 'NUMA node')}"
+    fact += f"; harness may use only a half of {counted(halves, 'core')}" if halves else ""
     remedy = "others may use the other half; give harness both CPUs of each core (`taskset`)"
     return _warn_if(halves > 0, "topology", fact, remedy)
 
@@ -135,7 +136,7 @@ def _swap() -> Check:
 
 def _load() -> Check:
     load, cpus = os.getloadavg()[0], host.cpus()
-    fact = f"{load:.2f} over the last minute on {cpus} CPUs"
+    fact = f"{load:.2f} over the last minute on {counted(cpus, 'CPU')}"
     return _warn_if(load > 0.25 * cpus, "load", fact, "other work disturbs the figures; end it or wait")
 
 
@@ -158,6 +159,6 @@ def _gpu() -> Check:
         return Check(Level.OK, "GPUs", f"none; profiles with GPUs are not_applicable here ({gpus.reason})")
     fact = f"{', '.join(gpus.models)} (driver {gpus.driver})"
     if gpus.processes:
-        fact += "; 1 process is on them" if gpus.processes == 1 else f"; {gpus.processes} processes are on them"
+        fact += f"; used by {counted(gpus.processes, 'process')}"
     remedy = "they disturb every job with GPUs; end them (`nvidia-smi` lists all)"
     return _warn_if(bool(gpus.processes), "GPUs", fact, remedy)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from harness.analysis.row_pricing import other_architecture
-from harness.analysis.table import Price, Row, Table, counted
+from harness.analysis.table import Price, Row, Table
+from harness.errors import counted
 from harness.stats import Estimate
 
 MISSING = "—"

@@ -1,16 +1,19 @@
 """Texts on how a number was made: of a row, of a column, of a finding's cause.
 
-``harness explain`` prints these texts, and the page's evidence shows those of a row.
+``harness explain`` prints these texts, and the page's evidence shows them.  The page has prices of many dates, so it
+fills in the templates of a cost itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 
 from harness import stats
 from harness.analysis import causes, notes
 from harness.analysis.comparison import called
-from harness.analysis.table import Cause, Finding, Row, Table, Validity
+from harness.analysis.table import Cause, Finding, Price, Row, Table, Validity
+from harness.errors import counted
 from harness.pricing import cost
 from harness.records import Isolation, Outcome
 from harness.report import columns, summary
@@ -18,6 +21,15 @@ from harness.report.document import bounded, number
 
 # A title and what it says.
 Paragraph = tuple[str, str]
+COST, INDEX_COST, STORED_JOBS = "Cost", "Index cost", "Stored jobs"
+# The page has the same templates; figures are filled in as texts.
+_USD = "US$ {usd} per million queries = "
+SEQUENTIAL = _USD + "{mean_s} s x US$ {price} / 3600 x 1,000,000: " + cost.SEQUENTIAL.meaning + "."
+SATURATED = _USD + "US$ {price} / ({rate} queries/s x 3600) x 1,000,000: " + cost.SATURATED.meaning + "."
+MACHINE = (
+    "{type} ({architecture}, {vcpus} vCPUs, {memory} GiB) costs US$ {price} an hour, {term} in {region} on {date}."
+)
+NO_COST = "There is no cost: {reason}."
 
 
 def row_paragraphs(row: Row) -> Iterator[Paragraph]:
@@ -30,11 +42,13 @@ def row_paragraphs(row: Row) -> Iterator[Paragraph]:
             yield "Throughput", f"{bounded(row.throughput_qps)} queries/s. {notes.THROUGHPUT_METHOD}"
         if row.measures:
             yield "Quality", _quality(row)
-        yield "Cost", _cost(row)
+        yield COST, _cost(row)
         if row.peak_anon_bytes is not None:
             yield "Memory", _memory(row)
         if row.index_bytes is not None:
             yield "Index", _index(row)
+            for made in _index_cost(row):
+                yield INDEX_COST, made
             for finding in row.build_findings:
                 yield f"Build, {_mark(finding)}", _sentence(finding.text)
     yield "Measured on", _machine(row)
@@ -44,7 +58,7 @@ def row_paragraphs(row: Row) -> Iterator[Paragraph]:
         yield _mark(finding), _finding(finding, with_effect=finding.cause not in said)
         said.add(finding.cause)
     if row.keys:
-        yield "Stored jobs", ", ".join(row.keys)
+        yield STORED_JOBS, ", ".join(row.keys)
 
 
 def _latency(row: Row) -> str:
@@ -55,7 +69,7 @@ def _latency(row: Row) -> str:
         return f"{bounded(mean, 1e3)} ms, as published: there are no samples."
     made = (
         f"{bounded(mean, 1e3)} ms: the mean of {row.queries * row.trials:,} samples, {row.queries:,} queries in each "
-        f"of {row.trials} trials, in {row.jobs} fresh process{'es' if row.jobs > 1 else ''}."
+        f"of {row.trials} trials, in {counted(row.jobs, 'fresh process')}."
     )
     parts = [
         f"{what} {bounded(part[key], 1e3)}"
@@ -94,6 +108,8 @@ def _quality(row: Row) -> str:
     if row.unjudged_share:
         hits = f"the first {row.unjudged_depth} hits"
         said.append(f"Nobody judged {row.unjudged_share:.0%} of {hits}; they count as not relevant")
+    if row.queries_unjudged:
+        said.append(f"{len(row.queries_unjudged):,} queries have no judgements and do not count")
     said += [f"Judged {text}" for text in row.rejudged]
     return ". ".join(said) + "."
 
@@ -101,26 +117,39 @@ def _quality(row: Row) -> str:
 def _cost(row: Row) -> str:
     estimate = row.cost
     if estimate.value is None or row.price is None:
-        return f"There is no cost: {estimate.reason or row.price_note or 'no price'}."
-    price = row.price
-    machine = (
-        f"{price.instance_type} ({price.architecture}, {price.vcpus} vCPUs, {price.memory_bytes / 2**30:g} GiB) costs "
-        f"US$ {price.usd_per_hour:g} an hour, {price.term} in {price.region} on {price.date}"
-    )
-    if row.scenario == "single_stream":
-        mean = row.latency_mean_s.value or 0.0
-        made = f"{mean:.4g} s x US$ {price.usd_per_hour:g} / 3600 x 1,000,000"
-        meaning = cost.SEQUENTIAL.meaning
-    else:
-        made = f"US$ {price.usd_per_hour:g} / ({row.throughput_qps.value or 0:.4g} queries/s x 3600) x 1,000,000"
-        meaning = cost.SATURATED.meaning
+        return NO_COST.format(reason=estimate.reason or row.price_note or "no price")
+    figures = {
+        "usd": number(estimate.value),
+        "mean_s": _plain(row.latency_mean_s.value or 0.0, 4),
+        "rate": _plain(row.throughput_qps.value or 0.0, 4),
+        "price": _plain(row.price.usd_per_hour, 6),
+    }
+    template = SEQUENTIAL if row.scenario == "single_stream" else SATURATED
     note = f" {_sentence(row.price_note)}" if row.price_note else ""
-    return f"US$ {number(estimate.value)} per million queries = {made}: {meaning}. {machine}.{note}"
+    return f"{template.format(**figures)} {_priced_machine(row.price)}{note}"
+
+
+def _priced_machine(price: Price) -> str:
+    return MACHINE.format(
+        type=price.instance_type,
+        architecture=price.architecture,
+        vcpus=price.vcpus,
+        memory=_plain(price.memory_bytes / 2**30, 6),
+        price=_plain(price.usd_per_hour, 6),
+        term=price.term,
+        region=price.region,
+        date=price.date,
+    )
+
+
+def _plain(value: float, digits: int) -> str:
+    """Return a number in at most so many significant digits, never with an exponent."""
+    return f"{Decimal(f'{value:.{digits}g}'):f}"
 
 
 def _memory(row: Row) -> str:
     peak = f"{(row.peak_anon_bytes or 0) / 2**20:,.0f} MiB of a limit of {row.memory_limit_bytes / 2**20:,.0f} MiB"
-    return f"{peak}: the largest of {row.jobs} job{'s' if row.jobs > 1 else ''}. {notes.MEMORY_METHOD}"
+    return f"{peak}: the largest of {counted(row.jobs, 'job')}. {notes.MEMORY_METHOD}"
 
 
 def _index(row: Row) -> str:
@@ -138,16 +167,19 @@ def _built(row: Row) -> Iterator[str]:
     each = "".join(f"{name} {number(seconds)} s + " for name, seconds in row.index_parts_s.items())
     parts = f" ({each}joining {number(own)} s; its size counts them too)" if each else ""
     yield f"Built{documents} in {number(row.index_build_s)} s{on}{parts}: one measurement, without an interval."
-    usd, price = row.usd_build_per_million_documents.value, row.build_price
-    if usd is not None and price is not None:
-        made = f"{row.index_build_s:.4g} s x US$ {price.usd_per_hour:g} / 3600 / {row.corpus_documents:,} x 1,000,000"
-        yield f"US$ {number(usd)} per million documents = {made}, on {price.instance_type}."
     yield {
         Validity.CLEAN: "Its time is clean: no check found a reason to doubt it.",
         Validity.NOISY: "Its time is noisy, for the reasons below.",
         Validity.INVALID: "Its time is invalid, for the reasons below.",
         Validity.UNKNOWN: "Its time could not be checked: nothing is stored of its machine.",
     }[row.build_validity]
+
+
+def _index_cost(row: Row) -> Iterator[str]:
+    usd, price = row.usd_build_per_million_documents.value, row.build_price
+    if usd is not None and price is not None:
+        made = f"{row.index_build_s:.4g} s x US$ {price.usd_per_hour:g} / 3600 / {row.corpus_documents:,} x 1,000,000"
+        yield f"US$ {number(usd)} per million documents = {made}, on {price.instance_type}."
 
 
 def _machine(row: Row) -> str:
@@ -158,7 +190,7 @@ def _machine(row: Row) -> str:
         Isolation.CONTAINER: "a container enforced the limits",
         Isolation.PROCESS: "CPUs were pinned; nothing enforced the memory limit",
     }.get(row.isolation, f"isolation {row.isolation.value}")
-    parts = (machine.cpu_model, machine.architecture, f"{machine.host_cpus} CPUs", *machine.gpu_models)
+    parts = (machine.cpu_model, machine.architecture, counted(machine.host_cpus, "CPU"), *machine.gpu_models)
     return f"{', '.join(parts)}; profile {row.profile}; {enforced}."
 
 

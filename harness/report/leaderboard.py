@@ -11,7 +11,8 @@ from harness.analysis.axes import ACCURACY, Axis
 from harness.analysis.leaderboard import PERTURBATION, PERTURBED, ExcludedRow, Leaderboard, RankedRow, RankInterval
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.resampling import RESAMPLES
-from harness.analysis.table import Row, counted
+from harness.analysis.table import Row
+from harness.errors import counted
 from harness.records import Outcome
 from harness.report import summary
 from harness.report.document import (

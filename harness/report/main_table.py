@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from harness.analysis.notes import build_place
 from harness.analysis.table import Row, Table, Validity
+from harness.errors import counted
 from harness.records import Isolation, Outcome
 from harness.report.columns import table_columns
 from harness.report.document import (
@@ -212,8 +213,8 @@ def _timed(row: Row) -> str:
     if row.queries is None:
         return "No samples could be read"
     judged = "" if row.queries_judged is None else f"; measures over {row.queries_judged:,} judged queries"
-    fresh = f" ({row.jobs} process{'es' if row.jobs > 1 else ''})"
-    return f"Timed: {row.queries:,} queries in {row.trials} trials{fresh}, {row.k} hits asked for{judged}"
+    samples = f"{counted(row.queries, 'query')} in {counted(row.trials or 0, 'trial')}"
+    return f"Timed: {samples} ({counted(row.jobs, 'process')}), {counted(row.k, 'hit')} asked for{judged}"
 
 
 def _machine(row: Row) -> str:

@@ -16,7 +16,8 @@ from harness.analysis.reprice import (
     Repricing,
     RowChange,
 )
-from harness.analysis.table import Price, Row, counted
+from harness.analysis.table import Price, Row
+from harness.errors import counted
 from harness.report import summary
 from harness.report.columns import optional
 from harness.report.document import (

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from rich.cells import cell_len
 
 from harness.analysis import causes, notes, row_pricing
-from harness.analysis.table import Cause, Finding, Price, Row, Table, Validity, counted, processors
-from harness.errors import UnknownName
+from harness.analysis.table import Cause, Finding, Price, Row, Table, Validity, processors
+from harness.errors import UnknownName, counted
 from harness.evaluation.per_query import PerQuery
 from harness.records import Isolation, Outcome
 from harness.report.document import (
@@ -40,6 +40,7 @@ _GIB = 2**30
 # Tones of a line, for a terminal that shows colours.
 GOOD, DOUBTFUL, BAD = "good", "doubtful", "bad"
 COST_HEADER = "US$/1M queries"
+_COST = "cost"
 # Column that is shown only where it is asked for.
 _BUILD = "build"
 # Columns that decide least, first.
@@ -213,7 +214,7 @@ _FIGURES = (
     _size_column("memory", "memory", lambda row: row.peak_anon_bytes),
     _size_column("gpu_memory", "GPU memory", lambda row: row.peak_gpu_bytes),
     replace(_size_column("index", "index", lambda row: row.index_bytes), heading=lambda cell: f"index {cell}"),
-    SummaryColumn("cost", COST_HEADER, _cost_cell, lambda row: row.cost.value, optional=True),
+    SummaryColumn(_COST, COST_HEADER, _cost_cell, lambda row: row.cost.value, optional=True),
     SummaryColumn(
         _BUILD, "build US$/1M docs", _build_cell, lambda row: row.usd_build_per_million_documents.value, optional=True
     ),
@@ -285,7 +286,7 @@ def _one_grid(
             shown.append(column)
     keys = sum(1 for column in shown if not column.numeric)
     shown.sort(key=lambda column: column.numeric)
-    remarks = _remarks(rows)
+    remarks = _remarks(rows, costs=any(column.name == _COST for column in columns))
     cells = [(*_cells(row, shown, keys, escape), remark) for row, (remark, _) in zip(rows, remarks, strict=True)]
     grid = Grid(
         "",
@@ -317,8 +318,8 @@ def failure(row: Row) -> str:
     return f"{text}: {cut}"
 
 
-def _remarks(rows: Sequence[Row]) -> list[tuple[str, str]]:
-    """Return each row's remark and tone: cheapest of its dataset and scenario, and doubts."""
+def _remarks(rows: Sequence[Row], *, costs: bool) -> list[tuple[str, str]]:
+    """Return each row's remark and tone: with ``costs``, cheapest of its dataset and scenario; doubts."""
     cheapest: dict[tuple[str, str], float] = {}
     for row in rows:
         value, key = row.cost.value, (row.dataset, row.scenario)
@@ -328,7 +329,7 @@ def _remarks(rows: Sequence[Row]) -> list[tuple[str, str]]:
     remarks = []
     for row in rows:
         key = (row.dataset, row.scenario)
-        best = counts[key] > 1 and row.cost.value is not None and row.cost.value == cheapest.get(key)
+        best = costs and counts[key] > 1 and row.cost.value is not None and row.cost.value == cheapest.get(key)
         doubt = row.validity.doubt
         words = ", ".join(word for word in ("cheapest" if best else "", doubt) if word)
         if row.outcome is not Outcome.OK:
@@ -420,11 +421,11 @@ def _common(rows: Sequence[Row], table: Table, escape: Escape) -> list[str]:
     parts = []
     if len(sizes) == 1:
         queries, trials = sizes.pop()
-        parts.append(f"{queries:,} queries x {counted(trials or 0, 'trial')}")
+        parts.append(f"{counted(queries, 'query')} x {counted(trials or 0, 'trial')}")
     machines = {(row.machine.cpu_model, row.machine.host_cpus) for row in measured if row.machine is not None}
     if len(machines) == 1:
         model, cpus = machines.pop()
-        parts.append(f"{escape(model)} with {cpus} CPUs")
+        parts.append(f"{escape(model)} with {counted(cpus, 'CPU')}")
     elif machines:
         parts.append(f"{len(machines)} machines")
     if table.price_date:

@@ -20,7 +20,7 @@ from harness.analysis.published import Published
 from harness.analysis.row_cache import RowSet
 from harness.analysis.rows import build_rows
 from harness.analysis.table import Table
-from harness.errors import FileError, HarnessError, UsageError
+from harness.errors import FileError, HarnessError, UsageError, counted
 from harness.evaluation.per_query import PerQuery
 from harness.pricing import prices
 from harness.pricing.instances import TypeChoice
@@ -294,7 +294,7 @@ def check_cache(root: Path, cache: Path, recompute: Recompute) -> Iterator[Misma
         try:
             again = recompute(table.measures)
         except HarnessError as error:
-            yield Mismatch(place, f"{len(table.rows)} rows", f"none: {error}")
+            yield Mismatch(place, counted(len(table.rows), "row"), f"none: {error}")
             continue
         yield from compare_rows(place, dataclasses.asdict(table), dataclasses.asdict(again.table))
         if cached.per_query is not None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL
+from harness.errors import counted
 from harness.evaluation import answer_recall, trec
 from harness.evaluation.answer_recall import MAX_TOKENS
 from harness.evaluation.trec import Qrels, QrelsCache, Run
@@ -131,7 +132,7 @@ class Runs:
         judged = {(query, document) for query, documents in qrels.items() for document in documents}
         if hits != judged:
             follows = f"those of the {len(hits)} hits of its run"
-            yield Mismatch(JUDGED_HITS, f"judgements of {len(judged)} hits", follows)
+            yield Mismatch(JUDGED_HITS, f"judgements of {counted(len(judged), 'hit')}", follows)
         yield from _check_depths(job.folder / ANSWER_DEPTHS, run, qrels)
 
     def _run(self, path: Path, job: StoredJob) -> Run:
@@ -153,7 +154,7 @@ def _check_depths(path: Path, run: Run, qrels: Qrels) -> Iterator[Mismatch]:
     with_hits = {query for query, depth in depths.items() if depth.tokens or not depth.language}
     if not with_hits <= run.rankings.keys() <= depths.keys():
         follows = f"those of the {len(run.rankings)} queries of its run"
-        yield Mismatch(path.name, f"depths of {len(depths)} queries", follows)
+        yield Mismatch(path.name, f"depths of {counted(len(depths), 'query')}", follows)
     # No search goes beyond the last token, so an answer there is not found.
     lost = [
         query
@@ -173,7 +174,7 @@ def check(job: StoredJob) -> Iterator[Mismatch]:
     """
     table, spec, ok = job.samples(), job.result.spec, job.result.outcome is Outcome.OK
     if ok and not table.num_rows:
-        yield Mismatch(reader.SAMPLES, "no samples", f"those of {spec.sample_size} queries: the job ended ok")
+        yield Mismatch(reader.SAMPLES, "no samples", f"those of {counted(spec.sample_size, 'query')}: the job ended ok")
         return
     sample = job.sample_ids()
     follows = f"{len(sample)}, as many as its query sample has"

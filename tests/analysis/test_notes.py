@@ -97,7 +97,7 @@ def test_builds_on_different_machines_have_a_note(make: Maker, snapshot: Snapsho
     (note,) = said(here, elsewhere, elsewhere)
     assert note == (
         "Index builds ran on 2 kinds of machine: do not compare their times or costs (s0 on 1 CPU, 1 GiB of CPU; "
-        "s1, s2 on 1 CPU, 1 GiB of r6g.large, CPU); --fresh-index builds again."
+        "s1, s2 on 1 CPU, 1 GiB of r6g.large, CPU); build them on one, with one build_profile (--fresh-index)."
     )
     assert "2 CPUs, 1 GiB" in said(here, replace(here, envelope=Envelope("large", 2, 1 << 30)))[0]
     assert "an unknown machine, or several" in said(here, replace(here, environment=None))[0]

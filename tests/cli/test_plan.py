@@ -15,6 +15,7 @@ from harness.config import data_root
 from harness.errors import EngineError
 from harness.launch.fake import FakeLauncher
 from tests.conftest import Bench
+from tests.images.test_fusion import declare
 from tests.support.command_line import Call
 
 FAKE = ("plan", "test-suite.toml", "--launcher", "fake")
@@ -72,6 +73,26 @@ def test_suites_of_the_paper_are_planned_without_their_data(
     assert len(cells) == count
     builds = [cell["system"] for cell in cells if not cell["build_s"]]
     assert len(builds) == len(set(builds)) == 6, "unknown, once for each system"
+
+
+def test_build_that_a_hybrid_and_its_component_share_counts_once(harness: Call, bench: Bench) -> None:
+    declare(bench)
+
+    def builds(*systems: str) -> dict[str, float]:
+        bench.suite(systems=list(systems))
+        cells = json.loads(harness(*FAKE, "--format", "json").stdout)["cells"]
+        return {cell["system"]: cell["build_s"] for cell in cells}
+
+    index_s, joining_s = 60 + 0.01 * 10, 60
+    assert builds("both") == {"both": 2 * index_s + joining_s}
+    assert builds("words", "both", "letters") == {"words": index_s, "both": index_s + joining_s, "letters": 0}
+    bench.suite(systems=["words"])
+    harness("run", "test-suite.toml", "--launcher", "fake")
+    assert builds("both") == {"both": index_s + joining_s}, "the index of words is there"
+    harness("run", "test-suite.toml", "--launcher", "fake")
+    assert builds("both", "words", "letters") == {"both": 0, "words": 0, "letters": 0}
+    parts = harness(*FAKE, "--fresh-index", "--format", "json").stdout
+    assert [cell["build_s"] for cell in json.loads(parts)["cells"]] == [6, 0, 0], "measured: two of each part"
 
 
 def test_price_is_that_of_the_machine_of_each_profile(harness: Call, bench: Bench) -> None:

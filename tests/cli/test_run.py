@@ -23,14 +23,14 @@ def test_run_prints_the_table_and_the_paths(harness: Call, bench: Bench) -> None
     done = harness("run", "test-suite.toml", "--launcher", "fake")
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("tiny, on 1 CPU, 256 MiB (fake)") and "| planted " in done.stdout
-    assert "1 jobs run, 0 were done before" in done.stderr
+    assert "1 job run, 0 done before" in done.stderr
     folder = bench.folder / "results" / "test-suite"
     more = "all columns and notes: harness report results/test-suite --wide"
     assert f"- page: results/test-suite/report.html   {more}" in done.stdout
     assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     assert done.stdout.startswith((folder / "report.md").read_text().rstrip())
     again = harness("run", "test-suite.toml", "--launcher", "fake")
-    assert again.stdout == done.stdout and "0 jobs run, 1 were done before" in again.stderr
+    assert again.stdout == done.stdout and "0 jobs run, 1 done before" in again.stderr
 
 
 def test_a_stored_failure_is_exit_code_1(harness: Call, bench: Bench) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from harness import filesystem
+from harness.errors import StoreError
 from harness.jobs import indexes
 from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.progress import Progress
-from harness.records import Outcome
+from harness.records import Isolation, Outcome
 from harness.results.reader import read_jobs
 from harness.results.schema import IndexFacts, Result
 from tests.conftest import Bench
@@ -56,6 +60,7 @@ def test_hybrid_after_its_components_builds_its_own_part_alone(bench: Bench) -> 
     launcher = FakeLauncher()
     run(bench, "both", launcher=launcher)
     assert built(launcher) == ["both"]
+    assert "both: index of tiny built in 2 s (6 s with its components), 0.0 MiB" in bench.screen.getvalue()
 
 
 def test_components_after_the_hybrid_build_nothing(bench: Bench) -> None:
@@ -131,6 +136,52 @@ def test_file_system_without_links_gets_copies(bench: Bench, monkeypatch: pytest
     results = run(bench, "words", "both")
     shared, own = data_of(bench, results["both"]) / "words" / "index", data_of(bench, results["words"]) / "index"
     assert not shared.samefile(own) and shared.read_bytes() == own.read_bytes()
+
+
+def test_process_that_may_write_its_index_gets_copies(bench: Bench) -> None:
+    class Unguarded(FakeLauncher):
+        isolation = Isolation.PROCESS
+
+    results = run(bench, "words", "both", launcher=Unguarded())
+    shared, own = data_of(bench, results["both"]) / "words" / "index", data_of(bench, results["words"]) / "index"
+    assert not shared.samefile(own) and shared.read_bytes() == own.read_bytes()
+
+
+def test_private_folder_of_a_component_is_open_to_the_user_of_the_hybrids_jobs(bench: Bench) -> None:
+    class Private(FakeLauncher):
+        def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
+            ended = super().launch(job, progress)
+            if (job.spec.kind, job.spec.system) == ("build", "words"):
+                (job.index_dir / "sub" / "below").mkdir(parents=True)
+                (job.index_dir / "sub" / "below" / "file").write_text("x")
+                (job.index_dir / "sub").chmod(0o700)
+            return ended
+
+    folder = data_of(bench, run(bench, "both", launcher=Private())["both"]) / "words"
+    assert (folder / "sub" / "below" / "file").read_text() == "x"
+    assert all(path.stat().st_mode & 0o777 == 0o755 for path in (folder, folder / "sub", folder / "sub" / "below"))
+
+
+def test_components_files_that_are_gone_fail_the_hybrid_in_words(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object, **_options: object) -> None:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(filesystem, "link_tree", gone)
+    result = run(bench, "both")["both"]
+    assert (result.outcome, result.detail) == (
+        Outcome.CRASH,
+        "index build: the index of words cannot be read: No such file or directory",
+    )
+
+
+def test_full_disk_during_a_copy_ends_the_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **_options: object) -> None:
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=9 << 20))
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(filesystem, "link_tree", full)
+    with pytest.raises(StoreError, match="the disk is full"):
+        run(bench, "both")
 
 
 def test_build_of_the_hybrid_sees_no_file_of_a_component(bench: Bench) -> None:

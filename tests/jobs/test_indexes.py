@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import threading
@@ -255,7 +256,8 @@ def test_a_second_build_of_other_content_replaces_the_index(bench: Bench) -> Non
     assert left(bench) == ["key"]
 
 
-def test_an_index_is_replaced_only_when_no_job_reads_it(bench: Bench) -> None:
+def test_an_index_is_replaced_only_when_no_job_reads_it(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     first = build(bench, FakeLauncher())
     ready, ended = threading.Event(), threading.Event()
 
@@ -270,6 +272,7 @@ def test_an_index_is_replaced_only_when_no_job_reads_it(bench: Bench) -> None:
         assert not ended.wait(0.3) and (first.folder / "index").read_text() == "fake\n"
     thread.join(20)
     assert ended.is_set() and (first.folder / "index").read_text() == "another\n"
+    assert "a job of another run reads the old index; waiting for its end" in caplog.text
 
 
 @pytest.mark.parametrize("outcome", [Outcome.CRASH, Outcome.OOM, Outcome.TIMEOUT])

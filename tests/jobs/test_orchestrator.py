@@ -360,7 +360,7 @@ def test_only_noisy_cells_are_measured_again_and_completely(bench: Bench, monkey
     ran = _searches(launcher)
     assert len(ran) == 9 and sorted(ran[6:]) == [("cpu1-mem1", 0), ("cpu1-mem1", 1), ("cpu1-mem1", 2)]
     assert looked == [6, 6], "asked again after the repetition, and then it was quiet"
-    assert "noisy: measuring 1 cells again (1 of at most 5 times)" in bench.screen.getvalue()
+    assert "noisy: measuring 1 cell again (1 of at most 5 times)" in bench.screen.getvalue()
     stored = {job.result.key: job.result.spec for job in read_jobs(bench.results)}
     shown = [(stored[key].cell.profile, stored[key].repetition) for key in summary.keys]
     assert sorted(shown) == [("cpu1-mem1", 1)] * 3 + [("cpu2-mem4", 0)] * 3

@@ -133,7 +133,7 @@ def test_unlimited_swap_fails_only_if_the_host_has_swap(host: Host) -> None:
         ({"topology": Topology((), False)}, "topology: the kernel does not show which CPUs share a core"),
         (
             {"topology": Topology((Core(frozenset({0, 1}), frozenset({0}), 0),), True)},
-            "topology: 1 physical cores, 1 NUMA nodes; of 1 cores only a half is ours",
+            "topology: 1 physical core, 1 NUMA node; harness may use only a half of 1 core",
         ),
         ({"cpu_s": [0.004, 0.005, 0.004]}, "canary: the same work three times: CPU within 25 %, memory within 0 %"),
         ({"memory_s": [0.008, 0.008, 0.009]}, "CPU within 5 %, memory within 12 %"),
@@ -146,7 +146,7 @@ def test_measurement_disturbance_is_a_warning(host: Host, change: dict[str, Any]
     assert finding.level is Level.WARN and message in f"{finding.what}: {finding.fact}"
 
 
-@pytest.mark.parametrize(("processes", "message"), [(1, "1 process is on them"), (2, "2 processes are on them")])
+@pytest.mark.parametrize(("processes", "message"), [(1, "used by 1 process"), (2, "used by 2 processes")])
 def test_gpu_in_use_by_others_is_a_warning(host: Host, processes: int, message: str) -> None:
     host.gpus = Gpus(("H200",), "590.1", processes=processes)
     (finding,) = host.bad()

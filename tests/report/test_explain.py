@@ -77,9 +77,11 @@ def test_index_names_its_build_with_its_machine_its_cost_and_its_doubts() -> Non
     )
     assert (
         " Built of 5,183 documents in 12.5 s on 2 CPUs, 4 GiB of AMD EPYC 9B14: one measurement, without an interval. "
-        "US$ 0.0388 per million documents = 12.5 s x US$ 0.05796 / 3600 / 5,183 x 1,000,000, on m7a.medium. "
         "Its time is noisy, for the reasons below."
     ) in texts(made)["Index"]
+    assert texts(made)["Index cost"] == (
+        "US$ 0.0388 per million documents = 12.5 s x US$ 0.05796 / 3600 / 5,183 x 1,000,000, on m7a.medium."
+    )
     assert texts(made)["Build, noisy: foreign_cpu"] == "Other processes had 12.0% of the build's CPU time."
     named = dict(explain.cause_paragraphs(Cause.FOREIGN_CPU, [made]))
     assert any(name.endswith(", index build") for name in named)

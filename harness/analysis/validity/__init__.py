@@ -13,6 +13,7 @@ from harness.analysis.table import Cause, Finding, Validity
 from harness.analysis.validity import build_checks, counter_checks, machine_speed
 from harness.analysis.validity.findings import RETRY, again, invalid, noisy, remark, trials_s, warm_longer, warm_wider
 from harness.analysis.validity.sample_checks import MAX_TRIAL_RATIO, Drift, SampleFacts
+from harness.errors import counted
 from harness.records import Isolation, Outcome
 from harness.results.schema import Cell, IndexFacts, Result, ResultSpec
 
@@ -125,7 +126,7 @@ def _preparation(results: Sequence[Result]) -> Iterator[Finding]:
         yield noisy(
             Cause.THREADS_UNSAID,
             "the adapter reports no thread counts, so its libraries may use more threads than "
-            f"{spec.envelope.cpus} CPUs; return the counts from threads(), then {again(spec.cell)}",
+            f"{counted(spec.envelope.cpus, 'CPU')}; return the counts from threads(), then {again(spec.cell)}",
         )
 
 

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from harness.analysis.table import Cause, Finding
 from harness.analysis.validity import counter_checks, machine_speed
-from harness.analysis.validity.findings import build_again, covers, invalid, noisy, remark
+from harness.analysis.validity.findings import build_again, covers, invalid, noisy, remark, throttled
+from harness.errors import counted
 from harness.records import Isolation
 from harness.results.schema import Cell, Counters, IndexFacts
 
@@ -47,11 +48,10 @@ def _limits(build: IndexFacts, again: str) -> Iterator[Finding]:
     """Find a CPU quota that stopped the build, and memory that was swapped out."""
     counters = build.counters
     if build.throttled_periods or counters.throttled_s:
-        seconds = f" ({counters.throttled_s:.3g} s)" if counters.throttled_s else ""
+        stopped = throttled("build", build.throttled_periods or 0, counters.throttled_s or 0.0)
         yield invalid(
             Cause.THROTTLING,
-            f"the kernel throttled the build in {build.throttled_periods or 0:,} periods{seconds}, so a CPU quota was "
-            f"in force and its time is wrong; remove the quota (harness doctor shows the cgroups), then {again}",
+            f"{stopped} and its time is wrong; remove the quota (harness doctor shows the cgroups), then {again}",
         )
     if counters.swap_bytes:
         yield invalid(
@@ -103,7 +103,7 @@ def _counted(build: IndexFacts, again: str) -> Iterator[Finding]:
         yield remark(
             Cause.OVERSUBSCRIPTION,
             f"more runnable threads than CPUs: they waited {waited:.2f} s for one another in each second of the "
-            f"build's CPU time ({build.envelope.cpus} CPUs)",
+            f"build's CPU time ({counted(build.envelope.cpus, 'CPU')})",
         )
 
 
@@ -129,8 +129,8 @@ def _gpus(build: IndexFacts, again: str) -> Iterator[Finding]:
     if build.gpu and build.gpu.foreign_processes:
         yield noisy(
             Cause.GPU_SHARED,
-            f"{build.gpu.foreign_processes} processes of others were on the build's GPUs (expected: none); end them "
-            f"(nvidia-smi lists them), then {again}",
+            f"{counted(build.gpu.foreign_processes, 'process')} of others used the build's GPUs (expected: none); "
+            f"end them (nvidia-smi lists them), then {again}",
         )
 
 

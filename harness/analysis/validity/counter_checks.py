@@ -17,10 +17,12 @@ from harness.analysis.validity.findings import (
     noisy,
     of_jobs,
     remark,
+    throttled,
     trials_s,
     warm_wider,
 )
 from harness.analysis.validity.sample_checks import SampleFacts
+from harness.errors import counted
 from harness.records import Envelope, Isolation
 from harness.results.schema import Counters, GpuUse, IndexFacts, Result
 
@@ -92,9 +94,8 @@ def _limits(results: Sequence[Result]) -> Iterator[Finding]:
     if periods or seconds:
         yield invalid(
             Cause.THROTTLING,
-            f"the kernel throttled the job in {periods:,} periods{f' ({seconds:.3g} s)' if seconds else ''}, so a CPU "
-            "quota was in force and every latency is wrong; remove the quota (harness doctor shows the cgroups), then "
-            f"{again(cell)}",
+            f"{throttled('job', periods, seconds)} and every latency is wrong; remove the quota (harness doctor shows "
+            f"the cgroups), then {again(cell)}",
         )
     most = max(result.counters.swap_bytes or 0 for result in results)
     if most:
@@ -177,9 +178,9 @@ def _crowded(results: Sequence[Result]) -> Iterator[Finding]:
         yield noisy(
             Cause.OVERSUBSCRIPTION,
             f"more runnable threads than CPUs: they waited {worst[0]:.2f} s for one another in each second of CPU time"
-            f"{worst[1]} ({spec.envelope.cpus} CPUs; expected: up to {MAX_WAIT}); let the system use the given thread "
-            "count (a JVM that still compiles needs a longer warm-up: protocol.warmup_cap), "
-            f"then {again(spec.cell)}",
+            f"{worst[1]} ({counted(spec.envelope.cpus, 'CPU')}; expected: up to {MAX_WAIT}); let the system use the "
+            "given thread count (a JVM that still compiles needs a longer warm-up: protocol.warmup_cap), then "
+            f"{again(spec.cell)}",
         )
 
 
@@ -244,14 +245,14 @@ def check_gpus(results: Sequence[Result]) -> list[Finding]:
 
 
 def _gpu_throttled(results: Sequence[Result]) -> Iterator[Finding]:
-    throttled = [shares for result in results if (shares := in_force(result, *THROTTLING))]
-    if throttled:
-        worst = max(throttled, key=lambda shares: max(shares.values()))
+    slowed = [shares for result in results if (shares := in_force(result, *THROTTLING))]
+    if slowed:
+        worst = max(slowed, key=lambda shares: max(shares.values()))
         reasons = ", ".join(f"{name} in {share:.0%}" for name, share in sorted(worst.items()))
         yield noisy(
             Cause.GPU_THROTTLING,
             f"the GPU was throttled: {reasons} of the moments beside and within the trials"
-            f"{of_jobs(len(throttled), len(results))} (steady: up to {MAX_THROTTLED:.0%} of those within, none beside);"
+            f"{of_jobs(len(slowed), len(results))} (steady: up to {MAX_THROTTLED:.0%} of those within, none beside);"
             " let it cool (nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE shows what holds it back), then "
             f"{again(results[0].spec.cell, RETRY)}",
             transient=True,
@@ -293,7 +294,7 @@ def _gpu_shared(results: Sequence[Result]) -> Iterator[Finding]:
         # Not transient: a display server is there for good, and measuring again would meet it again.
         yield noisy(
             Cause.GPU_SHARED,
-            f"{most} {'process' if most == 1 else 'processes'} of others had {amount} on the job's GPUs"
+            f"{counted(most, 'process')} of others had {amount} on the job's GPUs"
             f"{of_jobs(len(shared), len(results))} (expected: none), so neither its time nor its GPU memory is the "
             f"job's alone; end them (nvidia-smi lists them), then {again(results[0].spec.cell)}",
         )

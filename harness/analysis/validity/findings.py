@@ -41,6 +41,13 @@ def of_jobs(count: int, jobs: int) -> str:
     return f" (in {count} of {jobs} jobs)" if jobs > 1 else ""
 
 
+def throttled(what: str, periods: int, seconds: float) -> str:
+    """Say that a CPU quota stopped a job or a build; one of the two counts may be unknown, which is 0."""
+    lasted = f"{seconds:.3g} s" if seconds else ""
+    counted = f"in {periods:,} periods{f' ({lasted})' if lasted else ''}" if periods else f"for {lasted}"
+    return f"the kernel throttled the {what} {counted}, so a CPU quota was in force"
+
+
 def warm_longer(spec: ResultSpec) -> str:
     """Tell the user how to let warm-up last until the system is warm."""
     verb = "set" if spec.warmup_cap is None else "raise"

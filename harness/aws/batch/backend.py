@@ -20,7 +20,7 @@ from harness.aws.cloud_run.records import CloudRun, Launch, PlannedPart, Shipped
 from harness.aws.cloud_run.run import BackendContext
 from harness.aws.ec2 import account, instances
 from harness.aws.errors import aws_errors, concealed
-from harness.errors import UsageError
+from harness.errors import UsageError, counted
 from harness.jobs.plan import Planned
 
 log = logging.getLogger(__name__)
@@ -78,12 +78,14 @@ class BatchBackend:
         return partition.parts(todo, how, group, attrgetter("key"))
 
     def split(self, parts: Sequence[PlannedPart]) -> tuple[Submission, ...]:
-        """Return the arrays; parts that wait for an index are apart."""
-        alike: dict[tuple[str, str, bool], list[PlannedPart]] = defaultdict(list)
+        """Return the arrays; parts that wait for an index are apart, and one by one where they build one too."""
+        alike: dict[tuple[str, str, str], list[PlannedPart]] = defaultdict(list)
         for part in parts:
             system = part.jobs[0].cell.system if part.jobs else part.builds[0].system
             kind = f"{system}-{self._profile(part)}{'-waits' if part.needs else ''}"
-            alike[kind, part.instance_type, bool(part.needs)].append(part)
+            # Else two arrays could wait for each other.
+            alone = part.name if part.needs and part.builds else ""
+            alike[kind, part.instance_type, alone].append(part)
         return tuple(
             Submission(f"{members[start].name}-{kind}", tuple(members[start : start + _MAXIMUM_ARRAY]))
             for (kind, *_), members in alike.items()
@@ -268,7 +270,7 @@ class BatchBackend:
         machines = partial(suite_stack.alive_machines, self._connections, suite)
         left = machines()
         if left:
-            log.info(f"waiting until AWS Batch has ended {len(left)} instances; Ctrl-C leaves that to it")
+            log.info(f"waiting until AWS Batch has ended {counted(len(left), 'instance')}; Ctrl-C leaves that to it")
         try:
             return instances.wait(machines)
         except KeyboardInterrupt:

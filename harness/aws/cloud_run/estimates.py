@@ -57,7 +57,9 @@ class DurationModel:
             if result.outcome is Outcome.OK:
                 self._by_system[cell.system, cell.dataset, cell.scenario].append(seconds)
             if result.index is not None:
-                self._builds[cell.system, cell.dataset].append(result.index.build_s)
+                self._builds[cell.system, cell.dataset].append(result.index.own_build_s)
+                for name, facts in result.index.components.items():
+                    self._builds[name, cell.dataset].append(facts.build_s)
 
     def job(self, spec: ResultSpec) -> DurationEstimate:
         """Estimate one job of that spec."""
@@ -69,7 +71,7 @@ class DurationModel:
         return _estimate(known, queries, JOB_S + QUERY_S * queries, self._job_timeout_s)
 
     def build(self, system: str, dataset: str, documents: int) -> DurationEstimate:
-        """Estimate one index build."""
+        """Estimate one index build, without those of components; a joined index has no documents of its own."""
         return _estimate(
             self._builds.get((system, dataset)), 1, BUILD_S + DOCUMENT_S * documents, self._build_timeout_s
         )

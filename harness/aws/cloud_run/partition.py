@@ -19,7 +19,7 @@ from harness.aws.cloud_run.machines import ChosenMachine
 from harness.aws.cloud_run.records import Launch, PartJob, PlannedPart
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import IndexBuild, Inputs
-from harness.jobs.plan import Planned, index_key
+from harness.jobs.plan import Planned, component_keys
 from harness.launch.base import Prepared
 from harness.results.schema import Result, job_key
 
@@ -161,6 +161,10 @@ class Grouping:
     index_bytes: Mapping[str, int] = field(default_factory=dict)
     usd_per_gib_month: float = 0.0
 
+    def joined(self, key: str) -> tuple[str, ...]:
+        """Return the keys of the indexes that an index needs: of its components, if it is missing, and its own."""
+        return (*self.missing[key].components.values(), key) if key in self.missing else (key,)
+
 
 def parts(
     todo: Sequence[Planned],
@@ -172,7 +176,7 @@ def parts(
 
     Where builds have no profile of their own, the first part that needs an index builds it.
     """
-    needed = {job.spec.index_key for job in todo}
+    needed = {key for job in todo for key in how.joined(job.spec.index_key)}
     unbuilt = {key: build for key, build in how.missing.items() if key in needed}
     made: list[PlannedPart] = []
     if how.build_machine is not None:
@@ -180,7 +184,7 @@ def parts(
             made.append(_planned_part(how.build_machine, [], builds, how, how.build_gpus))
         unbuilt = {}
     for jobs in _grouped(todo, job_group):
-        keys = dict.fromkeys(job.spec.index_key for job in jobs)
+        keys = dict.fromkeys(key for job in jobs for key in how.joined(job.spec.index_key))
         builds = [unbuilt.pop(key) for key in keys if key in unbuilt]
         gpus = max(job.spec.envelope.gpus for job in jobs)
         made.append(_planned_part(how.machines[jobs[0].cell.profile], jobs, builds, how, gpus))
@@ -197,7 +201,8 @@ def _grouped(members: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]
 def _planned_part(
     machine: ChosenMachine, jobs: Sequence[Planned], builds: Sequence[IndexBuild], how: Grouping, gpus: int
 ) -> PlannedPart:
-    needs = {job.spec.index_key for job in jobs} & how.missing.keys() - {build.key for build in builds}
+    needs = {job.spec.index_key for job in jobs} | {key for build in builds for key in build.components.values()}
+    needs = needs & how.missing.keys() - {build.key for build in builds}
     shipped, disk_gib = _shipped(jobs, builds, how, bool(gpus))
     total = estimates.setup(shipped)
     for estimate in (*map(how.job_estimate, jobs), *map(how.build_estimate, builds)):
@@ -219,7 +224,7 @@ def _planned_part(
 
 def _shipped(jobs: Sequence[Planned], builds: Sequence[IndexBuild], how: Grouping, gpus: bool) -> tuple[int, int]:
     """Return bytes to fetch and GiB of disk to give."""
-    systems = {job.cell.system for job in jobs} | {build.system for build in builds}
+    systems = {job.cell.system for job in jobs} | {name for build in builds for name in (build.name, *build.components)}
     datasets = {job.spec.index_key: job.cell.dataset for job in jobs} | {build.key: build.dataset for build in builds}
     images = sum(how.image_bytes.get(system, _UNKNOWN_IMAGE_BYTES) for system in systems)
     corpora = sum(how.corpus_bytes.get(dataset, 0) for dataset in set(datasets.values()))
@@ -246,14 +251,14 @@ def grouping(
     """
     protocol, build_profile = inputs.suite.protocol, inputs.suite.build_profile
     times = DurationModel(stored, job_timeout_s=protocol.job_timeout_s, build_timeout_s=protocol.build_timeout_s)
-    builds: dict[str, IndexBuild] = {}
-    for job in todo:
-        builds.setdefault(job.spec.index_key, IndexBuild(job.spec.index_key, job.cell.system, job.cell.dataset))
+    builds = index_builds(inputs, images, todo)
     corpora = {name: dataset.corpus for name, dataset in inputs.datasets.items()}
     return Grouping(
         machines=machines,
         job_estimate=lambda job: times.job(job.spec),
-        build_estimate=lambda build: times.build(build.system, build.dataset, corpora[build.dataset].size),
+        build_estimate=lambda build: times.build(
+            build.name, build.dataset, 0 if build.components else corpora[build.dataset].size
+        ),
         missing={key: build for key, build in builds.items() if key not in local and key not in remote},
         build_machine=machines[build_profile] if build_profile else None,
         build_gpus=inputs.build_gpus,
@@ -264,15 +269,19 @@ def grouping(
     )
 
 
-def index_keys(inputs: Inputs, images: Mapping[str, Prepared], planned: Iterable[Planned]) -> set[str]:
-    """Return the keys of the indexes that jobs to do search, as far as their images are there."""
-    keys = set()
-    for job in planned:
-        builder = inputs.builder(job.cell)
-        prepared = images.get(builder.image)
-        if not job.done and prepared is not None:
-            keys.add(index_key(builder, prepared.digest, inputs.datasets[job.cell.dataset].corpus.sha256))
-    return keys
+def index_builds(inputs: Inputs, images: Mapping[str, Prepared], jobs: Iterable[Planned]) -> dict[str, IndexBuild]:
+    """Return the builds of the indexes that jobs search, by key; those of components come first."""
+    builds: dict[str, IndexBuild] = {}
+    for job in jobs:
+        cell, builder = job.cell, inputs.builder(job.cell)
+        image = images.get(builder.image)
+        corpus_sha256 = inputs.datasets[cell.dataset].corpus.sha256
+        components = component_keys(builder, image.components if image else (), corpus_sha256)
+        for name, key in components.items():
+            builds.setdefault(key, IndexBuild(key, cell.system, cell.dataset, name))
+        key = job.spec.index_key
+        builds.setdefault(key, IndexBuild(key, cell.system, cell.dataset, components=components))
+    return builds
 
 
 def _image_bytes(inputs: Inputs, images: Mapping[str, Prepared]) -> dict[str, int]:

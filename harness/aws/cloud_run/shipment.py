@@ -165,15 +165,21 @@ class Shipper:
         index_of: Callable[[PartJob], str],
     ) -> WorkerPart:
         """Ship a part's inputs; ``index_of`` returns the key of a job's index."""
-        keys = dict.fromkeys((*map(index_of, jobs), *(build.key for build in planned.builds)))
+        joined = [key for build in planned.builds for key in build.components.values()]
+        keys = dict.fromkeys((*map(index_of, jobs), *(build.key for build in planned.builds), *joined))
         indexes = {key: shipped for key in keys if (shipped := self._index_of(key, local_indexes.get(key))) is not None}
         builds = tuple(build for build in planned.builds if build.key not in indexes)
-        builders = [inputs.systems[build.system].on(inputs.build_gpus).image for build in builds]
-        needed = dict.fromkeys([*inputs.images(job.cell for job in jobs), *builders])
-        images = tuple(self._once("image", name, partial(self.image, ready_images[name])) for name in needed)
+        needed = [ready_images[name] for name in inputs.images(job.cell for job in jobs)]
+        # A worker builds an index of its jobs that no other part has built.
+        unbuilt = {(job.cell.system, None): None for job in jobs if index_of(job) not in indexes}
+        for system, component in unbuilt | {(build.system, build.component): None for build in builds}:
+            needed += _builders(ready_images[inputs.systems[system].on(inputs.build_gpus).image], component)
+        by_name = {f"{image.system.image} {image.digest}": image for image in needed}
+        images = tuple(self._once("image", name, partial(self.image, image)) for name, image in by_name.items())
         names = dict.fromkeys([*(job.cell.dataset for job in jobs), *(build.dataset for build in builds)])
         datasets = {name: self._once("dataset", name, partial(self.dataset, inputs.datasets[name])) for name in names}
-        used = {key: indexes[key] for key in map(index_of, jobs) if key in indexes}
+        joined = [key for build in builds for key in build.components.values()]
+        used = {key: indexes[key] for key in (*map(index_of, jobs), *joined) if key in indexes}
         languages = {name: code for name in names if (code := inputs.language(name))}
         suite = {**inputs.suite.model_dump(mode="json"), "languages": languages}
         return WorkerPart(planned.name, planned.instance_type, suite, jobs, builds, images, datasets, used)
@@ -199,6 +205,13 @@ class Shipper:
         for part in (stored.name, f"{name}.json") if stored else ():
             self._work.renew(part, RENEWED_AFTER)
         return stored
+
+
+def _builders(image: Prepared, component: str | None) -> list[Prepared]:
+    """Return the images that build an index: its own and its components', or that of one component."""
+    pairs = zip(image.system.components, image.components, strict=True)
+    parts = {part.name: Prepared(part, digest, digest) for part, digest in pairs}
+    return [parts[component]] if component else [image, *parts.values()]
 
 
 def index_name(key: str) -> str:

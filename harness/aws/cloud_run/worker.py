@@ -310,7 +310,7 @@ class Uploader(RunCallbacks):
         self._waiting: list[tuple[str, Callable[[], None]]] = []
         # Index key -> how errors name the index.
         builds = assignment.part.builds
-        self._unbuilt = {build.key: f"the index of {build.system} on {build.dataset}" for build in builds}
+        self._unbuilt = {build.key: f"the index of {build.name} on {build.dataset}" for build in builds}
         self.status = WorkerStatus("fetching")
 
     def starts(self, key: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from harness.aws import clients
 from harness.aws.clients import Connections
 from harness.aws.errors import aws_errors, concealed, ignoring
-from harness.errors import AwsError, UsageError
+from harness.errors import AwsError, UsageError, counted
 
 log = logging.getLogger(__name__)
 
@@ -186,7 +186,7 @@ def end(connections: Connections, region: str | None, ids: Sequence[str]) -> Non
     client = connections.client("ec2", region)
     for start in range(0, len(ids), _ENDED_AT_ONCE):
         some = list(ids[start : start + _ENDED_AT_ONCE])
-        with ignoring("InvalidInstanceID.NotFound"), aws_errors(f"ending {len(some)} instances"):
+        with ignoring("InvalidInstanceID.NotFound"), aws_errors(f"ending {counted(len(some), 'instance')}"):
             client.terminate_instances(InstanceIds=some)
             continue
         # One that EC2 has forgotten makes the whole request fail.
@@ -209,7 +209,7 @@ def end_all(connections: Connections, owned: OwnedResources) -> list[str]:
     places = sorted({instance.region for instance in owned.instances} | {volume.region for volume in owned.volumes})
     for region in places:
         if here := sorted(instance.instance_id for instance in owned.instances if instance.region == region):
-            log.info(f"ending {len(here)} instances in {region}")
+            log.info(f"ending {counted(len(here), 'instance')} in {region}")
             try:
                 end(connections, region, here)
             except AwsError as error:

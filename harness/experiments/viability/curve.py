@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.analysis.table import counted
-from harness.errors import UsageError
+from harness.errors import UsageError, counted
 from harness.experiments.viability.acceptance import SLOWER
 from harness.experiments.viability.judge import Observation
 from harness.experiments.viability.probe import LEAST_BYTES, MIB

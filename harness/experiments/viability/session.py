@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
-from harness.analysis.table import counted
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, UsageError, counted
 from harness.evaluation import measure_names
 from harness.experiments.viability.acceptance import MEAN, Criteria, check_sample_size
 from harness.experiments.viability.judge import (

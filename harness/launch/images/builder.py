@@ -74,7 +74,7 @@ def _check_made_for(system: System) -> None:
 
 @dataclass(frozen=True)
 class ImageTarget:
-    """An image to find or build, and its names in the engine's store and in messages."""
+    """An image to find or build, its names in the engine's store and in messages, and the systems that it joins."""
 
     system: System
     hash_inputs: Callable[[System], str]
@@ -82,6 +82,7 @@ class ImageTarget:
     owner: str
     image: str
     dockerfile: Path
+    components: tuple[System, ...] = ()
 
     @cached_property
     def recipe(self) -> str:
@@ -97,7 +98,7 @@ class ImageTarget:
     def of_system(system: System) -> ImageTarget:
         """Name a system's image."""
         owner, file = f"system {system.name!r}", recipes.dockerfile(system)
-        return ImageTarget(system, recipe, f"harness-{system.image}", owner, system.image, file)
+        return ImageTarget(system, recipe, f"harness-{system.image}", owner, system.image, file, system.components)
 
     @staticmethod
     def of_engine(system: System) -> ImageTarget:
@@ -158,6 +159,12 @@ class ImageBuilder:
         if image.labels.get(RECIPE_LABEL) != target.recipe:
             return None
         components = tuple(image.labels.get(COMPONENTS_LABEL, "").split())
+        if len(components) != len(target.components):
+            return None
+        for part, digest in zip(target.components, components, strict=True):
+            own = self._find(ImageTarget.of_system(part))
+            if own is not None and own.digest != digest:  # made again: an index of it would not be this one's
+                return None
         return Image(target.reference, str(image.id), int(image.attrs["Size"]), target.system.platform, components)
 
     def _ensure(self, target: ImageTarget, build: Callable[[ImageTarget], Image]) -> Image:

@@ -28,15 +28,17 @@ from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.row_pricing import Tariff
 from harness.analysis.table import Machine, Overhead, Table
 from harness.errors import UsageError
-from harness.pricing import cost
+from harness.report import explain
 from harness.report.page.answer import encodable, html_text
 from harness.report.page.groups import DRAWS, RankingData, group_id, group_numbers, group_record
 from harness.report.page.rows import (
     SharedTexts,
     SharedValues,
+    ShortParagraph,
     all_tariffs,
     row_record,
     short_estimate,
+    short_paragraphs,
     snapshot_records,
 )
 from harness.untrusted import one_line
@@ -110,7 +112,12 @@ def page_content(source: PageSource) -> dict[str, Any]:
     numbers = {row.per_query_key: number for number, row in enumerate(rows)}
     lines = [
         row_record(
-            row, groups[axes.comparison_group(row)], measures, source.quantiles_s.get(row.per_query_key, ()), shared
+            row,
+            groups[axes.comparison_group(row)],
+            measures,
+            source.quantiles_s.get(row.per_query_key, ()),
+            shared,
+            source.tariff,
         )
         for row in rows
     ]
@@ -129,7 +136,7 @@ def page_content(source: PageSource) -> dict[str, Any]:
         "presets": [{"name": preset.name, "weights": dict(preset.weights)} for preset in leaderboard.PRESETS],
         "perturbation": leaderboard.PERTURBATION,
         "perturbations": np.round(leaderboard.weight_shifts(3)[:DRAWS], 5).tolist(),
-        "formulas": {model.name: [model.formula, model.meaning] for model in cost.MODELS},
+        "explained": _explained(source.measured, texts),
         "snapshots": snapshot_records(shared.needs, known, texts),
         "snapshot": [tariff.snapshot for tariff in known].index(source.tariff.snapshot),
         "view": source.view,
@@ -140,6 +147,44 @@ def page_content(source: PageSource) -> dict[str, Any]:
         "rows": lines,
     }
     return {**content, "texts": texts.all()}
+
+
+# Columns of the page by the names that ``harness explain`` knows; a measure is its own column.
+_COLUMNS = {
+    "instance": "instance_type",
+    "latency": "latency",
+    "p95": "p95",
+    "cost": "cost",
+    "saturated": "usd_per_million_queries_saturated",
+    "memory": "memory",
+    "index": "index",
+    "throughput": "throughput",
+    "outcome": "outcome",
+    "validity": "validity",
+}
+
+
+def _explained(table: Table, texts: SharedTexts) -> dict[str, Any]:
+    """Return the texts on columns, measures and causes, and the templates of a cost."""
+
+    def column(name: str) -> list[ShortParagraph]:
+        return short_paragraphs(explain.column_paragraphs(name, table), texts)
+
+    causes = {finding.cause for row in table.rows for finding in row.findings}
+    return {
+        "columns": {name: column(known) for name, known in _COLUMNS.items()},
+        "measures": [column(name) for name in table.measures],
+        "causes": {
+            cause.value: short_paragraphs(explain.cause_paragraphs(cause, ()), texts)
+            for cause in sorted(causes, key=lambda cause: cause.value)
+        },
+        "cost": {
+            "sequential": explain.SEQUENTIAL,
+            "saturated": explain.SATURATED,
+            "machine": explain.MACHINE,
+            "none": explain.NO_COST,
+        },
+    }
 
 
 def _machine(machine: Machine, texts: SharedTexts) -> dict[str, Any]:

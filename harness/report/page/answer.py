@@ -18,25 +18,30 @@ def answer_html(section: Section) -> str:
 def _table(grid: Grid) -> str:
     head = "".join(_cell("th", text, right) for text, right in zip(grid.headers, grid.numeric, strict=True))
     caption = f"<caption>{html_text(grid.caption)}</caption>" if grid.caption else ""
+    # Columns that name a row need no label on a narrow screen, where a wide table's rows become cards.
+    labels = [header if place >= grid.keys else "" for place, header in enumerate(grid.headers)]
+    wide = ' class="wide"' if len(grid.headers) > 4 else ""
     body = "".join(
-        f'<tr class="{tone}">{_row(cells, grid.numeric)}</tr>'
+        f'<tr class="{tone}">{_row(cells, grid.numeric, labels)}</tr>'
         for cells, tone in zip(grid.cells, grid.tones or [""] * len(grid.cells), strict=True)
     )
-    table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    table = f"<table{wide}>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div class="scroll">{table}</div>'
 
 
-def _row(cells: Sequence[str], numeric: Sequence[bool]) -> str:
+def _row(cells: Sequence[str], numeric: Sequence[bool], labels: Sequence[str]) -> str:
     """Return a row's cells; a message spans the empty cells behind it."""
     last = max((place for place, cell in enumerate(cells) if cell), default=0)
     if len(cells) - last < 3:
-        return "".join(_cell("td", cell, right) for cell, right in zip(cells, numeric, strict=True))
+        return "".join(_cell("td", *each) for each in zip(cells, numeric, labels, strict=True))
     shown = "".join(_cell("td", cell, right) for cell, right in zip(cells[:last], numeric, strict=False))
     return f'{shown}<td colspan="{len(cells) - last}">{html_text(cells[last])}</td>'
 
 
-def _cell(tag: str, text: str, right: bool) -> str:
-    return f'<{tag} class="number">{html_text(text)}</{tag}>' if right else f"<{tag}>{html_text(text)}</{tag}>"
+def _cell(tag: str, text: str, right: bool, label: str = "") -> str:
+    number = ' class="number"' if right else ""
+    said = f' data-label="{html_text(label)}"' if label and text else ""
+    return f"<{tag}{number}{said}>{html_text(text)}</{tag}>"
 
 
 def html_text(text: str) -> str:

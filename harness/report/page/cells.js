@@ -52,7 +52,8 @@
         unranked ? element("span", { class: "small", title: unranked }, `not ranked: ${unranked}`) : null,
       );
     }
-    return element("td", { "data-column": name, class: column.numeric ? "number" : null }, inside(column, row, view));
+    const attributes = { "data-column": name, "data-label": page.columns.header(column, view) };
+    return element("td", { ...attributes, class: column.numeric ? "number" : null }, inside(column, row, view));
   }
 
   function inside(column, row, view) {

@@ -11,6 +11,11 @@
     const cost = page.data.column("cost", view.settings).value;
     const rows = view.rows.map((row) => page.content.rows[row]).filter((row) => cost[row.number] > 0);
     if (!rows.length) return { why: "No row that passes the filter has a cost at these prices." };
+    if (rows.length === 1) {
+      const [{ number: only, system, profile }] = rows;
+      const type = page.data.text(page.data.placed(rows[0], view.state.snapshot).type);
+      return { why: `${system} on ${profile} alone has a cost: US$ ${number(cost[only])} per million queries on ${type}.` };
+    }
     const types = new Map();
     for (const row of rows) {
       const at = page.data.placed(row, view.state.snapshot);

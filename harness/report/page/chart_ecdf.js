@@ -36,6 +36,7 @@
     const at = (row, share) => row.quantiles[Math.round(share * (row.quantiles.length - 1))] * 1e3;
     const all = rows.flatMap((row) => [at(row, 0), at(row, 1)]);
     const name = (row) => `${row.system}, ${row.profile}`;
+    if (new Set(all).size < 2) return { why: `All samples took ${number(all[0])} ms (${rows.map(name).join("; ")}).` };
     return {
       summary: `Share of samples answered within a latency, for the best-ranked row of each system: ${rows
         .slice(0, 6)

@@ -41,11 +41,17 @@
     const { across } = view.state;
     const all = points(view, group);
     if (!all.length) return { why: `No row that passes the filter has both an accuracy and a value of ${across}.` };
+    if (all.length === 1) {
+      const [{ system, profile, x, y }] = all;
+      const accuracy = `${number(y, 1)} points ${page.content.measures[view.state.measure]}`;
+      return { why: `${system} on ${profile} alone has both: ${accuracy}, ${number(x)} ${axisOf(across).unit}.` };
+    }
     markLeft(all);
     const front = all.filter((point) => point.state === "front").sort((a, b) => a.x - b.x || a.y - b.y);
     const contested = all.filter((point) => point.state === "contested");
+    const barred = all.length <= MOST_BARS ? [...front, ...contested] : [];
     const xAxis = looks.axis(
-      all.map((point) => point.x),
+      [...all.map((point) => point.x), ...barred.flatMap((point) => point.ends.slice(0, 2)).filter((end) => end > 0)],
       labelOf(across),
       style,
       { nameGap: 32 },
@@ -58,7 +64,6 @@
         [xAxis.type === "log", false],
       );
     const measure = page.content.measures[view.state.measure];
-    const barred = all.length <= MOST_BARS ? [...front, ...contested] : [];
     const heights = [...all.map((point) => point.y), ...barred.flatMap((point) => point.ends.slice(2))];
     const named = (some) => some.length <= MOST_LABELS && front.length + some.length <= 2 * MOST_LABELS;
     return {
@@ -179,8 +184,8 @@
       silent: true,
       z: 2,
       clip: true,
-      data: some.map((point) => [point.x, point.y, ...point.ends]),
-      encode: { x: 0, y: 1 },
+      data: some.map((point) => [point.x, point.y, ...point.ends.map((end, at) => (at > 1 || end > 0 ? end : NaN))]),
+      encode: { x: [0, 2, 3], y: 1 }, // the axis reaches the ends of the bars
       renderItem: (_, api) => {
         const [x, y, left, right, low, high] = [0, 1, 2, 3, 4, 5].map((at) => api.value(at));
         const children = [];

@@ -43,6 +43,9 @@
     if (!ran.length) return { why: "No row that passes the filter has a latency." };
     const values = ran.map((row) => latency[row.number]);
     const failed = rows.filter((row) => row.outcome !== "ok");
+    const limits = Array.from(new Set(rows.map((row) => row.memory))).sort((a, b) => a - b);
+    if (limits.length === 1) return { why: `Every row with ${worded(chosen_)} had the same limit: ${bytes(limits[0])}.` };
+    if (ran.length === 1) return { why: onlyAnswer(ran[0], values[0], failed) };
 
     const y = looks.axis(values, "mean latency, ms", style, { nameGap: 42 });
     const above = looks.largest(values) * (y.type === "log" ? 2 : 1.15);
@@ -51,7 +54,6 @@
     for (const row of ran.sort((a, b) => a.memory - b.memory))
       if (lines.has(row.system)) lines.get(row.system).push(row);
     const left = new Set(ran.map((row) => row.system)).size - lines.size;
-    const limits = Array.from(new Set(rows.map((row) => row.memory))).sort((a, b) => a - b);
     const said = failed.length
       ? `; ${count(failed.length, "row")} gave no answer (✕): ${Array.from(
           new Set(failed.map((row) => `${row.system} at ${bytes(row.memory)} (${row.outcome})`)),
@@ -101,6 +103,12 @@
     };
   }
 
+  function onlyAnswer(row, latency, failed) {
+    const none = failed.map((each) => `${each.system} at ${bytes(each.memory)} (${each.outcome})`);
+    const answer = `${row.system} at ${bytes(row.memory)} has the only latency, ${number(latency)} ms`;
+    return `${answer}${none.length ? `; no answer: ${none.slice(0, 5).join(", ")}` : ""}.`;
+  }
+
   // Lines beyond these cannot be told apart.
   function bestSystems(rows, view) {
     const best = new Map();
@@ -146,6 +154,7 @@
     if (!box.firstChild)
       box.append(page.elements.select("envelope", "With", [], (value) => page.main.change({ envelope: value })));
     const options = envelopes(view).map(([name, many]) => [name, `${worded(name)} (${count(many, "memory limit")})`]);
+    box.hidden = options.length < 2;
     page.elements.fill(page.elements.find("envelope"), options);
     page.elements.find("envelope").value = envelope(view) || "";
   }

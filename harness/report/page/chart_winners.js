@@ -75,7 +75,7 @@
       .sort((a, b) => b.share - a.share);
     const names = known.slice(0, 6).map(({ row, share }) => `${row.system} on ${row.profile} ${number(share * 100)} %`);
     return {
-      summary: `Winners by share of all weights: ${names.join(", ")}${known.length > 6 ? ", and others" : ""}.`,
+      summary: `Winners by share of all weights: ${names.join(", ")}${known.length > 6 ? ", and others" : ""}. The circle marks the chosen weights; a click chooses others.`,
       columns: [{ text: "system" }, { text: "hardware profile" }, { text: "share of all weights, %", numeric: true }],
       rows: () => known.map(({ row, share }) => [row.system, row.profile, number(share * 100)]),
       legend: known.slice(0, 12).map(({ row }, at) => ({
@@ -185,9 +185,6 @@
         state.rates.latency,
         state.weights,
       ].join("\n");
-    },
-    controls: (_, box) => {
-      box.textContent = "The circle marks the chosen weights; a click chooses others (as the sliders do).";
     },
     clicked,
     draw,

@@ -54,10 +54,14 @@
     window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redraw());
   }
 
-  // After the table; what is asked for several times before a frame is drawn once.
+  // After the table.  All at once when the page opens, so that a capture has no empty box; later one a frame.
   function show(view) {
     window.cancelAnimationFrame(waiting);
     for (const each of known) if (each.controls) each.controls(view, made.get(each.id).controls);
+    if (known.every((each) => made.get(each.id).key === null)) {
+      redraw();
+      return;
+    }
     waiting = window.requestAnimationFrame(() => drawNext(view, styles(view)));
   }
 
@@ -65,7 +69,10 @@
   function drawNext(view, style) {
     const changed = known.filter((each) => made.get(each.id).key !== each.key(view));
     const next = changed.find((each) => made.get(each.id).seen) || changed[0];
-    if (!next) return;
+    if (!next) {
+      fit(view, style);
+      return;
+    }
     drawChanged(next, view, style);
     waiting = window.requestAnimationFrame(() => drawNext(view, style));
   }
@@ -78,6 +85,15 @@
     for (const each of known) {
       made.get(each.id).key = null;
       drawChanged(each, view, style);
+    }
+    fit(view, style);
+  }
+
+  // A picture beside one that became a sentence, or that was one, has another width now.
+  function fit(view, style) {
+    for (const each of known) {
+      const { chart, box, drawn } = made.get(each.id);
+      if (drawn && chart.getWidth() !== box.clientWidth) drawChanged(each, view, style);
     }
   }
 
@@ -102,6 +118,7 @@
     const drawn = each.draw(view, { ...style, width: parts.box.clientWidth, height: parts.box.clientHeight });
     const none = drawn.why !== undefined;
     parts.why.hidden = !none;
+    parts.box.parentElement.classList.toggle("sentence", none);
     parts.why.textContent = none ? drawn.why : "";
     for (const shown of [parts.box, parts.legend, parts.caption, parts.table]) shown.hidden = none;
     parts.drawn = none ? null : drawn;

@@ -5,6 +5,7 @@
   const { element, find, select, fill } = page.elements;
   const { number, count } = page.numbers;
   const NAMES = { accuracy: "accuracy", cost: "cost", latency: "latency" };
+  const NARROW = window.matchMedia("(max-width: 760px)");
   let base = null; // which slider is moved, the weights that it started from, and those that it came to
 
   function build() {
@@ -12,6 +13,13 @@
     buildWeights();
     buildRates();
     buildPrices();
+    fold();
+    NARROW.addEventListener("change", fold);
+  }
+
+  // A phone's first screen is the answer: choices open there when asked for.
+  function fold() {
+    find("choices").open = !NARROW.matches;
   }
 
   function buildWhat() {

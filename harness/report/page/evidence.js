@@ -1,8 +1,8 @@
-// The evidence of one number, in a dialog: what it is made of, its samples, its notes, its job, how to repeat it.
+// The evidence of one number, in a dialog: how it was made, its trust, its samples, its job, how to repeat it.
 (function (page) {
   "use strict";
 
-  const { element, find, grid } = page.elements;
+  const { element, find } = page.elements;
   const { number, bytes, count } = page.numbers;
   const { data, parts } = page;
   let open = null; // what is shown: {row, column}
@@ -73,6 +73,11 @@
 
   function fillIn(dialog, row, column, view) {
     const made = parts.MADE_OF[column] || (() => []);
+    const all = parts.explained(row, view);
+    const titles = all.map(([title]) => title);
+    const trust = all.slice(titles.indexOf("Trust"), titles.includes("Stored jobs") ? -1 : undefined);
+    const own = all.filter(([title]) => ["Outcome", parts.titleOf(column)].includes(title));
+    const others = all.filter((each) => !own.includes(each) && !trust.includes(each));
     const content = [
       element(
         "div",
@@ -85,9 +90,10 @@
         ),
       ),
       element("p", { class: "headline" }, headline(row, column, view)),
-      part("What it is made of", list(made(row, view))),
+      part("How it was made", paragraphs(own), list(made(row, view)), paragraphs(parts.meaning(column, row, view))),
+      part("Trust, and what to do", paragraphs([...trust, ...parts.remedies(row)]), list(notes(row))),
       distribution(row),
-      findings(row),
+      part("The other numbers of this row", paragraphs(others)),
       part("All figures of this row", figures(row)),
       part("Job", facts(job(row))),
       part("Environment", environment(row)),
@@ -128,6 +134,10 @@
           : "it has no samples";
       return part("Samples", element("p", {}, `No distribution: ${why}.`));
     }
+    const [first, last] = [row.quantiles[0], row.quantiles[row.quantiles.length - 1]];
+    if (first === last) {
+      return part("Samples", element("p", {}, `${parts.samples(row)}; all took ${number(first * 1e3)} ms.`));
+    }
     const at = (share) => number(row.quantiles[Math.round(share * (row.quantiles.length - 1))] * 1e3);
     const said = `${parts.samples(row)}; minimum ${at(0)} ms, median ${at(0.5)} ms, maximum ${at(1)} ms`;
     return part(
@@ -148,14 +158,15 @@
     );
   }
 
-  function findings(row) {
-    const found = (row.findings || []).map(
-      ([cause, worth, text]) => `${cause.replaceAll("_", " ")} (${worth}): ${data.text(text)}`,
+  function paragraphs(pairs) {
+    return pairs.map(([title, text]) =>
+      element("p", { class: "explained" }, element("strong", {}, title), element("span", {}, text)),
     );
-    const notes = (row.notes || []).map((note) => data.text(note));
+  }
+
+  function notes(row) {
     const standIn = row.standIn ? [`† not the published checkpoint but a stand-in: ${row.standIn}`] : [];
-    const all = [...standIn, ...found, ...notes];
-    return part("Findings and notes", all.length ? list(all) : null);
+    return [...standIn, ...(row.notes || []).map((note) => data.text(note))];
   }
 
   function figures(row) {
@@ -169,6 +180,7 @@
       ["p50", ms(row.p50)],
       ["p95", ms(row.p95)],
       ["p99", ms(row.p99)],
+      ...Object.entries(row.atMost || {}).map(([name, item]) => [`${name} at most (confidence 0.99)`, ms(item)]),
       ["service time", row.service ? both(row.service) : null],
       ...Object.entries(row.stages || {}).map(([name, timing]) => [`stage ${name}`, both(timing)]),
       ...Object.entries(row.spread || {}).map(([name, item]) => [`standard deviation by ${name}`, ms(item)]),
@@ -192,12 +204,7 @@
   }
 
   function job(row) {
-    const keys = row.keys || [];
     return [
-      [
-        keys.length > 1 ? "job keys" : "job key",
-        element("span", {}, keys.map((key, at) => [at ? ", " : "", element("code", {}, key)]).flat()),
-      ],
       ["origin", row.origin],
       ["suite", row.suite],
       ["dataset, scenario", `${row.dataset}, ${row.scenario}`],
@@ -256,5 +263,5 @@
     ];
   }
 
-  page.evidence = { build, show, grid };
+  page.evidence = { build, show };
 })((window.harnessPage = window.harnessPage || {}));

@@ -1,8 +1,8 @@
-// What a number is made of: its formula with the figures in it, and the words that go with them.
+// What a number is made of: `harness explain`'s texts, and formulas of what the page itself computes.
 (function (page) {
   "use strict";
 
-  const { number, interval, bytes, count } = page.numbers;
+  const { number, interval, count, plain } = page.numbers;
   const { data } = page;
 
   function full(value) {
@@ -30,51 +30,9 @@
   const MADE_OF = {
     rank: score,
     score,
-    accuracy: (row, view) => {
-      const name = page.content.measures[view.state.measure];
-      const item = data.figure(row.measures && row.measures[view.state.measure]);
-      const judged =
-        row.judged === undefined ? "" : `, the mean over ${count(row.judged, "judged query", "judged queries")}`;
-      const unjudged = row.unjudged ? `; ${count(row.unjudged, "query has", "queries have")} no judgements` : "";
-      return [
-        `points = 100 × ${name} = 100 × ${item.value === null ? bounded(item) : full(item.value)}${judged}${unjudged}`,
-        item.low === null ? "no interval is known" : `${name} ${bounded(item)}; over queries`,
-      ];
-    },
-    latency: (row) => [
-      `the mean of all timed samples: ${samples(row)}`,
-      `measured again, other queries, fresh processes: ${bounded(times(data.figure(row.mean), 1e3), "ms")}`,
-      `of that, other queries alone: ${bounded(times(data.figure(row.like), 1e3), "ms")}`,
-      `these queries alone, other processes: ${bounded(times(data.figure(row.these), 1e3), "ms")}`,
-    ],
-    p95: (row) => [
-      `the smallest latency that at least 95 % of all samples do not exceed: ${samples(row)}`,
-      ...Object.entries(row.atMost || {}).map(
-        ([name, item]) => `${name} is at most (confidence 0.99): ${bounded(times(data.figure(item), 1e3), "ms")}`,
-      ),
-    ],
-    cost,
-    memory: (row) => [
-      row.anon === undefined
-        ? "not measured"
-        : `${number(row.anon, 0)} bytes / 2²⁰: anonymous and shared memory, no file pages`,
-      `limit: ${bytes(row.memory)}; charged in all, page cache included: ${bytes(row.cgroup)}`,
-    ],
-    index: (row) => [
-      row.index === undefined ? "not measured" : `${number(row.index, 0)} bytes / 2²⁰`,
-      row.build === undefined
-        ? "no build of it is stored with this result"
-        : `built in ${number(row.build)} s on ${data.text(row.builtOn) || "an unknown machine, or several"}, once` +
-          (row.documents ? `, ${count(row.documents, "document")}` : ""),
-      ...(row.builtNotes || []).map((note) => data.text(note)),
-    ],
-    throughput: (row) => [bounded(data.figure(row.throughput), "queries/s")],
-    instance: (row, view) => instance(row, view),
+    instance: prices,
+    cost: prices,
     front,
-    outcome: (row) => [row.outcome === "ok" ? "ok: all that was asked for was measured" : data.ended(row)],
-    validity: (row) => [
-      (row.findings || []).length ? "what was found is listed below" : `${row.validity}: nothing was found against it`,
-    ],
   };
 
   function term(weight, value, rate, unit) {
@@ -119,32 +77,12 @@
     ];
   }
 
-  function cost(row, view) {
-    const at = data.placed(row, view.state.snapshot);
-    const item = data.cost(row, view.state.snapshot);
-    if (item.value === null) return [`no cost: ${item.reason || data.ended(row)}`];
-    const closed = row.scenario === "single_stream";
-    const [formula, meaning] = page.content.formulas[closed ? "sequential" : "saturated"];
-    const made = closed
-      ? `${full(data.figure(row.mean).value)} s × ${at.usd} US$/h / 3,600 × 1,000,000`
-      : `${at.usd} US$/h / (${full(data.figure(row.throughput).value)} queries/s × 3,600) × 1,000,000`;
-    return [`${made} = ${full(item.value)} US$`, `${formula}: ${meaning}`, ...instance(row, view)];
-  }
-
-  function instance(row, view) {
-    const at = data.placed(row, view.state.snapshot);
+  function prices(row, view) {
     const snapshot = page.content.snapshots[view.state.snapshot];
     const source = data.text(snapshot.source);
-    const note = data.text(at.note);
     const asked = row.publishedType === undefined ? null : `the paper's type: ${data.text(row.publishedType)}`;
-    if (at.usd === undefined) return [note || "no machine is known", asked].filter(Boolean);
-    const gpus = at.gpus ? `, ${count(at.gpus, "GPU")}` : "";
-    return [
-      `${data.text(at.type)} (${data.text(at.architecture)}; ${at.vcpus} vCPUs, ${bytes(at.memory)}${gpus}): ${at.usd} US$/h`,
-      `prices: ${snapshot.provider} ${snapshot.region}, ${snapshot.term}, ${snapshot.date} (${source})`,
-      note,
-      asked,
-    ].filter(Boolean);
+    const from = `prices: ${snapshot.provider} ${snapshot.region}, ${snapshot.term}, ${snapshot.date} (${source})`;
+    return [from, asked].filter(Boolean);
   }
 
   function front(row, view) {
@@ -160,5 +98,72 @@
       : [`contested ${said}: by their values ${by} is better, but the intervals do not say so`];
   }
 
-  page.parts = { MADE_OF, bounded, times, samples, full };
+  function filled(template, figures) {
+    return template.replace(/\{(\w+)\}/g, (_, name) => figures[name]);
+  }
+
+  function sentence(text) {
+    return text.slice(0, 1).toUpperCase() + text.slice(1) + (text.endsWith(".") ? "" : ".");
+  }
+
+  // The cost at the chosen prices, in the words of harness/report/explain.py.
+  function costText(row, view) {
+    const templates = page.content.explained.cost;
+    const at = data.placed(row, view.state.snapshot);
+    const snapshot = page.content.snapshots[view.state.snapshot];
+    const item = data.cost(row, view.state.snapshot);
+    const note = data.text(at.note);
+    if (item.value === null) return filled(templates.none, { reason: item.reason || note || "no price" });
+    const price = plain(at.usd, 6);
+    const figures = {
+      usd: number(item.value).replaceAll(",", ""),
+      mean_s: plain(data.figure(row.mean).value || 0, 4),
+      rate: plain(data.figure(row.throughput).value || 0, 4),
+      price,
+    };
+    const machine = {
+      ...{ type: data.text(at.type), architecture: data.text(at.architecture), vcpus: at.vcpus },
+      ...{ memory: plain(at.memory / 2 ** 30, 6), price },
+      ...{ term: snapshot.term, region: snapshot.region, date: snapshot.date },
+    };
+    const model = row.scenario === "single_stream" ? templates.sequential : templates.saturated;
+    return [filled(model, figures), filled(templates.machine, machine), note && sentence(note)].filter(Boolean).join(" ");
+  }
+
+  // Paragraphs as Python stores them, numbers of texts, as [title, text].
+  function paragraphs(short) {
+    return short.map(([title, ...pieces]) => [data.text(title), pieces.map(data.text).join(" ")]);
+  }
+
+  // How the row was made: what `harness explain` prints of it.  An index's cost is known at the first prices alone.
+  function explained(row, view) {
+    const later = { Cost: () => costText(row, view), "Stored jobs": () => row.keys.join(", ") };
+    const opening = view.state.snapshot === page.content.snapshot;
+    const known = paragraphs(row.explained).filter(([title]) => opening || title !== "Index cost");
+    return known.map(([title, text]) => [title, text || later[title]()]);
+  }
+
+  const TITLES = { latency: "Latency", p95: "Latency", cost: "Cost", memory: "Memory", index: "Index", throughput: "Throughput" };
+
+  // The title of the paragraph on a column's number.
+  function titleOf(column) {
+    return { ...TITLES, accuracy: "Quality", instance: "Cost", outcome: "Outcome" }[column] || null;
+  }
+
+  // What a column means and how it is made.
+  function meaning(column, row, view) {
+    const { columns, measures } = page.content.explained;
+    if (column === "accuracy") return paragraphs(measures[view.state.measure]);
+    const open = column === "cost" && row.scenario !== "single_stream";
+    return paragraphs(columns[open ? "saturated" : column] || []);
+  }
+
+  // What to do about the causes of doubt, each once.
+  function remedies(row) {
+    const causes = (row.findings || []).map(([cause]) => page.content.explained.causes[cause]);
+    const found = causes.flatMap((short) => paragraphs(short).slice(1).map(([, text]) => text));
+    return found.length ? [["What to do", Array.from(new Set(found)).join(" ")]] : [];
+  }
+
+  page.parts = { MADE_OF, bounded, times, samples, full, explained, titleOf, meaning, remedies };
 })((window.harnessPage = window.harnessPage || {}));

@@ -34,9 +34,16 @@
     return gib >= 1 ? `${number(gib, Number.isInteger(gib) ? 0 : undefined)} GiB` : `${number(value / 2 ** 20)} MiB`;
   }
 
+  // At most so many significant digits, neither grouped nor with an exponent: figures of a formula.
+  function plain(value, digits) {
+    const exponent = Number(value.toExponential(digits - 1).split("e")[1]);
+    const text = value.toFixed(Math.min(100, Math.max(0, digits - 1 - exponent)));
+    return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
+  }
+
   function count(many, one, several) {
     return `${number(many, 0)} ${many === 1 ? one : several || `${one}s`}`;
   }
 
-  page.numbers = { MISSING, number, interval, bytes, count, decimalsOf };
+  page.numbers = { MISSING, number, interval, bytes, count, plain, decimalsOf };
 })((window.harnessPage = window.harnessPage || {}));

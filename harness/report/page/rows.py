@@ -5,19 +5,24 @@ Figures that rank rows are in full, figures that are only shown in fewer digits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.analysis import row_pricing
-from harness.analysis.notes import build_place
 from harness.analysis.row_pricing import Tariff
-from harness.analysis.table import Finding, Machine, Price, Row, Timing
+from harness.analysis.table import Machine, Price, Row, Timing
 from harness.pricing import prices
 from harness.records import Outcome
+from harness.report import explain
 from harness.stats import Estimate
 from harness.untrusted import one_line
 
+# A paragraph: the numbers of its title and of the parts of its text.
+ShortParagraph = list[int | None]
+# Parts that many rows share end here.
+_PARTS = re.compile(r"(?<=[.:;]) ")
 # A figure: its value, its interval's ends, the number of its reason; cut after the last of these that is known.
 ShortEstimate = list[float | int | None] | None
 
@@ -54,6 +59,14 @@ def short_estimate(item: Estimate | None, texts: SharedTexts, *, digits: int | N
     while parts and parts[-1] is None:
         parts.pop()
     return parts or None
+
+
+def short_paragraphs(paragraphs: Iterable[explain.Paragraph], texts: SharedTexts) -> list[ShortParagraph]:
+    """Return titled texts as numbers of shared parts, which spaces join."""
+    return [
+        [texts.number(title), *map(texts.number, _PARTS.split(one_line(text)) if text else ())]
+        for title, text in paragraphs
+    ]
 
 
 def rounded(value: float | None, digits: int | None) -> float | int | None:
@@ -165,7 +178,12 @@ class SharedValues:
 
 
 def row_record(
-    row: Row, place: int, measures: tuple[str, ...], quantiles_s: tuple[float, ...], shared: SharedValues
+    row: Row,
+    place: int,
+    measures: tuple[str, ...],
+    quantiles_s: tuple[float, ...],
+    shared: SharedValues,
+    tariff: Tariff,
 ) -> dict[str, Any]:
     """Return the record of a row; keys without a value are left out.
 
@@ -175,6 +193,7 @@ def row_record(
         measures: in the order of the page.
         quantiles_s: of its samples: minimum, every further 2 %, maximum.
         shared: takes what other rows have as well.
+        tariff: the prices that the page opens with.
     """
     texts = shared.texts
     content = {
@@ -182,10 +201,17 @@ def row_record(
         **(_figures(row, measures, texts) if row.outcome is Outcome.OK else {}),
         "quantiles": [rounded(value, _QUANTILE_DIGITS) for value in quantiles_s],
         "findings": [[each.cause.value, each.validity.value, texts.number(each.text)] for each in row.findings],
+        "explained": short_paragraphs(_explained(row_pricing.price_row(row, tariff)), texts),
         # A finding's text is not repeated.
         "notes": [texts.number(note) for note in row.own_notes],
     }
     return {name: value for name, value in content.items() if value not in (None, [], {}, ())}
+
+
+def _explained(row: Row) -> Iterable[explain.Paragraph]:
+    """Yield how the row was made; the page fills in its cost at the chosen prices, and its jobs' keys."""
+    for title, text in explain.row_paragraphs(row):
+        yield title, "" if title in (explain.COST, explain.STORED_JOBS) else text
 
 
 def _names(row: Row, place: int, shared: SharedValues) -> dict[str, Any]:
@@ -216,11 +242,6 @@ def _names(row: Row, place: int, shared: SharedValues) -> dict[str, Any]:
     }
 
 
-def _doubted(finding: Finding) -> str:
-    """Return a finding with the word for its doubt, if any."""
-    return ": ".join(filter(None, (finding.validity.doubt, finding.text)))
-
-
 def _figures(row: Row, measures: tuple[str, ...], texts: SharedTexts) -> dict[str, Any]:
     def short(item: Estimate | None) -> ShortEstimate:
         return short_estimate(item, texts, digits=_SHOWN_DIGITS)
@@ -231,13 +252,9 @@ def _figures(row: Row, measures: tuple[str, ...], texts: SharedTexts) -> dict[st
     return {
         "queries": row.queries,
         "trials": row.trials,
-        "judged": row.queries_judged,
-        "unjudged": len(row.queries_unjudged),
         "measures": [short_estimate(row.measures.get(name), texts) for name in measures],
         "mean": short_estimate(row.latency_mean_s, texts),
         "onePass": row.one_pass_warmup,
-        "like": short_estimate(row.like_queries_s.get("mean"), texts),
-        "these": short_estimate(row.these_queries_s.get("mean"), texts),
         "throughput": short_estimate(row.throughput_qps, texts),
         "throughputNote": texts.number(throughput_note(row)),
         "p50": short(row.p50_s),
@@ -254,10 +271,6 @@ def _figures(row: Row, measures: tuple[str, ...], texts: SharedTexts) -> dict[st
         "gpuMemory": row.peak_gpu_bytes,
         "energy": rounded(row.gpu_energy_j, _SHOWN_DIGITS),
         "index": row.index_bytes,
-        "build": rounded(row.index_build_s, _SHOWN_DIGITS),
-        "builtOn": texts.number(build_place(row)),
-        "builtNotes": [texts.number(_doubted(finding)) for finding in row.build_findings],
-        "documents": row.corpus_documents,
         "load": rounded(row.load_s, _SHOWN_DIGITS),
         "first": rounded(row.first_query_s, _SHOWN_DIGITS),
     }

@@ -5,6 +5,7 @@
   const { element, find, select, fill } = page.elements;
   const { number, count } = page.numbers;
   const PAGE = 40; // laying out more would be felt while a slider moves
+  const USUAL = 14; // columns that fit into 1,280 pixels
   const PRINTED = 1000; // on paper, all that pass the filter up to so many
   let printing = false;
 
@@ -77,6 +78,7 @@
     const from = printing ? 0 : at * PAGE;
     const rows = view.rows.slice(from, printing ? PRINTED : from + PAGE);
     showHead(columns, view);
+    find("table").classList.toggle("tight", columns.length > USUAL);
     find("caption").textContent =
       "Leaderboard. Every number is a button that opens its evidence; arrow keys move between numbers.";
     const { made, reasons } = page.cells.lines(rows, columns, view);

@@ -45,7 +45,7 @@ def test_build_of_an_unknown_machine_is_unknown() -> None:
 @pytest.mark.parametrize(
     ("counters", "cause", "worth", "fact"),
     [
-        ({"throttled_s": 0.5}, Cause.THROTTLING, Validity.INVALID, "throttled the build in 0 periods (0.5 s)"),
+        ({"throttled_s": 0.5}, Cause.THROTTLING, Validity.INVALID, "throttled the build for 0.5 s, so"),
         ({"swap_bytes": 3 << 20}, Cause.SWAP, Validity.INVALID, "3 MiB of the build were swapped out"),
         ({"steal_s": 0.2}, Cause.STEAL, Validity.NOISY, "took 2.0% of the build's CPU time (steady: up to 1%), and "),
         ({"foreign_cpu_s": 1.2}, Cause.FOREIGN_CPU, Validity.NOISY, "had 12.0% of the build's CPU time (steady: up t"),
@@ -87,7 +87,7 @@ def test_counters_are_compared_with_the_last_attempt_alone(earlier_s: float, jud
 def test_threads_that_waited_are_a_remark() -> None:
     found = finding(counters=quiet(wait_s=28.61))
     assert (found.cause, found.validity) == (Cause.OVERSUBSCRIPTION, Validity.CLEAN)
-    assert "they waited 3.00 s for one another in each second of the build's CPU time (1 CPUs)" in found.text
+    assert "they waited 3.00 s for one another in each second of the build's CPU time (1 CPU)" in found.text
 
 
 @pytest.mark.parametrize(("after_s", "named"), [(0.0114, None), (0.0125, "processor"), (0.007, "processor")])
@@ -135,7 +135,7 @@ def test_throttled_or_shared_gpus_are_a_doubt() -> None:
     hot = GpuReading(900, ("hw_thermal_slowdown",), 90)
     found = finding(gpu=gpu(), canary=(replace(canary(), gpu=hot), canary()))
     assert found.cause is Cause.GPU_THROTTLING and "hw_thermal_slowdown in 2%" in found.text
-    assert "2 processes of others were on the build's GPUs" in finding(gpu=gpu(foreign_processes=2)).text
+    assert "2 processes of others used the build's GPUs" in finding(gpu=gpu(foreign_processes=2)).text
 
 
 def test_shared_host_is_a_doubt() -> None:

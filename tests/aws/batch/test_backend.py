@@ -165,6 +165,31 @@ def test_parts_of_a_system_and_profile_are_one_array(backend: BatchBackend) -> N
     assert backend.split(planned_parts) == found
 
 
+def test_hybrids_build_waits_for_its_components_in_no_array(backend: BatchBackend) -> None:
+    missing = {key: build for name in "de" for key, build in _hybrid(name).items()}
+    jobs = [planned("h", "builds", name) for name in "de"]
+    made = BatchBackend.parts(jobs, replace(how(), missing=missing))
+    assert [([build.key for build in each.builds], each.needs) for each in made] == [
+        (["a-d"], ()),
+        (["b-d"], ()),
+        (["h-d"], ("a-d", "b-d")),
+        (["a-e"], ()),
+        (["b-e"], ()),
+        (["h-e"], ("a-e", "b-e")),
+        ([], ("h-d",)),
+        ([], ("h-e",)),
+    ]
+    found = backend.split(made)
+    assert [sorted(each.builds) for each in found if each.needs] == [["h-d"], ["h-e"], []]
+    assert all(not (each.builds & each.needs) for each in found) and len({each.name for each in found}) == len(found)
+
+
+def _hybrid(dataset: str) -> dict[str, IndexBuild]:
+    parts = {f"{name}-{dataset}": IndexBuild(f"{name}-{dataset}", "h", dataset, name) for name in "ab"}
+    key = f"h-{dataset}"
+    return {**parts, key: IndexBuild(key, "h", dataset, components={each.name: each.key for each in parts.values()})}
+
+
 def test_parts_that_wait_for_an_index_are_never_in_one_array_with_others(backend: BatchBackend) -> None:
     planned_parts = [part("001", builds=("k",)), part("002", needs=("k",)), part("003"), part("004", needs=("k",))]
     found = backend.split(planned_parts)

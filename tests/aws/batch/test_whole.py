@@ -251,7 +251,7 @@ def test_cancel_ends_every_job_and_interrupts_the_running_ones(
         )
     assert "jobs of test-suite are not finished" in harness(bench, "batch", "down", "test-suite.toml", code=2)
     assert "running" in harness(bench, "batch", "ls")
-    assert "1 jobs ended" in harness(bench, "batch", "cancel", "test-suite.toml")
+    assert "1 job ended" in harness(bench, "batch", "cancel", "test-suite.toml")
     wait(lambda: not agents.siblings(engine))
     wait(
         lambda: (

@@ -7,12 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from harness.aws.cloud_run import records
+from harness.aws.cloud_run.partition import index_builds
 from harness.aws.cloud_run.records import PartJob, ShippedImage, WorkerPart, dump
 from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.objects import Objects
 from harness.config import read_toml
 from harness.jobs import inputs, suite
-from harness.jobs.inputs import IndexBuild, Inputs, RunOptions
+from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.plan import plan_here
 from harness.launch.base import Launcher
 from harness.results.schema import ResultSpec, job_key
@@ -68,6 +69,8 @@ class Planning:
         )
         self.inputs: Inputs = inputs.gather(loaded, options)
         self.planned = plan_here(self.inputs, options, launcher)
+        found = {name: launcher.find(system) for name, system in self.inputs.images(self.inputs.cells).items()}
+        self.images = {name: image for name, image in found.items() if image is not None}
         self.specs: dict[str, ResultSpec] = {job_key(job.spec): job.spec for job in self.planned}
 
     @property
@@ -79,10 +82,7 @@ class Planning:
         self, name: str = "0001", builds: bool = False, images: tuple[ShippedImage, ...] = (), **changes: object
     ) -> WorkerPart:
         """Ship the datasets, and write the part of all jobs."""
-        builds_ = {
-            job.spec.index_key: IndexBuild(job.spec.index_key, job.cell.system, job.cell.dataset)
-            for job in self.planned
-        }
+        builds_ = index_builds(self.inputs, self.images, self.planned)
         fields = {
             "jobs": tuple(PartJob(job.cell, job.spec.job, 0, job_key(job.spec)) for job in self.planned),
             "builds": tuple(builds_.values()) if builds else (),

@@ -72,6 +72,30 @@ def test_first_part_builds_the_index_without_a_build_profile() -> None:
     assert [part.needs for part in made] == [(), ("a-d",)]
 
 
+HYBRID = {
+    **missing("a", "b"),
+    "h-d": IndexBuild("h-d", "h", "d", components={"a": "a-d", "b": "b-d"}),
+}
+
+
+def test_hybrid_waits_for_the_components_that_an_earlier_part_builds() -> None:
+    jobs = [planned("a"), planned("h", "big"), planned("h")]
+    made = Ec2Backend.parts(jobs, replace(hours({}), missing=HYBRID))
+    assert [[build.key for build in part.builds] for part in made] == [["a-d", "b-d", "h-d"], []]
+    assert [part.needs for part in made] == [(), ("h-d",)]
+    made = Ec2Backend.parts(jobs[:2], replace(hours({}), missing=HYBRID))
+    assert [[build.key for build in part.builds] for part in made] == [["a-d"], ["b-d", "h-d"]]
+    assert [part.needs for part in made] == [(), ("a-d",)]
+    made = Ec2Backend.parts(jobs, replace(hours({}), missing=HYBRID, build_machine=XLARGE))
+    assert [[build.key for build in part.builds] for part in made] == [["a-d", "b-d", "h-d"], [], []]
+
+
+def test_components_of_a_finished_hybrid_are_not_built() -> None:
+    only = {key: build for key, build in HYBRID.items() if key != "h-d"}
+    (part,) = Ec2Backend.parts([planned("h")], replace(hours({}), missing=only))
+    assert (part.builds, part.needs) == ((), ())
+
+
 def test_disk_has_room_for_images_and_data() -> None:
     large = {"image_bytes": {"a": 10 * GIB}, "corpus_bytes": {"d": 20 * GIB}, "index_bytes": {"a-d": 40 * GIB}}
     (part,) = Ec2Backend.parts([planned("a")], replace(hours({}), **large))

@@ -42,6 +42,7 @@ from harness.results.schema import IndexFacts
 from tests.aws.cloud_run.planning import TYPE, WORKER_ID, Engine, Planning
 from tests.conftest import Bench, protocol, write_dataset
 from tests.datasets import examples
+from tests.images.test_fusion import declare
 
 ROOT = Path(__file__).resolve().parents[3]
 KEY = "0123456789abcdef01234567"
@@ -637,6 +638,28 @@ def test_a_part_names_all_that_its_jobs_need(bench: Bench, work: Objects, tmp_pa
     assert (second.jobs, second.builds, second.indexes) == (jobs[1:], (), {build.key: adopted})
     assert part({}, ()).images == (), "nothing is left to do, and the index is built"
     assert ships.shipped == ["planted", "tiny"], "once each"
+
+
+def test_part_that_builds_a_hybrid_gets_its_components_images_and_indexes(
+    bench: Bench, work: Objects, tmp_path: Path
+) -> None:
+    declare(bench)
+    planning = Planning(bench, bench.suite(protocol(1), systems=["both"]), FakeLauncher(), work)
+    whole, ships = planning.part(builds=True), Shipping(work, tmp_path / "cache")
+    words, letters, both = whole.builds
+    local = {words.key: made_index(tmp_path / "words")}
+
+    def part(*builds: IndexBuild, jobs: tuple[PartJob, ...] = (), **more: Index) -> WorkerPart:
+        planned = PlannedPart("p-1", TYPE, 0.1, 30, jobs, builds)
+        return ships.part(planned, jobs, planning.inputs, planning.images, {**local, **more}, lambda _: both.key)
+
+    assert [image.image for image in part(letters).images] == ["letters"]
+    made = part(letters, both)
+    assert [image.image for image in made.images] == ["letters", "both", "words"]
+    assert made.builds == (letters, both) and made.indexes.keys() == {words.key}
+    assert part(letters, both, jobs=whole.jobs).images == part(both, jobs=whole.jobs).images, "it may have to build all"
+    searching = part(jobs=whole.jobs, **{both.key: made_index(tmp_path / "both")})
+    assert [image.image for image in searching.images] == ["both"] and searching.indexes.keys() == {both.key}
 
 
 def test_an_index_of_the_cache_is_shipped_with_a_part(bench: Bench, work: Objects, tmp_path: Path) -> None:

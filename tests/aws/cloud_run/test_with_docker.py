@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import docker
@@ -13,18 +14,22 @@ import pytest
 
 from harness.aws.cloud_run import local_results, records
 from harness.aws.cloud_run.bundle import render_user_data
-from harness.aws.cloud_run.records import MOST_BYTES, Heartbeat, ShippedImage, WorkerEnd, read
-from harness.aws.cloud_run.shipment import Shipper
+from harness.aws.cloud_run.records import MOST_BYTES, Heartbeat, PlannedPart, ShippedImage, WorkerEnd, read
+from harness.aws.cloud_run.shipment import Fetcher, Shipper
 from harness.aws.objects import Objects
 from harness.launch.docker import DockerLauncher
 from harness.launch.fake import FakeLauncher
+from harness.launch.images import catalog
 from harness.records import Outcome
 from harness.results.reader import read_jobs
+from harness.results.schema import job_key
 from harness.results.store import Store
 from tests.aws import rights, server
 from tests.aws.cloud_run import imds, standin
-from tests.aws.cloud_run.planning import RUN, TYPE, Engine, Planning, rights_of, uploaded
+from tests.aws.cloud_run.planning import RUN, TYPE, WORKER_ID, Engine, Planning, rights_of, uploaded
+from tests.aws.cloud_run.test_worker_upload import PartRun
 from tests.conftest import Bench, protocol
+from tests.images.test_fusion import declare
 
 pytestmark = pytest.mark.docker
 
@@ -223,3 +228,39 @@ def test_worker_that_cannot_be_set_up_reports_and_powers_off(
 
 def _sooner(found: re.Match[str]) -> str:
     return "for try in 1 2" if found[0].startswith("for") else "sleep 0"
+
+
+def test_worker_builds_a_hybrid_and_its_components_with_shipped_images(
+    bench: Bench, work: Objects, tmp_path: Path, engine: docker.DockerClient
+) -> None:
+    declare(bench)
+    with (bench.folder / "engines" / "toy" / "adapter.py").open("a") as adapter:
+        adapter.write(f"# {bench.folder}\n")
+    path, launcher = bench.suite(protocol(1), systems=["both"]), DockerLauncher(bench.cache)
+    images: tuple[ShippedImage, ...] = ()
+    try:
+        launcher.prepare(catalog.system("both"))
+        planning = Planning(bench, path, launcher, work)
+        whole = planning.part(builds=True)
+        planned = PlannedPart("0001", TYPE, 0.1, 30, whole.jobs, whole.builds)
+        index_of = {job_key(job.spec): job.spec.index_key for job in planning.planned}
+        part = Shipper(work, launcher.client, bench.cache).part(
+            planned, whole.jobs, planning.inputs, planning.images, {}, lambda job: index_of[job.key]
+        )
+        images = part.images
+        assert sorted(image.image for image in images) == ["both", "letters", "words"]
+        for image in images:
+            engine.images.remove(image.reference, force=True)
+        runner = PartRun(planning, replace(part, suite=whole.suite), tmp_path / "worker")
+        for image in images:
+            Fetcher(work, runner.folder / "cache").image(engine, image)
+        runner.run(runner.follower(), launcher)
+    finally:
+        launcher.close()
+        for image in images:
+            engine.images.remove(image.reference, force=True)
+    assert runner.status.troubles == () and list(runner.stored) == [job.key for job in whole.jobs]
+    (result,) = [stored.result for stored in runner.stored.values()]
+    assert result.outcome is Outcome.OK and result.index is not None, result.detail
+    assert result.index.components.keys() == {"words", "letters"}
+    assert all(planning.shipper.adopt_index(WORKER_ID, build.key) for build in part.builds)

@@ -16,17 +16,21 @@ import pytest
 from harness.aws.cloud_run import local_results, records, worker
 from harness.aws.cloud_run.bundle import LOCAL_ONLY
 from harness.aws.cloud_run.records import ShippedInput, WorkerPart, dump, read
+from harness.aws.cloud_run.shipment import Fetcher
 from harness.aws.cloud_run.worker import Assignment, Uploader, WorkerStatus
 from harness.aws.objects import Objects
 from harness.errors import AwsError, FileError
 from harness.jobs import orchestrator, suite
 from harness.jobs.inputs import RunOptions, gather
+from harness.launch.base import Launcher
 from harness.launch.fake import FakeLauncher
+from harness.records import Outcome
 from harness.results.reader import StoredJob, read_jobs
 from harness.results.schema import job_key
 from harness.results.store import Store
 from tests.aws.cloud_run.planning import TYPE, WORKER_ID, Planning, uploaded
 from tests.conftest import Bench, protocol
+from tests.images.test_fusion import declare
 
 
 @pytest.fixture
@@ -51,12 +55,12 @@ class PartRun:
         made._sleep = self.waited.append
         return made
 
-    def run(self, follower: Uploader) -> None:
+    def run(self, follower: Uploader, launcher: Launcher | None = None) -> None:
         bench = self.planning.bench
         usual = RunOptions(self.folder / "results", self.folder / "cache", bench.folder)
         loaded = suite.load(bench.folder / "test-suite.toml")
         options = worker.options(usual, loaded, self.assignment.part, follower)
-        orchestrator.run_suite(gather(loaded, options), options, FakeLauncher())
+        orchestrator.run_suite(gather(loaded, options), options, launcher or FakeLauncher())
         follower.finish()
 
     @property
@@ -152,6 +156,38 @@ def test_part_of_builds_alone_uploads_its_indexes(planning: Planning, tmp_path: 
     assert not list(planning.work.list(f"{records.INPUTS}/{records.INDEXES}/"))
     adopted = planning.shipper.adopt_index(WORKER_ID, part.builds[0].key)
     assert adopted and planning.shipper.find_index(part.builds[0].key) == adopted
+
+
+def test_hybrid_builds_what_of_its_components_was_not_shipped(bench: Bench, work: Objects, tmp_path: Path) -> None:
+    declare(bench)
+    planning = Planning(bench, bench.suite(protocol(1), systems=["both"]), FakeLauncher(), work)
+    part = planning.part(builds=True, jobs=())
+    words, letters, both = part.builds
+    assert [build.name for build in part.builds] == ["words", "letters", "both"]
+    assert both.components == {"words": words.key, "letters": letters.key}
+    first = PartRun(planning, replace(part, builds=(words,)), tmp_path / "first")
+    first.run(first.follower())
+    shipped = planning.shipper.adopt_index(WORKER_ID, words.key)
+    assert shipped is not None and first.status.troubles == ()
+    second = PartRun(planning, replace(part, builds=(letters, both)), tmp_path / "second")
+    Fetcher(work, second.folder / "cache").index(words.key, shipped)
+    launcher = FakeLauncher()
+    second.run(second.follower(), launcher)
+    assert [job.spec.system for job in launcher.launched] == ["letters", "both"]
+    assert planning.shipper.adopt_index(WORKER_ID, letters.key) and planning.shipper.adopt_index(WORKER_ID, both.key)
+
+
+def test_component_that_cannot_be_built_is_a_trouble_of_each_index(bench: Bench, work: Objects, tmp_path: Path) -> None:
+    declare(bench)
+    planning = Planning(bench, bench.suite(protocol(1), systems=["both"]), FakeLauncher(), work)
+    runner = PartRun(planning, planning.part(builds=True, jobs=()), tmp_path / "worker")
+    runner.run(
+        runner.follower(),
+        FakeLauncher(lambda job: Outcome.OOM if job.spec.system == "letters" else Outcome.OK),
+    )
+    (letters, both) = runner.status.troubles
+    assert letters.startswith("the index of letters on tiny was not built: index build: the kernel killed")
+    assert both.startswith("the index of both on tiny was not built: letters: index build: the kernel killed")
 
 
 def test_unrequested_index_is_not_uploaded(planning: Planning, tmp_path: Path) -> None:

@@ -65,12 +65,12 @@ def test_run_command_quotes_runs_and_prints_the_table(plain: Field) -> None:
     assert "pass --yes" in nobody.output and launched_and_terminated() == (0, 0)
     with plain.workers(queries=plain.queries()):
         done = harness_run(plain, *place, "--max-usd", "5", "--yes")
-    assert "18 jobs run, 0 were done before" in done.output
+    assert "18 jobs run, 0 done before" in done.output
     for system in plain.systems:
         assert system in done.output
     assert (plain.bench.results / "test-suite" / "report.md").exists()
     again = harness_run(plain, *place, "--yes")
-    assert "0 jobs run, 18 were done before" in again.output
+    assert "0 jobs run, 18 done before" in again.output
     assert launched_and_terminated() == (3, 3)
 
 

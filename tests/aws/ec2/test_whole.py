@@ -177,7 +177,7 @@ def test_run_prints_a_table_although_one_of_two_instances_dies(
     # The builder, two that measured at once, and the one that did the rest.
     assert len(logs) == 4, output
     assert launched_and_terminated() == (4, 4)
-    assert "0 jobs run, 8 were done before" in again
+    assert "0 jobs run, 8 done before" in again
     good = [job for job in typed.stored if job.result.outcome is Outcome.OK]
     assert Counter(job.result.spec.cell.system for job in good) == dict.fromkeys(SYSTEMS, 4)
     assert Counter(job.result.outcome for job in typed.stored) <= Counter({Outcome.OK: 8, Outcome.INTERRUPTED: 1})

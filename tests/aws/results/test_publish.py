@@ -104,14 +104,14 @@ def test_finished_jobs_are_not_repeated_on_another_machine(run: Call, bench: Ben
     before = {
         each.name: each.etag for each in bucket.objects.list() if "report" not in each.name and ".lock" not in each.name
     }
-    assert "0 jobs run, 2 were done before" in run().output
-    assert "0 jobs run, 2 were done before" in run(cache=other(bench)).output
+    assert "0 jobs run, 2 done before" in run().output
+    assert "0 jobs run, 2 done before" in run(cache=other(bench)).output
     planned = run(command="plan", cache=bench.folder / "third")
     assert "2 of 2 jobs done" in planned.stdout
     assert before == {
         each.name: each.etag for each in bucket.objects.list() if "report" not in each.name and ".lock" not in each.name
     }
-    assert "2 jobs run, 0 were done before" in run("--fresh", cache=other(bench)).output
+    assert "2 jobs run, 0 done before" in run("--fresh", cache=other(bench)).output
     assert len(records(bucket)) == 4
 
 
@@ -221,7 +221,7 @@ def test_next_run_publishes_jobs_of_a_killed_process(run: Call, bench: Bench, bu
     left_out = harness("report", HERE, "--cache", bucket.cache)
     assert "1 jobs that a run measured here are not in S3 yet" in left_out.stderr
     done = run()
-    assert done.exit_code == 0 and "0 jobs run, 2 were done before" in done.output
+    assert done.exit_code == 0 and "0 jobs run, 2 done before" in done.output
     check_whole(bucket, harness, 2)
 
 
@@ -235,7 +235,7 @@ def test_job_mirrored_before_its_rename_exists_once(
     assert len(records(bucket)) == 1
     assert harness("report", HERE, "--cache", bucket.cache).exit_code == 0
     done = run()
-    assert done.exit_code == 0 and "1 jobs run, 1 were done before" in done.output
+    assert done.exit_code == 0 and "1 job run, 1 done before" in done.output
     assert not list((bucket.cache / "s3" / ".waiting").rglob("result.json"))
     check_whole(bucket, harness, 2)
 
@@ -251,7 +251,7 @@ def test_expired_credentials_are_one_line_and_lose_no_job(
     assert stopped.exit_code == 1 and "have expired; log in again" in stopped.stderr.splitlines()[-1]
     assert records(bucket) == []
     done = run()
-    assert done.exit_code == 0 and "1 jobs run, 1 were done before" in done.output
+    assert done.exit_code == 0 and "1 job run, 1 done before" in done.output
     assert "published 1 jobs that an earlier run had measured" in done.stderr
     check_whole(bucket, harness, 2)
 
@@ -270,7 +270,7 @@ def test_of_two_jobs_of_one_key_the_first_stays(
         each.name: each.etag for each in bucket.objects.list() if "report" not in each.name and ".lock" not in each.name
     }
     done = run()
-    assert done.exit_code == 0 and "0 jobs run, 2 were done before" in done.output
+    assert done.exit_code == 0 and "0 jobs run, 2 done before" in done.output
     assert "exists already; nothing is ever overwritten; what was measured here under its key lies in" in done.stderr
     (aside,) = (bucket.cache / "s3" / ".aside").rglob("result.json")
     assert json.loads(aside.read_text())["outcome"] == "ok"

@@ -94,6 +94,53 @@ def test_full_engine_disk_is_not_the_images_fault(
         build(client, tmp_path)
 
 
+class Stored:
+    """A stand-in for the Docker client with the images of some systems, each with a digest of its own."""
+
+    def __init__(self, joined: str, **digests: str) -> None:
+        self.images, self.joined, self.digests = self, joined, digests
+
+    def version(self) -> dict[str, str]:
+        return {"Os": "linux", "Arch": "amd64"}
+
+    def get(self, reference: str) -> Any:
+        name = reference.partition(":")[0].removeprefix("harness-")
+        if name not in self.digests:
+            raise docker.errors.ImageNotFound(name)
+        labels = {builder.RECIPE_LABEL: "0" * 64, builder.COMPONENTS_LABEL: self.joined if name == "both" else ""}
+        return SimpleNamespace(labels=labels, id=self.digests[name], attrs={"Size": 1})
+
+
+@pytest.mark.parametrize(
+    ("stored", "found"),
+    [
+        (Stored("sha256:a sha256:b", both="sha256:h", a="sha256:a", b="sha256:b"), True),
+        (Stored("sha256:a sha256:b", both="sha256:h"), True),  # a worker that only searches
+        (Stored("sha256:a sha256:b", both="sha256:h", a="sha256:a", b="sha256:new"), False),
+        (Stored("", both="sha256:h"), False),
+    ],
+    ids=["all", "alone", "component made again", "unlabelled"],
+)
+def test_joined_image_names_its_components_and_goes_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: Stored, found: bool
+) -> None:
+    monkeypatch.setattr(builder.ImageTarget, "recipe", "0" * 64)
+    both = job_fixtures.system("both").model_copy(
+        update={"components": (job_fixtures.system("a"), job_fixtures.system("b"))}
+    )
+    image = builder.ImageBuilder(cast(docker.DockerClient, stored), tmp_path, platform="linux/amd64").find(both)
+    assert (image is not None) == found
+    assert image is None or image.components == ("sha256:a", "sha256:b")
+
+
+def test_image_of_a_joining_engine_joins_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builder.ImageTarget, "recipe", "0" * 64)
+    both = job_fixtures.system("both").model_copy(update={"components": (job_fixtures.system("a"),)})
+    stored = Stored("", **{"engine-lucene": "sha256:e"})
+    made = builder.ImageBuilder(cast(docker.DockerClient, stored), tmp_path, platform="linux/amd64")
+    assert made.ensure_engine(both).digest == "sha256:e"
+
+
 def test_log_of_a_build_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builder, "_LOG_CHARS", 1000)
     client = Scripted(

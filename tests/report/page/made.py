@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -128,6 +129,9 @@ def _row(
         index_bytes=int(8 * _MIB * (1 + seed % 50)),
         index_build_s=12.5,
         build_envelope=Envelope("cpu2-mem4", 2, 4 * _GIB),
+        build_machine=sample_records.MACHINE,
+        build_validity=Validity.NOISY,
+        build_findings=(Finding(Cause.FOREIGN_CPU, Validity.NOISY, "others had 12.0% of the build's CPU time"),),
         corpus_documents=5183,
         load_s=1.0625,
         validity=Validity.CLEAN if worst is None else worst,
@@ -167,6 +171,17 @@ def hostile() -> list[Row]:
             p95_s=Estimate(None, reason=nasty),
             stages_s={nasty: Timing(Estimate(0.001), Estimate(0.001))},
         ),
+    ]
+
+
+def throughputs() -> list[Row]:
+    """Rows of the scenarios with a throughput; one is on a whole instance."""
+    (first, *_), _ = rows(1)
+    rate = Estimate(151.3, 140.0, 160.0)
+    return [
+        replace(first, scenario=name, key=f"{name}-{cpus}", keys=(name,), cpus=cpus, throughput_qps=rate)
+        for name in ("server", "offline")
+        for cpus in (1, 2)
     ]
 
 

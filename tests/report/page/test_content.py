@@ -155,4 +155,4 @@ def test_page_is_written_to_redirected_output() -> None:
 def test_documentation_pictures_exist_and_are_small() -> None:
     pictures = sorted((FOLDER.parents[2] / "docs" / "assets").glob("page*.png"))
     assert len(pictures) >= 5
-    assert all(each.stat().st_size < 300_000 for each in pictures)
+    assert all(each.stat().st_size < 150_000 for each in pictures)

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from harness.analysis import causes, row_pricing
+from harness.analysis.table import Cause
+from harness.pricing import prices
+from harness.report import explain
 from harness.report.page import PageSource
+from harness.report.page.answer import encodable
+from harness.report.page.rows import all_tariffs
+from harness.untrusted import one_line
+from tests.report.page import made
+from tests.report.page.conftest import Open
 from tests.report.page.test_access import cell
 
 pytestmark = pytest.mark.browser
@@ -49,7 +60,44 @@ def test_every_number_has_evidence(shared: Page, results: PageSource, column: st
     for part in (*row.keys, row.machine.cpu_model, row.machine.kernel, row.system, row.profile):
         assert part in text
     assert f"harness run SUITE.toml --fresh --only '{row.system}/scifact/single_stream/{row.profile}'" in text
-    assert "made of" in text
+    assert "How it was made" in text
+
+
+def explained(page: Page) -> list[list[list[str]]]:
+    """The page's texts on all rows, at the chosen prices."""
+    script = "(row) => harnessPage.parts.explained(row, harnessPage.main.view())"
+    return list(page.evaluate(f"harnessPage.content.rows.map({script})"))
+
+
+@pytest.mark.parametrize("made_of", ["usual", "hostile"])
+def test_evidence_has_the_texts_of_explain_at_all_prices(open_file: Open, tmp_path: Path, made_of: str) -> None:
+    rows, found = made.rows(40) if made_of == "usual" else (made.hostile(), {})
+    rows = [*rows, *made.throughputs()]
+    path = tmp_path / "page.html"
+    path.write_text(made.html(rows, found), encoding="utf-8")
+    page = open_file(path)
+    ordered = sorted(rows, key=lambda row: (row.system, row.profile, row.per_query_key))
+    opening = row_pricing.tariff(prices.snapshot())
+    tariffs = all_tariffs(opening)
+    assert len(tariffs) > 3
+    for number, tariff in enumerate(tariffs):
+        page.evaluate("(snapshot) => harnessPage.main.change({ snapshot })", number)
+        for row, shown in zip(ordered, explained(page), strict=True):
+            priced = row_pricing.price_row(row, tariff)
+            wanted = [[one_line(title), one_line(text)] for title, text in explain.row_paragraphs(priced)]
+            if tariff.snapshot != opening.snapshot:
+                wanted = [each for each in wanted if each[0] != explain.INDEX_COST]
+            assert [[title, encodable(text)] for title, text in wanted] == shown
+
+
+def test_panel_shows_every_paragraph_of_its_row_once(page: Page) -> None:
+    opened(page, 2, "latency")
+    shown = page.locator("#evidence .explained strong").all_inner_texts()
+    row = page.evaluate("harnessPage.main.view().rows[1]")
+    all_titles = [title for title, _ in explained(page)[row]]
+    assert shown[0] == "Latency" and {"Cost", "Measured on", "Trust", "Stored jobs"} < set(all_titles)
+    assert sorted(each for each in shown if each in all_titles) == sorted(all_titles)
+    assert "latency_mean_ms (ms)" in shown and "How it is made" in shown
 
 
 def test_a_score_shows_its_terms(page: Page) -> None:
@@ -70,6 +118,7 @@ def test_a_score_shows_its_terms(page: Page) -> None:
 def test_a_cost_shows_its_formula_its_machine_and_the_price(page: Page) -> None:
     text = opened(page, 1, "cost")
     assert "US$ per million queries = mean latency (s) x US$ per hour / 3600 x 1,000,000" in text
+    assert re.search(r"US\$ [\d.]+ per million queries = [\d.]+ s x US\$ [\d.]+ / 3600 x 1,000,000", text)
     assert "prices: aws us-east-1, on-demand, 2026-07-20" in text
 
 
@@ -93,7 +142,20 @@ def test_failed_row_shows_its_outcome(page: Page) -> None:
 
 def test_a_noisy_row_shows_its_finding(page: Page) -> None:
     page.locator("#validity").select_option("noisy")
-    assert "drift (noisy): drift: the slowest trial's mean is 1.53 times" in opened(page, 1, "validity")
+    text = opened(page, 1, "validity")
+    assert "Drift: the slowest trial's mean is 1.53 times" in text and "noisy: drift" in text
+    assert f"What to do{causes.TEXTS[Cause.DRIFT].remedy}" in text.replace("\n", "")
+
+
+def test_equal_samples_are_a_sentence_not_pictures(open_file: Open, tmp_path: Path) -> None:
+    (row, *_), found = made.rows(1)
+    same = {row.key: replace(found[row.key], quantiles_s=(0.002,) * len(found[row.key].quantiles_s))}
+    path = tmp_path / "same.html"
+    path.write_text(made.html([row], same), encoding="utf-8")
+    page = open_file(path)
+    assert "all took 2.00 ms" in opened(page, 1, "latency")
+    assert page.locator("#evidence .chart").count() == 0
+    expect(page.locator("#figure-ecdf .chart")).to_be_hidden()
 
 
 def test_contested_point_names_the_contesting_rows(page: Page) -> None:

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from harness.records import Outcome
 from harness.report import page as pages
 from harness.report.page import PageSource
+from harness.stats import Estimate
 from tests.report.page import made
 from tests.report.page.conftest import Open
 
@@ -41,15 +43,89 @@ def test_a_page_opens_with_the_ranking_of_the_largest_group(page: Page) -> None:
 @pytest.mark.parametrize("width", [390, 1280])
 def test_answer_is_the_first_screen(open_file: Open, file: Path, width: int) -> None:
     page = open_file(file, "", width=width, height=800)
-    answer, controls = (page.locator(f"#{name}").bounding_box() for name in ("answer", "controls"))
+    answer, controls = (page.locator(f"#{name}").bounding_box() for name in ("answer", "choices"))
     assert answer is not None and controls is not None and answer["y"] < 200
     assert answer["y"] + answer["height"] <= controls["y"]
     assert page.locator("#answer table").first.is_visible()
+    assert page.locator("#controls").is_visible() == (width > 760), "a phone shows controls when asked to"
+    if width < 760:
+        page.locator("#choices > summary").click()
+        page.locator("#measure").select_option(label="nDCG@10")
 
 
-def test_every_picture_is_drawn_without_scrolling(page: Page) -> None:
-    for box in page.locator("figure .chart:visible").all():
-        expect(box.locator("svg")).to_have_count(1)
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("made_of", ["usual", "every column"])
+def test_no_column_is_cut(open_file: Open, tmp_path: Path, width: int, made_of: str) -> None:
+    """Every table fits its box, also one of several groups and origins with throughputs and long names."""
+    rows, found = made.rows(40, datasets=("scifact", "nfcorpus"))
+    if made_of == "every column":
+        rows = [replace(row, system=f"{row.system}-of-a-long-name") for row in (*rows, *made.throughputs())]
+        rows, found = [replace(row, origin=origin) for row in rows for origin in ("ours", "theirs")], {}
+    path = tmp_path / "wide.html"
+    path.write_text(made.html(rows, found), encoding="utf-8")
+    page = open_file(path, "" if made_of == "usual" else "#d=*", width=width, height=844)
+    if made_of != "usual":
+        assert page.locator("#head th").count() == 17
+    cut = page.evaluate(
+        """() => Array.from(document.querySelectorAll(".scroll, .scroll > table"))
+          .filter((box) => box.scrollWidth > box.clientWidth + 1)
+          .map((box) => [box.id, box.scrollWidth, box.clientWidth])"""
+    )
+    assert cut == []
+
+
+def test_every_picture_is_drawn_at_once(page: Page) -> None:
+    """A capture right after loading has no empty box: nothing waits for a frame or for scrolling."""
+    page.goto(page.url, wait_until="domcontentloaded")
+    drawn = page.evaluate(
+        "Array.from(document.querySelectorAll('figure .chart'), (box) => box.querySelectorAll('svg path').length > 2)"
+    )
+    assert drawn == [True] * 5
+
+
+def test_one_row_has_sentences_in_place_of_pictures(open_file: Open, tmp_path: Path) -> None:
+    rows, found = made.rows(1)
+    path = tmp_path / "one.html"
+    path.write_text(made.html(rows, found), encoding="utf-8")
+    page = open_file(path)
+    row = rows[0]
+    for name, words in (
+        ("front", f"{row.system} on {row.profile} alone has both: "),
+        ("cost", f"{row.system} on {row.profile} alone has a cost: US$ "),
+        ("memory", "had the same limit: "),
+        ("winners", "No map: "),
+    ):
+        expect(page.locator(f"#figure-{name} .why-not")).to_contain_text(words)
+        expect(page.locator(f"#chart-{name}")).to_be_hidden()
+    assert page.locator("#figure-ecdf .chart svg").count() == 1, "its samples are many values"
+
+
+def test_a_single_latency_beside_failures_is_a_sentence(open_file: Open, tmp_path: Path) -> None:
+    (row,), found = made.rows(1)
+    failed = replace(row, outcome=Outcome.OOM, memory_limit_bytes=1 << 28, profile="small", key="f", keys=("f",))
+    path = tmp_path / "failed.html"
+    path.write_text(made.html([row, failed], found), encoding="utf-8")
+    sentence = open_file(path).locator("#figure-memory .why-not")
+    expect(sentence).to_contain_text("has the only latency, ")
+    expect(sentence).to_contain_text(f"no answer: {row.system} at 256 MiB (oom).")
+
+
+def test_whiskers_end_inside_the_axes(open_file: Open, tmp_path: Path) -> None:
+    rows, found = made.rows(6, seed=5)
+    wide = [
+        replace(row, latency_mean_s=Estimate(mean, mean / 40, mean * 30)) if (mean := row.latency_mean_s.value) else row
+        for row in rows
+    ]
+    path = tmp_path / "wide.html"
+    path.write_text(made.html(wide, found), encoding="utf-8")
+    page = open_file(path)
+    spans = page.evaluate(
+        """() => Array.from(document.querySelectorAll("#chart-front svg path"))
+          .filter((path) => /opacity="?0?\\.45/.test(path.outerHTML)).map((path) => path.getBBox())
+          .filter((box) => box.width > box.height).map((box) => [box.x, box.x + box.width])"""
+    )
+    width = page.locator("#chart-front").evaluate("(box) => box.clientWidth")
+    assert spans and all(58 <= left < right <= width - 40 for left, right in spans)
 
 
 @pytest.mark.parametrize("name", ["accuracy", "latency", "cost", "memory", "index", "score"])
