@@ -168,7 +168,7 @@ def print_answer(section: Section, console: Console) -> None:
             console.print(Text(grid.caption, style="bold"))
         head, *lines = plain_table(grid)
         if console.is_terminal and max(map(cell_len, (head, *lines))) > console.width:
-            console.print(_folded(grid), crop=False)
+            console.print(_folded(grid))
             continue
         console.print(Text(head, style="dim"), soft_wrap=True)
         for line, tone in zip(lines, grid.tones or [""] * len(lines), strict=True):
@@ -188,8 +188,7 @@ def _folded(grid: Grid) -> Table:
 
     table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="dim")
     for number, (header, right) in enumerate(zip(grid.headers, grid.numeric, strict=True)):
-        cells = [row[number] for row in grid.cells]
-        texts = (header, *cells) if number < grid.keys else cells if right else ()  # half a number is another number
+        texts = (header, *(row[number] for row in grid.cells)) if number < grid.keys else ()
         longest = max((len(word) for text in texts for word in text.split()), default=None)
         table.add_column(Text(header), justify="right" if right else "left", overflow="fold", min_width=longest)
     for row, tone in zip(grid.cells, grid.tones or [""] * len(grid.cells), strict=True):

@@ -1,18 +1,15 @@
 """Reports as Markdown, with untrusted text in them."""
 
-import io
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from harness import report, untrusted
 from harness.analysis.table import Table
 from harness.report import writers
-from harness.report.document import Grid, Section
 
 COLUMN_COUNT = 18
 
@@ -63,12 +60,3 @@ def test_writers_import_no_heavy_package() -> None:
         check=True,
     )
     assert done.stdout.strip() == "[]"
-
-
-def test_narrow_terminal_breaks_no_number() -> None:
-    headers = ("instance type", "US$/hour", "vCPUs", "cores", "GiB", "architecture", "generation")
-    cells = ("c6gd.xlarge", "0.1536", "4", "4", "16.25", "arm64", "current")
-    grid = Grid("", headers, (False, True, True, True, True, False, False), (cells,))
-    text = io.StringIO()
-    writers.print_answer(Section(grids=(grid,)), Console(file=text, width=40, force_terminal=True, no_color=True))
-    assert all(cell in text.getvalue() for cell in ("0.1536", "c6gd.xlarge", "16.25"))
