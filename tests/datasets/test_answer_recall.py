@@ -267,7 +267,7 @@ def test_runs_with_too_few_hits_have_a_note(job: StoredJob) -> None:
     ("content", "what"),
     [
         (b"q1\t-\t15\n", "no answer for query 'q1'"),
-        (b"q7\t1\t1\n", "depths of 1 queries"),
+        (b"q7\t1\t1\n", "depths of 1 query"),
         (b"", "depths of 0 queries"),
     ],
 )

@@ -501,7 +501,7 @@ def test_end_of_a_run_waits_for_its_instances(
     monkeypatch.setattr(time, "sleep", sleep)
     assert backend.alive() == []
     assert len(waited) == 1
-    assert "ended 1 instances" in logged[0]
+    assert "ended 1 instance;" in logged[0]
 
 
 def test_an_instance_that_does_not_end_is_returned(
