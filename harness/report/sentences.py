@@ -101,7 +101,9 @@ def _quality(difference: Difference | None, measure: str) -> str:
         return f"and is {amount} worse{ends(-1)} on these queries"
     if difference.verdict is ComparisonVerdict.EQUAL:
         return f"and ranks as well on every query ({measure})"
+    if not gap:
+        return f"and has the same {measure}"
+    word, sign = ("better", 1) if gap > 0 else ("worse", -1)
     if difference.verdict is ComparisonVerdict.UNKNOWN:
-        word = "better" if gap > 0 else "worse"
-        return f"and is {amount} {word} (not tested)" if gap else f"and has the same {measure}"
-    return f"and these queries show no difference in {measure}: {gap * scale:+.{decimals}f} {unit.strip()}{ends(1)}"
+        return f"and is {amount} {word} (not tested)"
+    return f"and is {amount} {word}, which may be chance{ends(sign)}"
