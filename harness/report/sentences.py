@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from harness.analysis import axes, comparison, paired_differences
 from harness.analysis.paired_differences import ComparisonVerdict, Difference
@@ -14,30 +15,27 @@ from harness.report.document import Escape
 
 # A smaller factor prints as 1x.
 _SAME = 1.05
+_MOST_LEADERS = 3
 
 
 def answers(table: Table, per_query: Mapping[str, PerQuery], measure: str, escape: Escape = str) -> tuple[str, ...]:
-    """Return one sentence on cost and quality for each dataset with two systems or more; at most two of them.
+    """Return one sentence on cost and quality for each of at most two datasets, or one that counts over more.
 
-    The cheapest system is compared with the best one by the paired test of ``harness compare``.  Names alone are
-    escaped: a format that knows links needs no backslash before ``[0.1, 8.1]``.
+    The cheapest of two systems or more is compared with the best one by the paired test of ``harness compare``.  Names
+    alone are escaped: a format that knows links needs no backslash before ``[0.1, 8.1]``.
     """
-    sentences = []
+    valid = [row for row in table.rows if row.outcome is Outcome.OK and row.validity is not Validity.INVALID]
     datasets = sorted({row.dataset for row in table.rows})
-    for dataset in datasets[:2]:
-        rows = [
-            row
-            for row in table.rows
-            if row.dataset == dataset and row.outcome is Outcome.OK and row.validity is not Validity.INVALID
-        ]
-        sentence = _answer(rows, per_query, measure, escape)
-        if sentence:
-            sentences.append(sentence if len(datasets) == 1 else f"{escape(dataset)}: {sentence}")
-    return tuple(sentences) if len(datasets) <= 2 else ()
+    cheapest = {name: _cheapest([row for row in valid if row.dataset == name]) for name in datasets}
+    compared = {name: rows for name, rows in cheapest.items() if len(rows) > 1}
+    if len(datasets) > 2:
+        return (_counted(list(compared.values()), measure, escape),) if compared else ()
+    said = {name: _answer(rows, per_query, measure, escape) for name, rows in compared.items()}
+    return tuple(sentence if len(datasets) == 1 else f"{escape(name)}: {sentence}" for name, sentence in said.items())
 
 
-def _answer(rows: Sequence[Row], per_query: Mapping[str, PerQuery], measure: str, escape: Escape) -> str | None:
-    # Costs of other samples or scenarios are not comparable: the largest group counts.
+def _cheapest(rows: Sequence[Row]) -> list[Row]:
+    """Return the cheapest row of each system, by cost; of a dataset's rows those of the largest comparable group."""
     group = max(axes.group_rows(rows).values(), key=len, default=[])
     cheapest: dict[str, Row] = {}
     # A cost is never compared with a latency.
@@ -45,10 +43,27 @@ def _answer(rows: Sequence[Row], per_query: Mapping[str, PerQuery], measure: str
         held = cheapest.get(row.system)
         if spent(row) is not None and (held is None or (spent(row) or 0) < (spent(held) or 0)):
             cheapest[row.system] = row
-    if len(cheapest) < 2:
-        return None
-    first = min(cheapest.values(), key=lambda row: spent(row) or 0)
-    others = [row for row in cheapest.values() if row is not first]
+    return sorted(cheapest.values(), key=lambda row: spent(row) or 0)
+
+
+def _counted(datasets: Sequence[Sequence[Row]], measure: str, escape: Escape) -> str:
+    """Say which system is cheapest, and which has the best value, on how many datasets."""
+
+    def leaders(what: str, winners: Iterable[Row]) -> str:
+        (first, count), *others = Counter(row.system for row in winners).most_common(_MOST_LEADERS)
+        return ", ".join((f"{escape(first)} {what} {count}", *(f"{escape(name)} on {wins}" for name, wins in others)))
+
+    first = "is cheapest on" if datasets[0][0].cost.value is not None else "is fastest on"
+    sentence = f"of {len(datasets)} datasets {leaders(first, (rows[0] for rows in datasets))}"
+    measured = [[row for row in rows if row.measured(measure) is not None] for rows in datasets]
+    best = [max(rows, key=lambda row: row.measured(measure) or -math.inf) for rows in measured if rows]
+    if best:
+        sentence += f"; {leaders(f'has the best {measure} on', best)} (not tested: harness compare '*')"
+    return f"{sentence[0].upper()}{sentence[1:]}."
+
+
+def _answer(cheapest: Sequence[Row], per_query: Mapping[str, PerQuery], measure: str, escape: Escape) -> str:
+    first, *others = cheapest
     other = max(others, key=lambda row: (row.measured(measure) or -math.inf, -(spent(row) or 0)))
     difference = _tested(other, first, per_query, measure, len(others))
     factor = (spent(other) or 0) / (spent(first) or 1)

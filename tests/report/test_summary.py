@@ -146,7 +146,24 @@ def test_sentence_names_the_cheaper_system_and_the_tested_difference() -> None:
     assert sentence.endswith("] on these queries.")
 
 
-def test_sentence_says_that_these_queries_show_no_difference() -> None:
+def test_more_than_two_datasets_have_one_sentence_that_counts() -> None:
+    def pair(dataset: str, bm25: float, minilm: float) -> list[Row]:
+        values = {"bm25": bm25, "minilm": minilm}
+        return [
+            replace(each, dataset=dataset, measures={"nDCG@10": Estimate(values[each.system])})
+            for each in (row("bm25"), slow())
+        ]
+
+    rows = [*pair("a", 0.6, 0.7), *pair("b", 0.6, 0.7), *pair("c", 0.8, 0.7), replace(row("bm25"), dataset="d")]
+    (sentence,) = sentences.answers(table(*rows), {}, "nDCG@10")
+    assert sentence == (
+        "Of 3 datasets bm25 is cheapest on 3; minilm has the best nDCG@10 on 2, bm25 on 1 "
+        "(not tested: harness compare '*')."
+    )
+    assert sentences.answers(table(*(each for each in rows if each.system == "bm25")), {}, "nDCG@10") == ()
+
+
+def test_sentence_says_that_a_lead_may_be_chance() -> None:
     values = {"bm25": by_query("bm25", 0.6), "minilm": by_query("minilm", 0.6, 2)}
     (sentence,) = sentences.answers(table(row("bm25"), slow()), values, "nDCG@10")
     assert "and is 3.4 points nDCG@10 better, which may be chance [" in sentence
