@@ -42,6 +42,11 @@ class Destination:
             raise UsageError(f"--format {self.form} writes several files; name a folder for them with -o")
         return self.output
 
+    @property
+    def on_terminal(self) -> bool:
+        """Whether a person reads it in a terminal."""
+        return self.output is None and Screen().is_terminal
+
     def show(self, text: str) -> None:
         """Print a text, or write it to the file; a page is not for a terminal."""
         if self.output is not None:
@@ -58,7 +63,7 @@ class Destination:
             answer: build it with the escape of a format, for a terminal of this width in columns (``None``: any).
         """
         screen = Screen()
-        if self.output is None and screen.is_terminal:
+        if self.on_terminal:
             for number, section in enumerate(answer(writers.plain_escape, screen.width)):
                 if number:
                     screen.print()

@@ -16,7 +16,6 @@ from harness.evaluation import evaluate_runs, judged_runs, trec_lines
 from harness.evaluation.evaluate_runs import count_and_ids
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.pool import JudgingPool, build_pool, has_judgements, write_pool
-from harness.progress import Screen
 from harness.untrusted import one_line
 
 
@@ -62,7 +61,7 @@ def pool(
         for query in holder.queries:
             if not judging_pool.queries.get(query.query_id, "?"):
                 judging_pool.queries[query.query_id] = query.text
-    if destination.output is None and Screen().is_terminal:
+    if destination.on_terminal:
         click.echo(f"Not for a terminal, with whole documents: write the pairs with -o pool.{destination.form}")
     else:
         stream = io.StringIO()

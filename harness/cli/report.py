@@ -88,7 +88,9 @@ def report(stored: StoredResults, layout: str, destination: Destination, view: S
         table = stored.table()
         draw(table, stored.per_query(), LeaderboardQuery("", table.measures[0]), destination)
     else:
-        text = _published(stored, destination.form) if layout == "rows" and stored.override is None else None
+        # A paper's tables are hundreds of lines: a terminal gets their answer first.
+        whole = layout == "rows" and stored.override is None and not (short and destination.on_terminal)
+        text = _published(stored, destination.form) if whole else None
         if text is not None and view != SummaryView():
             raise UsageError(
                 f"{stored.results}: published tables have the paper's columns; leave --columns, --sort out"

@@ -65,8 +65,8 @@ harness never executes a `study/` of another folder.
 Licence: {about.licence}.
 
 ```sh
-harness report results/published/santhanam2023                    # Tables 1-3, errata, costs made again, then and now
-harness report results/published/santhanam2023 --as-of 2022-12-05 # against other prices (also --region, --term)
+harness report results/published/santhanam2023 --wide             # Tables 1-3, errata, costs made again, then and now
+harness report results/published/santhanam2023 --wide --as-of 2022-12-05  # against other prices (also --region, --term)
 harness report results/published/santhanam2023 --format json      # or csv
 ```
 

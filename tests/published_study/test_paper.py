@@ -198,3 +198,11 @@ def test_a_damaged_folder_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["report", str(folder)], catch_exceptions=False)
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == f"harness: {folder / 'table1_posthoc.csv'}: no such file; published.toml names it\n"
+
+
+def test_terminal_shows_the_answer_and_wide_the_papers_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    short, wide = (CliRunner().invoke(main, ["report", str(SHIPPED), *more]).stdout for more in ([], ["--wide"]))
+    assert "runs in" in short and len(short.splitlines()) < 70 and "Table 1" not in short.partition("\n\n")[0]
+    assert "## Table 1: what other papers report" in wide
