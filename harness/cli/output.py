@@ -44,7 +44,7 @@ class Destination:
 
     @property
     def on_terminal(self) -> bool:
-        """Whether a person reads it in a terminal."""
+        """Return whether a person reads it in a terminal."""
         return self.output is None and Screen().is_terminal
 
     def show(self, text: str) -> None:
