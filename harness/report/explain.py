@@ -65,7 +65,7 @@ def _latency(row: Row) -> str:
     mean = row.latency_mean_s
     if mean.value is None:
         return f"There is no mean latency: {mean.reason or 'not measured'}."
-    if row.queries is None or row.trials is None:
+    if row.queries is None or row.trials is None or row.isolation is Isolation.PUBLISHED:
         return f"{bounded(mean, 1e3)} ms, as published: there are no samples."
     made = (
         f"{bounded(mean, 1e3)} ms: the mean of {row.queries * row.trials:,} samples, {row.queries:,} queries in each "

@@ -9,7 +9,7 @@ import pytest
 from harness.analysis import causes
 from harness.analysis.table import Cause, Finding, Price, Row, Validity
 from harness.pricing import cost
-from harness.records import Envelope, Outcome
+from harness.records import Envelope, Isolation, Outcome
 from harness.report import explain
 from harness.stats import Estimate
 from tests.report.test_summary import row, table
@@ -29,6 +29,11 @@ def test_latency_names_its_samples_and_the_parts_of_its_interval() -> None:
         "1.07 (0.88–1.26) ms: the mean of 900 samples, 300 queries in each of 3 trials, in 3 fresh processes."
     )
     assert "other such queries 1.07 (0.90–1.20)" in text
+
+
+def test_published_latency_claims_no_samples_of_ours() -> None:
+    text = texts(row("bm25", isolation=Isolation.PUBLISHED))["Latency"]
+    assert text.endswith(" ms, as published: there are no samples.")
 
 
 def test_cost_repeats_the_calculation_with_its_numbers() -> None:
