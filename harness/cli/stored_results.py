@@ -40,7 +40,7 @@ from harness.report.page import PageSource, page_content, render_page
 from harness.report.page.answer import answer_html
 from harness.report.page.groups import PublishedRates, ranking_data
 from harness.report.plots import KINDS, album
-from harness.report.summary import summary_section
+from harness.report.summary import SummaryView, summary_section
 from harness.report.writers import plain_escape
 from harness.untrusted import one_line
 
@@ -160,7 +160,8 @@ class StoredResults:
             notes=table.notes,
             view=view,
         )
-        answer = summary_section(table, per_query, plain_escape)
+        pointed = SummaryView(rest="click a number of the leaderboard")
+        answer = summary_section(table, per_query, plain_escape, pointed)
         return render_page(page_content(content), answer_html(answer))
 
 

@@ -145,12 +145,12 @@ def lines_of(items: Iterable[Item], columns: Sequence[tuple[str, Callable[[Item]
         yield [get(item) for get in getters]
 
 
-def at_most(lines: Sequence[str], most: int) -> Sequence[str]:
-    """Return lines, of more than ``most`` the first and the number of the others."""
+def at_most(lines: Sequence[str], most: int, rest: str = "--wide") -> Sequence[str]:
+    """Return lines, of more than ``most`` the first, the number of the others and where the ``rest`` is."""
     if len(lines) <= most:
         return lines
     kept = max(0, most - 1)
-    return (*lines[:kept], f"{len(lines) - kept} more notes: --wide")
+    return (*lines[:kept], f"{len(lines) - kept} more notes: {rest}")
 
 
 # The most lines of notes that people see first, with the one that names the others.

@@ -64,13 +64,14 @@ class SummaryView:
 
     ``measures``: those shown, the first decides (empty: the table's first alone).  ``columns``: names as in
     :func:`all_columns` (empty: those that differ).  ``sort``: the column to sort by, smallest first but for measures
-    and throughput.  ``pointers``: lines that say where everything else is.
+    and throughput.  ``pointers``: lines that say where everything else is; ``rest``: where further notes are.
     """
 
     measures: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     sort: str = ""
     pointers: tuple[str, ...] = ()
+    rest: str = "--wide"
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def summary_section(
     room = MOST_LINES - len(view.pointers) - len(sentence_lines)
     # Notes that begin with a measure say why it is missing.
     missing = [note for note in table.notes if note.startswith(tuple(f"{name}: " for name in table.measures))]
-    lines = (*at_most([*map(escape, missing), *built, *doubts(rows, escape)], room), *view.pointers)
+    lines = (*at_most([*map(escape, missing), *built, *doubts(rows, escape)], room, view.rest), *view.pointers)
     return Section(lead=(lead,), grids=grids, after=sentence_lines, notes=lines)
 
 

@@ -29,6 +29,7 @@ def test_more_lines_than_fit_are_counted() -> None:
     assert at_most(("a", "b"), 2) == ("a", "b")
     assert at_most(("a", "b", "c"), 2) == ("a", "2 more notes: --wide")
     assert at_most(("a", "b"), 0) == ("2 more notes: --wide",)
+    assert at_most(("a", "b"), 0, "click a number") == ("2 more notes: click a number",)
 
 
 @pytest.mark.parametrize(("count", "last"), [(4, "n3"), (1, "n0"), (6, "2 more notes: --wide")])
