@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 
-from harness.analysis import causes, notes, row_pricing
+from harness.analysis import axes, causes, notes, row_pricing
+from harness.analysis.axes import ComparisonGroup
 from harness.analysis.table import Cause, Finding, Price, Row, Table, Validity, processors
 from harness.errors import UnknownName, counted
 from harness.evaluation.per_query import PerQuery
@@ -320,17 +321,17 @@ def failure(row: Row) -> str:
 
 
 def _remarks(rows: Sequence[Row], *, costs: bool) -> list[tuple[str, str]]:
-    """Return each row's remark and tone: with ``costs``, cheapest of its dataset and scenario; doubts."""
-    cheapest: dict[tuple[str, str], float] = {}
-    for row in rows:
-        value, key = row.cost.value, (row.dataset, row.scenario)
+    """Return each row's remark and tone: with ``costs``, cheapest of those that it may be compared with; doubts."""
+    cheapest: dict[ComparisonGroup, float] = {}
+    groups = [axes.comparison_group(row) for row in rows]
+    for row, group in zip(rows, groups, strict=True):
+        value = row.cost.value
         if value is not None and row.validity is not Validity.INVALID:
-            cheapest[key] = min(value, cheapest.get(key, value))
-    counts = Counter((row.dataset, row.scenario) for row in rows if row.cost.value is not None)
+            cheapest[group] = min(value, cheapest.get(group, value))
+    counts = Counter(group for row, group in zip(rows, groups, strict=True) if row.cost.value is not None)
     remarks = []
-    for row in rows:
-        key = (row.dataset, row.scenario)
-        best = costs and counts[key] > 1 and row.cost.value is not None and row.cost.value == cheapest.get(key)
+    for row, group in zip(rows, groups, strict=True):
+        best = costs and counts[group] > 1 and row.cost.value is not None and row.cost.value == cheapest.get(group)
         doubt = row.validity.doubt
         words = ", ".join(word for word in ("cheapest" if best else "", doubt) if word)
         if row.outcome is not Outcome.OK:

@@ -138,6 +138,12 @@ def test_cheapest_row_is_marked_but_an_invalid_one_never_is() -> None:
     assert grid.tones == (summary.GOOD, "", summary.BAD)
 
 
+def test_cheapest_is_marked_among_comparable_rows() -> None:
+    elsewhere = [replace(each, sample_sha256="b" * 64, usd_per_million=Estimate(9.0)) for each in (row("bm25"), slow())]
+    grid = section(row("bm25"), slow(), *elsewhere).grids[0]
+    assert [cells[-1] for cells in grid.cells].count("cheapest") == 3, "two share the price of the second sample"
+
+
 def test_sentence_names_the_cheaper_system_and_the_tested_difference() -> None:
     values = {"bm25": by_query("bm25", 0.68), "minilm": by_query("minilm", 0.60, 2)}
     rows = row("bm25", measures={"nDCG@10": Estimate(0.68)}), slow(measures={"nDCG@10": Estimate(0.60)})
