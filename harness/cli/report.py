@@ -88,13 +88,10 @@ def report(stored: StoredResults, layout: str, destination: Destination, view: S
         table = stored.table()
         draw(table, stored.per_query(), LeaderboardQuery("", table.measures[0]), destination)
     else:
-        # A paper's tables are hundreds of lines: a terminal gets their answer first.
-        whole = layout == "rows" and stored.override is None and not (short and destination.on_terminal)
+        # A paper's own tables are hundreds of lines: a terminal gets the answer first, as does who names columns.
+        answers = short and (destination.on_terminal or view != SummaryView())
+        whole = layout == "rows" and stored.override is None and not answers
         text = _published(stored, destination.form) if whole else None
-        if text is not None and view != SummaryView():
-            raise UsageError(
-                f"{stored.results}: published tables have the paper's columns; leave --columns, --sort out"
-            )
         if text is None and short:
             view = replace(view, measures=chosen, pointers=(POINTER,))
             table = stored.table(distances=True)

@@ -13,20 +13,19 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from harness import filesystem
 from harness.datasets import PreparedCorpus
 from harness.errors import JobError
-from harness.jobs.collect import CollectedJob, collect, most
+from harness.jobs.collect import collect, most
 from harness.jobs.environment import shared_host
 from harness.launch import host
-from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Limits, Prepared
+from harness.launch.base import Launcher, LaunchRequest, Limits, Prepared
 from harness.launch.watch import most_index_bytes
 from harness.progress import task
-from harness.records import Envelope, Isolation, JobSpec, Measurement, Outcome, to_json
+from harness.records import Envelope, Isolation, JobSpec, Outcome, to_json
 from harness.results.schema import Environment, IndexFacts
 from harness.results.store import check_room
 from harness.untrusted import open_regular
@@ -139,52 +138,90 @@ def build(
         filesystem.remove_tree(target)
     check_room(cache)
     with _folder(target, prepared.system.resumable_builds) as (staging, before_s):
-        data, job_folder = staging / "data", staging / "job"
-        (job_folder / "out").mkdir(parents=True)
-        started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        spec = JobSpec(
-            kind="build",
-            system=prepared.system.name,
-            params=prepared.system.params,
-            envelope=envelope,
-            isolation=launcher.isolation,
-            corpus_size=corpus.size,
-        )
-        job = LaunchRequest(spec, prepared, job_folder, corpus.folder, data, limits)
-        with task(f"{prepared.system.name}: {title}", line=False) as progress:
-            ended = launcher.launch(job, progress)
-        collected = collect(job, ended, corpus.unknown)
-        check_room(cache)  # also after success: an indexer may have lost files that did not fit
-        if collected.outcome is not Outcome.OK or collected.measurement is None:
-            size = (corpus.folder / "corpus.jsonl").stat().st_size
-            output = f"{collected.detail} {ended.log.decode('utf-8', 'replace')}"
-            check_room(cache, output, _INDEX_OF_CORPUS * size)
-            raise _failed(collected.outcome, collected.detail)
-        size, checksum = content(data, most_index_bytes(job), time.monotonic() + limits.build_s)
-        facts = _facts(
-            collected.measurement,
-            collected,
-            ended,
-            before_s,
-            index_bytes=size,
-            content_sha256=checksum,
-            envelope=envelope,
-            isolation=launcher.isolation,
-            started_at=started_at,
-            environment=environment,
-        )
-        _lend_no_rights(data)
+        job = _job(launcher, prepared, corpus, staging, envelope, limits)
+        facts = _measure(launcher, job, corpus, title, before_s, environment)
+        _lend_no_rights(job.index_dir)
         if components:
             # Only a container's searches are sure to leave a file alone that two indexes share.
             copies = launcher.isolation is Isolation.PROCESS
-            facts = _join(data, facts, components, time.monotonic() + limits.build_s, copies=copies)
+            facts = _join(job.index_dir, facts, components, time.monotonic() + limits.build_s, copies=copies)
             check_room(cache)
-        filesystem.remove_tree(job_folder)
+        filesystem.remove_tree(job.folder)
         (staging / _CLOCK).unlink()
         if replacing is not None:
             (staging / _REBUILT).touch()
         (staging / _FACTS_FILE).write_text(to_json(facts, indent=2), encoding="utf-8")
         return _keep(staging, target, Index(target / "data", facts), again)
+
+
+def _job(
+    launcher: Launcher, prepared: Prepared, corpus: PreparedCorpus, staging: Path, envelope: Envelope, limits: Limits
+) -> LaunchRequest:
+    folder = staging / "job"
+    (folder / "out").mkdir(parents=True)
+    spec = JobSpec(
+        kind="build",
+        system=prepared.system.name,
+        params=prepared.system.params,
+        envelope=envelope,
+        isolation=launcher.isolation,
+        corpus_size=corpus.size,
+    )
+    return LaunchRequest(spec, prepared, folder, corpus.folder, staging / "data", limits)
+
+
+def _measure(
+    launcher: Launcher,
+    job: LaunchRequest,
+    corpus: PreparedCorpus,
+    title: str,
+    before_s: float,
+    environment: Environment | None,
+) -> IndexFacts:
+    """Run a build job to its end, and join its own measurement with what the launcher observed.
+
+    Args:
+        title: names the index beside its bar.
+        before_s: age of the work of earlier attempts that the job may take over.
+        environment: of this host.
+
+    Raises:
+        JobError: with the build's outcome, or the image claims more time of earlier attempts than has passed.
+        StoreError: the disk is full.
+    """
+    started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    with task(f"{job.spec.system}: {title}", line=False) as progress:
+        ended = launcher.launch(job, progress)
+    collected = collect(job, ended, corpus.unknown)
+    check_room(job.folder)  # also after success: an indexer may have lost files that did not fit
+    measured = collected.measurement
+    if collected.outcome is not Outcome.OK or measured is None:
+        size = (corpus.folder / "corpus.jsonl").stat().st_size
+        output = f"{collected.detail} {ended.log.decode('utf-8', 'replace')}"
+        check_room(job.folder, output, _INDEX_OF_CORPUS * size)
+        raise _failed(collected.outcome, collected.detail)
+    size, checksum = content(job.index_dir, most_index_bytes(job), time.monotonic() + job.limits.build_s)
+    if (measured.resumed_s or 0) > before_s:
+        text = f"the image takes over {measured.resumed_s:.1f} s of work, begun {before_s:.1f} s before"
+        raise _failed(Outcome.BAD_OUTPUT, text)
+    return IndexFacts(
+        build_s=measured.build_s or 0.0,
+        index_bytes=size,
+        peak_anon_bytes=collected.memory.peak_anon_bytes,
+        peak_cgroup_bytes=most(measured.peak_cgroup_bytes or None, collected.memory.peak_cgroup_bytes or None),
+        content_sha256=checksum,
+        envelope=job.spec.envelope,
+        resumed_s=measured.resumed_s,
+        isolation=launcher.isolation,
+        started_at=started_at,
+        environment=environment,
+        throttled_periods=most(ended.throttled_periods, measured.throttled_periods),
+        canary=ended.canary,
+        counters=collected.counters,
+        gpu=collected.gpu,
+        placement=ended.placement,
+        shared_host=shared_host(),
+    )
 
 
 def _keep(staging: Path, target: Path, built: Index, again: bool) -> Index:
@@ -266,32 +303,6 @@ def _flock(folder: Path, *, shared: bool = False, wait: bool = False) -> Iterato
         except OSError:
             pass
         yield locked
-
-
-def _facts(
-    measured: Measurement, collected: CollectedJob, ended: LaunchEnd, before_s: float, **facts: Any
-) -> IndexFacts:
-    """Join the build's own measurement, the launcher's observations and other facts.
-
-    Raises:
-        JobError: the image claims more time of earlier attempts than has passed.
-    """
-    if (measured.resumed_s or 0) > before_s:
-        text = f"the image takes over {measured.resumed_s:.1f} s of work, begun {before_s:.1f} s before"
-        raise _failed(Outcome.BAD_OUTPUT, text)
-    return IndexFacts(
-        build_s=measured.build_s or 0.0,
-        peak_anon_bytes=collected.memory.peak_anon_bytes,
-        peak_cgroup_bytes=most(measured.peak_cgroup_bytes or None, collected.memory.peak_cgroup_bytes or None),
-        resumed_s=measured.resumed_s,
-        throttled_periods=most(ended.throttled_periods, measured.throttled_periods),
-        canary=ended.canary,
-        counters=collected.counters,
-        gpu=collected.gpu,
-        placement=ended.placement,
-        shared_host=shared_host(),
-        **facts,
-    )
 
 
 def _join(data: Path, own: IndexFacts, components: Mapping[str, Index], until: float, *, copies: bool) -> IndexFacts:

@@ -183,13 +183,14 @@ def print_answer(section: Section, console: Console) -> None:
 
 def _folded(grid: Grid) -> Table:
     """Return a table whose cells have several lines, because it is wider than the terminal."""
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="dim")
     for number, (header, right) in enumerate(zip(grid.headers, grid.numeric, strict=True)):
         texts = (header, *(row[number] for row in grid.cells)) if number < grid.keys else ()
-        longest = max((len(word) for text in texts for word in text.split()), default=None)
+        longest = max((cell_len(word) for text in texts for word in text.split()), default=None)
         table.add_column(Text(header), justify="right" if right else "left", overflow="fold", min_width=longest)
     for row, tone in zip(grid.cells, grid.tones or [""] * len(grid.cells), strict=True):
         table.add_row(*map(Text, row), style=_STYLES.get(tone))

@@ -353,7 +353,7 @@ class RunWatch:
         launch = partition.plan_launch(submission, others, self.clock.now, self.backend.attempts, left_usd)
         if launch is None:
             if not self.launched:  # nothing is promised that could come back
-                reason = f"what is left of --max-usd, US$ {max(left_usd or 0.0, 0.0):.2f}, does not reach for it"
+                reason = f"what is left of --max-usd, US$ {max(left_usd or 0.0, 0.0):.2f}, is not enough"
                 self._give_up(f"{submission.name}: {self._left(submission)} jobs left undone: {reason}")
                 self._over.add(submission.name)
             return
