@@ -26,9 +26,7 @@ COST, INDEX_COST, STORED_JOBS = "Cost", "Index cost", "Stored jobs"
 _USD = "US$ {usd} per million queries = "
 SEQUENTIAL = _USD + "{mean_s} s x US$ {price} / 3600 x 1,000,000: " + cost.SEQUENTIAL.meaning + "."
 SATURATED = _USD + "US$ {price} / ({rate} queries/s x 3600) x 1,000,000: " + cost.SATURATED.meaning + "."
-MACHINE = (
-    "{type} ({architecture}, {vcpus} vCPU, {memory} GiB) costs US$ {price} an hour, {term} in {region} on {date}."
-)
+MACHINE = "{type} ({architecture}, {vcpus} vCPU, {memory} GiB) costs US$ {price} an hour, {term} in {region} on {date}."
 NO_COST = "There is no cost: {reason}."
 
 

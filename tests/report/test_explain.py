@@ -40,9 +40,7 @@ def test_cost_repeats_the_calculation_with_its_numbers() -> None:
     usd = cost.usd_per_million(0.00107, PRICE.usd_per_hour)
     text = texts(row("bm25", price=PRICE, usd_per_million=Estimate(usd)))["Cost"]
     assert text.startswith("US$ 0.0172 per million queries = 0.00107 s x US$ 0.05796 / 3600 x 1,000,000: ")
-    assert (
-        "m7a.medium (x86_64, 1 vCPU, 4 GiB) costs US$ 0.05796 an hour, on-demand in us-east-1 on 2026-07-20." in text
-    )
+    assert "m7a.medium (x86_64, 1 vCPU, 4 GiB) costs US$ 0.05796 an hour, on-demand in us-east-1 on 2026-07-20." in text
 
 
 def test_index_of_a_hybrid_names_the_build_time_of_each_component() -> None:
