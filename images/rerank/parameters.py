@@ -1,0 +1,104 @@
+"""The parameters of a reranker: their defaults, and what they must be."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import heads
+from windows import SPLITS
+
+from harness.records import Scalar
+
+# Those without a default must be given; 0 stands for the aggregation's own window and stride.
+BUILD: dict[str, Scalar | None] = {
+    "model": None,
+    "document_tokens": None,
+    "title": "join",
+    "title_separator": " ",
+}
+SEARCH: dict[str, Scalar | None] = {
+    "head": "classifier",
+    "aggregation": "first",
+    "query_tokens": 32,
+    "split": "",
+    "window": 0,
+    "stride": 0,
+    "pad_windows": "real",
+    "attention": "scalar",
+    "interaction_padding": "masked",
+    "batch_tokens": 8192,
+    "backend": "torch",
+}
+# Parameters that the index depends on, beside the tokeniser.
+SHAPING = ("document_tokens", "title", "title_separator")
+
+_ONE_OF = {
+    "title": ("join", "drop"),
+    "pad_windows": ("real", "s3"),
+    "attention": ("scalar", "per_dimension"),
+    "interaction_padding": ("masked", "s3"),
+    "split": ("", *SPLITS),
+}
+_AT_LEAST = {"document_tokens": 1, "query_tokens": 1, "window": 0, "stride": 0, "batch_tokens": 1}
+
+
+class Rule(NamedTuple):
+    """The rule that cuts documents: a name of ``windows.SPLITS``, and tokens of a window and between two starts."""
+
+    split: str
+    window: int
+    stride: int
+
+
+# Aggregations of the scores that a head gives each window; the others are heads over whole documents.
+WINDOW_SCORES = {
+    "first": Rule("first", 0, 0),
+    "avg": Rule("disjoint", 477, 477),
+    "max": Rule("sliding", 150, 100),
+    "sum": Rule("sliding", 150, 100),
+}
+
+
+def complete(given: dict[str, Any]) -> dict[str, Any]:
+    """Add the defaults to the given parameters.
+
+    Raises:
+        ValueError: one is unknown, missing or wrong.
+    """
+    known = {**BUILD, **SEARCH}
+    for name in given:
+        if name not in known:
+            raise ValueError(f"unknown parameter {name!r}; this engine reads {', '.join(sorted(known))}")
+    params: dict[str, Any] = {**{name: value for name, value in known.items() if value is not None}, **given}
+    for name in ("model", "document_tokens"):
+        if name not in params:
+            raise ValueError(f"the parameter {name} is missing; add it to build_params")
+    for name, choices in _ONE_OF.items():
+        if params[name] not in choices:
+            raise ValueError(f"{name} is {params[name]!r}, must be one of {', '.join(filter(None, choices))}")
+    for name, least in _AT_LEAST.items():
+        if isinstance(params[name], bool) or not isinstance(params[name], int) or params[name] < least:
+            raise ValueError(f"{name} is {params[name]!r}, must be a whole number, at least {least}")
+    if params["aggregation"] not in WINDOW_SCORES and params["aggregation"] not in heads.MODULES:
+        names = ", ".join(sorted({*WINDOW_SCORES, *heads.MODULES}))
+        raise ValueError(f"aggregation is {params['aggregation']!r}, must be one of {names}")
+    return params
+
+
+def rule(params: dict[str, Any]) -> Rule:
+    """Return the rule that cuts documents: the aggregation's own, where the parameters name no other.
+
+    Raises:
+        ValueError: a document's tokens would fall between two windows.
+    """
+    name = params["aggregation"]
+    if name in WINDOW_SCORES:
+        own = WINDOW_SCORES[name]
+    else:
+        head = heads.find(name)
+        own = Rule(head.split, head.window, head.stride)
+    window = params["window"] or own.window or params["document_tokens"]
+    found = Rule(params["split"] or own.split, window, params["stride"] or own.stride or window)
+    if found.split == "sliding" and found.stride > found.window:
+        raise ValueError(f"stride is {found.stride}, more than the window of {found.window}: tokens between are unread")
+    return found
