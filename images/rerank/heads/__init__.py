@@ -12,7 +12,16 @@ from encoder.errors import BadCheckpoint
 from heads.windows_batch import DocumentHead
 
 # name -> module of this package that defines it in its table HEADS.
-MODULES: dict[str, str] = {}
+MODULES: dict[str, str] = {
+    "cedr-knrm": "cedr",
+    "cedr-drmm": "cedr",
+    "cedr-pacrr": "cedr",
+    "parade-avg": "parade",
+    "parade-max": "parade",
+    "parade-attn": "parade",
+    "parade-transformer": "parade",
+    "lateir": "lateir",
+}
 
 
 def find(name: str) -> type[DocumentHead]:

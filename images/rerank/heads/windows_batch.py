@@ -28,6 +28,7 @@ class Windows(NamedTuple):
         document_mask: 1 where a position holds a token of the document, int64 (windows, length): neither special
             tokens nor padding.  A window without any is empty (an empty document, or ``pad_windows = s3``).
         query_states: (layers, 1, length, hidden) of ``[CLS] [SEP] query [SEP]``, where the head encodes apart.
+        query_mask: 1 for a token of these, 0 for padding, int64 (1, length).
     """
 
     states: torch.Tensor
@@ -38,6 +39,7 @@ class Windows(NamedTuple):
     document: slice
     document_mask: torch.Tensor
     query_states: torch.Tensor | None = None
+    query_mask: torch.Tensor | None = None
 
     @property
     def first(self) -> torch.Tensor:
