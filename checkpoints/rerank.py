@@ -112,7 +112,11 @@ def _write_modules(folder: Path, hidden: int) -> None:
     import torch
     from safetensors.torch import save_file
 
-    first, norm, last = torch.nn.Linear(hidden, hidden, bias=False), torch.nn.LayerNorm(hidden), torch.nn.Linear(hidden, 1)
+    first, norm, last = (
+        torch.nn.Linear(hidden, hidden, bias=False),
+        torch.nn.LayerNorm(hidden),
+        torch.nn.Linear(hidden, 1),
+    )
     torch.nn.init.normal_(norm.weight, 1.0, 0.3)
     torch.nn.init.normal_(norm.bias, 0.0, 0.3)
     places = {"2_Dense": ("linear", first), "3_LayerNorm": ("norm", norm), "4_Dense": ("linear", last)}

@@ -11,7 +11,7 @@ from typing import Any
 import parameters
 import scorers
 import texts
-from encoder.checkpoint import Config, config
+from encoder.checkpoint import config
 from index_files import built_with
 from pairs import Layout, Work
 
@@ -65,15 +65,14 @@ class Rerank(Reranker):
         self._tokens = scorers.tokeniser(self._folder)
         built_with.check(index_dir, self._facts(self._tokens))
         self._store = texts.TokenIds(index_dir, self._tokens)
-        declared = config(self._folder)
-        self._layers, self._hidden = _size(declared)
+        self._declared = config(self._folder)
         self._layout = Layout(
             self._tokens.pair_form(),
             self._tokens.pad_id,
             parameters.rule(self._all),
             int(self._all["query_tokens"]),
             int(self._all["document_tokens"]),
-            declared.max_tokens,
+            self._declared.max_tokens,
             self._all["pad_windows"] == "s3",
             int(self._all["batch_tokens"]),
         )
@@ -107,7 +106,7 @@ class Rerank(Reranker):
             "score": scored - tokenised - head_s,
             "aggregate": head_s + end - scored,
         }
-        work = Work(self._layers, self._hidden, pairs=len(documents))
+        work = Work(self._declared, pairs=len(documents))
         for part in [*parts, *([apart] if apart else [])]:
             work.add(part.batch)
         self._counts = work.counts()
@@ -161,12 +160,6 @@ class Rerank(Reranker):
             "tokeniser_sha256": texts.tokeniser_sha256(tokens),
             **shaping,
         }
-
-
-def _size(declared: Config) -> tuple[int, int]:
-    """Return a transformer's number of layers and its hidden size; DistilBERT has names of its own."""
-    raw = declared.raw
-    return int(raw.get("num_hidden_layers", raw.get("n_layers", 0))), int(raw.get("hidden_size", raw.get("dim", 0)))
 
 
 ENGINE = Rerank

@@ -74,8 +74,9 @@ class DocumentScorer:
             torch.set_num_interop_threads(1)
         self._device, self._name = device, folder.name
         graph = DocumentGraph(folder, params["aggregation"], params)
-        number = torch.bfloat16 if params["backend"] == "torch-bf16" else torch.float32
-        self._graph = graph.to(number).to(device)
+        if params["backend"] == "torch-bf16":
+            graph.transformer.to(torch.bfloat16)  # heads compute in float32
+        self._graph = graph.to(device)
         self.apart = bool(graph.head.apart)
 
     def run(self, parts: Sequence[MicroBatch], query: MicroBatch | None) -> tuple[list[Any], float]:
@@ -94,7 +95,10 @@ class DocumentScorer:
         with torch.inference_mode():
             asked = None if query is None else self._graph.states(query.batch, self._device)
             for part in parts:
-                windows = self._windows(part, asked)
+                windows = self._windows(part)
+                if query is not None:
+                    mask = torch.from_numpy(query.batch.mask).to(self._device)
+                    windows = windows._replace(query_states=asked, query_mask=mask)
                 if self._device == "cuda":
                     torch.cuda.synchronize()  # else the head would wait for the transformer inside its own time
                 start = time.perf_counter()
@@ -104,7 +108,7 @@ class DocumentScorer:
                 found.append(scores)
         return found, head_s
 
-    def _windows(self, part: MicroBatch, asked: torch.Tensor | None) -> Windows:
+    def _windows(self, part: MicroBatch) -> Windows:
         width = part.batch.ids.shape[1]
         places = torch.arange(width)[None, :]
         first, lengths = part.document.start, torch.from_numpy(part.lengths)[:, None]
@@ -117,7 +121,6 @@ class DocumentScorer:
             part.query,
             part.document,
             inside.to(self._device),
-            asked,
         )
 
     def threads(self) -> dict[str, int]:

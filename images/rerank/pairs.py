@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy
+from encoder.checkpoint import Config
 from encoder.tokens import Batch, PairForm
 from parameters import Rule
 from windows import SPLITS, Span
@@ -160,8 +161,7 @@ class Layout:
 class Work:
     """Work of one scoring that no machine changes."""
 
-    layers: int
-    hidden: int
+    declared: Config
     pairs: int = 0
     windows: int = 0
     tokens: int = 0
@@ -176,7 +176,7 @@ class Work:
         self.windows += rows
         self.tokens += int(batch.mask.sum())
         self.padded_tokens += rows * length
-        self.flop += rows * self.layers * length * (24 * self.hidden**2 + 4 * length * self.hidden)
+        self.flop += self.declared.flop(rows, length)
 
     def counts(self) -> dict[str, int]:
         """Return all counts by name."""

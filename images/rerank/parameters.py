@@ -60,10 +60,10 @@ WINDOW_SCORES = {
 
 
 def complete(given: dict[str, Any]) -> dict[str, Any]:
-    """Add the defaults to the given parameters.
+    """Add the defaults to the given parameters, and the aggregation's own rule where they name none.
 
     Raises:
-        ValueError: one is unknown, missing or wrong.
+        ValueError: one is unknown, missing or wrong, or a document's tokens would fall between two windows.
     """
     known = {**BUILD, **SEARCH}
     for name in given:
@@ -82,23 +82,25 @@ def complete(given: dict[str, Any]) -> dict[str, Any]:
     if params["aggregation"] not in WINDOW_SCORES and params["aggregation"] not in heads.MODULES:
         names = ", ".join(sorted({*WINDOW_SCORES, *heads.MODULES}))
         raise ValueError(f"aggregation is {params['aggregation']!r}, must be one of {names}")
+    own = _own_rule(params["aggregation"])
+    params["split"] = params["split"] or own.split
+    params["window"] = params["window"] or own.window or params["document_tokens"]
+    params["stride"] = params["stride"] or own.stride or params["window"]
+    if params["split"] == "sliding" and params["stride"] > params["window"]:
+        raise ValueError(
+            f"stride is {params['stride']}, more than the window of {params['window']}: tokens between are unread"
+        )
     return params
 
 
 def rule(params: dict[str, Any]) -> Rule:
-    """Return the rule that cuts documents: the aggregation's own, where the parameters name no other.
+    """Return the rule that cuts documents, from complete parameters."""
+    return Rule(params["split"], params["window"], params["stride"])
 
-    Raises:
-        ValueError: a document's tokens would fall between two windows.
-    """
-    name = params["aggregation"]
+
+def _own_rule(name: str) -> Rule:
+    """Return the rule that an aggregation has of its own; 0 for a window as long as a document may be."""
     if name in WINDOW_SCORES:
-        own = WINDOW_SCORES[name]
-    else:
-        head = heads.find(name)
-        own = Rule(head.split, head.window, head.stride)
-    window = params["window"] or own.window or params["document_tokens"]
-    found = Rule(params["split"] or own.split, window, params["stride"] or own.stride or window)
-    if found.split == "sliding" and found.stride > found.window:
-        raise ValueError(f"stride is {found.stride}, more than the window of {found.window}: tokens between are unread")
-    return found
+        return WINDOW_SCORES[name]
+    head = heads.find(name)
+    return Rule(head.split, head.window, head.stride)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy
 from encoder.tokens import Tokens
-from index_files import doc_ids, doc_rows
+from index_files import doc_ids
 
 from harness.driver.adapter import Corpus, Document
 
@@ -48,7 +48,6 @@ def write(
         raise ValueError("the corpus is empty")
     numpy.save(folder / _ENDS, numpy.concatenate(ends))
     doc_ids.write(folder, ids)
-    doc_rows.write(folder, doc_ids.Ids(folder))
     return len(ids)
 
 
@@ -61,7 +60,6 @@ class TokenIds:
 
     def __init__(self, folder: Path, tokens: Tokens) -> None:
         self.ids = doc_ids.Ids(folder)
-        self._rows = doc_rows.Rows(folder, self.ids)
         try:
             self._ends: Any = numpy.load(folder / _ENDS, mmap_mode="r")
             stored = numpy.fromfile if not (folder / _TOKENS).stat().st_size else numpy.memmap
@@ -71,15 +69,14 @@ class TokenIds:
         if len(self._ends) != len(self.ids) or int(self._ends[-1]) != len(self._tokens):
             raise ValueError(f"the index is damaged: {_TOKENS} has {len(self._tokens)} tokens, not {self._ends[-1]}")
 
-    def __call__(self, wanted: Iterable[str]) -> list[Any]:
+    def __call__(self, wanted: Sequence[str]) -> list[Any]:
         """Read the token ids of documents.
 
         Raises:
             ValueError: one is not in the index.
         """
         found = []
-        for doc_id in wanted:
-            row = self._rows[doc_id]
+        for row in self.ids.rows(wanted).tolist():
             start = int(self._ends[row - 1]) if row else 0
             # Copied here, so that reading from disk is in the stage that fetches.
             found.append(numpy.array(self._tokens[start : int(self._ends[row])], dtype=numpy.int64))

@@ -29,7 +29,9 @@ class Graph(torch.nn.Module):
         kind = heads.find(head).of(self.declared.model_type)
         weights = checkpoint.Weights(folder, kind.parts)
         if strangers := [name for name in weights.part_names if not name.startswith(kind.reads)]:
-            raise BadCheckpoint(f"{folder.name}: the weights hold {strangers[0]}, which the head {head!r} does not read")
+            raise BadCheckpoint(
+                f"{folder.name}: the weights hold {strangers[0]}, which the head {head!r} does not read"
+            )
         self.side = checkpoint.side(weights.names)
         self._masked_lm = kind.transformer == "masked_lm"
         self._pooler = kind.pooler
