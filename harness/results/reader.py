@@ -1,8 +1,8 @@
 """Read stored jobs: whole folders that nobody changes.
 
 ``results/<suite>/<system>/<dataset>/<scenario>/<profile>/<job key>/`` holds ``result.json``, ``samples.parquet``,
-``run.trec.gz`` and ``log.txt.gz``; and ``judged-hits.trec.gz`` and ``answer-depths.tsv.gz`` where documents are judged
-by answers in their texts.
+``run.trec.gz`` and ``log.txt.gz``; ``first_stage.trec.gz`` where the system has two stages; ``judged-hits.trec.gz`` and
+``answer-depths.tsv.gz`` where documents are judged by answers in their texts.
 ``results/<suite>/qrels/`` and ``results/<suite>/samples/`` hold, by hash, what is needed to judge the runs anywhere;
 ``results/<suite>/manifest.txt`` lists the jobs (:mod:`harness.results.seals`).
 """
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 RESULT = "result.json"
 SAMPLES = "samples.parquet"
 RUN = "run.trec.gz"
+FIRST_STAGE = "first_stage.trec.gz"
 LOG = "log.txt.gz"
 STAGING = ".staging"
 # Folder of the verdicts of `harness viable`, beside a subject's jobs.
@@ -74,6 +75,12 @@ class StoredJob:
     def run_path(self) -> Path | None:
         """The TREC run of the first timed trial, if there is one."""
         path = self.folder / RUN
+        return path if os.path.lexists(path) else None
+
+    @property
+    def first_stage_path(self) -> Path | None:
+        """The TREC run that the second stage was given in the first timed trial, if there are two stages."""
+        path = self.folder / FIRST_STAGE
         return path if os.path.lexists(path) else None
 
     def qrels_path(self) -> Path:

@@ -55,6 +55,15 @@ class Config:
     max_tokens: int
     raw: dict[str, Any]
 
+    def flop(self, sequences: int, tokens: int) -> int:
+        """Return the analytic operations of a forward pass over sequences of so many tokens, padding included.
+
+        Multiply and add count one each: ``layers * n * (24 H^2 + 4 n H)`` a sequence, without embeddings and heads.
+        """
+        layers = int(self.raw.get("num_hidden_layers", self.raw.get("n_layers", 12)))
+        hidden = int(self.raw.get("hidden_size", self.raw.get("dim", 768)))
+        return sequences * layers * tokens * (24 * hidden**2 + 4 * tokens * hidden)
+
 
 def config(folder: Path) -> Config:
     """Read and check ``config.json``.
