@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -134,11 +135,12 @@ class Rerank(Reranker):
         pools: dict[str, int] = {}
         for pool in threadpool_info():
             pools[pool["prefix"]] = max(int(pool["num_threads"]), pools.get(pool["prefix"], 0))
-        return {**self._scorer.threads(), **pools}
+        return {**(self._scorer.threads() if self._scorer else {}), **pools}
 
     def libraries(self) -> dict[str, str]:
         """Return the versions of the libraries that do the work."""
-        return dict(self._scorer.libraries())
+        used = self._scorer.libraries() if self._scorer else {}
+        return {**used, "tokenizers": version("tokenizers"), "numpy": version("numpy")}
 
     def device(self) -> str:
         """Return ``cuda`` when the envelope has a GPU, else ``cpu``."""
