@@ -62,8 +62,10 @@ class TokenIds:
         self.ids = doc_ids.Ids(folder)
         try:
             self._ends: Any = numpy.load(folder / _ENDS, mmap_mode="r")
-            stored = numpy.fromfile if not (folder / _TOKENS).stat().st_size else numpy.memmap
-            self._tokens: Any = stored(folder / _TOKENS, dtype=token_type(tokens))
+            kind, path = token_type(tokens), folder / _TOKENS
+            # An empty file cannot be mapped; an index is read-only.
+            empty = not path.stat().st_size
+            self._tokens: Any = numpy.zeros(0, dtype=kind) if empty else numpy.memmap(path, dtype=kind, mode="r")
         except (OSError, ValueError) as error:
             raise ValueError(f"the index is damaged: {_TOKENS} and {_ENDS} cannot be read") from error
         if len(self._ends) != len(self.ids) or int(self._ends[-1]) != len(self._tokens):
