@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 RESULT = "result.json"
 SAMPLES = "samples.parquet"
 RUN = "run.trec.gz"
+FIRST_STAGE = "first_stage.trec.gz"
 LOG = "log.txt.gz"
 STAGING = ".staging"
 # Folder of the verdicts of `harness viable`, beside a subject's jobs.
@@ -74,6 +75,12 @@ class StoredJob:
     def run_path(self) -> Path | None:
         """The TREC run of the first timed trial, if there is one."""
         path = self.folder / RUN
+        return path if os.path.lexists(path) else None
+
+    @property
+    def first_stage_path(self) -> Path | None:
+        """The TREC run that the second stage was given in the first timed trial, if there are two stages."""
+        path = self.folder / FIRST_STAGE
         return path if os.path.lexists(path) else None
 
     def qrels_path(self) -> Path:
@@ -248,6 +255,13 @@ def judges_hits_alone(path: Path) -> bool:
 def most_hits(spec: ResultSpec) -> int:
     """Return the most lines of a job's run that are read; a run somewhat too long is judged and named."""
     return 1000 + 2 * spec.sample_size * spec.k
+
+
+def most_first_stage_hits(spec: ResultSpec) -> int:
+    """Return the most lines of the run of a job's first stage that are read."""
+    depth = spec.params.get("depth")
+    deepest = min(depth, _MOST["k"]) if type(depth) is int else 0
+    return 1000 + 2 * spec.sample_size * max(spec.k, deepest)
 
 
 def read_job_run(job: StoredJob) -> Run:
