@@ -18,6 +18,9 @@ from typing import Any
 MAX_PROBES = 32
 
 
+# The deepest first stage of a system of two.
+MAX_DEPTH = 1000
+
 # Version of the container contract (spec.json, out/): see docs/reference/container-contract.md.
 PROTOCOL_VERSION = 1
 
@@ -216,6 +219,12 @@ class Measurement:
     rate_qps: float | None = None
     compiled_s: float | None = None
     protocol_version: int = PROTOCOL_VERSION
+
+
+def most_first_stage(spec: JobSpec) -> int:
+    """Return the most hits that a job's first stage may find: its parameter ``depth``, and no fewer than ``k``."""
+    depth = spec.params.get("depth")
+    return max(spec.k, min(depth, MAX_DEPTH)) if type(depth) is int else 0
 
 
 def to_json(record: Any, *, indent: int | None = None) -> str:

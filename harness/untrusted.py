@@ -25,7 +25,7 @@ from pydantic import ValidationError
 
 from harness import filesystem
 from harness.errors import FileError
-from harness.records import MAX_PROBES, JobSpec
+from harness.records import MAX_PROBES, JobSpec, most_first_stage
 
 # Characters of a foreign text in a table or a message; JSON reports have all of it.
 MAX_TEXT = 500
@@ -74,7 +74,7 @@ def one_line(text: str, max_length: int | None = None) -> str:
 
 def max_line_bytes(spec: JobSpec) -> int:
     """Return the bytes of the longest honest line of ``samples.jsonl``."""
-    return _SAMPLE_BYTES + spec.k * _HIT_BYTES
+    return _SAMPLE_BYTES + (spec.k + most_first_stage(spec)) * _HIT_BYTES
 
 
 def max_samples(spec: JobSpec) -> int:

@@ -115,6 +115,19 @@ class Adapter(ABC):
         """
         return [self.search(query, k) for query in queries]
 
+    def score(self, query: str, doc_ids: Sequence[str]) -> Sequence[float]:
+        """Return a score for each given document, in their order; higher is better.
+
+        A system that offers it can be the second stage of ``two-stage``, which times it as a part of its own search.
+
+        Raises:
+            ValueError: this engine scores no given documents, or its index lacks one of them.
+        """
+        raise ValueError(
+            f"{type(self).__name__} only searches, and was asked to score {len(doc_ids)} documents for {query[:40]!r};"
+            " name a reranker as the second component"
+        )
+
     def streams(self) -> int:
         """Return the number of threads that may call ``search`` at once (``server`` scenario)."""
         return 1
@@ -122,6 +135,14 @@ class Adapter(ABC):
     def stages_s(self) -> dict[str, float]:
         """Return the seconds of the last search or batch by stage (``encode``, ``retrieve``, ``rerank``)."""
         return {}
+
+    def counts(self) -> dict[str, int]:
+        """Return the work of the last search or scoring that no machine changes (``pairs``, ``tokens``, ``flop``)."""
+        return {}
+
+    def first_stage(self) -> Sequence[Hit]:
+        """Return the ranking that the second stage of the last search was given; empty where there is one stage."""
+        return []
 
     def threads(self) -> dict[str, int]:
         """Return each library's thread count after ``load``, e.g. ``{"torch_intraop": 1}``."""
@@ -137,6 +158,28 @@ class Adapter(ABC):
 
     def close(self) -> None:
         """Release what ``load`` took."""
+
+
+class Reranker(Adapter):
+    """An engine that orders the documents of a first stage; alone, it scores every document of its index."""
+
+    @abstractmethod
+    def score(self, query: str, doc_ids: Sequence[str]) -> Sequence[float]:
+        """Return a score for each given document, in their order; higher is better.
+
+        Raises:
+            ValueError: the index lacks one of them.
+        """
+
+    @abstractmethod
+    def doc_ids(self) -> Sequence[str]:
+        """Return the ids of all documents in the index."""
+
+    def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Score all documents; equal scores stay in the order of the index."""
+        ids = self.doc_ids()
+        ranked = sorted(zip(self.score(query, ids), ids, strict=True), key=lambda pair: -pair[0])
+        return [Hit(doc_id, score) for score, doc_id in ranked[:k]]
 
 
 class BadAnswer(Exception):

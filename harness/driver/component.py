@@ -55,7 +55,7 @@ def pack(hits: Sequence[Hit], k: int) -> dict[str, Any]:
         ids, scores, fine = [], [], False
     if not fine:
         check_hits(hits, k, 0)
-    return {"ids": ids, "scores": binascii.b2a_base64(array("d", scores), newline=False).decode("ascii")}
+    return {"ids": ids, "scores": _packed(scores)}
 
 
 def unpack(reply: dict[str, Any]) -> Ranking:
@@ -64,14 +64,43 @@ def unpack(reply: dict[str, Any]) -> Ranking:
     Raises:
         BadAnswer: the reply is malformed.
     """
-    ids, scores = reply.get("ids"), array("d")
+    ids, scores = reply.get("ids"), unpack_scores(reply)
+    if type(ids) is not list or len(ids) != len(scores):
+        raise BadAnswer(f"the engine's reply has {len(scores)} scores and not as many ids")
+    return ids, scores
+
+
+def pack_scores(scores: Sequence[float], documents: int) -> str:
+    """Pack the scores of a number of documents for a reply.
+
+    Raises:
+        BadAnswer: they are not one plain finite number for each document.
+    """
+    if type(scores) not in (list, tuple) or len(scores) != documents:
+        found = f"{len(scores)} scores" if isinstance(scores, Sequence) else type(scores).__name__
+        raise BadAnswer(f"score returned {found} for {documents} documents, not a list of one for each")
+    for number, score in enumerate(scores):
+        if type(score) not in (float, int) or not math.isfinite(score):
+            raise BadAnswer(f"score {number + 1} of {documents} is {str(score)[:40]}, not a finite plain number")
+    return _packed(scores)
+
+
+def unpack_scores(reply: dict[str, Any]) -> list[float]:
+    """Unpack the scores of a reply.
+
+    Raises:
+        BadAnswer: the reply is malformed.
+    """
+    scores = array("d")
     try:
         scores.frombytes(binascii.a2b_base64(reply["scores"], strict_mode=True))
     except (KeyError, TypeError, ValueError):
         raise BadAnswer("the engine's reply has no packed scores") from None
-    if type(ids) is not list or len(ids) != len(scores):
-        raise BadAnswer(f"the engine's reply has {len(scores)} scores and not as many ids")
-    return ids, scores.tolist()
+    return scores.tolist()
+
+
+def _packed(scores: Sequence[float]) -> str:
+    return binascii.b2a_base64(array("d", scores), newline=False).decode("ascii")
 
 
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
@@ -97,7 +126,7 @@ def main() -> int:
                 _leave()
             # Collect after the reply, as the driver does.  Another component may be timed on the same CPU by then;
             # what `load` left is frozen, so that a collection is short.
-            if request["verb"] in ("search", "search_batch"):
+            if request["verb"] in ("search", "search_batch", "score"):
                 del reply
                 gc.collect()
     return 0
@@ -126,7 +155,12 @@ class ComponentServer:
 
     def _search(self, request: dict[str, Any]) -> Reply:
         hits = self._loaded.search(request["query"], request["k"])
-        return {**_answer(hits, request), "stages_s": self._loaded.stages_s()}
+        return {**_answer(hits, request), **self._work()}
+
+    def _score(self, request: dict[str, Any]) -> Reply:
+        """Answer with the packed scores of the given documents, in their order."""
+        scores = self._loaded.score(request["query"], request["doc_ids"])
+        return {"scores": pack_scores(scores, len(request["doc_ids"])), **self._work()}
 
     def _search_batch(self, request: dict[str, Any]) -> Reply:
         answers = self._loaded.search_batch(request["queries"], request["k"])
@@ -134,7 +168,7 @@ class ComponentServer:
             raise BadAnswer(f"search_batch has no answer for each of {len(request['queries'])} queries")
         packed = [_answer(hits, request) for hits in answers]
         replies = packed if request.get("packed") else [answer["hits"] for answer in packed]
-        return {"answers": replies, "stages_s": self._loaded.stages_s()}
+        return {"answers": replies, **self._work()}
 
     def _threads(self, _: dict[str, Any]) -> Reply:
         return {"threads": self._loaded.threads()}
@@ -145,6 +179,10 @@ class ComponentServer:
     def _close(self, _: dict[str, Any]) -> Reply:
         self._loaded.close()
         return {}
+
+    def _work(self) -> Reply:
+        """Return the stages and counts of the last request."""
+        return {"stages_s": self._loaded.stages_s(), "counts": self._loaded.counts()}
 
     @property
     def _loaded(self) -> Adapter:

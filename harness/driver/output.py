@@ -75,9 +75,12 @@ class Output:
         latency_ns: int,
         stages_ns: dict[str, int],
         hits: list[tuple[str, float]],
-        **extra: int,
+        **extra: Any,
     ) -> None:
-        """Write one finished query; ``extra`` is ``batch``, or ``scheduled_ns`` and ``service_ns``."""
+        """Write one finished query.
+
+        ``extra`` is ``batch``; ``scheduled_ns`` and ``service_ns``; ``counts`` and ``first_stage``.
+        """
         line = {"trial": trial, "query_id": query_id, "latency_ns": latency_ns, "stages_ns": stages_ns, "hits": hits}
         self._write(self._samples, _line({**line, **extra}))
 

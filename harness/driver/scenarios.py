@@ -16,7 +16,7 @@ from time import perf_counter_ns  # by name: see output.py
 from harness.driver.adapter import Adapter, BadAnswer, check_hits
 from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL, Output
 from harness.driver.procfs import CompilerClock
-from harness.records import JobSpec, Probe, Query
+from harness.records import JobSpec, Probe, Query, most_first_stage
 
 
 def trial_order(sample: Sequence[Query], seed: int, trial: int) -> list[Query]:
@@ -62,7 +62,9 @@ class QueryRunner:
             answer = search(text, k)  # inside: query text in, ranked ids and scores out, and nothing else
             latency_ns = clock() - start
             # Outside: checking, writing and collecting garbage are the harness's work, not the system's.
-            out.write_sample(trial, query.query_id, latency_ns, self.stages_ns(), self.hits_of(trial, query, answer))
+            work = {**self.counts(), **self.first_stage(trial, query)}
+            hits = self.hits_of(trial, query, answer)
+            out.write_sample(trial, query.query_id, latency_ns, self.stages_ns(), hits, **work)
             total_ns += latency_ns
             del answer
             gc.collect()
@@ -102,6 +104,21 @@ class QueryRunner:
     def stages_ns(self) -> dict[str, int]:
         """Return the stages of the last search, in nanoseconds."""
         return {name: round(seconds * 1e9) for name, seconds in self.adapter.stages_s().items()}
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Return the counts of the last search as a sample has them; none where the adapter counts nothing."""
+        counts = self.adapter.counts()
+        return {"counts": counts} if counts else {}
+
+    def first_stage(self, trial: int, query: Query) -> dict[str, list[tuple[str, float]]]:
+        """Return what the second stage of the last search was given, as a query's first sample has it.
+
+        Raises:
+            BadAnswer: that ranking breaks the contract.
+        """
+        first = trial == self.spec.first_trial or (trial == WARMUP_TRIAL and query.query_id not in self._warmed)
+        given = self.adapter.first_stage() if first else []
+        return {"first_stage": check_hits(given, most_first_stage(self.spec), 0)} if given else {}
 
     def hits_of(self, trial: int, query: Query, answer: object) -> list[tuple[str, float]]:
         """Check an answer against the contract, and return its hits.

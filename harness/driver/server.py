@@ -70,6 +70,7 @@ class _Arrivals:
         self._arrivals = arrivals_ns(runner.spec.seed, trial, len(queries), rate_qps)
         self._answers: list[object] = [None] * len(queries)
         self._stages: list[dict[str, int]] = [{}] * len(queries)
+        self._counts: list[dict[str, dict[str, int]]] = [{}] * len(queries)
         self._times: list[tuple[int, int, int]] = [(0, 0, 0)] * len(queries)
         self._failed: BaseException | None = None
         self._origin = self._reported = 0
@@ -112,6 +113,7 @@ class _Arrivals:
                 self._times[turn] = (free, start, end)
                 if self._streams == 1:  # several streams have no "last search"
                     self._stages[turn] = self._runner.stages_ns()
+                    self._counts[turn] = self._runner.counts()
                 free = end
         except BaseException as error:  # noqa: BLE001 # the main thread raises it
             self._failed = self._failed or error
@@ -138,7 +140,7 @@ class _Arrivals:
         ]
         self._runner.out.progress(0)  # from now on the host counts samples
         for turn, (query, times) in enumerate(zip(self._queries, served, strict=True)):
-            extra = {"scheduled_ns": times.scheduled_ns, "service_ns": times.service_ns}
+            extra = {"scheduled_ns": times.scheduled_ns, "service_ns": times.service_ns, **self._counts[turn]}
             stages_ns, hits = self._stages[turn], self._runner.hits_of(self._trial, query, self._answers[turn])
             self._runner.out.write_sample(self._trial, query.query_id, times.latency_ns, stages_ns, hits, **extra)
             self._answers[turn] = None

@@ -56,6 +56,7 @@ class JsonLines(Adapter):
         self._process: subprocess.Popen[bytes] | None = None
         self._rest = b""
         self._stages_s: dict[str, float] = {}
+        self._counts: dict[str, int] = {}
         self._device = "cpu"
         self._batches = False
         self._libraries: dict[str, str] = {}
@@ -99,6 +100,10 @@ class JsonLines(Adapter):
     def stages_s(self) -> dict[str, float]:
         """Return the stages of the last reply."""
         return _mapping("stages_s", self._stages_s, (int, float))
+
+    def counts(self) -> dict[str, int]:
+        """Return the counts of the last reply."""
+        return _mapping("counts", self._counts, (int,))
 
     def threads(self) -> dict[str, int]:
         """Ask the engine for its thread counts."""
@@ -172,7 +177,7 @@ class JsonLines(Adapter):
 
     def _searched(self, request: dict[str, Any], max_hits: int) -> dict[str, Any]:
         reply = self._ask(request, _REPLY_BYTES + max_hits * _HIT_BYTES)
-        self._stages_s = reply.get("stages_s", {})
+        self._stages_s, self._counts = reply.get("stages_s", {}), reply.get("counts", {})
         return reply
 
     def _ask(self, request: dict[str, Any], max_bytes: int = _REPLY_BYTES) -> dict[str, Any]:

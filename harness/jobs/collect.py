@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -101,12 +101,13 @@ class CollectedJob:
         for sample in self.samples:
             if sample.trial == WARMUP_TRIAL and sample.query_id in held_out:
                 first.setdefault(sample.query_id, sample)
-        lines = [
-            f"{sample.query_id} Q0 {doc_id} {rank} {score!r} {system}\n"
-            for sample in sorted(first.values(), key=lambda sample: sample.query_id)
-            for rank, (doc_id, score) in enumerate(sample.hits, 1)
-        ]
-        return "".join(lines).encode("utf-8")
+        return _trec_run({query_id: sample.hits for query_id, sample in first.items()}, system)
+
+    def first_stage(self, system: str) -> bytes | None:
+        """Return the rankings that the second stage was given in the first trial, as a TREC run."""
+        first_trial = min((sample.trial for sample in self._timed()), default=0)
+        given = {sample.query_id: sample.first_stage for sample in self._timed() if sample.trial == first_trial}
+        return _trec_run(given, system) if any(given.values()) else None
 
     def table(self) -> pa.Table | None:
         """Return raw latencies as columns, in measuring order."""
@@ -126,10 +127,21 @@ class CollectedJob:
                 columns[name] = column
         for name in sorted({name for sample in self.samples for name in sample.stages_ns}):
             columns[f"stage_{name}_ns"] = [sample.stages_ns.get(name) for sample in self.samples]
+        for name in sorted({name for sample in self.samples for name in sample.counts}):
+            columns[f"count_{name}"] = [sample.counts.get(name) for sample in self.samples]
         return pa.table(columns)
 
     def _timed(self) -> list[Sample]:
         return [sample for sample in self.samples if sample.trial >= 0]
+
+
+def _trec_run(rankings: Mapping[str, Sequence[tuple[str, float]]], system: str) -> bytes:
+    lines = [
+        f"{query_id} Q0 {doc_id} {rank} {score!r} {system}\n"
+        for query_id, hits in sorted(rankings.items())
+        for rank, (doc_id, score) in enumerate(hits, 1)
+    ]
+    return "".join(lines).encode("utf-8")
 
 
 def collect(job: LaunchRequest, ended: LaunchEnd, unknown_ids: Callable[[set[str]], set[str]]) -> CollectedJob:

@@ -12,14 +12,14 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from harness.driver.adapter import BadAnswer, check_hits
 from harness.driver.output import REPEAT_TRIAL, SAMPLES, WARMUP_TRIAL
 from harness.driver.scenarios import repeat_queries
 from harness.launch.base import LaunchRequest, TrialTimes
 from harness.launch.monitor.traces import CounterReading
-from harness.records import Hit, JobSpec, Measurement
+from harness.records import Hit, JobSpec, Measurement, most_first_stage
 from harness.untrusted import (
     MAX_TEXT,
     bounded_lines,
@@ -31,9 +31,11 @@ from harness.untrusted import (
     reason_of,
 )
 
-_MOST_STAGES = 16
+_MOST_STAGES, _MOST_COUNTS = 16, 16
 # A stage, a component system, or a component's stage (``bm25.retrieve``).
 _STAGE_NAME = re.compile(r"[^\W\d]\w{0,39}|[a-z0-9][a-z0-9._-]{0,62}(\.[^\W\d]\w{0,39})?")
+
+_COUNT_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 # The sum of a busy host, a late wake-up and the interval between two looks for files.
 TOLERANCE_S, TOLERANCE_SHARE = 0.05, 0.1
@@ -51,7 +53,8 @@ class Sample:
     """One query of one trial, as the job wrote it, checked.
 
     ``ranking`` is a hash of the ranked ids; the hits themselves are kept for the job's first trial and for the first
-    answers of warm-up, whose later passes write none.
+    answers of warm-up, whose later passes write none.  ``first_stage`` is the ranking that a second stage was given,
+    kept likewise; ``counts`` is the work that the adapter counted.
     ``service_ns`` and ``scheduled_ns`` (since the trial's start) belong to the ``server`` scenario, whose latency
     counts from the scheduled arrival; ``batch`` to ``offline``, where each query's latency is its whole batch's.
     """
@@ -62,6 +65,8 @@ class Sample:
     stages_ns: dict[str, int]
     ranking: bytes
     hits: list[tuple[str, float]]
+    counts: dict[str, int] = field(default_factory=dict)
+    first_stage: list[tuple[str, float]] = field(default_factory=list)
     scheduled_ns: int | None = None
     service_ns: int | None = None
     batch: int | None = None
@@ -73,6 +78,7 @@ def read_samples(job: LaunchRequest) -> tuple[list[Sample], set[str], str | None
     samples: list[Sample] = []
     doc_ids: set[str] = set()
     stages: set[str] = set()
+    counts: set[str] = set()
     warmed: set[str] = set()
     longest = max_line_bytes(job.spec)
     maximum = 2 * max_samples(job.spec)  # ``incomplete`` names the doubled ones
@@ -87,9 +93,12 @@ def read_samples(job: LaunchRequest) -> tuple[list[Sample], set[str], str | None
                 stages.update(sample.stages_ns)
                 if len(stages) > _MOST_STAGES:
                     raise ValueError(f"more than {_MOST_STAGES} stages")
-                doc_ids.update(doc_id for doc_id, _ in sample.hits)
+                counts.update(sample.counts)
+                if len(counts) > _MOST_COUNTS:
+                    raise ValueError(f"more than {_MOST_COUNTS} counts")
+                doc_ids.update(doc_id for doc_id, _ in (*sample.hits, *sample.first_stage))
                 keeps_hits = sample.trial in (job.spec.first_trial, WARMUP_TRIAL)  # hits take memory
-                samples.append(sample if keeps_hits else replace(sample, hits=[]))
+                samples.append(sample if keeps_hits else replace(sample, hits=[], first_stage=[]))
     except OSError:
         return samples, doc_ids, None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, BadAnswer) as error:
@@ -113,6 +122,13 @@ def _sample(line: bytes, spec: JobSpec, queries: set[str], warmed: set[str]) -> 
         for name, value in raw.get("stages_ns", {}).items()
         if _STAGE_NAME.fullmatch(name) and type(value) is int and 0 <= value < 1 << 62
     }
+    counts = {
+        name: value
+        for name, value in raw.get("counts", {}).items()
+        if _COUNT_NAME.fullmatch(name) and type(value) is int and 0 <= value < 1 << 62
+    }
+    given = [Hit(doc_id, score) for doc_id, score in raw.get("first_stage", [])]
+    first_stage = check_hits(given, most_first_stage(spec), 0)
     hits: list[tuple[str, float]] = []
     if trial != WARMUP_TRIAL or query_id not in warmed:
         fewest = 0 if spec.fewer_hits_ok else min(spec.k, spec.corpus_size)
@@ -121,7 +137,7 @@ def _sample(line: bytes, spec: JobSpec, queries: set[str], warmed: set[str]) -> 
         warmed.add(query_id)
     ranking = hashlib.sha256("\n".join(doc_id for doc_id, _ in hits).encode("utf-8")).digest()
     extra = {name: _extra(name, raw[name]) for name in ("scheduled_ns", "service_ns", "batch") if name in raw}
-    return Sample(trial, query_id, latency_ns, stages_ns, ranking, hits, **extra)
+    return Sample(trial, query_id, latency_ns, stages_ns, ranking, hits, counts, first_stage, **extra)
 
 
 def _extra(name: str, value: object) -> int:
@@ -230,7 +246,8 @@ def _wrong(
         answered_s = max((sample.scheduled_ns or 0) + sample.latency_ns for sample in samples) / 1e9
     if answered_s > span_s + tolerance_s:
         return f"the image claims {answered_s:.3f} s of work in the {span_s:.3f} s that it lasted"
-    own_s = len(samples) * (OWN_QUERY_S + spec.k * OWN_HIT_S)
+    found = sum(len(sample.first_stage) for sample in samples)
+    own_s = len(samples) * (OWN_QUERY_S + spec.k * OWN_HIT_S) + found * OWN_HIT_S
     if span_s - marks.written_ns / 1e9 - answered_s > own_s + tolerance_s + delays_s:
         return f"the image claims {answered_s:.3f} of {span_s:.3f} s; checking answers explains {own_s:.3f} s at most"
     # Waiting and writing take no processor time.  An open loop leaves time in which threads behind it may work.

@@ -24,7 +24,7 @@ from harness.launch.base import Launcher, LaunchRequest, Prepared
 from harness.launch.images.catalog import System
 from harness.progress import TimeLeft, duration, task
 from harness.records import MAX_PROBES, JobSpec, Outcome, to_json
-from harness.results.reader import read_jobs
+from harness.results.reader import FIRST_STAGE, read_jobs
 from harness.results.schema import Cell, Ec2Instance, Environment, Result, job_key
 from harness.results.store import Store, check_room
 
@@ -197,8 +197,10 @@ def run_job(run: _RunState, job: Planned) -> Result:
         image_bytes=prepared.size_bytes if isinstance(prepared, Prepared) else None,
     )
     trec_run = collected.run(cell.system, sample.held_out)
-    judged = dataset.judge(trec_run) if trec_run is not None else None
-    stored = run.store.put(result, collected.table(), trec_run, ended.log, judged)
+    further = dict(dataset.judge(trec_run) or {}) if trec_run is not None else {}
+    if (first_stage := collected.first_stage(cell.system)) is not None:
+        further[FIRST_STAGE] = first_stage
+    stored = run.store.put(result, collected.table(), trec_run, ended.log, further)
     run.options.callbacks.stored(stored)
     if collected.outcome is Outcome.OK and isinstance(index, Index):
         index.has_loaded()

@@ -21,7 +21,7 @@ from harness.results.origins import JobOrigins
 from harness.results.reader import StoredJob
 from harness.untrusted import read_start, reason_of
 
-_FILES = frozenset({reader.SAMPLES, reader.RUN, reader.LOG})
+_FILES = frozenset({reader.SAMPLES, reader.RUN, reader.FIRST_STAGE, reader.LOG})
 # Folders of a suite whose files are named by the hash of their content, and whether that is compressed.
 _INPUTS = (("qrels", True), ("samples", False))
 _MAX_VERDICT_BYTES = 16 << 20

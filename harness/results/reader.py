@@ -1,8 +1,8 @@
 """Read stored jobs: whole folders that nobody changes.
 
 ``results/<suite>/<system>/<dataset>/<scenario>/<profile>/<job key>/`` holds ``result.json``, ``samples.parquet``,
-``run.trec.gz`` and ``log.txt.gz``; and ``judged-hits.trec.gz`` and ``answer-depths.tsv.gz`` where documents are judged
-by answers in their texts.
+``run.trec.gz`` and ``log.txt.gz``; ``first_stage.trec.gz`` where the system has two stages; ``judged-hits.trec.gz`` and
+``answer-depths.tsv.gz`` where documents are judged by answers in their texts.
 ``results/<suite>/qrels/`` and ``results/<suite>/samples/`` hold, by hash, what is needed to judge the runs anywhere;
 ``results/<suite>/manifest.txt`` lists the jobs (:mod:`harness.results.seals`).
 """

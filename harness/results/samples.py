@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _TYPES = {"query_id": "string", "trial": "int32", "warmup": "bool", "latency_ns": "int64"}
-_MORE = re.compile(r"scheduled_ns|service_ns|batch|stage_.{1,200}_ns")  # whole numbers, where a sample has them
+_MORE = re.compile(
+    r"scheduled_ns|service_ns|batch|stage_.{1,200}_ns|count_[a-z0-9_]{1,40}"
+)  # whole numbers, where a sample has them
 _MOST_ROWS, _MOST_VALUES, _MOST_COLUMNS = 10_000_000, 1 << 26, 64
 _MOST_TRIALS = 1002  # of a suite, and warm-up and repeats
 _LONGEST_ID_BYTES = 1024  # 256 characters

@@ -164,7 +164,7 @@ class Store:
         samples: pa.Table | None = None,
         run: bytes | None = None,
         log: bytes = b"",
-        judged: Mapping[str, bytes] | None = None,
+        further: Mapping[str, bytes] | None = None,
         *,
         whole: Path | None = None,
     ) -> StoredJob:
@@ -175,7 +175,7 @@ class Store:
             samples: raw latencies.
             run: a TREC run.
             log: the job's output.
-            judged: file name -> judgements of the run's own hits, where its dataset has no others.
+            further: file name -> content: the first stage's run, judgements of the run's own hits.
             whole: a checked folder on the same disk that holds the finished job already.
 
         Raises:
@@ -186,7 +186,7 @@ class Store:
             if whole is None:
                 whole = self.staging / f"put-{result.key}"
                 whole.mkdir()
-                packed = {LOG: log, **(judged or {})} | ({} if run is None else {RUN: run})
+                packed = {LOG: log, **(further or {})} | ({} if run is None else {RUN: run})
                 for name, content in packed.items():
                     (whole / name).write_bytes(gzip.compress(content, mtime=0))
                 if samples is not None:
