@@ -37,7 +37,8 @@ class CellSummary:
 
     ``latency`` is ``None`` where no samples can be used, for ``reason``.  ``by_query_s`` has each query's mean over its
     trials, ``quantiles_s`` all timed samples at :data:`harness.evaluation.per_query.SHARES`; both are empty where the
-    scenario has no latency of single queries.  ``counts`` are means of all timed samples.  ``facts`` and ``disagreements`` are evidence for :func:`assess`.
+    scenario has no latency of single queries.  ``counts`` are means over all timed samples.  ``facts`` and
+    ``disagreements`` are evidence for :func:`assess`.
     """
 
     latency: LatencySummary | None = None

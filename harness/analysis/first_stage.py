@@ -22,17 +22,22 @@ from harness.evaluation import evaluate, measure_names, trec
 from harness.evaluation.evaluate import Evaluation
 from harness.evaluation.trec import Qrels, Run
 from harness.results.reader import StoredJob, most_first_stage_hits
+from harness.results.schema import STORED_RUN
 from harness.stats import Estimate, Floats
 from harness.untrusted import MAX_FILE_BYTES, open_regular, reading
 
-# The engine of a stored ranking: the tag of its run is this, or this before the system's name.
-STORED_RUN = "fixed-run"
 _HITS_ALONE = "only the hits of the whole system were judged, by the answers in their texts"
 _LONGEST_LINE_BYTES = 4096
 
 
 def score(
-    job: StoredJob, judged: Evaluation, qrels: Qrels, sample: Sequence[str], measures: Sequence[Any], *, hits_alone: bool
+    job: StoredJob,
+    judged: Evaluation,
+    qrels: Qrels,
+    sample: Sequence[str],
+    measures: Sequence[Any],
+    *,
+    hits_alone: bool,
 ) -> FirstStage | None:
     """Score a job's first stage against its whole run; ``None``: the system has one stage.
 

@@ -99,14 +99,13 @@ def tariff(
         snapshot: the prices.
         root: another ``instance_profiles/``.
         choice: preferred types.
-        tokens: prices of tokens; by default the newest.
+        tokens: prices of tokens, if any.
 
     Raises:
         FileError: a file of facts or prices is wrong.
     """
     place = (snapshot.provider, snapshot.region, snapshot.as_of)
     known = instances.read_instances(snapshot.provider, root)
-    tokens = tokens or token_prices.snapshot(root=root)
     return Tariff(snapshot, known, prices.storage_price(*place, root), root, choice, tokens)
 
 
@@ -297,7 +296,7 @@ def tokens(row: Row, snapshot: TokenSnapshot | None) -> tuple[TokenPrice | None,
     if row.token_model is None:
         return None, Estimate(None)
     if snapshot is None:
-        return None, Estimate(None, reason="no token prices are stored; add some to instance_profiles/tokens/")
+        return None, Estimate(None, reason="no token prices of that date; add some to instance_profiles/tokens/")
     price = snapshot.models.get(row.token_model)
     if price is None:
         hint = did_you_mean(row.token_model, snapshot.models)

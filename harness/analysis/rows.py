@@ -27,10 +27,6 @@ from harness.results.schema import NULL_SYSTEM, Cell, Environment, IndexFacts, R
 from harness.stats import Estimate
 
 
-# The parameter that names the model of a token price list.
-_TOKEN_PRICES = "token_prices"
-
-
 def build_rows(
     jobs: Iterable[StoredJob],
     evaluator: JobEvaluator,
@@ -217,7 +213,7 @@ def _outline(pool: Pool, tries: int) -> Row:
 
 def _token_model(spec: ResultSpec) -> str | None:
     """Return the language model whose token prices the system, or a component of it, names (``token_prices``)."""
-    named = (value for name, value in sorted(spec.params.items()) if name.rpartition(".")[2] == _TOKEN_PRICES)
+    named = (value for name, value in sorted(spec.params.items()) if name.rpartition(".")[2] == "token_prices")
     return next((value for value in named if isinstance(value, str) and value), None)
 
 

@@ -5,6 +5,7 @@ Frozen dataclasses, standard library only.  Units stand in the names.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -295,6 +296,18 @@ class Row:
     def measured(self, measure: str) -> float | None:
         """Return the value of a measure, if there is one."""
         return self.measures.get(measure, Estimate(None)).value
+
+    @property
+    def padding_share(self) -> float | None:
+        """Return the share of the computed tokens that only fill up; ``None``: not counted."""
+        real, padded = self.counts.get("tokens"), self.counts.get("padded_tokens")
+        return 1 - real / padded if real is not None and padded else None
+
+    def gain(self, measures: Sequence[str]) -> tuple[str, Estimate, Estimate] | None:
+        """Return the first of some measures that has a gain over the first stage, with the gain and the harm."""
+        stage = self.first_stage
+        name = next((name for name in measures if stage and name in stage.gain), None)
+        return None if stage is None or name is None else (name, stage.gain[name], stage.harm[name])
 
     @property
     def own_notes(self) -> list[str]:
