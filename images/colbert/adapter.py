@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from engine import checkpoint, parameters, plaid, runtime, uncompressed
+from engine import checkpoint, encoding, parameters, plaid, runtime, uncompressed
 from engine.build_state import BuildState
 from engine.encoding import Encoder, Passages
 from index_files import built_with, doc_ids
@@ -39,6 +39,7 @@ class ColBERT(Adapter):
         self._method = str(params["method"])
         self._checkpoint = assets / str(params["checkpoint"])
         self._stages_s: dict[str, float] = {}
+        self._counts: dict[str, int] = {}
         self._resumed_s = 0.0
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
@@ -123,16 +124,46 @@ class ColBERT(Adapter):
             answers.append([Hit(self._ids[each], score) for each, score in zip(numbers, scores, strict=True)])
             for stage, seconds in self._searcher.stages_s.items():
                 stages_s[stage] = stages_s.get(stage, 0.0) + seconds
-        self._stages_s = stages_s
+        self._stages_s, self._counts = stages_s, self._searcher.counts
         return answers
 
+    def score(self, query: str, doc_ids: Sequence[str]) -> Sequence[float]:
+        """Encode the query and compare it with all stored token vectors of the documents (MaxSim).
+
+        Raises:
+            ValueError: the index lacks a document.
+        """
+        clock = time.perf_counter
+        start = clock()
+        numbers = self._ids.rows(doc_ids)
+        fetched = clock()
+        vectors = self._searcher.encode([query])
+        scores: list[float] = self._searcher.score(vectors, numbers) if len(numbers) else []
+        self._stages_s = {"fetch": fetched - start, "score": clock() - fetched}
+        # A query is filled up with masks, and their vectors take part: all of its tokens are real.
+        tokens, dimensions = int(vectors.shape[1]), int(vectors.shape[2])
+        self._counts = {
+            "pairs": len(numbers),
+            "windows": 1,
+            "tokens": tokens,
+            "padded_tokens": tokens,
+            "calls": 1,
+            "flop": encoding.flop(self._searcher.checkpoint, tokens)
+            + 2 * tokens * dimensions * self._searcher.vectors_of(numbers),
+        }
+        return scores
+
     def stages_s(self) -> dict[str, float]:
-        """Seconds of the last search or batch: ``encode``, ``retrieve`` (find and prune), ``rerank`` (all tokens)."""
+        """Seconds of the last call.
+
+        Of a search or batch: ``encode``, ``retrieve`` (find and prune), ``rerank`` (all tokens).  Of ``score``:
+        ``fetch`` (find the rows) and ``score`` (encode, decompress and compare).
+        """
         return dict(self._stages_s)
 
     def counts(self) -> dict[str, int]:
-        """Count the ``candidates`` of the last search and the passages ``scored`` in full."""
-        return dict(self._searcher.counts)
+        """Count the ``candidates`` of the last search and the passages ``scored`` in full, or the work of ``score``."""
+        return dict(self._counts)
 
     def threads(self) -> dict[str, int]:
         """Return the thread counts of PyTorch, faiss and every BLAS and OpenMP library; the C++ code takes PyTorch's.

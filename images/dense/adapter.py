@@ -40,6 +40,7 @@ class Dense(Adapter):
         self._all = parameters.complete(params)
         self._settings = parameters.settings(self._all)
         self._stages_s: dict[str, float] = {}
+        self._counts: dict[str, int] = {}
         self._resumed_s = 0.0
         self._model: Model | None = None
 
@@ -122,11 +123,44 @@ class Dense(Adapter):
             for ranked in zip(rows.tolist(), found.tolist(), strict=True)
         ]
         self._stages_s = {"encode": encoded - start, "retrieve": time.perf_counter() - encoded}
+        self._counts = {}
         return answers
 
+    def score(self, query: str, doc_ids: Sequence[str]) -> Sequence[float]:
+        """Encode the query and compare it with the stored vectors of the documents: a second stage without their texts.
+
+        Raises:
+            ValueError: the index lacks a document, or is of a kind that gives no vector back.
+        """
+        assert self._model is not None
+        clock = time.perf_counter
+        start = clock()
+        rows = self._ids.rows(doc_ids)
+        fetched = clock()
+        batch = self._model.tokenise([query], int(self._all["query_tokens"]))
+        tokenised = clock()
+        vector = numpy.ascontiguousarray(self._model.run(batch), dtype=numpy.float32)
+        found = faiss_index.scores_of(self._index, rows, vector, self._settings)
+        self._stages_s = {"fetch": fetched - start, "tokenise": tokenised - fetched, "score": clock() - tokenised}
+        read, padded = int(batch.mask.sum()), batch.mask.size
+        compared = 2 * len(rows) * self._model.dims
+        self._counts = {
+            "pairs": len(rows),
+            "windows": 1,
+            "tokens": read,
+            "padded_tokens": padded,
+            "calls": 1,
+            "flop": self._model.declared.flop(1, padded) + compared,
+        }
+        return found
+
     def stages_s(self) -> dict[str, float]:
-        """Seconds of the last search or batch: ``encode`` and ``retrieve``."""
+        """Seconds of the last call: ``encode``, ``retrieve``; of ``score``: ``fetch``, ``tokenise``, ``score``."""
         return dict(self._stages_s)
+
+    def counts(self) -> dict[str, int]:
+        """Count the work of the last ``score``: the query is encoded once, the documents were when the index was."""
+        return dict(self._counts)
 
     def threads(self) -> dict[str, int]:
         """Return the thread counts of the backend, faiss and every BLAS and OpenMP library in this process.

@@ -138,6 +138,35 @@ def scores(found: Any, settings: Settings) -> Any:
     return -found if settings.similarity == "l2" else found
 
 
+def scores_of(index: Any, rows: Any, query: Any, settings: Settings) -> list[float]:
+    """Score some rows of a loaded index against one query, by the arithmetic of the index's own search.
+
+    Args:
+        rows: int64 numbers of rows.
+        query: float32 of shape (1, dims).
+
+    Raises:
+        ValueError: the index is of a kind that gives no vector back by its row.
+    """
+    import faiss
+
+    if not len(rows):
+        return []
+    if settings.kind == "ivfpq":
+        raise ValueError("an 'ivfpq' index gives no vectors back, so it cannot rerank; take 'flat', 'hnsw' or 'sq8'")
+    if settings.kind == "sq8":
+        held: Any = faiss.IndexFlat(index.d, _metric(settings))
+        held.add(index.reconstruct_batch(rows))
+        rows = numpy.arange(len(rows), dtype=numpy.int64)
+    else:
+        held = faiss.downcast_index(index.storage) if settings.kind == "hnsw" else index
+    found = numpy.empty((1, len(rows)), dtype=numpy.float32)
+    pointers = [faiss.swig_ptr(array) for array in (query, found, rows)]
+    held.compute_distance_subset(1, pointers[0], len(rows), *pointers[1:])
+    given: list[float] = scores(found[0], settings).tolist()
+    return given
+
+
 def _metric(settings: Settings) -> Any:
     import faiss
 

@@ -25,6 +25,22 @@ def test_ids_are_read_back_unchanged(doc_ids: ModuleType, tmp_path: Path) -> Non
     assert [kept[row] for row in range(len(kept))] == given
 
 
+def test_rows_are_found_by_id_even_where_hashes_collide(
+    doc_ids: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = [f"doc {number}" for number in range(50)] + ["", "café \U0001f600"]
+    doc_ids.write(tmp_path, given)
+    wanted = [given[51], given[0], given[50], given[7], given[7]]
+    assert doc_ids.Ids(tmp_path).rows(wanted).tolist() == [51, 0, 50, 7, 7]
+    assert doc_ids.Ids(tmp_path).rows([]).tolist() == []
+    with pytest.raises(ValueError, match="the index has no document 'doc 50'"):
+        doc_ids.Ids(tmp_path).rows(["doc 5", "doc 50"])
+    monkeypatch.setattr(doc_ids, "hash", len, raising=False)
+    assert doc_ids.Ids(tmp_path).rows(wanted).tolist() == [51, 0, 50, 7, 7]
+    with pytest.raises(ValueError, match="the index has no document 'doc 50'"):
+        doc_ids.Ids(tmp_path).rows(["doc 50"])
+
+
 def test_ids_are_streamed_and_held_as_bytes(doc_ids: ModuleType, tmp_path: Path) -> None:
     tracemalloc.start()
     doc_ids.write(tmp_path, (f"{number:01000}" for number in range(20_000)))

@@ -73,3 +73,10 @@ class Encoder:
     def query(self, texts: list[str]) -> Any:
         """Vectors of queries, (texts, ``query_maxlen``, dimensions) float32, as ``colbert.Searcher`` makes them."""
         return self.checkpoint.queryFromText(texts, bsize=128 if len(texts) > 128 else None, to_cpu=True)
+
+
+def flop(checkpoint: Any, tokens: int) -> int:
+    """Return the analytic operations of encoding one text of so many tokens: ``layers * n * (24 H^2 + 4 n H)``."""
+    config = checkpoint.model.config
+    layers, hidden = int(config.num_hidden_layers), int(config.hidden_size)
+    return layers * tokens * (24 * hidden**2 + 4 * tokens * hidden)

@@ -128,6 +128,28 @@ class Plaid:
         self.counts["scored"] = _LAST.scored
         return numbers[:k], scores[:k]
 
+    def score(self, vectors: Any, numbers: Any) -> list[float]:
+        """MaxSim of one row of ``encode`` with some passages, in their order; ``numbers`` is int64.
+
+        The engine's last step alone: no centroid prunes the passages, residuals are decompressed and compared.
+        """
+        import torch
+
+        ranker = self._searcher.ranker
+        with torch.inference_mode():
+            passages = torch.from_numpy(numbers).int().to(vectors.device)
+            scores, _ = ranker.score_pids(self._searcher.config, vectors, passages, None)
+            return scores.tolist()
+
+    def vectors_of(self, numbers: Any) -> int:
+        """Return how many token vectors some passages have together."""
+        return int(self._searcher.ranker.doclens[numbers].sum())
+
+    @property
+    def checkpoint(self) -> Any:
+        """The engine's model."""
+        return self._searcher.checkpoint
+
     def _counted(self, retrieve: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
             found = retrieve(*arguments)

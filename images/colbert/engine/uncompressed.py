@@ -183,6 +183,23 @@ class Uncompressed:
         self.stages_s = {"retrieve": found - start, "rerank": time.perf_counter() - found}
         return best, scores
 
+    def score(self, vectors: Any, numbers: Any) -> list[float]:
+        """MaxSim of one row of ``encode`` with some passages, in their order; ``numbers`` is int64."""
+        import torch
+
+        with torch.inference_mode():
+            parts = [self._score(vectors, block) for block in torch.from_numpy(numbers).split(_AT_ONCE)]
+            return torch.cat(parts).tolist()
+
+    def vectors_of(self, numbers: Any) -> int:
+        """Return how many token vectors some passages have together."""
+        return int(self._lengths[numbers].sum())
+
+    @property
+    def checkpoint(self) -> Any:
+        """The engine's model."""
+        return self._encoder.checkpoint
+
     def _candidates(self, vectors: Any) -> Any:
         """Numbers of the passages to compare, ascending."""
         import torch

@@ -21,13 +21,15 @@ class Model:
 
     Attributes:
         tokens: the tokeniser, checked.
+        declared: ``config.json`` of its checkpoint.
         dims: length of a vector (dense heads), rows of the vocabulary (``splade``); nothing for ``term_weight``.
     """
 
-    def __init__(self, backend: Any, tokeniser: tokens.Tokens, max_tokens: int, params: dict[str, Any]) -> None:
+    def __init__(self, backend: Any, tokeniser: tokens.Tokens, declared: Config, params: dict[str, Any]) -> None:
         self._backend = backend
         self.tokens = tokeniser
-        self._max_tokens = max_tokens
+        self.declared = declared
+        self._max_tokens = max_tokens = declared.max_tokens
         self._normalise = bool(params.get("normalise", False))
         self._prefix = str(params.get("prefix", ""))
         self.dims = int(self.run(self.tokenise([""], min(max_tokens, 8))).shape[-1])
@@ -81,7 +83,7 @@ class Model:
             name=folder.name,
         )
         loaded = BACKENDS[backend](folder, head, name=backend, threads=threads, device=device, params=given)
-        return cls(loaded, tokeniser, declared.max_tokens, given)
+        return cls(loaded, tokeniser, declared, given)
 
     @property
     def tokenizer(self) -> Any:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,47 @@ class Ids:
     def __getitem__(self, row: int) -> str:
         start = int(self._ends[row - 1]) if row else 0
         return self._bytes[start : int(self._ends[row])].decode("utf-8")
+
+    def rows(self, doc_ids: Sequence[str]) -> Any:
+        """Return the rows of some documents, in their order, as int64.
+
+        The first call builds a map of 12 bytes a document, so that a system that only searches does not pay for it.
+
+        Raises:
+            ValueError: the index lacks one of them; it is named.
+        """
+        hashes, order = self._by_hash
+        wanted = numpy.fromiter((_hash(doc_id) for doc_id in doc_ids), dtype=numpy.int64, count=len(doc_ids))
+        places = numpy.searchsorted(hashes, wanted)
+        return numpy.array(
+            [self._row(doc_id, int(place), hashes, order) for doc_id, place in zip(doc_ids, places, strict=True)],
+            dtype=numpy.int64,
+        )
+
+    def _row(self, doc_id: str, place: int, hashes: Any, order: Any) -> int:
+        """Return the document's row; ``place`` is the first row whose hash is not below its own."""
+        wanted = _hash(doc_id)
+        while place < len(hashes) and int(hashes[place]) == wanted:
+            if self[row := int(order[place])] == doc_id:
+                return row
+            place += 1  # another id with the same hash
+        raise ValueError(f"the index has no document {doc_id!r}; rank over the corpus that it was built of")
+
+    @cached_property
+    def _by_hash(self) -> tuple[Any, Any]:
+        """The hashes of all ids in ascending order, and the row of each."""
+        ends = self._ends.tolist()
+        hashes = numpy.fromiter(
+            (hash(self._bytes[start:end]) for start, end in pairwise((0, *ends))), dtype=numpy.int64, count=len(ends)
+        )
+        order = numpy.argsort(hashes, kind="stable")
+        return hashes[order], order.astype(numpy.int32)
+
+
+def _hash(doc_id: str) -> int:
+    """Return Python's own hash of an id's bytes: it holds for this process alone, as the map does."""
+    # Half a surrogate pair is in no index: it is replaced, and then not found.
+    return hash(doc_id.encode("utf-8", "replace"))
 
 
 def write(folder: Path, ids: Iterable[str]) -> None:
