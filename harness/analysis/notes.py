@@ -34,16 +34,22 @@ MEMORY_METHOD = (
     "Peak anonymous: anonymous and shared memory, no file pages. Peak cgroup: everything charged to the job, page "
     "cache included, so it may be as large as the limit."
 )
-WORK_METHOD = (
-    "Work (pairs, tokens, GFLOP ...): as the adapter counts it, mean of a query over all timed samples; no machine "
-    "changes it. FLOP of a sequence of n tokens: layers x n x (24 H^2 + 4 n H), on padded lengths, heads left out."
+COUNT_METHOD = "The adapter counts it for each query; the figure is the mean of all timed samples."
+FLOP_METHOD = "FLOP of a sequence of n tokens: layers x n x (24 H^2 + 4 n H) with hidden size H, on padded lengths, heads left out."
+WORK_METHOD = f"Work (pairs, tokens, GFLOP ...) depends on no machine. {COUNT_METHOD} {FLOP_METHOD}"
+CEILING_METHOD = (
+    "Ceiling: R@depth, the mean share of a query's relevant documents among those that the first stage gives to the "
+    "second; documents that nobody judged count as not relevant."
 )
-FIRST_STAGE_METHOD = (
-    "First stage: judged as the whole system is, its ranking cut at as many hits. Ceiling: R@depth, the mean share of "
-    "a query's relevant documents among those that the second stage can order. Gain: the measure less the first "
-    "stage's, with the interval of a paired randomisation test. Harm: the share of judged queries that lose, with "
-    "Clopper and Pearson's interval."
+GAIN_METHOD = (
+    "Gain: the measure less that of the first stage alone, cut at as many hits and judged alike; the interval is that "
+    "of a paired randomisation test over queries."
 )
+HARM_METHOD = (
+    "Harm: the share of judged queries whose measure is lower than the first stage's; the interval is Clopper and "
+    "Pearson's."
+)
+FIRST_STAGE_METHOD = f"{CEILING_METHOD} {GAIN_METHOD} {HARM_METHOD}"
 MAPPED_METHOD = "Peak mapped: file pages that the job had mapped; the kernel may take them back at any time."
 
 

@@ -312,14 +312,18 @@ _METHODS = (
     ("peak", notes.MEMORY_METHOD),
     ("usd_per_million_queries_saturated", f"{cost.SATURATED.formula}; {cost.SATURATED.meaning}."),
     ("usd_per_million_queries", f"{cost.SEQUENTIAL.formula}; {cost.SEQUENTIAL.meaning}."),
+    ("GFLOP", f"{notes.COUNT_METHOD} {notes.FLOP_METHOD}"),
+    ("padding_share", "1 - tokens / padded_tokens."),
+    ("ceiling", notes.CEILING_METHOD),
+    ("gain", notes.GAIN_METHOD),
+    ("harm", notes.HARM_METHOD),
     ("usd_tokens", f"{token_prices.FORMULA}; at list prices, without cache or batch discount."),
     ("usd_build", f"{cost.BUILD_FORMULA}."),
     ("usd_storage", f"{cost.STORAGE_FORMULA}."),
 )
 
 
-_SECOND_STAGE = ("first_stage", "depth", "ceiling", "gain", "harm")
-_WORK = (*(each.name for each in columns.COUNTS.values()), "padding_share")
+_WORK = tuple(each.name for each in columns.COUNTS.values())
 
 
 def _columns(table: Table) -> tuple[columns.Column[Row], ...]:
@@ -341,10 +345,8 @@ def column_paragraphs(name: str, table: Table) -> Iterator[Paragraph]:
     unit = f" ({column.unit})" if column.unit else ""
     yield f"{column.name}{unit}", _sentence(column.meaning)
     method = next((text for start, text in _METHODS if column.name.startswith(start)), None)
-    if method is None and column.name in _SECOND_STAGE:
-        method = notes.FIRST_STAGE_METHOD
     if method is None and column.name in _WORK:
-        method = notes.WORK_METHOD
+        method = notes.COUNT_METHOD
     if method is None and column.name in table.measures:
         method = (
             "ir_measures computes it for each judged query of the first trial's run; the number is their mean. Its "

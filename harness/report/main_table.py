@@ -165,8 +165,8 @@ class _RowCells:
         item, price = row.usd_tokens_per_million, row.token_price
         if row.token_model is None:
             return MISSING
-        where = f" ({price.model}, {price.date})" if price else ""
-        return self.missing(row, item) or number(item.value) + self.notes.escape(where)
+        where = self.notes.escape(f"({price.model}, {price.date})") if price else ""
+        return self.missing(row, item) or f"{number(item.value)} {where}"
 
     def gpu(self, row: Row) -> str:
         used = row.gpus or row.peak_gpu_bytes is not None
@@ -242,7 +242,7 @@ def _second_stage(table: Table, cells: _RowCells) -> list[GridColumn[Row]]:
     return [
         ("first stage", False, cells.first_stage),
         ("ceiling: R@depth (95 %)", True, cells.ceiling),
-        (f"gain, {measure} x 100 (95 %)" if measure else "gain", True, gain(0)),
+        (f"gain, points {measure} (95 %)", True, gain(0)),
         ("queries made worse (95 %), %", True, gain(1)),
     ]
 

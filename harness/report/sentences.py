@@ -104,11 +104,15 @@ def _second_stage(row: Row, measure: str, escape: Escape) -> str:
         chance = ", which may be chance," if len(ends) == 2 and ends[0] <= 0 <= ends[1] else ""
         added = (
             f"{escape(row.system)} {verb} {abs(value) * scale:.{decimals}f} {unit}{measure}{interval} {to} {first}"
-            f"{chance} and makes {harm.value or 0:.0%} of the queries worse"
+            f"{chance} and makes {_percent(harm.value or 0)} of the queries worse"
         )
     if stage.ceiling.value is None:
         return f"{added}; its ceiling is not known: {escape(stage.ceiling.reason or 'not judged')}."
-    return f"{added}; {first}'s first {stage.depth} hold {stage.ceiling.value:.0%} of the relevant documents."
+    return f"{added}; {first}'s first {stage.depth} hold {_percent(stage.ceiling.value)} of the relevant documents."
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.0f} %"
 
 
 def spent(row: Row) -> float | None:

@@ -214,8 +214,10 @@ def _second_stage_columns(measures: Sequence[str]) -> Iterator[SummaryColumn]:
         )
 
     yield column("ceiling", "R@depth", ceiling, lambda item: digits(item.value, ".3f"))
-    yield column("gain", "gain x 100 (95 %)", of_gain(0), lambda item: bounded(item, 100, decimals=1))
-    yield column("harm", "made worse", of_gain(1), lambda item: digits(item.value, ".0%"))
+    yield column("gain", "gain, points (95 %)", of_gain(0), lambda item: bounded(item, 100, decimals=1))
+    yield column(
+        "harm", "made worse", of_gain(1), lambda item: MISSING if item.value is None else f"{item.value * 100:.0f} %"
+    )
 
 
 def _count_column(name: str, header: str, scale: float = 1.0) -> SummaryColumn:
@@ -530,7 +532,7 @@ def _missing(rows: Sequence[Row]) -> Iterator[str]:
     """Yield why measured rows lack a latency or a measure, once for each reason."""
     systems: dict[str, dict[str, None]] = defaultdict(dict)
     for row in rows:
-        figures = {"latency": row.latency_mean_s, **row.measures}
+        figures = {"latency": row.latency_mean_s, **row.measures, "token price": row.usd_tokens_per_million}
         for name, estimate in figures.items() if row.outcome is Outcome.OK else ():
             if estimate.value is None and estimate.reason:
                 systems[estimate.reason].setdefault(f"{name} of {row.system}")
