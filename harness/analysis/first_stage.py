@@ -52,15 +52,14 @@ def score(
     path = job.first_stage_path
     if path is None:
         return None
-    depth = job.result.spec.params.get("depth")
-    depth = depth if type(depth) is int else 0
+    asked = job.result.spec.params.get("depth")
     try:
         system, measured = _made_by(path, job.result.spec.cell.system)
         run = trec.read_run(path, most_first_stage_hits(job.result.spec))
     except HarnessError as error:
         missing = Estimate(None, reason=f"the first stage's run cannot be judged: {error}")
-        return FirstStage("first stage", True, depth, missing)
-    depth = depth or max(map(len, run.rankings.values()), default=0)
+        return FirstStage("first stage", True, asked if type(asked) is int else 0, missing)
+    depth = asked if type(asked) is int else max(map(len, run.rankings.values()), default=0)
     if hits_alone:
         return FirstStage(system, measured, depth, Estimate(None, reason=_HITS_ALONE))
     found = FirstStage(system, measured, depth, _ceiling(run, qrels, sample, depth))
