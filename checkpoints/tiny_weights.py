@@ -41,6 +41,10 @@ def make(wanted: dict[str, str], texts: list[str], out: Path) -> None:
         from checkpoints import rerank_heads
 
         rerank_heads.make(folder, wanted["kind"], texts=texts, hidden=_HIDDEN, seed=_SEED, plant=True)
+    elif wanted["module"] == "llm":
+        from checkpoints import llm
+
+        llm.make(folder, wanted["kind"], texts=texts, hidden=_HIDDEN, seed=_SEED, match=True)
     else:
         from checkpoints import colbert
 

@@ -188,7 +188,7 @@ def gather(suite: Suite, options: RunOptions, absent: list[Cell] | None = None) 
         here = set(map(dataset_name, declared))
         absent += [cell for cell in cells if cell.dataset not in here]
         cells = [cell for cell in cells if cell.dataset in here]
-    systems = catalog.named(dict.fromkeys((*suite.systems, *(cell.system for cell in cells))))
+    systems = _systems(suite, dict.fromkeys((*suite.systems, *(cell.system for cell in cells))))
     _check_depths(systems.values(), suite.protocol.k)
     served = tuple(dict.fromkeys(cell.dataset for cell in cells if cell.scenario == "server"))
     for name in served:
@@ -213,6 +213,15 @@ def gather(suite: Suite, options: RunOptions, absent: list[Cell] | None = None) 
     return inputs
 
 
+def _systems(suite: Suite, names: Iterable[str]) -> dict[str, System]:
+    """Return systems by name, those of the suite's sweeps as variants of their own."""
+    points = {name: suite.variants.get(name, (name, {})) for name in names}
+    known = catalog.named(dict.fromkeys(base for base, _ in points.values()))
+    return {
+        name: known[base].varied(name, params) if params else known[base] for name, (base, params) in points.items()
+    }
+
+
 def _load(declared: str, options: RunOptions) -> Dataset:
     """Load a dataset, with a bar while a large corpus is made ready."""
     path = datasets.find(declared, options.suite_dir)
@@ -234,7 +243,7 @@ def _check_measures(suite: Suite) -> None:
 def _check_depths(systems: Iterable[System], k: int) -> None:
     """Refuse more hits than a fusion takes of its systems."""
     for system in systems:
-        depth = system.params.get("depth") if system.components else None
+        depth = system.params.get("depth") if system.components and not system.two_stages else None
         if type(depth) is int and 0 < depth < k:  # what is no depth, the engine itself refuses
             raise UsageError(
                 f"{system.name} fuses the first {depth} hits of its systems, protocol.k asks for {k}; lower k, or raise"
