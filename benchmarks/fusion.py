@@ -95,12 +95,13 @@ def _ready(work: Path, seed: int) -> Adapter:
 def _fusion(work: Path, depth: int) -> Adapter:
     """Load a fusion of two engines."""
     folder = catalog.images_dir() / "fusion"
-    sys.path.insert(0, str(folder))
+    sys.path[:0] = [str(folder), str(folder.parent / "shared")]
     adapter = _module(folder / "adapter.py")
     variables = {"PYTHONPATH": os.pathsep.join([str(folder.parent.parent), str(work)]), "PATH": os.defpath}
     sha = hashlib.sha256((work / "adapter.py").read_bytes()).hexdigest()
-    facts = [adapter.component.ComponentFacts(name, "ready", sha, variables) for name in ("first", "second")]
-    adapter.component.read_components = lambda: facts
+    joined: Any = importlib.import_module("joined.component")
+    facts = [joined.ComponentFacts(name, "ready", sha, variables) for name in ("first", "second")]
+    joined.read_components = lambda: facts
     params = {"method": "rrf", "depth": depth, "first.seed": 0, "second.seed": 1}
     made: Adapter = adapter.ENGINE(params, ENVELOPE, work)
     index = work / f"index-{depth}"

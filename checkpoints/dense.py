@@ -66,7 +66,7 @@ def make(
         "initializer_range": 0.2,  # wider than for training: small differences shall show
     }
     if kind == "ance":
-        vocabulary = _byte_pairs(folder, texts, words, positions)
+        vocabulary = byte_pairs(folder, texts, words, positions)
         config = transformers.RobertaConfig(
             vocab_size=vocabulary, max_position_embeddings=positions + 2, type_vocab_size=1, pad_token_id=1, **sizes
         )
@@ -75,9 +75,9 @@ def make(
         state = {f"roberta.{name}": tensor for name, tensor in model.state_dict().items()}
         state.update(_ance_head(hidden))
     else:
-        vocabulary = _word_pieces(folder, kind, texts, words, positions)
+        vocabulary = word_pieces(folder, kind, texts, words, positions)
         config, state = _bert_like(kind, {**sizes, "vocab_size": vocabulary}, positions, projection)
-    _wide_norms(state, seed)
+    wide_norms(state, seed)
     (folder / "config.json").write_text(config.to_json_string(), encoding="utf-8")
     write_weights(folder, state, safetensors=safetensors)
 
@@ -130,7 +130,7 @@ def _ance_head(hidden: int) -> dict[str, Any]:
     return {f"{name}.{key}": value for name, part in parts.items() for key, value in part.state_dict().items()}
 
 
-def _wide_norms(state: dict[str, Any], seed: int) -> None:
+def wide_norms(state: dict[str, Any], seed: int) -> None:
     """Draw every scale and shift of the normalisations: at 1 and 0, a forgotten one would not show."""
     import torch
 
@@ -140,7 +140,7 @@ def _wide_norms(state: dict[str, Any], seed: int) -> None:
             tensor.data = (1.0 if name.endswith("weight") else 0.0) + 0.3 * torch.randn(tensor.shape, generator=draw)
 
 
-def _word_pieces(folder: Path, kind: str, texts: Sequence[str], words: int, positions: int) -> int:
+def word_pieces(folder: Path, kind: str, texts: Sequence[str], words: int, positions: int) -> int:
     """BERT's tokenizer in the files that the kind has; returns the size of the vocabulary."""
     from collections import Counter
 
@@ -168,7 +168,7 @@ def _word_pieces(folder: Path, kind: str, texts: Sequence[str], words: int, posi
     return len(pieces)
 
 
-def _byte_pairs(folder: Path, texts: Sequence[str], words: int, positions: int) -> int:
+def byte_pairs(folder: Path, texts: Sequence[str], words: int, positions: int) -> int:
     """RoBERTa's tokenizer as vocab.json and merges.txt; returns the size of the vocabulary."""
     from tokenizers import ByteLevelBPETokenizer
 

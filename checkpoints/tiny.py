@@ -14,7 +14,7 @@ from typing import Any
 
 import docker
 
-from checkpoints import container, dense, sparse, stand_in
+from checkpoints import container, dense, rerank, sparse, stand_in
 from harness.errors import UnknownName
 from harness.launch.images import builder, catalog
 from harness.launch.images.catalog import System
@@ -33,6 +33,8 @@ def recipe(system: System, folder: str) -> tuple[str, str]:
         UnknownName: nothing here makes what the system's parameters say; add it, so that the system can be tried.
     """
     named = [name for name, value in system.params.items() if value == folder]
+    if system.engine == "rerank":
+        return "rerank", _rerank(system, folder)
     if "checkpoint" in named:
         return "colbert", ""
     if "expansion_model" in named:
@@ -45,7 +47,17 @@ def recipe(system: System, folder: str) -> tuple[str, str]:
             return "sparse", method if method != "splade" or sides == ["query_model"] else "splade-distilbert"
     elif sides:
         return "dense", _dense(system, folder, sides[0])
-    raise UnknownName("kind of checkpoint", f"{system.name}/{folder}", (*dense.KINDS, *sparse.KINDS, "colbert"))
+    raise UnknownName(
+        "kind of checkpoint", f"{system.name}/{folder}", (*dense.KINDS, *sparse.KINDS, *rerank.KINDS, "colbert")
+    )
+
+
+def _rerank(system: System, folder: str) -> str:
+    head = str(system.params["head"])
+    if head != "classifier":
+        return {"modules": "ettin", "linear": "linear"}[head]
+    hubs = " ".join(asset.hub or "" for asset in system.assets if asset.folder == folder).lower()
+    return next((kind for kind, part in (("electra", "electra"), ("xlm-roberta", "bge")) if part in hubs), "bert")
 
 
 def _dense(system: System, folder: str, side: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkpoints import dense, sparse, tiny
+from checkpoints import dense, rerank, sparse, tiny
 from harness.errors import UnknownName
 from harness.launch.images import catalog
 
@@ -17,7 +17,8 @@ def recipes(name: str) -> dict[str, tuple[str, str]]:
 def test_every_asset_of_every_shipped_system_can_be_made() -> None:
     for system in catalog.systems(catalog.images_dir()).values():
         for module, kind in recipes(system.name).values():
-            assert kind in {"dense": dense.KINDS, "sparse": sparse.KINDS, "colbert": ("",)}[module]
+            known = {"dense": dense.KINDS, "sparse": sparse.KINDS, "rerank": rerank.KINDS, "colbert": ("",)}
+            assert kind in known[module]
 
 
 def test_encoders_of_different_architectures_differ() -> None:

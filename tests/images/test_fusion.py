@@ -39,7 +39,7 @@ def declare(bench: Bench, fusion: str = 'method = "rrf"\ndepth = 5\n', **letters
     shutil.copy(PLANTED / "Dockerfile", toy / "Dockerfile")
     shutil.copy(TOY, toy / "adapter.py")
     (toy / "requirements.lock").touch()
-    (toy / "engine.toml").write_text('description = "toy"\n')
+    (toy / "engine.toml").write_text('description = "toy"\nscores = true\n')
     keys = "".join(f"{key} = {json.dumps(value)}\n" for key, value in letters.items())
     for name, more in (("words", ""), ("letters", keys)):
         text = f'description = "toy"\n[build_params]\nshared = "{name}"\n[search_params]\n{more}'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import re
@@ -27,11 +28,18 @@ Make = Callable[..., Adapter]
 @pytest.fixture
 def adapter(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(FOLDER))
+    monkeypatch.syspath_prepend(str(FOLDER.parent / "shared"))
     return module("adapter")
 
 
 @pytest.fixture
-def make(tmp_path: Path, adapter: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+def joined(adapter: ModuleType) -> Any:
+    """The module of components, which the adapter has on its path."""
+    return importlib.import_module("joined.component")
+
+
+@pytest.fixture
+def make(tmp_path: Path, adapter: ModuleType, joined: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     """A fusion of the toy with itself."""
     (tmp_path / "toy").mkdir()
     toy = (Path(__file__).with_name("toy.py")).read_bytes()
@@ -41,8 +49,8 @@ def make(tmp_path: Path, adapter: ModuleType, monkeypatch: pytest.MonkeyPatch) -
 
     def new(names: tuple[str, str] = ("words", "letters")) -> Adapter:
         sha = hashlib.sha256(toy).hexdigest()
-        facts = [adapter.component.ComponentFacts(name, "toy", sha, variables) for name in names]
-        monkeypatch.setattr(adapter.component, "read_components", lambda: facts)
+        facts = [joined.ComponentFacts(name, "toy", sha, variables) for name in names]
+        monkeypatch.setattr(joined, "read_components", lambda: facts)
         params = {"method": "rrf", "depth": 5, f"{names[0]}.shared": "words", f"{names[1]}.shared": "letters"}
         fusion: Adapter = adapter.ENGINE(params, Envelope("e", 1, 1 << 30), tmp_path)
         made.append(fusion)
@@ -50,7 +58,7 @@ def make(tmp_path: Path, adapter: ModuleType, monkeypatch: pytest.MonkeyPatch) -
 
     made: list[Any] = []
     yield new
-    for component in (each for fusion in made for each in fusion._components):
+    for component in (each for fusion in made for each in fusion.components):
         component._kill()
 
 
@@ -134,7 +142,7 @@ def test_fusion_engine_without_components_is_refused(adapter: ModuleType, tmp_pa
 
 
 def test_each_component_has_its_images_variables_and_the_launchers(
-    adapter: ModuleType, monkeypatch: pytest.MonkeyPatch
+    joined: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, last = (
         {"PYTHONPATH": "/a", "JAVA_HOME": "/java", "X": "first"},
@@ -142,19 +150,21 @@ def test_each_component_has_its_images_variables_and_the_launchers(
     )
     here = {**last, "PYTHONPATH": "/fusion", "OMP_NUM_THREADS": "2", "HOSTNAME": "h"}
     launched = {"OMP_NUM_THREADS": "2", "HOSTNAME": "h"}
-    assert adapter.component.environment(here, first, last) == {**first, **launched}
-    assert adapter.component.environment(here, last, last) == {**last, **launched}
+    assert joined.environment(here, first, last) == {**first, **launched}
+    assert joined.environment(here, last, last) == {**last, **launched}
     # What the launcher sets wins over an image, as in a job of its own.
-    assert adapter.component.environment({**here, "X": "launched"}, first, last)["X"] == "launched"
-    facts = [adapter.component.ComponentFacts("e", "e", "", variables) for variables in ({}, {"PATH": "/last"})]
+    assert joined.environment({**here, "X": "launched"}, first, last)["X"] == "launched"
+    facts = [joined.ComponentFacts("e", "e", "", variables) for variables in ({}, {"PATH": "/last"})]
     monkeypatch.setenv("PATH", "/last")
     paths = [
-        (adapter.component.Component(each, {}, Envelope("e", 1, 1), Path("/"), last=facts[1]).environment or {})["PATH"]
+        (joined.Component(each, {}, Envelope("e", 1, 1), Path("/"), last=facts[1]).environment or {})["PATH"]
         for each in facts
     ]
     assert paths == [os.defpath, "/last"], "the last image's is not the other's"
 
 
 def test_component_names_with_a_common_prefix_are_distinguished(adapter: ModuleType) -> None:
-    own, theirs = adapter._divided({"depth": 5, "e5.k": 1, "e5.v2.k": 2}, ["e5", "e5.v2"])
+    own, theirs = importlib.import_module("joined.engine")._divided(
+        {"depth": 5, "e5.k": 1, "e5.v2.k": 2}, ["e5", "e5.v2"]
+    )
     assert own == {"depth": 5} and theirs == {"e5": {"k": 1}, "e5.v2": {"k": 2}}

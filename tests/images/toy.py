@@ -1,4 +1,4 @@
-"""A small engine for fusion: it counts shared words or letter trigrams."""
+"""A small engine to join: it counts shared words or letter trigrams."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Toy(Adapter):
         """Read the texts."""
         texts = json.loads((index_dir / "texts.json").read_text(encoding="utf-8"))
         self._parts = {doc_id: self._cut(text) for doc_id, text in texts.items()}
-        self._searches = 0
+        self._searches = self._scored = 0
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """Count shared words or trigrams."""
@@ -45,9 +45,26 @@ class Toy(Adapter):
         self._took_s = time.perf_counter() - start
         return self._misbehave(number) or [Hit(doc_id, -score) for score, doc_id in found]
 
+    def score(self, query: str, doc_ids: Sequence[str]) -> Sequence[float]:
+        """Count them in given documents; ``misdeed`` may spoil the scores."""
+        start, wanted = time.perf_counter(), self._cut(query.lower())
+        scores = [len(wanted & self._parts[doc_id]) / len(self._parts[doc_id]) for doc_id in doc_ids]
+        self._scored = len(doc_ids)
+        self._took_s = time.perf_counter() - start
+        match self.params.get("misdeed"):
+            case "nan":
+                scores[-1] = float("nan")
+            case "short":
+                scores.pop()
+        return scores
+
+    def counts(self) -> dict[str, int]:
+        """Count the documents scored for a query."""
+        return {"pairs": self._scored} if self._scored else {}
+
     def stages_s(self) -> dict[str, float]:
-        """All of the search."""
-        return {"retrieve": self._took_s}
+        """All of the search or the scoring."""
+        return {"score" if self._scored else "retrieve": self._took_s}
 
     def threads(self) -> dict[str, int]:
         """Report one thread unless the parameters claim more."""

@@ -112,6 +112,12 @@ class EngineSettings(ConfigModel):
     resumable_builds: bool = Field(
         default=False, description="a build that ended early goes on from what it left in the index folder"
     )
+    scores: bool = Field(
+        default=False, description="scores given documents, so that its systems can be the second of two stages"
+    )
+    two_stages: bool = Field(
+        default=False, description="of its systems' components, the second scores what the first finds"
+    )
     not_for: tuple[NotFor, ...] = Field(
         default=(), description="platforms that it has no image for; it has one for every other"
     )
@@ -325,7 +331,7 @@ def systems(*folders: Path, wrong: dict[str, FileError] | None = None) -> dict[s
     composite = {name: declared for name, declared in files.items() if declared.components}
     for name, declared in composite.items():
         try:
-            by_name[name] = _joined(by_name[name], _components(declared, by_name, composite))
+            by_name[name] = _joined(by_name[name], _components(by_name[name], declared, by_name, composite))
         except ValueError as error:
             found[name] = FileError(f"{by_name[name].file}: {error}")
     if wrong is None:
@@ -379,11 +385,14 @@ def _shared(engine_dir: Path, name: str) -> Path:
     )
 
 
-def _components(declared: SystemFile, known: dict[str, System], composite: Collection[str]) -> list[System]:
+def _components(
+    joining: System, declared: SystemFile, known: dict[str, System], composite: Collection[str]
+) -> list[System]:
     """Return the components of a system, with the parameters that it sets; their images may depend on them.
 
     Raises:
-        ValueError: they are not two systems that fit into one image, or a parameter is unknown to them.
+        ValueError: they are not two systems that fit into one image, a parameter is unknown to them, or the second of
+            two stages cannot score.
     """
     if len(declared.components) != 2 or len(set(declared.components)) != 2:
         raise ValueError(f"key 'components': {len(declared.components)} names, must be two different systems")
@@ -402,6 +411,9 @@ def _components(declared: SystemFile, known: dict[str, System], composite: Colle
                 raise ValueError(f"key '{kind}': {name!r} has no parameter {unknown!r} there{hint}")
             changed[kind] = {**own, **changes}
         components.append(known[name].model_copy(update=changed))
+    if joining.two_stages and not components[1].scores:
+        able = ", ".join(sorted(each.name for each in known.values() if each.scores)) or "none"
+        raise ValueError(f"key 'components': {components[1].name!r} scores no given documents; rerankers are: {able}")
     if clash := _clash(*components):
         raise ValueError(f"key 'components': {clash}")
     return components
@@ -421,6 +433,8 @@ def _joined(system: System, components: list[System]) -> System:
         update={
             **joined,
             "components": tuple(components),
+            # A second stage returns no more than the first found.
+            "fewer_hits_ok": system.fewer_hits_ok or (system.two_stages and components[0].fewer_hits_ok),
             "result_cache": system.result_cache or any(part.result_cache for part in components),
             "stand_in": system.stand_in or stand_ins or None,
         }

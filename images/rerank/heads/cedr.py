@@ -55,7 +55,7 @@ class Cedr(DocumentHead):
         self.query_rows = int(params["query_tokens"])
         self.every_position = params["interaction_padding"] == "s3"
         # All chunks are summed and divided by the number of real ones (FlexNeuART), or real ones alone are there.
-        self.chunk = int(params.get("window", self.window)) if params["pad_windows"] == "s3" else 0
+        self.chunk = int(params["window"] or self.window) if params["pad_windows"] == "s3" else 0
         if self.every_position and not self.chunk:
             raise BadCheckpoint("interaction_padding = s3 needs pad_windows = s3: else scores depend on the batch")
         self._parts(int(config.num_hidden_layers) + 1, int(config.hidden_size))

@@ -27,10 +27,13 @@ KINDS = {
     "distilbert": Kind(),
     "electra": Kind(token_types=True),
     "ernie": Kind(token_types=True, pooler=True),
+    "modernbert": Kind(),
     "mpnet": Kind(pooler=True, first_position=True),
     "roberta": Kind(pooler=True, first_position=True),
     "xlm-roberta": Kind(pooler=True, first_position=True),
 }
+
+_FILE = "model.safetensors"
 
 # Tensors beside the transformer that training leaves in a checkpoint and encoding does not read.
 _LEFT_OVER = (
@@ -91,14 +94,32 @@ def config(folder: Path) -> Config:
 class Weights:
     """The tensors of ``model.safetensors`` or ``pytorch_model.bin``, by name.
 
+    Args:
+        folder: of the checkpoint.
+        parts: folders in it whose ``model.safetensors`` is read as well; their tensors are ``<part>.<name>``.
+
     Raises:
         BadCheckpoint: there is no such file, or it is damaged or holds something else than tensors.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, parts: Sequence[str] = ()) -> None:
         self._folder = folder
+        self._parts: dict[str, Any] = {}
+        self._read(folder)
+        for part in parts:
+            from safetensors.torch import load_file
+
+            with reading(f"{folder.name}: {part}/model.safetensors is missing or damaged"):
+                self._parts |= {f"{part}.{name}": each for name, each in load_file(folder / part / _FILE).items()}
+
+    @property
+    def part_names(self) -> list[str]:
+        """The names of the tensors of all parts."""
+        return sorted(self._parts)
+
+    def _read(self, folder: Path) -> None:
         self._tensors: Any = None
-        path = folder / "model.safetensors"
+        path = folder / _FILE
         if path.is_file():
             from safetensors import safe_open
 
@@ -132,6 +153,8 @@ class Weights:
         Raises:
             BadCheckpoint: the file has none of that name.
         """
+        if name in self._parts:
+            return self._parts[name]
         if name not in self.names:
             raise BadCheckpoint(f"{self._folder.name}: the weights lack {name}; this is no checkpoint of that head")
         return self._tensors[name] if isinstance(self._tensors, dict) else self._tensors.get_tensor(name)

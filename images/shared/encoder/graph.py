@@ -26,8 +26,12 @@ class Graph(torch.nn.Module):
     def __init__(self, folder: Path, head: str, params: dict[str, Any] | None = None) -> None:
         super().__init__()
         self.declared = checkpoint.config(folder)
-        weights = checkpoint.Weights(folder)
-        kind = heads.find(head)
+        kind = heads.find(head).of(self.declared.model_type)
+        weights = checkpoint.Weights(folder, kind.parts)
+        if strangers := [name for name in weights.part_names if not name.startswith(kind.reads)]:
+            raise BadCheckpoint(
+                f"{folder.name}: the weights hold {strangers[0]}, which the head {head!r} does not read"
+            )
         self.side = checkpoint.side(weights.names)
         self._masked_lm = kind.transformer == "masked_lm"
         self._pooler = kind.pooler
@@ -39,6 +43,7 @@ class Graph(torch.nn.Module):
             self.head = kind(self.transformer.config, weights, given)
         except (KeyError, RuntimeError) as error:
             raise BadCheckpoint(f"{folder.name}: the head {head!r} does not fit the weights: {error}") from error
+        self.parts = kind.parts
         self.plain_mask = True
         self.eval()
 
@@ -55,20 +60,19 @@ class Graph(torch.nn.Module):
         result: torch.Tensor = self.head(heads.Given(states, pooled, attention_mask))
         return result
 
-    def check_numbers(self, name: str) -> None:
-        """Refuse weights that are no numbers: texts that meet them would silently fall out of every ranking.
-
-        Raises:
-            BadCheckpoint: a tensor holds NaN or infinity; ``name`` is the checkpoint's.
-        """
-        for tensor, values in self.named_parameters():
-            if not torch.isfinite(values).all():
-                raise BadCheckpoint(
-                    f"{name}: {tensor!r} holds NaN or infinity: the weights are damaged; fetch them anew"
-                )
-
     def _attention(self, mask: torch.Tensor) -> torch.Tensor:
         """Return the transformer's mask; an export cannot follow how it is made."""
         if self.plain_mask:
             return mask
         return (1.0 - mask[:, None, None, :].to(torch.float32)) * torch.finfo(torch.float32).min
+
+
+def check_numbers(graph: torch.nn.Module, name: str) -> None:
+    """Refuse weights that are no numbers: texts that meet them would silently fall out of every ranking.
+
+    Raises:
+        BadCheckpoint: a tensor holds NaN or infinity; ``name`` is the checkpoint's.
+    """
+    for tensor, values in graph.named_parameters():
+        if not torch.isfinite(values).all():
+            raise BadCheckpoint(f"{name}: {tensor!r} holds NaN or infinity: the weights are damaged; fetch them anew")

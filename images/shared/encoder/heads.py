@@ -22,6 +22,9 @@ _MODULES = {
     "dpr": "heads_dense",
     "splade": "heads_sparse",
     "term_weight": "heads_sparse",
+    "linear": "heads_score",
+    "classifier": "heads_score",
+    "modules": "heads_score",
 }
 
 
@@ -54,6 +57,13 @@ class Head(torch.nn.Module):
     reads: tuple[str, ...] = ()
     # Whether the transformer's own pooler is needed.
     pooler = False
+    # Folders of the checkpoint whose tensors this head reads, each as ``<folder>.<name>``.
+    parts: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, model_type: str) -> type[Head]:  # noqa: ARG003
+        """Return the head of this name over a type of transformer; most are the same for all."""
+        return cls
 
     def __init__(self, config: Any, tensors: Tensors, params: dict[str, Any]) -> None:  # noqa: ARG002
         super().__init__()

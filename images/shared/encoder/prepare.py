@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +61,7 @@ def prepare(assets: Path, params: dict[str, Any]) -> None:
     for role in roles(params):
         by_folder.setdefault(role.folder, []).append(role)
     for name, sharing in by_folder.items():
-        if not (assets / name).is_dir():
-            raise BadCheckpoint(f"{name}: there is no such folder among the assets; they and the parameters disagree")
-        _prepare(assets / name, sharing)
+        prepare_folder(assets / name, sharing)
 
 
 def checkpoint_sha256(folder: Path) -> str:
@@ -78,7 +77,7 @@ def checkpoint_sha256(folder: Path) -> str:
     return files_sha256(folder, tokens.read(folder))
 
 
-def files_sha256(folder: Path, tokeniser: Tokenizer) -> str:
+def files_sha256(folder: Path, tokeniser: Tokenizer, parts: Sequence[str] = ()) -> str:
     """Hash of the weights and ``config.json`` as they were published, and of the tokeniser as it is applied.
 
     The same weights under another vocabulary, or another epsilon, are another encoder.
@@ -92,23 +91,37 @@ def files_sha256(folder: Path, tokeniser: Tokenizer) -> str:
     tokeniser.no_padding()
     tokeniser.no_truncation()
     whole = hashlib.sha256(tokeniser.to_str().encode("utf-8", "surrogatepass"))
-    for name in ("config.json", weights):
+    for name in ("config.json", weights, *(f"{part}/model.safetensors" for part in parts)):
         with (folder / name).open("rb") as file:
             whole.update(hashlib.file_digest(file, "sha256").digest())
     return whole.hexdigest()
 
 
-def _prepare(folder: Path, sharing: list[Role]) -> None:
+def prepare_folder(folder: Path, sharing: list[Role], load: Callable[..., Any] | None = None) -> None:
+    """Make one checkpoint ready, in place, for the roles that share it.
+
+    Args:
+        folder: of the checkpoint.
+        sharing: its roles; they have one head.
+        load: reads the checkpoint strictly: folder, head, parameters; :class:`encoder.graph.Graph` if not given.
+
+    Raises:
+        BadCheckpoint: the checkpoint is not what the roles say.
+    """
+    if not folder.is_dir():
+        raise BadCheckpoint(
+            f"{folder.name}: there is no such folder among the assets; they and the parameters disagree"
+        )
     heads = sorted({role.head for role in sharing})
     if len(heads) > 1:
         raise BadCheckpoint(f"{folder.name}: two heads over one checkpoint, {' and '.join(heads)}; name one")
     backends = {role.backend for role in sharing}
     for backend in sorted(backends - set(BACKENDS)):
         raise BadCheckpoint(f"no backend {backend!r}; there are {', '.join(BACKENDS)}")
-    from encoder.graph import Graph
+    from encoder.graph import Graph, check_numbers
 
-    graph = Graph(folder, heads[0], sharing[0].params)
-    graph.check_numbers(folder.name)
+    graph = (load or Graph)(folder, heads[0], sharing[0].params)
+    check_numbers(graph, folder.name)
     for role in sharing:
         if graph.side and graph.side != _DPR_SIDES[role.side]:
             raise BadCheckpoint(
@@ -122,13 +135,14 @@ def _prepare(folder: Path, sharing: list[Role]) -> None:
             )
     tokeniser = tokens.read(folder)
     tokens.Tokens(tokeniser, graph.declared.vocabulary, name=folder.name)
-    sha256 = files_sha256(folder, tokeniser)
+    sha256 = files_sha256(folder, tokeniser, graph.parts)
     from encoder.export import export
 
     export(graph, folder, backends)
     kept = {"config.json", "tokenizer.json", "encoder.json", *(FILES[backend] for backend in backends)}
     if any(not FILES[backend] for backend in backends):
         kept.add(next(name for name in _WEIGHTS if (folder / name).is_file()))
+        kept |= {f"{part}/model.safetensors" for part in graph.parts}
     if FILES["openvino"] in kept:
         kept.add(Path(FILES["openvino"]).with_suffix(".bin").name)
     # Under another name first: an asset may be a read-only file, or one that others link to.
@@ -145,7 +159,8 @@ def _prepare(folder: Path, sharing: list[Role]) -> None:
     (folder / "encoder.json").write_text(json.dumps(noted, indent=2) + "\n", encoding="utf-8")
     for path in sorted(folder.rglob("*"), reverse=True):
         if path.is_dir():
-            path.rmdir()
+            if not any(path.iterdir()):
+                path.rmdir()
         elif path.relative_to(folder).as_posix() not in kept:
             path.unlink()
 

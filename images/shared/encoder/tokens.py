@@ -35,6 +35,22 @@ class Batch:
         return len(self.ids)
 
 
+@dataclass(frozen=True)
+class PairForm:
+    """Special tokens around two texts (``[CLS]`` | ``[SEP]`` | ``[SEP]``), and the token types of their sides."""
+
+    before: list[int]
+    between: list[int]
+    after: list[int]
+    first_type: int = 0
+    second_type: int = 1
+
+    @property
+    def added(self) -> int:
+        """The number of special tokens."""
+        return len(self.before) + len(self.between) + len(self.after)
+
+
 class Tokens:
     """A checked tokeniser without padding or truncation of its own.
 
@@ -73,6 +89,28 @@ class Tokens:
             self.tokenizer.no_truncation()
             self._limit = None
         return list(self._encode([text], special=False)[0].ids)
+
+    def many_ids(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
+        """Return the token ids of each text, cut to ``max_tokens``, without special tokens."""
+        if self._limit != max_tokens:
+            self.tokenizer.enable_truncation(max_tokens)
+            self._limit = max_tokens
+        return [encoding.ids for encoding in self._encode(texts, special=False)]
+
+    def pair_form(self) -> PairForm:
+        """Return the special tokens and token types that this tokeniser gives a pair of texts."""
+        self.tokenizer.no_truncation()
+        self._limit = None
+        whole = self.tokenizer.encode("a", "a")
+        # None for a special token, else the number of the text.
+        parts = whole.sequence_ids
+        first, second = parts.index(0), parts.index(1)
+        after_first = len(parts) - parts[::-1].index(0)
+        after_second = len(parts) - parts[::-1].index(1)
+        ids, types = whole.ids, whole.type_ids
+        return PairForm(
+            ids[:first], ids[after_first:second], ids[after_second:], types[first] if first else 0, types[second]
+        )
 
     def _encode(self, texts: Sequence[Text], *, special: bool) -> list[Any]:
         try:

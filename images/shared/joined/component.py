@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.driver.adapter import BadAnswer
-from harness.driver.component import Ranking, unpack
+from harness.driver.component import Ranking, unpack, unpack_scores
 from harness.driver.subprocess_adapter import EngineFailed, JsonLines
 from harness.records import Envelope, Scalar
 
@@ -36,8 +36,7 @@ def read_components() -> list[ComponentFacts]:
     Raises:
         ValueError: there are none.
     """
-    beside = Path(__file__).with_name("components.json")  # of a plain process; an image has it in /opt
-    path = beside if beside.exists() else Path("/opt/components.json")
+    path = Path(__file__).parents[2] / "components.json"
     entries = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     if not entries:
         raise ValueError("nothing is joined here; the system's TOML has to name two 'components'")
@@ -90,6 +89,19 @@ class Component(JsonLines):
         with self.named():
             request = {"verb": "search_batch", "queries": list(queries), "k": k, "packed": True}
             return [unpack(answer) for answer in self._searched(request, len(queries) * k)["answers"]]
+
+    def scored(self, query: str, doc_ids: Sequence[str]) -> list[float]:
+        """Return its score for each given document, in their order.
+
+        Raises:
+            BadAnswer: it gave another number of them.
+        """
+        with self.named():
+            reply = self._searched({"verb": "score", "query": query, "doc_ids": list(doc_ids)}, len(doc_ids))
+            scores = unpack_scores(reply)
+            if len(scores) != len(doc_ids):
+                raise BadAnswer(f"{len(scores)} scores for {len(doc_ids)} documents")
+            return scores
 
     def stages_in_batch_s(self) -> dict[str, float]:
         """Its stages of the last batch; none where it was asked query by query, and knows the last query's alone."""

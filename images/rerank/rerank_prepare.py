@@ -1,0 +1,54 @@
+"""Make a reranker's checkpoint ready: ``python3 -m rerank_prepare ASSETS SYSTEM_JSON``; see ``encoder.prepare``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import parameters
+from encoder import prepare
+from encoder.errors import BadCheckpoint
+from encoder.roles import Role
+
+
+def main(arguments: list[str]) -> int:
+    """Load the checkpoint strictly and keep what its backend reads; one line and 1 when something is wrong."""
+    place, described = arguments
+    try:
+        told = json.loads(Path(described).read_text(encoding="utf-8"))
+        make_ready(Path(place), {**told["build_params"], **told["search_params"]})
+    except (ValueError, OSError) as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        return 1
+    return 0
+
+
+def make_ready(assets: Path, given: dict[str, Any]) -> None:
+    """Make the checkpoint of a system ready, in place.
+
+    Args:
+        assets: folder that holds the checkpoint's folder.
+        given: the system's parameters, as far as ``prepare_params`` names them.
+
+    Raises:
+        BadCheckpoint: the checkpoint is not what the parameters say.
+        ValueError: a parameter is wrong.
+    """
+    params = parameters.complete(given)
+    folder = assets / params["model"]
+    if params["aggregation"] in parameters.WINDOW_SCORES:
+        asked = Role("query", folder.name, params["head"], params["backend"], None, {})
+        prepare.prepare_folder(folder, [asked])
+        return
+    from document_graph import DocumentGraph
+
+    if not params["backend"].startswith("torch"):
+        raise BadCheckpoint(f"the aggregation {params['aggregation']} runs under torch and torch-bf16 alone; take one")
+    asked = Role("query", folder.name, params["aggregation"], params["backend"], None, params)
+    prepare.prepare_folder(folder, [asked], DocumentGraph)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
