@@ -14,59 +14,7 @@ import pytest
 
 from checkpoints import rocketqa
 from harness.errors import FileError
-
-HIDDEN, LAYERS, HEADS, POSITIONS = 32, 2, 2, 24
-TOKENS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]", *"今天气很好明雨吗", "ok"]
-ROWS = len(TOKENS) + 3  # as published, more rows than tokens
-
-# BERT's names, in the order of Paddle's, restated here.
-PARTS = {
-    "multi_head_att_query_fc": "attention.self.query",
-    "multi_head_att_key_fc": "attention.self.key",
-    "multi_head_att_value_fc": "attention.self.value",
-    "multi_head_att_output_fc": "attention.output.dense",
-    "ffn_fc_0": "intermediate.dense",
-    "ffn_fc_1": "output.dense",
-}
-NORMS = {"post_att_layer_norm": "attention.output.LayerNorm", "post_ffn_layer_norm": "output.LayerNorm"}
-
-
-def ernie(prefix: str, seed: int, head: str) -> dict[str, Any]:
-    """Random variables of one encoder, as Paddle names and shapes them."""
-    draw = numpy.random.default_rng(seed)
-    shapes: dict[str, tuple[int, ...]] = {
-        f"{prefix}word_embedding": (ROWS, HIDDEN),
-        f"{prefix}pos_embedding": (POSITIONS, HIDDEN),
-        f"{prefix}sent_embedding": (2, HIDDEN),
-    }
-    norms = [f"{prefix}pre_encoder_layer_norm"]
-    for layer in range(LAYERS):
-        for part in PARTS:
-            sizes = {"ffn_fc_0": (HIDDEN, 4 * HIDDEN), "ffn_fc_1": (4 * HIDDEN, HIDDEN)}.get(part, (HIDDEN, HIDDEN))
-            shapes[f"{prefix}encoder_layer_{layer}_{part}.w_0"] = sizes
-            shapes[f"{prefix}encoder_layer_{layer}_{part}.b_0"] = sizes[1:]
-        norms += [f"{prefix}encoder_layer_{layer}_{norm}" for norm in NORMS]
-    shapes |= {f"{norm}_{kind}": (HIDDEN,) for norm in norms for kind in ("scale", "bias")}
-    if head == "classifier":
-        shapes |= {"pooled_fc.w_0": (HIDDEN, HIDDEN), "pooled_fc.b_0": (HIDDEN,)}
-        shapes |= {"_cls_out_w": (HIDDEN, 2), "_cls_out_b": (2,)}
-    elif head == "linear":
-        shapes |= {"qtp__cls_out_w": (HIDDEN, 1), "qtp__cls_out_b": (1,)}
-    return {name: draw.normal(0, 0.3, shape).astype(numpy.float32) for name, shape in shapes.items()}
-
-
-def put(folder: Path, state: dict[str, Any]) -> None:
-    """Write variables one a file, as Paddle's save_params does."""
-    folder.mkdir(parents=True)
-    for name, array in state.items():
-        shape = b"".join(b"\x10" + _varint(size) for size in array.shape)
-        described = b"\x08\x05" + shape
-        head = struct.pack("<IQIi", 0, 0, 0, len(described))
-        (folder / name).write_bytes(head + described + array.tobytes())
-
-
-def _varint(value: int) -> bytes:
-    return bytes([value]) if value < 0x80 else bytes([value & 0x7F | 0x80]) + _varint(value >> 7)
+from tests.checkpoints.ernie import HIDDEN, LAYERS, NORMS, PARTS, POSITIONS, TOKENS, ernie, write_source
 
 
 def read_safetensors(path: Path) -> dict[str, Any]:
@@ -116,23 +64,9 @@ Convert = Callable[..., list[Path]]
 
 @pytest.fixture
 def convert(tmp_path: Path) -> Convert:
-    config = {
-        "hidden_size": HIDDEN,
-        "num_hidden_layers": LAYERS,
-        "num_attention_heads": HEADS,
-        "vocab_size": ROWS,
-        "max_position_embeddings": POSITIONS,
-        "type_vocab_size": 2,
-        "hidden_act": "relu",
-    }
-
     def run(state: dict[str, Any], changes: dict[str, Any] | None = None) -> list[Path]:
         shutil.rmtree(tmp_path / "params", ignore_errors=True)
-        put(tmp_path / "params", state)
-        (tmp_path / "ernie_config.json").write_text(json.dumps({**config, **(changes or {})}))
-        lines = (f"{token}\t{number}\n" for number, token in enumerate(TOKENS))
-        (tmp_path / "vocab.txt").write_text("".join(lines))
-        files = (tmp_path / "params", tmp_path / "ernie_config.json", tmp_path / "vocab.txt")
+        files = write_source(tmp_path, state, changes)
         return rocketqa.convert(*files, tmp_path / "models", "m")
 
     return run
