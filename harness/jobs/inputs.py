@@ -188,7 +188,7 @@ def gather(suite: Suite, options: RunOptions, absent: list[Cell] | None = None) 
         here = set(map(dataset_name, declared))
         absent += [cell for cell in cells if cell.dataset not in here]
         cells = [cell for cell in cells if cell.dataset in here]
-    systems = catalog.named(dict.fromkeys((*suite.systems, *(cell.system for cell in cells))))
+    systems = _systems(suite, dict.fromkeys((*suite.systems, *(cell.system for cell in cells))))
     _check_depths(systems.values(), suite.protocol.k)
     served = tuple(dict.fromkeys(cell.dataset for cell in cells if cell.scenario == "server"))
     for name in served:
@@ -211,6 +211,15 @@ def gather(suite: Suite, options: RunOptions, absent: list[Cell] | None = None) 
     for cell in cells if options.assigned is None else ():
         inputs.builder(cell)  # fails without an analyser for the dataset's language
     return inputs
+
+
+def _systems(suite: Suite, names: Iterable[str]) -> dict[str, System]:
+    """Return systems by name, those of the suite's sweeps as variants of their own."""
+    points = {name: suite.variants.get(name, (name, {})) for name in names}
+    known = catalog.named(dict.fromkeys(base for base, _ in points.values()))
+    return {
+        name: known[base].varied(name, params) if params else known[base] for name, (base, params) in points.items()
+    }
 
 
 def _load(declared: str, options: RunOptions) -> Dataset:

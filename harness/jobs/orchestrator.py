@@ -104,7 +104,7 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
                 log.info(f"noisy: measuring {cells} again ({retry} of at most {options.retry_noisy} times)")
                 todo = order(noisy, inputs.suite.protocol.seed)
             for job in todo:  # before the first timed job, so that the time left can be told from those
-                builder = _prepared(run, job.cell, inputs.builder(job.cell))
+                builder = _prepared(run, inputs.builder(job.cell))
                 if isinstance(builder, Prepared) and not job.cannot:
                     _index(run, job.cell, builder)
             ended: list[tuple[Result, Outcome]] = []
@@ -156,7 +156,7 @@ def run_job(run: _RunState, job: Planned) -> Result:
     inputs, cell = run.inputs, job.cell
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     dataset, sample = inputs.datasets[cell.dataset], inputs.samples[cell.dataset]
-    prepared, builder = (_prepared(run, cell, system) for system in (inputs.system(cell), inputs.builder(cell)))
+    prepared, builder = (_prepared(run, system) for system in (inputs.system(cell), inputs.builder(cell)))
     ended = NOT_LAUNCHED
     index: Index | JobError | None = None
     page_cache: str | None = None
@@ -236,7 +236,7 @@ def _plan(run: _RunState) -> tuple[list[Planned], dict[str, str]]:
             continue
         if builder.image not in run.prepared:
             _prepare(run, {builder.image: builder})
-        prepared = _prepared(run, cell, builder)
+        prepared = _prepared(run, builder)
         if isinstance(prepared, Prepared):
             _index(run, cell, prepared)
     return jobs, digests
@@ -253,12 +253,12 @@ def _prepare(run: _RunState, systems: Mapping[str, System]) -> None:
             run.prepared[name] = error
 
 
-def _prepared(run: _RunState, cell: Cell, system: System) -> Prepared | ImageError | None:
-    """Return the system's image, with the parameters for the cell's dataset."""
+def _prepared(run: _RunState, system: System) -> Prepared | ImageError | None:
+    """Return the system's image, with its own parameters: variants and languages share one."""
     image = run.prepared.get(system.image)
     if not isinstance(image, Prepared):
         return image
-    return replace(image, system=image.system.speaking(run.inputs.language(cell.dataset)))
+    return replace(image, system=system.made_for(image.system.platform))
 
 
 def _noisy(run: _RunState, jobs: list[Planned], digests: Mapping[str, str], keys: Collection[str]) -> list[Planned]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,7 +16,7 @@ from harness.errors import FileError, UnknownName, did_you_mean
 from harness.evaluation import measure_names
 from harness.pricing import instances
 from harness.pricing.instances import HardwareProfile
-from harness.records import Envelope, Outcome, ScenarioParams
+from harness.records import Envelope, Outcome, Scalar, ScenarioParams
 from harness.results.schema import NULL_SYSTEM, Cell, matches
 
 # Defaults that differ between the named protocols.
@@ -26,6 +26,9 @@ _PROTOCOLS: dict[str, dict[str, Any]] = {
 }
 
 
+_NAME_RULE = "lowercase letters, digits, '.', '_', '-'; at most 63"
+
+
 def dataset_name(declared: str) -> str:
     """Return the dataset's name in results: a path's last part, or an id with ``-`` for ``/``."""
     if declared.startswith((".", "/")):
@@ -33,8 +36,8 @@ def dataset_name(declared: str) -> str:
     return declared.strip("/").replace("/", "-").replace("#", "-")
 
 
-def _check_once(value: tuple[str, ...]) -> tuple[str, ...]:
-    twice = {name for name in value if value.count(name) > 1}
+def _check_once(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    twice = {str(name) for name in value if value.count(name) > 1}
     if twice:
         raise ValueError(f"{', '.join(sorted(twice))} comes twice; name each once")
     return value
@@ -52,6 +55,7 @@ def _check_dataset_names(value: tuple[str, ...]) -> tuple[str, ...]:
 
 Names = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_check_once)]
 DatasetNames = Annotated[Names, AfterValidator(_check_dataset_names)]
+Values = Annotated[tuple[Scalar, ...], Field(min_length=1), AfterValidator(_check_once)]
 Scenario = Literal["single_stream", "offline", "server"]
 
 
@@ -180,6 +184,11 @@ class Suite(ConfigModel):
         " `./my-data#dev`), or ids of ir_datasets (`beir/scifact/test`)",
     )
     profiles: Names = Field(description="hardware profiles (instance_profiles/hardware.toml, or `[hardware]` below)")
+    sweep: dict[str, Annotated[dict[str, Values], Field(min_length=1)]] = Field(
+        default={},
+        description="search parameters of a system in several values: `[sweep.bm25-minilm]`, `depth = [10, 20, 50]` put"
+        " `bm25-minilm-depth10` ... in its place, which share its image and index",
+    )
     group: tuple[CellGroup, ...] = Field(
         default=(), description="instead of `systems` and `datasets`: which systems are measured on which datasets"
     )
@@ -216,6 +225,15 @@ class Suite(ConfigModel):
     )
     expect: tuple[Expectation, ...] = Field(default=(), description="outcomes foreseen that are not ok")
     ec2: Ec2Settings = Field(default=Ec2Settings(), description="what runs it on AWS")
+
+    @property
+    def variants(self) -> dict[str, tuple[str, dict[str, Scalar]]]:
+        """Return the systems that ``sweep`` makes, by name: the system and the parameters of each."""
+        return {
+            name: (system, params)
+            for system, grid in self.sweep.items()
+            for name, params in _variants(system, grid).items()
+        }
 
     def cells(self, only: str | None = None) -> list[Cell]:
         """Return the declared product less restrictions, or the part that ``only`` matches.
@@ -289,14 +307,37 @@ def parse(raw: dict[str, Any], path: Path) -> Suite:
         FileError: an unknown or wrong key: one line that names file, key and fix.
     """
     if "name" not in raw and not re.fullmatch(NAME_PATTERN, path.stem):
-        raise FileError(
-            f"{path}: {path.stem!r} is no good as the suite's name; set `name` in the file "
-            "(lowercase letters, digits, '.', '_', '-'; at most 63)"
-        )
-    suite = validate(Suite, {"name": path.stem, **_united(raw)}, path)
-    for mistake in itertools.chain(_unused_names(suite), _mistakes(suite)):
+        raise FileError(f"{path}: {path.stem!r} is no good as the suite's name; set `name` in the file ({_NAME_RULE})")
+    suite = validate(Suite, {"name": path.stem, **_united(_swept(raw))}, path)
+    for mistake in itertools.chain(_wrong_variants(suite), _unused_names(suite), _mistakes(suite)):
         raise FileError(f"{path}: {mistake}")
     return suite
+
+
+def _variants(system: str, grid: Mapping[str, Sequence[Scalar]]) -> dict[str, dict[str, Scalar]]:
+    """Return the parameters of each point of a grid, by the name of the variant."""
+    points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    return {"-".join([system, *(f"{key}{value}".lower() for key, value in point.items())]): point for point in points}
+
+
+def _swept(raw: dict[str, Any]) -> dict[str, Any]:
+    """Put the variants of swept systems in their place, wherever systems are named; leave wrong types to the checks."""
+    sweep = raw.get("sweep")
+    if not isinstance(sweep, dict):
+        return raw
+    variants = {
+        system: list(_variants(system, grid))
+        for system, grid in sweep.items()
+        if isinstance(grid, dict) and all(isinstance(values, list) for values in grid.values())
+    }
+
+    def spread(part: Any) -> Any:
+        if not isinstance(part, dict) or not isinstance(names := part.get("systems"), list):
+            return part
+        return {**part, "systems": [one for name in names for one in variants.get(name, [name])]}
+
+    tables = {key: [*map(spread, raw[key])] for key in ("group", "restrict") if isinstance(raw.get(key), list)}
+    return {**spread(raw), **tables}
 
 
 def _united(raw: dict[str, Any]) -> dict[str, Any]:
@@ -326,6 +367,15 @@ def _unused_names(suite: Suite) -> Iterator[str]:
             yield f"key 'hardware.{name}': harness has a profile of this name; choose another"
         if name not in (*suite.profiles, suite.build_profile):
             yield f"key 'hardware.{name}': nothing uses it; name it in `profiles`"
+
+
+def _wrong_variants(suite: Suite) -> Iterator[str]:
+    """Yield each variant of a sweep that is no name, or whose system the suite does not have."""
+    for name, (system, _) in suite.variants.items():
+        if not re.fullmatch(NAME_PATTERN, name):
+            yield f"key 'sweep.{system}': {name!r} is no good as a name ({_NAME_RULE})"
+        elif name not in suite.systems:
+            yield f"key 'sweep.{system}': {system!r} is not in this suite{did_you_mean(system, suite.systems)}"
 
 
 def _mistakes(suite: Suite) -> Iterator[str]:

@@ -23,7 +23,7 @@ from harness.launch.base import LaunchRequest, StopReason, TrialTimes
 from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.gpu import JobGpus
 from harness.launch.monitor.sampler import Sampler
-from harness.progress import Progress
+from harness.progress import Progress, duration
 from harness.records import Outcome, to_json
 from harness.results.schema import CanaryReading, Placement
 from harness.untrusted import max_output_bytes, max_trials, open_regular
@@ -94,6 +94,7 @@ class JobWatch:
         self._most_trials = max_trials(job.spec)
         self._asked = self._answered = -1  # the last stretch that the job asked for, and that it was handed
         self._went_ns = self._gone_ns = 0  # before and after the last queries were written
+        self._warmup_s = 0.0  # from the first query to the last answer of warm-up
         self._quiet_ns = 0  # until when the job had written no more events than were read
         self._wrong: StopReason | None = None
         self.handed: list[TrialTimes] = []
@@ -159,7 +160,25 @@ class JobWatch:
             unit = "a query" if self._batch_size() == 1 else "a batch"
             what = unit if self._asking() else self.progress.phase
             return StopReason(Outcome.TIMEOUT, f"{what} took more than {allowed_s:g} s")
-        return self._too_much()
+        return self._over_budget() or self._too_much()
+
+    def _over_budget(self) -> StopReason | None:
+        """Return why the trials cannot end in time, by what a query of warm-up took; asked before the first trial."""
+        spec, warmed = self._job.spec, self.progress.done
+        if self.paused != 1 or spec.scenario == "server" or not warmed:
+            return None
+        query_s, queries = self._warmup_s / warmed, spec.trials * len(spec.sample) + 2 * spec.repeats
+        needed_s, left_s = query_s * queries, self._limits.job_s - (time.monotonic() - self._started)
+        if needed_s <= left_s:
+            return None
+        depth, fits = spec.params.get("depth"), ""
+        if type(depth) is int and depth:
+            fits = f" or lower depth from {depth} to {int(depth * left_s / needed_s)},"
+        return StopReason(
+            Outcome.TIMEOUT,
+            f"refused after warm-up: {query_s:.3g} s a query x {queries} queries = {duration(needed_s)}, the job has"
+            f" {duration(left_s)} left; lower protocol.sample_size or trials,{fits} or raise protocol.job_timeout_s",
+        )
 
     def _too_much(self) -> StopReason | None:
         """Return why the job takes more disk than it can honestly need."""
@@ -228,6 +247,8 @@ class JobWatch:
         if number == due <= most and self.paused is None:
             self._asked = number
             self._step = time.monotonic()
+            if number == 1:
+                self._warmup_s = self._step - self._handed_s
         else:
             self._refuse(f"the image asked for queries {number} out of turn; {due} of {most} are next")
 

@@ -29,18 +29,14 @@ def stage(bench: Bench, depth: object, first: str = "words", **letters: object) 
     """Declare ``both``: ``first``, then ``letters`` over ``depth`` documents."""
     declare(bench, **letters)
     shutil.rmtree(bench.folder / "engines" / "fusion")
-    write_two_stages(bench, "both", f'["{first}", "letters"]', depth)
-
-
-def write_two_stages(bench: Bench, name: str, components: str, depth: object) -> None:
     systems = bench.folder / "engines" / "two-stage" / "systems"
     systems.mkdir(parents=True, exist_ok=True)
-    text = f'description = "two"\ncomponents = {components}\n[search_params]\ndepth = {json.dumps(depth)}\n'
-    (systems / f"{name}.toml").write_text(text)
+    text = f'description = "two"\ncomponents = ["{first}", "letters"]\n[search_params]\ndepth = {json.dumps(depth)}\n'
+    (systems / "both.toml").write_text(text)
 
 
-def measured(bench: Bench, *systems: str) -> dict[str, StoredJob]:
-    suite = bench.suite(PROTOCOL.format(10), systems=list(systems), profiles=["cpu1-mem256m"])
+def measured(bench: Bench, *systems: str, more: str = "") -> dict[str, StoredJob]:
+    suite = bench.suite(PROTOCOL.format(10) + more, systems=list(systems), profiles=["cpu1-mem256m"])
     bench.run(ProcessLauncher(bench.cache), suite)
     return {job.result.spec.cell.system: job for job in read_jobs(bench.results)}
 
@@ -57,22 +53,23 @@ def first_stage(job: StoredJob) -> dict[str, list[str]]:
 @pytest.mark.slow
 def test_documents_above_depth_are_ordered_by_the_second_stage_and_the_rest_stays(bench: Bench) -> None:
     stage(bench, 2)
-    write_two_stages(bench, "none", '["words", "letters"]', 0)
-    write_two_stages(bench, "all", '["words", "letters"]', 1000)
-    jobs = measured(bench, "words", "letters", "both", "none", "all")
-    assert {job.result.outcome for job in jobs.values()} == {Outcome.OK}, jobs["both"].result.detail
+    jobs = measured(bench, "words", "letters", "both", more="[sweep.both]\ndepth = [0, 2, 1000]\n")
+    assert {job.result.outcome for job in jobs.values()} == {Outcome.OK}, jobs["both-depth2"].result.detail
+    assert len({job.result.spec.index_key for name, job in jobs.items() if "depth" in name}) == 1, "one index"
     ranked = rankings(bench.results)
     moved = 0
     for query_id, alone in ranked["words"].items():
         given, below = [hit.doc_id for hit in alone[:2]], alone[2]
-        assert first_stage(jobs["both"])[query_id] == [hit.doc_id for hit in alone], "k is more than depth"
-        top = [hit.doc_id for hit in ranked["both"][query_id][:2]]
+        assert first_stage(jobs["both-depth2"])[query_id] == [hit.doc_id for hit in alone], "k is more than depth"
+        top = [hit.doc_id for hit in ranked["both-depth2"][query_id][:2]]
         assert sorted(top) == sorted(given)
-        assert ranked["both"][query_id][2] == Hit(below.doc_id, ranked["both"][query_id][1].score - 1)
+        assert ranked["both-depth2"][query_id][2] == Hit(below.doc_id, ranked["both-depth2"][query_id][1].score - 1)
         # Depth 0 is the first stage, score by score; a depth beyond the collection is the second stage's own search.
-        assert ranked["none"][query_id] == alone
-        moved += [hit.doc_id for hit in ranked["all"][query_id]] != [hit.doc_id for hit in alone]
-        assert [hit.score for hit in ranked["all"][query_id]] == [hit.score for hit in ranked["letters"][query_id]]
+        assert ranked["both-depth0"][query_id] == alone
+        moved += [hit.doc_id for hit in ranked["both-depth1000"][query_id]] != [hit.doc_id for hit in alone]
+        assert [hit.score for hit in ranked["both-depth1000"][query_id]] == [
+            hit.score for hit in ranked["letters"][query_id]
+        ]
     assert moved, "else the second stage might do nothing"
 
 

@@ -248,3 +248,29 @@ def test_dataset_name_has_no_slash_for_an_id_or_a_split(declared: str, name: str
 def test_every_shipped_suite_is_valid() -> None:
     paths = sorted((ROOT / "suites").glob("*.toml"))
     assert paths and all(suite.load(path).systems for path in paths)
+
+
+SWEEP = "[sweep.bm25]\nk1 = [0.9, 1.2]\nb = [0.4]\n"
+
+
+def test_sweep_puts_variants_in_the_place_of_their_system(tmp_path: Path) -> None:
+    loaded = load(tmp_path, TWO + SWEEP + RESTRICT)
+    assert loaded.systems == ("bm25-k10.9-b0.4", "bm25-k11.2-b0.4", "dpr")
+    assert loaded.variants["bm25-k11.2-b0.4"] == ("bm25", {"k1": 1.2, "b": 0.4})
+    assert loaded.restrict[0].systems == ("bm25-k10.9-b0.4", "bm25-k11.2-b0.4")
+    assert suite.parse(loaded.model_dump(mode="json"), tmp_path / "again.toml").systems == loaded.systems
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (TWO + "[sweep.bm52]\nk1 = [1.2]\n", "key 'sweep.bm52': 'bm52' is not in this suite; did you mean 'bm25'"),
+        (TWO + '[sweep.bm25]\nform = ["a b"]\n', "'bm25-forma b' is no good as a name"),
+        (TWO + "[sweep.bm25]\nk1 = [1.2, 1.2]\n", "1.2 comes twice"),
+        (TWO + "[sweep.bm25]\nk1 = 1.2\n", "sweep.bm25.k1"),
+        (TWO + "[sweep]\nbm25 = {}\n", "sweep.bm25"),
+    ],
+)
+def test_wrong_sweep_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(FileError, match=message):
+        load(tmp_path, text)

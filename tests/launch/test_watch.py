@@ -276,6 +276,37 @@ def test_queries_are_handed_over_on_request(pausing: Pausing) -> None:
     assert not list(pausing.folder.glob("tmp*")), "renamed into place"
 
 
+def warm(pausing: Pausing, queries: int, seconds: float) -> str | None:
+    """Warm up with so many queries in so many seconds; return why the trials are refused."""
+    pausing.paused(0)
+    pausing.watch.answer()
+    pausing.event(phase="warmup", total=queries)
+    for _ in range(queries):
+        pausing.write("samples.jsonl", b"{}\n")
+        assert pausing.after(seconds / queries) is None
+    pausing.event(pause=1, t_ns=1)
+    return pausing.after(0)
+
+
+def test_trials_that_cannot_end_in_time_are_refused_after_warm_up(pausing: Pausing) -> None:
+    # 5 trials of a query and 2 repeats twice are 9 queries.
+    refused = warm(pausing, 300, 510)
+    assert refused is None, "9 x 1.7 s end in time"
+
+
+def test_refusal_names_seconds_queries_and_the_depth_that_would_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = Pausing(tmp_path, monkeypatch)
+    sample = tuple(Query(f"q{number}", "text") for number in range(200))
+    spec = replace(FULL_SPEC, sample=sample, params={"depth": 20})
+    long.watch = JobWatch(LaunchRequest(spec, PREPARED, tmp_path, tmp_path, tmp_path, LIMITS))
+    assert warm(long, 10, 15) == (
+        "refused after warm-up: 1.5 s a query x 1004 queries = 25 min, the job has 16 min left; lower"
+        " protocol.sample_size or trials, or lower depth from 20 to 13, or raise protocol.job_timeout_s"
+    )
+
+
 def test_repeats_come_last(pausing: Pausing) -> None:
     for number in range(7):
         assert pausing.paused(number) == number

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -191,7 +191,8 @@ class SystemFile(SystemSettings):
 class System(SystemSettings, EngineSettings):
     """A system that can be measured: its engine's folder, parameters, assets and components.
 
-    ``file`` declares it; ``platform`` is that of its image; launchers set theirs.
+    ``file`` declares it; ``platform`` is that of its image; launchers set theirs.  ``variant_of`` names the system
+    whose image and index it has, with other search parameters.
     """
 
     name: str
@@ -203,6 +204,7 @@ class System(SystemSettings, EngineSettings):
     components: tuple[System, ...] = ()
     accelerator: Literal["cuda"] | None = None
     platform: str = AMD64
+    variant_of: str | None = None
 
     @property
     def parts(self) -> tuple[System, ...]:
@@ -229,12 +231,26 @@ class System(SystemSettings, EngineSettings):
     def image(self) -> str:
         """The name of its image; one for an accelerator, its own or a component's, has its own name."""
         able = next((part.accelerator for part in self.parts if part.accelerator), None)
-        return f"{self.name}-{able}" if able else self.name
+        name = self.variant_of or self.name
+        return f"{name}-{able}" if able else name
 
     @property
     def engine_image(self) -> str:
         """The name of its engine's image."""
         return f"{self.engine}-{self.accelerator}" if self.accelerator else self.engine
+
+    def varied(self, name: str, search_params: Mapping[str, Scalar]) -> System:
+        """Return the system under another name, with other values of some search parameters.
+
+        Raises:
+            UsageError: it has no such search parameter.
+        """
+        for key in search_params:
+            if key not in self.search_params:
+                hint = did_you_mean(key, self.search_params) or f"; it has {', '.join(self.search_params) or 'none'}"
+                raise UsageError(f"[sweep.{self.name}]: {self.name} has no search parameter {key!r}{hint}")
+        changed = {**self.search_params, **search_params}
+        return self.model_copy(update={"name": name, "search_params": changed, "variant_of": self.name})
 
     def on(self, gpus: int) -> System:
         """Return the system with packages for GPUs if its engine has them and ``gpus`` is not 0."""
