@@ -42,7 +42,7 @@ class TwoStage(Joined):
         given = ids[: self._depth]
         second = self._second.scored(query, given) if given else []
         scored = clock()
-        hits = merged(ids, scores, second)[:k]
+        hits = merged(ids, scores, second, k)
         self._given = len(given)
         self._took_s = (found - start, scored - found, clock() - scored)
         return hits
@@ -72,8 +72,8 @@ class TwoStage(Joined):
         return [Hit(*pair) for pair in zip(*self._found, strict=True)]
 
 
-def merged(ids: Sequence[str], first: Sequence[float], second: Sequence[float]) -> list[Hit]:
-    """Order the documents that have a second score by it; those below keep their order, under all others.
+def merged(ids: Sequence[str], first: Sequence[float], second: Sequence[float], k: int) -> list[Hit]:
+    """Return the ``k`` best: documents with a second score in its order, and below them the others in theirs.
 
     Args:
         ids: documents in the order of the first stage.
@@ -81,10 +81,10 @@ def merged(ids: Sequence[str], first: Sequence[float], second: Sequence[float]) 
         second: scores of the first of them.  Equal scores stay in the order of the first stage.
     """
     if not second:
-        return [Hit(*pair) for pair in zip(ids, first, strict=True)]
-    order = sorted(range(len(second)), key=lambda rank: -second[rank])
+        return [Hit(*pair) for pair in zip(ids[:k], first[:k], strict=True)]
+    order = sorted(range(len(second)), key=second.__getitem__, reverse=True)[:k]
     lowest = min(second)
-    below = [Hit(doc_id, lowest - rank) for rank, doc_id in enumerate(ids[len(second) :], 1)]
+    below = [Hit(doc_id, lowest - rank) for rank, doc_id in enumerate(ids[len(second) : k], 1)]
     return [Hit(ids[rank], second[rank]) for rank in order] + below
 
 

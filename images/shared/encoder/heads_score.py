@@ -15,12 +15,26 @@ def linear(tensors: Tensors, name: str, inputs: int, outputs: int | None = None,
     """Return a linear layer of the checkpoint; ``outputs`` is the weight's own number of rows if not given.
 
     Raises:
-        BadCheckpoint: a tensor is missing.
-        RuntimeError: a tensor has another shape.
+        BadCheckpoint: a tensor is missing or has another shape.
     """
     weight = tensors(f"{name}.weight")
     layer = torch.nn.Linear(inputs, weight.shape[0] if outputs is None else outputs, bias=bias)
-    layer.load_state_dict({"weight": weight, **({"bias": tensors(f"{name}.bias")} if bias else {})})
+    return filled(layer, tensors, name)
+
+
+def filled(layer: Any, tensors: Tensors, name: str) -> Any:
+    """Fill a layer with the checkpoint's tensors ``<name>.weight`` and ``<name>.bias``, as far as it has them.
+
+    Raises:
+        BadCheckpoint: a tensor is missing or has another shape.
+    """
+    state = {}
+    for part, own in layer.state_dict().items():
+        state[part] = tensors(f"{name}.{part}")
+        if state[part].shape != own.shape:
+            shapes = f"{tuple(state[part].shape)}, the head needs {tuple(own.shape)}"
+            raise BadCheckpoint(f"{name}.{part} has the shape {shapes}; it is no checkpoint of that head")
+    layer.load_state_dict(state)
     return layer
 
 
@@ -128,9 +142,8 @@ class ModernBertClassifier(Head):
         self.mean = config.classifier_pooling == "mean"
         self.dense = linear(tensors, "head.dense", size, size, bias=config.classifier_bias)
         self.act = get_activation(config.classifier_activation)
-        self.norm = torch.nn.LayerNorm(size, eps=config.norm_eps, bias=config.norm_bias)
-        named = ("weight", "bias") if config.norm_bias else ("weight",)
-        self.norm.load_state_dict({name: tensors(f"head.norm.{name}") for name in named})
+        norm = torch.nn.LayerNorm(size, eps=config.norm_eps, bias=config.norm_bias)
+        self.norm = filled(norm, tensors, "head.norm")
         self.out = linear(tensors, "classifier", size)
         _check_labels(self.out)
 
@@ -156,8 +169,7 @@ class Modules(Head):
         super().__init__(config, tensors, params)
         size = config.hidden_size
         self.dense = linear(tensors, "2_Dense.linear", size, size, bias=False)
-        self.norm = torch.nn.LayerNorm(size)
-        self.norm.load_state_dict({name: tensors(f"3_LayerNorm.norm.{name}") for name in ("weight", "bias")})
+        self.norm = filled(torch.nn.LayerNorm(size), tensors, "3_LayerNorm.norm")
         self.out = linear(tensors, "4_Dense.linear", size, 1)
 
     def forward(self, given: Given) -> torch.Tensor:

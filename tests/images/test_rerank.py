@@ -1,0 +1,353 @@
+"""The engine of rerankers against its formulas, restated in float64 (``rerank_loops``), and against transformers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from harness.config import data_root
+from harness.launch.images import builder, catalog
+from tests.images.conftest import CACHE, GIVEN, IMPORTS
+from tests.images.inside import Warmth
+
+pytestmark = pytest.mark.docker
+
+Lines = Callable[[str], list[Any]]
+
+SETUP = """
+import shutil
+import numpy, torch
+import rerank_loops as loops
+from encoder.errors import BadCheckpoint
+assets, made = Path("/index/assets"), Path("/index/made")
+made.rmdir()
+corpus = loops.write_corpus(Path("/tmp/corpus.jsonl"))
+ids = [each.doc_id for each in corpus]
+
+def refused(call):
+    try:
+        call()
+    except ValueError as error:
+        return str(error)
+    return ""
+"""
+
+
+@pytest.fixture
+def lines(engine: docker.DockerClient, warmth: Warmth, tmp_path: Path) -> Lines:
+    """Run lines in the engine's image, beside the restatement and the maker of small checkpoints."""
+    image = builder.ImageBuilder(engine, CACHE).ensure_engine(catalog.system("ms-marco-minilm-l6"))
+    job = tmp_path / "job"
+    (job / "checkpoints").mkdir(parents=True)
+    for name in ("__init__", "dense", "rerank"):
+        shutil.copy(data_root() / "checkpoints" / f"{name}.py", job / "checkpoints")
+    shutil.copy(Path(__file__).with_name("rerank_loops.py"), job)
+    (job / "params.json").write_text("{}")
+
+    def run(text: str) -> list[Any]:
+        (job / "probe.py").write_text(GIVEN + SETUP + text)
+        return warmth.of(image.digest, IMPORTS["rerank"]).ask(job)
+
+    return run
+
+
+def test_aggregations_equal_their_formulas(lines: Lines) -> None:
+    answers = lines("""
+loops.make(assets)
+for name in loops.RULES:
+    for pad in ("real", "s3"):
+        say([name, pad, loops.compare(assets, made, corpus, name, pad)])
+""")
+    assert len(answers) == 10
+    for name, pad, found in answers:
+        assert found["pairs"] == 64 and found["spread"] > 0.1, "scores that are all alike prove nothing"
+        assert found["difference"] <= 1e-5, (name, pad)
+
+
+# The published geometry: windows of documents of these lengths, and the work of one pair.
+GEOMETRY = """
+from encoder.checkpoint import KINDS, Config
+from encoder.tokens import PairForm
+from pairs import Layout, Work
+from parameters import complete, rule
+base = Config("bert", KINDS["bert"], 30522, 512, {"num_hidden_layers": 12, "hidden_size": 768})
+
+def work(length, aggregation, pad="real", tokens=1431, positions=512, **params):
+    params = complete({"model": "m", "document_tokens": tokens, "aggregation": aggregation, **params})
+    layout = Layout(PairForm([101], [102], [102]), 0, rule(params), 32, tokens, positions, pad == "s3", 8192)
+    done = Work(base, pairs=1)
+    for part in layout.micro_batches(list(range(32)), [numpy.arange(length)]):
+        done.add(part.batch)
+    return done.counts()
+
+systems = {"first": ("first", {"tokens": 477}), "avg": ("avg", {}), "max": ("max", {}),
+           "parade": ("parade-attn", {}), "long": ("first", {"positions": 8192})}
+"""
+
+
+def test_windows_tokens_and_operations_are_those_of_the_published_table(lines: Lines) -> None:
+    windows, tokens, ratios, short, empty = lines(
+        GEOMETRY
+        + """
+lengths = (150, 151, 512, 1024, 1431)
+say({name: [work(each, *kind[:1], **kind[1])["windows"] for each in lengths] for name, kind in systems.items()})
+full = {name: work(1431, kind[0], **kind[1]) for name, kind in systems.items()}
+say({name: each["padded_tokens"] for name, each in full.items()})
+say({name: each["flop"] / full["first"]["flop"] for name, each in full.items()})
+say([[work(300, "parade-attn", pad)[name] for name in ("tokens", "padded_tokens")] for pad in ("real", "s3")])
+say({name: [work(each, kind[0], **kind[1])[key] for each in (0, 1) for key in ("windows", "tokens")]
+     for name, kind in systems.items()})
+"""
+    )
+    assert windows == {
+        "first": [1, 1, 1, 1, 1],
+        "avg": [1, 1, 2, 3, 3],
+        "max": [1, 2, 5, 10, 14],
+        "parade": [1, 2, 6, 13, 19],
+        "long": [1, 1, 1, 1, 1],
+    }
+    assert tokens == {"first": 512, "avg": 1536, "max": 2590, "parade": 3515, "long": 1466}
+    published = {"first": 1, "avg": 3.00, "max": 4.74, "parade": 6.43, "long": 3.40}
+    assert ratios == pytest.approx(published, rel=0.01)
+    # 19 windows of 185 tokens; 15 are empty but for the query and special tokens, and one holds 75 of the document.
+    assert short == [[555, 555], [19 * 35 + 3 * 150 + 75, 3515]]
+    assert all(found == [1, 35, 1, 36] for found in empty.values()), "an empty document is one empty window"
+
+
+# Through the classes that their authors load them with; Ettin's modules by hand.
+AS_ITS_AUTHORS = """
+from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
+from safetensors.torch import load_file
+texts = [f"{each.title} {each.text}".strip() for each in corpus] + [loops.words(n, n) for n in (550, 600)]
+more = [{"_id": f"t{n}", "title": "", "text": text} for n, text in enumerate(texts)]
+Path("/tmp/more.jsonl").write_text("".join(json.dumps(each) + "\\n" for each in more))
+queries = [loops.words(n, 50 + n) for n in (1, 9, 30)]
+
+def ettin(folder):
+    transformer = AutoModel.from_pretrained(str(folder)).eval()
+    parts = ("2_Dense", "3_LayerNorm", "4_Dense")
+    dense, norm, last = (load_file(folder / part / "model.safetensors") for part in parts)
+    def call(**batch):
+        first = transformer(**batch).last_hidden_state[:, 0]
+        hidden = torch.nn.functional.gelu(first @ dense["linear.weight"].T)
+        hidden = torch.nn.functional.layer_norm(hidden, hidden.shape[-1:], norm["norm.weight"], norm["norm.bias"])
+        return hidden @ last["linear.weight"].T + last["linear.bias"]
+    return call
+
+for kind in ("bert", "electra", "xlm-roberta", "ettin"):
+    loops.make(assets, kind, name=kind)
+    folder = assets / kind
+    tokenizer = AutoTokenizer.from_pretrained(str(folder))
+    if kind == "ettin":
+        model = ettin(folder)
+    else:
+        loaded = AutoModelForSequenceClassification.from_pretrained(str(folder)).eval()
+        model = lambda **batch: loaded(**batch).logits
+    ready = loops.engine(assets, Path("/index") / kind, Corpus(Path("/tmp/more.jsonl"), len(more)), model=kind,
+                         head="modules" if kind == "ettin" else "classifier", document_tokens=509, query_tokens=64)
+    off, pairs, same = 0.0, 0, True
+    for query in queries:
+        found = ready.score(query, [each["_id"] for each in more])
+        wanted = []
+        for text in texts:
+            batch = tokenizer([[query, text]], truncation="longest_first", max_length=512, return_tensors="pt")
+            if kind in ("xlm-roberta", "ettin"):
+                batch.pop("token_type_ids", None)
+            with torch.inference_mode():
+                wanted.append(float(model(**batch)[0, 0]))
+        off = max(off, float(abs(numpy.array(found) - wanted).max()))
+        pairs += len(found)
+    say([kind, off, pairs, float(numpy.std(wanted))])
+"""
+
+
+def test_published_formats_score_as_their_authors_classes(lines: Lines) -> None:
+    answers = lines(AS_ITS_AUTHORS)
+    assert len(answers) == 4
+    for kind, difference, pairs, spread in answers:
+        assert pairs == 54 and spread > 1e-3
+        assert difference <= 1e-5, kind
+
+
+def test_score_depends_on_nothing_but_its_pair(lines: Lines) -> None:
+    answers = lines("""
+loops.make(assets)
+for name in ("max", "parade-max"):
+    first = loops.engine(assets, made, corpus, aggregation=name, window=24, stride=16)
+    queries = [loops.words(1 + n % 8, n) for n in range(50 if name == "max" else 5)]
+    forward = [first.score(query, ids) for query in queries]
+    backward = [first.score(query, ids) for query in reversed(queries)][::-1]
+    off = 0.0
+    for tokens in (1, 60, 500, 2000):
+        other = loops.engine(assets, made, aggregation=name, window=24, stride=16, batch_tokens=tokens)
+        for query, wanted in zip(queries[:4], forward):
+            found = dict(zip(ids[::-1], other.score(query, ids[::-1])))
+            off = max(off, *(abs(found[each] - score) for each, score in zip(ids, wanted)))
+    alone = [first.score(queries[0], [each])[0] for each in ids]
+    off = max(off, *(abs(one - other) for one, other in zip(alone, forward[0])))
+    say([forward == backward, off, [type(each).__name__ for each in forward[0][:1]]])
+""")
+    assert [(same, kind) for same, _, kind in answers] == [(True, ["float"])] * 2
+    assert max(off for _, off, _ in answers) <= 1e-5
+
+
+def test_edges_are_defined(lines: Lines) -> None:
+    nothing, one, absent, cuts, counts, stages, alone, threads = lines("""
+loops.make(assets)
+ready = loops.engine(assets, made, corpus)
+say([ready.score("ice", []), ready.counts()])
+say([len(ready.score("ice", ["d7"])), ready.counts()["pairs"]])
+say(refused(lambda: ready.score("ice", ["d7", "nowhere"])))
+long = loops.words(40, 1)
+say([ready.score(long, ids) == ready.score(" ".join(long.split()[:8]), ids), len(set(ready.score("", ids))) > 3])
+ready.score("ice rock", ["d0", "d14"])
+say(ready.counts())
+say(sorted(ready.stages_s()))
+hits = ready.search("ice", 5)
+best = sorted(zip(ready.score("ice", ids), ids), key=lambda pair: -pair[0])[:5]
+say([[hit.doc_id for hit in hits] == [each for _, each in best], [hit.score for hit in hits] == [n for n, _ in best]])
+say([ready.threads(), ready.device(), sorted(ready.libraries())])
+""")
+    assert nothing == [[], dict.fromkeys(("pairs", "windows", "tokens", "padded_tokens", "calls", "flop"), 0)]
+    assert one == [1, 1] and "'nowhere'" in absent
+    assert cuts == [True, True]
+    # An empty document, and one of 231 tokens of which the first 77 are read: 2 words, 3 special tokens.
+    flop = 2 * 2 * 236 * (24 * 32**2 + 4 * 236 * 32)
+    assert counts == {"pairs": 2, "windows": 2, "tokens": 5 + 236, "padded_tokens": 472, "calls": 1, "flop": flop}
+    assert stages == ["aggregate", "fetch", "score", "tokenise"]
+    assert alone == [True, True]
+    assert threads[0]["torch_intraop"] == 1 and threads[1] == "cpu" and "torch" in threads[2]
+
+
+def test_backends_agree_with_torch(lines: Lines) -> None:
+    answers = lines("""
+import rerank_prepare
+for kind, head in (("bert", "classifier"), ("electra", "classifier"), ("linear", "linear")):
+    expected = None
+    for backend in ("torch", "onnxruntime", "openvino"):
+        name = f"{kind}-{backend}"
+        loops.make(assets, kind, name=name)
+        params = {"model": name, "head": head, "document_tokens": loops.LONGEST, "query_tokens": loops.QUERY,
+                  "aggregation": "max", "window": 24, "stride": 16, "backend": backend}
+        rerank_prepare.make_ready(assets, params)
+        ready = loops.engine(assets, Path("/index") / kind, corpus, **params)
+        found = numpy.array([ready.score(query, ids) for query in ("ice", "molten rock of the river", "ash")])
+        expected = found if expected is None else expected
+        say([kind, backend, float(abs(found - expected).max()), float(expected.std())])
+loops.make(assets, "ettin", name="modern")
+say(refused(lambda: rerank_prepare.make_ready(assets, {**params, "model": "modern", "head": "modules"})))
+""")
+    *compared, refusal = answers
+    assert len(compared) == 9
+    for kind, backend, difference, spread in compared:
+        assert difference <= 1e-4 and spread > 1e-3, (kind, backend)
+    assert "take one of them" in refusal
+
+
+def test_preparation_refuses_wrong_tensors_by_name(lines: Lines) -> None:
+    answers = lines("""
+import rerank_prepare
+from safetensors.torch import load_file, save_file
+wrong = {
+    "bert": ["classifier.weight", "bert.pooler.dense.bias", "bert.encoder.layer.1.output.dense.weight"],
+    "electra": ["classifier.out_proj.bias", "electra.embeddings.LayerNorm.weight"],
+    "xlm-roberta": ["classifier.dense.weight"],
+    "ettin": ["layers.1.mlp.Wo.weight", "2_Dense/linear.weight", "3_LayerNorm/norm.bias", "4_Dense/linear.bias"],
+    "linear": ["cls.bias"],
+}
+heads = {"ettin": "modules", "linear": "linear"}
+for kind, tensors in wrong.items():
+    params = {"model": kind, "head": heads.get(kind, "classifier"), "document_tokens": 100}
+    for tensor in [*tensors, "strange.weight"]:
+        for change in ("missing", "shape", "nan"):
+            shutil.rmtree(assets / kind, ignore_errors=True)
+            loops.make(assets, kind, name=kind)
+            place, _, name = tensor.rpartition("/")
+            path = assets / kind / place / "model.safetensors"
+            state = load_file(path)
+            if tensor == "strange.weight":
+                state[name] = torch.zeros(3)
+            elif change == "missing":
+                del state[name]
+            else:
+                state[name] = torch.zeros(7, 7) if change == "shape" else state[name] * float("nan")
+            save_file(state, path, metadata={"format": "pt"})
+            said = refused(lambda: rerank_prepare.make_ready(assets, params))
+            say([kind, ".".join(name.split(".")[-2:]), change, said])
+Path("/tmp/system.json").write_text(json.dumps({"build_params": params, "search_params": {"aggregation": "best"}}))
+say(rerank_prepare.main([str(assets), "/tmp/system.json"]))
+""")
+    *answers, code = answers
+    assert len(answers) == 48
+    assert [each for each in answers if not each[3]] == []
+    unnamed = [each for each in answers if each[1] not in each[3] and each[2] != "nan"]
+    assert unnamed == []
+    assert code == 1
+
+
+def test_index_of_another_system_or_damaged_is_refused(lines: Lines) -> None:
+    longer, other, cut, kinds = lines("""
+loops.make(assets)
+loops.engine(assets, made, corpus)
+say(refused(lambda: loops.engine(assets, made, document_tokens=100)))
+rerank = loops.rerank
+rerank.make(assets / "other", "linear", texts=["other words"])
+say(refused(lambda: loops.engine(assets, made, model="other")))
+path = made / "tokens.bin"
+whole = path.read_bytes()
+path.write_bytes(whole[:-2])
+say(refused(lambda: loops.engine(assets, made)))
+from texts import token_type
+import scorers
+say([token_type(scorers.tokeniser(assets / "m")), len(whole)])
+""")
+    assert "document_tokens" in longer and "tokeniser" in other and "damaged" in cut
+    # Two bytes a token; the longest document is cut at 231.
+    assert kinds == ["<u2", 2 * (sum((0, 1, 12, 23, 24, 25, 36, 40, 76, 77, 78, 154, 155, 230, 231)) + 231)]
+
+
+def test_heads_over_documents_run_in_the_engine(lines: Lines) -> None:
+    """Their formulas are held in test_rerank_heads.py; here that they get the windows they ask for."""
+    answers = lines("""
+from safetensors.torch import load_file, save_file
+def add(name, tensors, **config):
+    shutil.copytree(assets / "m", assets / name)
+    state = load_file(assets / name / "model.safetensors")
+    del state["cls.weight"], state["cls.bias"]
+    save_file(state | tensors, assets / name / "model.safetensors", metadata={"format": "pt"})
+    declared = json.loads((assets / name / "config.json").read_text())
+    (assets / name / "config.json").write_text(json.dumps({**declared, **config}))
+
+loops.make(assets)
+torch.manual_seed(1)
+small = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 48,
+         "max_position_embeddings": 64}
+declared = {"aggregator": small, "interaction": small}
+for name in loops.heads.MODULES:
+    add(name, loops.head_tensors(name, hidden_size=32, num_hidden_layers=2, **declared), **declared)
+    rule = {"window": 77, "stride": 77} if name.startswith("cedr") else {"window": 24, "stride": 12}
+    ready = loops.engine(assets, made, corpus, model=name, aggregation=name, **rule)
+    query = loops.words(7, 1)
+    together = ready.score(query, ids)
+    off = max(abs(ready.score(query, [each])[0] - score) / max(1, abs(score)) for each, score in zip(ids, together))
+    ready.score(query, ids)
+    say([name, off, float(numpy.std(together)), ready.counts()["windows"], ready.stages_s()["aggregate"] > 0])
+""")
+    assert len(answers) == 8
+    for name, off, spread, windows, timed in answers:
+        assert off <= 1e-5 and spread > 1e-4 and timed, name  # of the score's size: sums of logarithms are large
+        assert windows == {"cedr": 26, "lateir": 112}.get(name.partition("-")[0], 111), name
+
+
+def test_systems_name_what_the_engine_reads() -> None:
+    systems = [each for each in catalog.systems(catalog.images_dir()).values() if each.engine == "rerank"]
+    assert len(systems) >= 10
+    for system in systems:
+        declared = json.dumps(system.params)
+        assert system.params["model"] == system.assets[0].folder, declared
