@@ -36,10 +36,9 @@ class Rerank(Reranker):
         super().__init__(params, envelope, assets)
         self._all = parameters.complete(params)
         self._folder = assets / str(self._all["model"])
-        self._scorer: Any = None
-        self._store: Any = None
         self._stages_s: dict[str, float] = {}
         self._counts: dict[str, int] = {}
+        self._scorer: Any = None  # none while an index is built
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
         """Tokenise all documents; no model runs.
@@ -147,8 +146,8 @@ class Rerank(Reranker):
         return "cuda" if self.envelope.gpus > 0 else "cpu"
 
     def close(self) -> None:
-        """Release weights and the mapped documents, where a search loaded them."""
-        self._scorer = self._store = None
+        """Release weights and the mapped documents."""
+        del self._scorer, self._store
 
     def _text(self, document: Document) -> str:
         if not document.title or self._all["title"] == "drop":
