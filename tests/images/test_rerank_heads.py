@@ -118,7 +118,8 @@ from harness.records import Envelope
 words = "the river of north one ice rock ash moves down".split()
 place = Path("/tmp/corpus.jsonl")
 texts = [" ".join((words * 8)[number:][:length]) for number, length in enumerate((0, 1, 12, 23, 24, 25, 36, 60))]
-place.write_text("".join(json.dumps({"_id": str(n), "title": "", "text": each}) + "\\n" for n, each in enumerate(texts)))
+documents = [{"_id": str(number), "title": "", "text": text} for number, text in enumerate(texts)]
+place.write_text("".join(json.dumps(each) + "\\n" for each in documents))
 corpus, assets = Corpus(place, len(texts)), Path("/index/assets")
 index.rmdir()
 wanted = {"cedr-knrm": "cedr-knrm", "cedr-drmm": "cedr-drmm", "cedr-pacrr": "cedr-pacrr", "lateir": "lateir",
@@ -139,8 +140,10 @@ for aggregation, kind in wanted.items():
         ready.load(made)
         found = numpy.array([ready.score(query, ready.doc_ids()) for query in ("ice", "the river of the north")])
         expected = found if expected is None else expected
-        say([aggregation, backend, float(abs(found - expected).max()), float(expected.std()), set(ready.threads().values()) == {1},
-             sorted(path.suffix for path in (assets / name).iterdir()), ready.libraries()])
+        files = sorted(path.suffix for path in (assets / name).iterdir())
+        one_thread = set(ready.threads().values()) == {1}
+        difference, spread = float(abs(found - expected).max()), float(expected.std())
+        say([aggregation, backend, difference, spread, one_thread, files, ready.libraries()])
 """)
     assert len(answers) == 4 * 5 + 2 * 3
     for name, backend, difference, spread, one_thread, files, libraries in answers:
