@@ -65,7 +65,6 @@ def test_first_screen_of_two_stages_and_language_models_fits_too(
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     work = {"pairs": 20, "windows": 21, "tokens": 3100, "padded_tokens": 3500, "calls": 2, "flop": 6_610_000_000}
     model = {"pairs": 20, "calls": 1, "prompt_tokens": 3123, "completion_tokens": 80}
-    priced = {"llm.token_prices": "gpt-4o-mini"}
     results = publisher.put(
         tmp_path / "results",
         Made("bm25", 2.0, (1, 2, 0, 3, 0)),
