@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,8 @@ class Rerank(Reranker):
 
     def libraries(self) -> dict[str, str]:
         """Return the versions of the libraries that do the work."""
-        return dict(self._scorer.libraries()) if self._scorer else {}
+        used = self._scorer.libraries() if self._scorer else {}
+        return {**used, "tokenizers": version("tokenizers"), "numpy": version("numpy")}
 
     def device(self) -> str:
         """Return ``cuda`` when the envelope has a GPU, else ``cpu``."""
