@@ -56,7 +56,7 @@ def planted_words(words: Any) -> Any:
     """Return vectors of length 1 in the dimensions of words, with a mean of 0."""
     import torch
 
-    draw = torch.Generator().manual_seed(11)
+    draw = torch.Generator().manual_seed(11 + len(words))
     vectors = torch.zeros_like(words)
     vectors[:, WORDS:] = torch.randn(words[:, WORDS:].shape, generator=draw)
     vectors[:, WORDS:] -= vectors[:, WORDS:].mean(1, keepdim=True)

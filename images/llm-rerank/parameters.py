@@ -18,6 +18,7 @@ DEFAULTS: dict[str, Scalar | None] = {
     "max_new_tokens": 120,  # of an answer, of rankgpt: 20 identifiers are about 100
     "batch_tokens": 1024,  # tokens of a forward pass, padding included, of query_likelihood
     "dtype": "float32",  # float32, bfloat16
+    "token_prices": "",  # model of a token price list, which reports read
 }
 NO_CUT = "none"
 
