@@ -105,23 +105,47 @@ except BadCheckpoint as error:
     assert "pad_windows = s3" in refused
 
 
+CORPUS = """
+words = "the river of north one ice rock ash moves down".split()
+place = Path("/tmp/corpus.jsonl")
+texts = [" ".join((words * 30)[number:][:length]) for number, length in enumerate(lengths)]
+documents = [{"_id": str(number), "title": "", "text": text} for number, text in enumerate(texts)]
+place.write_text("".join(json.dumps(each) + "\\n" for each in documents))
+corpus, assets = Corpus(place, len(texts)), Path("/index/assets")
+index.rmdir()
+"""
+
+
+def test_engine_scores_as_the_formulas_over_windows_encoded_one_by_one(lines: Lines) -> None:
+    answers = lines(
+        "lengths = (0, 1, 23, 24, 25, 36, 37, 77, 78, 155, 231, 260)"
+        + CORPUS
+        + """
+from checkpoints.rerank_heads import KINDS
+for kind in KINDS:
+    for pad in ("real", "s3") if kind in ("cedr-knrm", "parade-attn", "lateir") else ("real",):
+        say([kind, pad, *engine_differs(kind, pad, assets, corpus, Path("/index"))])
+"""
+    )
+    assert len(answers) == 13
+    for kind, pad, difference, spread, pairs in answers:
+        assert difference <= 1e-5 and spread > 1e-3, (kind, pad)
+        assert pairs == 36
+
+
 # Largest difference to PyTorch in float32, in standard deviations of the scores.
 TOLERANCES = {"onnxruntime": 1e-4, "openvino": 1e-4, "onnxruntime-int8": 0.5, "openvino-bf16": 0.3}
 
 
 def test_backends_agree_with_torch_for_every_head(lines: Lines) -> None:
-    answers = lines("""
+    answers = lines(
+        "lengths = (0, 1, 12, 23, 24, 25, 36, 60)"
+        + CORPUS
+        + """
 import rerank_prepare
 from checkpoints import rerank_heads
 from harness.records import Envelope
 
-words = "the river of north one ice rock ash moves down".split()
-place = Path("/tmp/corpus.jsonl")
-texts = [" ".join((words * 8)[number:][:length]) for number, length in enumerate((0, 1, 12, 23, 24, 25, 36, 60))]
-documents = [{"_id": str(number), "title": "", "text": text} for number, text in enumerate(texts)]
-place.write_text("".join(json.dumps(each) + "\\n" for each in documents))
-corpus, assets = Corpus(place, len(texts)), Path("/index/assets")
-index.rmdir()
 wanted = {"cedr-knrm": "cedr-knrm", "cedr-drmm": "cedr-drmm", "cedr-pacrr": "cedr-pacrr", "lateir": "lateir",
           "parade-transformer": "parade-transformer-pretr-l6", "parade-attn": "parade-attn"}
 for aggregation, kind in wanted.items():
@@ -144,7 +168,8 @@ for aggregation, kind in wanted.items():
         one_thread = set(ready.threads().values()) == {1}
         difference, spread = float(abs(found - expected).max()), float(expected.std())
         say([aggregation, backend, difference, spread, one_thread, files, ready.libraries()])
-""")
+"""
+    )
     assert len(answers) == 4 * 5 + 2 * 3
     for name, backend, difference, spread, one_thread, files, libraries in answers:
         assert spread > 1e-3, name
