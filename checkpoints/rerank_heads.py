@@ -75,7 +75,9 @@ def make(
     described, own = _parts(kind, hidden, layers, query_tokens, heads)
     torch.manual_seed(seed)
     for name, shape in own.items():
-        state[name] = 0.3 * torch.randn(shape) + (1.0 if name.endswith("LayerNorm.weight") else 0.0)
+        # Logarithms of hundreds of counts are summed by these.
+        scale = 0.01 if name.startswith(("combine", "hidden_1")) else 0.3
+        state[name] = scale * torch.randn(shape) + (1.0 if name.endswith("LayerNorm.weight") else 0.0)
     for number, mean in enumerate(_MEANS if kind == "cedr-knrm" else ()):
         state[f"kernels.kernels.{number}.mu"] = torch.tensor(mean)
         state[f"kernels.kernels.{number}.sigma"] = torch.tensor(0.001 if mean == 1 else 0.1)

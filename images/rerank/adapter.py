@@ -68,9 +68,11 @@ class Rerank(Reranker):
         built_with.check(index_dir, self._facts(self._tokens))
         self._store = texts.TokenIds(index_dir, self._tokens)
         self._declared = config(self._folder)
+        # Where padding takes part in the interaction, its vectors are those of the code that did so: token 1.
+        filler = 1 if self._all["interaction_padding"] == "s3" else self._tokens.pad_id
         self._layout = Layout(
             self._tokens.pair_form(),
-            self._tokens.pad_id,
+            filler,
             parameters.rule(self._all),
             int(self._all["query_tokens"]),
             int(self._all["document_tokens"]),

@@ -147,3 +147,10 @@ def test_row_explains_its_first_stage_its_work_and_the_price_of_its_tokens() -> 
         "Of a mean query: pairs 20.0, windows 21.0, tokens 3100, padded tokens 3500, calls 2.00, GFLOP"
     )
     assert "11% of the computed tokens only fill up." in work
+
+
+def test_recorded_answers_name_the_time_that_no_latency_has() -> None:
+    recorded = language_model(counts={"prompt_tokens": 10.0, "completion_tokens": 1.0, "provider_ms": 1234.5})
+    notes = " ".join(summary_section(table(recorded), {}, str).notes)
+    assert "the provider's time, not measured here, is in no latency and no cost: gpt (1,234 ms a query)" in notes
+    assert "recorded answers" not in " ".join(summary_section(table(language_model()), {}, str).notes)
