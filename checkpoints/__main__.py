@@ -1,4 +1,4 @@
-"""``python -m checkpoints small --out DIR``: the checkpoints of the suite ``small``."""
+"""``python -m checkpoints``: small checkpoints that stand in for published ones, and conversions of published ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.cli.options import cache_option, one_line_errors
 
 @click.group()
 def main() -> None:
-    """Make small checkpoints that stand in for published ones."""
+    """Make small checkpoints that stand in for published ones, or convert published ones."""
     # As with Ctrl-C: the container is removed, what is finished stays.
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))
 
@@ -42,6 +42,21 @@ def small(out: Path, cache: Path) -> None:
             heard=lambda what, done, of: watcher(done, of, what),
         )
     for path in written:
+        click.echo(path)
+
+
+@main.command()
+@click.argument("parameters", type=click.Path(path_type=Path, exists=True))
+@click.argument("models", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--name", required=True, help="Folder of the checkpoint, as a system's file names it: dureader-ce.")
+@click.option("--config", type=click.Path(path_type=Path), required=True, help="The model's ernie_config.json.")
+@click.option("--vocab", type=click.Path(path_type=Path), required=True, help="The model's vocab.txt.")
+@one_line_errors()
+def convert_rocketqa(parameters: Path, models: Path, name: str, config: Path, vocab: Path) -> None:
+    """Convert RocketQA's PARAMETERS (Paddle's folder, or .npz) to a checkpoint below MODELS, for --models."""
+    from checkpoints import rocketqa
+
+    for path in rocketqa.convert(parameters, config, vocab, models, name):
         click.echo(path)
 
 

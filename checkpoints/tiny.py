@@ -14,7 +14,7 @@ from typing import Any
 
 import docker
 
-from checkpoints import container, dense, rerank, sparse, stand_in
+from checkpoints import container, dense, llm, rerank, sparse, stand_in
 from harness.errors import UnknownName
 from harness.launch.images import builder, catalog
 from harness.launch.images.catalog import System
@@ -35,6 +35,8 @@ def recipe(system: System, folder: str) -> tuple[str, str]:
     named = [name for name, value in system.params.items() if value == folder]
     if system.engine == "rerank":
         return "rerank", _rerank(system, folder)
+    if system.engine == "llm-rerank":
+        return "llm", llm.KINDS[0]
     if "checkpoint" in named:
         return "colbert", ""
     if "expansion_model" in named:
@@ -47,9 +49,8 @@ def recipe(system: System, folder: str) -> tuple[str, str]:
             return "sparse", method if method != "splade" or sides == ["query_model"] else "splade-distilbert"
     elif sides:
         return "dense", _dense(system, folder, sides[0])
-    raise UnknownName(
-        "kind of checkpoint", f"{system.name}/{folder}", (*dense.KINDS, *sparse.KINDS, *rerank.KINDS, "colbert")
-    )
+    known = (*dense.KINDS, *sparse.KINDS, *rerank.KINDS, *llm.KINDS, "colbert")
+    raise UnknownName("kind of checkpoint", f"{system.name}/{folder}", known)
 
 
 def _rerank(system: System, folder: str) -> str:

@@ -13,7 +13,7 @@ from harness.analysis import results_folder, row_pricing
 from harness.analysis.table import Table
 from harness.aws.clients import is_s3
 from harness.errors import UsageError
-from harness.pricing import prices
+from harness.pricing import prices, token_prices
 from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
 from harness.report.export import rows_frame, samples_frame
 from harness.results import reader
@@ -99,7 +99,7 @@ def table(
     cache = _cache(cache)
     snapshot = prices.snapshot(_date(as_of), region=region, term=term)
     measured = results_folder.load_rows(_folder(results, cache), tuple(names or ()), cache=cache)
-    return row_pricing.price(measured, row_pricing.tariff(snapshot, choice=choice))
+    return row_pricing.price(measured, row_pricing.tariff(snapshot, choice=choice, tokens=token_prices.snapshot()))
 
 
 def stored(results: Location, *, cache: Location | None = None) -> tuple[StoredJob, ...]:

@@ -145,6 +145,11 @@ TEXTS: dict[Cause, CauseText] = {
         "The image reports less time than its queries took.",
         "Let search() return only when its work is done.",
     ),
+    Cause.STAGES: CauseText(
+        "the stages do not sum to the latency",
+        "The latency holds, but the times of retrieving and reranking miss a part of it or count some of it twice.",
+        "Let stages_s() of the adapter count each moment once.",
+    ),
     Cause.FEW_SAMPLES: CauseText(
         "few slow samples carry the mean",
         "Some samples were slow once and fast in other trials, and they dominate the mean.",

@@ -37,7 +37,8 @@ class CellSummary:
 
     ``latency`` is ``None`` where no samples can be used, for ``reason``.  ``by_query_s`` has each query's mean over its
     trials, ``quantiles_s`` all timed samples at :data:`harness.evaluation.per_query.SHARES`; both are empty where the
-    scenario has no latency of single queries.  ``facts`` and ``disagreements`` are evidence for :func:`assess`.
+    scenario has no latency of single queries.  ``counts`` are means over all timed samples.  ``facts`` and
+    ``disagreements`` are evidence for :func:`assess`.
     """
 
     latency: LatencySummary | None = None
@@ -46,6 +47,7 @@ class CellSummary:
     service_s: Timing | None = None
     stages_s: dict[str, Timing] = field(default_factory=dict)
     spread_s: dict[str, Estimate] = field(default_factory=dict)
+    counts: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     by_query_s: dict[str, float] = field(default_factory=dict)
     quantiles_s: tuple[float, ...] = ()
@@ -65,8 +67,9 @@ def summarise(jobs: Sequence[StoredJob], *, rankings: bool = True) -> CellSummar
     facts = None
     try:
         timed = timings.read((job.result.spec.job, job.samples()) for job in jobs)
-        facts = sample_checks.inspect(timed, _phases_s(results), results[0].spec.cell.scenario)
-        summary = _summary(results, timed)
+        scenario, two_stages = results[0].spec.cell.scenario, jobs[0].first_stage_path is not None
+        facts = sample_checks.inspect(timed, _phases_s(results), scenario, two_stages=two_stages)
+        summary = replace(_summary(results, timed), counts=_counts(timed))
     # ValueError and KeyError are what pyarrow raises for a damaged file and for a missing column.
     except (HarnessError, OSError, ValueError, KeyError) as error:
         return CellSummary(
@@ -159,11 +162,10 @@ def _timing(timed: Timings, seconds: NDArray[np.float64]) -> Timing:
 
 def _overlong_stages(timed: Timings) -> tuple[str, ...]:
     """Note stages that do not lie within the query that the clock runs around: something else is timed."""
-    # A stage of a stage (``bm25.retrieve`` of ``bm25``) lies in that one already.
-    outer = {name: seconds for name, seconds in timed.stages_s.items() if name.rpartition(".")[0] not in timed.stages_s}
+    outer = timed.outer_stages_s
     if not outer:
         return ()
-    total = np.nansum(np.stack(list(outer.values())), axis=0)
+    total = timed.staged_s
     over = int(np.sum(total > timed.latency_s * 1.001 + 1e-6))
     if not over:
         return ()
@@ -172,6 +174,12 @@ def _overlong_stages(timed: Timings) -> tuple[str, ...]:
         f"the stages ({names}) sum to more than the end-to-end latency in {over:,} of {len(total):,} samples: they "
         "overlap or are not this query's; let stages_s() of the adapter say the last query's alone",
     )
+
+
+def _counts(timed: Timings) -> dict[str, float]:
+    """Return the mean of each count over the samples that have it."""
+    known = {name: values[np.isfinite(values)] for name, values in timed.counts.items()}
+    return {name: float(values.mean()) for name, values in known.items() if len(values)}
 
 
 def _phases_s(results: Sequence[Result]) -> dict[int, float]:

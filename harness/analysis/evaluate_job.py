@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harness.analysis import rejudge
+from harness.analysis import first_stage, rejudge
 from harness.analysis.rejudge import JudgementBasis, QrelsOverride
+from harness.analysis.table import FirstStage
 from harness.errors import HarnessError, UsageError
 from harness.evaluation import embeddings, evaluate, judged_runs, measure_names, trec
 from harness.evaluation.embeddings import Embeddings
@@ -39,7 +40,8 @@ class JobEvaluation:
     """The scores of a job's run by the judgements of ``basis``.
 
     ``unjudged`` counts hits that nobody judged, down to the first measure's cutoff; ``None`` where the run's own hits
-    are all that is judged.  ``distances`` are by name, ``notes`` about the judgements.
+    are all that is judged.  ``distances`` are by name, ``notes`` about the judgements.  ``first_stage`` is there for a
+    system of two stages.
     """
 
     basis: JudgementBasis
@@ -47,6 +49,7 @@ class JobEvaluation:
     unjudged: UnjudgedHits | None
     distances: dict[str, RowDistance]
     notes: tuple[str, ...] = ()
+    first_stage: FirstStage | None = None
 
 
 class JobEvaluator:
@@ -87,12 +90,14 @@ class JobEvaluator:
             kept = {query: hits for query, hits in run.rankings.items() if query not in self.override.without}
             run = replace(run, rankings=kept)
         ranked = [measure for measure in self.measures if not isinstance(measure, DistanceName)]
+        judged = evaluate.evaluate(run, basis.qrels, sample, ranked, hits_alone=hits_alone)
         return JobEvaluation(
             basis,
-            evaluate.evaluate(run, basis.qrels, sample, ranked, hits_alone=hits_alone),
+            judged,
             None if hits_alone else self._unjudged(job, run, basis, sample),
             self._distances(job, run, basis, sample, hits_alone=hits_alone),
             () if basis.sha256 else _negative_grades(basis, sample),  # else its own remarks say so
+            first_stage.score(job, judged, basis.qrels, sample, ranked, hits_alone=hits_alone),
         )
 
     def _basis(self, job: StoredJob) -> JudgementBasis:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from harness import stats
 from harness.analysis.table import Overhead, Row, Validity, processors
 from harness.evaluation.evaluate_runs import unjudged_share_notes
-from harness.pricing import cost
+from harness.pricing import cost, token_prices
 from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
 from harness.pricing.prices import Snapshot, StoragePrice
 from harness.records import Isolation, Outcome
@@ -34,6 +34,22 @@ MEMORY_METHOD = (
     "Peak anonymous: anonymous and shared memory, no file pages. Peak cgroup: everything charged to the job, page "
     "cache included, so it may be as large as the limit."
 )
+COUNT_METHOD = "The adapter counts it for each query; the figure is the mean of all timed samples."
+FLOP_METHOD = "FLOP of a sequence of n tokens: layers x n x (24 H^2 + 4 n H) on padded lengths, without heads."
+WORK_METHOD = f"Work (pairs, tokens, GFLOP ...) depends on no machine. {COUNT_METHOD} {FLOP_METHOD}"
+CEILING_METHOD = (
+    "Ceiling: R@depth, the mean share of a query's relevant documents among those that the first stage gives to the "
+    "second; documents that nobody judged count as not relevant."
+)
+GAIN_METHOD = (
+    "Gain: the measure less that of the first stage alone, cut at as many hits and judged alike; the interval is that "
+    "of a paired randomisation test over queries."
+)
+HARM_METHOD = (
+    "Harm: the share of judged queries whose measure is lower than the first stage's; the interval is Clopper and "
+    "Pearson's."
+)
+FIRST_STAGE_METHOD = f"{CEILING_METHOD} {GAIN_METHOD} {HARM_METHOD}"
 MAPPED_METHOD = "Peak mapped: file pages that the job had mapped; the kernel may take them back at any time."
 
 
@@ -50,7 +66,9 @@ def of_table(
         notes.append(THROUGHPUT_METHOD)
     mapped = any(row.peak_mapped_bytes is not None for row in rows)
     notes.append(f"{MEMORY_METHOD} {MAPPED_METHOD}" if mapped else MEMORY_METHOD)
-    notes += [*of_cost(rows, choice), *_of_index_cost(rows, storage)]
+    notes += [WORK_METHOD] if any(row.counts for row in rows) else []
+    notes += [FIRST_STAGE_METHOD] if any(row.first_stage for row in rows) else []
+    notes += [*of_cost(rows, choice), *_of_tokens(rows), *_of_index_cost(rows, storage)]
     notes.append(
         f"Prices: {snapshot.provider} {snapshot.region}, Linux {snapshot.term}, {snapshot.as_of} "
         f"(source: {snapshot.source})."
@@ -59,6 +77,7 @@ def of_table(
         *notes,
         *of_judgements(rows),
         *of_data(rows),
+        *of_first_stages(rows),
         *of_unjudged(rows),
         *_smallest(rows),
         *_shared_cpus(rows),
@@ -98,6 +117,29 @@ def _of_index_cost(rows: Sequence[Row], storage: StoragePrice | None) -> Iterato
         yield (
             f"Index storage: {cost.STORAGE_FORMULA}, at {storage.usd_per_gib_month:g} ({storage.volume_type} of "
             f"{storage.as_of}; source: {storage.source})."
+        )
+
+
+def _of_tokens(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield how the tokens of language models were priced."""
+    found = next((row.token_price for row in rows if row.token_price is not None), None)
+    if found is not None:
+        yield (
+            f"Cost, tokens: {token_prices.FORMULA}; at list prices of {found.date}, without cache or batch discount, "
+            f"beside the cost of the instance and never added to it (source: {found.source.rpartition('; ')[0]})."
+        )
+
+
+def of_first_stages(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield which rows rerank a stored ranking, so that no first stage is in their latency or cost."""
+    unmeasured: dict[str, dict[str, None]] = defaultdict(dict)
+    for row in rows:
+        if row.first_stage is not None and not row.first_stage.measured:
+            unmeasured[row.first_stage.system].setdefault(row.system)
+    for first, systems in unmeasured.items():
+        yield (
+            f"first stage not measured: {', '.join(systems)} rerank{'s' if len(systems) == 1 else ''} the stored "
+            f"ranking {first}; latency and cost are the second stage's alone."
         )
 
 

@@ -27,6 +27,8 @@ from harness.stats import Estimate, competition_ranks
 
 # The two ways to compare two dates, like with like.
 SAME, CHEAPEST = "same instance", "cheapest type"
+# The third way: what tokens cost, for systems that name a language model.
+TOKENS = "token prices"
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class RowChange:
     """A row at both dates, on its own instance and on the cheapest type of each date.
 
     ``before`` and ``same`` are on its own instance: its published one, else the cheapest of the earlier date.
+    ``tokens_before`` and ``tokens`` are the costs of its tokens, on no instance.
     """
 
     row: Row
@@ -51,11 +54,17 @@ class RowChange:
     same: PricedRow
     cheapest_before: PricedRow
     cheapest: PricedRow
+    tokens_before: PricedRow
+    tokens: PricedRow
 
     @property
     def pairs(self) -> dict[str, tuple[PricedRow, PricedRow]]:
         """Return by way the row at the other date and now."""
-        return {SAME: (self.before, self.same), CHEAPEST: (self.cheapest_before, self.cheapest)}
+        return {
+            SAME: (self.before, self.same),
+            CHEAPEST: (self.cheapest_before, self.cheapest),
+            TOKENS: (self.tokens_before, self.tokens),
+        }
 
     @cached_property
     def place(self) -> ComparisonGroup:
@@ -67,7 +76,7 @@ class RowChange:
 class OrderFlip:
     """Two systems whose order by cost (of their cheapest rows) changed.
 
-    ``way`` is ``same instance`` or ``cheapest type``.  ``overlap``: their intervals overlap at one of
+    ``way`` is ``same instance``, ``cheapest type`` or ``token prices``.  ``overlap``: their intervals overlap at one of
     the dates, so the measurements do not tell which is cheaper.
     """
 
@@ -113,7 +122,11 @@ class DatedPrices:
 
 @dataclass(frozen=True)
 class Repricing:
-    """All changes between two price lists.  ``summary`` is four sentences with all counts."""
+    """All changes between two price lists.
+
+    ``summary`` is four sentences with all counts, and one more where tokens are priced; ``token_dates`` are the dates
+    of their prices.
+    """
 
     before: DatedPrices
     now: DatedPrices
@@ -126,6 +139,7 @@ class Repricing:
     newly_provided: tuple[str, ...]
     summary: tuple[str, ...]
     notes: tuple[str, ...]
+    token_dates: tuple[str, ...] = ()
 
 
 def other_prices(now: Snapshot, against: datetime.date | None = None) -> Snapshot:
@@ -159,7 +173,7 @@ def compare(measured: Table, before: Tariff, now: Tariff) -> Repricing:
     """
     rows = [row for row in measured.rows if row.outcome is Outcome.OK]
     changes = ranked(rows, [_priced(row, before, now) for row in rows])
-    flips = tuple(flip for way in (SAME, CHEAPEST) for flip in order_flips(changes, way))
+    flips = tuple(flip for way in (SAME, CHEAPEST, TOKENS) for flip in order_flips(changes, way))
     best = tuple(change for way in (SAME, CHEAPEST) for change in cheapest_changes(changes, way))
     gone = tuple(_gone(changes, now))
     lost = _profiles(change for change in changes if change.cheapest_before.price and not change.cheapest.price)
@@ -175,8 +189,9 @@ def compare(measured: Table, before: Tariff, now: Tariff) -> Repricing:
         gone=gone,
         no_longer_provided=lost,
         newly_provided=new,
-        summary=tuple(_summary(changes, flips, best, gone, lost, dates)),
+        summary=(*_summary(changes, flips, best, gone, lost, dates), *_token_summary(changes, flips)),
         notes=tuple(_notes(changes, now.choice, failed=len(measured.rows) - len(changes))),
+        token_dates=_token_dates(changes, before, now),
     )
 
 
@@ -201,7 +216,8 @@ def _priced(row: Row, before: Tariff, now: Tariff) -> tuple[Priced, ...]:
     for machine in machines:
         if machine not in costs:
             costs[machine] = model(row, *machine)
-    return tuple((*machine, costs[machine]) for machine in machines)
+    tokens = ((None, None, row_pricing.tokens(row, tariff.tokens)[1]) for tariff in (before, now))
+    return (*((*machine, costs[machine]) for machine in machines), *tokens)
 
 
 def _dated(snapshot: Snapshot) -> DatedPrices:
@@ -213,7 +229,7 @@ def ranked(rows: Sequence[Row], priced: Sequence[tuple[Priced, ...]]) -> tuple[R
 
     Args:
         rows: all measured.
-        priced: of each row its four ways, in the order of a change's fields.
+        priced: of each row its ways, in the order of a change's fields.
     """
     groups: dict[ComparisonGroup, list[int]] = defaultdict(list)
     for number, row in enumerate(rows):
@@ -227,7 +243,7 @@ def ranked(rows: Sequence[Row], priced: Sequence[tuple[Priced, ...]]) -> tuple[R
             for number, rank in zip(numbers, of_group, strict=True):
                 ranks[number] = rank
         ways.append([PricedRow(price, note, cost, rank) for (price, note, cost), rank in zip(way, ranks, strict=True)])
-    return tuple(RowChange(row, *four) for row, *four in zip(rows, *ways, strict=True)) if ways else ()
+    return tuple(RowChange(row, *priced_row) for row, *priced_row in zip(rows, *ways, strict=True)) if ways else ()
 
 
 def ranks_changed(changes: Sequence[RowChange], way: str) -> int:
@@ -262,7 +278,7 @@ def cheapest_changes(changes: Sequence[RowChange], way: str) -> Iterator[Cheapes
 def _by_place(changes: Sequence[RowChange]) -> Mapping[ComparisonGroup, list[RowChange]]:
     places: dict[ComparisonGroup, list[RowChange]] = defaultdict(list)
     for change in changes:
-        if change.before.rank is not None or change.cheapest_before.rank is not None:
+        if any(was.rank is not None for was, _ in change.pairs.values()):
             places[change.place].append(change)
     return {place: places[place] for place in sorted(places, key=lambda place: tuple(map(str, place)))}
 
@@ -319,6 +335,26 @@ def _summary(
     chosen = " and ".join(f"{counted(_gain(changes, side), 'row')} at {date}" for side, date in enumerate(dates))
     yield f"Another type than its own is cheaper for {chosen}."
     yield f"{counted(len(gone), 'instance type')} gone; {counted(len(lost), 'profile')} that no type provides any more."
+
+
+def _token_dates(changes: Sequence[RowChange], before: Tariff, now: Tariff) -> tuple[str, ...]:
+    """Return the dates of the token prices; none where no row has tokens to price."""
+    if all(change.row.token_model is None for change in changes):
+        return ()
+    return tuple("none" if each.tokens is None else str(each.tokens.as_of) for each in (before, now))
+
+
+def _token_summary(changes: Sequence[RowChange], flips: Sequence[OrderFlip]) -> Iterator[str]:
+    """Count the changes by token prices, where any row has tokens to price."""
+    priced = [change for change in changes if change.row.token_model is not None]
+    costs = [(change.tokens_before.cost.value, change.tokens.cost.value) for change in priced]
+    differences = [is_now - was for was, is_now in costs if was is not None and is_now is not None]
+    if priced:
+        yield (
+            f"By token prices: of {counted(len(differences), 'row')} {sum(usd > 0 for usd in differences):,} cost more "
+            f"and {sum(usd < 0 for usd in differences):,} less; "
+            f"{counted(sum(flip.way == TOKENS for flip in flips), 'verdict')} flipped."
+        )
 
 
 def _gain(changes: Sequence[RowChange], side: int) -> int:

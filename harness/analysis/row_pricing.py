@@ -12,23 +12,24 @@ Which machine a row is priced on:
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.analysis.table import Price, Row, Table
-from harness.errors import counted
-from harness.pricing import cost, instances, offers, prices
+from harness.analysis.table import Price, Row, Table, TokenPrice
+from harness.errors import counted, did_you_mean
+from harness.pricing import cost, instances, offers, prices, token_prices
 from harness.pricing.instances import DEFAULT_CHOICE, Instance, TypeChoice
 from harness.pricing.offers import Offer, Offers
 from harness.pricing.prices import Snapshot, StoragePrice
+from harness.pricing.token_prices import TokenSnapshot
 from harness.records import Envelope, Outcome
 from harness.stats import Estimate
 
 _ARCHITECTURES = {"aarch64": "arm64", "amd64": "x86_64"}
 # Of the records in a row, those that pricing and a repriced table read.
 _NAMES = ("isolation", "outcome", "validity", "keys", "machine", "build_machine")
-COLUMNS = frozenset((*_NAMES, "measures", "latency_mean_s", "throughput_qps", "build_envelope"))
+COLUMNS = frozenset((*_NAMES, "measures", "latency_mean_s", "throughput_qps", "build_envelope", "counts"))
 # CPUs, memory, GPUs and the memory of each GPU, if known.
 HardwareNeed = tuple[int, int, int, int | None]
 # A row's price and a note on it.
@@ -40,7 +41,8 @@ class Tariff:
     """All that rows are priced with: the prices of a date, facts of every known type, and what storage costs there.
 
     ``storage`` is ``None`` where no price of storage is known for that place and date; ``root`` is the folder that
-    the facts are from, where it is not the shipped one; ``choice`` holds the preferred types.
+    the facts are from, where it is not the shipped one; ``choice`` holds the preferred types; ``tokens`` are the prices
+    of language models' tokens (``None``: there are none).
     """
 
     snapshot: Snapshot
@@ -48,6 +50,7 @@ class Tariff:
     storage: StoragePrice | None = None
     root: Path | None = None
     choice: TypeChoice = DEFAULT_CHOICE
+    tokens: TokenSnapshot | None = None
     # What was worked out already: ten thousand rows ask the same few questions.
     _offers: dict[HardwareNeed, Offers] = field(default_factory=dict, repr=False, compare=False)
     _cheapest: dict[tuple[HardwareNeed, str | None], Price | None] = field(
@@ -84,26 +87,37 @@ class Tariff:
         return instance_type not in self.known and instance_type in _of_others(self.snapshot.provider, self.root)
 
 
-def tariff(snapshot: Snapshot, root: Path | None = None, choice: TypeChoice = DEFAULT_CHOICE) -> Tariff:
+def tariff(
+    snapshot: Snapshot,
+    root: Path | None = None,
+    choice: TypeChoice = DEFAULT_CHOICE,
+    tokens: TokenSnapshot | None = None,
+) -> Tariff:
     """Return a snapshot with the facts that belong to it.
 
     Args:
         snapshot: the prices.
         root: another ``instance_profiles/``.
         choice: preferred types.
+        tokens: prices of tokens, if any.
 
     Raises:
         FileError: a file of facts or prices is wrong.
     """
     place = (snapshot.provider, snapshot.region, snapshot.as_of)
     known = instances.read_instances(snapshot.provider, root)
-    return Tariff(snapshot, known, prices.storage_price(*place, root), root, choice)
+    return Tariff(snapshot, known, prices.storage_price(*place, root), root, choice, tokens)
 
 
 def formulas() -> dict[str, str]:
     """Return the formula of each cost, by its name."""
     models = {model.name: model.formula for model in cost.MODELS}
-    return {**models, "build": cost.BUILD_FORMULA, "storage": cost.STORAGE_FORMULA}
+    return {
+        **models,
+        "tokens": token_prices.FORMULA,
+        "build": cost.BUILD_FORMULA,
+        "storage": cost.STORAGE_FORMULA,
+    }
 
 
 def price_row(row: Row, tariff: Tariff) -> Row:
@@ -112,12 +126,15 @@ def price_row(row: Row, tariff: Tariff) -> Row:
     if row.outcome is not Outcome.OK:
         return replace(row, price=price, price_note=note)
     build_price, build_cost = _build(row, tariff)
+    token_price, token_cost = tokens(row, tariff.tokens)
     return replace(
         row,
         price=price,
         price_note=note,
         usd_per_million=sequential(row, price, note),
         usd_per_million_saturated=saturated(row, price, note),
+        token_price=token_price,
+        usd_tokens_per_million=token_cost,
         build_price=build_price,
         usd_build_per_million_documents=build_cost,
         usd_storage_per_month=_storage(row, tariff),
@@ -140,6 +157,7 @@ def price(table: Table, tariff: Tariff) -> Table:
         price_term=snapshot.term,
         price_architecture=tariff.choice.architecture,
         price_generation=tariff.choice.generation,
+        price_tokens_date=_tokens_date(rows),
         cost_formula=cost.SEQUENTIAL.formula,
         cost_formulas=formulas(),
         notes=notes.of_table(rows, table.overhead, snapshot, tariff.choice, tariff.storage),
@@ -268,6 +286,38 @@ def _target(row: Row) -> str:
     if row.latency_target_s is None:
         return "no latency target" + (": batches, however long each query waits" if row.scenario == "offline" else "")
     return f"{row.latency_percentile:g} % of queries within {row.latency_target_s * 1e3:g} ms"
+
+
+def tokens(row: Row, snapshot: TokenSnapshot | None) -> tuple[TokenPrice | None, Estimate]:
+    """Return the price of the tokens that a row's system names, and what those of a million queries cost.
+
+    A system that names no model has neither, and no reason is needed.
+    """
+    if row.token_model is None:
+        return None, Estimate(None)
+    if snapshot is None:
+        return None, Estimate(None, reason="no token prices of that date; add some to instance_profiles/tokens/")
+    price = snapshot.models.get(row.token_model)
+    if price is None:
+        hint = did_you_mean(row.token_model, snapshot.models)
+        return None, Estimate(None, reason=f"{snapshot} have no model {row.token_model!r}{hint}")
+    found = TokenPrice(
+        row.token_model,
+        price.usd_in,
+        price.usd_out,
+        price.cached_in,
+        price.batch_discount,
+        str(snapshot.as_of),
+        f"{snapshot.source}; {price.page}",
+    )
+    prompt, completion = (row.counts.get(name) for name in ("prompt_tokens", "completion_tokens"))
+    if prompt is None or completion is None:
+        return found, Estimate(None, reason="the system counts no prompt and completion tokens")
+    return found, Estimate(token_prices.usd_per_million_queries(price, prompt, completion))
+
+
+def _tokens_date(rows: Sequence[Row]) -> str:
+    return next((row.token_price.date for row in rows if row.token_price is not None), "")
 
 
 def _build(row: Row, tariff: Tariff) -> tuple[Price | None, Estimate]:

@@ -23,7 +23,7 @@ from harness.records import Envelope, Isolation, Outcome
 from harness.results import attempts
 from harness.results.attempts import CellKey
 from harness.results.reader import StoredJob
-from harness.results.schema import NULL_SYSTEM, Cell, Environment, IndexFacts, Result
+from harness.results.schema import NULL_SYSTEM, Cell, Environment, IndexFacts, Result, ResultSpec
 from harness.stats import Estimate
 
 
@@ -205,9 +205,16 @@ def _outline(pool: Pool, tries: int) -> Row:
         harness_apart=all(apart) if apart else None,
         attempts=tries,
         stand_in=result.stand_in,
+        token_model=_token_model(spec),
         origin=pool.lead.origin,
         notes=pool.notes,
     )
+
+
+def _token_model(spec: ResultSpec) -> str | None:
+    """Return the language model whose token prices the system, or a component of it, names (``token_prices``)."""
+    named = (value for name, value in sorted(spec.params.items()) if name.rpartition(".")[2] == "token_prices")
+    return next((value for value in named if isinstance(value, str) and value), None)
 
 
 def _machine(environment: Environment) -> Machine:
@@ -260,6 +267,7 @@ def _with_latency(row: Row, summary: CellSummary) -> Row:
         service_s=summary.service_s,
         stages_s=summary.stages_s,
         spread_s=summary.spread_s,
+        counts=summary.counts,
         notes=(*row.notes, *summary.notes),
     )
 
@@ -297,6 +305,7 @@ def _with_evaluation(row: Row, evaluation: JobEvaluation, measures: Sequence[Any
         rejudged=basis.changes,
         unjudged_depth=unjudged.depth if unjudged else None,
         unjudged_share=unjudged.share if unjudged else None,
+        first_stage=evaluation.first_stage,
         notes=(*row.notes, *basis.notes, *evaluation.notes, *measure_notes(judged, deep, row.k), *of_distances),
     )
 

@@ -5,6 +5,7 @@ Frozen dataclasses, standard library only.  Units stand in the names.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -57,6 +58,7 @@ class Cause(str, Enum):
     DRIFT = "drift"
     RESULT_CACHE = "result_cache"
     UNACCOUNTED_TIME = "unaccounted_time"
+    STAGES = "stages"
     FEW_SAMPLES = "few_samples"
     LATENCY_TARGET = "latency_target"
 
@@ -124,6 +126,41 @@ class Timing:
     p50_s: Estimate
 
 
+@dataclass(frozen=True)
+class TokenPrice:
+    """Price of a language model's tokens on a date, in US$ per million; ``None``: the source names no such price.
+
+    ``batch_discount`` is the share of the price that a batch saves.
+    """
+
+    model: str
+    usd_per_million_in: float
+    usd_per_million_out: float
+    usd_per_million_cached_in: float | None
+    batch_discount: float | None
+    date: str
+    source: str
+
+
+@dataclass(frozen=True)
+class FirstStage:
+    """The ranking that a row's second stage was given, scored by the row's own judgements.
+
+    ``system`` made it; ``measured`` is false for a stored run, which takes no time.  ``depth`` is how many hits it was
+    asked for.  By measure: ``measures`` of the first stage alone, cut at the row's ``k``; ``gain``, the row's value
+    less that, with a paired 95 % interval; ``harm``, the share of judged queries that the second stage makes worse.
+    ``ceiling`` is R@depth: no order of these documents has a better recall.
+    """
+
+    system: str
+    measured: bool
+    depth: int
+    ceiling: Estimate
+    measures: dict[str, Estimate] = field(default_factory=dict)
+    gain: dict[str, Estimate] = field(default_factory=dict)
+    harm: dict[str, Estimate] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One cell measured in one kind of isolation, from the jobs that could be pooled (``jobs``, ``keys``).
@@ -147,11 +184,14 @@ class Row:
     one has. ``attempts`` counts the stored jobs of this cell, failed ones included.
     ``unjudged_share`` is that of the first ``unjudged_depth`` hits which nobody judged (mean over queries with hits);
     ``rejudged`` says how it is judged, where not by what was stored with it.
+    ``counts`` holds the work of a query (pairs, tokens, flop ...), the mean over all timed samples: no machine changes
+    it.  ``token_model`` is the language model whose token prices the system names.
     ``stand_in`` says what the system's checkpoint was, where it was not the published one; ``origin`` whose results
     these are, where they were merged (:mod:`harness.results.merge`): jobs of two origins never share a row.
 
     Money is there once a row was priced (:mod:`harness.analysis.row_pricing`): ``usd_per_million`` is that of the model
-    ``sequential``, ``usd_per_million_saturated`` that of the other; what a million documents cost to index is on
+    ``sequential``, ``usd_per_million_saturated`` that of the other, ``usd_tokens_per_million`` what the tokens of a
+    million queries cost at ``token_price``, beside those; what a million documents cost to index is on
     ``build_price``. ``build_envelope`` is what the index build had and ``build_machine`` where it ran (``None``: not
     known, or its components had another); ``index_parts_s`` what each component took of ``index_build_s``;
     ``build_validity`` how far that time can be trusted; ``corpus_documents`` what it indexed and ``data_faults`` what
@@ -204,6 +244,9 @@ class Row:
     latency_percentile: float | None = None
     service_s: Timing | None = None
     stages_s: dict[str, Timing] = field(default_factory=dict)
+    counts: dict[str, float] = field(default_factory=dict)
+    first_stage: FirstStage | None = None
+    token_model: str | None = None
     spread_s: dict[str, Estimate] = field(default_factory=dict)
     trial_means_s: tuple[float, ...] = ()
     trial_spread_s: float | None = None
@@ -226,6 +269,8 @@ class Row:
     one_pass_warmup: int | None = None
     usd_per_million: Estimate = Estimate(None)
     usd_per_million_saturated: Estimate = Estimate(None)
+    usd_tokens_per_million: Estimate = Estimate(None)
+    token_price: TokenPrice | None = None
     usd_build_per_million_documents: Estimate = Estimate(None)
     usd_storage_per_month: Estimate = Estimate(None)
     build_price: Price | None = None
@@ -251,6 +296,18 @@ class Row:
     def measured(self, measure: str) -> float | None:
         """Return the value of a measure, if there is one."""
         return self.measures.get(measure, Estimate(None)).value
+
+    @property
+    def padding_share(self) -> float | None:
+        """Return the share of the computed tokens that only fill up; ``None``: not counted."""
+        real, padded = self.counts.get("tokens"), self.counts.get("padded_tokens")
+        return 1 - real / padded if real is not None and padded else None
+
+    def gain(self, measures: Sequence[str]) -> tuple[str, Estimate, Estimate] | None:
+        """Return the first of some measures that has a gain over the first stage, with the gain and the harm."""
+        stage = self.first_stage
+        name = next((name for name in measures if stage and name in stage.gain), None)
+        return None if stage is None or name is None else (name, stage.gain[name], stage.harm[name])
 
     @property
     def own_notes(self) -> list[str]:
@@ -302,5 +359,6 @@ class Table:
     price_term: str = "on-demand"
     price_architecture: str = "measured"
     price_generation: str = "current"
+    price_tokens_date: str = ""
     cost_formulas: dict[str, str] = field(default_factory=dict)
     rounded_to: dict[str, float] = field(default_factory=dict)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # As the driver writes it (see docs/reference/results.md): a query asked twice in a row after the trials.
 REPEAT_TRIAL = -2
-_STAGE = "stage_"
+_STAGE, _COUNT = "stage_", "count_"
 _MOST_PLACES = 1 << 26  # of the grid of queries by trials
 
 
@@ -31,6 +31,7 @@ class Timings:
     ``query`` points into ``queries``, ``trial`` into ``trials``: pairs of job number and the trial's number in that
     job, ascending.  All arrays have shape (samples,); a missing whole number is -1, a missing time ``nan``.
     ``batch`` is ``None`` where no sample has one.  ``stages_s`` maps a stage's name to its seconds.
+    ``counts`` maps the name of a count of work to its numbers, as floats.
     ``repeat_*`` are the samples asked twice in a row after the trials, shape (repeats,), in their order.
     """
 
@@ -42,6 +43,7 @@ class Timings:
     service_s: Floats | None = None
     batch: Ints | None = None
     stages_s: dict[str, Floats] = field(default_factory=dict)
+    counts: dict[str, Floats] = field(default_factory=dict)
     repeat_query: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     repeat_job: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     repeat_s: Floats = field(default_factory=lambda: np.zeros(0))
@@ -65,7 +67,20 @@ class Timings:
             service_s=None if self.service_s is None else self.service_s[mask],
             batch=None if self.batch is None else self.batch[mask],
             stages_s={name: values[mask] for name, values in self.stages_s.items()},
+            counts={name: values[mask] for name, values in self.counts.items()},
         )
+
+    @property
+    def outer_stages_s(self) -> dict[str, Floats]:
+        """The stages that lie in no other stage, as ``bm25.retrieve`` lies in ``bm25``."""
+        stages = self.stages_s
+        return {name: seconds for name, seconds in stages.items() if name.rpartition(".")[0] not in stages}
+
+    @property
+    def staged_s(self) -> Floats:
+        """The sum of the outer stages of each sample; a missing stage counts 0."""
+        stages = list(self.outer_stages_s.values())
+        return np.asarray(np.nansum(np.stack(stages), axis=0)) if stages else np.zeros_like(self.latency_s)
 
     @cached_property
     def grid(self) -> Floats:
@@ -142,6 +157,11 @@ def read(tables: Iterable[tuple[int, pa.Table]]) -> Timings:
             name.removeprefix(_STAGE).removesuffix("_ns"): seconds(name)[timed]
             for name in sorted(names)
             if name.startswith(_STAGE)
+        },
+        counts={
+            name.removeprefix(_COUNT): np.asarray(joined.column(name).to_numpy()[timed], dtype=np.float64)
+            for name in sorted(names)
+            if name.startswith(_COUNT)
         },
         repeat_query=np.searchsorted(queries, ids[known]).astype(np.int64),
         repeat_job=jobs[known],

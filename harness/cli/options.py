@@ -23,9 +23,10 @@ from harness import config
 from harness.aws.clients import is_s3
 from harness.errors import HarnessError, UnknownName, UsageError
 from harness.launch.images import platforms
-from harness.pricing import prices
+from harness.pricing import prices, token_prices
 from harness.pricing.instances import ARCHITECTURE_CHOICES, GENERATION_CHOICES, TypeChoice
 from harness.pricing.prices import Snapshot
+from harness.pricing.token_prices import TokenSnapshot
 from harness.untrusted import one_line
 
 Command = Callable[..., None]
@@ -110,6 +111,7 @@ class PriceSelection:
     term: str | None = None
     architecture: str = ARCHITECTURE_CHOICES[0]
     generation: str = GENERATION_CHOICES[0]
+    token_prices: datetime.date | None = None
 
     @property
     def choice(self) -> TypeChoice:
@@ -124,6 +126,10 @@ class PriceSelection:
             FileError: a file is missing or wrong.
         """
         return prices.snapshot(self.as_of, region=self.region, term=self.term)
+
+    def tokens(self) -> TokenSnapshot | None:
+        """Read the prices of language models' tokens, if any are stored; errors as :meth:`snapshot`."""
+        return token_prices.snapshot(self.token_prices)
 
 
 def date_option(name: str, text: str) -> Decorator:
@@ -140,7 +146,9 @@ def date_option(name: str, text: str) -> Decorator:
     return click.option(name, metavar="YYYY-MM-DD", callback=parsed_by(parse), help=text)
 
 
-def _price_options(architectures: Sequence[str], architecture_help: str, generation_help: str) -> Decorator:
+def _price_options(
+    architectures: Sequence[str], architecture_help: str, generation_help: str, *more: Decorator
+) -> Decorator:
     """Add the options of a price selection; the first architecture is the default."""
     return record_options(
         "selection",
@@ -160,6 +168,7 @@ def _price_options(architectures: Sequence[str], architecture_help: str, generat
             default=GENERATION_CHOICES[0],
             help=generation_help,
         ),
+        *more,
     )
 
 
@@ -168,6 +177,10 @@ price_options = _price_options(
     ARCHITECTURE_CHOICES,
     "Price rows on types of this architecture, if one provides the profile.",
     "Price rows on types of this generation, if one provides the profile.",
+    date_option(
+        "--token-prices",
+        "Prices of language models' tokens of this date, or the last before it.  [default: the newest]",
+    ),
 )
 listing_options = _price_options(
     [name for name in ARCHITECTURE_CHOICES if name != "measured"],

@@ -21,7 +21,7 @@ from harness.cli.options import (
 from harness.cli.output import FORMATS, Destination, columns, destination_options
 from harness.cli.stored_results import StoredResults, stored_measures_option, stored_results
 from harness.errors import UsageError
-from harness.pricing import offers
+from harness.pricing import offers, token_prices
 from harness.pricing import prices as price_files
 from harness.records import Envelope
 from harness.report.instances import instances_document
@@ -83,6 +83,10 @@ def prices() -> None:
             region = f"{snapshot.provider} {snapshot.region}"
             lines.append((region, term, str(file.as_of), f"{age} days", str(len(snapshot.prices)), snapshot.source))
             newest[snapshot.provider, snapshot.region, term] = (region, age)
+    for tokens in token_prices.read_snapshots():
+        age = (today - tokens.as_of).days
+        lines.append(("tokens", "list", str(tokens.as_of), f"{age} days", str(len(tokens.models)), tokens.source))
+        newest["tokens", "", "list"] = ("language models' tokens", age)
     columns(("region", "term", "as of", "age", "types", "source"), lines)
     for (*_, term), (region, age) in newest.items():
         if age > price_files.OLD_DAYS:
@@ -116,7 +120,11 @@ def reprice(stored: StoredResults, against: datetime.date | None, destination: D
     """
     now = stored.selection.snapshot()
     before = repricing.other_prices(now, against)
+    tokens = stored.selection.tokens()
     rows = stored.table(priced=False, columns=row_pricing.COLUMNS)
-    tariffs = (row_pricing.tariff(snapshot, choice=stored.selection.choice) for snapshot in (before, now))
+    tariffs = (
+        row_pricing.tariff(snapshot, choice=stored.selection.choice, tokens=of_date)
+        for snapshot, of_date in ((before, token_prices.other_snapshot(tokens, against)), (now, tokens))
+    )
     repriced = repricing.compare(rows, *tariffs)
     destination.show_report(repricing_document(repriced))

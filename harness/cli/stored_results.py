@@ -129,7 +129,8 @@ class StoredResults:
         return row_pricing.price(table, self._tariff()) if priced else table
 
     def _tariff(self) -> Tariff:
-        return row_pricing.tariff(self.selection.snapshot(), choice=self.selection.choice)
+        selection = self.selection
+        return row_pricing.tariff(selection.snapshot(), choice=selection.choice, tokens=selection.tokens())
 
     def per_query(self) -> Mapping[str, PerQuery]:
         """Return the rows' values by query."""

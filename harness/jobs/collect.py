@@ -93,21 +93,25 @@ class CollectedJob:
 
     def run(self, system: str, held_out: Collection[str] = ()) -> bytes | None:
         """Return the first trial's rankings as a TREC run, with the first answers of ``held_out`` warm-up queries."""
+        first = self._first(held_out)
+        return _trec_run({query: sample.hits for query, sample in first.items()}, system) if first else None
+
+    def first_stage(self, system: str, held_out: Collection[str] = ()) -> bytes | None:
+        """Return the rankings that the second stage was given, of the samples of :meth:`run`, as a TREC run."""
+        given = {query: sample.first_stage for query, sample in self._first(held_out).items()}
+        return _trec_run(given, system) if any(given.values()) else None
+
+    def _first(self, held_out: Collection[str]) -> dict[str, Sample]:
+        """Return the first trial's samples by query, and the first answers of ``held_out`` warm-up queries."""
         timed = self._timed()
         if not timed:
-            return None
+            return {}
         first_trial = min(sample.trial for sample in timed)
         first = {sample.query_id: sample for sample in timed if sample.trial == first_trial}
         for sample in self.samples:
             if sample.trial == WARMUP_TRIAL and sample.query_id in held_out:
                 first.setdefault(sample.query_id, sample)
-        return _trec_run({query_id: sample.hits for query_id, sample in first.items()}, system)
-
-    def first_stage(self, system: str) -> bytes | None:
-        """Return the rankings that the second stage was given in the first trial, as a TREC run."""
-        first_trial = min((sample.trial for sample in self._timed()), default=0)
-        given = {sample.query_id: sample.first_stage for sample in self._timed() if sample.trial == first_trial}
-        return _trec_run(given, system) if any(given.values()) else None
+        return first
 
     def table(self) -> pa.Table | None:
         """Return raw latencies as columns, in measuring order."""

@@ -25,7 +25,7 @@ from harness.launch.images.catalog import System
 from harness.progress import TimeLeft, duration, task
 from harness.records import MAX_PROBES, JobSpec, Outcome, to_json
 from harness.results.reader import FIRST_STAGE, read_jobs
-from harness.results.schema import Cell, Ec2Instance, Environment, Result, job_key
+from harness.results.schema import STORED_RUN, Cell, Ec2Instance, Environment, Result, job_key
 from harness.results.store import Store, check_room
 
 log = logging.getLogger(__name__)
@@ -198,13 +198,19 @@ def run_job(run: _RunState, job: Planned) -> Result:
     )
     trec_run = collected.run(cell.system, sample.held_out)
     further = dict(dataset.judge(trec_run) or {}) if trec_run is not None else {}
-    if (first_stage := collected.first_stage(cell.system)) is not None:
+    if (first_stage := collected.first_stage(_first_stage_tag(inputs.system(cell)), sample.held_out)) is not None:
         further[FIRST_STAGE] = first_stage
     stored = run.store.put(result, collected.table(), trec_run, ended.log, further)
     run.options.callbacks.stored(stored)
     if collected.outcome is Outcome.OK and isinstance(index, Index):
         index.has_loaded()
     return stored.result
+
+
+def _first_stage_tag(system: System) -> str:
+    """Return the name of the system's first stage, marked where it is a stored ranking."""
+    first = next(iter(system.components), system)
+    return f"{STORED_RUN}/{first.name}" if first.engine == STORED_RUN else first.name
 
 
 def keep_inputs(inputs: Inputs, store: Store) -> None:

@@ -161,7 +161,7 @@ def read_snapshots(file: SnapshotFile, root: Path | None = None) -> dict[str, Sn
         FileError: the file or its instance types are missing or wrong, or its checksum differs.
     """
     path = instances.facts_path(file.provider, root)
-    return dict(_parsed(file, _checked(file.path), path, config.read_shipped(path)))
+    return dict(_parsed(file, read_checked(file.path), path, config.read_shipped(path)))
 
 
 @lru_cache(maxsize=16)
@@ -195,8 +195,8 @@ def _parsed(file: SnapshotFile, content: bytes, facts_path: Path, facts_content:
     }
 
 
-def _checked(path: Path) -> bytes:
-    """Return a snapshot's content if its checksum is right."""
+def read_checked(path: Path) -> bytes:
+    """Return a snapshot's content; raise FileError if its checksum is not the one in the folder's list."""
     content = config.read_shipped(path)
     sums = config.read_shipped(path.parent / CHECKSUMS).decode("utf-8", "replace")
     checksums = {name: value for value, _, name in (line.partition("  ") for line in sums.splitlines())}

@@ -51,16 +51,35 @@ class Column(ColumnMeaning, Generic[Item]):
 def table_columns(table: Table) -> tuple[Column[Row], ...]:
     """Return the columns of a table: the fixed ones, and those of its measures, stages and origins."""
     stages = sorted({name for row in table.rows for name in row.stages_s})
-    return row_columns(table.measures, stages, origins=any(row.origin is not None for row in table.rows))
+    counts = {name for row in table.rows for name in row.counts}
+    return row_columns(
+        table.measures,
+        stages,
+        origins=any(row.origin is not None for row in table.rows),
+        counts=[*(name for name in COUNTS if name in counts), *sorted(counts - COUNTS.keys())],
+        two_stages=any(row.first_stage is not None for row in table.rows),
+        token_prices=any(row.token_model is not None for row in table.rows),
+    )
 
 
-def row_columns(measures: Sequence[str], stages: Sequence[str], *, origins: bool) -> tuple[Column[Row], ...]:
+def row_columns(
+    measures: Sequence[str],
+    stages: Sequence[str],
+    *,
+    origins: bool,
+    counts: Sequence[str] = (),
+    two_stages: bool = False,
+    token_prices: bool = False,
+) -> tuple[Column[Row], ...]:
     """Return the columns of the printed table in its order, then the other facts of a row.
 
     Args:
         measures: names as ir_measures writes them.
         stages: names from the adapters.
         origins: some row is from merged results.
+        counts: names of counts of work, from the adapters.
+        two_stages: some row has a first and a second stage.
+        token_prices: some row names the prices of a language model's tokens.
     """
     return (
         *_NAMES,
@@ -72,6 +91,9 @@ def row_columns(measures: Sequence[str], stages: Sequence[str], *, origins: bool
         *_SPREADS,
         *_timings("service", "service time of scenario server", lambda row: row.service_s),
         *(column for name in stages for column in _stage(name)),
+        *(column for name in counts for column in _work(name)),
+        *(_first_stage(measures) if two_stages else ()),
+        *(_TOKENS if token_prices else ()),
         *_BUILDS,
         *_EVIDENCE,
     )
@@ -160,6 +182,84 @@ def _deviation(name: str, cause: str) -> Column[Any]:
     return _number(f"sd_{name}_ms", "ms", meaning, lambda row: row.spread_s.get(name, _NONE).value, 1e3)
 
 
+@dataclass(frozen=True)
+class CountMeaning:
+    """Column of a count of work: its name, unit and meaning, and the factor to that unit."""
+
+    name: str
+    unit: str
+    meaning: str
+    scale: float | None = None
+
+
+# By the names that adapters give; each is the mean of a query, which no machine changes.
+COUNTS = {
+    "pairs": CountMeaning("pairs", "pairs", "query-document pairs scored"),
+    "windows": CountMeaning("windows", "sequences", "sequences fed to the model: a long document is cut into several"),
+    "tokens": CountMeaning("tokens", "tokens", "tokens fed to the model, without padding"),
+    "padded_tokens": CountMeaning("padded_tokens", "tokens", "tokens computed, with padding"),
+    "calls": CountMeaning("calls", "calls", "calls of the model"),
+    "prompt_tokens": CountMeaning("prompt_tokens", "tokens", "tokens of the prompts to a language model"),
+    "completion_tokens": CountMeaning("completion_tokens", "tokens", "tokens that a language model wrote"),
+    "flop": CountMeaning(
+        "GFLOP", "GFLOP", "arithmetic of the model by formula, on padded lengths, without its head", 1e-9
+    ),
+}
+
+
+def _work(name: str) -> tuple[Column[Any], ...]:
+    """Return the column of a count; that of the padded tokens has the share of padding beside it."""
+    known = COUNTS.get(name) or CountMeaning(f"count_{name}", "", "a count of the adapter's own")
+    meaning = f"{known.meaning}; mean of a query, the same on every machine"
+    column = _number(known.name, known.unit, meaning, lambda row: row.counts.get(name), known.scale)
+    if name != "padded_tokens":
+        return (column,)
+    return column, _number("padding_share", "fraction", "share of the computed tokens that only fill up")
+
+
+def _first_stage(measures: Sequence[str]) -> tuple[Column[Row], ...]:
+    """Return the columns of a first stage; gain and harm are those of the first measure that has them."""
+
+    def of_gain(place: int) -> Callable[[Row], Estimate]:
+        return lambda row: _NONE if (found := row.gain(measures)) is None else (found[1], found[2])[place]
+
+    def alone(name: str) -> Column[Row]:
+        read = optional("first_stage", "measures")
+        return _number(
+            f"first_stage_{name}",
+            "",
+            "effectiveness of the first stage alone (a fraction)",
+            lambda row: (read(row) or {}).get(name, _NONE).value,
+        )
+
+    interval = "95 % interval, for similar queries"
+    return (
+        _text("first_stage", "system whose ranking the second stage was given", optional("first_stage", "system")),
+        _text(
+            "first_stage_measured",
+            "no: a stored ranking, so latency and cost are the second stage's alone",
+            lambda row: row.first_stage and ("yes" if row.first_stage.measured else "no"),
+        ),
+        _count("depth", "hits", "hits that the first stage was asked for", optional("first_stage", "depth")),
+        *_bounded(
+            "ceiling",
+            "",
+            "R@depth of the first stage: no second stage has a better recall (a fraction)",
+            interval,
+            lambda row: row.first_stage.ceiling if row.first_stage else _NONE,
+        ),
+        *_bounded(
+            "gain",
+            "",
+            "first measure less that of the first stage alone, query by query (a fraction)",
+            "paired 95 % interval",
+            of_gain(0),
+        ),
+        *_bounded("harm", "", "share of judged queries that the second stage makes worse", interval, of_gain(1)),
+        *map(alone, measures),
+    )
+
+
 def _stage(name: str) -> tuple[Column[Any], ...]:
     return _timings(f"stage_{name}", _STAGE, lambda row: row.stages_s.get(name))
 
@@ -201,6 +301,18 @@ _FIGURES: tuple[Column[Row], ...] = (
     _number("load_s", "s", "time from the start to the first query; not part of any latency"),
     *_cost("usd_per_million_queries", "sequential", "usd_per_million"),
     *_cost("usd_per_million_queries_saturated", "saturated", "usd_per_million_saturated"),
+)
+_TOKENS: tuple[Column[Row], ...] = (
+    _text("token_model", "language model whose token prices the system names"),
+    _number("token_usd_in", "US$", "price of a million prompt tokens", optional("token_price", "usd_per_million_in")),
+    _number("token_usd_out", "US$", "that of a million completed ones", optional("token_price", "usd_per_million_out")),
+    Column("token_price_date", Kind.DATE, "", "date of those prices", optional("token_price", "date")),
+    _number(
+        "usd_tokens_per_million_queries",
+        "US$",
+        "tokens of a million queries at list price, beside the cost of the instance",
+        "usd_tokens_per_million.value",
+    ),
 )
 _VERDICTS: tuple[Column[Row], ...] = (
     _text("outcome", "how the job ended: ok, oom, timeout, crash ...", "outcome.value"),
@@ -342,6 +454,11 @@ SAMPLES: tuple[ColumnMeaning, ...] = (
     ColumnMeaning("service_s", Kind.NUMBER, "s", "scenario server: latency without the wait in the queue"),
     ColumnMeaning("batch", Kind.COUNT, "", "scenario offline: number of the batch"),
 )
+
+
+def count_column(name: str) -> ColumnMeaning:
+    """Return the column ``count_<name>`` of samples."""
+    return ColumnMeaning(name, Kind.COUNT, "", "work of this query, as the adapter counts it (as in rows)")
 
 
 def stage_column(name: str) -> ColumnMeaning:

@@ -12,12 +12,13 @@ from decimal import Decimal
 from harness import stats
 from harness.analysis import causes, notes
 from harness.analysis.comparison import called
-from harness.analysis.table import Cause, Finding, Price, Row, Table, Validity
+from harness.analysis.table import Cause, Finding, FirstStage, Price, Row, Table, Validity
 from harness.errors import counted
-from harness.pricing import cost
+from harness.pricing import cost, token_prices
 from harness.records import Isolation, Outcome
 from harness.report import columns, summary
 from harness.report.document import bounded, number
+from harness.stats import Estimate
 
 # A title and what it says.
 Paragraph = tuple[str, str]
@@ -40,7 +41,10 @@ def row_paragraphs(row: Row) -> Iterator[Paragraph]:
             yield "Throughput", f"{bounded(row.throughput_qps)} queries/s. {notes.THROUGHPUT_METHOD}"
         if row.measures:
             yield "Quality", _quality(row)
+        yield from _second_stage(row)
         yield COST, _cost(row)
+        if row.token_model is not None:
+            yield "Token prices", _tokens(row)
         if row.peak_anon_bytes is not None:
             yield "Memory", _memory(row)
         if row.index_bytes is not None:
@@ -110,6 +114,60 @@ def _quality(row: Row) -> str:
         said.append(f"{len(row.queries_unjudged):,} queries have no judgements and do not count")
     said += [f"Judged {text}" for text in row.rejudged]
     return ". ".join(said) + "."
+
+
+def _second_stage(row: Row) -> Iterator[Paragraph]:
+    if row.first_stage is not None:
+        yield "First stage", _first_stage(row.first_stage)
+    if row.counts:
+        yield "Work", _work(row)
+
+
+def _first_stage(stage: FirstStage) -> str:
+    """Say what the first stage finds, what the second one adds to it, and how many queries lose."""
+    said = [f"{stage.system} gave its first {stage.depth} hits to the second stage"]
+    if not stage.measured:
+        said.append("It is a stored ranking, which was not measured: latency and cost are the second stage's alone")
+    known = stage.ceiling.value is not None
+    ceiling = f"{bounded(stage.ceiling, decimals=4)}, which no order of these documents exceeds"
+    said.append(f"R@{stage.depth} {ceiling}" if known else f"The ceiling is not known: {stage.ceiling.reason}")
+    for name, gain in stage.gain.items():
+        alone, harm = stage.measures.get(name, Estimate(None)), stage.harm[name]
+        said.append(
+            f"{name} {number(alone.value)} alone, gain {bounded(gain, decimals=4)} by a paired test; "
+            f"{bounded(harm, 100, decimals=0)} % of the queries made worse"
+        )
+        said += [f"The gain has no interval: {gain.reason}"] if gain.reason else []
+    return ". ".join(said) + "."
+
+
+def _work(row: Row) -> str:
+    """Say how much work a mean query takes."""
+    parts = []
+    for name, value in row.counts.items():
+        known = columns.COUNTS.get(name)
+        label, scale = (known.name.replace("_", " "), known.scale or 1.0) if known else (f"count {name}", 1.0)
+        parts.append(f"{label} {number(value, scale)}")
+    padding = f" {row.padding_share:.0%} of the computed tokens only fill up." if row.padding_share is not None else ""
+    return f"Of a mean query: {', '.join(parts)}.{padding} {notes.WORK_METHOD}"
+
+
+def _tokens(row: Row) -> str:
+    """Say what the tokens of a million queries cost, with the calculation."""
+    usd, price = row.usd_tokens_per_million, row.token_price
+    if usd.value is None or price is None:
+        return NO_COST.format(reason=usd.reason or "no token prices")
+    made = (
+        f"{_plain(row.counts['prompt_tokens'], 6)} x US$ {_plain(price.usd_per_million_in, 6)} + "
+        f"{_plain(row.counts['completion_tokens'], 6)} x US$ {_plain(price.usd_per_million_out, 6)}"
+    )
+    batch = ""
+    if price.batch_discount:
+        batch = f" Sent as batches: US$ {number(usd.value * (1 - price.batch_discount))}."
+    return (
+        f"US$ {number(usd.value)} per million queries = {made}: prompt and completion tokens of a mean query at the "
+        f"prices of {price.model} on {price.date}, beside the cost of the instance.{batch} Source: {price.source}."
+    )
 
 
 def _cost(row: Row) -> str:
@@ -241,6 +299,8 @@ _SUMMARY = {
     "index": "index_mib",
     "cost": "usd_per_million_queries",
     "build": "usd_build_per_million_documents",
+    "token_price": "usd_tokens_per_million_queries",
+    "token-price": "usd_tokens_per_million_queries",
 }
 _METHODS = (
     ("latency_mean", notes.MEAN_METHOD),
@@ -252,20 +312,41 @@ _METHODS = (
     ("peak", notes.MEMORY_METHOD),
     ("usd_per_million_queries_saturated", f"{cost.SATURATED.formula}; {cost.SATURATED.meaning}."),
     ("usd_per_million_queries", f"{cost.SEQUENTIAL.formula}; {cost.SEQUENTIAL.meaning}."),
+    ("GFLOP", f"{notes.COUNT_METHOD} {notes.FLOP_METHOD}"),
+    ("padding_share", "1 - tokens / padded_tokens."),
+    ("ceiling", notes.CEILING_METHOD),
+    ("gain", notes.GAIN_METHOD),
+    ("harm", notes.HARM_METHOD),
+    ("usd_tokens", f"{token_prices.FORMULA}; at list prices, without cache or batch discount."),
     ("usd_build", f"{cost.BUILD_FORMULA}."),
     ("usd_storage", f"{cost.STORAGE_FORMULA}."),
 )
 
 
+_WORK = tuple(each.name for each in columns.COUNTS.values())
+
+
+def _columns(table: Table) -> tuple[columns.Column[Row], ...]:
+    """Return the columns of the table, and those that only systems of two stages or of language models have."""
+    own = columns.table_columns(table)
+    present = {column.name for column in own}
+    every = columns.row_columns(
+        table.measures, (), origins=False, counts=tuple(columns.COUNTS), two_stages=True, token_prices=True
+    )
+    return (*own, *(column for column in every if column.name not in present))
+
+
 def column_paragraphs(name: str, table: Table) -> Iterator[Paragraph]:
     """Yield the meaning, unit and method of a column; nothing if there is no such column."""
-    known = {column.name: column for column in columns.table_columns(table)}
+    known = {column.name: column for column in _columns(table)}
     column = known.get(_SUMMARY.get(name, name))
     if column is None:
         return
     unit = f" ({column.unit})" if column.unit else ""
     yield f"{column.name}{unit}", _sentence(column.meaning)
     method = next((text for start, text in _METHODS if column.name.startswith(start)), None)
+    if method is None and column.name in _WORK:
+        method = notes.COUNT_METHOD
     if method is None and column.name in table.measures:
         method = (
             "ir_measures computes it for each judged query of the first trial's run; the number is their mean. Its "
@@ -279,6 +360,6 @@ def names(table: Table) -> tuple[str, ...]:
     """Return everything that can be explained: the summary's columns, all columns, the causes of findings."""
     return (
         *_SUMMARY,
-        *(column.name for column in columns.table_columns(table)),
+        *(column.name for column in _columns(table)),
         *(cause.value for cause in Cause),
     )

@@ -20,7 +20,7 @@ from harness import filesystem
 from harness.analysis.table import Table
 from harness.errors import FileError, StoreError
 from harness.report import columns, writers
-from harness.report.columns import JOBS, SAMPLES, ColumnMeaning, Kind, stage_column
+from harness.report.columns import JOBS, SAMPLES, ColumnMeaning, Kind, count_column, stage_column
 from harness.report.document import price_facts
 from harness.report.main_table import table_document
 from harness.results.reader import StoredJob
@@ -59,11 +59,13 @@ def samples_frame(jobs: Sequence[StoredJob]) -> pd.DataFrame:
     import pyarrow as pa
 
     whole = pa.concat_tables([_samples(job) for job in jobs], promote_options="default")
-    stages = sorted(name for name in whole.column_names if name.startswith("stage_"))
+    stages, counts = (
+        sorted(name for name in whole.column_names if name.startswith(start)) for start in ("stage_", "count_")
+    )
     # A column that no job has is missing throughout.
     return _frame(
         (column, whole.column(column.name).to_pandas() if column.name in whole.column_names else [None] * len(whole))
-        for column in (*SAMPLES, *map(stage_column, stages))
+        for column in (*SAMPLES, *map(stage_column, stages), *map(count_column, counts))
     )
 
 
@@ -81,8 +83,9 @@ def _samples(job: StoredJob) -> pa.Table:
     for name in raw.column_names:
         if name.endswith("_ns"):
             values[f"{name[:-3]}_s"] = pc.divide(raw.column(name).cast(pa.float64()), 1e9)
-    if "batch" in raw.column_names:
-        values["batch"] = raw.column("batch").cast(pa.int64())
+    for name in raw.column_names:
+        if name == "batch" or name.startswith("count_"):
+            values[name] = raw.column(name).cast(pa.int64())
     return pa.table(values)
 
 

@@ -10,7 +10,7 @@ from harness.analysis.notes import build_place
 from harness.analysis.table import Row, Table, Validity
 from harness.errors import counted
 from harness.records import Isolation, Outcome
-from harness.report.columns import table_columns
+from harness.report.columns import COUNTS, table_columns
 from harness.report.document import (
     MIB,
     MISSING,
@@ -141,6 +141,33 @@ class _RowCells:
         reason = None if row.scenario == "single_stream" else item.reason
         return self.missing(row, item) or bounded(item) + self.notes.mark(reason)
 
+    def first_stage(self, row: Row) -> str:
+        stage = row.first_stage
+        if stage is None:
+            return MISSING
+        note = None if stage.measured else f"first stage not measured: {stage.system} is a stored ranking"
+        return f"{self.notes.escape(stage.system)}, depth {stage.depth}{self.notes.mark(note)}"
+
+    def ceiling(self, row: Row) -> str:
+        stage = row.first_stage
+        if stage is None:
+            return MISSING
+        return self.missing(row, stage.ceiling) or bounded(stage.ceiling, decimals=3) + self.notes.mark(
+            stage.ceiling.reason
+        )
+
+    def count(self, name: str) -> GridColumn[Row]:
+        known = COUNTS.get(name)
+        header, scale = (known.name.replace("_", " "), known.scale or 1.0) if known else (f"count {name}", 1.0)
+        return header, True, lambda row: number(row.counts.get(name), scale)
+
+    def tokens_cost(self, row: Row) -> str:
+        item, price = row.usd_tokens_per_million, row.token_price
+        if row.token_model is None:
+            return MISSING
+        where = self.notes.escape(f"({price.model}, {price.date})") if price else ""
+        return self.missing(row, item) or f"{number(item.value)} {where}"
+
     def gpu(self, row: Row) -> str:
         used = row.gpus or row.peak_gpu_bytes is not None
         return self.plain(row, row.peak_gpu_bytes, 1 / MIB) if used else MISSING
@@ -166,15 +193,22 @@ def _columns(table: Table, cells: _RowCells) -> list[GridColumn[Row] | None]:
     mapped = any(row.peak_mapped_bytes is not None for row in table.rows)
     on_gpu = any(row.peak_gpu_bytes is not None or (row.gpus and row.outcome is Outcome.OK) for row in table.rows)
     saturated = "US$ per million queries (interval), saturated"
+    present = {name for row in table.rows for name in row.counts}
+    counts = [*(name for name in COUNTS if name in present), *sorted(present - COUNTS.keys())]
+    padded = any(row.padding_share is not None for row in table.rows)
+    by_tokens = any(row.token_model is not None for row in table.rows)
     return [
         ("hardware profile", False, cells.profile),
         (_instance_header(table), False, lambda row: notes.price(row, row.price, row.price_note)),
         *(cells.measure(name) for name in table.measures),
+        *_second_stage(table, cells),
         ("latency mean (95 %), ms", True, cells.mean),
         ("p50, ms", True, lambda row: figure(row, row.p50_s, 1e3)),
         ("p95, ms", True, lambda row: figure(row, row.p95_s, 1e3)),
         ("p99, ms", True, lambda row: figure(row, row.p99_s, 1e3)),
         ("throughput (interval), queries/s", True, cells.throughput) if served else None,
+        *(cells.count(name) for name in counts),
+        ("padding, %", True, lambda row: number(row.padding_share, 100)) if padded else None,
         ("peak anonymous, MiB", True, lambda row: plain(row, row.peak_anon_bytes, 1 / MIB)),
         ("peak mapped, MiB", True, lambda row: plain(row, row.peak_mapped_bytes, 1 / MIB)) if mapped else None,
         ("peak cgroup, MiB", True, lambda row: plain(row, row.peak_cgroup_bytes, 1 / MIB)),
@@ -183,8 +217,33 @@ def _columns(table: Table, cells: _RowCells) -> list[GridColumn[Row] | None]:
         ("load, s", True, lambda row: plain(row, row.load_s)),
         ("US$ per million queries (interval), sequential", True, lambda row: cells.cost(row, row.usd_per_million)),
         (saturated, True, lambda row: cells.cost(row, row.usd_per_million_saturated)) if served else None,
+        ("US$ per million queries, tokens", True, cells.tokens_cost) if by_tokens else None,
         ("outcome", False, cells.outcome),
         ("validity", False, cells.validity),
+    ]
+
+
+def _second_stage(table: Table, cells: _RowCells) -> list[GridColumn[Row]]:
+    """Return the columns of the first stage and of what the second one adds; none where no row has two stages."""
+    if not any(row.first_stage for row in table.rows):
+        return []
+    measure = next((found[0] for row in table.rows if (found := row.gain(table.measures))), "")
+
+    def gain(place: int) -> Callable[[Row], str]:
+        def cell(row: Row) -> str:
+            found = row.gain(table.measures)
+            if found is None:
+                return MISSING
+            item = (found[1], found[2])[place]
+            return bounded(item, 100, decimals=1) + cells.notes.mark(item.reason)
+
+        return cell
+
+    return [
+        ("first stage", False, cells.first_stage),
+        ("ceiling: R@depth (95 %)", True, cells.ceiling),
+        (f"gain, points {measure} (95 %)", True, gain(0)),
+        ("queries made worse (95 %), %", True, gain(1)),
     ]
 
 

@@ -9,6 +9,7 @@ from harness.analysis.axes import ComparisonGroup
 from harness.analysis.reprice import (
     CHEAPEST,
     SAME,
+    TOKENS,
     CheapestChange,
     GoneType,
     OrderFlip,
@@ -46,6 +47,7 @@ REPRICE_VERSION = 1
 _MOST = 50
 # The fields of a change that are priced rows.
 _WAYS = ("before", "same", "cheapest_before", "cheapest")
+_TOKEN_WAYS = ("tokens_before", "tokens")
 
 
 def repricing_document(repricing: Repricing) -> ReportDocument:
@@ -72,6 +74,7 @@ def _answer(repricing: Repricing, escape: Escape) -> Section:
         (f"US$/1M, {before.date}", True, lambda change: number(change.before.cost.value)),
         (f"US$/1M, {now.date}", True, lambda change: number(change.same.cost.value)),
         ("change", True, lambda change: _percent(*change.pairs[SAME])),
+        *_token_columns(repricing),
     ]
     title = f"{now.provider} {now.region}, {now.term}: {caption}"
     shown = [line for line in repricing.summary if not line.startswith("0 ")][: MOST_LINES - 1]
@@ -139,9 +142,22 @@ def _rows(repricing: Repricing, notes: Footnotes) -> Grid:
         (f"US$ (interval), cheapest {now}", True, cost("cheapest")),
         ("change, cheapest types", True, lambda change: _percent(*change.pairs[CHEAPEST])),
         ("rank: same instance, cheapest types", False, _ranks),
+        *_token_columns(repricing),
         ("validity", False, lambda change: change.row.validity.value),
     ]
     return grid_of(changes, columns, caption=caption, keys=len(keys) + 1)
+
+
+def _token_columns(repricing: Repricing) -> list[GridColumn[RowChange]]:
+    """Return what tokens cost at both dates; none where no row has tokens to price."""
+    if not repricing.token_dates:
+        return []
+    before, now = repricing.token_dates
+    return [
+        (f"tokens US$/1M, {before}", True, lambda change: number(change.tokens_before.cost.value)),
+        (f"tokens US$/1M, {now}", True, lambda change: number(change.tokens.cost.value)),
+        ("change of tokens", True, lambda change: _percent(*change.pairs[TOKENS])),
+    ]
 
 
 def _percent(was: PricedRow, is_now: PricedRow) -> str:
@@ -150,7 +166,8 @@ def _percent(was: PricedRow, is_now: PricedRow) -> str:
 
 
 def _ranks(change: RowChange) -> str:
-    return ", ".join(" → ".join(digits(priced.rank, "d") for priced in pair) for pair in change.pairs.values())
+    pairs = (change.pairs[way] for way in (SAME, CHEAPEST))
+    return ", ".join(" → ".join(digits(priced.rank, "d") for priced in pair) for pair in pairs)
 
 
 def _findings(repricing: Repricing) -> Iterator[str]:
@@ -225,6 +242,7 @@ def _csv_columns(repricing: Repricing) -> list[tuple[str, Callable[[RowChange], 
         ("throughput_qps", attrgetter("row.throughput_qps.value")),
         ("cost_model", lambda change: cost_model(change.row)),
         *(column for way in _WAYS for column in _csv_prices(way, before if way.endswith("before") else now)),
+        *(column for way in _TOKEN_WAYS if repricing.token_dates for column in _csv_tokens(way, repricing)),
         ("key", attrgetter("row.key")),
         ("stand_in", attrgetter("row.stand_in")),
     ]
@@ -245,6 +263,15 @@ def _csv_prices(way: str, date: str) -> list[tuple[str, Callable[[RowChange], Va
         (f"{way}_usd_per_million_queries_high", attrgetter(f"{way}.cost.high")),
         (f"{way}_rank", attrgetter(f"{way}.rank")),
         (f"{way}_note", lambda change: priced(change).note or priced(change).cost.reason),
+    ]
+
+
+def _csv_tokens(way: str, repricing: Repricing) -> list[tuple[str, Callable[[RowChange], Value]]]:
+    date = repricing.token_dates[_TOKEN_WAYS.index(way)]
+    return [
+        (f"{way}_price_date", lambda _: date),
+        (f"{way}_usd_per_million_queries", attrgetter(f"{way}.cost.value")),
+        (f"{way}_rank", attrgetter(f"{way}.rank")),
     ]
 
 
@@ -287,6 +314,7 @@ def _change(change: RowChange) -> dict[str, object]:
         "latency_mean_s": vars(row.latency_mean_s),
         "throughput_qps": vars(row.throughput_qps),
         **{way: _priced(getattr(change, way)) for way in _WAYS},
+        **({way: _priced(getattr(change, way)) for way in _TOKEN_WAYS} if row.token_model else {}),
     }
 
 

@@ -72,6 +72,49 @@ def _answer(cheapest: Sequence[Row], per_query: Mapping[str, PerQuery], measure:
     return f"{escape(first.system)} {verb} {gap} {escape(other.system)} {_quality(difference, measure)}."
 
 
+def reranking(table: Table, measure: str, escape: Escape = str) -> tuple[str, ...]:
+    """Return one sentence for each of at most two datasets: what its best second stage adds, harms and cannot reach."""
+    datasets = sorted({row.dataset for row in table.rows})
+    if len(datasets) > 2:
+        return ()
+    said = {}
+    for name in datasets:
+        valid = [row for row in table.rows if row.dataset == name and row.validity is not Validity.INVALID]
+        two_stage = [row for row in valid if row.first_stage is not None and row.measured(measure) is not None]
+        if two_stage:
+            best = max(two_stage, key=lambda row: (row.measured(measure) or -math.inf, -(spent(row) or 0)))
+            said[name] = _second_stage(best, measure, escape)
+    return tuple(sentence if len(datasets) == 1 else f"{escape(name)}: {sentence}" for name, sentence in said.items())
+
+
+def _second_stage(row: Row, measure: str, escape: Escape) -> str:
+    """Say what a row's second stage adds to its first one, which queries it makes worse, and the ceiling."""
+    stage, found = row.first_stage, row.gain((measure,))
+    assert stage is not None
+    first = escape(stage.system)
+    if found is None:
+        added = f"{escape(row.system)} reranks {first}, and its gain is not known"
+    else:
+        _, gain, harm = found
+        value, percent = gain.value or 0.0, max(abs(row.measured(measure) or 0), abs(gain.value or 0)) <= 1
+        scale, unit, decimals = (100, "points ", 1) if percent else (1, "", 3)
+        verb, to, sign = ("adds", "to", 1) if value >= 0 else ("takes", "from", -1)
+        ends = sorted(sign * end * scale for end in (gain.low, gain.high) if end is not None)
+        interval = f" [{ends[0]:.{decimals}f}, {ends[1]:.{decimals}f}]" if len(ends) == 2 else " (not tested)"
+        chance = ", which may be chance," if len(ends) == 2 and ends[0] <= 0 <= ends[1] else ""
+        added = (
+            f"{escape(row.system)} {verb} {abs(value) * scale:.{decimals}f} {unit}{measure}{interval} {to} {first}"
+            f"{chance} and makes {_percent(harm.value or 0)} of the queries worse"
+        )
+    if stage.ceiling.value is None:
+        return f"{added}; its ceiling is not known: {escape(stage.ceiling.reason or 'not judged')}."
+    return f"{added}; {first}'s first {stage.depth} hold {_percent(stage.ceiling.value)} of the relevant documents."
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.0f} %"
+
+
 def spent(row: Row) -> float | None:
     """Return a row's cost, or its mean latency in seconds where it has no cost."""
     value = row.cost.value

@@ -34,18 +34,20 @@ from harness.report.document import (
     stand_ins,
     system_name,
 )
-from harness.report.sentences import answers, spent
+from harness.report.sentences import answers, reranking, spent
 from harness.report.writers import plain_table
+from harness.stats import Estimate
 
 _GIB = 2**30
 # Tones of a line, for a terminal that shows colours.
 GOOD, DOUBTFUL, BAD = "good", "doubtful", "bad"
 COST_HEADER = "US$/1M queries"
 _COST = "cost"
-# Column that is shown only where it is asked for.
 _BUILD = "build"
+# Columns that are shown only where they are asked for.
+_ON_REQUEST = frozenset({_BUILD, "GFLOP", "ceiling", "gain", "harm"})
 # Columns that decide least, first.
-_DROPPED = ("gpu_memory", "index", "p95", "memory", "throughput")
+_DROPPED = ("gpu_memory", "index", "p95", "tokens", "pairs", "memory", "throughput", "token_price")
 _DETAIL = 60
 
 _FAILED = {
@@ -118,7 +120,8 @@ def summary_section(
     else:
         heading, grids = _grid(rows, columns, escape, keep=bool(view.columns), width=width)
     lead = ", ".join(part for part in (*heading, *_common(rows, table, escape)) if part)
-    sentence_lines = answers(table, per_query, measures[0] if measures else "", escape)
+    first = measures[0] if measures else ""
+    sentence_lines = (*answers(table, per_query, first, escape), *reranking(table, first, escape))
     built = build_doubts(rows, escape) if _BUILD in view.columns else []
     room = MOST_LINES - len(view.pointers) - len(sentence_lines)
     # Notes that begin with a measure say why it is missing.
@@ -160,7 +163,7 @@ def architecture_mark(row: Row, price: Price | None) -> str:
 
 def all_columns(measures: Sequence[str], escape: Escape) -> tuple[SummaryColumn, ...]:
     """Return every column that a summary may show, in its order; that of a measure has its name."""
-    return (*_name_columns(escape), *map(_measure_column, measures), *_FIGURES)
+    return (*_name_columns(escape), *map(_measure_column, measures), *_second_stage_columns(measures), *_FIGURES)
 
 
 def _name_columns(escape: Escape) -> Iterator[SummaryColumn]:
@@ -189,6 +192,45 @@ def _measure_column(name: str) -> SummaryColumn:
     )
 
 
+def _second_stage_columns(measures: Sequence[str]) -> Iterator[SummaryColumn]:
+    """Yield the columns of a first stage's ceiling, and of the second one's gain and harm by the first measure."""
+
+    def of_gain(place: int) -> Callable[[Row], Estimate]:
+        return lambda row: Estimate(None) if (found := row.gain(measures)) is None else (found[1], found[2])[place]
+
+    def ceiling(row: Row) -> Estimate:
+        return row.first_stage.ceiling if row.first_stage else Estimate(None)
+
+    def column(
+        name: str, header: str, read: Callable[[Row], Estimate], cell: Callable[[Estimate], str]
+    ) -> SummaryColumn:
+        return SummaryColumn(
+            name,
+            header,
+            lambda row: cell(read(row)),
+            lambda row: read(row).value,
+            optional=True,
+            descending=name != "harm",
+        )
+
+    yield column("ceiling", "R@depth", ceiling, lambda item: digits(item.value, ".3f"))
+    yield column("gain", "gain, points (95 %)", of_gain(0), lambda item: bounded(item, 100, decimals=1))
+    yield column(
+        "harm", "made worse", of_gain(1), lambda item: MISSING if item.value is None else f"{item.value * 100:.0f} %"
+    )
+
+
+def _count_column(name: str, header: str, scale: float = 1.0) -> SummaryColumn:
+    return SummaryColumn(
+        header,
+        header,
+        lambda row: number(row.counts.get(name), scale),
+        lambda row: row.counts.get(name),
+        heading=lambda cell: f"{cell} {header}",
+        optional=True,
+    )
+
+
 def _size_column(name: str, header: str, get: Callable[[Row], int | None]) -> SummaryColumn:
     def cell(row: Row) -> str:
         size_bytes = get(row)
@@ -213,10 +255,20 @@ _FIGURES = (
         optional=True,
         descending=True,
     ),
+    _count_column("pairs", "pairs"),
+    _count_column("tokens", "tokens"),
+    _count_column("flop", "GFLOP", 1e-9),
     _size_column("memory", "memory", lambda row: row.peak_anon_bytes),
     _size_column("gpu_memory", "GPU memory", lambda row: row.peak_gpu_bytes),
     replace(_size_column("index", "index", lambda row: row.index_bytes), heading=lambda cell: f"index {cell}"),
     SummaryColumn(_COST, COST_HEADER, _cost_cell, lambda row: row.cost.value, optional=True),
+    SummaryColumn(
+        "token_price",
+        "tokens US$/1M",
+        lambda row: number(row.usd_tokens_per_million.value),
+        lambda row: row.usd_tokens_per_million.value,
+        optional=True,
+    ),
     SummaryColumn(
         _BUILD, "build US$/1M docs", _build_cell, lambda row: row.usd_build_per_million_documents.value, optional=True
     ),
@@ -233,8 +285,8 @@ def _chosen(table: Table, measures: Sequence[str], escape: Escape, view: Summary
         return tuple(columns[name] for name in wanted)
     return tuple(
         column
-        for column in columns.values()
-        if not column.optional or (column.name != _BUILD and any(column.key(row) is not None for row in table.rows))
+        for name, column in columns.items()
+        if not column.optional or (name not in _ON_REQUEST and any(column.key(row) is not None for row in table.rows))
     )
 
 
@@ -440,6 +492,7 @@ def doubts(rows: Sequence[Row], escape: Escape) -> list[str]:
     """Return what must not be compared, judgements, data, stand-ins, and one line for each cause of doubt."""
     lines = [escape(note) for note in (*notes.not_comparable(rows), *notes.of_judgements(rows), *notes.of_data(rows))]
     lines += [*map(escape, _missing(rows)), *stand_ins(rows), *map(escape, _without_cost(rows))]
+    lines += map(escape, notes.of_first_stages(rows))
     for validity, who, found in _by_cause(rows, lambda row: row.findings):
         why = "; ".join(causes.TEXTS[cause].short for cause in found)
         remedies = " ".join(dict.fromkeys(causes.TEXTS[cause].remedy for cause in found))
@@ -479,7 +532,7 @@ def _missing(rows: Sequence[Row]) -> Iterator[str]:
     """Yield why measured rows lack a latency or a measure, once for each reason."""
     systems: dict[str, dict[str, None]] = defaultdict(dict)
     for row in rows:
-        figures = {"latency": row.latency_mean_s, **row.measures}
+        figures = {"latency": row.latency_mean_s, **row.measures, "token price": row.usd_tokens_per_million}
         for name, estimate in figures.items() if row.outcome is Outcome.OK else ():
             if estimate.value is None and estimate.reason:
                 systems[estimate.reason].setdefault(f"{name} of {row.system}")

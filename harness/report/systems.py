@@ -26,6 +26,8 @@ from harness.report.document import (
 _UNPINNED = "*"
 # Terminals of this width or more show licences.
 _WITH_LICENCES = 120
+# A ranker of the reranking studies that a reader would look for.
+_NOT_BUILT = "Neural Model 1 (Boytsov & Kolter 2021) is not built: code withheld, a patent filed"
 # Between two columns.
 _GAP = 2
 _PAGES = {
@@ -55,6 +57,8 @@ def systems_section(systems: Sequence[System], escape: Escape, width: int | None
         notes.append(f"{_UNPINNED} weights are not pinned yet: harness pin SYSTEM")
     if any(system.stand_in for system in systems):
         notes.append(f"{STAND_IN} not the published checkpoint: harness systems SYSTEM says which")
+    if len(systems) > 1:
+        notes.append(_NOT_BUILT)
     return Section(grids=(grid_of(systems, (*names, what, *more)),), notes=tuple(notes))
 
 

@@ -22,7 +22,7 @@ from harness.analysis.rows import build_rows
 from harness.analysis.table import Table
 from harness.errors import FileError, HarnessError, UsageError, counted
 from harness.evaluation.per_query import PerQuery
-from harness.pricing import prices
+from harness.pricing import prices, token_prices
 from harness.pricing.instances import TypeChoice
 from harness.pricing.prices import Snapshot
 from harness.progress import Progress, silent
@@ -281,7 +281,9 @@ def _table(measures: tuple[str, ...], market: Mapping[str, Any], recompute: Reco
     as_of = datetime.date.fromisoformat(market["date"])
     snapshot = prices.snapshot(as_of, region=f"{market['provider']}/{market['region']}", term=market.get("term"))
     choice = TypeChoice(market["architecture"], market["generation"])
-    return row_pricing.price(recompute(measures).table, row_pricing.tariff(snapshot, choice=choice))
+    date = market.get("tokens_date")
+    tokens = token_prices.snapshot(datetime.date.fromisoformat(date)) if date else None
+    return row_pricing.price(recompute(measures).table, row_pricing.tariff(snapshot, choice=choice, tokens=tokens))
 
 
 def check_cache(root: Path, cache: Path, recompute: Recompute) -> Iterator[Mismatch]:

@@ -67,7 +67,13 @@ def check_job(folder: Path, job_origins: JobOrigins, place: str, runs: Runs | No
     if seal:
         mismatches.append(Mismatch(f"{place}/{reader.RESULT}: seal", as_text(seal[0]), f"{seal[1]}, of what it says"))
     damaged = {mismatch.place for mismatch in mismatches}
-    checks = {} if runs is None else {reader.SAMPLES: integrity_samples.check, reader.RUN: runs.check}
+    checks: dict[str, Callable[[StoredJob], Iterator[Mismatch]]] = {}
+    if runs is not None:
+        checks = {
+            reader.SAMPLES: integrity_samples.check,
+            reader.RUN: runs.check,
+            reader.FIRST_STAGE: runs.check_first_stage,
+        }
     for name, check in checks.items():
         # Checks of another file than the stored one prove nothing.
         if f"{place}/{name}" not in damaged:

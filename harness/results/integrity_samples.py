@@ -17,7 +17,7 @@ from harness.evaluation.answer_recall import MAX_TOKENS
 from harness.evaluation.trec import Qrels, QrelsCache, Run
 from harness.records import MAX_PROBES, Outcome
 from harness.results import reader
-from harness.results.reader import StoredJob, judges_hits_alone, most_hits
+from harness.results.reader import StoredJob, judges_hits_alone, most_first_stage_hits, most_hits
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
 
 if TYPE_CHECKING:
@@ -122,6 +122,32 @@ class Runs:
             yield Mismatch(reader.RUN, stored, f"at most {k}")
         yield from self._check_judgements(job, run)
 
+    def check_first_stage(self, job: StoredJob) -> Iterator[Mismatch]:
+        """Check that a first stage ranks only queries of the sample, no deeper than asked for, and the run's own hits.
+
+        Raises:
+            FileError: a run or the query sample cannot be read.
+        """
+        path, spec = job.first_stage_path, job.result.spec
+        if path is None:
+            return
+        given = trec.read_run(path, most_first_stage_hits(spec)).rankings
+        strangers = sorted(given.keys() - set(job.sample_ids()))
+        if strangers:
+            stored = f"{len(strangers)} queries such as {strangers[0]!r}"
+            yield Mismatch(reader.FIRST_STAGE, stored, "queries of its sample alone")
+        depth = spec.params.get("depth")
+        most = max(spec.k, depth) if type(depth) is int else spec.k
+        long = next((query for query, hits in given.items() if len(hits) > most), None)
+        if long is not None:
+            yield Mismatch(reader.FIRST_STAGE, f"{len(given[long])} hits for query {long!r}", f"at most {most}")
+        ranked = self._run(job.run_path, job).rankings if job.run_path else {}
+        for query, ranking in ranked.items():
+            if new := sorted(set(ranking).difference(given.get(query, ()))):
+                follows = f"document {new[0]!r} of query {query!r}, which {reader.RUN} ranks"
+                yield Mismatch(reader.FIRST_STAGE, "not there", follows)
+                return
+
     def _check_judgements(self, job: StoredJob, run: Run) -> Iterator[Mismatch]:
         path = job.qrels_path()
         if not judges_hits_alone(path):
@@ -182,6 +208,7 @@ def check(job: StoredJob) -> Iterator[Mismatch]:
     trials = [int(trial) for trial in table.column("trial").to_pylist()]
     latency_ns = table.column("latency_ns").to_pylist()
     yield from _check_times(table)
+    yield from _check_work(table)
     yield from _check_trials(job, trials)
     if ok:
         counts = Counter(zip(trials, table.column("query_id").to_pylist(), strict=True))
@@ -211,6 +238,20 @@ def _check_times(table: pa.Table) -> Iterator[Mismatch]:
             if wrong:
                 stored = f"{len(wrong)} such as {wrong[0]}"
                 yield Mismatch(f"{reader.SAMPLES}: {name}", stored, f"at least {least} ns throughout")
+
+
+def _check_work(table: pa.Table) -> Iterator[Mismatch]:
+    """Find counts of work below 0, and real tokens beyond the padded ones."""
+    counts = {name: table.column(name).to_pylist() for name in table.column_names if name.startswith("count_")}
+    for name, values in counts.items():
+        wrong = [value for value in values if value is not None and value < 0]
+        if wrong:
+            yield Mismatch(f"{reader.SAMPLES}: {name}", f"{len(wrong)} such as {wrong[0]}", "at least 0 throughout")
+    pairs = zip(counts.get("count_tokens", ()), counts.get("count_padded_tokens", ()), strict=False)
+    for real, padded in pairs:
+        if None not in (real, padded) and real > padded:
+            yield Mismatch(f"{reader.SAMPLES}: count_tokens", f"{real}", f"at most {padded}, by count_padded_tokens")
+            return
 
 
 def _check_trials(job: StoredJob, trials: list[int]) -> Iterator[Mismatch]:

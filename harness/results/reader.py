@@ -257,6 +257,13 @@ def most_hits(spec: ResultSpec) -> int:
     return 1000 + 2 * spec.sample_size * spec.k
 
 
+def most_first_stage_hits(spec: ResultSpec) -> int:
+    """Return the most lines of the run of a job's first stage that are read."""
+    depth = spec.params.get("depth")
+    deepest = min(depth, _MOST["k"]) if type(depth) is int else 0
+    return 1000 + 2 * spec.sample_size * max(spec.k, deepest)
+
+
 def read_job_run(job: StoredJob) -> Run:
     """Read a stored job's run, with the depths of answers stored beside it.
 

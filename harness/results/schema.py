@@ -33,6 +33,9 @@ SCHEMA_VERSION = 1
 JUDGED_HITS = "judged-hits.trec.gz"
 # Beside it: how deep in those texts the answers stand.
 ANSWER_DEPTHS = "answer-depths.tsv.gz"
+# The engine of stored rankings.  The run of a first stage has as its tag the system that made it, with this and a slash
+# in front for a stored ranking, which was not measured.
+STORED_RUN = "fixed-run"
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ class Rerank(Reranker):
         self._folder = assets / str(self._all["model"])
         self._stages_s: dict[str, float] = {}
         self._counts: dict[str, int] = {}
+        self._scorer: Any = None  # none while an index is built
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
         """Tokenise all documents; no model runs.
@@ -132,11 +133,11 @@ class Rerank(Reranker):
         pools: dict[str, int] = {}
         for pool in threadpool_info():
             pools[pool["prefix"]] = max(int(pool["num_threads"]), pools.get(pool["prefix"], 0))
-        return {**self._scorer.threads(), **pools}
+        return {**(self._scorer.threads() if self._scorer else {}), **pools}
 
     def libraries(self) -> dict[str, str]:
         """Return the versions of the libraries that do the work."""
-        return dict(self._scorer.libraries())
+        return dict(self._scorer.libraries()) if self._scorer else {}
 
     def device(self) -> str:
         """Return ``cuda`` when the envelope has a GPU, else ``cpu``."""

@@ -62,8 +62,9 @@ class TokenIds:
         self.ids = doc_ids.Ids(folder)
         try:
             self._ends: Any = numpy.load(folder / _ENDS, mmap_mode="r")
-            stored = numpy.fromfile if not (folder / _TOKENS).stat().st_size else numpy.memmap
-            self._tokens: Any = stored(folder / _TOKENS, dtype=token_type(tokens))
+            path, kind = folder / _TOKENS, token_type(tokens)
+            # An empty file cannot be mapped, and an index is read-only.
+            self._tokens: Any = numpy.memmap(path, kind, "r") if path.stat().st_size else numpy.zeros(0, kind)
         except (OSError, ValueError) as error:
             raise ValueError(f"the index is damaged: {_TOKENS} and {_ENDS} cannot be read") from error
         if len(self._ends) != len(self.ids) or int(self._ends[-1]) != len(self._tokens):

@@ -112,8 +112,10 @@ def commands_of(group: click.Group, before: str = "") -> Iterator[tuple[str, cli
 
 def columns_page() -> str:
     """Describe every column of the tables for programs: CSV, data frames, Parquet, SQLite."""
-    rows = columns.row_columns(["<measure>"], ["<stage>"], origins=True)
-    stages = (columns.stage_column("stage_<stage>_s"),)
+    rows = columns.row_columns(
+        ["<measure>"], ["<stage>"], origins=True, counts=tuple(columns.COUNTS), two_stages=True, token_prices=True
+    )
+    stages = (columns.stage_column("stage_<stage>_s"), columns.count_column("count_<count>"))
     return (
         "# Columns\n\nGenerated from `harness/report/columns.py` by `make docs`.\n\n"
         "Any cell may be missing: empty in CSV, `<NA>` or `NaT` in frames, `NULL` in SQLite; never 0. How figures are"
@@ -122,7 +124,8 @@ def columns_page() -> str:
         + _columns(
             "Rows",
             "`harness report --format csv`, `harness.load`, `harness export`. One row for each cell. `<measure>` stands"
-            " for each measure, `<stage>` for each stage that an adapter names; `origin` is there for merged results.",
+            " for each measure, `<stage>` for each stage that an adapter names; `origin` is there for merged results,"
+            " columns of work, of a first stage and of tokens for systems that have them.",
             rows,
         )
         + _columns(

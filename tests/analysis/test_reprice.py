@@ -14,12 +14,13 @@ import pytest
 
 from harness.analysis import published as published_tables
 from harness.analysis import reprice, row_pricing
-from harness.analysis.reprice import CHEAPEST, SAME, Repricing
+from harness.analysis.reprice import CHEAPEST, SAME, TOKENS, Repricing
 from harness.analysis.row_cache import CellRow, RowCache, RowSet
 from harness.analysis.table import Row, Table, Validity
 from harness.errors import UnknownName, UsageError
 from harness.pricing import prices
 from harness.pricing.instances import TypeChoice
+from harness.pricing.token_prices import ModelPrice, TokenSnapshot
 from harness.records import Isolation, Outcome
 from harness.report import writers
 from harness.report.repricing import repricing_document
@@ -309,3 +310,32 @@ def test_columns_for_pricing_give_the_same_text(root: Path, tmp_path: Path, form
 def test_reprice_refuses_an_unknown_format(root: Path) -> None:
     with pytest.raises(UnknownName, match="did you mean 'md'"):
         render(compare(root), "mdd")
+
+
+def test_verdicts_between_language_models_flip_with_the_prices_of_their_tokens(root: Path) -> None:
+    long = row("long", 2, 8, 0.06, token_model="m1", counts={"prompt_tokens": 3000, "completion_tokens": 10})
+    wordy = row("wordy", 2, 8, 0.06, token_model="m2", counts={"prompt_tokens": 200, "completion_tokens": 900})
+    listed = {
+        date: TokenSnapshot(date, "a list", "MIT", {name: model_price(*each) for name, each in models.items()})
+        for date, models in {
+            BEFORE: {"m1": (0.1, 0.4), "m2": (0.1, 0.4)},  # 304 against 380 US$
+            NOW: {"m1": (0.1, 0.4), "m2": (0.1, 0.2)},  # 304 against 200 US$
+        }.items()
+    }
+    sides = [
+        replace(row_pricing.tariff(prices.snapshot(each, root=root), root), tokens=listed[each])
+        for each in (BEFORE, NOW)
+    ]
+    found = reprice.compare(Table((long, wordy, row("bm25", 2, 8, 0.06)), ("RR@10",)), *sides)
+    costs = [(each.tokens_before.cost.value, each.tokens.cost.value) for each in found.changes]
+    assert costs == [(pytest.approx(304), pytest.approx(304)), (pytest.approx(380), pytest.approx(200)), (None, None)]
+    (flip,) = [flip for flip in found.flips if flip.way == TOKENS]
+    assert (flip.was_cheaper, flip.is_cheaper) == ("long", "wordy")
+    assert found.token_dates == (str(BEFORE), str(NOW))
+    assert found.summary[-1] == "By token prices: of 2 rows 0 cost more and 1 less; 1 verdict flipped."
+    assert f"tokens US$/1M, {BEFORE}" in render(found, "md")
+    assert "tokens_before_usd_per_million_queries" in render(found, "csv").splitlines()[0]
+
+
+def model_price(cost_in: float, cost_out: float) -> ModelPrice:
+    return ModelPrice.model_validate({"in": cost_in, "out": cost_out, "page": "p"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkpoints import dense, rerank, sparse, tiny
+from checkpoints import dense, llm, rerank, sparse, tiny
 from harness.errors import UnknownName
 from harness.launch.images import catalog
 
@@ -17,7 +17,13 @@ def recipes(name: str) -> dict[str, tuple[str, str]]:
 def test_every_asset_of_every_shipped_system_can_be_made() -> None:
     for system in catalog.systems(catalog.images_dir()).values():
         for module, kind in recipes(system.name).values():
-            known = {"dense": dense.KINDS, "sparse": sparse.KINDS, "rerank": rerank.KINDS, "colbert": ("",)}
+            known = {
+                "dense": dense.KINDS,
+                "sparse": sparse.KINDS,
+                "rerank": rerank.KINDS,
+                "llm": llm.KINDS,
+                "colbert": ("",),
+            }
             assert kind in known[module]
 
 

@@ -76,6 +76,8 @@ IMPORTS = {
     "dense": f"{_MODELS}import faiss, adapter, encoder.prepare, encoder.export, encoder.graph, encoder.model",
     "impact": f"{_MODELS}from transformers import T5ForConditionalGeneration\n"
     "import adapter, impact_prepare, impact_queries, encoder.graph",
+    "llm-rerank": "import torch._dynamo; from transformers import AutoTokenizer, LlamaForCausalLM\n"
+    "import adapter, llm_prepare, llm.local",
     "rerank": f"{_MODELS}from transformers import AutoModelForSequenceClassification, ElectraModel, ModernBertModel\n"
     "from transformers import XLMRobertaModel\nimport adapter, rerank_prepare, document_graph, encoder.export",
     "colbert": "import adapter; from engine import runtime; runtime.start(1, 0); import transformers, colbert.infra",

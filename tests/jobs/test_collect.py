@@ -97,6 +97,18 @@ def test_run_holds_the_first_answers_of_held_out_warm_up_queries(left: Left) -> 
     assert [line.split()[0] for line in lines] == ["q0", "q0", "q1", "q1", "w0", "w0"]
 
 
+def test_first_stage_has_the_queries_of_the_run_and_names_the_system_that_made_it(left: Left) -> None:
+    left.job = replace(left.job, spec=replace(SPEC, params={"depth": 3}))
+    given = [["d1", 3.0], ["d2", 2.0], ["d3", 1.0]]
+    left.wrote(*(line(trial, query_id, first_stage=given) for trial, query_id in TURNS))
+    collected = left.collect()
+    lines = (collected.first_stage("words", {"w0"}) or b"").decode().splitlines()
+    assert lines[:3] == [f"q0 Q0 d{n} {n} {4 - n}.0 words" for n in (1, 2, 3)]
+    assert [line.split()[0] for line in lines[::3]] == ["q0", "q1", "w0"]
+    left.wrote(*(line(trial, query_id) for trial, query_id in TURNS))
+    assert left.collect().first_stage("words", {"w0"}) is None
+
+
 def test_kernel_evidence_outranks_all_other_evidence(left: Left) -> None:
     late = StopReason(Outcome.TIMEOUT, "too late")
     message = "the kernel killed one of its processes at the memory limit of 1024 MiB"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from harness.records import Envelope, Outcome
+from harness.results.reader import FIRST_STAGE
 from harness.results.schema import Cell, IndexFacts, Memory, job_key
 from harness.results.store import Store
 from tests.support import sample_records
@@ -17,6 +18,8 @@ from tests.support import sample_records
 MIB = 2**20
 # Hashes in name alone: files are found by them.
 _QRELS, _SAMPLE = "a" * 64, "b" * 64
+# Of a first stage.
+DEPTH = 20
 QUERIES = tuple(f"q{number:03}" for number in range(140))
 
 
@@ -25,6 +28,8 @@ class Made:
     """A cell: its latency, the rank of each query's judged document, and its outcome.
 
     Query i takes ``latency_ms`` x (1 + i / 1400); ``ranks`` repeat over the queries, 0 for a document not found.
+    ``first`` are the ranks of a first stage, 20 deep, that the system ``first_name`` ran; ``counts`` are the same for
+    every query, and ``staged`` is the share of the latency that the stages ``retrieve`` and ``score`` claim.
     """
 
     system: str
@@ -36,6 +41,11 @@ class Made:
     dataset: str = "scifact"
     jitter: float = 0.001
     canary_s: float = 0.010
+    first: Sequence[int] = ()
+    first_name: str = "bm25"
+    counts: Mapping[str, int] = field(default_factory=dict)
+    params: Mapping[str, int | str] = field(default_factory=dict)
+    staged: float = 1.0
 
 
 def put(
@@ -74,6 +84,7 @@ def _put(store: Store, made: Made, job: int, suite: str, queries: tuple[str, ...
         trials=1,
         jobs=made.jobs,
         job=job,
+        params={**({"depth": DEPTH} if made.first else {}), **made.params},
     )
     result = replace(
         result,
@@ -89,14 +100,22 @@ def _put(store: Store, made: Made, job: int, suite: str, queries: tuple[str, ...
         store.put(result, None, None, b"")
         return
     latency_s = made.latency_ms / 1e3 * (1 + np.arange(len(queries)) / 1400) * (1 + made.jitter * (job - 1))
-    store.put(result, sample_records.samples(latency_s[np.newaxis, :], names=queries), _run(made, queries), b"said")
+    columns: dict[str, list[int]] = {
+        f"count_{name}": [number] * len(queries) for name, number in {**made.counts}.items()
+    }
+    if made.first:
+        halves = np.round(latency_s * 1e9 * made.staged / 2).astype(int).tolist()
+        columns |= {"stage_retrieve_ns": halves, "stage_score_ns": halves}
+    samples = sample_records.samples(latency_s[np.newaxis, :], names=queries, **columns)
+    further = {FIRST_STAGE: _run(made.first, queries, made.first_name, DEPTH)} if made.first else {}
+    store.put(result, samples, _run(made.ranks, queries, made.system, 10), b"said", further)
 
 
-def _run(made: Made, queries: tuple[str, ...]) -> bytes:
+def _run(ranks: Sequence[int], queries: tuple[str, ...], tag: str, depth: int) -> bytes:
     lines = []
     for number, query in enumerate(queries):
-        right = made.ranks[number % len(made.ranks)]
-        for rank in range(1, 11):
+        right = ranks[number % len(ranks)]
+        for rank in range(1, depth + 1):
             document = "right" if rank == right else f"wrong{rank}"
-            lines.append(f"{query} Q0 {document} {rank} {11 - rank}.0 {made.system}\n")
+            lines.append(f"{query} Q0 {document} {rank} {depth + 1 - rank}.0 {tag}\n")
     return "".join(lines).encode()

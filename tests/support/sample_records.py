@@ -82,20 +82,25 @@ class FakeJob:
         path = self.folder / "run.trec.gz"
         return path if path.exists() else None
 
+    @property
+    def first_stage_path(self) -> Path | None:
+        path = self.folder / "first_stage.trec.gz"
+        return path if path.exists() else None
+
     def qrels_path(self) -> Path:
         return self.folder.parent / "qrels.trec.gz"
 
     def sample_ids(self) -> tuple[str, ...]:
         return self.queries
 
-    def rank(self, rankings: dict[str, Sequence[str]]) -> None:
-        """Write the run."""
+    def rank(self, rankings: dict[str, Sequence[str]], *, name: str = "run", tag: str = "x") -> None:
+        """Write the run, or that of the first stage."""
         lines = [
-            f"{query} Q0 {document} {rank} {-rank}.0 x\n"
+            f"{query} Q0 {document} {rank} {-rank}.0 {tag}\n"
             for query, documents in rankings.items()
             for rank, document in enumerate(documents, 1)
         ]
-        (self.folder / "run.trec.gz").write_bytes(gzip.compress("".join(lines).encode()))
+        (self.folder / f"{name}.trec.gz").write_bytes(gzip.compress("".join(lines).encode()))
 
 
 def at(minute: int) -> str:

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from harness.analysis.table import Cause, Finding, Validity
 from harness.analysis.validity import build_checks, counter_checks, machine_speed
 from harness.analysis.validity.findings import RETRY, again, invalid, noisy, remark, trials_s, warm_longer, warm_wider
-from harness.analysis.validity.sample_checks import MAX_TRIAL_RATIO, Drift, SampleFacts
+from harness.analysis.validity.sample_checks import (
+    MAX_STAGE_GAP_S,
+    MAX_STAGE_GAP_SHARE,
+    MAX_TRIAL_RATIO,
+    Drift,
+    SampleFacts,
+)
 from harness.errors import counted
 from harness.records import Isolation, Outcome
 from harness.results.schema import Cell, IndexFacts, Result, ResultSpec
@@ -76,6 +82,7 @@ def assess(
             *_rankings(results, disagreements),
             *_warmth(results, facts),
             *_steadiness(results, facts),
+            *_stages(results, facts),
             *_scenario(results),
             *_protocol(results[0].spec),
         ]
@@ -247,6 +254,18 @@ def _steadiness(results: Sequence[Result], facts: SampleFacts) -> Iterator[Findi
             f"{facts.between.per_query_s * 1e3:.3g} ms a query passed outside the reported latencies, "
             f"{facts.between.share:.0%} of the trials: the image reports too little time; let search() return "
             f"only when its work is done, then {again(cell)}",
+        )
+
+
+def _stages(results: Sequence[Result], facts: SampleFacts) -> Iterator[Finding]:
+    """Check that the stages of a two-stage system account for its latency."""
+    gap = facts.stages
+    if gap is not None:
+        yield noisy(
+            Cause.STAGES,
+            f"the stages sum to {gap.staged_s * 1e3:.3g} ms of a mean latency of {gap.latency_s * 1e3:.3g} ms "
+            f"(allowed: {MAX_STAGE_GAP_SHARE:.0%} or {MAX_STAGE_GAP_S * 1e6:.0f} us): the latency holds, its parts do "
+            f"not; let stages_s() of the adapter count each moment once, then {again(results[0].spec.cell)}",
         )
 
 

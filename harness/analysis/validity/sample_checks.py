@@ -60,6 +60,10 @@ MAX_TAIL_SHARE = 0.11
 MIN_CARRIED_S = 10e-6
 
 
+# The stages of a two-stage system sum to its latency within the larger of these.
+MAX_STAGE_GAP_SHARE, MAX_STAGE_GAP_S = 0.02, 50e-6
+
+
 @dataclass(frozen=True)
 class Drift:
     """The slowest trial against the fastest, seconds a query.  ``cold``: it is the first of several in a process."""
@@ -113,6 +117,14 @@ class SlowQueries:
 
 
 @dataclass(frozen=True)
+class StageGap:
+    """The stages of a two-stage system sum to ``staged_s`` a query, its latency is ``latency_s`` (means)."""
+
+    staged_s: float
+    latency_s: float
+
+
+@dataclass(frozen=True)
 class SampleFacts:
     """Facts about a cell's samples; ``None``: not found, or not enough samples.  ``queries`` were timed.
 
@@ -128,15 +140,19 @@ class SampleFacts:
     carried: SlowSamples | None = None
     tail: SlowQueries | None = None
     mean_within: float | None = None
+    stages: StageGap | None = None
 
 
-def inspect(timings: Timings, phases_s: Mapping[int, float], scenario: str = "single_stream") -> SampleFacts:
+def inspect(
+    timings: Timings, phases_s: Mapping[int, float], scenario: str = "single_stream", *, two_stages: bool = False
+) -> SampleFacts:
     """Run all checks on a cell's samples.
 
     Args:
         timings: of the cell.
         phases_s: job number -> seconds that its trials' phases lasted, for jobs that say so.
         scenario: of the cell; under ``server`` latency depends on the rate, and batches hide single queries.
+        two_stages: the system has a first and a second stage, whose times sum to the latency.
     """
     queries = len(timings.queries)
     if scenario == "server" or not len(timings.query):
@@ -153,7 +169,17 @@ def inspect(timings: Timings, phases_s: Mapping[int, float], scenario: str = "si
         _between(timings, phases_s),
         carried(timings),
         tail(timings),
+        stages=stage_gap(timings) if two_stages else None,
     )
+
+
+def stage_gap(timings: Timings) -> StageGap | None:
+    """Compare the sum of the stages with the latency, both as means; ``None``: they agree, or there are no stages."""
+    if not timings.stages_s:
+        return None
+    gap = StageGap(float(timings.staged_s.mean()), float(timings.latency_s.mean()))
+    allowed_s = max(MAX_STAGE_GAP_SHARE * gap.latency_s, MAX_STAGE_GAP_S)
+    return gap if abs(gap.latency_s - gap.staged_s) > allowed_s else None
 
 
 def _drift(timings: Timings, *, paired: bool) -> Drift | None:

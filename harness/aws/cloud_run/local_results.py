@@ -24,7 +24,7 @@ from harness.jobs.plan import Planned
 from harness.pricing.instances import Instance
 from harness.records import Outcome
 from harness.results import seals
-from harness.results.reader import LOG, RESULT, RUN, SAMPLES, read_result
+from harness.results.reader import FIRST_STAGE, LOG, RESULT, RUN, SAMPLES, read_result
 from harness.results.schema import (
     ANSWER_DEPTHS,
     JUDGED_HITS,
@@ -40,7 +40,7 @@ from harness.results.store import Store
 # Of one packed job, which is held in memory; honest ones have a few MiB.
 MOST_BYTES = 256 << 20
 _UNKNOWN = "unknown"
-_FILES = frozenset((LOG, RUN, SAMPLES, JUDGED_HITS, ANSWER_DEPTHS, RESULT))
+_FILES = frozenset((LOG, RUN, FIRST_STAGE, SAMPLES, JUDGED_HITS, ANSWER_DEPTHS, RESULT))
 
 
 class LocalResults:

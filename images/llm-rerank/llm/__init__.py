@@ -1,0 +1,1 @@
+"""LLM rerankers: prompts, windows, answers, and the model or the recording behind them."""
