@@ -14,7 +14,7 @@ from typing import Any
 
 import docker
 
-from checkpoints import container, dense, llm, rerank, sparse, stand_in
+from checkpoints import container, dense, llm, rerank, rerank_heads, sparse, stand_in
 from harness.errors import UnknownName
 from harness.launch.images import builder, catalog
 from harness.launch.images.catalog import System
@@ -34,6 +34,8 @@ def recipe(system: System, folder: str) -> tuple[str, str]:
     """
     named = [name for name, value in system.params.items() if value == folder]
     if system.engine == "rerank":
+        if (kind := _whole_documents(system, folder)) in rerank_heads.KINDS:
+            return "rerank_heads", kind
         return "rerank", _rerank(system, folder)
     if system.engine == "llm-rerank":
         return "llm", llm.KINDS[0]
@@ -49,7 +51,7 @@ def recipe(system: System, folder: str) -> tuple[str, str]:
             return "sparse", method if method != "splade" or sides == ["query_model"] else "splade-distilbert"
     elif sides:
         return "dense", _dense(system, folder, sides[0])
-    known = (*dense.KINDS, *sparse.KINDS, *rerank.KINDS, *llm.KINDS, "colbert")
+    known = (*dense.KINDS, *sparse.KINDS, *rerank.KINDS, *rerank_heads.KINDS, *llm.KINDS, "colbert")
     raise UnknownName("kind of checkpoint", f"{system.name}/{folder}", known)
 
 
@@ -59,6 +61,14 @@ def _rerank(system: System, folder: str) -> str:
         return {"modules": "ettin", "linear": "linear"}[head]
     hubs = " ".join(asset.hub or "" for asset in system.assets if asset.folder == folder).lower()
     return next((kind for kind, part in (("electra", "electra"), ("xlm-roberta", "bge")) if part in hubs), "bert")
+
+
+def _whole_documents(system: System, folder: str) -> str:
+    """Return the kind of checkpoint of a head over whole documents: its aggregation and what else shapes it."""
+    kind = str(system.params.get("aggregation", ""))
+    if kind == "parade-transformer":
+        return f"{kind}-pretr-l6" if "pretr" in folder else f"{kind}-rand-l2"
+    return f"{kind}-per-dimension" if system.params.get("attention") == "per_dimension" else kind
 
 
 def _dense(system: System, folder: str, side: str) -> str:

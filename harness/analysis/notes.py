@@ -78,6 +78,7 @@ def of_table(
         *of_judgements(rows),
         *of_data(rows),
         *of_first_stages(rows),
+        *of_recordings(rows),
         *of_unjudged(rows),
         *_smallest(rows),
         *_shared_cpus(rows),
@@ -141,6 +142,14 @@ def of_first_stages(rows: Sequence[Row]) -> Iterator[str]:
             f"first stage not measured: {', '.join(systems)} rerank{'s' if len(systems) == 1 else ''} the stored "
             f"ranking {first}; latency and cost are the second stage's alone."
         )
+
+
+def of_recordings(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield which rows replay a provider's recorded answers, so that its time is in no latency."""
+    recorded = {row.system: row.counts["provider_ms"] for row in rows if "provider_ms" in row.counts}
+    if recorded:
+        named = ", ".join(f"{system} ({mean:,.0f} ms a query)" for system, mean in recorded.items())
+        yield f"recorded answers: the provider's time, not measured here, is in no latency and no cost: {named}."
 
 
 def of_builds(rows: Sequence[Row]) -> Iterator[str]:

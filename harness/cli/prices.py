@@ -85,7 +85,16 @@ def prices() -> None:
             newest[snapshot.provider, snapshot.region, term] = (region, age)
     for tokens in token_prices.read_snapshots():
         age = (today - tokens.as_of).days
-        lines.append(("tokens", "list", str(tokens.as_of), f"{age} days", str(len(tokens.models)), tokens.source))
+        lines.append(
+            (
+                "tokens",
+                "list",
+                str(tokens.as_of),
+                f"{age} days",
+                str(len(tokens.models)),
+                tokens.source.partition(",")[0],
+            )
+        )
         newest["tokens", "", "list"] = ("language models' tokens", age)
     columns(("region", "term", "as of", "age", "types", "source"), lines)
     for (*_, term), (region, age) in newest.items():

@@ -201,6 +201,9 @@ COUNTS = {
     "calls": CountMeaning("calls", "calls", "calls of the model"),
     "prompt_tokens": CountMeaning("prompt_tokens", "tokens", "tokens of the prompts to a language model"),
     "completion_tokens": CountMeaning("completion_tokens", "tokens", "tokens that a language model wrote"),
+    "provider_ms": CountMeaning(
+        "provider_ms", "ms", "time of the provider of recorded answers, not measured here and in no latency"
+    ),
     "flop": CountMeaning(
         "GFLOP", "GFLOP", "arithmetic of the model by formula, on padded lengths, without its head", 1e-9
     ),

@@ -492,7 +492,7 @@ def doubts(rows: Sequence[Row], escape: Escape) -> list[str]:
     """Return what must not be compared, judgements, data, stand-ins, and one line for each cause of doubt."""
     lines = [escape(note) for note in (*notes.not_comparable(rows), *notes.of_judgements(rows), *notes.of_data(rows))]
     lines += [*map(escape, _missing(rows)), *stand_ins(rows), *map(escape, _without_cost(rows))]
-    lines += map(escape, notes.of_first_stages(rows))
+    lines += map(escape, (*notes.of_first_stages(rows), *notes.of_recordings(rows)))
     for validity, who, found in _by_cause(rows, lambda row: row.findings):
         why = "; ".join(causes.TEXTS[cause].short for cause in found)
         remedies = " ".join(dict.fromkeys(causes.TEXTS[cause].remedy for cause in found))

@@ -16,8 +16,9 @@ DEFAULTS: dict[str, Scalar | None] = {
     "window": 20,  # passages of a call, of rankgpt
     "step": 10,
     "max_new_tokens": 120,  # of an answer, of rankgpt: 20 identifiers are about 100
-    "batch_tokens": 4096,  # tokens of a forward pass, padding included, of query_likelihood
+    "batch_tokens": 1024,  # tokens of a forward pass, padding included, of query_likelihood
     "dtype": "float32",  # float32, bfloat16
+    "token_prices": "",  # model of a token price list, which reports read
 }
 NO_CUT = "none"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +68,11 @@ class Rerank(Reranker):
         built_with.check(index_dir, self._facts(self._tokens))
         self._store = texts.TokenIds(index_dir, self._tokens)
         self._declared = config(self._folder)
+        # Where padding takes part in the interaction, its vectors are those of the code that did so: token 1.
+        filler = 1 if self._all["interaction_padding"] == "s3" else self._tokens.pad_id
         self._layout = Layout(
             self._tokens.pair_form(),
-            self._tokens.pad_id,
+            filler,
             parameters.rule(self._all),
             int(self._all["query_tokens"]),
             int(self._all["document_tokens"]),
@@ -137,7 +140,8 @@ class Rerank(Reranker):
 
     def libraries(self) -> dict[str, str]:
         """Return the versions of the libraries that do the work."""
-        return dict(self._scorer.libraries()) if self._scorer else {}
+        used = self._scorer.libraries() if self._scorer else {}
+        return {**used, "tokenizers": version("tokenizers"), "numpy": version("numpy")}
 
     def device(self) -> str:
         """Return ``cuda`` when the envelope has a GPU, else ``cpu``."""

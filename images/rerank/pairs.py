@@ -99,9 +99,12 @@ class Layout:
         return [self._assemble(query, documents, spans, widths[group[0]], group) for group in groups]
 
     def apart(self, tokens: Sequence[int]) -> MicroBatch:
-        """Return one text as a micro-batch of its own, without a query beside it."""
-        alone = [(0, len(tokens))]
-        return self._assemble(None, [numpy.array(tokens, dtype=numpy.int64)], [alone], self._width(alone, 0), [0])
+        """Return the query as a micro-batch of its own, in windows' form but all of the first text's type."""
+        alone = [(0, self.query_tokens if self.fixed else len(tokens))]
+        text = numpy.array(tokens, dtype=numpy.int64)
+        part = self._assemble(None, [text], [alone], self._width(alone, 0), [0])
+        part.batch.types[:] = self.form.first_type
+        return part
 
     def _asked(self, query: Sequence[int] | None) -> int:
         """Return the tokens that the query takes in each window."""

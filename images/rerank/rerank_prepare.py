@@ -9,7 +9,7 @@ from typing import Any
 
 import parameters
 from encoder import prepare
-from encoder.errors import BadCheckpoint
+from encoder.backends import FILES
 from encoder.roles import Role
 
 
@@ -42,12 +42,16 @@ def make_ready(assets: Path, given: dict[str, Any]) -> None:
         asked = Role("query", folder.name, params["head"], params["backend"], None, {})
         prepare.prepare_folder(folder, [asked])
         return
-    from document_graph import DocumentGraph
+    from document_graph import DocumentGraph, read_head
+    from safetensors.torch import save_file
 
-    if not params["backend"].startswith("torch"):
-        raise BadCheckpoint(f"the aggregation {params['aggregation']} runs under torch and torch-bf16 alone; take one")
     asked = Role("query", folder.name, params["aggregation"], params["backend"], None, params)
+    exported = bool(FILES.get(params["backend"]))
+    head = read_head(folder, params) if exported and folder.is_dir() else None
     prepare.prepare_folder(folder, [asked], DocumentGraph)
+    if head is not None:
+        # The transformer is in the graph; the head's tensors are all that is left to read.
+        save_file(head.state_dict(), folder / "model.safetensors", metadata={"format": "pt"})
 
 
 if __name__ == "__main__":

@@ -66,8 +66,6 @@ def load(folder: Path, params: dict[str, Any], threads: int, device: str) -> Any
         return WindowScorer(folder, params, threads, device)
     from document_graph import DocumentScorer
 
-    if not params["backend"].startswith("torch"):
-        raise ValueError(f"the aggregation {params['aggregation']} runs under torch and torch-bf16 alone; take one")
     return DocumentScorer(folder, params, threads, device)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkpoints import dense, llm, rerank, sparse, tiny
+from checkpoints import dense, llm, rerank, rerank_heads, sparse, tiny
 from harness.errors import UnknownName
 from harness.launch.images import catalog
 
@@ -21,6 +21,7 @@ def test_every_asset_of_every_shipped_system_can_be_made() -> None:
                 "dense": dense.KINDS,
                 "sparse": sparse.KINDS,
                 "rerank": rerank.KINDS,
+                "rerank_heads": rerank_heads.KINDS,
                 "llm": llm.KINDS,
                 "colbert": ("",),
             }

@@ -5,6 +5,7 @@ Imported inside an engine's image, beside the package ``heads``.
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from types import SimpleNamespace
@@ -110,6 +111,38 @@ class Pairs:
             self.asked[None, None] if self.apart else None,
             torch.tensor([self.query_present()], dtype=torch.int64) if self.apart else None,
         )
+
+
+class Encoded(Pairs):
+    """One document and its query, encoded by transformers window by window, cut and padded as the papers' code does."""
+
+    def __init__(
+        self, model: Any, query: list[int], document: list[int], split: str, pad: str, *, apart: bool, filler: int
+    ) -> None:
+        cls, sep, longest = 2, 3, LONGEST if pad == "s3" else len(document)
+        self.query, self.pad, self.apart, self.lengths = len(query), pad, apart, (len(document),)
+        self.rows = QUERY if pad == "s3" else len(query)
+        self.before = 2 if apart else self.rows + 2
+        asked = query + [filler] * (self.rows - len(query))
+        whole = document + [filler] * (longest - len(document))
+
+        def states(ids: list[int], present: list[bool], second: int) -> Any:
+            types = [0] * (len(ids) - second) + [1] * second
+            batch = [torch.tensor([each]) for each in (ids, [int(each) for each in present], types)]
+            with torch.inference_mode():
+                found = model(batch[0], attention_mask=batch[1], token_type_ids=batch[2], output_hidden_states=True)
+            return torch.stack(found.hidden_states)[:, 0]
+
+        windows = []
+        for start, real, wide in cut(len(document), split, pad):
+            part = whole[start : start + wide]
+            part += [filler] * (wide - len(part))
+            before = [cls, sep] if apart else [cls, *asked, sep]
+            ids = [*before, *part, sep]
+            windows.append((real, states(ids, self.present(real, len(ids)), len(part) + 1)))
+        self.documents = [windows]
+        if apart:
+            self.asked = states([cls, sep, *asked, sep], self.query_present(), 0)[-1]
 
 
 def linear(state: dict[str, Any], name: str, vector: torch.Tensor) -> torch.Tensor:
@@ -232,12 +265,11 @@ def cedr(kind: str, state: dict[str, Any], pairs: Pairs, number: int, padding: s
     for row in range(QUERY):
         for gram in (1, 2, 3):
             weight, bias = state[f"ngrams.{gram - 1}.conv.weight"], state[f"ngrams.{gram - 1}.conv.bias"]
-            around = torch.zeros(LAYERS, QUERY + gram, layers[0].shape[1] + gram - 1, dtype=torch.float64)
+            around = torch.zeros(LAYERS, QUERY + gram, layers[0].shape[1] + gram, dtype=torch.float64)
             around[:, :QUERY, : layers[0].shape[1]] = torch.stack(layers)
-            columns = range(layers[0].shape[1])
-            patches = [around[:, row : row + gram, column : column + gram].flatten() for column in columns]
-            filtered = [(torch.stack(patches) @ weight.flatten(1).T + bias).amax(1).clamp(min=0)] if patches else []
-            values = [0.0, 0.0, *(float(value) for part in filtered for value in part)]
+            # Each column's square of gram rows and gram columns, flat.
+            patches = around[:, row : row + gram].unfold(2, gram, 1).permute(2, 0, 1, 3).flatten(1)[:-1]
+            values = [0.0, 0.0, *(patches @ weight.flatten(1).T + bias).amax(1).clamp(min=0).tolist()]
             best += sorted(values, reverse=True)[:2]
     inner = linear(state, "linear1", torch.cat([torch.tensor(best, dtype=torch.float64), cls])).clamp(min=0)
     return linear(state, "linear3", linear(state, "linear2", inner).clamp(min=0)), False
@@ -365,7 +397,7 @@ def compare(name: str, pad: str) -> dict[str, Any]:
         order = torch.randperm(len(lengths), generator=torch.Generator().manual_seed(query)).tolist()
         with torch.inference_mode():
             found = head(pairs.batch(list(range(len(lengths)))))
-            for size in (1, 2, 16):
+            for size in (1, 2, 16) if query in (1, 8) else ():
                 for start in range(0, len(order), size):
                     chosen = order[start : start + size]
                     apart.append(float((head(pairs.batch(chosen)) - found[chosen]).abs().max()))
@@ -381,3 +413,49 @@ def compare(name: str, pad: str) -> dict[str, Any]:
         "batches": max(apart),
         "spread": float(torch.tensor(scores).std()),
     }
+
+
+def engine_differs(kind: str, pad: str, assets: Any, corpus: Any, index: Any) -> tuple[float, float, int]:
+    """Score a corpus by the engine and by the formulas over windows encoded one by one.
+
+    Returns:
+        The largest difference, the scores' standard deviation, the number of pairs.
+    """
+    import adapter
+    from transformers import BertModel
+
+    from checkpoints import rerank_heads
+    from harness.records import Envelope
+
+    aggregation = kind
+    for suffix in ("-per-dimension", "-rand-l2", "-pretr-l6"):
+        aggregation = aggregation.removesuffix(suffix)
+    name, cedr_s3 = f"{kind}-{pad}", pad == "s3" and kind.startswith("cedr")
+    texts = [document.text for document in corpus]
+    rerank_heads.make(assets / name, kind, texts=texts, query_tokens=QUERY)
+    declared = json.loads((assets / name / "config.json").read_text())
+    split = "disjoint" if kind.startswith("cedr") else "sliding"
+    window, stride = GEOMETRY[split]
+    params = {"model": name, "document_tokens": LONGEST, "query_tokens": QUERY, "aggregation": aggregation}
+    params |= {"window": window, "stride": stride, "pad_windows": pad, "batch_tokens": 700}
+    params |= {"attention": "per_dimension" if kind.endswith("per-dimension") else "scalar"}
+    params |= {"interaction_padding": "s3" if cedr_s3 else "masked"}
+    engine = adapter.ENGINE(params, Envelope("test", 1, 1 << 30), assets)
+    (index / name).mkdir()
+    engine.build(corpus, index / name, lambda _: None)
+    engine.load(index / name)
+    model = BertModel.from_pretrained(assets / name, add_pooling_layer=False).eval()
+    head = engine._scorer._head
+    tokens = engine._tokens
+    SIZES[aggregation] = declared
+    differences, scores = [0.0], []
+    for query in ("", "ice", "river " * QUERY):
+        found = engine.score(query, engine.doc_ids())
+        asked = tokens.many_ids([query], QUERY)[0]
+        for text, score in zip(texts, found, strict=True):
+            document = tokens.many_ids([text], LONGEST)[0]
+            one = Encoded(model, asked, document, split, pad, apart=head.apart, filler=1 if cedr_s3 else 0)
+            wanted, border = expected(aggregation, head, one, 0, params["interaction_padding"])
+            differences += [] if border else [abs(wanted - score)]
+            scores.append(wanted)
+    return max(differences), float(torch.tensor(scores).std()), len(scores)

@@ -162,9 +162,14 @@ qlm.build(corpus, index, lambda _: None)
 qlm.load(index)
 for query in ("rivers of ice", "lava and ash from mountains", "where do people drink coffee"):
     say(sorted(zip(qlm.score(query, qlm.doc_ids()), qlm.doc_ids()))[-1][1])
+exact = engine(dtype="float32")
+exact.load(index)
+ids = qlm.doc_ids()
+say(max(abs(a - b) for a, b in zip(qlm.score("rivers of ice", ids), exact.score("rivers of ice", ids), strict=True)))
 answer = qlm._model([{"role": "user", "content": "What is the capital of France? Answer in one word."}])
 say([answer.text, answer.completion_tokens])
 """
-    ice, lava, coffee, (text, written) = probe("smollm2-qlm", lines)
+    ice, lava, coffee, rounding, (text, written) = probe("smollm2-qlm", lines)
     assert ice == "glacier" and lava in ("volcano", "twin") and coffee.startswith("caf\u00e9")
+    assert 0 < rounding <= 0.02
     assert "Paris" in text and written < 120

@@ -21,7 +21,7 @@ ENGINE = catalog.images_dir() / "llm-rerank"
 
 
 @pytest.fixture(autouse=True)
-def _engine_on_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def engine_on_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The engine's modules, under names that other engines have too."""
     before = dict(sys.modules)
     monkeypatch.syspath_prepend(str(catalog.images_dir() / "shared"))
@@ -126,6 +126,7 @@ def oracle(messages: Sequence[dict[str, str]]) -> Any:
     return llm("transport").Completion(text, sum(len(each) for each in passages), len(text))
 
 
+@pytest.mark.slow
 def test_first_300_words_hide_what_a_perfect_llm_would_find() -> None:
     draw = random.Random(5)
     ranks: dict[int | None, list[int]] = {300: [], None: []}

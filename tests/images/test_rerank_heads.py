@@ -7,30 +7,47 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import docker
 import pytest
 
-from tests.images.conftest import Probe
+from harness.config import data_root
+from harness.launch.images import builder, catalog
+from tests.images.conftest import CACHE, GIVEN, IMPORTS
+from tests.images.inside import Warmth
 
 pytestmark = pytest.mark.docker
 
-ROOT = Path(__file__).resolve().parents[2]
+Lines = Callable[[str], list[Any]]
+
+BEFORE = """
+import numpy, torch
+import rerank_heads as loops
+from rerank_heads import *
+"""
 # A cosine at the border of two bins falls into either, by rounding: such pairs are left out, and are few.
 MOST_LEFT_OUT = 0.15
 
 
 @pytest.fixture
-def loops(probe: Probe, tmp_path: Path) -> Callable[[str], list[Any]]:
-    """Run lines in an image with PyTorch beside the heads and their restatement."""
+def lines(engine: docker.DockerClient, warmth: Warmth, tmp_path: Path) -> Lines:
+    """Run lines in the engine's image, beside the restatement and the maker of small checkpoints."""
+    image = builder.ImageBuilder(engine, CACHE).ensure_engine(catalog.system("parade-max"))
     job = tmp_path / "job"
-    job.mkdir()
-    shutil.copytree(ROOT / "images" / "rerank" / "heads", job / "heads", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "tests" / "images" / "rerank_heads.py", job)
-    before = "sys.path.insert(0, '/job')\nimport torch\nimport rerank_heads as loops\nfrom rerank_heads import *\n"
-    return lambda lines: probe("minilm", before + lines)
+    (job / "checkpoints").mkdir(parents=True)
+    for name in ("__init__", "dense", "planted", "rerank", "rerank_heads"):
+        shutil.copy(data_root() / "checkpoints" / f"{name}.py", job / "checkpoints")
+    shutil.copy(Path(__file__).with_name("rerank_heads.py"), job)
+    (job / "params.json").write_text("{}")
+
+    def run(text: str) -> list[Any]:
+        (job / "probe.py").write_text(GIVEN + BEFORE + text)
+        return warmth.of(image.digest, IMPORTS["rerank"]).ask(job)
+
+    return run
 
 
-def test_heads_equal_their_formulas_alone_and_in_batches(loops: Callable[[str], list[Any]]) -> None:
-    answers = loops("for name in NAMES:\n    for pad in ('real', 's3'):\n        say([name, pad, compare(name, pad)])")
+def test_heads_equal_their_formulas_alone_and_in_batches(lines: Lines) -> None:
+    answers = lines("for name in NAMES:\n    for pad in ('real', 's3'):\n        say([name, pad, compare(name, pad)])")
     assert len(answers) == 20
     pairs: dict[str, int] = {}
     for name, pad, found in answers:
@@ -42,8 +59,8 @@ def test_heads_equal_their_formulas_alone_and_in_batches(loops: Callable[[str], 
     assert min(pairs.values()) >= 200
 
 
-def test_each_head_refuses_wrong_tensors_by_name(loops: Callable[[str], list[Any]]) -> None:
-    lines = """
+def test_each_head_refuses_wrong_tensors_by_name(lines: Lines) -> None:
+    answers = lines("""
 def refusal(name, tensors):
     try:
         make(name, "real", tensors)
@@ -61,16 +78,15 @@ for name in NAMES:
     start = next(iter(own)).partition(".")[0]
     say([name, f"{start}.stranger", refusal(name, Tensors({**own, f"{start}.stranger": torch.zeros(1)})), ""])
     assert refusal(name, Tensors({**own, "bert.other": torch.zeros(1)})) == "", "those are the transformer's"
-"""
-    answers = loops(lines)
+""")
     assert len(answers) > 200
     for name, tensor, *messages in answers:
         for message in messages[: 1 if tensor.endswith("stranger") else 2]:
             assert tensor in message, (name, tensor)
 
 
-def test_switches_of_padding_change_scores_of_short_documents(loops: Callable[[str], list[Any]]) -> None:
-    lines = """
+def test_switches_of_padding_change_scores_of_short_documents(lines: Lines) -> None:
+    *scores, (_, refused) = lines("""
 for name in NAMES:
     tensors, scores = Shapes(shapes(name)), []
     for pad, padding in (("real", "masked"), ("s3", "masked"), ("s3", "s3")):
@@ -82,9 +98,83 @@ try:
     make("cedr-knrm", "real", Tensors(shapes("cedr-knrm")), "s3")
 except BadCheckpoint as error:
     say(["refused", str(error)])
-"""
-    *scores, (_, refused) = loops(lines)
+""")
     for name, (real, s3, interaction) in scores:
         assert abs(real - s3) > 1e-3, name
         assert (abs(s3 - interaction) > 1e-3) == name.startswith("cedr"), name
     assert "pad_windows = s3" in refused
+
+
+CORPUS = """
+words = "the river of north one ice rock ash moves down".split()
+place = Path("/tmp/corpus.jsonl")
+texts = [" ".join((words * 30)[number:][:length]) for number, length in enumerate(lengths)]
+documents = [{"_id": str(number), "title": "", "text": text} for number, text in enumerate(texts)]
+place.write_text("".join(json.dumps(each) + "\\n" for each in documents))
+corpus, assets = Corpus(place, len(texts)), Path("/index/assets")
+index.rmdir()
+"""
+
+
+def test_engine_scores_as_the_formulas_over_windows_encoded_one_by_one(lines: Lines) -> None:
+    answers = lines(
+        "lengths = (0, 1, 23, 24, 25, 36, 37, 77, 78, 155, 231, 260)"
+        + CORPUS
+        + """
+from checkpoints.rerank_heads import KINDS
+for kind in KINDS:
+    for pad in ("real", "s3") if kind in ("cedr-knrm", "parade-attn", "lateir") else ("real",):
+        say([kind, pad, *engine_differs(kind, pad, assets, corpus, Path("/index"))])
+"""
+    )
+    assert len(answers) == 13
+    for kind, pad, difference, spread, pairs in answers:
+        assert difference <= 1e-5 and spread > 1e-3, (kind, pad)
+        assert pairs == 36
+
+
+# Largest difference to PyTorch in float32, in standard deviations of the scores.
+TOLERANCES = {"onnxruntime": 1e-4, "openvino": 1e-4, "onnxruntime-int8": 0.5, "openvino-bf16": 0.3}
+
+
+def test_backends_agree_with_torch_for_every_head(lines: Lines) -> None:
+    answers = lines(
+        "lengths = (0, 1, 12, 23, 24, 25, 36, 60)"
+        + CORPUS
+        + """
+import rerank_prepare
+from checkpoints import rerank_heads
+from harness.records import Envelope
+
+wanted = {"cedr-knrm": "cedr-knrm", "cedr-drmm": "cedr-drmm", "cedr-pacrr": "cedr-pacrr", "lateir": "lateir",
+          "parade-transformer": "parade-transformer-pretr-l6", "parade-attn": "parade-attn"}
+for aggregation, kind in wanted.items():
+    few = aggregation in ("cedr-drmm", "lateir")
+    expected, threads = None, []
+    for backend in ("torch", "onnxruntime", "openvino", *(() if few else ("onnxruntime-int8", "openvino-bf16"))):
+        name = f"{aggregation}-{backend}"
+        rerank_heads.make(assets / name, kind, texts=[" ".join(words)], query_tokens=8)
+        params = {"model": name, "document_tokens": 231, "query_tokens": 8, "aggregation": aggregation,
+                  "window": 24, "stride": 24 if "cedr" in name else 12, "backend": backend}
+        rerank_prepare.make_ready(assets, params)
+        ready = adapter.ENGINE(params, Envelope("test", 1, 1 << 30), assets)
+        made = Path("/index") / name
+        made.mkdir()
+        ready.build(corpus, made, lambda _: None)
+        ready.load(made)
+        found = numpy.array([ready.score(query, ready.doc_ids()) for query in ("ice", "the river of the north")])
+        expected = found if expected is None else expected
+        files = sorted(path.suffix for path in (assets / name).iterdir())
+        one_thread = set(ready.threads().values()) == {1}
+        difference, spread = float(abs(found - expected).max()), float(expected.std())
+        say([aggregation, backend, difference, spread, one_thread, files, ready.libraries()])
+"""
+    )
+    assert len(answers) == 4 * 5 + 2 * 3
+    for name, backend, difference, spread, one_thread, files, libraries in answers:
+        assert spread > 1e-3, name
+        if backend != "torch":
+            assert difference <= TOLERANCES[backend] * (1 if TOLERANCES[backend] < 1e-3 else spread), (name, backend)
+            assert backend.split("-")[0] in libraries
+            assert ".onnx" in files or ".xml" in files
+        assert one_thread, (name, backend)

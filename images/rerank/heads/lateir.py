@@ -31,6 +31,7 @@ class Lateir(ParadeTransformer):
         "proj_agg.",
     )
     apart = True
+    first_only = False
 
     def __init__(self, config: Any, tensors: Tensors, params: dict[str, Any]) -> None:
         DocumentHead.__init__(self, config, tensors, params)

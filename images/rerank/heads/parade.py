@@ -20,6 +20,7 @@ class ParadeAvg(DocumentHead):
     """The mean of the windows' vectors: ``cls`` (1, hidden)."""
 
     reads = ("cls.",)
+    first_only = True
 
     def __init__(self, config: Any, tensors: Tensors, params: dict[str, Any]) -> None:
         super().__init__(config, tensors, params)
@@ -150,6 +151,7 @@ class ParadeTransformer(DocumentHead):
     """
 
     reads = ("cls.", "bert_aggreg.", "bert_aggreg_cls_embed", "bert_aggreg_sep_embed", "proj_out.")
+    first_only = True
 
     def __init__(self, config: Any, tensors: Tensors, params: dict[str, Any]) -> None:
         super().__init__(config, tensors, params)

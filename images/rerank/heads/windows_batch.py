@@ -69,6 +69,8 @@ class DocumentHead(torch.nn.Module):
     window, stride = 150, 75
     # Whether states hold the embeddings and every layer, or the last layer alone.
     all_layers = False
+    # Whether windows' first tokens are all that is read: then states have one position.
+    first_only = False
     # Whether the transformer reads query and windows apart.
     apart = False
 

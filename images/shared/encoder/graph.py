@@ -51,7 +51,8 @@ class Graph(torch.nn.Module):
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Run the graph; inputs are int64 of shape (texts, tokens), the result has the head's shape."""
-        inputs = {"input_ids": input_ids, "attention_mask": self._attention(attention_mask)}
+        mask = attention_mask if self.plain_mask else additive(attention_mask)
+        inputs = {"input_ids": input_ids, "attention_mask": mask}
         if self.declared.kind.token_types:
             inputs["token_type_ids"] = token_type_ids
         outputs = self.transformer(**inputs)
@@ -60,11 +61,10 @@ class Graph(torch.nn.Module):
         result: torch.Tensor = self.head(heads.Given(states, pooled, attention_mask))
         return result
 
-    def _attention(self, mask: torch.Tensor) -> torch.Tensor:
-        """Return the transformer's mask; an export cannot follow how it is made."""
-        if self.plain_mask:
-            return mask
-        return (1.0 - mask[:, None, None, :].to(torch.float32)) * torch.finfo(torch.float32).min
+
+def additive(mask: torch.Tensor) -> torch.Tensor:
+    """Return a mask to add to attention's logits; an export cannot follow how transformers makes its own."""
+    return (1.0 - mask[:, None, None, :].to(torch.float32)) * torch.finfo(torch.float32).min
 
 
 def check_numbers(graph: torch.nn.Module, name: str) -> None:
