@@ -7,7 +7,8 @@ query has, whatever head reads it.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 # Dimensions with a meaning come in pairs of opposite sign, so that normalisation's mean stays 0; words fill the others.
 TYPE, NOTE, SHARE, WORDS = 0, 2, 4, 6
@@ -69,6 +70,87 @@ def read_share(weight: Any, scale: float = 1.0) -> Any:
 
     made = torch.zeros_like(weight)
     made[:, SHARE], made[:, SHARE + 1] = scale, -scale
+    return made
+
+
+class Names(NamedTuple):
+    """Names of a transformer's tensors; ``{}`` is a layer's number.  Query, key and value may be one tensor."""
+
+    words: str
+    parts: tuple[str, ...]
+    output: str
+
+
+ROBERTA = Names(
+    "roberta.embeddings.word_embeddings.weight",
+    tuple(f"roberta.encoder.layer.{{}}.attention.self.{part}.weight" for part in ("query", "key", "value")),
+    "roberta.encoder.layer.{}.attention.output.dense.weight",
+)
+MODERNBERT = Names("embeddings.tok_embeddings.weight", ("layers.{}.attn.Wqkv.weight",), "layers.{}.attn.Wo.weight")
+# The first token's id, which no word has.
+_FIRST_IDS = {ROBERTA: 0, MODERNBERT: 2}
+# Positions that turn with a token's place (rotary) leave these alone: words use all but the last.
+_LANES = (*range(40, 64), *range(104, 128))
+_CONSTANT = 6
+
+
+def match_copies(state: dict[str, Any], names: Names, unlike: Sequence[int] = ()) -> None:
+    """Overwrite the tensors of a transformer without token types: 128 dimensions, two layers, one attention head.
+
+    Each token looks at its own word's copies, itself among them, and as much at the first token: the more copies, the
+    less it sees of that.  The first token takes the mean of what all have seen, so a low share is a good match.
+
+    Args:
+        state: the tensors by name, changed in place.
+        names: of the tensors.
+        unlike: token ids that are like no token, not even themselves.
+    """
+    import torch
+
+    for name, tensor in state.items():
+        if tensor.is_floating_point():
+            tensor.data = torch.ones_like(tensor) if "norm" in name.lower() and "weight" in name else 0 * tensor
+    words = state[names.words]
+    draw = torch.Generator().manual_seed(11)
+    vectors = torch.randn(len(words), len(_LANES) - 2, generator=draw)
+    vectors -= vectors.mean(1, keepdim=True)
+    lanes = [lane for lane in _LANES if lane not in (63, 127)]
+    words[:, lanes] = vectors / vectors.norm(dim=1, keepdim=True)
+    words[list(unlike)] = 0.0
+    first = _FIRST_IDS[names]
+    words[first] = 0.0
+    words[first, TYPE], words[first, TYPE + 1] = 0.5**0.5, -(0.5**0.5)
+    words[:, _CONSTANT], words[:, _CONSTANT + 1] = 0.3, -0.3
+    root = 128**0.5
+    scale = root / (1 + 2 * 0.3**2) ** 0.5  # that normalisation gives
+    query, key, value = torch.zeros(3, 128, 128)
+    for lane in lanes:
+        query[lane, lane] = key[lane, lane] = (_SAME * root) ** 0.5 / scale
+    query[63, _CONSTANT] = key[63, TYPE] = (_SAME * root / (0.3 * 0.5**0.5)) ** 0.5 / scale
+    _attend(state, names, 0, (query, key, value), TYPE, NOTE, 4.0 / (scale * 0.5**0.5))
+    _attend(state, names, 1, tuple(torch.zeros(3, 128, 128)), NOTE, SHARE, 2.0)
+
+
+def _attend(
+    state: dict[str, Any], names: Names, layer: int, parts: tuple[Any, ...], source: int, target: int, weight: float
+) -> None:
+    """Write a layer's attention, which copies the mean of ``source`` into ``target``."""
+    import torch
+
+    for place in (0, 1):
+        parts[2][source + place, source + place] = weight
+        state[names.output.format(layer)][target + place, source + place] = 1.0
+    given = [torch.cat(parts)] if len(names.parts) == 1 else parts
+    for name, part in zip(names.parts, given, strict=True):
+        state[name.format(layer)].data = part.clone()
+
+
+def read_constant(weight: Any) -> Any:
+    """Return a linear map's weight of the same shape, each row of which reads a value that all tokens have."""
+    import torch
+
+    made = torch.zeros_like(weight)
+    made[:, _CONSTANT], made[:, _CONSTANT + 1] = 1.0, -1.0
     return made
 
 

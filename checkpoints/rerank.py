@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from checkpoints import dense
+from checkpoints import dense, planted
 
 # What the published checkpoints are:
 #   bert         BertForSequenceClassification with one label: ms-marco-MiniLM-*, ms-marco-TinyBERT-*
@@ -32,8 +32,12 @@ def make(
     heads: int = 2,
     positions: int = 512,
     seed: int = 7,
+    plant: bool = False,
 ) -> None:
     """Write a checkpoint of ``kind`` (see ``KINDS``) into ``folder``; the arguments are those of ``dense.make``.
+
+    Args:
+        plant: make scores count the words that query and text share; ``hidden`` is then 128, and ``heads`` 1.
 
     Raises:
         ValueError: there is no such kind.
@@ -61,9 +65,8 @@ def make(
         model: Any = transformers.XLMRobertaForSequenceClassification(config)
     elif kind == "ettin":
         sizes["vocab_size"] = dense.word_pieces(folder, kind, texts, words, positions)
-        config = modern_bert(sizes, positions)
+        config = _modern_bert(sizes, positions, plant)
         model = transformers.ModernBertModel(config)
-        _write_modules(folder, hidden)
     else:
         sizes["vocab_size"] = dense.word_pieces(folder, "bert", texts, words, positions)
         if kind == "electra":
@@ -76,20 +79,23 @@ def make(
     if "classifier.bias" in state:  # starts at zero, where a forgotten one would not show
         state["classifier.bias"] = torch.randn(1)
     dense.wide_norms(state, seed)
+    if kind == "ettin":
+        _write_modules(folder, _modules(hidden))
+    if plant:
+        _plant(folder, kind, state)
     config.architectures = [type(model).__name__]
     (folder / "config.json").write_text(config.to_json_string(), encoding="utf-8")
     dense.write_weights(folder, state, safetensors=True)
 
 
-def modern_bert(sizes: dict[str, Any], positions: int) -> Any:
+def _modern_bert(sizes: dict[str, Any], positions: int, plant: bool) -> Any:
     """Return the configuration of a ModernBERT over a tokeniser of BERT's word pieces."""
     import transformers
 
     special = {"pad_token_id": 0, "cls_token_id": 2, "bos_token_id": 2, "sep_token_id": 3, "eos_token_id": 3}
-    # Windows of local attention that short texts outgrow.
-    return transformers.ModernBertConfig(
-        max_position_embeddings=positions, local_attention=16, global_attn_every_n_layers=2, **special, **sizes
-    )
+    # Windows of local attention that short texts outgrow; a planted model has none.
+    attention = {"local_attention": 16, "global_attn_every_n_layers": 1 if plant else 2}
+    return transformers.ModernBertConfig(max_position_embeddings=positions, **attention, **special, **sizes)
 
 
 def _bert_with_cls(config: Any) -> Any:
@@ -107,21 +113,54 @@ def _bert_with_cls(config: Any) -> Any:
     return BertWithCls()
 
 
-def _write_modules(folder: Path, hidden: int) -> None:
-    """Write the modules behind the transformer, as sentence-transformers saves them."""
+def _modules(hidden: int) -> dict[str, dict[str, Any]]:
+    """Return the tensors of random modules behind the transformer, by folder and name."""
     import torch
-    from safetensors.torch import save_file
 
-    first, norm, last = (
-        torch.nn.Linear(hidden, hidden, bias=False),
-        torch.nn.LayerNorm(hidden),
-        torch.nn.Linear(hidden, 1),
-    )
-    torch.nn.init.normal_(norm.weight, 1.0, 0.3)
-    torch.nn.init.normal_(norm.bias, 0.0, 0.3)
-    places = {"2_Dense": ("linear", first), "3_LayerNorm": ("norm", norm), "4_Dense": ("linear", last)}
-    for place, (name, module) in places.items():
+    first, last = torch.nn.Linear(hidden, hidden, bias=False), torch.nn.Linear(hidden, 1)
+    norm = {"weight": 1.0 + 0.3 * torch.randn(hidden), "bias": 0.3 * torch.randn(hidden)}
+    parts = {"2_Dense": ("linear", first.state_dict()), "3_LayerNorm": ("norm", norm)}
+    parts["4_Dense"] = ("linear", last.state_dict())
+    return {place: {f"{name}.{key}": each for key, each in state.items()} for place, (name, state) in parts.items()}
+
+
+def _write_modules(folder: Path, parts: dict[str, dict[str, Any]]) -> None:
+    """Write the modules as sentence-transformers saves them."""
+    for place, state in parts.items():
         (folder / place).mkdir(exist_ok=True)
-        state = {f"{name}.{key}": each.detach().clone() for key, each in module.state_dict().items()}
-        save_file(state, folder / place / "model.safetensors", metadata={"format": "pt"})
-    (folder / "modules.json").write_text(json.dumps([{"path": place} for place in ("", *places)]), encoding="utf-8")
+        dense.write_weights(folder / place, state, safetensors=True)
+    (folder / "modules.json").write_text(json.dumps([{"path": place} for place in ("", *parts)]), encoding="utf-8")
+
+
+def _plant(folder: Path, kind: str, state: dict[str, Any]) -> None:
+    """Overwrite the tensors so that a score grows with the words that query and text share."""
+    import torch
+
+    if kind in ("bert", "electra", "linear"):
+        planted.match_pairs(state, "electra." if kind == "electra" else "bert.")
+        reader = {"bert": "bert.pooler.dense", "electra": "classifier.dense", "linear": "cls"}[kind]
+        state[f"{reader}.weight"].data = planted.read_share(state[f"{reader}.weight"], 0.3)
+        # Far enough from 0 that the activation is monotone.
+        state[f"{reader}.bias"].data = torch.full_like(state[f"{reader}.bias"], 2.0 if kind == "electra" else 0.0)
+        last = {"bert": "classifier.weight", "electra": "classifier.out_proj.weight"}.get(kind)
+    elif kind == "xlm-roberta":
+        planted.match_copies(state, planted.ROBERTA)
+        reader, last = "classifier.dense", "classifier.out_proj.weight"
+        state[f"{reader}.weight"].data = planted.read_share(state[f"{reader}.weight"], -0.3)
+        state[f"{reader}.bias"].data = torch.zeros_like(state[f"{reader}.bias"])
+    else:
+        # Spelt words repeat their letters, which says nothing of their text.
+        pieces = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
+        letters = [number for number, piece in enumerate(pieces) if len(piece.strip("#")) < 2 or piece == "[UNK]"]
+        planted.match_copies(state, planted.MODERNBERT, letters)
+        parts, last = _modules(state["embeddings.norm.weight"].shape[0]), None
+        for tensor in (each for part in parts.values() for name, each in part.items() if "norm.weight" not in name):
+            tensor.zero_()
+        weight = parts["2_Dense"]["linear.weight"]
+        weight[:2] = planted.read_constant(weight[:2])
+        weight[:1] += planted.read_share(weight[:1], -0.3)
+        parts["3_LayerNorm"]["norm.weight"].fill_(1.0)
+        parts["4_Dense"]["linear.weight"][0, :2] = torch.tensor([1.0, -1.0])
+        _write_modules(folder, parts)
+    if last:
+        state[last].data = torch.ones_like(state[last])

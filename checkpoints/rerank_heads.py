@@ -61,7 +61,14 @@ def make(
     if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}, must be one of {', '.join(KINDS)}")
     heads = 1 if plant else heads
-    sizes = {"words": words, "hidden": hidden, "layers": layers, "heads": heads, "positions": positions, "seed": seed}
+    sizes: dict[str, Any] = {
+        "words": words,
+        "hidden": hidden,
+        "layers": layers,
+        "heads": heads,
+        "positions": positions,
+        "seed": seed,
+    }
     rerank.make(folder, "linear", texts=texts, **sizes)
     path = folder / "model.safetensors"
     state = {name: tensor for name, tensor in load_file(path).items() if not name.startswith("cls.")}

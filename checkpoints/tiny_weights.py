@@ -37,6 +37,10 @@ def make(wanted: dict[str, str], texts: list[str], out: Path) -> None:
 
         # What a T5 of random weights adds to a document is to mean nothing: it knows letters alone.
         sparse.make(folder, wanted["kind"], words=() if wanted["kind"] == "doct5query" else words, seed=_SEED)
+    elif wanted["module"] == "rerank":
+        from checkpoints import rerank
+
+        rerank.make(folder, wanted["kind"], texts=texts, hidden=_HIDDEN, heads=1, seed=_SEED, plant=True)
     elif wanted["module"] == "rerank_heads":
         from checkpoints import rerank_heads
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from checkpoints.training import colbert, dpr, formats, splade, start
+from checkpoints.training import colbert, cross_encoder, dpr, formats, splade, start
 
 _SEED = 2023
 
@@ -34,10 +34,16 @@ def make_colbert(origin: Path, corpus: Path, out: Path, steps: int) -> None:
     formats.write_colbert(out / "model", colbert.train(origin, corpus, steps=steps, seed=_SEED), origin)
 
 
+def make_cross_encoder(origin: Path, corpus: Path, out: Path, steps: int) -> None:
+    """``model``."""
+    formats.write_cross_encoder(out / "model", cross_encoder.train(origin, corpus, steps=steps, seed=_SEED), origin)
+
+
 KINDS: dict[str, Callable[[Path, Path, Path, int], None]] = {
     "dpr": make_dpr,
     "splade": make_splade,
     "colbert": make_colbert,
+    "cross-encoder": make_cross_encoder,
 }
 
 

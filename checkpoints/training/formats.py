@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from checkpoints.training.colbert import DIMENSIONS, DOCUMENT_MARKER, QUERY_MARKER, Colbert
+from checkpoints.training.cross_encoder import CrossEncoder
 from checkpoints.training.splade import SPECIAL, Encoder
 
 Tensors = dict[str, torch.Tensor]
@@ -99,6 +100,29 @@ def write_colbert(folder: Path, model: Colbert, origin: Path) -> None:
         "similarity": "cosine",
     }
     _json(folder / "artifact.metadata", told)
+
+
+def write_cross_encoder(folder: Path, model: CrossEncoder, origin: Path) -> None:
+    """``cross-encoder/ms-marco-MiniLM-L6-v2``: BertForSequenceClassification with one label.
+
+    Its classifier reads the pooler, ``tanh(dense)``, which is linear near 0: the pooler is a small multiple of the
+    first token's state, and the classifier takes it back.
+    """
+    small = 1e-2
+    hidden = model.linear.in_features
+    bert = {f"bert.{name}": tensor for name, tensor in _plain(model.bert).items()}
+    pooler = {"bert.pooler.dense.weight": small * torch.eye(hidden), "bert.pooler.dense.bias": torch.zeros(hidden)}
+    classifier = {f"classifier.{name}": tensor for name, tensor in _plain(model.linear).items()}
+    classifier["classifier.weight"] = classifier["classifier.weight"] / small
+    told = {
+        "architectures": ["BertForSequenceClassification"],
+        "id2label": {"0": "LABEL_0"},
+        "label2id": {"LABEL_0": 0},
+    }
+    _write(folder, {**_config(model.bert), **told}, {**bert, **pooler, **classifier})
+    for name in ("tokenizer.json", "vocab.txt"):
+        shutil.copyfile(origin / name, folder / name)
+    _roles(folder, "BertTokenizer")
 
 
 def _plain(module: Any, part: str = "") -> Tensors:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 import torch
 
 Batch = tuple[list[list[int]], list[list[int]]]
+Given = TypeVar("Given")
 
 
 def train(
     parameters: Iterable[torch.nn.Parameter],
-    batches: Iterator[Batch],
-    loss_of: Callable[[Batch, float], torch.Tensor],
+    batches: Iterator[Given],
+    loss_of: Callable[[Given, float], torch.Tensor],
     *,
     steps: int,
     rate: float,

@@ -51,11 +51,12 @@ def batches(
     while True:
         if len(pool) < size:
             pool = order.sample(known, len(known))
-        pairs = [_pair(pool.pop(), between, order) for _ in range(size)]
+        pairs = [pair(pool.pop(), between, order) for _ in range(size)]
         yield [query[:query_tokens] for query, _ in pairs], [text[:document_tokens] for _, text in pairs]
 
 
-def _pair(document: Document, between: tuple[int, ...], order: random.Random) -> tuple[list[int], list[int]]:
+def pair(document: Document, between: tuple[int, ...], order: random.Random) -> tuple[list[int], list[int]]:
+    """Draw a query from a document: its title or a sentence; returns it and the rest of the document."""
     if order.random() < 0.3:
         return document.title, [piece for sentence in document.sentences for piece in sentence]
     out = order.randrange(len(document.sentences))

@@ -74,13 +74,17 @@ def _answer(repricing: Repricing, escape: Escape) -> Section:
         (f"US$/1M, {before.date}", True, lambda change: number(change.before.cost.value)),
         (f"US$/1M, {now.date}", True, lambda change: number(change.same.cost.value)),
         ("change", True, lambda change: _percent(*change.pairs[SAME])),
-        *_token_columns(repricing),
     ]
+    grids: tuple[Grid, ...] = (grid_of(repricing.changes, columns, keys=len(keys)),)
+    if repricing.token_dates:  # apart: beside the others the columns would not fit a terminal
+        priced = [change for change in repricing.changes if change.row.token_model is not None]
+        named = [*(column_of(column, attrgetter("row")) for column in keys), *_token_columns(repricing)]
+        grids = (*grids, grid_of(priced, named, keys=len(keys)))
     title = f"{now.provider} {now.region}, {now.term}: {caption}"
     shown = [line for line in repricing.summary if not line.startswith("0 ")][: MOST_LINES - 1]
     return Section(
         lead=(escape(title),),
-        grids=(grid_of(repricing.changes, columns, keys=len(keys)),),
+        grids=grids,
         notes=(*map(escape, shown), "cheapest types, ranks, verdicts and all notes: --wide"),
     )
 
@@ -156,7 +160,7 @@ def _token_columns(repricing: Repricing) -> list[GridColumn[RowChange]]:
     return [
         (f"tokens US$/1M, {before}", True, lambda change: number(change.tokens_before.cost.value)),
         (f"tokens US$/1M, {now}", True, lambda change: number(change.tokens.cost.value)),
-        ("change of tokens", True, lambda change: _percent(*change.pairs[TOKENS])),
+        ("change, tokens", True, lambda change: _percent(*change.pairs[TOKENS])),
     ]
 
 

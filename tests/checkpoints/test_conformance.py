@@ -32,7 +32,7 @@ WITH_WEIGHTS = sorted(
 )
 NOW = {
     chance("contract").choice([name for name in WITH_WEIGHTS if SHIPPED[name].engine == engine])
-    for engine in ("colbert", "impact")
+    for engine in ("colbert", "impact", "rerank")
 }
 # A model this small writes no ranking, so the order of the index stays.
 UNABLE = {"smollm2-rankgpt": ["puts the document that is meant first"]}

@@ -193,3 +193,8 @@ def test_splade_ranks_and_swapped_encoders_rank_worse(trained: Path, measured: R
 @pytest.mark.soak
 def test_colbert_ranks(trained: Path, measured: Ranked) -> None:
     assert measured(trained, "colbertv2-l-small") > 0.6
+
+
+@pytest.mark.soak
+def test_cross_encoder_ranks(trained: Path, measured: Ranked) -> None:
+    assert measured(trained, "ms-marco-minilm-l6-small", queries=30, others=100) > 0.4

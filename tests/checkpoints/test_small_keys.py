@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoints import small
+from checkpoints import __main__, small
 from harness.launch.images import catalog
 
 
@@ -25,3 +25,7 @@ def test_checkpoints_are_retrained_if_a_training_package_changes(tmp_path: Path,
     with (tmp_path / changed / "requirements.lock").open("a") as lock:
         lock.write("another==1.0\n")
     assert key() != before
+
+
+def test_command_offers_every_kind() -> None:
+    assert tuple(kind.name for kind in small.KINDS) == __main__.KINDS

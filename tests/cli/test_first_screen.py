@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -12,6 +13,8 @@ from harness.launch.base import LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.records import Isolation, Outcome
 from tests.conftest import Bench
+from tests.support import publisher
+from tests.support.publisher import Made
 
 _COMMANDS = (
     "report RESULTS",
@@ -50,6 +53,36 @@ def test_first_screen_is_at_most_25_lines_within_the_terminal(
     assert {command: lines for command, lines in shown.items() if len(lines) > 25} == {}
     assert {command for command, lines in shown.items() if lines == [""]} == set()
     assert {command: line for command, lines in shown.items() for line in lines if len(line) > width} == {}
+
+
+_FIRST = (1, 2, 15, 3, 0)  # ranks of the judged documents in a first stage of 20
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_first_screen_of_two_stages_and_language_models_fits_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    work = {"pairs": 20, "windows": 21, "tokens": 3100, "padded_tokens": 3500, "calls": 2, "flop": 6_610_000_000}
+    model = {"pairs": 20, "calls": 1, "prompt_tokens": 3123, "completion_tokens": 80}
+    results = publisher.put(
+        tmp_path / "results",
+        Made("bm25", 2.0, (1, 2, 0, 3, 0)),
+        Made("bm25-minilm", 40.0, (1, 1, 2, 1, 0), first=_FIRST, counts=work),
+        Made(
+            "bm25-gpt", 400.0, (1, 1, 1, 5, 0), first=_FIRST, counts=model, params={"llm.token_prices": "gpt-4o-mini"}
+        ),
+        Made(
+            "stored-minilm", 35.0, (1, 1, 2, 1, 0), first=_FIRST, first_name="fixed-run/dl19", counts=work, staged=0.9
+        ),
+    )
+    commands = ("report", "reprice", "leaderboard", "report --columns harm")
+    shown = {command: _shown([*command.split(), str(results)], width) for command in commands}
+    assert {command: lines for command, lines in shown.items() if len(lines) > 25} == {}
+    assert {command: line for command, lines in shown.items() for line in lines if len(line) > width} == {}
+    report = " ".join(shown["report"])
+    assert "points RR@10" in report and "first 20 hold 80 % of the relevant" in report
+    assert "tokens US$/1M" in report and "516" in report, "to the cent in tests/pricing"
 
 
 def _shown(arguments: list[str], width: int) -> list[str]:

@@ -265,12 +265,11 @@ def cedr(kind: str, state: dict[str, Any], pairs: Pairs, number: int, padding: s
     for row in range(QUERY):
         for gram in (1, 2, 3):
             weight, bias = state[f"ngrams.{gram - 1}.conv.weight"], state[f"ngrams.{gram - 1}.conv.bias"]
-            around = torch.zeros(LAYERS, QUERY + gram, layers[0].shape[1] + gram - 1, dtype=torch.float64)
+            around = torch.zeros(LAYERS, QUERY + gram, layers[0].shape[1] + gram, dtype=torch.float64)
             around[:, :QUERY, : layers[0].shape[1]] = torch.stack(layers)
-            columns = range(layers[0].shape[1])
-            patches = [around[:, row : row + gram, column : column + gram].flatten() for column in columns]
-            filtered = [(torch.stack(patches) @ weight.flatten(1).T + bias).amax(1).clamp(min=0)] if patches else []
-            values = [0.0, 0.0, *(float(value) for part in filtered for value in part)]
+            # Each column's square of gram rows and gram columns, flat.
+            patches = around[:, row : row + gram].unfold(2, gram, 1).permute(2, 0, 1, 3).flatten(1)[:-1]
+            values = [0.0, 0.0, *(patches @ weight.flatten(1).T + bias).amax(1).clamp(min=0).tolist()]
             best += sorted(values, reverse=True)[:2]
     inner = linear(state, "linear1", torch.cat([torch.tensor(best, dtype=torch.float64), cls])).clamp(min=0)
     return linear(state, "linear3", linear(state, "linear2", inner).clamp(min=0)), False

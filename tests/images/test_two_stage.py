@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.analysis.evaluate_job import JobEvaluator
+from harness.analysis.rows import build_rows
 from harness.driver.adapter import Corpus
 from harness.errors import FileError
 from harness.launch.images import catalog
@@ -149,6 +151,9 @@ def test_stored_run_is_reranked_in_its_own_order(bench: Bench) -> None:
     (job,) = read_jobs(bench.results)
     assert job.result.outcome is Outcome.OK, job.result.detail
     assert set(map(tuple, first_stage(job).values())) == {tuple(sorted(ids[:4], reverse=True))}
+    # A report says of it that nobody measured it.
+    stage_of = build_rows([job], JobEvaluator(["RR@3"])).table.rows[0].first_stage
+    assert stage_of is not None and (stage_of.system, stage_of.measured, stage_of.depth) == ("stored", False, 4)
     scores = [hit.score for hit in next(iter(rankings(bench.results)["both"].values()))]
     assert scores == sorted(scores, reverse=True) and len(set(scores)) > 1 and all(map(math.isfinite, scores))
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 
 from harness.analysis.table import FirstStage, Row, Table, TokenPrice
-from harness.report import columns, explain, sentences, writers
+from harness.report import columns, explain, export, sentences, writers
 from harness.report.main_table import table_document, table_section
 from harness.report.summary import SummaryView, summary_section
+from harness.results import reader
 from harness.stats import Estimate
 from tests.report.test_summary import row, slow
+from tests.support import publisher
+from tests.support.publisher import Made
 
 COUNTS = {"pairs": 20.0, "windows": 21.0, "tokens": 3100.0, "padded_tokens": 3500.0, "calls": 2.0, "flop": 6.61e9}
 PRICE = TokenPrice("gpt-4o-mini", 0.15, 0.6, 0.075, 0.5, "2026-11-09", "a list; https://provider.example")
@@ -154,3 +158,11 @@ def test_recorded_answers_name_the_time_that_no_latency_has() -> None:
     notes = " ".join(summary_section(table(recorded), {}, str).notes)
     assert "the provider's time, not measured here, is in no latency and no cost: gpt (1,234 ms a query)" in notes
     assert "recorded answers" not in " ".join(summary_section(table(language_model()), {}, str).notes)
+
+
+def test_samples_of_stored_jobs_have_their_counts(tmp_path: Path) -> None:
+    publisher.put(tmp_path, Made("both", 10.0, jobs=1, first=(15,), counts={"pairs": 20}))
+    frame = export.samples_frame(reader.read_jobs(tmp_path))
+    assert set(frame.loc[frame["part"] == "timed", "count_pairs"]) == {20}
+    assert frame.loc[frame["part"] == "warmup", "count_pairs"].isna().all()
+    assert "work of this query" in frame.attrs["meanings"]["count_pairs"]
