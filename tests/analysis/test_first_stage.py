@@ -146,3 +146,9 @@ def test_a_row_of_two_stages_has_counts_and_doubts_stages_that_do_not_sum(make: 
     one_stage = row_of(make("one", table=table))
     assert one_stage.counts == row.counts
     assert Cause.STAGES not in [finding.cause for finding in one_stage.findings], "others' stages need not sum"
+
+
+def test_counts_belong_to_the_trials_of_their_samples() -> None:
+    made = sample_records.timed(sample_records.samples(np.full((2, 3), 0.01), count_pairs=[1, 2, 3, 4, 5, 6]))
+    assert made.counts["pairs"].tolist() == [1, 2, 3, 4, 5, 6], "warm-up is left out"
+    assert made.only([(0, 1)]).counts["pairs"].tolist() == [4, 5, 6]
