@@ -78,7 +78,7 @@ class Rerank(Reranker):
             int(self._all["document_tokens"]),
             self._declared.max_tokens,
             self._all["pad_windows"] == "s3",
-            int(self._all["batch_tokens"]),
+            int(self._all["batch_tokens"]) or parameters.BATCH_TOKENS[self.device()],
         )
         self._scorer = scorers.load(self._folder, self._all, self.envelope.cpus, self.device())
         # The first call of a backend allocates what later ones use.

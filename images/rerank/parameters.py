@@ -9,7 +9,8 @@ from windows import SPLITS
 
 from harness.records import Scalar
 
-# Those without a default must be given; 0 stands for the aggregation's own window and stride.
+# Those without a default must be given; 0 stands for the aggregation's own window and stride, and for the device's
+# BATCH_TOKENS.
 BUILD: dict[str, Scalar | None] = {
     "model": None,
     "document_tokens": None,
@@ -26,9 +27,11 @@ SEARCH: dict[str, Scalar | None] = {
     "pad_windows": "real",
     "attention": "scalar",
     "interaction_padding": "masked",
-    "batch_tokens": 8192,
+    "batch_tokens": 0,
     "backend": "torch",
 }
+# Small micro-batches pad less: at depth 20 over SciFact 9 % with 2,048 tokens, 34 % with 8,192.  GPUs want large ones.
+BATCH_TOKENS = {"cpu": 2048, "cuda": 8192}
 # Parameters that the index depends on, beside the tokeniser.
 SHAPING = ("document_tokens", "title", "title_separator")
 
@@ -39,7 +42,7 @@ _ONE_OF = {
     "interaction_padding": ("masked", "s3"),
     "split": ("", *SPLITS),
 }
-_AT_LEAST = {"document_tokens": 1, "query_tokens": 1, "window": 0, "stride": 0, "batch_tokens": 1}
+_AT_LEAST = {"document_tokens": 1, "query_tokens": 1, "window": 0, "stride": 0, "batch_tokens": 0}
 
 
 class Rule(NamedTuple):

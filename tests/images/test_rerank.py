@@ -45,7 +45,7 @@ def lines(engine: docker.DockerClient, warmth: Warmth, tmp_path: Path) -> Lines:
     image = builder.ImageBuilder(engine, CACHE).ensure_engine(catalog.system("ms-marco-minilm-l6"))
     job = tmp_path / "job"
     (job / "checkpoints").mkdir(parents=True)
-    for name in ("__init__", "dense", "rerank"):
+    for name in ("__init__", "dense", "planted", "rerank"):
         shutil.copy(data_root() / "checkpoints" / f"{name}.py", job / "checkpoints")
     shutil.copy(Path(__file__).with_name("rerank_loops.py"), job)
     (job / "params.json").write_text("{}")
