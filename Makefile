@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Where this is set, each of the many processes would compile its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo small images test quick soak check bench bench-reprice bench-frechet frechet docs figures format lock installs
+.PHONY: demo small rerank images test quick soak check bench bench-reprice bench-frechet frechet docs figures format lock installs
 
 # The main job, end to end: two real systems on a real collection.
 demo: installs .venv/ready
@@ -13,6 +13,10 @@ demo: installs .venv/ready
 # Table 3 of Santhanam et al. 2023 in small: six systems over checkpoints trained on the spot.
 small: installs .venv/ready
 	scripts/with-engine scripts/small
+
+# BM25 alone and before three rerankers at three depths; with a model hub, `make rerank REAL=1` takes the real cross-encoder.
+rerank: installs .venv/ready
+	REAL=$(REAL) scripts/with-engine scripts/rerank
 
 # The image of every engine, without any system's weights.
 images: installs .venv/ready

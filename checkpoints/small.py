@@ -33,6 +33,7 @@ class Kind:
     """One training, and the systems that its checkpoints stand in for.
 
     Attributes:
+        joined: systems that join one of them with others, which stand in too.
         folders: what the training writes, and the parameter of the system that names the folder it goes to.
         params: parameters that are not the published system's; the note says so.
     """
@@ -42,6 +43,7 @@ class Kind:
     folders: dict[str, str]
     note: str
     params: dict[str, Any] = field(default_factory=dict)
+    joined: tuple[str, ...] = ()
 
 
 _SEPARATE = {"query": "query_model", "document": "document_model"}
@@ -77,11 +79,12 @@ KINDS = (
         "two layers of all-MiniLM-L6-v2, made to match words and trained for a minute on SciFact's documents; documents"
         " are cut at 128 tokens",
         {"document_tokens": 128, "query_tokens": 32},
+        ("bm25-ms-marco-minilm-l6",),
     ),
 )
 
 # Of each system over them, by the published one's.
-NAMES = {name: f"{name}-small" for kind in KINDS for name in kind.systems}
+NAMES = {name: f"{name}-small" for kind in KINDS for name in (*kind.systems, *kind.joined)}
 
 Heard = Callable[[str, int, int], None]
 
@@ -126,7 +129,7 @@ def make(
             origin = assets.fetch(_START, known[_START].assets, cache, None)
             _train(client, image, kind, origin, corpus, models, known[kind.systems[0]].params, heard, steps)
             _note(models, kind, key, known[kind.systems[0]].params)
-    return [
+    written = [
         stand_in.write(
             known[name].engine_dir / "systems" / f"{name}.toml",
             NAMES[name],
@@ -137,6 +140,11 @@ def make(
         )
         for kind in kinds
         for name in kind.systems
+    ]
+    return written + [
+        stand_in.write(known[name].file, NAMES[name], models=models, images=images, note=kind.note, components=NAMES)
+        for kind in kinds
+        for name in kind.joined
     ]
 
 

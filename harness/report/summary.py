@@ -545,8 +545,9 @@ def _without_cost(rows: Sequence[Row]) -> Iterator[str]:
     """Yield why no row has a cost, with the most frequent reason."""
     measured = [row for row in rows if row.outcome is Outcome.OK]
     if measured and all(row.cost.value is None for row in measured):
-        reasons = Counter(row.price_note or row.cost.reason for row in measured)
-        yield f"no cost: {reasons.most_common(1)[0][0]}"
+        ((reason, _),) = Counter(row.price_note or row.cost.reason for row in measured).most_common(1)
+        if not any(reason == row.latency_mean_s.reason for row in measured):  # said of the latency already
+            yield f"no cost: {reason}"
 
 
 def _named(doubtful: Sequence[Row], rows: Sequence[Row]) -> str:

@@ -35,6 +35,7 @@ _PAGES = {
     "impact": "docs/engines/learned-sparse.md",
     "colbert": "docs/engines/colbert.md",
     "fusion": "docs/engines/fusion.md",
+    **dict.fromkeys(("rerank", "llm-rerank", "two-stage", "fixed-run"), "docs/engines/rerankers.md"),
 }
 
 

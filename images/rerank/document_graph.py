@@ -79,6 +79,9 @@ def read_head(folder: Path, params: dict[str, Any]) -> DocumentHead:
 def _head(folder: Path, aggregation: str, sizes: Any, params: dict[str, Any]) -> DocumentHead:
     try:
         return heads.find(aggregation)(sizes, checkpoint.Weights(folder), params)
+    except BadCheckpoint as error:
+        known = str(error).startswith(folder.name)
+        raise BadCheckpoint(str(error) if known else f"{folder.name}: {error}") from error
     except (KeyError, RuntimeError, AttributeError) as error:
         raise BadCheckpoint(f"{folder.name}: the head {aggregation!r} does not fit the weights: {error}") from error
 

@@ -101,7 +101,7 @@ say([abs(cut.score(query, ids[5:6])[0] - direct(" ".join(given["texts"][5].split
     assert counts_alone["flop"] == sum(2 * n * (24 * 32**2 + 4 * n * 32) for n in lengths)
     empty, none, stages, threads, device = edges
     assert empty == [0.0, 0.0] and none == [] and stages == ["fetch", "score", "tokenise"]
-    assert threads["torch_intraop"] == 1 and device == "cpu"
+    assert set(threads.values()) == {1} and "torch_interop" in threads and device == "cpu"
     assert cut < 1e-3
 
 

@@ -168,8 +168,16 @@ for aggregation, kind in wanted.items():
         one_thread = set(ready.threads().values()) == {1}
         difference, spread = float(abs(found - expected).max()), float(expected.std())
         say([aggregation, backend, difference, spread, one_thread, files, ready.libraries()])
+
+rerank_heads.make(assets / "wrong", "parade-attn", query_tokens=8)
+try:
+    rerank_prepare.make_ready(assets, {**params, "model": "wrong", "attention": "per_dimension"})
+except ValueError as error:
+    say(str(error))
 """
     )
+    *answers, refusal = answers
+    assert refusal.startswith("wrong: ") and "att.weight" in refusal
     assert len(answers) == 4 * 5 + 2 * 3
     for name, backend, difference, spread, one_thread, files, libraries in answers:
         assert spread > 1e-3, name

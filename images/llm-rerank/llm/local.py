@@ -69,6 +69,8 @@ class LocalModel:
         import torch
 
         torch.set_num_threads(threads)
+        if torch.get_num_interop_threads() != 1:  # it may be set once in a process
+            torch.set_num_interop_threads(1)
         self._model = load(folder, dtype).to(device)
         self.tokens = ChatTokens(folder)
         self._device = device
