@@ -84,7 +84,7 @@ KINDS = (
 )
 
 # Of each system over them, by the published one's.
-NAMES = {name: f"{name}-small" for kind in KINDS for name in kind.systems}
+NAMES = {name: f"{name}-small" for kind in KINDS for name in (*kind.systems, *kind.joined)}
 
 Heard = Callable[[str, int, int], None]
 
@@ -142,9 +142,7 @@ def make(
         for name in kind.systems
     ]
     return written + [
-        stand_in.write(
-            known[name].file, f"{name}-small", models=models, images=images, note=kind.note, components=NAMES
-        )
+        stand_in.write(known[name].file, NAMES[name], models=models, images=images, note=kind.note, components=NAMES)
         for kind in kinds
         for name in kind.joined
     ]

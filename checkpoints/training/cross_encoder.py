@@ -18,13 +18,15 @@ import torch
 
 from checkpoints.training import loop, start, texts
 
-_QUERY_TOKENS, _DOCUMENT_TOKENS = 30, 96
+_QUERY_TOKENS, _DOCUMENT_TOKENS = 30, 128
 _QUERIES, _NEGATIVES = 8, 3
 # Hard negatives are drawn from so many documents that share the query's rarest word pieces.
 _HARDEST = 20
 _FITTED_QUERIES = 60
 _MATCHING_HEADS = 3
-_AMPLITUDE, _SHARPNESS, _GAIN = 3.0, 10.0, 4.0
+_AMPLITUDE, _SHARPNESS, _GAIN = 20.0, 40.0, 6.0
+# Word pieces whose likeness is fitted, each at several places; those of lower numbers are special or unused.
+_FITTED_PIECES, _PLACES, _FIRST_PIECE = 8000, 3, 1000
 # The weight of word pieces that are not the query's.
 _NOT_A_QUERY = -6.0
 
@@ -130,7 +132,7 @@ def fit(model: CrossEncoder, pairs: list[Pair], idf: torch.Tensor) -> None:
     states = model.bert.embeddings(input_ids=ids, token_type_ids=types)
     side = _least_squares(states[real], 2.0 * types[real] - 1)
     size = first.attention.self.attention_head_size
-    for head, (weight, bias) in enumerate(_likeness(states[real], ids[real], size)):
+    for head, (weight, bias) in enumerate(_likeness(model.bert.embeddings, size)):
         looks = {"query": (weight, bias), "key": (weight, bias), "value": _first_row(*side, size)}
         _replace(first.attention, head, looks, signal * _AMPLITUDE / _MATCHING_HEADS)
     states = _states(first(states, attention_mask=hidden))
@@ -142,7 +144,8 @@ def fit(model: CrossEncoder, pairs: list[Pair], idf: torch.Tensor) -> None:
     _replace(second.attention, 0, looks, signal * _AMPLITUDE)
     states = _states(second(states, attention_mask=hidden))
     weights = asked * idf[ids]
-    read, _ = _least_squares(states[:, 0], (matches * weights).sum(1) / weights.sum(1).clamp(min=1e-6))
+    share = (matches * weights).sum(1) / weights.sum(1).clamp(min=1e-6)
+    read, _ = _least_squares(states[:, 0], share, penalty=0.1)
     model.linear.weight[0], model.linear.bias[0] = read * _GAIN, 0.0
 
 
@@ -151,11 +154,15 @@ def _states(output: Any) -> torch.Tensor:
     return states
 
 
-def _likeness(states: torch.Tensor, ids: torch.Tensor, size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def _likeness(embeddings: Any, size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Projections in which copies of a word piece are alike, whatever their place: linear discriminants."""
-    _, of, counts = ids.unique(return_inverse=True, return_counts=True)
-    means = torch.zeros(len(counts), states.shape[1]).index_add_(0, of, states) / counts[:, None]
-    within = (states - means[of])[counts[of] > 1]
+    pieces = torch.randperm(embeddings.word_embeddings.num_embeddings - _FIRST_PIECE)[:_FITTED_PIECES] + _FIRST_PIECE
+    ids = pieces.repeat(_PLACES)[:, None]
+    places = torch.randint(1, _DOCUMENT_TOKENS + _QUERY_TOKENS, ids.shape)
+    types = torch.randint(0, 2, ids.shape)
+    states = embeddings(input_ids=ids, token_type_ids=types, position_ids=places)[:, 0]
+    means = states.view(_PLACES, len(pieces), -1).mean(0)
+    within = states - means.repeat(_PLACES, 1)
     spread = within.T @ within / len(within) + 1e-3 * states.var() * torch.eye(states.shape[1])
     whiten = torch.linalg.inv(torch.linalg.cholesky(spread))
     centre = means.mean(0)
@@ -168,12 +175,14 @@ def _likeness(states: torch.Tensor, ids: torch.Tensor, size: int) -> Iterator[tu
         yield projection, -projection @ centre
 
 
-def _least_squares(states: torch.Tensor, wanted: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Weight and bias of the linear map that comes nearest to what is wanted, with a small penalty."""
+def _least_squares(
+    states: torch.Tensor, wanted: torch.Tensor, penalty: float = 1e-2
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weight and bias of the linear map that comes nearest to what is wanted; large weights are penalised."""
     centre, mean = states.mean(0), wanted.mean()
     moved = states - centre
-    penalty = 1e-2 * len(states) * moved.var() * torch.eye(states.shape[1])
-    weight = torch.linalg.solve(moved.T @ moved + penalty, moved.T @ (wanted - mean))
+    ridge = penalty * len(states) * moved.var() * torch.eye(states.shape[1])
+    weight = torch.linalg.solve(moved.T @ moved + ridge, moved.T @ (wanted - mean))
     return weight, mean - centre @ weight
 
 

@@ -97,6 +97,14 @@ class JsonLines(Adapter):
             raise BadAnswer(f"the engine's reply has no list of answers, but {type(answers).__name__}")
         return [hits_of(answer) for answer in answers]
 
+    def score(self, query: str, doc_ids: Sequence[str]) -> Sequence[float]:
+        """Send one request and read one reply, with a score for each document."""
+        reply = self._searched({"verb": "score", "query": query, "doc_ids": list(doc_ids)}, len(doc_ids))
+        scores = reply.get("scores")
+        if not isinstance(scores, list):
+            raise BadAnswer(f"the engine's reply has no list of scores, but {type(scores).__name__}")
+        return scores
+
     def stages_s(self) -> dict[str, float]:
         """Return the stages of the last reply."""
         return _mapping("stages_s", self._stages_s, (int, float))

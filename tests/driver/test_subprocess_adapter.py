@@ -117,6 +117,17 @@ def test_batch_is_one_request_if_the_engine_offers_it(rig: Rig, tmp_path: Path) 
     assert rig.asked()[-1] == {"verb": "search_batch", "queries": ["a", "b"], "k": 2}
 
 
+def test_given_documents_are_scored_in_one_request(rig: Rig, tmp_path: Path) -> None:
+    engine = rig(score={"scores": [0.5, 2], "counts": {"pairs": 2}})
+    engine.load(tmp_path)
+    assert engine.score("q", ["d2", "d1"]) == [0.5, 2] and engine.counts() == {"pairs": 2}
+    assert rig.asked()[-1] == {"verb": "score", "query": "q", "doc_ids": ["d2", "d1"]}
+    silent = rig(score={})
+    silent.load(tmp_path)
+    with pytest.raises(BadAnswer, match="no list of scores, but NoneType"):
+        silent.score("q", ["d1"])
+
+
 def test_a_long_reply_comes_in_many_pieces(rig: Rig, tmp_path: Path) -> None:
     hits = [[f"d{n}" + "x" * 200, -float(n)] for n in range(5000)]
     made = "['d%d' % n + 'x' * 200, -float(n)] for n in range(5000)"
