@@ -17,7 +17,7 @@ DEFAULTS: dict[str, Scalar | None] = {
     "step": 10,
     "max_new_tokens": 120,  # of an answer, of rankgpt: 20 identifiers are about 100
     "batch_tokens": 1024,  # tokens of a forward pass, padding included, of query_likelihood
-    "dtype": "float32",  # float32, bfloat16
+    "dtype": "float32",  # of arithmetic: float32, or bfloat16, whose likelihoods of SmolLM2 are off by up to .06
     "token_prices": "",  # model of a token price list, which reports read
 }
 NO_CUT = "none"

@@ -171,5 +171,5 @@ say([answer.text, answer.completion_tokens])
 """
     ice, lava, coffee, rounding, (text, written) = probe("smollm2-qlm", lines)
     assert ice == "glacier" and lava in ("volcano", "twin") and coffee.startswith("caf\u00e9")
-    assert 0 < rounding <= 0.02
+    assert 0 < rounding <= 0.1, "thirty layers of bfloat16"
     assert "Paris" in text and written < 120
