@@ -137,3 +137,18 @@ def test_refused_key_is_one_line_without_the_key(
     assert re.fullmatch(r'\S+/v1/chat/completions answers 401: \{"error": "no such key"\}\n', capsys.readouterr().err)
     assert record("--url", "file:///etc") == 1
     assert "must begin with http" in capsys.readouterr().err
+
+
+def test_image_of_a_replay_is_refused_over_a_malformed_recording(
+    record: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert record() == 0
+    params = {"transport": "replay", "recording": "recorded", "model": "m"}
+    (tmp_path / "system.json").write_text(json.dumps({"build_params": {}, "search_params": params}))
+    prepare = importlib.import_module("llm_prepare").main
+    assert prepare([str(tmp_path), str(tmp_path / "system.json")]) == 0
+    with (tmp_path / "recorded" / "answers.jsonl").open("a") as file:
+        file.write("cut sho")
+    capsys.readouterr()
+    assert prepare([str(tmp_path), str(tmp_path / "system.json")]) == 1
+    assert capsys.readouterr().err.startswith("answers.jsonl, line 4: not a recorded answer; it needs request_sha256")
