@@ -1,0 +1,81 @@
+"""Positions of relevant passages in the documents of a generated collection: ``positions.jsonl`` beside its corpus.
+
+One line for each contiguous piece of a relevant passage.  Most passages are one piece; a document that was cut and
+shuffled may hold several, in the order of the document.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from harness.datasets import source
+from harness.errors import FileError
+from harness.untrusted import mistake
+
+POSITIONS = "positions.jsonl"
+
+_Offset = Annotated[int, Field(ge=0)]
+
+
+@dataclass(frozen=True)
+class RelevantPosition:
+    """Place of a passage that is relevant for ``query`` in the text of document ``doc``.
+
+    ``start_token``, ``end_token``: tokens of bert-base-uncased in the text without [CLS] and [SEP], from 0, end
+    exclusive.  ``start_char``, ``end_char``: the same place in characters.  ``length``: tokens of the document.
+    ``depth`` (0 first, 1 last) and ``target_length`` (tokens) are those that the generator was given, if any.
+    """
+
+    __pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False)
+
+    query: str
+    doc: str
+    start_token: _Offset
+    end_token: _Offset
+    start_char: _Offset
+    end_char: _Offset
+    length: _Offset
+    depth: Annotated[float, Field(ge=0, le=1)] | None = None
+    target_length: _Offset | None = None
+
+    def to_line(self) -> bytes:
+        """Return the record as a line of ``positions.jsonl``; missing values are left out."""
+        fields = {name: value for name, value in asdict(self).items() if value is not None}
+        return json.dumps(fields, ensure_ascii=False).encode("utf-8") + b"\n"
+
+
+_RECORD: TypeAdapter[RelevantPosition] = TypeAdapter(RelevantPosition)
+
+
+def has_positions(folder: Path) -> bool:
+    """Return whether a dataset's folder has positions."""
+    return bool(source.find_files(folder, (POSITIONS,)))
+
+
+def read_positions(folder: Path) -> Iterator[RelevantPosition]:
+    """Yield the positions of a dataset's folder in the order of the file; memory holds one line.
+
+    Raises:
+        FileError: the file is missing, or a line is wrong.
+    """
+    paths = source.find_files(folder, (POSITIONS,))
+    if not paths:
+        raise FileError(f"{folder}: has no {POSITIONS}; name a folder that `harness generate` wrote")
+    for place, raw in source.read_json_lines(paths[0]):
+        yield _checked(place, raw)
+
+
+def _checked(place: str, raw: dict[str, Any]) -> RelevantPosition:
+    try:
+        record = _RECORD.validate_json(json.dumps(raw))  # JSON: a dict is no record in strict Python mode
+    except ValidationError as error:
+        raise FileError(f"{place}: {mistake(error)}") from None
+    if not (record.start_token < record.end_token <= record.length and record.start_char < record.end_char):
+        raise FileError(f"{place}: the passage ends before it starts, or after the document; correct the line")
+    return record

@@ -1,0 +1,42 @@
+"""Reading and writing the positions of relevant passages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.datasets.positions import POSITIONS, RelevantPosition, has_positions, read_positions
+from harness.errors import FileError
+
+ONE = RelevantPosition("q1", "d1", 10, 12, 40, 51, 80)
+PLACED = RelevantPosition("q2", "d2", 0, 12, 0, 51, 80, depth=0.0, target_length=90)
+
+
+def test_positions_are_read_as_they_were_written(tmp_path: Path) -> None:
+    assert not has_positions(tmp_path)
+    (tmp_path / POSITIONS).write_bytes(ONE.to_line() + PLACED.to_line())
+    assert has_positions(tmp_path) and list(read_positions(tmp_path)) == [ONE, PLACED]
+    assert b"depth" not in ONE.to_line()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (ONE.to_line().replace(b'"length": 80', b'"length": 11'), "the passage ends before it starts, or after the"),
+        (ONE.to_line().replace(b'"doc"', b'"document"'), "key 'doc' is missing; add it"),
+        (ONE.to_line().replace(b"10", b"-1"), "key 'start_token' is -1; write 0 or more"),
+        (ONE.to_line().replace(b"10", b'"10"'), "key 'start_token' is \"10\"; write a whole number"),
+        (PLACED.to_line().replace(b"0.0", b"1.5"), "key 'depth' is 1.5; write 1.0 or less"),
+    ],
+)
+def test_wrong_line_is_named(tmp_path: Path, line: bytes, message: str) -> None:
+    (tmp_path / POSITIONS).write_bytes(ONE.to_line() + line)
+    with pytest.raises(FileError, match="line 2") as caught:
+        list(read_positions(tmp_path))
+    assert message in str(caught.value)
+
+
+def test_folder_without_positions_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"has no .*; name a folder that `harness generate` wrote"):
+        list(read_positions(tmp_path))
