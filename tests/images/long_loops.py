@@ -22,8 +22,8 @@ from checkpoints import rerank_long
 from harness.driver.adapter import Corpus
 from harness.records import Envelope
 
-LONGEST, QUERY = 300, 8
-LENGTHS = (0, 1, 7, 8, 9, 15, 16, 17, 30, 63, 64, 65, 120, 127, 128, 129, 200, 255, 299, 300, 301, 400)
+LONGEST, QUERY = 150, 8
+LENGTHS = (0, 1, 7, 8, 9, 15, 16, 17, 30, 54, 55, 63, 64, 65, 100, 127, 128, 129, 149, 150, 151, 200)
 HEADS = {"longformer": "linear", "bigbird": "linear", "jina": "linear_mean", "mosaic": "linear"}
 HEADS["tinyllama"] = "linear_mean"
 ERF = numpy.vectorize(math.erf)
