@@ -71,7 +71,7 @@ class CodeFinding(ConfigModel):
 
 
 class RunTimeStatements(ConfigModel):
-    """What a text says of a figure of run times that prints no numbers; its one stated point and its least factor."""
+    """Statements of a text on a figure of run times that prints no numbers: one point, and the least factor."""
 
     statements: tuple[str, ...] = Field(min_length=1)
     remark: str
