@@ -1,6 +1,6 @@
-"""Small causal language models with random weights, in the file format of the hub's Llama checkpoints.
+"""Small causal language models with random weights, in the file formats of the hub's Llama and Qwen2 checkpoints.
 
-Runs inside an image that has PyTorch; transformers' own Llama is not needed.
+Runs inside an image that has PyTorch; transformers' own models are not needed.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-# What the checkpoints are: LlamaForCausalLM with a tied output layer and shared keys, as SmolLM2.
-KINDS = ("llama",)
+# Of decoders with a tied output layer and shared keys, as SmolLM2 and mxbai-rerank-base-v2 are; Qwen2 adds biases.
+KINDS = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}
 _START, _END, _UNKNOWN = "<|im_start|>", "<|im_end|>", "<|endoftext|>"
 _CHAT = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
@@ -56,8 +56,8 @@ def make(
     vocabulary = _write_tokeniser(folder, texts, words)
     shared = heads if match else heads // 2
     config: dict[str, Any] = {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
+        "architectures": [KINDS[kind]],
+        "model_type": kind,
         "vocab_size": vocabulary,
         "hidden_size": hidden,
         "intermediate_size": 2 * hidden,
@@ -88,19 +88,21 @@ def _shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     hidden, inner = config["hidden_size"], config["intermediate_size"]
     keys = hidden // config["num_attention_heads"] * config["num_key_value_heads"]
     layer = {
-        "self_attn.q_proj": (hidden, hidden),
-        "self_attn.k_proj": (keys, hidden),
-        "self_attn.v_proj": (keys, hidden),
-        "self_attn.o_proj": (hidden, hidden),
-        "mlp.gate_proj": (inner, hidden),
-        "mlp.up_proj": (inner, hidden),
-        "mlp.down_proj": (hidden, inner),
-        "input_layernorm": (hidden,),
-        "post_attention_layernorm": (hidden,),
+        "self_attn.q_proj.weight": (hidden, hidden),
+        "self_attn.k_proj.weight": (keys, hidden),
+        "self_attn.v_proj.weight": (keys, hidden),
+        "self_attn.o_proj.weight": (hidden, hidden),
+        "mlp.gate_proj.weight": (inner, hidden),
+        "mlp.up_proj.weight": (inner, hidden),
+        "mlp.down_proj.weight": (hidden, inner),
+        "input_layernorm.weight": (hidden,),
+        "post_attention_layernorm.weight": (hidden,),
     }
+    if config["model_type"] == "qwen2":
+        layer |= {f"self_attn.{name}_proj.bias": (hidden if name == "q" else keys,) for name in "qkv"}
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (config["vocab_size"], hidden)}
     for number in range(config["num_hidden_layers"]):
-        shapes |= {f"model.layers.{number}.{name}.weight": shape for name, shape in layer.items()}
+        shapes |= {f"model.layers.{number}.{name}": shape for name, shape in layer.items()}
     return {**shapes, "model.norm.weight": (hidden,)}
 
 

@@ -38,7 +38,7 @@ def recipe(system: System, folder: str) -> tuple[str, str]:
             return "rerank_heads", kind
         return "rerank", _rerank(system, folder)
     if system.engine == "llm-rerank":
-        return "llm", llm.KINDS[0]
+        return "llm", "qwen2" if system.params["method"] == "judgement" else "llama"
     if "checkpoint" in named:
         return "colbert", ""
     if "expansion_model" in named:

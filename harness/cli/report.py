@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import click
 
-from harness.analysis import published
+from harness.analysis import published, published_measures
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.cli.locations import mirrored
 from harness.cli.options import cache_option, parsed_by, price_options, record_options, results_argument
@@ -14,6 +14,7 @@ from harness.cli.output import FORMATS, PAGE, PICTURES, Destination, destination
 from harness.cli.stored_results import StoredResults, draw, judging_options, stored_measures_option, stored_results
 from harness.errors import UsageError
 from harness.report import render, study
+from harness.report.published_measures import measures_document
 from harness.report.summary import SummaryView, summary_section
 
 # Each layout and its default measures; none: the suite's.
@@ -79,7 +80,9 @@ def report(stored: StoredResults, layout: str, destination: Destination, view: S
     if view != SummaryView() and not short:
         raise UsageError("--columns and --sort are of the short table; leave out --wide, --layout and --format")
     stored = replace(stored, measures=chosen or MEASURES[layout])
-    if destination.form == PAGE:
+    if layout == "rows" and destination.form != PAGE and published_measures.holds(stored.results):
+        _measures(stored, destination, view)
+    elif destination.form == PAGE:
         if layout != "rows":
             raise UsageError(f"--layout {layout}: a page has one layout of its own; leave --layout out")
         destination.show(stored.page())
@@ -100,6 +103,16 @@ def report(stored: StoredResults, layout: str, destination: Destination, view: S
             destination.show_answer(lambda escape, width: (summary_section(table, per_query, escape, view, width),))
         else:
             destination.show(text or render(stored.table(distances=True), destination.form, layout=layout))
+
+
+def _measures(stored: StoredResults, destination: Destination, view: SummaryView) -> None:
+    """Show a paper's measures, which have neither latency nor cost."""
+    if destination.form in PICTURES or view != SummaryView():
+        option = "--columns and --sort are" if view != SummaryView() else f"--format {destination.form} is"
+        raise UsageError(
+            f"{stored.results}: {option} of latency and cost, which this paper does not print; leave it out"
+        )
+    destination.show_report(measures_document(published_measures.read(stored.results), stored.table()))
 
 
 def _published(stored: StoredResults, form: str) -> str | None:

@@ -53,6 +53,13 @@ def _check_dataset_names(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
+def _check_firstp(value: dict[str, str]) -> dict[str, str]:
+    for system, first in value.items():
+        if system == first:
+            raise ValueError(f"{system!r} is its own FirstP; name the system that reads the first part alone")
+    return value
+
+
 Names = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_check_once)]
 DatasetNames = Annotated[Names, AfterValidator(_check_dataset_names)]
 Values = Annotated[tuple[Scalar, ...], Field(min_length=1), AfterValidator(_check_once)]
@@ -223,6 +230,11 @@ class Suite(ConfigModel):
     restrict: tuple[Restriction, ...] = Field(
         default=(), description="profiles for some systems only, where the suite is not the whole product"
     )
+    firstp: Annotated[dict[str, str], AfterValidator(_check_firstp)] = Field(
+        default={},
+        description='the FirstP of each system that reads on, of the same model: `[firstp]`, `maxp = "firstp"`;'
+        " `harness report --layout long-documents` compares them",
+    )
     expect: tuple[Expectation, ...] = Field(default=(), description="outcomes foreseen that are not ok")
     ec2: Ec2Settings = Field(default=Ec2Settings(), description="what runs it on AWS")
 
@@ -383,6 +395,7 @@ def _mistakes(suite: Suite) -> Iterator[str]:
     names: dict[str, tuple[Iterable[str], tuple[str, ...]]] = {}
     names["languages"] = (map(dataset_name, suite.languages), tuple(map(dataset_name, suite.datasets)))
     names["ec2.instances"] = (suite.ec2.instances, (*suite.profiles, *filter(None, (suite.build_profile,))))
+    names["firstp"] = ((*suite.firstp, *suite.firstp.values()), suite.systems)
     for index, restriction in enumerate(suite.restrict):
         names[f"restrict.{index}.profiles"] = (restriction.profiles, suite.profiles)
         names[f"restrict.{index}.systems"] = (restriction.systems, suite.systems)

@@ -146,9 +146,9 @@ class Store:
                     self._publisher.keep(target, content)
                 partial.rename(target)
 
-    def keep_measures(self, measures: Iterable[str]) -> None:
-        """Store the suite's measures, over those of its earlier runs."""
-        target, content = self.folder / suite_record.FILE, suite_record.text(measures).encode()
+    def keep_suite(self, measures: Iterable[str], firstp: Mapping[str, str]) -> None:
+        """Store the suite's measures and FirstP baselines, over those of its earlier runs."""
+        target, content = self.folder / suite_record.FILE, suite_record.text(measures, firstp).encode()
         with _disk_errors(target):
             if target.is_file() and target.read_bytes() == content:
                 return

@@ -1,22 +1,24 @@
-"""The record of a suite beside its results: ``<suite>/suite.json``, the measures that the suite names."""
+"""The record of a suite beside its results: ``<suite>/suite.json``, its measures and its FirstP baselines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
 from harness.records import to_json
 from harness.untrusted import parse_json, read_whole, reading
 
 FILE = "suite.json"
 MOST_BYTES = 64 << 10
+Part = TypeVar("Part")
 # Folders between a job and its suite.
 _LEVELS = 5
 
 
-def text(measures: Iterable[str]) -> str:
-    """Return the content of the record."""
-    return to_json({"measures": list(measures)}, indent=2) + "\n"
+def text(measures: Iterable[str], firstp: Mapping[str, str] | None = None) -> str:
+    """Return the content of the record; ``firstp`` maps systems to their FirstP, if the suite names any."""
+    return to_json({"measures": list(measures), **({"firstp": dict(firstp)} if firstp else {})}, indent=2) + "\n"
 
 
 def read_measures(root: Path) -> tuple[str, ...]:
@@ -25,17 +27,41 @@ def read_measures(root: Path) -> tuple[str, ...]:
     Raises:
         FileError: a record is damaged.
     """
+    return tuple(dict.fromkeys(name for path in _paths(root) for name in _read(path, _names)))
+
+
+def read_firstp(root: Path) -> dict[str, str]:
+    """Return each system's FirstP, as the suites of :func:`read_measures` name it; of two names the last.
+
+    Raises:
+        FileError: a record is damaged.
+    """
+    return {system: first for path in _paths(root) for system, first in _read(path, _firstp)}
+
+
+def _paths(root: Path) -> list[Path]:
     patterns = (FILE, f"*/{FILE}", f"*/*/{FILE}")  # a suite, suites, origins
     paths = sorted({path for pattern in patterns for path in root.glob(pattern)})
     if not paths:
         paths = [path for folder in root.absolute().parents[:_LEVELS] if (path := folder / FILE).is_file()][:1]
-    return tuple(dict.fromkeys(name for path in paths for name in _names(path)))
+    return paths
 
 
-def _names(path: Path) -> Iterator[str]:
+def _read(path: Path, part: Callable[[Any], Iterable[Part]]) -> Iterator[Part]:
     wrong = (OSError, ValueError, KeyError, TypeError)
     with reading(path, "run its suite again, which writes it", fault="damaged", damage=wrong):
-        names = parse_json(read_whole(path, MOST_BYTES))["measures"]
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise ValueError("'measures' is no list of names")
-    yield from names
+        yield from part(parse_json(read_whole(path, MOST_BYTES)))
+
+
+def _names(content: Any) -> list[str]:
+    names = content["measures"]
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError("'measures' is no list of names")
+    return names
+
+
+def _firstp(content: Any) -> list[tuple[str, str]]:
+    pairs = content.get("firstp", {})
+    if not isinstance(pairs, dict) or not all(isinstance(name, str) for name in pairs.values()):
+        raise ValueError("'firstp' names no system for each system")
+    return list(pairs.items())

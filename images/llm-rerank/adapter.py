@@ -1,4 +1,4 @@
-"""LLM rerankers: RankGPT's listwise ranking, and the likelihood of the query."""
+"""LLM rerankers: RankGPT's listwise ranking, the likelihood of the query, and a judgement of each document."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import parameters
 from index_files import built_with
 from llm import listwise, prompts, texts
-from llm.local import LocalModel
+from llm.local import LocalModel, PromptWork
 from llm.transport import RECORDING, Replay, Transport
 
 from harness.driver.adapter import Corpus, Reranker
@@ -20,7 +20,7 @@ _FACTS: dict[str, Scalar] = {"engine": "llm-rerank", "format": 1}
 
 
 class LlmRerank(Reranker):
-    """Orders documents by an LLM's answers, or by how likely it finds the query after each of them.
+    """Orders documents by an LLM's answers, by how likely it finds the query after each, or by what it judges of each.
 
     Parameters: see ``parameters.py``.
 
@@ -81,8 +81,8 @@ class LlmRerank(Reranker):
         start = time.perf_counter()
         passages = self._passages(doc_ids)
         fetch_s = time.perf_counter() - start
-        score = self._likelihood if self._all["method"] == "query_likelihood" else self._listwise
-        scores, tokenise_s = score(query, passages)
+        methods = {"rankgpt": self._listwise, "query_likelihood": self._likelihood, "judgement": self._judgement}
+        scores, tokenise_s = methods[self._all["method"]](query, passages)
         whole_s = time.perf_counter() - start
         self._stages_s = {"fetch": fetch_s, "tokenise": tokenise_s, "score": whole_s - fetch_s - tokenise_s}
         return scores
@@ -135,9 +135,25 @@ class LlmRerank(Reranker):
         asked = self._model.tokens.prompts(before, query)
         tokenise_s = time.perf_counter() - start
         scores, work = self._model.likelihoods(asked, int(self._all["batch_tokens"]))
+        self._count(work, len(passages))
+        return scores, tokenise_s
+
+    def _judgement(self, query: str, passages: Sequence[str]) -> tuple[list[float], float]:
+        """Return the logit of the answer 1 less that of 0 for each passage, and the seconds of tokenising."""
+        assert self._model is not None
+        start = time.perf_counter()
+        tokens = self._model.tokens
+        asked = [tokens.chat(prompts.judgement(query, prompts.cut(passage, self._words))) for passage in passages]
+        answers = tokens.token("1"), tokens.token("0")
+        tokenise_s = time.perf_counter() - start
+        scores, work = self._model.judgements(asked, answers, int(self._all["batch_tokens"]))
+        self._count(work, len(passages))
+        return scores, tokenise_s
+
+    def _count(self, work: PromptWork, pairs: int) -> None:
         self._counts = {
-            "pairs": len(passages),
-            "windows": len(passages),
+            "pairs": pairs,
+            "windows": pairs,
             "calls": work.calls,
             "prompt_tokens": work.tokens,
             "completion_tokens": 0,
@@ -145,7 +161,6 @@ class LlmRerank(Reranker):
             "padded_tokens": work.padded_tokens,
             "flop": work.flop,
         }
-        return scores, tokenise_s
 
     def _listwise(self, query: str, passages: Sequence[str]) -> tuple[list[float], float]:
         """Return the negative rank of each passage, and the seconds of tokenising."""

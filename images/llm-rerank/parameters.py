@@ -8,7 +8,7 @@ from harness.records import Scalar
 
 # Those without a default must be given.
 DEFAULTS: dict[str, Scalar | None] = {
-    "method": None,  # rankgpt, query_likelihood
+    "method": None,  # rankgpt, query_likelihood, judgement
     "model": None,  # folder of the weights; for a recording, the name that the provider gives the model
     "transport": "local",  # local, replay
     "recording": "",  # folder of answers.jsonl, of replay
@@ -16,14 +16,14 @@ DEFAULTS: dict[str, Scalar | None] = {
     "window": 20,  # passages of a call, of rankgpt
     "step": 10,
     "max_new_tokens": 120,  # of an answer, of rankgpt: 20 identifiers are about 100
-    "batch_tokens": 1024,  # tokens of a forward pass, padding included, of query_likelihood
+    "batch_tokens": 1024,  # tokens of a forward pass, padding included; not of rankgpt
     "dtype": "float32",  # of arithmetic: float32, or bfloat16, whose likelihoods of SmolLM2 are off by up to .06
     "token_prices": "",  # model of a token price list, which reports read
 }
 NO_CUT = "none"
 
 _ONE_OF = {
-    "method": ("rankgpt", "query_likelihood"),
+    "method": ("rankgpt", "query_likelihood", "judgement"),
     "transport": ("local", "replay"),
     "dtype": ("float32", "bfloat16"),
 }
@@ -53,7 +53,7 @@ def complete(params: dict[str, Scalar]) -> dict[str, Any]:
     if made["step"] > made["window"]:
         raise ValueError(f"step is {made['step']}, above window, {made['window']}: documents between would be left out")
     if made["transport"] == "replay" and made["method"] != "rankgpt":
-        raise ValueError("transport replay needs method rankgpt: chat APIs give no likelihood of a prompt")
+        raise ValueError("transport replay needs method rankgpt: chat APIs give no likelihoods")
     if (made["transport"] == "replay") is not bool(made["recording"]):
         raise ValueError(
             f"transport {made['transport']}, recording {made['recording']!r}: replay alone has a recording"

@@ -1,4 +1,4 @@
-"""LLM rerankers in their image: a small random Llama against transformers itself, and the real SmolLM2."""
+"""LLM rerankers in their image: small random decoders against transformers itself, and the real SmolLM2."""
 
 from __future__ import annotations
 
@@ -103,6 +103,38 @@ say([abs(cut.score(query, ids[5:6])[0] - direct(" ".join(given["texts"][5].split
     assert empty == [0.0, 0.0] and none == [] and stages == ["fetch", "score", "tokenise"]
     assert set(threads.values()) == {1} and "torch_interop" in threads and device == "cpu"
     assert cut < 1e-3
+
+
+def test_judgement_is_the_logit_of_1_less_that_of_0_in_any_batch(ask: Probe) -> None:
+    lines = """
+import transformers
+from llm import prompts
+small.make(assets / "qwen", "qwen2", texts=given["texts"])
+model = transformers.Qwen2ForCausalLM.from_pretrained(assets / "qwen", dtype=torch.float32).eval()
+tokenizer = AutoTokenizer.from_pretrained(assets / "qwen")
+one, zero = tokenizer.convert_tokens_to_ids(["1", "0"])
+query = given["queries"][0]
+def direct(text):
+    chat = tokenizer.apply_chat_template(prompts.judgement(query, text), add_generation_prompt=True, tokenize=False)
+    tokens = tokenizer(chat, add_special_tokens=False)["input_ids"]
+    with torch.no_grad():
+        logits = model(torch.tensor([tokens])).logits[0, -1]
+    return (logits[one] - logits[zero]).item(), len(tokens), chat
+
+say([direct(text) for text in given["texts"]])
+for batch_tokens in (4096, 1):
+    judge = engine(model="qwen", method="judgement", passage_words="none", batch_tokens=batch_tokens)
+    say([judge.score(query, ids), judge.counts()])
+say([judge.score(query, []), judge.score(query, ids[3:4] * 2)])
+"""
+    expected, (batched, counts), (alone, counts_alone), (none, twice) = ask(lines)
+    scores, lengths, chats = zip(*expected, strict=True)
+    assert "query: " in chats[3] and "\ndocument: " in chats[3] and chats[3].endswith("<|im_start|>assistant\n")
+    assert batched == pytest.approx(scores, abs=1e-4) and alone == pytest.approx(scores, abs=1e-4)
+    assert len({round(score, 3) for score in scores}) > 40
+    assert counts["tokens"] == counts["prompt_tokens"] == sum(lengths) == counts_alone["padded_tokens"]
+    assert counts["pairs"] == counts_alone["calls"] == 50 > counts["calls"] > 1
+    assert none == [] and twice == [alone[3]] * 2
 
 
 def test_listwise_counts_the_tokens_of_the_whole_prompt(ask: Probe) -> None:

@@ -52,6 +52,15 @@ def test_measures_of_the_suite_are_stored_and_follow_the_suite(bench: Bench) -> 
         assert list(suite_record.read_measures(bench.results)) == measures
 
 
+def test_firstp_of_a_suite_is_stored_without_measuring_again(bench: Bench) -> None:
+    bench.plant("other")
+    systems = ["planted", "other"]
+    bench.run(FakeLauncher(), bench.suite(systems=systems))
+    assert suite_record.read_firstp(bench.results) == {}
+    again = bench.run(FakeLauncher(), bench.suite('[firstp]\nplanted = "other"\n', systems=systems))
+    assert (again.jobs, suite_record.read_firstp(bench.results)) == ((), {"planted": "other"})
+
+
 def test_jobs_and_index_of_a_cell_get_the_language_of_its_dataset(bench: Bench) -> None:
     path = bench.folder / "engines" / "planted" / "engine.toml"
     path.write_text(path.read_text() + 'languages = ["en", "ar", "zh"]\n')

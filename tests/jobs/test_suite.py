@@ -114,6 +114,8 @@ def test_each_key_of_a_protocol_can_be_set(tmp_path: Path) -> None:
         (LEAST + EXPECT.replace("bm25", "bm52"), "key 'expect.0.system': 'bm52' is not in this suite"),
         (LEAST + EXPECT.replace("mem1", "mem2"), "key 'expect.0.profile': 'cpu1-mem2' is not in this suite"),
         (LEAST + EXPECT.replace("oom", "fire"), "key 'expect.0.outcome' is \"fire\"; write 'ok', 'oom'"),
+        (LEAST + '[firstp]\nbm25 = "bm52"\n', r"key 'firstp': 'bm52' is not in this suite; did you mean 'bm25'\?"),
+        (LEAST + '[firstp]\nbm25 = "bm25"\n', "key 'firstp': 'bm25' is its own FirstP"),
         (LEAST + EXPECT + EXPECT, "key 'expect.1': bm25 on cpu1-mem1 comes twice"),
         (
             TWO + RESTRICT + EXPECT.replace("bm25", "dpr"),

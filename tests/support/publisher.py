@@ -61,7 +61,7 @@ def put(
         judged = "".join(f"{query} 0 right 1\n" for query in queries)
         sample = json.dumps([{"query_id": query, "text": query} for query in queries])
         store.keep_inputs(judged.encode(), _QRELS, {_SAMPLE: sample})
-        store.keep_measures(measures)
+        store.keep_suite(measures, {})
         for cell in cells:
             for job in range(cell.jobs):
                 _put(store, cell, job, suite, queries)

@@ -1,9 +1,9 @@
-"""A causal language model of this process (PyTorch, transformers): answers, and likelihoods of queries."""
+"""A causal language model of this process (PyTorch, transformers): answers, likelihoods of queries, judgements."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -42,7 +42,7 @@ class ModelShape:
 
 
 @dataclass(frozen=True)
-class LikelihoodWork:
+class PromptWork:
     """The work of scoring prompts: tokens fed, tokens computed with padding, forward passes, FLOP."""
 
     tokens: int = 0
@@ -110,43 +110,83 @@ class LocalModel:
         flop = self.shape.generation_flop(len(ids), len(written))
         return Completion(text, len(ids), len(written), tokenise_s=spent, flop=flop)
 
-    def likelihoods(self, prompts: Sequence[ScoredPrompt], batch_tokens: int) -> tuple[list[float], LikelihoodWork]:
+    def likelihoods(self, prompts: Sequence[ScoredPrompt], batch_tokens: int) -> tuple[list[float], PromptWork]:
         """Return the mean log-likelihood of each prompt's scored tokens, given all tokens before them.
 
-        Prompts of like length share a forward pass of at most ``batch_tokens`` tokens, padding included, or of one
-        prompt.  Padding lies behind the text, where causal attention does not see it.  A prompt without scored tokens
-        gets 0, and no work.
+        A prompt without scored tokens gets 0, and no work.
 
         Raises:
             ValueError: a prompt does not fit the model.
         """
+        asked = [number for number, each in enumerate(prompts) if each.query_start < len(each.ids)]
+
+        def found(ids: Any, batch: Sequence[int]) -> list[float]:
+            return self._mean_likelihoods(ids, [prompts[number] for number in batch])
+
+        return self._in_batches([each.ids for each in prompts], asked, batch_tokens, found)
+
+    def judgements(
+        self, prompts: Sequence[list[int]], answers: tuple[int, int], batch_tokens: int
+    ) -> tuple[list[float], PromptWork]:
+        """Return by how much the first of two tokens is a likelier answer to each prompt than the second (logits).
+
+        Raises:
+            ValueError: a prompt does not fit the model.
+        """
+        import torch
+
+        def found(ids: Any, batch: Sequence[int]) -> list[float]:
+            lasts = torch.tensor([len(prompts[number]) - 1 for number in batch], device=self._device)
+            logits = self._logits(ids, torch.arange(len(batch), device=self._device), lasts)[:, list(answers)]
+            return [float(each) for each in logits[:, 0] - logits[:, 1]]
+
+        return self._in_batches(prompts, range(len(prompts)), batch_tokens, found)
+
+    def _in_batches(
+        self,
+        prompts: Sequence[list[int]],
+        asked: Sequence[int],
+        batch_tokens: int,
+        forward: Callable[[Any, Sequence[int]], list[float]],
+    ) -> tuple[list[float], PromptWork]:
+        """Score the prompts of these numbers, the others 0.
+
+        Prompts of like length share a forward pass of at most ``batch_tokens`` tokens, padding included, or of one
+        prompt.  Padding lies behind the text, where causal attention does not see it.
+        """
+        import torch
+
         scores = [0.0] * len(prompts)
         tokens = padded = calls = flop = 0
-        for batch in _batches(prompts, batch_tokens):
-            width = len(prompts[batch[-1]].ids)
+        for batch in _batches(prompts, asked, batch_tokens):
+            width = len(prompts[batch[-1]])
             self._check(width, "a document", "a smaller passage_words")
-            for number, score in zip(batch, self._forward([prompts[number] for number in batch], width), strict=True):
+            rows = [prompts[number] + [0] * (width - len(prompts[number])) for number in batch]
+            with torch.inference_mode():
+                found = forward(torch.tensor(rows, device=self._device), batch)
+            for number, score in zip(batch, found, strict=True):
                 scores[number] = score
-            tokens += sum(len(prompts[number].ids) for number in batch)
+            tokens += sum(len(prompts[number]) for number in batch)
             padded += width * len(batch)
             calls += 1
             flop += self.shape.flop(width) * len(batch)
-        return scores, LikelihoodWork(tokens, padded, calls, flop)
+        return scores, PromptWork(tokens, padded, calls, flop)
 
-    def _forward(self, batch: Sequence[ScoredPrompt], width: int) -> list[float]:
+    def _mean_likelihoods(self, ids: Any, batch: Sequence[ScoredPrompt]) -> list[float]:
         import torch
 
-        ids = torch.tensor([each.ids + [0] * (width - len(each.ids)) for each in batch], device=self._device)
         scored = [(row, place) for row, each in enumerate(batch) for place in range(each.query_start, len(each.ids))]
         rows, places = torch.tensor(scored, device=self._device).T
-        with torch.inference_mode():
-            # The output layer is wide: it runs where a scored token is predicted, one place before it.
-            hidden = self._model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state[rows, places - 1]
-            logits = self._model.get_output_embeddings()(hidden).float()
-            found = logits.log_softmax(-1).gather(1, ids[rows, places].unsqueeze(1)).squeeze(1)
-            sums = torch.zeros(len(batch), device=self._device).index_add_(0, rows, found)
+        found = self._logits(ids, rows, places - 1).log_softmax(-1).gather(1, ids[rows, places].unsqueeze(1)).squeeze(1)
+        sums = torch.zeros(len(batch), device=self._device).index_add_(0, rows, found)
         lengths = [len(each.ids) - each.query_start for each in batch]
         return [total / length for total, length in zip(sums.tolist(), lengths, strict=True)]
+
+    def _logits(self, ids: Any, rows: Any, places: Any) -> Any:
+        """Return the logits of the tokens after these places, float32 (places, vocabulary)."""
+        # The output layer is wide: it runs at the places alone.
+        hidden = self._model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state[rows, places]
+        return self._model.get_output_embeddings()(hidden).float()
 
     def _check(self, tokens: int, of: str, remedy: str) -> None:
         if tokens > self.shape.positions:
@@ -189,24 +229,19 @@ def load(folder: Path, dtype: str) -> Any:
         )
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise ValueError(f"{folder.name}: no causal language model of transformers: {error}") from error
-    for what, name in (
-        ("lacks", "missing_keys"),
-        ("has an unknown", "unexpected_keys"),
-        ("misshapes", "mismatched_keys"),
-    ):
+    for what, name in _TENSORS:
         if read.get(name):
             first = sorted(map(str, read[name]))[0]
             raise ValueError(f"{folder.name}: the checkpoint {what} tensor {first} ({len(read[name])} such)")
     return model.eval()
 
 
-def _batches(prompts: Sequence[ScoredPrompt], batch_tokens: int) -> list[list[int]]:
-    """Group the numbers of prompts by length, ascending; those without scored tokens are left out."""
-    numbers = [number for number, each in enumerate(prompts) if each.query_start < len(each.ids)]
+def _batches(prompts: Sequence[list[int]], asked: Sequence[int], batch_tokens: int) -> list[list[int]]:
+    """Group the numbers of the prompts that are asked by length, ascending."""
     found: list[list[int]] = []
-    for number in sorted(numbers, key=lambda number: len(prompts[number].ids)):
+    for number in sorted(asked, key=lambda number: len(prompts[number])):
         # The newest is the longest: it sets the width of all.
-        if found and (len(found[-1]) + 1) * len(prompts[number].ids) <= batch_tokens:
+        if found and (len(found[-1]) + 1) * len(prompts[number]) <= batch_tokens:
             found[-1].append(number)
         else:
             found.append([number])

@@ -1,4 +1,4 @@
-"""The texts that an LLM is given: RankGPT's conversation, and the prompt of query likelihood."""
+"""The texts that an LLM is given: RankGPT's conversation, the prompts of query likelihood and of a judgement."""
 
 from __future__ import annotations
 
@@ -61,6 +61,22 @@ def before_query(passage: str) -> str:
     Source: Sachan et al. 2022 (UPR), arXiv 2204.07496, for a decoder.
     """
     return f"Passage: {passage}\nPlease write a question based on this passage.\nQuestion: "
+
+
+def judgement(query: str, passage: str) -> list[Message]:
+    """Return the conversation that asks whether a passage is relevant; the answer is 1 or 0.
+
+    Source: mxbai-rerank v2 (github.com/mixedbread-ai/mxbai-rerank), whose models were trained with it.
+    """
+    return [
+        _turn(
+            "user",
+            f"query: {query}\ndocument: {passage}\n"
+            "You are a search relevance expert who evaluates how well documents match search queries. For each "
+            "query-document pair, carefully analyze the semantic relationship between them, then provide your binary "
+            "relevance judgment (0 for not relevant, 1 for relevant).\nRelevance:",
+        )
+    ]
 
 
 def _turn(role: str, content: str) -> Message:

@@ -1,4 +1,4 @@
-"""Text to token ids of a local model: chat prompts, and prompts with a query at the end."""
+"""Text to token ids of a local model: chat prompts, prompts with a query at the end, single tokens."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ChatTokens:
         try:
             text = self._tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=False)
         except Exception as error:
-            raise ValueError(f"{self._name}: the chat template refuses RankGPT's conversation: {error}") from error
+            raise ValueError(f"{self._name}: the chat template refuses the conversation: {error}") from error
         # A template writes its own special tokens.
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
@@ -64,6 +64,17 @@ class ChatTokens:
             inside = (place for place, (start, end) in enumerate(offsets) if end > len(text) and end > start)
             found.append(ScoredPrompt(list(ids), next(inside, len(ids))))
         return found
+
+    def token(self, text: str) -> int:
+        """Return the one token that a text is.
+
+        Raises:
+            ValueError: it is several, or none.
+        """
+        ids = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        if len(ids) != 1:
+            raise ValueError(f"{self._name}: {text!r} is {len(ids)} tokens, must be one; use query_likelihood")
+        return int(ids[0])
 
     def text(self, ids: Sequence[int]) -> str:
         """Return the text of an answer's tokens, special ones left out."""
