@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.analysis import published
+from harness.analysis import published, published_measures
 from harness.analysis.table import Table
 from harness.errors import UsageError
 from harness.evaluation import measure_names
@@ -112,6 +112,11 @@ def suite_measures(folder: Path) -> tuple[str, ...]:
     return suite_record.read_measures(folder) or measure_names.DEFAULT
 
 
+def load_firstp(folder: Path) -> dict[str, str]:
+    """Return the FirstP of each system, as the suites of stored results name it."""
+    return suite_record.read_firstp(folder)
+
+
 def _read_jobs(folder: Path, cache: object | None) -> tuple[reader.StoredJob, ...]:
     jobs = reader.read_jobs(folder)
     if not jobs:
@@ -143,5 +148,7 @@ def _published(folder: Path, override: QrelsOverride | None) -> Table:
         raise UsageError(
             f"{folder}: a paper's figures have no runs to judge again; leave --qrels, --without-queries out"
         )
+    if published_measures.holds(folder):
+        return published_measures.measures_table(published_measures.read(folder))
     paper = published.read(folder)
     return published.published_table(paper, paper.follows())

@@ -23,7 +23,7 @@ from harness.pricing.instances import DEFAULT_CHOICE, Instance, TypeChoice
 from harness.pricing.offers import Offer, Offers
 from harness.pricing.prices import Snapshot, StoragePrice
 from harness.pricing.token_prices import TokenSnapshot
-from harness.records import Envelope, Outcome
+from harness.records import Envelope, Isolation, Outcome
 from harness.stats import Estimate
 
 _ARCHITECTURES = {"aarch64": "arm64", "amd64": "x86_64"}
@@ -166,6 +166,8 @@ def price(table: Table, tariff: Tariff) -> Table:
 
 def choose_machine(row: Row, tariff: Tariff) -> MachineChoice:
     """Return the machine that prices a row by the rules above, or why there is none."""
+    if row.isolation is Isolation.PUBLISHED and not row.cpus:
+        return None, "published without hardware, so nothing can be priced"
     if row.published_type is None or tariff.foreign(row.published_type):
         return cheapest_machine(row, tariff)
     return tariff.on(row.published_type)

@@ -37,6 +37,7 @@ COMMANDS = {
     "explain": "harness.cli.explain:explain",
     "export": "harness.cli.export:export",
     "frechet": "harness.cli.frechet:frechet",
+    "generate": "harness.cli.generate:generate",
     "images": "harness.cli.images:images",
     "instances": "harness.cli.prices:instances",
     "leaderboard": "harness.cli.leaderboard:leaderboard",

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from harness import datasets
-from harness.analysis import published, rejudge, results_folder, row_pricing
+from harness.analysis import published, published_measures, rejudge, results_folder, row_pricing
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.rejudge import QrelsOverride
 from harness.analysis.row_pricing import Tariff
@@ -40,6 +40,7 @@ from harness.report.page import PageSource, page_content, render_page
 from harness.report.page.answer import answer_html
 from harness.report.page.groups import PublishedRates, ranking_data
 from harness.report.plots import KINDS, album
+from harness.report.published_measures import citation_lines
 from harness.report.summary import SummaryView, summary_section
 from harness.report.writers import plain_escape
 from harness.untrusted import one_line
@@ -289,6 +290,9 @@ def _paper(folder: Path) -> tuple[str | None, tuple[str, ...], tuple[PublishedRa
     """Return the title, citation and exchange rates of the paper whose tables a folder holds."""
     if not published.is_in(folder):
         return None, (), ()
+    if published_measures.holds(folder):
+        about = published_measures.read(folder).about
+        return f"{about.authors[0].split()[-1]} et al. {about.year}, as published", citation_lines(about), ()
     paper = published.read(folder).about
     rates = tuple(PublishedRates("the paper's", data.name, "RR@10", data.amrs) for data in paper.datasets if data.amrs)
     who = f"{paper.authors[0].split()[-1]} et al." if len(paper.authors) > 2 else " and ".join(paper.authors)

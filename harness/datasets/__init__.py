@@ -12,14 +12,25 @@ from pydantic import Field
 
 from harness.config import ConfigModel, data_root, read_toml, validate
 from harness.datasets import formats as _formats
-from harness.datasets import ir_datasets
+from harness.datasets import ir_datasets, msmarco
 from harness.datasets.corpus import PreparedCorpus, prepare_corpus
 from harness.datasets.dataset import Dataset, Language, QuerySample, draw_sample
 from harness.datasets.ir_datasets import IrDataset
+from harness.datasets.licence import MS_MARCO, Licence, read_licence
 from harness.errors import FileError, UnknownName
 from harness.progress import Progress, silent
 
-__all__ = ["Dataset", "DatasetLocation", "IrDataset", "PreparedCorpus", "QuerySample", "draw_sample", "find", "load"]
+__all__ = [
+    "Dataset",
+    "DatasetLocation",
+    "IrDataset",
+    "PreparedCorpus",
+    "QuerySample",
+    "draw_sample",
+    "find",
+    "licence",
+    "load",
+]
 
 _FACTS = "dataset.toml"
 
@@ -27,7 +38,10 @@ _FACTS = "dataset.toml"
 class DatasetFacts(ConfigModel):
     """``dataset.toml`` in a dataset's folder."""
 
-    language: Language = Field(description="code of the language of documents and queries, e.g. `zh`")
+    language: Language | None = Field(
+        default=None, description="code of the language of documents and queries, e.g. `zh`"
+    )
+    licence: str | None = Field(default=None, description="licence of the texts; copies that harness generates name it")
 
 
 # A folder, with "#split" after its name if it has several; or an id of ir_datasets.
@@ -89,10 +103,32 @@ def load(location: DatasetLocation, cache: Path, progress: Progress = silent) ->
     return Dataset(name, corpus, source.queries, source.qrels, source.answers, language)
 
 
+def folder_of(location: Path) -> Path:
+    """Return the folder of a location with or without a split."""
+    return _split(location)[0]
+
+
+def licence(location: DatasetLocation) -> Licence:
+    """Return the licence that a dataset's folder states: its README.md, else its ``dataset.toml``.
+
+    Raises:
+        FileError: one of them cannot be read.
+    """
+    if isinstance(location, IrDataset):
+        return MS_MARCO if location.name.startswith("msmarco") else Licence(None)
+    folder = _split(location)[0]
+    if _formats.name_of(folder) == msmarco.FORMAT.name:
+        return MS_MARCO
+    return read_licence(folder) or Licence(_facts(folder).licence)
+
+
 def _language(folder: Path) -> str | None:
-    """Return the language that a folder's ``dataset.toml`` states."""
+    return _facts(folder).language
+
+
+def _facts(folder: Path) -> DatasetFacts:
     path = folder / _FACTS
-    return validate(DatasetFacts, read_toml(path), path).language if path.is_file() else None
+    return validate(DatasetFacts, read_toml(path) if path.is_file() else {}, path)
 
 
 def _split(path: Path) -> tuple[Path, str | None]:

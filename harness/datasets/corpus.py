@@ -61,6 +61,11 @@ class PreparedCorpus:
                     break
         return missing
 
+    def __iter__(self) -> Iterator[dict[str, str]]:
+        """Yield ``_id``, ``title`` and ``text`` of all documents in their order; memory holds one."""
+        with (self.folder / CORPUS).open("rb") as file:
+            yield from map(json.loads, file)
+
     @property
     def first_id(self) -> str:
         """The id of its first document."""

@@ -35,6 +35,11 @@ def read(folder: Path, split: str | None) -> DatasetSource:
     return format.read(folder)
 
 
+def name_of(folder: Path) -> str:
+    """Return the name of a folder's format; raise FileError if no format or more than one fits."""
+    return native.FORMAT.name if native.is_copy(folder) else _recognise(folder).name
+
+
 def missing_folder(folder: Path) -> FileError | None:
     """Return the error of a folder that does not exist, with the nearest name beside it."""
     if folder.is_dir():

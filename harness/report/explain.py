@@ -55,6 +55,8 @@ def row_paragraphs(row: Row) -> Iterator[Paragraph]:
                 yield f"Build, {_mark(finding)}", _sentence(finding.text)
     yield "Measured on", _machine(row)
     yield "Trust", _trust(row)
+    for note in row.own_notes if row.isolation is Isolation.PUBLISHED else ():
+        yield "Published", _sentence(note)
     said: set[Cause] = set()
     for finding in row.findings:
         yield _mark(finding), _finding(finding, with_effect=finding.cause not in said)

@@ -134,6 +134,8 @@ def hardware(row: Row) -> str:
     """Return the hardware in words: ``1 CPU, 256 MiB``; of a published row its instance type."""
     if row.published_type:
         return row.published_type
+    if row.isolation is Isolation.PUBLISHED and not row.cpus:
+        return "hardware that is not printed"
     marks = "" if row.isolation in (Isolation.CONTAINER, Isolation.PUBLISHED) else f" ({row.isolation.value})"
     return f"{processors(row.cpus, row.gpus)}, {_size(row.memory_limit_bytes)}{marks}"
 

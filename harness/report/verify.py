@@ -12,7 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from harness.analysis import leaderboard, row_cache, row_pricing
+from harness.analysis import leaderboard, published_measures, row_cache, row_pricing
 from harness.analysis import published as published_tables
 from harness.analysis.evaluate_job import JobEvaluator
 from harness.analysis.leaderboard import Bound, LeaderboardQuery
@@ -172,6 +172,9 @@ def check_published(root: Path, reported: WrittenReport | None) -> Iterator[Mism
         FileError: a file is missing or wrong; names the file, the line and the column.
         UsageError: the report is of a kind that cannot be made again.
     """
+    if published_measures.holds(root):
+        yield from _check_measures(root, reported)
+        return
     published = published_tables.read(root)
     follows, known = published.follows(), study.of(published)
     for erratum in published.errata:
@@ -190,6 +193,18 @@ def check_published(root: Path, reported: WrittenReport | None) -> Iterator[Mism
     else:
         # Published rows have their own measures, whatever is asked for.
         yield from check_report(reported, lambda _: RowSet(published_tables.published_table(published, follows)))
+
+
+def _check_measures(root: Path, reported: WrittenReport | None) -> Iterator[Mismatch]:
+    """Yield findings on the code behind printed measures, gains that do not follow, and figures of a report."""
+    paper = published_measures.read(root)
+    for finding in paper.about.findings:
+        place = f"finding {finding.name} ({', '.join(finding.systems)})"
+        yield Mismatch(place, finding.printed, f"{finding.follows}; {finding.evidence}")
+    for system, printed, follows in paper.wrong_gains():
+        yield Mismatch(f"gain of {system}", f"{printed} %", follows)
+    if reported is not None:
+        yield from check_report(reported, lambda _: RowSet(published_measures.measures_table(paper)))
 
 
 def _paper(reported: WrittenReport, known: Study, published: Published, follows: Snapshot) -> Iterator[Mismatch]:

@@ -1,0 +1,131 @@
+"""`harness generate`: collections whose relevant passages have known places."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness import datasets
+from harness.cli.locations import absolute
+from harness.cli.options import FiniteRange, cache_option
+from harness.datasets.generate import CUTS, FULL, KINDS, UNIFORM
+from harness.datasets.generate import generate as write_collection
+from harness.datasets.generate.collection import NO_LICENCE
+from harness.errors import counted
+from harness.progress import bar
+from harness.untrusted import one_line
+
+
+class _Numbers(click.ParamType[tuple[float, ...]]):
+    """Numbers with blanks between, in ascending order."""
+
+    def __init__(self, kind: type[int] | type[float], least: float, most: float) -> None:
+        self._kind, self._least, self._most = kind, least, most
+        self.name = "NUMBERS"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
+        """Parse the numbers."""
+        try:
+            numbers = tuple(self._kind(each) for each in str(value).split())
+        except ValueError:
+            numbers = ()
+        if not numbers or not all(self._least <= each <= self._most for each in numbers):
+            limits = f"{self._least:g} to {self._most:g}"
+            self.fail(f"{one_line(str(value))!r}: write numbers of {limits} with blanks between", param, ctx)
+        if sorted(set(numbers)) != list(numbers):
+            self.fail(f"{one_line(str(value))!r}: write each number once, the lowest first", param, ctx)
+        return numbers
+
+
+class _Span(click.ParamType[tuple[int, int]]):
+    """Two whole numbers, LOW-HIGH, or one for both."""
+
+    name = "LOW-HIGH"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        """Parse the span."""
+        match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", str(value))
+        if not match:
+            self.fail(f"{one_line(str(value))!r}: write two numbers, e.g. 15-300", param, ctx)
+        return int(match[1]), int(match[2] or match[1])
+
+
+_MOST_TOKENS = 1_000_000
+_SHOWN = 90  # characters of a licence, which README.md has whole
+
+
+@click.command()
+@click.argument("kind", type=click.Choice(list(KINDS)), metavar="KIND")
+@click.option("--from", "source", required=True, metavar="DATASET", help="A dataset, as a suite names it.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Folder to write; new.")
+@click.option("--seed", type=click.IntRange(0), default=0, help="Seed of all that is drawn.")
+@click.option(
+    "--queries",
+    type=click.IntRange(1),
+    help="Most queries; of needle and passkey for each length.  [default: 1000; needle, passkey: 50]",
+)
+@click.option("--documents", type=click.IntRange(1), help="Documents of each length (needle, passkey).  [default: 100]")
+@click.option(
+    "--passages",
+    type=click.Choice(CUTS),
+    help="Cut the source's documents into such passages (far-relevant, placed, uniform, shuffled)."
+    "  [default: documents; shuffled: sentences]",
+)
+@click.option(
+    "--passage-tokens",
+    type=_Span(),
+    help="Tokens of a passage (far-relevant, placed, uniform, needle).  [default: 15-300; needle: 5-100]",
+)
+@click.option(
+    "--min-tokens",
+    type=click.IntRange(0, _MOST_TOKENS),
+    help="The relevant passage starts beyond (far-relevant); the shortest document (uniform).  [default: 512]",
+)
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(1, _MOST_TOKENS),
+    help="The longest document (far-relevant, uniform, shuffled).  [default: 1431; shuffled: 8109]",
+)
+@click.option(
+    "--length",
+    type=click.Choice([UNIFORM, FULL]),
+    help="Draw lengths from the range, or fill every document (far-relevant, uniform).  [default: uniform]",
+)
+@click.option(
+    "--lengths",
+    type=_Numbers(int, 1, _MOST_TOKENS),
+    help="Lengths of documents in tokens.  [default: '512 1431 4096' (placed), '256 512 ... 32768' (needle, passkey)]",
+)
+@click.option(
+    "--depths", type=_Numbers(float, 0, 1), help="Places of the relevant passage (placed).  [default: '0 0.1 ... 1']"
+)
+@click.option("--segments", type=_Span(), help="Segments of a document (shuffled); 1: the original.  [default: 2-6]")
+@click.option("--train-share", type=FiniteRange(0, 1), help="Share of training queries (shuffled).  [default: 0.5]")
+@click.option(
+    "--candidates",
+    type=click.IntRange(0),
+    help="Documents of each query in candidates.trec; 0: no file (all but shuffled).  [default: 100]",
+)
+@cache_option
+def generate(kind: str, source: str, out: Path, seed: int, cache: Path, **given: Any) -> None:
+    """Write a collection of documents whose relevant passages have known places, from passages of DATASET.
+
+    KIND is far-relevant (the passage starts beyond 512 tokens), placed (at given depths of given lengths), uniform
+    (first, last or anywhere), needle (one sentence in a background text), passkey (a number in repeated text), shuffled
+    (segments of each document in random order; a training and a test copy).  Tokens are those of bert-base-uncased.
+    """
+    location = datasets.find(source, Path.cwd())
+    with bar(f"generate {kind}", "documents") as step:
+        wanted = {name: value for name, value in given.items() if value is not None}
+        made = write_collection(kind, location, out, absolute(cache), seed, wanted, step)
+    licence = one_line(made.licence.text or NO_LICENCE, _SHOWN)
+    for folder, written in made.folders.items():
+        mean = f", {written.tokens / written.documents:,.0f} tokens on average" if written.tokens else ""
+        size = f"{counted(written.documents, 'document')}{mean}, {counted(written.queries, 'query')}"
+        click.echo(one_line(f"{folder}: {size}; licence: {licence}"))
+        for reason, number in sorted(written.notes.items()):
+            if number:
+                click.echo(one_line(f"{folder}: left out: {number:,} {reason}"), err=True)

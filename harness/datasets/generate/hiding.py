@@ -1,0 +1,211 @@
+"""Documents of each length with one hidden sentence: ``needle`` and ``passkey``, in the manner of LongEmbed.
+
+A length has its own queries and documents, and more documents than queries: the others hide sentences nobody asks for.
+All documents of a needle set share one background, the beginning of unjudged documents of the source in random order; a
+pass key lies in a few repeated sentences.  No text of LongEmbed is used.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate, cycle, islice, product
+
+from harness.datasets.generate.collection import CollectionWriter, Step
+from harness.datasets.generate.passages import PassageSource, sentence_spans
+from harness.datasets.generate.wordpieces import count_tokens
+from harness.datasets.positions import RelevantPosition
+from harness.errors import UsageError
+from harness.records import Query
+
+LADDER = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
+_REFRAIN_TOKENS = 30  # the repeated sentences of a pass key's document have so many at least
+_KEYS = range(10_000, 100_000)
+_FIRST_NAMES = (
+    "Ada Ahmed Alma Amara Anton Bela Bruno Carla Chen Clara Dara David Elena Elias Emma Farah Felix Greta Hana Hugo "
+    "Ines Ivan Jana Jonas Kaia Karim Lara Leo Lina Marco Maya Mila Nadia Nils Noor Olga Omar Paula Petra Rami Rosa "
+    "Sana Sofia Tariq Theo Uma Vera Viktor Yara Zoe"
+)
+_LAST_NAMES = (
+    "Abbott Alvarez Becker Bianchi Carter Castillo Dahl Diaz Eriksen Evans Fischer Foster Garcia Green Haddad Hansen "
+    "Ibrahim Ito Jansen Jones Kaplan Keller Lang Lopez Martin Meyer Nakamura Novak Okafor Olsen Park Perez Quinn "
+    "Rahman Rossi Schmidt Silva Tanaka Taylor Ueda Vargas Vogel Wagner Walker Xu Yilmaz Young Zeman Ziegler Zhou"
+)
+_PEOPLE = tuple(product(_FIRST_NAMES.split(), _LAST_NAMES.split()))
+
+
+@dataclass(frozen=True)
+class HiddenSentence:
+    """Sentence to hide, and the query that asks for it, if any; ``relevant`` as in a relevant passage."""
+
+    text: str
+    tokens: int
+    query: Query | None
+    relevant: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Lengths in tokens, and the numbers of queries and documents of each."""
+
+    lengths: tuple[int, ...]
+    queries: int
+    documents: int
+
+    @property
+    def documents_in_all(self) -> int:
+        """Documents of all lengths."""
+        return len(self.lengths) * self.documents
+
+    def check(self) -> None:
+        """Raise UsageError if a length has more queries than documents."""
+        if self.queries > self.documents:
+            raise UsageError(
+                f"{self.queries} queries in {self.documents} documents a length: each query needs its own; "
+                "raise --documents"
+            )
+
+
+def write_needles(writer: CollectionWriter, source: PassageSource, ladder: Ladder, step: Step) -> None:
+    """Write documents that hide relevant sentences in one background.
+
+    A source with fewer usable queries than the ladder takes gives each length an equal share.
+
+    Raises:
+        UsageError: the source has too little text, or fewer usable queries than lengths.
+    """
+    ladder.check()
+    found = list(source.relevant_passages(ladder.queries * len(ladder.lengths)))
+    share = len(found) // len(ladder.lengths)
+    if not share:
+        raise UsageError(
+            f"{source.dataset.name}: has {len(found)} usable queries for {len(ladder.lengths)} lengths; name fewer "
+            "--lengths or a larger source"
+        )
+    asked = [HiddenSentence(each.text, each.tokens, each.query, each.relevant) for each in found]
+    background, others = _background(source, max(ladder.lengths), ladder.documents_in_all - share * len(ladder.lengths))
+    for number, length in enumerate(ladder.lengths):
+        mine = asked[number * share : (number + 1) * share]
+        hidden = [*mine, *islice(others, ladder.documents - share)]
+        _write_length(writer, background, hidden, length, f"needle:{source.seed}")
+        step((number + 1) * ladder.documents, ladder.documents_in_all)
+
+
+def write_pass_keys(writer: CollectionWriter, source: PassageSource, ladder: Ladder, step: Step) -> None:
+    """Write documents that hide the pass key of a person in repeated sentences; all names and keys differ.
+
+    Raises:
+        UsageError: there are more documents than names, or the source has too little text.
+    """
+    ladder.check()
+    if ladder.documents_in_all > len(_PEOPLE):
+        raise UsageError(
+            f"{ladder.documents_in_all:,} documents need as many names, harness has {len(_PEOPLE):,}; "
+            "lower --documents or name fewer --lengths"
+        )
+    rng = random.Random(f"pass keys:{source.seed}")
+    names = rng.sample(_PEOPLE, ladder.documents_in_all)
+    keys = rng.sample(_KEYS, ladder.documents_in_all)
+    texts = [
+        f"{first} {last}'s pass key is {key}. Remember it. {key} is the pass key for {first} {last}."
+        for (first, last), key in zip(names, keys, strict=True)
+    ]
+    counts = count_tokens(texts)
+    refrain = _refrain(source)
+    total = sum(tokens for _, tokens in refrain)
+    background = list(islice(cycle(refrain), len(refrain) * (max(ladder.lengths) // total + 1)))
+    for number, length in enumerate(ladder.lengths):
+        hidden = []
+        for each in range(number * ladder.documents, (number + 1) * ladder.documents):
+            name = " ".join(names[each])
+            place = each - number * ladder.documents
+            query = Query(f"passkey-{length}-{place}", f"what is the pass key for {name}?")
+            hidden.append(HiddenSentence(texts[each], counts[each], query if place < ladder.queries else None))
+        _write_length(writer, background, hidden, length, f"passkey:{source.seed}")
+        step((number + 1) * ladder.documents, ladder.documents_in_all)
+
+
+# A sentence and its number of tokens.
+_Counted = tuple[str, int]
+
+
+def _background(source: PassageSource, length: int, others: int) -> tuple[list[_Counted], Iterator[HiddenSentence]]:
+    """Return sentences of at least ``length`` tokens, and sentences of further documents to hide."""
+    sentences, total = list[_Counted](), 0
+    documents = iter(source.filler_documents)
+    for text in documents:
+        counted = _counted(text)
+        sentences += counted
+        total += sum(tokens for _, tokens in counted)
+        if total >= length:
+            break
+    else:
+        raise UsageError(
+            f"{source.dataset.name}: has {total:,} tokens of unjudged text, the longest document takes {length:,}; "
+            "name shorter --lengths or a larger source"
+        )
+    used = {text for text, _ in sentences}
+    further = (each for text in documents for each in _counted(text) if each[0] not in used)
+    hidden = [HiddenSentence(text, tokens, None) for text, tokens in further if source.cut.admits(tokens)]
+    if len(hidden) < others:
+        raise UsageError(
+            f"{source.dataset.name}: has {len(hidden):,} sentences to hide beside those asked for, {others:,} are "
+            "needed; lower --documents or name a larger source"
+        )
+    random.Random(f"others:{source.seed}").shuffle(hidden)
+    return sentences, iter(hidden)
+
+
+def _refrain(source: PassageSource) -> list[_Counted]:
+    """Return the first sentences of an unjudged document that reach a length worth repeating."""
+    sentences, total = list[_Counted](), 0
+    for each in (each for text in source.filler_documents for each in _counted(text)):
+        sentences.append(each)
+        total += each[1]
+        if total >= _REFRAIN_TOKENS:
+            return sentences
+    raise UsageError(f"{source.dataset.name}: has no unjudged text to hide pass keys in; name a larger source")
+
+
+def _counted(text: str) -> list[_Counted]:
+    sentences = [text[start:end] for start, end in sentence_spans(text)]
+    return list(zip(sentences, count_tokens(sentences), strict=True))
+
+
+def _write_length(
+    writer: CollectionWriter, background: list[_Counted], hidden: list[HiddenSentence], length: int, seed: str
+) -> None:
+    """Write the documents of one length: a beginning of the background, with a sentence at a random border."""
+    token_ends = [0, *accumulate(tokens for _, tokens in background)]
+    char_ends = [0, *accumulate(len(text) + 1 for text, _ in background)]
+    rng = random.Random(f"{seed}:{length}")
+    rng.shuffle(hidden)
+    for number, each in enumerate(hidden):
+        last = bisect_right(token_ends, length - each.tokens) - 1
+        if last < 0:
+            raise UsageError(f"a sentence of {each.tokens} tokens does not fit into {length}; name longer --lengths")
+        place = rng.randint(0, last)
+        texts = [text for text, _ in background[:last]]
+        texts.insert(place, each.text)
+        doc_id = f"d{length}-{number}"
+        writer.add_document(doc_id, " ".join(texts), token_ends[last] + each.tokens)
+        writer.add_candidate(f"{length}", doc_id, each.query.query_id if each.query else None, each.relevant)
+        if each.query:
+            start_token, start_char = token_ends[place], char_ends[place]
+            writer.add_query(each.query)
+            writer.add_judgement(each.query.query_id, doc_id)
+            writer.add_position(
+                RelevantPosition(
+                    each.query.query_id,
+                    doc_id,
+                    start_token,
+                    start_token + each.tokens,
+                    start_char,
+                    start_char + len(each.text),
+                    token_ends[last] + each.tokens,
+                    round(place / last, 4) if last else 0.0,
+                    length,
+                )
+            )

@@ -1,0 +1,176 @@
+"""Documents around one relevant passage among fillers: ``far-relevant``, ``uniform`` and ``placed``.
+
+``far-relevant`` follows appendix B.2 of the study (arXiv 2207.01262): the passage starts beyond ``min_tokens``.  The
+text there draws a target length that its bound then ignores, and neither reading gives the published mean; ``length``
+chooses between the two: ``uniform`` bounds by the drawn length, ``full`` by ``max_tokens``.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+
+from harness.datasets.generate.collection import CollectionWriter, Step
+from harness.datasets.generate.passages import Fillers, PassageSource, RelevantPassage
+from harness.datasets.positions import RelevantPosition
+from harness.errors import UsageError
+
+UNIFORM, FULL = "uniform", "full"
+_STEP = 500
+_MISSES = 20  # draws that overshoot before a document of a given length counts as full
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Order of a document's passages: fillers by number, and the place among them of the relevant passage."""
+
+    fillers: list[int]
+    place: int
+    depth: float | None = None
+    target_length: int | None = None
+
+
+@dataclass(frozen=True)
+class Placing:
+    """Geometry of documents: lengths in tokens, and depths from 0 (first) to 1 (last)."""
+
+    kind: str
+    min_tokens: int = 0
+    max_tokens: int = 0
+    length: str = UNIFORM
+    lengths: tuple[int, ...] = ()
+    depths: tuple[float, ...] = ()
+
+    def check(self, source: PassageSource) -> None:
+        """Raise UsageError if passages of this source cannot fill such documents."""
+        longest = source.cut.high
+        if self.kind == "placed":
+            least, most, needed = min(self.lengths), max(self.lengths), longest + source.cut.low
+        else:
+            # The first part overshoots by less than a passage, and the relevant one follows.
+            least, most, needed = self.max_tokens, self.max_tokens, self.min_tokens + 2 * longest
+        if least < needed:
+            raise UsageError(
+                f"{least} tokens hold no passages of up to {longest}: {needed} are needed; "
+                "name longer documents, or a lower end of --passage-tokens"
+            )
+        if source.fillers.total < 2 * most:
+            raise UsageError(
+                f"{source.dataset.name}: has {source.fillers.total:,} tokens of fillers, documents of {most:,} take "
+                f"{2 * most:,}; name a larger source or shorter documents"
+            )
+
+    def layout(self, number: int, passage: RelevantPassage, fillers: Fillers, rng: random.Random) -> Layout:
+        """Draw the document of a passage; ``number`` counts documents, so that depths take turns."""
+        if self.kind == "placed":
+            depth = self.depths[number % len(self.depths)]
+            target = self.lengths[number // len(self.depths) % len(self.lengths)]
+            drawn = _fill([], fillers, target - passage.tokens, rng, _MISSES)
+            return Layout(drawn, _place_at(depth, [fillers.tokens[each] for each in drawn]), depth, target)
+        target = self.max_tokens
+        if self.length == UNIFORM:
+            target = rng.randint(self.min_tokens + passage.tokens, self.max_tokens)
+        first = _first_part(fillers, self.min_tokens, rng) if self.kind == "far-relevant" else []
+        drawn = _fill(first, fillers, target - passage.tokens, rng)
+        if self.kind == "uniform":
+            depth = (0.0, 1.0, round(rng.random(), 3))[number % 3]
+            return Layout(drawn, _place_at(depth, [fillers.tokens[each] for each in drawn]), depth)
+        second = drawn[len(first) :]
+        rng.shuffle(second)
+        return Layout([*first, *second], len(first) + rng.randint(0, len(second)))
+
+
+def _first_part(fillers: Fillers, more_than: int, rng: random.Random) -> list[int]:
+    """Draw fillers until their total first exceeds a number of tokens."""
+    drawn, total = dict[int, None](), 0
+    while total <= more_than:
+        each = int(rng.random() * len(fillers.texts))
+        if each not in drawn:
+            drawn[each] = None
+            total += fillers.tokens[each]
+    return list(drawn)
+
+
+def _fill(begun: list[int], fillers: Fillers, most: int, rng: random.Random, misses: int = 0) -> list[int]:
+    """Draw further fillers up to ``most`` tokens in all; stop at the first that overshoots beyond ``misses``."""
+    drawn, total = dict.fromkeys(begun), sum(fillers.tokens[each] for each in begun)
+    while len(drawn) < len(fillers.texts):
+        each = int(rng.random() * len(fillers.texts))
+        if each in drawn:
+            continue
+        if total + fillers.tokens[each] <= most:
+            drawn[each] = None
+            total += fillers.tokens[each]
+        elif misses:
+            misses -= 1
+        else:
+            break
+    return list(drawn)
+
+
+def _place_at(depth: float, tokens: list[int]) -> int:
+    """Return the border between fillers that lies nearest to a relative depth."""
+    borders = [0, *accumulate(tokens)]
+    return min(range(len(borders)), key=lambda place: abs(borders[place] - depth * borders[-1]))
+
+
+def write_placed(writer: CollectionWriter, source: PassageSource, placing: Placing, queries: int, step: Step) -> None:
+    """Write one document for each of at most ``queries`` queries.
+
+    Raises:
+        UsageError: the source has no usable query, or too little text.
+    """
+    placing.check(source)
+    number = 0
+    for number, passage in enumerate(source.relevant_passages(queries), 1):
+        rng = random.Random(f"{placing.kind}:{source.seed}:{passage.query.query_id}")
+        layout = placing.layout(number - 1, passage, source.fillers, rng)
+        _write_document(writer, f"d{number}", passage, layout, source.fillers)
+        if number % _STEP == 0:
+            step(number, queries)
+    if not number:
+        raise UsageError(
+            f"{source.dataset.name}: no query has a usable relevant passage ({_reasons(source)}); try other "
+            "--passage-tokens or --passages"
+        )
+
+
+def _reasons(source: PassageSource) -> str:
+    return "; ".join(f"{count:,} {reason}" for reason, count in source.left_out.items() if count) or "none is judged"
+
+
+def _write_document(
+    writer: CollectionWriter, doc_id: str, passage: RelevantPassage, layout: Layout, fillers: Fillers
+) -> None:
+    before, after = layout.fillers[: layout.place], layout.fillers[layout.place :]
+    start_token = sum(fillers.tokens[each] for each in before)
+    length = start_token + passage.tokens + sum(fillers.tokens[each] for each in after)
+    start_char = sum(len(fillers.texts[each]) + 1 for each in before)
+    text = " ".join(_texts(before, passage.text, after, fillers))
+    query_id = passage.query.query_id
+    writer.add_document(doc_id, text, length)
+    writer.add_query(passage.query)
+    writer.add_judgement(query_id, doc_id)
+    writer.add_position(
+        RelevantPosition(
+            query_id,
+            doc_id,
+            start_token,
+            start_token + passage.tokens,
+            start_char,
+            start_char + len(passage.text),
+            length,
+            layout.depth,
+            layout.target_length,
+        )
+    )
+    # Among documents of other lengths, its length would give the relevant one away.
+    writer.add_candidate(f"{layout.target_length}", doc_id, query_id, passage.relevant)
+
+
+def _texts(before: list[int], passage: str, after: list[int], fillers: Fillers) -> Iterator[str]:
+    yield from (fillers.texts[each] for each in before)
+    yield passage
+    yield from (fillers.texts[each] for each in after)

@@ -1,0 +1,317 @@
+"""Generated collections: geometry, places of relevant passages, equal bytes, licences, refusals."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from harness import datasets, filesystem
+from harness.cli import main
+from harness.datasets import generate
+from harness.datasets.generate import KINDS, wordpieces
+from harness.datasets.generate.passages import body, sentence_spans
+from harness.datasets.positions import RelevantPosition, read_positions
+from harness.errors import UsageError
+
+SHIPPED = Path(__file__).resolve().parents[2] / "datasets"
+# One token each.
+WORDS = ("river", "stone", "bridge", "garden", "winter", "summer", "market", "castle", "forest", "island", "window")
+SMALL: dict[str, dict[str, Any]] = {
+    "far-relevant": {"queries": 20, "min_tokens": 80, "max_tokens": 231, "passage_tokens": (3, 20), "candidates": 10},
+    "placed": {
+        "queries": 12,
+        "lengths": (80, 231),
+        "depths": (0.0, 0.5, 1.0),
+        "passage_tokens": (3, 20),
+        "candidates": 4,
+    },
+    "needle": {"queries": 4, "documents": 6, "lengths": (64, 128), "passage_tokens": (3, 40), "candidates": 5},
+    "passkey": {"queries": 4, "documents": 6, "lengths": (128, 256), "candidates": 5},
+    "shuffled": {"max_tokens": 60},
+    "uniform": {"queries": 20, "min_tokens": 80, "max_tokens": 231, "passage_tokens": (3, 20), "candidates": 10},
+}
+
+
+def write_source(folder: Path, queries: int, fillers: int, shortest: int, longest: int) -> Path:
+    """Passages of ``shortest`` to ``longest`` tokens that end in their only full stop; one is relevant for a query."""
+    folder.mkdir()
+    rng = random.Random(0)
+    with (folder / "corpus.jsonl").open("w") as corpus:
+        for number in range(queries + fillers):
+            words = rng.choices(WORDS, k=rng.randint(shortest, longest) - 1)
+            kind = f"r{number}" if number < queries else f"f{number}"
+            print(json.dumps({"_id": kind, "title": "", "text": " ".join(words) + " ."}), file=corpus)
+    with (folder / "queries.jsonl").open("w") as asked, (folder / "qrels.trec").open("w") as qrels:
+        for number in range(queries):
+            print(json.dumps({"_id": f"q{number}", "text": f"which is number {number}"}), file=asked)
+            print(f"q{number} 0 r{number} 1\nq{number} 0 f{queries} 0", file=qrels)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_source(tmp_path_factory.mktemp("sources") / "tiny", 40, 400, 4, 20)
+
+
+def texts(folder: Path) -> dict[str, str]:
+    with gzip.open(folder / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
+        return {document["_id"]: document["text"] for document in map(json.loads, lines)}
+
+
+def at_their_places(folder: Path) -> Iterator[tuple[RelevantPosition, str]]:
+    """Yield each position with its text, once its tokens are counted again."""
+    documents = texts(folder)
+    for each in read_positions(folder):
+        text = documents[each.doc]
+        passage = text[each.start_char : each.end_char]
+        before, inside, whole = wordpieces.count_tokens([text[: each.start_char], passage, text])
+        assert (each.start_token, each.end_token, each.length) == (before, before + inside, whole)
+        yield each, passage
+
+
+def test_counts_of_passages_add_up_over_blanks() -> None:
+    hostile = ["don't", "[SEP] x", "naïve café", "a" * 120, "你好,世界", "\u0301 accent", "3.14e-5", "\u200bzero", "…"]
+    with gzip.open(SHIPPED / "scifact" / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
+        passages = [*hostile, *(body(json.loads(line)) for line, _ in zip(lines, range(200), strict=False))]
+    assert sum(wordpieces.count_tokens(passages)) == wordpieces.count_tokens([" ".join(passages)])[0]
+    whole = passages[-1]
+    for most in (0, 1, 10, 50):
+        cut = wordpieces.cut_at_word(whole, most)
+        after = whole[len(cut) :].split()[0]
+        assert whole.startswith(cut) and wordpieces.count_tokens([cut])[0] <= most
+        assert wordpieces.count_tokens([f"{cut} {after}"])[0] > most
+
+
+@pytest.mark.parametrize(("length", "mean"), [("uniform", (940, 1000)), ("full", (1360, 1420))])
+def test_far_relevant_has_the_geometry_of_the_study(
+    tmp_path: Path, cache: Path, length: str, mean: tuple[int, int]
+) -> None:
+    source = write_source(tmp_path / "source", 1000, 3000, 15, 135)
+    generate.generate("far-relevant", source, tmp_path / "out", cache, 7, {"length": length})
+    with (source / "corpus.jsonl").open() as lines:
+        known = {document["text"]: document["_id"] for document in map(json.loads, lines)}
+    tokens = dict(zip(known, wordpieces.count_tokens(list(known)), strict=True))
+    documents, lengths = texts(tmp_path / "out"), []
+    for each in read_positions(tmp_path / "out"):
+        text = documents.pop(each.doc)
+        passages = [f"{part.strip()} ." for part in text.split(".") if part.strip()]
+        assert " ".join(passages) == text and len(set(passages)) == len(passages), "none is repeated"
+        ends = list(accumulate(tokens[passage] for passage in passages))
+        relevant = ends.index(each.end_token)
+        assert text[each.start_char : each.end_char] == passages[relevant]
+        assert known[passages[relevant]] == f"r{each.query[1:]}"
+        assert [known[passage][0] for passage in passages].count("r") == 1, "no filler is judged relevant"
+        first = next(number for number, end in enumerate(ends) if end > 512)
+        assert first < relevant and each.start_token == ends[relevant - 1] > 512, "the first part ends before it"
+        assert each.length == ends[-1] <= 1431
+        lengths.append(each.length)
+    assert not documents and len(lengths) == 1000
+    assert mean[0] <= statistics.fmean(lengths) <= mean[1]
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_equal_seeds_give_equal_bytes_and_positions_point_at_passages(
+    tmp_path: Path, cache: Path, tiny: Path, kind: str
+) -> None:
+    def content(name: str, seed: int) -> dict[str, bytes]:
+        generate.generate(kind, tiny, tmp_path / name, cache, seed, SMALL[kind])
+        return {
+            str(path.relative_to(tmp_path / name)): path.read_bytes() for path in sorted((tmp_path / name).rglob("*.*"))
+        }
+
+    one, other = content("one", 1), content("two", 1)
+    assert one == other and content("three", 2) != one
+    judged = {
+        json.loads(line)["_id"]: json.loads(line)["text"] for line in (tiny / "corpus.jsonl").read_text().splitlines()
+    }
+    for folder in [tmp_path / "one"] if kind != "shuffled" else [tmp_path / "one" / "train", tmp_path / "one" / "test"]:
+        dataset = datasets.load(folder, cache)
+        assert dataset.faults == () and dataset.queries
+        found = list(at_their_places(folder))
+        assert {each.query for each, _ in found} == {query.query_id for query in dataset.queries}
+        for each, passage in found:
+            if kind == "passkey":
+                name = next(q.text for q in dataset.queries if q.query_id == each.query).removeprefix(
+                    "what is the pass key for "
+                )
+                assert passage.startswith(name.rstrip("?")) and passage.count(name.rstrip("?")) == 2
+            elif kind != "shuffled":
+                assert passage == judged[f"r{each.query[1:]}"]
+        if "candidates" in SMALL[kind]:
+            _check_candidates(folder, dataset.qrels.decode(), SMALL[kind]["candidates"])
+
+
+def _check_candidates(folder: Path, qrels: str, number: int) -> None:
+    relevant = {tuple(line.split()[::2]) for line in qrels.splitlines()}
+    by_query: dict[str, list[str]] = {}
+    for line in (folder / "candidates.trec").read_text().splitlines():
+        query, _, doc, rank, score, _ = line.split()
+        by_query.setdefault(query, []).append(doc)
+        assert int(rank) == len(by_query[query]) and int(score) == number + 1 - int(rank)
+    assert {query for query, _ in relevant} == set(by_query)
+    for query, docs in by_query.items():
+        assert (
+            len(set(docs)) == number
+            and len([doc for doc in docs if (query, doc) in {(a, b) for a, b in map(tuple, relevant)}]) == 1
+        )
+
+
+def test_placed_passages_take_all_depths_and_lengths(tmp_path: Path, cache: Path, tiny: Path) -> None:
+    generate.generate("placed", tiny, tmp_path / "out", cache, 3, SMALL["placed"])
+    found = list(read_positions(tmp_path / "out"))
+    assert {(each.target_length, each.depth) for each in found} == {(t, d) for t in (80, 231) for d in (0.0, 0.5, 1.0)}
+    for each in found:
+        assert each.target_length is not None and each.target_length - 20 <= each.length <= each.target_length
+        rest = each.length - (each.end_token - each.start_token)
+        assert abs(each.start_token - (each.depth or 0) * rest) <= 10, "half a filler, at most"
+
+
+def test_shuffled_documents_hold_the_same_words_and_one_segment_is_the_original(
+    tmp_path: Path, cache: Path, tiny: Path
+) -> None:
+    generate.generate("far-relevant", tiny, tmp_path / "far", cache, 1, SMALL["far-relevant"])
+    generate.generate("shuffled", tmp_path / "far", tmp_path / "cut", cache, 1)
+    generate.generate("shuffled", tmp_path / "far", tmp_path / "same", cache, 1, {"segments": (1, 1)})
+    original = texts(tmp_path / "far")
+    whole = {each.query: passage for each, passage in at_their_places(tmp_path / "far")}
+    queries: list[str] = []
+    for name in ("train", "test"):
+        assert texts(tmp_path / "same" / name) == original
+        cut = texts(tmp_path / "cut" / name)
+        assert all(sorted(cut[doc].split()) == sorted(original[doc].split()) for doc in original)
+        pieces: dict[str, list[str]] = {}
+        for each, piece in at_their_places(tmp_path / "cut" / name):
+            pieces.setdefault(each.query, []).append(piece)
+        for query, found in pieces.items():
+            assert sorted(" ".join(found).split()) == sorted(whole[query].split())
+        queries += pieces
+    assert texts(tmp_path / "cut" / "train") != texts(tmp_path / "cut" / "test")
+    assert sorted(queries) == sorted(whole), "each query is in one of the two copies"
+
+
+def test_sources_judged_everywhere_hold_queries_out(tmp_path: Path, cache: Path) -> None:
+    made = generate.generate("uniform", SHIPPED / "xquad-en", tmp_path / "out", cache, 1, {"passages": "sentences"})
+    dataset = datasets.load(SHIPPED / "xquad-en", cache)
+    relevant = {fields[0]: fields[2] for fields in map(str.split, dataset.qrels.decode().splitlines())}
+    by_id = {document["_id"]: body(document) for document in dataset.corpus}
+    asked = [json.loads(line)["_id"] for line in (tmp_path / "out" / "queries.jsonl").read_text().splitlines()]
+    judged = {by_id[relevant[query]] for query in asked}
+    sentences = {text[a:b] for text in judged for a, b in sentence_spans(text) if b - a > 80}
+    documents = texts(tmp_path / "out")
+    passages = {each.doc: passage for each, passage in at_their_places(tmp_path / "out")}
+    assert len(documents) == len(asked) > 200
+    for doc_id, text in documents.items():
+        fillers = text.replace(passages[doc_id], " ")
+        assert not any(sentence in fillers for sentence in sentences)
+    assert "BY-SA 4.0" in str(made.licence.text) and "Artetxe" in (tmp_path / "out" / "README.md").read_text()
+    record = json.loads((tmp_path / "out" / "generator.json").read_text())
+    assert record["source"]["corpus_sha256"] == dataset.corpus.sha256 and "BY-SA 4.0" in record["source"]["licence"]
+    assert datasets.load(tmp_path / "out", cache).language == "en"
+    assert datasets.licence(tmp_path / "out") == made.licence, "what is generated from it carries the licence on"
+
+
+def test_unknown_and_restricted_licences_are_named(tmp_path: Path, cache: Path, tiny: Path) -> None:
+    generate.generate("uniform", tiny, tmp_path / "mine", cache, 0, SMALL["uniform"])
+    assert "must not be passed on" in (tmp_path / "mine" / "README.md").read_text()
+    (tiny / "dataset.toml").write_text('licence = "CC0"\n')
+    assert datasets.licence(tiny).text == "CC0"
+    (tiny / "dataset.toml").unlink()
+    (tmp_path / "marco").mkdir()
+    for name in ("collection.tsv", "queries.dev.tsv", "qrels.dev.tsv"):
+        (tmp_path / "marco" / name).write_text("1\tx\n")
+    assert "non-commercial" in str(datasets.licence(tmp_path / "marco#dev").text)
+    assert "non-commercial" in str(datasets.licence(datasets.IrDataset("msmarco-passage/dev/small")).text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "message"),
+    [
+        ("passkey", {"depths": (0.0,)}, "--depths: is of placed, not of passkey; leave it out"),
+        ("uniform", {"min_tokens": 600, "max_tokens": 600}, "--min-tokens 600 is not below --max-tokens 600; lower it"),
+        ("uniform", {"passage_tokens": (20, 4)}, "--passage-tokens 20-4: write the lower of two numbers above 0 first"),
+        ("far-relevant", {"passage_tokens": (4, 500)}, "1431 tokens hold no passages of up to 500: 1512 are needed"),
+        (
+            "placed",
+            {"lengths": (9000,), "passage_tokens": (4, 20)},
+            "tokens of fillers, documents of 9,000 take 18,000",
+        ),
+        ("uniform", {"passage_tokens": (21, 30)}, "tiny: no unjudged passage of 21-30 tokens"),
+        ("needle", {"lengths": (9000,)}, "the longest document takes 9,000"),
+        ("needle", {"queries": 7, "documents": 6}, "7 queries in 6 documents a length"),
+        ("passkey", {"documents": 400, "lengths": tuple(range(256, 264))}, "3,200 documents need as many names"),
+    ],
+)
+def test_refusals_name_the_fault_and_leave_no_folder(
+    tmp_path: Path, cache: Path, tiny: Path, kind: str, given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        generate.generate(kind, tiny, tmp_path / "out", cache, 0, given)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_first_command_of_the_page_writes_a_collection(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = SHIPPED.parent / "docs" / "guides" / "generated-collections.md"
+    (command,) = (line for line in page.read_text().splitlines() if line.startswith("$ "))
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, [*command.split()[2:], "--cache", str(cache)])
+    assert done.exit_code == 0, done.output
+    record = json.loads((tmp_path / "far" / "generator.json").read_text())
+    assert done.stdout.startswith(
+        f"far: {record['documents']} documents, {record['mean_tokens']:.0f} tokens on average"
+    )
+    assert "left out: 569 queries held out" in done.stderr
+    refused = CliRunner().invoke(main, ["generate", "placed", "--from", "scifact", "--out", "x", "--depths", "0.5 0"])
+    assert refused.exit_code == 2 and "'0.5 0': write each number once, the lowest first" in refused.stderr
+
+
+def test_existing_folder_is_refused(tmp_path: Path, cache: Path, tiny: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with pytest.raises(UsageError, match="out: exists; remove it, or name another folder with --out"):
+        generate.generate("uniform", tiny, tmp_path / "out", cache)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_killed_run_leaves_no_collection(tmp_path: Path, cache: Path, tiny: Path, number: signal.Signals) -> None:
+    arguments = [
+        "generate",
+        "passkey",
+        "--from",
+        tiny,
+        "--out",
+        tmp_path / "out",
+        "--cache",
+        cache,
+        "--documents",
+        "900",
+        "--lengths",
+        "30000",
+    ]
+    run = subprocess.Popen([sys.executable, "-m", "harness", *arguments], stderr=subprocess.DEVNULL)
+    while not any(tmp_path.glob("out.*.partial/corpus.jsonl.gz")):
+        assert run.poll() is None
+        time.sleep(0.01)
+    run.send_signal(number)
+    assert run.wait() != 0 and not (tmp_path / "out").exists()
+    filesystem.staging_path(tmp_path / "out")  # as the next run begins
+    assert list(tmp_path.iterdir()) == []
