@@ -97,7 +97,7 @@ def answer(made: LongDocuments, paper: PublishedMeasures, escape: Escape, width:
         if made.groups
         else _nothing(made, escape)
     )
-    pointer = "all columns, published gains and methods: --wide   picture: --format png -o FOLDER"
+    pointer = "all columns, published gains, methods: --wide   picture: --format png -o DIR"
     return Section(lead=(lead,), grids=grids, after=tuple(sentences), notes=(*at_most(notes, room), pointer))
 
 
