@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -28,7 +29,6 @@ from harness.report.document import (
     Value,
     at_most,
     digits,
-    grid_of,
     lines_of,
     number,
     stand_ins,
@@ -56,7 +56,7 @@ NOT_COMPARABLE = (
     "order can be held against these."
 )
 # Columns that decide least, first.
-_DROPPED = ("score", "gain %", "tokens")
+_DROPPED = ("score", "gain %", "tokens", "FLOP")
 _HEADERS = {"latency": "latency", "score": "score", "flop": "FLOP", "tokens": "tokens"}
 _LONGEST, _MOST_NAMES = 50, 5
 _STATES = {FrontState.FRONT: "front", FrontState.CONTESTED: "contested", FrontState.DOMINATED: ""}
@@ -85,16 +85,30 @@ def answer(made: LongDocuments, paper: PublishedMeasures, escape: Escape, width:
     grids = tuple(_narrowed(group, made.measure, escape, width) for group in made.groups)
     sentences = [_sentence(group, made.measure, escape) for group in made.groups]
     if len(sentences) > 2:
-        sentences = [f"{counted(len(sentences), 'group')} of systems: each has its own table."]
+        sentences = [_counted(made)]
     elif len(sentences) == 2:
         sentences = [
             f"{escape(_name(group, made.groups))}: {text}" for group, text in zip(made.groups, sentences, strict=True)
         ]
     room = MOST_LINES - 1
     notes = [*_notes(made, escape), *map(escape, _published_lines(paper)), *map(escape, stand_ins(_rows(made)))]
-    lead = f"Gain in {made.measure} over FirstP, and its cost" if made.groups else _nothing(made, escape)
-    pointer = "all columns, published gains and methods: --wide   picture: --format png -o FOLDER"
+    lead = (
+        f"Gain in points of {made.measure} over FirstP, and costs over FirstP's"
+        if made.groups
+        else _nothing(made, escape)
+    )
+    pointer = "all columns, published gains, methods: --wide   picture: --format png -o DIR"
     return Section(lead=(lead,), grids=grids, after=tuple(sentences), notes=(*at_most(notes, room), pointer))
+
+
+def _counted(made: LongDocuments) -> str:
+    """Say how many gains are surely above and below 0, over all groups."""
+    gains = [each.gain for group in made.groups for each in group.systems if each.gain is not None]
+    better, worse = (
+        sum(gain.verdict is verdict for gain in gains)
+        for verdict in (ComparisonVerdict.BETTER, ComparisonVerdict.WORSE)
+    )
+    return f"Of {counted(len(gains), 'gain')} over FirstP {better} are surely above 0, and {worse} below (Holm)."
 
 
 def _nothing(made: LongDocuments, escape: Escape) -> str:
@@ -130,45 +144,41 @@ def _narrowed(group: LongGroup, measure: str, escape: Escape, width: int | None)
 
 
 def _grid(group: LongGroup, measure: str, escape: Escape, without: Sequence[str] = ()) -> Grid:
-    """Return a group's FirstPs, then its systems in order of gain; a system that is not compared says why."""
-    several = len({each.first.system for each in group.systems if each.first is not None}) > 1
-    value: GridColumn[ReadingOn] = (measure, True, lambda each: digits(each.row.measured(measure), ".3f"))
-    columns: list[GridColumn[ReadingOn] | None] = [
+    """Return each FirstP followed by its systems in order of gain; a system that is not compared says why."""
+    columns: list[GridColumn[ReadingOn]] = [
         ("system", False, lambda each: system_name(each.row, escape)),
-        ("FirstP", False, lambda each: escape(each.first.system if each.first else MISSING)) if several else None,
-        value,
-        ("gain, points (95 %)", True, _points),
+        (measure, True, lambda each: digits(each.row.measured(measure), ".3f")),
+        ("gain (95 %)", True, _points),
         ("gain %", True, lambda each: digits(each.relative.value, "+.1f")),
         *(_ratio_column(axis.name) for axis in RATIOS),
         ("", False, _remark),
     ]
-    kept = [column for column in columns if column is None or column[0] not in without]
-    ranked = sorted(group.systems, key=lambda each: -(each.relative.value if each.relative.value is not None else -1e9))
-    grid = grid_of([each for each in ranked if each.reason is None], kept, keys=2 if several else 1)
-    keys = grid.keys
-    ratios = [1 if header in _HEADERS.values() else None for header in grid.headers[keys + 2 : -1]]
-    firsts = [
-        (
-            *_names(row, several, escape),
-            digits(row.measured(measure), ".3f"),
-            "FirstP",
-            *(digits(ratio, "d") if ratio else "" for ratio in ratios),
-            row.validity.doubt,
-        )
-        for row in group.firsts
+    kept = [column for column in columns if column[0] not in without]
+    headers = [header for header, _, _ in kept]
+    ranked = sorted(group.systems, key=_by_gain)
+    lines: list[tuple[tuple[str, ...], str]] = []
+    for first in sorted(group.firsts, key=lambda row: min(_by_gain(each) for each in ranked if each.first is row)):
+        lines.append((_first_line(first, measure, headers, escape), ""))
+        own = [each for each in ranked if each.first is first and each.reason is None]
+        lines += [(tuple(cell(each) for _, _, cell in kept), _tone(each)) for each in own]
+    empty = [""] * (len(headers) - 2)
+    lines += [
+        ((system_name(each.row, escape), escape(_why(each)), *empty), BAD) for each in ranked if each.reason is not None
     ]
-    failed = [
-        (*_names(each.row, several, escape), escape(_why(each)), *[""] * (len(grid.headers) - keys - 1))
-        for each in ranked
-        if each.reason is not None
-    ]
-    tones = (*[""] * len(firsts), *(_tone(each) for each in ranked if each.reason is None), *[BAD] * len(failed))
-    cells = (*firsts, *grid.cells, *failed)
-    return dataclasses.replace(grid, caption=escape(_caption(group)), cells=cells, tones=tones)
+    numeric = tuple(right for _, right, _ in kept)
+    cells, tones = zip(*lines, strict=True)
+    return Grid(escape(_caption(group)), tuple(headers), numeric, cells, tones=tones)
 
 
-def _names(row: Row, several: bool, escape: Escape) -> tuple[str, ...]:
-    return (system_name(row, escape), *([MISSING] if several else []))
+def _by_gain(each: ReadingOn) -> float:
+    return math.inf if each.relative.value is None else -each.relative.value
+
+
+def _first_line(row: Row, measure: str, headers: Sequence[str], escape: Escape) -> tuple[str, ...]:
+    """Return a FirstP's cells: every ratio is 1."""
+    own = {measure: digits(row.measured(measure), ".3f"), "gain (95 %)": "FirstP", "": row.validity.doubt}
+    ratios = dict.fromkeys(_HEADERS.values(), "1")
+    return (system_name(row, escape), *((own | ratios).get(header, "") for header in headers[1:]))
 
 
 def _why(each: ReadingOn) -> str:
