@@ -108,6 +108,9 @@ def make(
     chosen = [system for system in systems if system.assets or system.components]
     plain = sorted((system for system in chosen if not system.components), key=lambda system: system.name)
     asked = {asset.folder: recipe(system, asset.folder) for system in plain for asset in system.assets}
+    # Prefixes are whole words too: spelt, their letters would outweigh a short text.
+    prefixes = [str(system.params.get(f"{side}_prefix", "")) for system in plain for side in ("query", "document")]
+    texts = [*texts, *filter(None, prefixes)]
     models, images, job = out / "models", out / "images", out / "job"
     for folder in (models, images, job):
         folder.mkdir(parents=True)

@@ -87,7 +87,7 @@ def work(length, aggregation, pad="real", tokens=1431, positions=512, **params):
     return done.counts()
 
 systems = {"first": ("first", {"tokens": 477}), "avg": ("avg", {}), "max": ("max", {}),
-           "parade": ("parade-attn", {}), "long": ("first", {"positions": 8192})}
+           "parade": ("parade-attn", {}), "long": ("long", {"positions": 8192})}
 """
 
 
