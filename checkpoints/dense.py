@@ -19,8 +19,9 @@ _CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789!?.,;:'\"()[]{}-_/+*=%&#@$"
 #   ance                       RobertaModel under roberta., embeddingHead, norm, an unused classifier; byte pairs
 #   repbert                    BertModel under bert., with a pooler; no file of a tokenizer but vocab.txt
 #   bert                       BertModel without a prefix, with a pooler: cocondenser, cot-mae, rocketqa-v2 (converted)
+#   bert-4k                    BertModel of 4,096 positions: e5-base-4k
 #   distilbert                 DistilBertModel without a prefix: sbert
-KINDS = ("dpr-question", "dpr-context", "ance", "repbert", "bert", "distilbert")
+KINDS = ("dpr-question", "dpr-context", "ance", "repbert", "bert", "bert-4k", "distilbert")
 
 
 def make(
@@ -58,6 +59,7 @@ def make(
         raise ValueError(f"kind is {kind!r}, must be one of {', '.join(KINDS)}")
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(seed)
+    positions = 4096 if kind == "bert-4k" else positions
     sizes: dict[str, Any] = {
         "hidden_size": hidden,
         "num_hidden_layers": layers,

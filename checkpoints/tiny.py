@@ -14,7 +14,7 @@ from typing import Any
 
 import docker
 
-from checkpoints import container, dense, llm, rerank, rerank_heads, sparse, stand_in
+from checkpoints import container, dense, llm, rerank, rerank_heads, rerank_long, sparse, stand_in
 from harness.errors import UnknownName
 from harness.launch.images import builder, catalog
 from harness.launch.images.catalog import System
@@ -36,6 +36,8 @@ def recipe(system: System, folder: str) -> tuple[str, str]:
     if system.engine == "rerank":
         if (kind := _whole_documents(system, folder)) in rerank_heads.KINDS:
             return "rerank_heads", kind
+        if folder in rerank_long.KINDS:
+            return "rerank_long", folder
         return "rerank", _rerank(system, folder)
     if system.engine == "llm-rerank":
         return "llm", "qwen2" if system.params["method"] == "judgement" else "llama"
@@ -51,7 +53,7 @@ def recipe(system: System, folder: str) -> tuple[str, str]:
             return "sparse", method if method != "splade" or sides == ["query_model"] else "splade-distilbert"
     elif sides:
         return "dense", _dense(system, folder, sides[0])
-    known = (*dense.KINDS, *sparse.KINDS, *rerank.KINDS, *rerank_heads.KINDS, *llm.KINDS, "colbert")
+    known = (*dense.KINDS, *sparse.KINDS, *rerank.KINDS, *rerank_heads.KINDS, *rerank_long.KINDS, *llm.KINDS, "colbert")
     raise UnknownName("kind of checkpoint", f"{system.name}/{folder}", known)
 
 
@@ -79,6 +81,8 @@ def _dense(system: System, folder: str, side: str) -> str:
         return "dpr-question" if side == "query_model" else "dpr-context"
     if pooling == "ance":
         return "ance"
+    if "original_positions" in system.params:
+        return "bert-4k"
     hubs = [asset.hub or "" for asset in system.assets if asset.folder == folder]
     return "distilbert" if any("distilbert" in hub for hub in hubs) else "bert"
 

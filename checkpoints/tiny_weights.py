@@ -41,6 +41,10 @@ def make(wanted: dict[str, str], texts: list[str], out: Path) -> None:
         from checkpoints import rerank
 
         rerank.make(folder, wanted["kind"], texts=texts, hidden=_HIDDEN, heads=1, seed=_SEED, plant=True)
+    elif wanted["module"] == "rerank_long":
+        from checkpoints import rerank_long
+
+        rerank_long.make(folder, wanted["kind"], texts=texts, hidden=_HIDDEN, heads=1, seed=_SEED)
     elif wanted["module"] == "rerank_heads":
         from checkpoints import rerank_heads
 

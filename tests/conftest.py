@@ -78,6 +78,7 @@ TEST_GROUPS = {
     "images/test_dense": "dense",
     "images/test_encoder": "dense",
     "images/test_rerank_heads": "dense",
+    "images/test_rerank_long": "dense",
     "images/test_llm.py": "llm",
     "images/test_rerank.py": "dense",
     "images/test_lucene": "lucene",

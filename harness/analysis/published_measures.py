@@ -25,6 +25,8 @@ from harness.records import Isolation, Outcome
 from harness.stats import Estimate
 from harness.untrusted import read_whole, reading
 
+# The study of long documents that ships with harness.
+LONG_DOCUMENTS = config.data_root() / "results" / "published" / "boytsov2025"
 NO_LATENCY = "the paper prints no latency"
 SYSTEM = "system"
 _MAX_BYTES = 8 << 20

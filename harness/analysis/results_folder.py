@@ -112,6 +112,11 @@ def suite_measures(folder: Path) -> tuple[str, ...]:
     return suite_record.read_measures(folder) or measure_names.DEFAULT
 
 
+def load_firstp(folder: Path) -> dict[str, str]:
+    """Return the FirstP of each system, as the suites of stored results name it."""
+    return suite_record.read_firstp(folder)
+
+
 def _read_jobs(folder: Path, cache: object | None) -> tuple[reader.StoredJob, ...]:
     jobs = reader.read_jobs(folder)
     if not jobs:

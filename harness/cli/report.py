@@ -6,19 +6,29 @@ from dataclasses import replace
 
 import click
 
-from harness.analysis import published, published_measures
+from harness.analysis import long_documents, published, published_measures, results_folder
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.cli.locations import mirrored
 from harness.cli.options import cache_option, parsed_by, price_options, record_options, results_argument
 from harness.cli.output import FORMATS, PAGE, PICTURES, Destination, destination_options
-from harness.cli.stored_results import StoredResults, draw, judging_options, stored_measures_option, stored_results
+from harness.cli.stored_results import (
+    StoredResults,
+    draw,
+    judging_options,
+    show_pictures,
+    stored_measures_option,
+    stored_results,
+)
 from harness.errors import UsageError
 from harness.report import render, study
+from harness.report.long_documents import answer, long_documents_document
+from harness.report.plots import long_documents as long_plots
 from harness.report.published_measures import measures_document
 from harness.report.summary import SummaryView, summary_section
 
+LONG_DOCUMENTS = "long-documents"
 # Each layout and its default measures; none: the suite's.
-MEASURES = {"rows": (), "santhanam2023": ("RR@10", "Success@10")}
+MEASURES = {"rows": (), "santhanam2023": ("RR@10", "Success@10"), LONG_DOCUMENTS: ()}
 # The line that says where everything else is.
 POINTER = "all columns and notes: --wide   how a number was made: harness explain"
 
@@ -58,7 +68,8 @@ view_options = record_options(
     "--layout",
     type=click.Choice(tuple(MEASURES)),
     default="rows",
-    help="One row for each cell, or the shape of the paper's Table 3: latency and cost by hardware, then accuracy.",
+    help="One row for each cell; the shape of the paper's Table 3 (latency and cost by hardware, then accuracy); or"
+    " what reading long documents gains over FirstP, and what it costs.",
 )
 @stored_measures_option(
     "As ir_measures writes them; in tables also FD@10, a Frechet distance by the vectors of harness embed."
@@ -80,7 +91,9 @@ def report(stored: StoredResults, layout: str, destination: Destination, view: S
     if view != SummaryView() and not short:
         raise UsageError("--columns and --sort are of the short table; leave out --wide, --layout and --format")
     stored = replace(stored, measures=chosen or MEASURES[layout])
-    if layout == "rows" and destination.form != PAGE and published_measures.holds(stored.results):
+    if layout == LONG_DOCUMENTS and destination.form != PAGE:
+        _long_documents(stored, destination)
+    elif layout == "rows" and destination.form != PAGE and published_measures.holds(stored.results):
         _measures(stored, destination, view)
     elif destination.form == PAGE:
         if layout != "rows":
@@ -103,6 +116,26 @@ def report(stored: StoredResults, layout: str, destination: Destination, view: S
             destination.show_answer(lambda escape, width: (summary_section(table, per_query, escape, view, width),))
         else:
             destination.show(text or render(stored.table(distances=True), destination.form, layout=layout))
+
+
+def _long_documents(stored: StoredResults, destination: Destination) -> None:
+    """Show what reading beyond the first part gains and costs."""
+    folder = destination.folder if destination.form in PICTURES else None
+    if published.is_in(stored.results):
+        raise UsageError(
+            f"{stored.results}: a paper's figures have no times or queries to compare; leave --layout out, which shows"
+            " its printed gains"
+        )
+    table, firstp = stored.table(), results_folder.load_firstp(stored.results)
+    made = long_documents.build(table, stored.per_query(), firstp, (*table.measures, "")[0])
+    paper = published_measures.read(published_measures.LONG_DOCUMENTS)
+    if folder is not None:
+        drawn = long_plots.write_pictures(made, paper, folder, destination.form)
+        show_pictures(drawn, [] if made.groups else ["no picture: no suite of these results names a FirstP ([firstp])"])
+    elif destination.form == "md" and not destination.wide:
+        destination.show_answer(lambda escape, width: (answer(made, paper, escape, width),))
+    else:
+        destination.show_report(long_documents_document(made, paper))
 
 
 def _measures(stored: StoredResults, destination: Destination, view: SummaryView) -> None:

@@ -10,7 +10,7 @@ from harness.report.writers import FORMATS
 __all__ = ["FORMATS", "LAYOUTS", "render"]
 
 # A row for each cell with all that is known of it, or the shape of a paper's tables.
-LAYOUTS = ("rows", *study.NAMES)
+LAYOUTS = ("rows", *study.NAMES, "long-documents")
 
 
 def render(table: Table, format: str, *, layout: str = "rows") -> str:
@@ -29,6 +29,6 @@ def render(table: Table, format: str, *, layout: str = "rows") -> str:
     """
     if layout not in LAYOUTS:
         raise UnknownName("layout", layout, LAYOUTS)
-    if layout != "rows":
+    if layout in study.NAMES:
         return study.load(layout).render_rows(table, format)
     return writers.write(main_table.table_document(table), format)

@@ -24,6 +24,7 @@ BUILD: dict[str, Scalar | None] = {
     "title": "join",
     "title_separator": " ",
     "segments": False,
+    "original_positions": 0,
     "batch_size": 16,
     "shard_documents": 1024,
     "index": "flat",
@@ -104,12 +105,16 @@ def complete(given: dict[str, Scalar]) -> dict[str, Any]:
     for name in _AT_LEAST_ONE:
         if isinstance(params[name], bool) or not isinstance(params[name], int) or params[name] < 1:
             raise ValueError(f"{name} is {params[name]!r}, must be a whole number, at least 1")
+    original = params["original_positions"]
+    if isinstance(original, bool) or not isinstance(original, int) or original < 0:
+        raise ValueError(f"original_positions is {original!r}, must be a whole number, 0 for positions as they are")
     return params
 
 
 def shaping(params: dict[str, Any]) -> dict[str, Scalar]:
     """Select the parameters that shape an index."""
-    return {name: params[name] for name in (*_VECTORS, *_BY_KIND[str(params["index"])])}
+    stretched = ("original_positions",) if params["original_positions"] else ()
+    return {name: params[name] for name in (*_VECTORS, *stretched, *_BY_KIND[str(params["index"])])}
 
 
 def settings(params: dict[str, Any]) -> faiss_index.Settings:

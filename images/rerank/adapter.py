@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -68,10 +69,13 @@ class Rerank(Reranker):
         built_with.check(index_dir, self._facts(self._tokens))
         self._store = texts.TokenIds(index_dir, self._tokens)
         self._declared = config(self._folder)
+        form = self._tokens.pair_form()
+        if self._declared.kind.marks:
+            form = replace(form, first_type=1, second_type=0)  # global attention: [CLS], query, [SEP]
         # Where padding takes part in the interaction, its vectors are those of the code that did so: token 1.
         filler = 1 if self._all["interaction_padding"] == "s3" else self._tokens.pad_id
         self._layout = Layout(
-            self._tokens.pair_form(),
+            form,
             filler,
             parameters.rule(self._all),
             int(self._all["query_tokens"]),
@@ -79,6 +83,8 @@ class Rerank(Reranker):
             self._declared.max_tokens,
             self._all["pad_windows"] == "s3",
             int(self._all["batch_tokens"]) or parameters.BATCH_TOKENS[self.device()],
+            self._declared.padded,
+            self._declared.alike,
         )
         self._scorer = scorers.load(self._folder, self._all, self.envelope.cpus, self.device())
         # The first call of a backend allocates what later ones use.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,8 @@ class Layout:
         max_tokens: positions of the transformer; a ``first`` window is shortened to fit, as truncation would.
         fixed: every query and document is padded to its longest before it is cut (``pad_windows = s3``).
         batch_tokens: most tokens of a micro-batch, padding included; one document may have more.
+        padded: the length that the transformer pads a sequence of some length to.
+        alike: a micro-batch holds windows of one padded length alone.
     """
 
     form: PairForm
@@ -57,6 +59,8 @@ class Layout:
     max_tokens: int
     fixed: bool
     batch_tokens: int
+    padded: Callable[[int], int] = int
+    alike: bool = False
 
     def __post_init__(self) -> None:
         room = self.max_tokens - self.form.added - self.query_tokens
@@ -92,7 +96,9 @@ class Layout:
         windows = 0
         for number in order:
             windows += len(spans[number])
-            if not groups or windows * widths[groups[-1][0]] > self.batch_tokens:
+            first = groups[-1][0] if groups else number
+            parted = self.alike and widths[first] != widths[number]
+            if not groups or parted or windows * widths[first] > self.batch_tokens:
                 groups.append([])
                 windows = len(spans[number])
             groups[-1].append(number)
@@ -113,7 +119,7 @@ class Layout:
         return self.query_tokens if self.fixed else len(query)
 
     def _width(self, spans: list[Span], asked: int) -> int:
-        return self.form.added + asked + max(end - start for start, end in self._even(spans))
+        return self.padded(self.form.added + asked + max(end - start for start, end in self._even(spans)))
 
     def _even(self, spans: list[Span]) -> list[Span]:
         """With ``fixed``, the last window is filled up to the length of the first."""
@@ -179,7 +185,7 @@ class Work:
         self.windows += rows
         self.tokens += int(batch.mask.sum())
         self.padded_tokens += rows * length
-        self.flop += self.declared.flop(rows, length)
+        self.flop += self.declared.flop(rows, length, int(batch.types.sum()))
 
     def counts(self) -> dict[str, int]:
         """Return all counts by name."""

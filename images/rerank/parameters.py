@@ -54,8 +54,10 @@ class Rule(NamedTuple):
 
 
 # Aggregations of the scores that a head gives each window; the others are heads over whole documents.
+# "long" reads the whole document in one window, or its first ``window`` tokens: one index serves every length.
 WINDOW_SCORES = {
     "first": Rule("first", 0, 0),
+    "long": Rule("first", 0, 0),
     "avg": Rule("disjoint", 477, 477),
     "max": Rule("sliding", 150, 100),
     "sum": Rule("sliding", 150, 100),

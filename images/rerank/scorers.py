@@ -43,7 +43,7 @@ class WindowScorer:
         starts = numpy.flatnonzero(numpy.diff(part.pair, prepend=-1))
         if self._aggregation == "max":
             return numpy.maximum.reduceat(scores, starts)
-        if self._aggregation == "first":
+        if self._aggregation in ("first", "long"):
             return scores[starts]
         summed = numpy.add.reduceat(scores - self._constant, starts)
         if self._aggregation == "sum":

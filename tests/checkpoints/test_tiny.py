@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkpoints import dense, llm, rerank, rerank_heads, sparse, tiny
+from checkpoints import dense, llm, rerank, rerank_heads, rerank_long, sparse, tiny
 from harness.errors import UnknownName
 from harness.launch.images import catalog
 
@@ -22,6 +22,7 @@ def test_every_asset_of_every_shipped_system_can_be_made() -> None:
                 "sparse": sparse.KINDS,
                 "rerank": rerank.KINDS,
                 "rerank_heads": rerank_heads.KINDS,
+                "rerank_long": rerank_long.KINDS,
                 "llm": llm.KINDS,
                 "colbert": ("",),
             }
@@ -32,6 +33,7 @@ def test_encoders_of_different_architectures_differ() -> None:
     assert recipes("dpr") == {"dpr-question": ("dense", "dpr-question"), "dpr-context": ("dense", "dpr-context")}
     assert [kind for _, kind in recipes("bt-splade-l").values()] == ["splade", "splade-distilbert"]
     assert recipes("sbert")["sbert"] == ("dense", "distilbert")
+    assert recipes("e5-base-4k") == {"e5-base-4k": ("dense", "bert-4k")}
     assert recipes("unicoil") == {"unicoil": ("sparse", "unicoil"), "doct5query": ("sparse", "doct5query")}
 
 

@@ -104,6 +104,46 @@ for query in ("frozen water", "ash", ""):
             assert {found.index("twin"), found.index("volcano")} == {expected.index("twin"), expected.index("volcano")}
 
 
+def test_short_texts_are_spread_over_stretched_positions(probe: Probe, tmp_path: Path) -> None:
+    put_small_checkpoints(tmp_path)
+    answers = probe(
+        "minilm",
+        """
+import shutil, numpy, small, torch
+from transformers import AutoTokenizer, BertModel
+from encoder.model import Model
+from encoder.prepare import prepare
+small.make(Path("/index/m"), "bert-4k", texts=["ice rock ash river"])
+tokenizer, model = AutoTokenizer.from_pretrained("/index/m"), BertModel.from_pretrained("/index/m").eval()
+texts = ["ice rock", "ash " * 510, "river " * 511, "ice ash " * 300]
+
+def theirs(text, spread):
+    batch = tokenizer(text, return_tensors="pt")
+    places = torch.arange(batch["input_ids"].shape[1])[None] * spread
+    with torch.inference_mode():
+        return model(**batch, position_ids=places).last_hidden_state[0].mean(0).numpy()
+
+wanted = numpy.array([theirs(text, 8 if number < 2 else 1) for number, text in enumerate(texts)])
+for backend in ("torch", "onnxruntime"):
+    shutil.copytree("/index/m", Path("/index") / backend / "m")
+    given = {"model": "m", "pooling": "mean", "backend": backend, "document_backend": backend, "document_tokens": 4096,
+             "query_tokens": 512, "original_positions": 512}
+    prepare(Path("/index") / backend, given)
+    ours = Model.load(Path("/index") / backend / "m", "mean", backend, params=given)
+    # In one batch each text has the positions of its own length.
+    say([backend, float(abs(ours(texts, 4096) - wanted).max()), float(abs(wanted[0] - theirs(texts[0], 1)).max())])
+try:
+    Model.load(Path("/index/m"), "mean", params={"original_positions": 4096})
+except ValueError as error:
+    say(str(error))
+""",
+    )
+    *compared, refusal = answers
+    assert [backend for backend, *_ in compared] == ["torch", "onnxruntime"]
+    assert all(off <= 1e-5 < other for _, off, other in compared), "and other positions give other vectors"
+    assert "original_positions 4096" in refusal
+
+
 def test_every_backend_serves_a_complete_system(probe: Probe, tmp_path: Path) -> None:
     put_small_checkpoints(tmp_path)
     lines = """

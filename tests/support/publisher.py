@@ -54,6 +54,7 @@ def put(
     suite: str = "quick",
     queries: tuple[str, ...] = QUERIES,
     measures: tuple[str, ...] = (),
+    firstp: Mapping[str, str] = {},
 ) -> Path:
     """Store these cells below ``root``; returns it."""
     store = Store(root, suite)
@@ -61,7 +62,7 @@ def put(
         judged = "".join(f"{query} 0 right 1\n" for query in queries)
         sample = json.dumps([{"query_id": query, "text": query} for query in queries])
         store.keep_inputs(judged.encode(), _QRELS, {_SAMPLE: sample})
-        store.keep_suite(measures, {})
+        store.keep_suite(measures, firstp)
         for cell in cells:
             for job in range(cell.jobs):
                 _put(store, cell, job, suite, queries)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,23 @@ class Kind:
     token_types: bool = False
     pooler: bool = False  # whether the class takes add_pooling_layer
     first_position: bool = False  # positions start behind the padding token's id, as RoBERTa's do
+    marks: bool = False  # token type 1 marks tokens of global attention
+    exported: bool = True  # whether other backends than PyTorch's can run it
 
 
+ALIBI = "alibi-bert"  # config.json says "bert"
 KINDS = {
+    ALIBI: Kind(token_types=True, exported=False),
     "bert": Kind(token_types=True, pooler=True),
     "dpr": Kind(token_types=True),
+    "big_bird": Kind(token_types=True, pooler=True, exported=False),
     "distilbert": Kind(),
     "electra": Kind(token_types=True),
     "ernie": Kind(token_types=True, pooler=True),
-    "modernbert": Kind(),
+    "llama": Kind(exported=False),
+    "longformer": Kind(token_types=True, pooler=True, first_position=True, marks=True, exported=False),
+    # It makes a mask of its own for each kind of layer, which a trace does not follow.
+    "modernbert": Kind(exported=False),
     "mpnet": Kind(pooler=True, first_position=True),
     "roberta": Kind(pooler=True, first_position=True),
     "xlm-roberta": Kind(pooler=True, first_position=True),
@@ -58,14 +66,59 @@ class Config:
     max_tokens: int
     raw: dict[str, Any]
 
-    def flop(self, sequences: int, tokens: int) -> int:
+    def flop(self, sequences: int, tokens: int, marked: int = 0) -> int:
         """Return the analytic operations of a forward pass over sequences of so many tokens, padding included.
 
         Multiply and add count one each: ``layers * n * (24 H^2 + 4 n H)`` a sequence, without embeddings and heads.
+        Sparse attention counts the pairs of tokens that it compares; Longformer also its second keys and values.
+
+        Args:
+            marked: tokens of global attention in all sequences (Longformer).
         """
         layers = int(self.raw.get("num_hidden_layers", self.raw.get("n_layers", 12)))
         hidden = int(self.raw.get("hidden_size", self.raw.get("dim", 768)))
-        return sequences * layers * tokens * (24 * hidden**2 + 4 * tokens * hidden)
+        width = self.padded(tokens)
+        each = sequences * width
+        further = 0
+        if self.model_type == "longformer":
+            compared = each * min(width, self._window + 1) + 2 * marked * width
+            further = (4 * each + 2 * marked) * hidden**2
+        elif self._sparse:
+            size, random = self._blocks
+            blocks = width // size
+            # The first and last blocks see all, the second and last but one lack a neighbour.
+            compared = sequences * size**2 * (2 * blocks + 2 * (4 + random) + (blocks - 4) * (5 + random))
+        else:
+            compared = each * width
+        return layers * (24 * each * hidden**2 + 4 * compared * hidden + further)
+
+    def padded(self, tokens: int) -> int:
+        """Return the length that a sequence of so many tokens is padded to for its attention."""
+        if self.model_type == "longformer":
+            return -(-tokens // self._window) * self._window
+        if self._sparse:
+            size, random = self._blocks
+            # At 5 + 2 r blocks or fewer transformers turns the model to full attention, for good.
+            return max(-(-tokens // size), 6 + 2 * random) * size
+        return tokens
+
+    @property
+    def alike(self) -> bool:
+        """Whether a result depends on the padded length, so that a batch may hold one such length alone."""
+        return self._sparse  # the last block, which all tokens see, is that of the padded sequence
+
+    @property
+    def _sparse(self) -> bool:
+        return self.model_type == "big_bird" and self.raw.get("attention_type", "block_sparse") == "block_sparse"
+
+    @property
+    def _blocks(self) -> tuple[int, int]:
+        return int(self.raw.get("block_size", 64)), int(self.raw.get("num_random_blocks", 3))
+
+    @property
+    def _window(self) -> int:
+        windows = self.raw.get("attention_window", 512)
+        return max(windows) if isinstance(windows, list) else int(windows)
 
 
 def config(folder: Path) -> Config:
@@ -85,10 +138,18 @@ def config(folder: Path) -> Config:
         raise BadCheckpoint(
             f"{folder.name}: config.json says model_type {model_type!r}; this engine reads {', '.join(sorted(KINDS))}"
         )
-    kind = KINDS[model_type]
     positions = int(raw.get("max_position_embeddings", 512))
+    if model_type == "bert" and (raw.get("position_embedding_type") == "alibi" or "alibi_starting_size" in raw):
+        model_type, positions = ALIBI, max(positions, int(raw.get("alibi_starting_size", 0)))
+    kind = KINDS[model_type]
     first = int(raw.get("pad_token_id", 1) or 0) + 1 if kind.first_position else 0
-    return Config(model_type, kind, int(raw.get("vocab_size", 30522)), positions - first, raw)
+    found = Config(model_type, kind, int(raw.get("vocab_size", 30522)), positions - first, raw)
+    if found.padded(1) > found.max_tokens:
+        raise BadCheckpoint(
+            f"{folder.name}: a {model_type} pads to {found.padded(1)} tokens at least; its {found.max_tokens} "
+            "positions are too few"
+        )
+    return found
 
 
 class Weights:
@@ -180,6 +241,12 @@ def transformer(
     Raises:
         BadCheckpoint: weights are missing, of another shape, or of something else than was declared.
     """
+    if declared.model_type == ALIBI:
+        from encoder import alibi
+
+        if pooler or masked_lm:
+            raise BadCheckpoint(f"{folder.name}: an {ALIBI} is read for its hidden states alone; take another head")
+        return alibi.read(folder, declared, weights, reads).eval()
     import transformers
     from transformers.utils import logging
 
@@ -204,6 +271,10 @@ def transformer(
     _check_loading(folder, declared, loading, reads)
     if declared.model_type == "dpr":
         model = (model.question_encoder if which == "question" else model.ctx_encoder).bert_model
+    if declared.model_type in ("longformer", "big_bird"):
+        from encoder.sparse_attention import Wrapped
+
+        model = Wrapped(model, declared)
     return model.eval()
 
 
@@ -217,9 +288,18 @@ def _check_loading(folder: Path, declared: Config, loading: dict[str, Any], read
     mismatched = sorted(str(each[0]) for each in loading["mismatched_keys"])
     if mismatched:
         raise BadCheckpoint(f"{folder.name}: {mismatched[0]} has another shape than config.json says")
+    check_strangers(folder, loading["unexpected_keys"], reads)
+
+
+def check_strangers(folder: Path, unread: Iterable[str], reads: Sequence[str]) -> None:
+    """Refuse tensors that neither the transformer nor the head reads, nor training leaves behind.
+
+    Raises:
+        BadCheckpoint: there is one; the message names it.
+    """
     strangers = sorted(
         name
-        for name in loading["unexpected_keys"]
+        for name in unread
         if not name.startswith(tuple(reads))
         and not name.endswith("position_ids")
         and not any(part in f".{name}" for part in (f".{left}" for left in _LEFT_OVER))

@@ -33,9 +33,10 @@ def export(graph: Graph, folder: Path, backends: set[str]) -> None:
     wanted = {FILES[backend] for backend in backends if FILES[backend]}
     if not wanted:
         return
-    if graph.declared.model_type == "modernbert":
-        # It makes a mask of its own for each kind of layer, which a trace does not follow.
-        raise BadCheckpoint(f"{folder.name}: a modernbert runs under torch and torch-bf16 alone; take one of them")
+    if not graph.declared.kind.exported:
+        raise BadCheckpoint(
+            f"{folder.name}: {graph.declared.model_type} runs under torch and torch-bf16 alone; take one of them"
+        )
     size = sum(each.numel() * each.element_size() for each in graph.parameters())
     if size > _LARGEST_BYTES:
         raise BadCheckpoint(

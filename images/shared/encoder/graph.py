@@ -17,7 +17,8 @@ class Graph(torch.nn.Module):
     Args:
         folder: a checkpoint in the hub's format.
         head: name of the head.
-        params: what the system says of the head.
+        params: what the system says of the head.  ``original_positions`` of a BERT whose positions were stretched:
+            texts of at most so many tokens are spread over all positions, as E5-4K's short texts are.
 
     Raises:
         BadCheckpoint: see :mod:`encoder.checkpoint`.
@@ -44,6 +45,13 @@ class Graph(torch.nn.Module):
         except (KeyError, RuntimeError) as error:
             raise BadCheckpoint(f"{folder.name}: the head {head!r} does not fit the weights: {error}") from error
         self.parts = kind.parts
+        self._original = int(given.get("original_positions", 0))
+        self._spread = self.declared.max_tokens // self._original if self._original else 1
+        if self._original and (self.declared.model_type != "bert" or self._spread < 2):
+            raise BadCheckpoint(
+                f"{folder.name}: original_positions {self._original} needs a bert of at least twice as many positions; "
+                f"this is a {self.declared.model_type} of {self.declared.max_tokens}"
+            )
         self.plain_mask = True
         self.eval()
 
@@ -55,11 +63,20 @@ class Graph(torch.nn.Module):
         inputs = {"input_ids": input_ids, "attention_mask": mask}
         if self.declared.kind.token_types:
             inputs["token_type_ids"] = token_type_ids
+        if self._original:
+            inputs["position_ids"] = self._positions(attention_mask)
         outputs = self.transformer(**inputs)
         states = outputs.logits if self._masked_lm else outputs.last_hidden_state
         pooled = outputs.pooler_output if self._pooler else None
         result: torch.Tensor = self.head(heads.Given(states, pooled, attention_mask))
         return result
+
+    def _positions(self, mask: torch.Tensor) -> torch.Tensor:
+        """Return the position of each token: its number, times the spread in a short text."""
+        short = mask.sum(1, keepdim=True) <= self._original
+        numbers = torch.cumsum(torch.ones_like(mask), 1) - 1
+        # Padding would count beyond the last position.
+        return (numbers * torch.where(short, self._spread, 1)).clamp(max=self.declared.max_tokens - 1)
 
 
 def additive(mask: torch.Tensor) -> torch.Tensor:

@@ -23,6 +23,7 @@ _MODULES = {
     "splade": "heads_sparse",
     "term_weight": "heads_sparse",
     "linear": "heads_score",
+    "linear_mean": "heads_score",
     "classifier": "heads_score",
     "modules": "heads_score",
 }

@@ -63,6 +63,15 @@ class Linear(Head):
         return single(self.linear(given.states[:, 0]))
 
 
+class LinearMean(Linear):
+    """``Linear`` over the mean of the last layer's tokens, special ones included; tensors as :class:`Linear`."""
+
+    def forward(self, given: Given) -> torch.Tensor:
+        """Shape (texts, 1)."""
+        weights = given.mask.unsqueeze(-1).to(given.states.dtype)
+        return single(self.linear((given.states * weights).sum(1) / weights.sum(1)))
+
+
 class Classifier(Head):
     """The classifier of the hub's ``...ForSequenceClassification`` classes, which differs by type of transformer."""
 
@@ -187,4 +196,9 @@ _CLASSIFIERS: dict[str, type[Head]] = {
     "roberta": TwoLayers,
     "xlm-roberta": TwoLayers,
 }
-HEADS: dict[str, type[Head]] = {"linear": Linear, "classifier": Classifier, "modules": Modules}
+HEADS: dict[str, type[Head]] = {
+    "linear": Linear,
+    "linear_mean": LinearMean,
+    "classifier": Classifier,
+    "modules": Modules,
+}

@@ -9,7 +9,8 @@
 | put before a text | ``document_prefix`` | ``query_prefix`` |
 | token type of a text | ``document_segment`` (0) | ``query_segment`` (0) |
 
-Common to both: ``normalise`` (L2), ``segments`` (a pair's texts have token types 0 and 1).  A side whose folder is the
+Common to both: ``normalise`` (L2), ``segments`` (a pair's texts have token types 0 and 1), ``original_positions`` (see
+:class:`encoder.graph.Graph`).  A side whose folder is the
 empty text has no encoder.
 """
 
@@ -31,6 +32,7 @@ PREPARED = (
     "backend",
     "document_tokens",
     "query_tokens",
+    "original_positions",
 )
 
 
@@ -63,6 +65,7 @@ def role(side: str, params: dict[str, Any]) -> Role | None:
     given = {
         "normalise": params.get("normalise", False),
         "segments": params.get("segments", False),
+        "original_positions": params.get("original_positions", 0),
         "segment": params.get(f"{side}_segment", 0),
         "prefix": params.get(f"{side}_prefix", ""),
     }

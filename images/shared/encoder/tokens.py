@@ -20,7 +20,8 @@ from encoder.errors import BadCheckpoint, reading
 Text = str | tuple[str, str]
 
 # What each family of tokenisers puts around a text, and fills batches up with: first, last, padding.
-_FAMILIES = (("[CLS]", "[SEP]", "[PAD]"), ("<s>", "</s>", "<pad>"))
+# BigBird has both; Llama's tokenisers put nothing behind a text and have no token of padding.
+_FAMILIES = (("[CLS]", "[SEP]", "[PAD]"), ("[CLS]", "[SEP]", "<pad>"), ("<s>", "</s>", "<pad>"), ("<s>", "", "<unk>"))
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,7 @@ def _check_files(folder: Path) -> None:
         return  # SentencePiece: what comes of it is checked afterwards
     else:
         raise BadCheckpoint(f"{folder.name}: no tokeniser (tokenizer.json, vocab.txt, vocab.json or *.model)")
-    if not any(known.issuperset(family) for family in _FAMILIES):
+    if not any(known.issuperset(filter(None, family)) for family in _FAMILIES):
         lacking = sorted(set(_FAMILIES[0]) - known)
         raise BadCheckpoint(f"{folder.name}: the tokeniser lacks the special tokens {', '.join(lacking)}")
 
@@ -179,14 +180,16 @@ def _check_files(folder: Path) -> None:
 def _checked(tokenizer: Tokenizer, vocabulary: int, name: str) -> int:
     """Return the padding token's id."""
     ids = {token: tokenizer.token_to_id(token) for family in _FAMILIES for token in family}
-    family = next((each for each in _FAMILIES if all(ids[token] is not None for token in each)), None)
+    family = next((each for each in _FAMILIES if all(ids[token] is not None for token in each if token)), None)
     if family is None:
         lacking = [token for token in _FAMILIES[0] if ids[token] is None]
         raise BadCheckpoint(f"{name}: the tokeniser lacks the special tokens {', '.join(lacking)}")
     first, last, padding = family
     around = tokenizer.encode("").ids
-    if around != [ids[first], ids[last]]:
-        raise BadCheckpoint(f"{name}: the tokeniser puts no {first} before a text and no {last} behind it")
+    if around != [ids[token] for token in (first, last) if token]:
+        raise BadCheckpoint(
+            f"{name}: the tokeniser must put {first} before a text and {last or 'nothing'} behind it, and does not"
+        )
     highest = max(tokenizer.get_vocab(with_added_tokens=True).values())
     if highest >= vocabulary:
         raise BadCheckpoint(

@@ -1,0 +1,230 @@
+"""Compare systems that read whole documents with their FirstP: the gain, and what it costs.
+
+The FirstP of a system is the same model over a document's first part alone.  A suite declares it (``[firstp]``),
+because neither names nor weights say it.  Gain, FLOP and tokens are the same on every machine; times are compared on
+one machine only.  Axes and relative gains are those of Boytsov et al. (2025), Figure 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from harness.analysis import axes, comparison, pareto_front
+from harness.analysis.axes import Axis, ComparisonGroup
+from harness.analysis.paired_differences import Difference
+from harness.analysis.pareto_front import FrontPoint, FrontState
+from harness.analysis.table import Row, Table, Validity
+from harness.evaluation.per_query import PerQuery
+from harness.records import Outcome
+from harness.stats import Estimate
+
+# Stage of the reranker's model, as adapters name it.
+SCORE = "score"
+NOT_MEASURED = "no FirstP measured"
+_NONE = Estimate(None)
+_GAIN = Axis("gain", "gain over FirstP", "%", True, lambda _: Estimate(None))
+
+
+@dataclass(frozen=True)
+class RatioAxis:
+    """One cost of reading on: its name, its words, and a row's figure.  ``timed``: it depends on the machine."""
+
+    name: str
+    label: str
+    read: Callable[[Row], Estimate]
+    timed: bool = False
+
+
+def _count(name: str) -> Callable[[Row], Estimate]:
+    return lambda row: Estimate(row.counts.get(name), reason="not counted")
+
+
+def _score(row: Row) -> Estimate:
+    timing = row.stages_s.get(SCORE)
+    return Estimate(None, reason=f"no stage {SCORE!r} was timed") if timing is None else timing.mean_s
+
+
+RATIOS = (
+    RatioAxis("latency", "mean latency", attrgetter("latency_mean_s"), timed=True),
+    RatioAxis("score", "time of stage score", _score, timed=True),
+    RatioAxis("flop", "FLOP", _count("flop")),
+    RatioAxis("tokens", "tokens", _count("tokens")),
+)
+
+
+@dataclass(frozen=True)
+class ReadingOn:
+    """A system that reads on, against its FirstP ``first``; ``reason``: why they are not compared.
+
+    ``gain``: the difference of the measure, with its paired test.  ``relative``: the gain, per cent of FirstP's value.
+    ``ratios``: its costs over FirstP's, by the names of ``RATIOS``.  ``front``: by these names, its place among all
+    gains and ratios of the group, FirstP itself among them.
+    """
+
+    row: Row
+    first: Row | None
+    reason: str | None = None
+    gain: Difference | None = None
+    relative: Estimate = Estimate(None)
+    ratios: Mapping[str, Estimate] = field(default_factory=dict)
+    front: Mapping[str, FrontState] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LongGroup:
+    """Systems that may be compared, on one hardware profile, with the FirstP of each."""
+
+    place: ComparisonGroup
+    profile: str
+    firsts: tuple[Row, ...]
+    systems: tuple[ReadingOn, ...]
+
+
+@dataclass(frozen=True)
+class LongDocuments:
+    """All comparisons by one measure; ``unnamed``: systems whose FirstP no suite names."""
+
+    measure: str
+    groups: tuple[LongGroup, ...]
+    unnamed: tuple[str, ...]
+
+
+def build(table: Table, per_query: Mapping[str, PerQuery], firstp: Mapping[str, str], measure: str) -> LongDocuments:
+    """Compare each row with its FirstP; all gains are one family of tests (Holm).
+
+    Args:
+        table: measured rows.
+        per_query: their values by query, by :attr:`Row.per_query_key`.
+        firstp: each system's FirstP.
+        measure: of the gain.
+    """
+    matched = [(row, *_first_of(row, table.rows, firstp[row.system])) for row in table.rows if row.system in firstp]
+    pairs = [(row, first) for row, first, reason in matched if first is not None and reason is None]
+    compared = comparison.corrected(
+        [
+            comparison.compare_measure(
+                first, row, per_query.get(first.per_query_key), per_query.get(row.per_query_key), measure
+            )
+            for row, first in pairs
+        ]
+    )
+    gains = {id(row): done.of(measure) for (row, _), done in zip(pairs, compared, strict=True)}
+    held: dict[tuple[ComparisonGroup, str], list[ReadingOn]] = {}
+    for row, first, reason in matched:
+        held.setdefault((axes.comparison_group(row), row.profile), []).append(
+            _reading_on(row, first, reason, gains.get(id(row)), measure)
+        )
+    groups = tuple(_group(place, profile, systems) for (place, profile), systems in held.items())
+    known = {*firstp, *firstp.values()}
+    unnamed = dict.fromkeys(row.system for row in table.rows if row.system not in known)
+    return LongDocuments(measure, groups, tuple(unnamed))
+
+
+def _first_of(row: Row, rows: Sequence[Row], name: str) -> tuple[Row | None, str | None]:
+    """Return a row's FirstP, the one on its own machine first, and why the two are not compared."""
+    if row.outcome is not Outcome.OK:
+        return None, f"{row.outcome.value}: {row.detail or 'no detail was stored'}"
+    group = axes.comparison_group(row)
+    found = [each for each in rows if each.system == name and axes.comparison_group(each) == group]
+    measured = [each for each in found if each.outcome is Outcome.OK]
+    if not measured:
+        failed = f" ({name} ended {found[0].outcome.value})" if found else f" ({name})"
+        return None, f"{NOT_MEASURED}{failed}"
+    first = max(
+        measured,
+        key=lambda each: (each.profile == row.profile, each.origin == row.origin, _hardware(each) == _hardware(row)),
+    )
+    if _list_of(first) != _list_of(row):
+        return first, f"its FirstP orders another list: {_list_of(first)}, not {_list_of(row)}"
+    return first, None
+
+
+def _list_of(row: Row) -> str:
+    """Return the first stage and its depth in words."""
+    stage = row.first_stage
+    return "no first stage" if stage is None else f"{stage.system}, depth {stage.depth}"
+
+
+def _hardware(row: Row) -> tuple[object, ...] | None:
+    """Return the properties of a machine that times depend on."""
+    machine = row.machine
+    if machine is None:
+        return None
+    return machine.cpu_model, machine.architecture, machine.gpu_models, machine.instance_type, machine.host_cpus
+
+
+def _reading_on(row: Row, first: Row | None, reason: str | None, gain: Difference | None, measure: str) -> ReadingOn:
+    if first is None or reason is not None:
+        return ReadingOn(row, first, reason)
+    ratios = {axis.name: _ratio(axis, row, first) for axis in RATIOS}
+    return ReadingOn(row, first, None, gain, _relative(gain, first.measured(measure), measure), ratios)
+
+
+def _relative(gain: Difference | None, base: float | None, measure: str) -> Estimate:
+    """Return a gain in per cent of FirstP's value."""
+    if gain is None or gain.a is None or gain.b is None:
+        return Estimate(None, reason=f"no {measure} of both")
+    if not base:
+        return Estimate(None, reason=f"FirstP has {measure} 0")
+    interval = gain.interval
+    value = gain.b - gain.a if interval.value is None else interval.value
+    whole = Estimate(value, interval.low, interval.high, interval.reason)
+    return whole.map(lambda points: 100 * points / base)
+
+
+def _ratio(axis: RatioAxis, row: Row, first: Row) -> Estimate:
+    """Return a cost over FirstP's; its interval holds all ratios of numbers in the two intervals."""
+    ours, theirs = axis.read(row), axis.read(first)
+    if axis.timed:
+        if row.profile != first.profile:
+            return Estimate(None, reason=f"on different hardware: {row.profile}, FirstP on {first.profile}")
+        if _hardware(row) != _hardware(first):
+            return Estimate(None, reason="measured on different machines")
+        if Validity.INVALID in (row.validity, first.validity):
+            invalid = first if first.validity is Validity.INVALID else row
+            return Estimate(None, reason=f"invalid: {invalid.system}")
+    if ours.value is None or not theirs.value:
+        missing, of = (ours, row) if ours.value is None else (theirs, first)
+        return Estimate(None, reason=f"{missing.reason or 'not measured'} ({of.system})")
+    ends = (ours.low, ours.high, theirs.low, theirs.high)
+    if any(end is None for end in ends) or not theirs.low:
+        return Estimate(ours.value / theirs.value)
+    assert ours.low is not None and ours.high is not None and theirs.high is not None
+    return Estimate(ours.value / theirs.value, ours.low / theirs.high, ours.high / theirs.low)
+
+
+def _group(place: ComparisonGroup, profile: str, systems: Sequence[ReadingOn]) -> LongGroup:
+    firsts = {id(each.first): each.first for each in systems if each.first is not None}
+    states = {axis.name: _states(axis, systems) for axis in RATIOS}
+    placed = tuple(
+        ReadingOn(
+            each.row,
+            each.first,
+            each.reason,
+            each.gain,
+            each.relative,
+            each.ratios,
+            {name: by_key[key] for name, by_key in states.items() if (key := each.row.per_query_key) in by_key},
+        )
+        for each in systems
+    )
+    return LongGroup(place, profile, tuple(firsts.values()), placed)
+
+
+def _states(axis: RatioAxis, systems: Sequence[ReadingOn]) -> dict[str, FrontState]:
+    """Place systems with respect to the front of gain and one ratio; FirstP has no gain at ratio 1."""
+    figures = [
+        (each.row, {_GAIN.name: each.relative, axis.name: each.ratios.get(axis.name, _NONE)}) for each in systems
+    ]
+    points = [
+        FrontPoint(row.per_query_key, row.system, of)
+        for row, of in figures
+        if None not in (figure.value for figure in of.values())
+    ]
+    if not points:
+        return {}
+    origin = FrontPoint("", "", {_GAIN.name: Estimate(0.0), axis.name: Estimate(1.0)})
+    ratio = Axis(axis.name, axis.label, "x FirstP", False, axis.read)
+    return pareto_front.states_of_points([*points, origin], [_GAIN, ratio])

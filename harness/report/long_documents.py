@@ -1,0 +1,406 @@
+"""Report on reading beyond the first part: gains over FirstP, what they cost, and what was published of both."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.cells import cell_len
+
+from harness.analysis.long_documents import RATIOS, LongDocuments, LongGroup, ReadingOn
+from harness.analysis.paired_differences import ComparisonVerdict
+from harness.analysis.pareto_front import FrontState
+from harness.analysis.published_measures import PublishedMeasures
+from harness.analysis.significance import LEVEL
+from harness.analysis.table import Row, Validity
+from harness.errors import counted
+from harness.records import Outcome
+from harness.report.document import (
+    MISSING,
+    MOST_LINES,
+    Escape,
+    Grid,
+    GridColumn,
+    ReportDocument,
+    Section,
+    Value,
+    at_most,
+    digits,
+    lines_of,
+    number,
+    stand_ins,
+    system_name,
+)
+from harness.report.summary import BAD, DOUBTFUL, GOOD, failure, hardware
+from harness.report.writers import plain_table
+from harness.stats import Estimate
+
+# Version of the JSON.
+LONG_DOCUMENTS_VERSION = 1
+
+METHOD = (
+    "Gain: the measure less that of the system's FirstP, query by query; its 95 % interval is that of the paired "
+    "randomisation test, and p is corrected for all gains (Holm). In per cent: of FirstP's mean, taken as exact.",
+    "x: the figure over FirstP's. Latency is the whole query with its first stage; score is the time of the reranker's "
+    "model alone; both only if one machine measured both. FLOP and tokens are counted and the same on every machine: "
+    "FLOP on padded lengths, tokens without padding.",
+    "Front: no other system, and not FirstP itself, has a better gain at a lower ratio, as far as the intervals tell; "
+    "contested: another one has by the figures alone. The first screen has the front of latency, else of FLOP.",
+    "FirstP is named by the suite: the same model over a document's first part ([firstp]).",
+)
+NOT_COMPARABLE = (
+    "Published gains are means over four query sets of models of 110 million parameters or more; only their signs and "
+    "order can be held against these."
+)
+# Columns that decide least, first.
+_DROPPED = ("score", "gain %", "tokens", "FLOP")
+_HEADERS = {"latency": "latency", "score": "score", "flop": "FLOP", "tokens": "tokens"}
+_LONGEST, _MOST_NAMES = 50, 5
+_STATES = {FrontState.FRONT: "front", FrontState.CONTESTED: "contested", FrontState.DOMINATED: ""}
+
+
+def long_documents_document(made: LongDocuments, paper: PublishedMeasures) -> ReportDocument:
+    """Return the document; CSV has a line for each system, published ones too, JSON all that is known."""
+    return ReportDocument(
+        sections=lambda escape: (*_sections(made, escape), *_published(paper, escape)),
+        lines=lambda: _lines(made, paper),
+        content=lambda: {
+            "long_documents_version": LONG_DOCUMENTS_VERSION,
+            "measure": made.measure,
+            "unnamed": list(made.unnamed),
+            "groups": [_record(group) for group in made.groups],
+            "published": _published_record(paper),
+        },
+    )
+
+
+def answer(made: LongDocuments, paper: PublishedMeasures, escape: Escape, width: int | None) -> Section:
+    """Return the grids of few columns, a sentence for each of at most two groups, and at most five lines.
+
+    ``width``: of the terminal; columns that decide least are left out until the grids fit.
+    """
+    grids = tuple(_narrowed(group, made.measure, escape, width) for group in made.groups)
+    sentences = [_sentence(group, made.measure, escape) for group in made.groups]
+    if len(sentences) > 2:
+        sentences = [_counted(made)]
+    elif len(sentences) == 2:
+        sentences = [
+            f"{escape(_name(group, made.groups))}: {text}" for group, text in zip(made.groups, sentences, strict=True)
+        ]
+    room = MOST_LINES - 1
+    notes = [*_notes(made, escape), *map(escape, _published_lines(paper)), *map(escape, stand_ins(_rows(made)))]
+    lead = (
+        f"Gain in points of {made.measure} over FirstP, and costs over FirstP's"
+        if made.groups
+        else _nothing(made, escape)
+    )
+    pointer = "all columns, published gains, methods: --wide   picture: --format png -o DIR"
+    return Section(lead=(lead,), grids=grids, after=tuple(sentences), notes=(*at_most(notes, room), pointer))
+
+
+def _counted(made: LongDocuments) -> str:
+    """Say how many gains are surely above and below 0, over all groups."""
+    gains = [each.gain for group in made.groups for each in group.systems if each.gain is not None]
+    better, worse = (
+        sum(gain.verdict is verdict for gain in gains)
+        for verdict in (ComparisonVerdict.BETTER, ComparisonVerdict.WORSE)
+    )
+    return f"Of {counted(len(gains), 'gain')} over FirstP {better} are surely above 0, and {worse} below (Holm)."
+
+
+def _nothing(made: LongDocuments, escape: Escape) -> str:
+    systems = escape(_listed(made.unnamed)) or "any system"
+    return f"Nothing to compare: no suite of these results names the FirstP of {systems} ([firstp] in its file)."
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"{', '.join(names[:_MOST_NAMES])}{more}"
+
+
+def _rows(made: LongDocuments) -> list[Row]:
+    return [row for group in made.groups for row in (*group.firsts, *(each.row for each in group.systems))]
+
+
+def _name(group: LongGroup, groups: Sequence[LongGroup]) -> str:
+    """Return what a group is: its dataset, and scenario and hardware where groups differ in them."""
+    parts = [group.place.dataset]
+    if len({other.place.scenario for other in groups}) > 1 or group.place.scenario != "single_stream":
+        parts.append(group.place.scenario)
+    rows = [*group.firsts, *(each.row for each in group.systems)]
+    parts.append(f"on {next(hardware(row) for row in rows if row.profile == group.profile)}")
+    return ", ".join(parts)
+
+
+def _narrowed(group: LongGroup, measure: str, escape: Escape, width: int | None) -> Grid:
+    for dropped in range(len(_DROPPED) + 1):
+        grid = _grid(group, measure, escape, without=_DROPPED[:dropped])
+        if width is None or max(map(cell_len, plain_table(grid))) <= width:
+            break
+    return grid
+
+
+def _grid(group: LongGroup, measure: str, escape: Escape, without: Sequence[str] = ()) -> Grid:
+    """Return each FirstP followed by its systems in order of gain; a system that is not compared says why."""
+    columns: list[GridColumn[ReadingOn]] = [
+        ("system", False, lambda each: system_name(each.row, escape)),
+        (measure, True, lambda each: digits(each.row.measured(measure), ".3f")),
+        ("gain (95 %)", True, _points),
+        ("gain %", True, lambda each: digits(each.relative.value, "+.1f")),
+        *(_ratio_column(axis.name) for axis in RATIOS),
+        ("", False, _remark),
+    ]
+    kept = [column for column in columns if column[0] not in without]
+    headers = [header for header, _, _ in kept]
+    ranked = sorted(group.systems, key=_by_gain)
+    lines: list[tuple[tuple[str, ...], str]] = []
+    for first in sorted(group.firsts, key=lambda row: min(_by_gain(each) for each in ranked if each.first is row)):
+        lines.append((_first_line(first, measure, headers, escape), ""))
+        own = [each for each in ranked if each.first is first and each.reason is None]
+        lines += [(tuple(cell(each) for _, _, cell in kept), _tone(each)) for each in own]
+    empty = [""] * (len(headers) - 2)
+    lines += [
+        ((system_name(each.row, escape), escape(_why(each)), *empty), BAD) for each in ranked if each.reason is not None
+    ]
+    numeric = tuple(right for _, right, _ in kept)
+    cells, tones = zip(*lines, strict=True)
+    return Grid(escape(_caption(group)), tuple(headers), numeric, cells, tones=tones)
+
+
+def _by_gain(each: ReadingOn) -> float:
+    return math.inf if each.relative.value is None else -each.relative.value
+
+
+def _first_line(row: Row, measure: str, headers: Sequence[str], escape: Escape) -> tuple[str, ...]:
+    """Return a FirstP's cells: every ratio is 1."""
+    own = {measure: digits(row.measured(measure), ".3f"), "gain (95 %)": "FirstP", "": row.validity.doubt}
+    ratios = dict.fromkeys(_HEADERS.values(), "1")
+    return (system_name(row, escape), *((own | ratios).get(header, "") for header in headers[1:]))
+
+
+def _why(each: ReadingOn) -> str:
+    """Return in a few words why a system is not compared."""
+    text = each.reason if each.row.outcome is Outcome.OK else failure(each.row)
+    return text if text and len(text) <= _LONGEST else f"{(text or '')[: _LONGEST - 4]} ..."
+
+
+def _tone(each: ReadingOn) -> str:
+    if each.row.validity.doubt:
+        return BAD if each.row.validity is Validity.INVALID else DOUBTFUL
+    return GOOD if "front" in _remark(each) else ""
+
+
+def _caption(group: LongGroup) -> str:
+    depth = {row.first_stage.depth for row in group.firsts if row.first_stage is not None}
+    stage = {row.first_stage.system for row in group.firsts if row.first_stage is not None}
+    shared = f", after {stage.pop()} over {depth.pop()} documents" if len(depth) == len(stage) == 1 else ""
+    return f"{_name(group, [group])}{shared}"
+
+
+def _points(each: ReadingOn) -> str:
+    gain = each.gain
+    if gain is None or gain.a is None or gain.b is None:
+        return MISSING
+    interval = gain.interval
+    text = f"{100 * (gain.b - gain.a):+.1f}"
+    if interval.low is None or interval.high is None:
+        return f"{text} ({MISSING})"
+    return f"{text} ({100 * interval.low:.1f}–{100 * interval.high:.1f})"
+
+
+def _ratio_column(name: str) -> GridColumn[ReadingOn]:
+    def cell(each: ReadingOn) -> str:
+        value = each.ratios.get(name, Estimate(None)).value
+        return MISSING if value is None else f"{number(value)}x"
+
+    return _HEADERS[name], True, cell
+
+
+def _remark(each: ReadingOn) -> str:
+    """Return the place on the front and the doubt of a row."""
+    state = each.front.get("latency") or each.front.get("flop")
+    return ", ".join(word for word in (_STATES[state] if state else "", each.row.validity.doubt) if word)
+
+
+def _sentence(group: LongGroup, measure: str, escape: Escape) -> str:
+    """Say which system gains most over its FirstP, by a tested difference, and at which cost."""
+    gained = [each for each in group.systems if each.gain is not None and each.relative.value is not None]
+    if not gained:
+        return "No system can be compared with its FirstP."
+    better = [each for each in gained if each.gain and each.gain.verdict is ComparisonVerdict.BETTER]
+    best = max(better or gained, key=lambda each: each.relative.value or 0.0)
+    assert best.gain is not None and best.first is not None
+    spent = [
+        f"{number(ratio.value)}x its {words}"
+        for name, words in (("latency", "time"), ("flop", "FLOP"), ("tokens", "tokens"))
+        if (ratio := best.ratios[name]).value is not None
+    ]
+    cost = f", at {', '.join(spent)}" if spent else ", and its costs are not known"
+    system, first = escape(best.row.system), escape(best.first.system)
+    text = f"{_points(best)} points {measure}, {best.relative.value:+.1f} %"
+    if better:
+        return f"Reading on pays most in {system}: {text} over {first}{cost}."
+    return f"No system is surely better than its FirstP on these queries; {system} comes nearest: {text}{cost}."
+
+
+def _notes(made: LongDocuments, escape: Escape) -> Iterator[str]:
+    """Yield, once for each reason, which systems or ratios are missing."""
+    missing: dict[str, dict[str, dict[str, None]]] = {}
+    for group in made.groups:
+        for each in group.systems:
+            for axis in RATIOS if each.reason is None else ():
+                ratio = each.ratios[axis.name]
+                # A single stage has no score to tell apart.
+                if ratio.value is None and axis.name != "score":
+                    missing.setdefault(ratio.reason or "not measured", {}).setdefault(each.row.system, {})[
+                        axis.label
+                    ] = None
+    for reason, systems in missing.items():
+        (first, labels), *others = systems.items()
+        more = f" and {len(others)} more" if others else ""
+        yield escape(f"no ratio of {' and '.join(labels)} for {first}{more}: {reason}")
+    if made.unnamed and made.groups:
+        yield escape(f"no FirstP named ([firstp] of the suite), so not compared: {_listed(made.unnamed)}")
+
+
+def _sections(made: LongDocuments, escape: Escape) -> Iterator[Section]:
+    for group in made.groups:
+        yield Section(
+            title=escape(_name(group, made.groups)),
+            grids=(dataclasses.replace(_grid(group, made.measure, escape), caption=""),),
+            after=(_sentence(group, made.measure, escape),),
+        )
+    if not made.groups:
+        yield Section(lead=(_nothing(made, escape),))
+    yield Section(notes=(*_notes(made, escape), *map(escape, stand_ins(_rows(made))), *map(escape, METHOD)))
+
+
+def _published_lines(paper: PublishedMeasures) -> Iterator[str]:
+    """Yield what was published, in one line."""
+    gains = paper.printed_gains()
+    low, high = (choose(gains, key=lambda name: gains[name]) for choose in (min, max))
+    yield (
+        f"published ({_cited(paper)}): {gains[low]:+g} % ({low}) to {gains[high]:+g} % ({high}) over FirstP; "
+        "of run time only three statements"
+    )
+
+
+def _cited(paper: PublishedMeasures) -> str:
+    return f"{paper.about.authors[0].split()[-1]} et al. {paper.about.year}"
+
+
+def _published(paper: PublishedMeasures, escape: Escape) -> Iterator[Section]:
+    """Yield the printed gains, the statements on run time, and the findings on the code behind them."""
+    gains = paper.printed_gains()
+    table = next(table for table in paper.about.tables if table.gain)
+    cells = tuple(
+        (
+            escape(system),
+            escape(paper.about.firstp[system]),
+            f"{gain:+g}",
+            ", ".join(finding.name for finding in paper.findings(table.number, system)),
+        )
+        for system, gain in sorted(gains.items(), key=lambda item: -item[1])
+    )
+    grid = Grid("", ("system", "FirstP", "gain %", "findings"), (False, False, True, False), cells)
+    figure = paper.about.figure3
+    yield Section(
+        title=escape(f"Published: {_cited(paper)}, Table {table.number}"),
+        lead=(escape(f"{paper.about.citation()} {paper.about.licence}. Not measured here."),),
+        grids=(grid,),
+        notes=(escape(NOT_COMPARABLE), "findings: harness report results/published/boytsov2025 --wide"),
+    )
+    if figure is not None:
+        yield Section(
+            title="Published: Figure 3, run time",
+            lead=("The figure prints no number. All that the text says:",),
+            notes=tuple(map(escape, (*figure.statements, figure.remark))),
+        )
+
+
+_CSV = (
+    *("source", "dataset", "scenario", "hardware_profile", "system", "firstp", "measure", "value", "firstp_value"),
+    *("gain", "gain_low", "gain_high", "p_holm", "gain_percent", "gain_percent_low", "gain_percent_high"),
+    *(f"{axis.name}_ratio{end}" for axis in RATIOS for end in ("", "_low", "_high")),
+    *(f"front_{axis.name}" for axis in RATIOS),
+    "reason",
+)
+
+
+def _lines(made: LongDocuments, paper: PublishedMeasures) -> Iterator[Sequence[Value]]:
+    """Yield the CSV: measured systems, then published ones."""
+    lines = [_values(group, each, made.measure) for group in made.groups for each in group.systems]
+    for system, percent in paper.printed_gains().items():
+        named: dict[str, Value] = {"source": paper.about.name, "system": system, "firstp": paper.about.firstp[system]}
+        lines.append({**named, "gain_percent": percent, "reason": "published: the paper prints no ratio"})
+    yield from lines_of(lines, [(name, operator.methodcaller("get", name)) for name in _CSV])
+
+
+def _values(group: LongGroup, each: ReadingOn, measure: str) -> dict[str, Value]:
+    """Return the cells of a measured system by column; missing ones are left out."""
+    interval = Estimate(None) if each.gain is None else each.gain.interval
+    estimates = {"gain": interval, "gain_percent": each.relative}
+    estimates |= {f"{name}_ratio": ratio for name, ratio in each.ratios.items()}
+    values: dict[str, Value] = {
+        "source": "measured",
+        "dataset": group.place.dataset,
+        "scenario": group.place.scenario,
+        "hardware_profile": group.profile,
+        "system": each.row.system,
+        "firstp": each.first.system if each.first else None,
+        "measure": measure,
+        "value": each.row.measured(measure),
+        "firstp_value": each.first.measured(measure) if each.first else None,
+        "p_holm": each.gain.p_holm if each.gain else None,
+        "reason": each.reason,
+    }
+    for name, estimate in estimates.items():
+        values |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+    return values | {f"front_{name}": state.value for name, state in each.front.items()}
+
+
+def _record(group: LongGroup) -> dict[str, Any]:
+    """Return a group for programs, with what each ratio is made of."""
+    return {
+        **group.place._asdict(),
+        "profile": group.profile,
+        "systems": [_system_record(each) for each in group.systems],
+    }
+
+
+def _system_record(each: ReadingOn) -> dict[str, Any]:
+    gain = each.gain
+    figures = {
+        axis.name: {
+            **dataclasses.asdict(each.ratios.get(axis.name, Estimate(None))),
+            "system": axis.read(each.row).value,
+            "firstp": axis.read(each.first).value if each.first else None,
+            "front": each.front[axis.name].value if axis.name in each.front else None,
+        }
+        for axis in RATIOS
+    }
+    return {
+        "system": each.row.system,
+        "firstp": each.first.system if each.first else None,
+        "keys": list(each.row.keys),
+        "firstp_keys": list(each.first.keys) if each.first else [],
+        "reason": each.reason,
+        "gain": None if gain is None else dataclasses.asdict(gain.interval),
+        "p_holm": None if gain is None else gain.p_holm,
+        "significant": gain is not None and gain.p_holm is not None and gain.p_holm <= LEVEL,
+        "gain_percent": dataclasses.asdict(each.relative),
+        "ratios": figures,
+    }
+
+
+def _published_record(paper: PublishedMeasures) -> dict[str, Any]:
+    figure = paper.about.figure3
+    return {
+        "citation": paper.about.citation(),
+        "licence": paper.about.licence,
+        "gain_percent": paper.printed_gains(),
+        "figure3": None if figure is None else figure.model_dump(),
+    }

@@ -1,0 +1,123 @@
+"""BM25: tantivy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import tantivy
+from index_files import built_with
+from tantivy import Filter, Occur, Query, Tokenizer
+
+from harness.driver.adapter import Adapter, Corpus
+from harness.records import Envelope, Hit, Scalar
+
+LANGUAGES = {
+    "en": "english",
+    "da": "danish",
+    "de": "german",
+    "es": "spanish",
+    "fi": "finnish",
+    "fr": "french",
+    "hu": "hungarian",
+    "it": "italian",
+    "nl": "dutch",
+    "no": "norwegian",
+    "pt": "portuguese",
+    "ru": "russian",
+    "sv": "swedish",
+}
+_PARAMS = ("language", "build_heap_mib")
+_LONGEST = 40  # characters of a token, as in tantivy's own analysers
+
+
+class Tantivy(Adapter):
+    """BM25 (k1 1.2, b .75) over one field that holds title and text.
+
+    Tokens are runs of letters and digits in lowercase, stop words left out, stemmed by Snowball.
+
+    Parameters: ``language`` (``en`` where absent), ``build_heap_mib``.
+    """
+
+    def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
+        super().__init__(params, envelope, assets)
+        if unknown := sorted(params.keys() - set(_PARAMS)):
+            raise ValueError(f"unknown parameter {unknown[0]!r}; this engine reads {', '.join(_PARAMS)}")
+        self._language = str(params.get("language", "en"))
+        if self._language not in LANGUAGES:
+            raise ValueError(f"language is {self._language!r}, must be one of {', '.join(sorted(LANGUAGES))}")
+        name = LANGUAGES[self._language]
+        builder = tantivy.TextAnalyzerBuilder(Tokenizer.simple())
+        for each in (Filter.remove_long(_LONGEST), Filter.lowercase(), Filter.stopword(name), Filter.stemmer(name)):
+            builder = builder.filter(each)
+        self._analyser = builder.build()
+
+    def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
+        """Index the corpus with one thread, so that the same corpus gives the same segments."""
+        progress(0)
+        fields = tantivy.SchemaBuilder()
+        fields.add_text_field("text", tokenizer_name=self._language, index_option="freq")
+        fields.add_text_field("id", stored=True, tokenizer_name="raw", index_option="basic")
+        index = tantivy.Index(fields.build(), path=str(index_dir))
+        index.register_tokenizer(self._language, self._analyser)
+        writer = index.writer(heap_size=int(self.params["build_heap_mib"]) << 20, num_threads=1)
+        for number, document in enumerate(corpus, 1):
+            text = f"{document.title} {document.text}" if document.title else document.text
+            writer.add_document(tantivy.Document(text=text, id=document.doc_id))
+            if number % 1000 == 0:
+                progress(number)
+        writer.commit()
+        writer.wait_merging_threads()
+        built_with.write(index_dir, self._facts())
+        progress(len(corpus))
+
+    def verify_index(self, corpus: Corpus, index_dir: Path) -> None:
+        """Open the index and count its documents."""
+        found = tantivy.Index.open(str(index_dir)).searcher().num_docs
+        if found != len(corpus):
+            raise ValueError(f"the index has {found} documents, the corpus {len(corpus)}")
+
+    def load(self, index_dir: Path) -> None:
+        """Map the index.
+
+        Raises:
+            ValueError: the index is of another language or version.
+        """
+        built_with.check(index_dir, self._facts())
+        # tantivy locks the folder of an index that it opens, and this one is read-only: links to its files are locked.
+        self._links = TemporaryDirectory()
+        for file in index_dir.iterdir():
+            if file.suffix != ".lock":
+                (Path(self._links.name) / file.name).symlink_to(file)
+        index = tantivy.Index.open(self._links.name)
+        index.register_tokenizer(self._language, self._analyser)
+        self._schema, self._searcher = index.schema, index.searcher()
+
+    def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Rank by the sum of the scores of the query's tokens; one that comes twice counts twice."""
+        # Half a surrogate pair is no text for Rust.
+        terms = self._analyser.analyze(query.encode("utf-8", "replace").decode("utf-8"))
+        asked = Query.boolean_query([(Occur.Should, Query.term_query(self._schema, "text", term)) for term in terms])
+        hits = self._searcher.search(asked, k, count=False).hits
+        return [Hit(self._searcher.doc(address)["id"][0], score) for score, address in hits]
+
+    def threads(self) -> dict[str, int]:
+        """Return the threads of a search."""
+        return {"tantivy": 1}
+
+    def libraries(self) -> dict[str, str]:
+        """Return tantivy's version."""
+        return {"tantivy": version("tantivy")}
+
+    def close(self) -> None:
+        """Unmap the index."""
+        del self._schema, self._searcher
+        self._links.cleanup()
+
+    def _facts(self) -> dict[str, Scalar]:
+        return {"engine": "tantivy", "tantivy": version("tantivy"), "language": self._language}
+
+
+ENGINE = Tantivy

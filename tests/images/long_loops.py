@@ -1,0 +1,223 @@
+"""Transformers of long documents restated from their formulas: float64, one text at a time, loops for sums.
+
+Imported inside an engine's image, beside ``rerank_loops`` and the package ``checkpoints``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import adapter
+import numpy
+import rerank_loops as short
+import torch
+from encoder import tokens
+from encoder.checkpoint import config
+from safetensors.numpy import load_file
+
+from checkpoints import rerank_long
+from harness.driver.adapter import Corpus
+from harness.records import Envelope
+
+LONGEST, QUERY = 150, 8
+LENGTHS = (0, 1, 7, 8, 9, 15, 16, 17, 30, 54, 55, 63, 64, 65, 100, 127, 128, 129, 149, 150, 151, 200)
+HEADS = {"longformer": "linear", "bigbird": "linear", "jina": "linear_mean", "mosaic": "linear"}
+HEADS["tinyllama"] = "linear_mean"
+ERF = numpy.vectorize(math.erf)
+
+
+def make(assets: Path, kind: str, **changes: Any) -> Path:
+    """A small checkpoint that knows the words."""
+    rerank_long.make(assets / kind, kind, texts=[" ".join(short.WORDS)], **changes)
+    return assets / kind
+
+
+def engine(assets: Path, kind: str, index: Path, corpus: Corpus | None = None, **params: Any) -> Any:
+    """The engine, loaded; the index is built where there is none."""
+    given = {"model": kind, "head": HEADS[kind], "aggregation": "long", "document_tokens": LONGEST, **params}
+    made = adapter.ENGINE({"query_tokens": QUERY, **given}, Envelope("test", 1, 1 << 30), assets)
+    if corpus is not None and not index.exists():
+        index.mkdir(parents=True)
+        made.build(corpus, index, lambda _: None)
+    made.load(index)
+    return made
+
+
+class Pairs:
+    """Token ids of a pair, by the checkpoint's own tokeniser: query first, then the document's first tokens."""
+
+    def __init__(self, folder: Path) -> None:
+        self._tokens = tokens.Tokens(tokens.read(folder), config(folder).vocabulary)
+        self._form = self._tokens.pair_form()
+
+    def __call__(self, query: str, text: str, longest: int = LONGEST) -> tuple[list[int], int]:
+        """Return the ids, and how many of them stand before the document."""
+        form = self._form
+        asked, document = self._tokens.ids(query)[:QUERY], self._tokens.ids(text)[:longest]
+        before = [*form.before, *asked, *form.between]
+        return [*before, *document, *form.after], len(before)
+
+
+class Restated:
+    """Tensors in float64, and what the transformers have in common."""
+
+    def __init__(self, folder: Path, prefix: str) -> None:
+        self.config = json.loads((folder / "config.json").read_text())
+        found = load_file(folder / "model.safetensors")
+        self.tensors = {name.removeprefix(prefix): each.astype(numpy.float64) for name, each in found.items()}
+        self.heads = self.config["num_attention_heads"]
+        self.size = self.config["hidden_size"] // self.heads
+
+    def linear(self, states: Any, name: str) -> Any:
+        made = states @ self.tensors[f"{name}.weight"].T
+        return made + self.tensors[f"{name}.bias"] if f"{name}.bias" in self.tensors else made
+
+    def norm(self, states: Any, name: str) -> Any:
+        centred = states - states.mean(-1, keepdims=True)
+        scaled = centred / numpy.sqrt((centred**2).mean(-1, keepdims=True) + self.config["layer_norm_eps"])
+        return scaled * self.tensors[f"{name}.weight"] + self.tensors[f"{name}.bias"]
+
+    def score(self, vector: Any) -> float:
+        return float(vector @ self.tensors["cls.weight"][0] + self.tensors["cls.bias"][0])
+
+
+def gelu(values: Any) -> Any:
+    return values * 0.5 * (1 + ERF(values / math.sqrt(2)))
+
+
+def attended(query: Any, key: Any, value: Any, bias: Any) -> Any:
+    """One token's attention over some others."""
+    logits = key @ query / math.sqrt(len(query)) + bias
+    weights = numpy.exp(logits - logits.max())
+    return weights / weights.sum() @ value
+
+
+class Longformer(Restated):
+    """A window of tokens and the global ones; a global token sees all, by projections of its own."""
+
+    def states(self, ids: list[int], marked: set[int]) -> Any:
+        read, part = self.tensors, "embeddings"
+        places = [number + 2 for number in range(len(ids))]
+        states = read[f"{part}.word_embeddings.weight"][ids] + read[f"{part}.position_embeddings.weight"][places]
+        states = self.norm(states + read[f"{part}.token_type_embeddings.weight"][0], f"{part}.LayerNorm")
+        for layer in range(self.config["num_hidden_layers"]):
+            name = f"encoder.layer.{layer}"
+            reach = self.config["attention_window"][layer] // 2
+            local, everywhere = (
+                [self.linear(states, f"{name}.attention.self.{each}{ending}") for each in ("query", "key", "value")]
+                for ending in ("", "_global")
+            )
+            rows = []
+            for place in range(len(ids)):
+                near = {other for other in range(len(ids)) if abs(other - place) <= reach}
+                keys = list(range(len(ids))) if place in marked else sorted(near | marked)
+                query, key, value = everywhere if place in marked else local
+                row = []
+                for head in range(self.heads):
+                    mine = slice(head * self.size, (head + 1) * self.size)
+                    row.append(attended(query[place, mine], key[keys, mine], value[keys, mine], 0.0))
+                rows.append(numpy.concatenate(row))
+            joined = self.linear(numpy.array(rows), f"{name}.attention.output.dense")
+            states = self.norm(states + joined, f"{name}.attention.output.LayerNorm")
+            wide = self.linear(gelu(self.linear(states, f"{name}.intermediate.dense")), f"{name}.output.dense")
+            states = self.norm(states + wide, f"{name}.output.LayerNorm")
+        return states
+
+    def pair(self, ids: list[int], before: int) -> float:
+        return self.score(self.states(ids, set(range(before)))[0])
+
+
+class Alibi(Restated):
+    """No positions: a token counts less the farther it is; a gated layer behind."""
+
+    def slope(self, head: int) -> float:
+        power = 2 ** int(math.log2(self.heads))
+        if head < power:
+            return 2.0 ** (-8 * (head + 1) / power)
+        return 2.0 ** (-8 * (2 * (head - power) + 1) / (2 * power))
+
+    def states(self, ids: list[int], before: int) -> Any:
+        read, part = self.tensors, "embeddings"
+        types = [0] * before + [1] * (len(ids) - before)
+        states = read[f"{part}.word_embeddings.weight"][ids] + read[f"{part}.token_type_embeddings.weight"][types]
+        states = self.norm(states, f"{part}.LayerNorm")
+        for layer in range(self.config["num_hidden_layers"]):
+            name = f"encoder.layer.{layer}"
+            if f"{name}.attention.self.Wqkv.weight" in read:
+                query, key, value = numpy.split(self.linear(states, f"{name}.attention.self.Wqkv"), 3, axis=1)
+            else:
+                query, key, value = (
+                    self.linear(states, f"{name}.attention.self.{each}") for each in ("query", "key", "value")
+                )
+            rows = []
+            for place in range(len(ids)):
+                row = []
+                for head in range(self.heads):
+                    mine = slice(head * self.size, (head + 1) * self.size)
+                    bias = numpy.array([-self.slope(head) * abs(place - other) for other in range(len(ids))])
+                    row.append(attended(query[place, mine], key[:, mine], value[:, mine], bias))
+                rows.append(numpy.concatenate(row))
+            joined = self.linear(numpy.array(rows), f"{name}.attention.output.dense")
+            states = self.norm(states + joined, f"{name}.attention.output.LayerNorm")
+            both = self.linear(states, f"{name}.mlp.gated_layers")
+            gate, wide = both[:, : both.shape[1] // 2], both[:, both.shape[1] // 2 :]
+            states = self.norm(states + self.linear(gelu(gate) * wide, f"{name}.mlp.wo"), f"{name}.mlp.layernorm")
+        return states
+
+    def pair(self, ids: list[int], before: int) -> float:
+        states = self.states(ids, before)
+        return self.score(states.mean(0) if self.config.get("position_embedding_type") == "alibi" else states[0])
+
+
+class Theirs:
+    """BigBird and Llama as transformers' own classes run them on one text, the linear map by hand."""
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        import transformers
+
+        found = load_file(folder / "model.safetensors")
+        self.weight, self.bias = found["cls.weight"][0], found["cls.bias"][0]
+        self.sparse = kind == "bigbird"
+        if self.sparse:
+            model: Any = transformers.BigBirdModel.from_pretrained(str(folder), add_pooling_layer=False)
+        else:
+            model = transformers.LlamaModel.from_pretrained(str(folder))
+        self.model = model.eval()
+        self.blocks = 8 * (6 + 2 * 1)  # transformers' own limit of full attention is 7 blocks
+
+    def pair(self, ids: list[int], before: int) -> float:
+        width = max(-(-len(ids) // 8) * 8, self.blocks) if self.sparse else len(ids)
+        given = {"input_ids": [*ids, *[0] * (width - len(ids))]}
+        given["attention_mask"] = [1] * len(ids) + [0] * (width - len(ids))
+        if self.sparse:
+            given["token_type_ids"] = [0] * before + [1] * (len(ids) - before) + [0] * (width - len(ids))
+        with torch.inference_mode():
+            states = self.model(**{name: torch.tensor([each]) for name, each in given.items()}).last_hidden_state[0]
+        vector = states[0] if self.sparse else states.mean(0)
+        return float(vector.numpy() @ self.weight + self.bias)
+
+
+def restated(folder: Path, kind: str) -> Any:
+    """The restatement of a checkpoint."""
+    if kind == "longformer":
+        return Longformer(folder, "longformer.")
+    return Alibi(folder, "bert.") if kind in ("jina", "mosaic") else Theirs(folder, kind)
+
+
+def compare(assets: Path, index: Path, corpus: Corpus, kind: str, **params: Any) -> dict[str, Any]:
+    """Largest difference between engine and restatement over all lengths of documents and queries."""
+    made, pairs = restated(assets / kind, kind), Pairs(assets / kind)
+    ready = engine(assets, kind, index, corpus, **params)
+    texts = {each.doc_id: f"{each.title} {each.text}".strip() for each in corpus}
+    off, spread, count = 0.0, 0.0, 0
+    for length in (0, 5, 10):
+        query = short.words(length, 100 + length)
+        found = ready.score(query, list(texts))
+        longest = params.get("window", LONGEST)
+        wanted = [made.pair(*pairs(query, text, longest)) for text in texts.values()]
+        off = max(off, *(abs(one - other) for one, other in zip(found, wanted, strict=True)))
+        spread, count = max(spread, max(wanted) - min(wanted)), count + len(found)
+    return {"difference": off, "spread": spread, "pairs": count}

@@ -1,0 +1,184 @@
+"""Rerankers that read a long document in one window, against restatements (``long_loops``) and transformers."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from harness.config import data_root
+from harness.launch.images import builder, catalog
+from tests.images.conftest import CACHE, GIVEN, IMPORTS
+from tests.images.inside import Warmth
+
+pytestmark = pytest.mark.docker
+
+Lines = Callable[[str], list[Any]]
+KINDS = ("longformer", "bigbird", "jina", "mosaic", "tinyllama")
+
+SETUP = """
+import shutil
+import numpy, torch
+import long_loops as loops
+import rerank_loops as short
+assets = Path("/index/assets")
+
+def refused(call):
+    try:
+        call()
+    except ValueError as error:
+        return str(error)
+    return ""
+"""
+
+
+@pytest.fixture
+def lines(engine: docker.DockerClient, warmth: Warmth, tmp_path: Path) -> Lines:
+    """Run lines in the engine's image, beside the restatements and the makers of small checkpoints."""
+    image = builder.ImageBuilder(engine, CACHE).ensure_engine(catalog.system("ms-marco-minilm-l6"))
+    job = tmp_path / "job"
+    (job / "checkpoints").mkdir(parents=True)
+    for name in ("__init__", "dense", "planted", "rerank", "rerank_long"):
+        shutil.copy(data_root() / "checkpoints" / f"{name}.py", job / "checkpoints")
+    for name in ("rerank_loops.py", "long_loops.py"):
+        shutil.copy(Path(__file__).with_name(name), job)
+    (job / "params.json").write_text("{}")
+
+    def run(text: str) -> list[Any]:
+        (job / "probe.py").write_text(GIVEN + SETUP + text)
+        return warmth.of(image.digest, IMPORTS["rerank"]).ask(job)
+
+    return run
+
+
+def test_published_formats_score_as_their_restatements(lines: Lines) -> None:
+    answers = lines("""
+corpus = short.write_corpus(Path("/tmp/corpus.jsonl"), loops.LENGTHS)
+for kind in loops.HEADS:
+    loops.make(assets, kind)
+    say([kind, loops.compare(assets, Path("/index") / kind, corpus, kind)])
+# One index serves every length that is read.
+say(["jina, 100", loops.compare(assets, Path("/index/jina"), corpus, "jina", window=100)])
+""")
+    assert [kind for kind, _ in answers] == [*KINDS, "jina, 100"]
+    for kind, found in answers:
+        assert found["pairs"] == 66 and found["spread"] > 0.05, "scores that are all alike prove nothing"
+        assert found["difference"] <= 1e-5, kind
+
+
+def test_longformer_with_all_tokens_global_is_dense_attention(lines: Lines) -> None:
+    answers = lines("""
+from encoder.graph import Graph
+from encoder.alibi import slopes
+folder = loops.make(assets, "longformer")
+graph, dense = Graph(folder, "linear"), loops.Longformer(folder, "longformer.")
+ids = torch.arange(4, 18)[None]  # 14 tokens, a window has 16
+everywhere = torch.ones_like(ids)
+with torch.inference_mode():
+    found = graph.transformer(ids, everywhere, everywhere).last_hidden_state[0].numpy()
+    near = graph.transformer(ids, everywhere, 0 * everywhere).last_hidden_state[0].numpy()
+wanted = dense.states(ids[0].tolist(), set(range(14)))
+say([float(abs(found - wanted).max()), float(abs(near - wanted).max())])
+say(slopes(12))
+""")
+    (difference, local), found = answers
+    assert difference <= 1e-4 < local, "and local attention differs, by its own projections"
+    assert found == [2.0**-power for power in (1, 2, 3, 4, 5, 6, 7, 8, 0.5, 1.5, 2.5, 3.5)]
+
+
+def test_score_depends_on_nothing_but_its_pair(lines: Lines) -> None:
+    answers = lines("""
+lengths = (1, *loops.LENGTHS[2:], *(40 + 9 * n for n in range(20)))
+corpus = short.write_corpus(Path("/tmp/corpus.jsonl"), lengths)
+ids = [each.doc_id for each in corpus]
+for kind in loops.HEADS:
+    loops.make(assets, kind)
+    ready = loops.engine(assets, kind, Path("/index") / kind, corpus, batch_tokens=1)
+    queries = [short.words(1 + n % 8, n) for n in range(50)]
+    few = [ids[0]] * 20 if kind == "bigbird" else [ids[0]]
+    forward = [ready.score(query, ids[10:13]) for query in queries]
+    ready.score("ice", few)
+    backward = [ready.score(query, ids[10:13]) for query in reversed(queries)][::-1]
+    alone = ready.score(queries[3], ids)
+    off = 0.0
+    for tokens in (600, 5000, 20000):
+        other = loops.engine(assets, kind, Path("/index") / kind, batch_tokens=tokens)
+        found = dict(zip(ids[::-1], other.score(queries[3], ids[::-1])))
+        off = max(off, *(abs(found[each] - score) for each, score in zip(ids, alone)))
+    moved = float(abs(numpy.array(forward) - numpy.array(backward)).max())
+    say([kind, moved, off, other.counts()["calls"] < len(ids)])
+""")
+    assert [kind for kind, *_ in answers] == list(KINDS)
+    for kind, moved, off, batched in answers:
+        assert moved <= 1e-6, kind
+        assert batched and off <= 1e-5, kind
+
+
+def test_work_counts_padding_and_sparse_attention(lines: Lines) -> None:
+    sparse, dense, counts = lines("""
+from encoder.checkpoint import KINDS, Config
+sizes = {"num_hidden_layers": 12, "hidden_size": 768, "attention_window": [512] * 12}
+base = {name: Config(name, KINDS[name], 50265, 4096, sizes) for name in ("longformer", "big_bird", "bert")}
+say([base["longformer"].padded(1466), base["big_bird"].padded(1466), base["big_bird"].padded(3)])
+say([base[name].flop(1, 1466, 35) / 1e9 for name in base])
+corpus = short.write_corpus(Path("/tmp/corpus.jsonl"), (5, 40))
+for kind in ("longformer", "bigbird"):
+    loops.make(assets, kind)
+ready = [loops.engine(assets, kind, Path("/index") / kind, corpus) for kind in ("longformer", "bigbird")]
+for each in ready:
+    each.score("ice rock", ["d0", "d1"])
+pairs = [loops.Pairs(assets / kind) for kind in ("longformer", "bigbird")]
+read = [[len(each("ice rock", document.text)[0]) for document in corpus] for each in pairs]
+say([[each.counts(), lengths] for each, lengths in zip(ready, read)])
+""")
+    assert sparse == [1536, 1472, 768]
+    # Longformer: 1,536 tokens see 513 and are seen by 35; BigBird: 23 blocks of 64, of which two see all.
+    hidden, seen = 768, 1536 * 513 + 2 * 35 * 1536
+    longformer = 12 * (24 * 1536 * hidden**2 + 4 * hidden * seen + (4 * 1536 + 2 * 35) * hidden**2)
+    bigbird = 12 * (24 * 1472 * hidden**2 + 4 * hidden * 64**2 * (2 * 23 + 2 * 7 + 19 * 8))
+    bert = 12 * 1466 * (24 * hidden**2 + 4 * 1466 * hidden)
+    assert dense == pytest.approx([longformer / 1e9, bigbird / 1e9, bert / 1e9])
+    for (found, lengths), padded in zip(counts, (16 * math.ceil(max(counts[0][1]) / 16), 64), strict=True):
+        assert found["tokens"] == sum(lengths) and found["padded_tokens"] == 2 * padded
+
+
+def test_wrong_tensors_and_backends_are_refused_by_name(lines: Lines) -> None:
+    answers = lines("""
+import rerank_prepare
+from safetensors.torch import load_file, save_file
+wrong = {
+    "longformer": ("longformer.encoder.layer.1.attention.self.key_global.weight", "cls.bias"),
+    "bigbird": ("bert.encoder.layer.0.attention.self.value.bias",),
+    "jina": ("encoder.layer.1.attention.self.key.weight", "encoder.layer.0.mlp.wo.bias"),
+    "mosaic": ("bert.encoder.layer.1.attention.self.Wqkv.weight", "bert.encoder.layer.0.mlp.gated_layers.weight"),
+    "tinyllama": ("model.layers.1.mlp.up_proj.weight",),
+}
+
+def prepared(kind, change, **params):
+    shutil.rmtree(assets / kind, ignore_errors=True)
+    path = loops.make(assets, kind) / "model.safetensors"
+    state = load_file(path)
+    change(state)
+    save_file(state, path, metadata={"format": "pt"})
+    given = {"model": kind, "head": loops.HEADS[kind], "document_tokens": 100, "aggregation": "long", **params}
+    return refused(lambda: rerank_prepare.make_ready(assets, given))
+
+for kind, names in wrong.items():
+    for name in names:
+        for change in (lambda state: state.pop(name), lambda state: state.update({name: torch.zeros(7, 7)})):
+            say([kind, ".".join(name.split(".")[-2:]), prepared(kind, change)])
+    strange = lambda state: state.update({"strange.weight": torch.zeros(3)})
+    say([kind, "strange.weight", prepared(kind, strange)])
+    say([kind, "torch and torch-bf16", prepared(kind, lambda _: None, backend="onnxruntime")])
+norm = "encoder.layer.0.attention.self.layer_norm_q.weight"
+say(["jina", "layer_norm_q", prepared("jina", lambda state: state.update({norm: torch.ones(32)}))])
+say(["jina", "", "" if prepared("jina", lambda _: None) else "as it is"])
+""")
+    *refusals, (_, _, accepted) = answers
+    assert accepted == "as it is" and len(refusals) == 27
+    assert [each for each in refusals if each[1] not in each[2]] == []
