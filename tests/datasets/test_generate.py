@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 import signal
 import statistics
@@ -302,6 +303,11 @@ def test_the_first_command_of_the_page_writes_a_collection(
         f"far: {record['documents']} documents, {record['mean_tokens']:.0f} tokens on average"
     )
     assert "left out: 569 queries held out" in done.stderr
+    again = [sys.executable, "-m", "harness", *command.split()[2:-1], "again", "--cache", str(cache)]
+    subprocess.run(again, check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": "7"})
+    assert [
+        path.read_bytes() == (tmp_path / "again" / path.name).read_bytes() for path in (tmp_path / "far").iterdir()
+    ] == ([True] * 8), "a process that orders its sets in another way writes the same bytes"
     refused = CliRunner().invoke(main, ["generate", "placed", "--from", "scifact", "--out", "x", "--depths", "0.5 0"])
     assert refused.exit_code == 2 and "'0.5 0': write each number once, the lowest first" in refused.stderr
 
