@@ -1,6 +1,6 @@
 """Measure what measuring costs, side by side in one run: ``make bench``.
 
-Four questions, each answered against something that does the same work without harness:
+Five questions, each answered against something that does the same work without harness:
 
 1. What does the driver's clock add to a query, against a bare loop around the same callable, and against two reads
    of the clock alone?  (at most 2 microseconds a query for a Python adapter)
@@ -8,6 +8,7 @@ Four questions, each answered against something that does the same work without 
 3. How much longer is an empty job (start, load, one query, stored) than a bare ``docker run`` of the same image?
    (at most 1.5 times)
 4. How much of a CPU do the samplers take that look at a job from outside?  (under 1 %)
+5. How long do 100,000 generated documents take on one CPU, and how much memory?  (under a minute, flat)
 
 Rounds of the alternatives are interleaved, so that a machine that drifts favours none; the median of the rounds counts.
 """
@@ -23,7 +24,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import driver_overhead, empty_job, observer_overhead
+from benchmarks import driver_overhead, empty_job, generated, observer_overhead
 from benchmarks.table import Line, verdict
 from harness.launch.docker import DockerLauncher
 
@@ -32,7 +33,7 @@ CACHE = Path(os.environ.get("HARNESS_CACHE", "~/.cache/ir-harness")).expanduser(
 
 def main() -> int:
     """Measure all, print the table; exit code 1 when something costs more than allowed."""
-    lines = driver_overhead.lines()
+    lines = [*driver_overhead.lines(), *generated.lines()]
     with closing(DockerLauncher(CACHE)) as launcher:
         lines += [*empty_job.lines(launcher, CACHE), *observer_overhead.lines(launcher)]
     _show(lines)

@@ -71,8 +71,7 @@ _SHOWN = 90  # characters of a licence, which README.md has whole
 @click.option(
     "--passages",
     type=click.Choice(CUTS),
-    help="Cut the source's documents into such passages (far-relevant, placed, uniform, shuffled)."
-    "  [default: documents; shuffled: sentences]",
+    help="Cut the source's documents into such passages (far-relevant, placed, uniform).  [default: documents]",
 )
 @click.option(
     "--passage-tokens",

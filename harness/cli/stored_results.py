@@ -40,7 +40,7 @@ from harness.report.page import PageSource, page_content, render_page
 from harness.report.page.answer import answer_html
 from harness.report.page.groups import PublishedRates, ranking_data
 from harness.report.plots import KINDS, album
-from harness.report.published_measures import citation_lines
+from harness.report.published_measures import citation_lines, first_screen
 from harness.report.summary import SummaryView, summary_section
 from harness.report.writers import plain_escape
 from harness.untrusted import one_line
@@ -163,7 +163,10 @@ class StoredResults:
             view=view,
         )
         pointed = SummaryView(rest="click a number of the leaderboard")
-        answer = summary_section(table, per_query, plain_escape, pointed)
+        if published_measures.holds(self.results):
+            answer = first_screen(published_measures.read(self.results), plain_escape)
+        else:
+            answer = summary_section(table, per_query, plain_escape, pointed)
         return render_page(page_content(content), answer_html(answer))
 
 

@@ -17,7 +17,7 @@ def measures_document(paper: PublishedMeasures, table: Table) -> ReportDocument:
         sections=lambda escape: _sections(paper, escape),
         lines=rows.lines,
         content=rows.content,
-        answer=lambda escape: (_answer(paper, escape),),
+        answer=lambda escape: (first_screen(paper, escape),),
     )
 
 
@@ -26,7 +26,7 @@ def citation_lines(about: MeasuresPaper) -> tuple[str, str]:
     return about.citation(), f"Licence of the figures: {about.licence} ({about.licence_remark})"
 
 
-def _answer(paper: PublishedMeasures, escape: Escape) -> Section:
+def first_screen(paper: PublishedMeasures, escape: Escape) -> Section:
     """Return systems by the columns with a short header, the printed gains, and where the rest is."""
     about, first = paper.about, paper.about.tables[0]
     gains = paper.printed_gains()

@@ -90,6 +90,11 @@ def test_commands_show_measures_and_refuse_costs(folder: Path) -> None:
     ranked = call("leaderboard", where, "--dataset", "msmarco-doc-dev", "--rank-by", "accuracy").stdout
     assert "|    1 | PARADE Transf-RAND-L2 ELECTRA | 43.3 |" in ranked
     assert "of latency and cost, which this paper does not print" in call("report", where, "--format", "png").stderr
+    page = folder.parent / "page.html"
+    call("report", where, "--format", "html", "-o", str(page))
+    assert (
+        "<td" in page.read_text() and "No system gains more over its FirstP than PARADE Attn: 5 %." in page.read_text()
+    )
     written = folder.parent / "report.json"
     call("report", where, "--format", "json", "-o", str(written))
     assert "published tables: 8 do not follow" in call("verify", where, "--against", str(written)).stdout

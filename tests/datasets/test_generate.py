@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 import signal
 import statistics
@@ -41,7 +42,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "needle": {"queries": 4, "documents": 6, "lengths": (64, 128), "passage_tokens": (3, 40), "candidates": 5},
     "passkey": {"queries": 4, "documents": 6, "lengths": (128, 256), "candidates": 5},
     "shuffled": {"max_tokens": 60},
-    "uniform": {"queries": 20, "min_tokens": 80, "max_tokens": 231, "passage_tokens": (3, 20), "candidates": 10},
+    "uniform": {"queries": 40, "min_tokens": 80, "max_tokens": 231, "passage_tokens": (3, 20), "candidates": 10},
 }
 
 
@@ -68,7 +69,13 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_source(tmp_path_factory.mktemp("sources") / "tiny", 40, 400, 4, 20)
+    """40 queries, of which two ask for one text; 400 fillers, 200 copies of those, and copies of judged texts."""
+    folder = write_source(tmp_path_factory.mktemp("sources") / "tiny", 40, 400, 4, 20)
+    lines = [json.loads(line) for line in (folder / "corpus.jsonl").read_text().splitlines()]
+    lines[1]["text"] = lines[0]["text"]
+    lines += [{**line, "_id": f"copy-{line['_id']}", "text": line["text"].upper()} for line in lines[:240]]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
 
 
 def texts(folder: Path) -> dict[str, str]:
@@ -147,31 +154,40 @@ def test_equal_seeds_give_equal_bytes_and_positions_point_at_passages(
         assert dataset.faults == () and dataset.queries
         found = list(at_their_places(folder))
         assert {each.query for each, _ in found} == {query.query_id for query in dataset.queries}
-        for each, passage in found:
-            if kind == "passkey":
-                name = next(q.text for q in dataset.queries if q.query_id == each.query).removeprefix(
-                    "what is the pass key for "
-                )
-                assert passage.startswith(name.rstrip("?")) and passage.count(name.rstrip("?")) == 2
-            elif kind != "shuffled":
-                assert passage == judged[f"r{each.query[1:]}"]
+        if kind in ("needle", "passkey"):
+            assert len({each.start_token for each, _ in found}) > len(found) // 2
+        if kind == "passkey":
+            names = {query.query_id: query.text.split("for ")[1].rstrip("?") for query in dataset.queries}
+            assert all(each[1].startswith(names[each[0].query]) for each in found)
+        elif kind != "shuffled":
+            passages = [passage for _, passage in found]
+            assert passages == [judged[f"r{each.query[1:]}"] for each, _ in found]
+            assert len(set(passages)) == len(passages), "no two queries ask for one text"
+            for text in texts(folder).values():
+                own = [passage for passage in passages if passage in text]
+                parts = [f"{part.strip()} ." for part in text.lower().split(".") if part]
+                assert kind == "needle" or len(parts) == len(set(parts)), "no passage is repeated"
+                others = set(parts) - {*own}
+                assert not others & {judged[f"r{number}"] for number in range(40)}, "also no copies of them"
         if "candidates" in SMALL[kind]:
             _check_candidates(folder, dataset.qrels.decode(), SMALL[kind]["candidates"])
 
 
-def _check_candidates(folder: Path, qrels: str, number: int) -> None:
-    relevant = {tuple(line.split()[::2]) for line in qrels.splitlines()}
+def _candidates(folder: Path) -> dict[str, list[str]]:
     by_query: dict[str, list[str]] = {}
     for line in (folder / "candidates.trec").read_text().splitlines():
-        query, _, doc, rank, score, _ = line.split()
+        query, _, doc, rank, _, _ = line.split()
         by_query.setdefault(query, []).append(doc)
-        assert int(rank) == len(by_query[query]) and int(score) == number + 1 - int(rank)
-    assert {query for query, _ in relevant} == set(by_query)
-    for query, docs in by_query.items():
-        assert (
-            len(set(docs)) == number
-            and len([doc for doc in docs if (query, doc) in {(a, b) for a, b in map(tuple, relevant)}]) == 1
-        )
+        assert int(rank) == len(by_query[query])
+    return by_query
+
+
+def _check_candidates(folder: Path, qrels: str, number: int) -> None:
+    relevant = {line.split()[0]: line.split()[2] for line in qrels.splitlines()}
+    found = _candidates(folder)
+    assert set(found) == set(relevant)
+    for query, docs in found.items():
+        assert len(docs) == len(set(docs)) == number and relevant[query] in docs
 
 
 def test_placed_passages_take_all_depths_and_lengths(tmp_path: Path, cache: Path, tiny: Path) -> None:
@@ -221,6 +237,12 @@ def test_sources_judged_everywhere_hold_queries_out(tmp_path: Path, cache: Path)
     for doc_id, text in documents.items():
         fillers = text.replace(passages[doc_id], " ")
         assert not any(sentence in fillers for sentence in sentences)
+    of_paragraph = {each.doc: relevant[each.query] for each in read_positions(tmp_path / "out")}
+    ranks = []
+    for query, docs in _candidates(tmp_path / "out").items():
+        (own,) = (rank for rank, doc in enumerate(docs, 1) if of_paragraph[doc] == relevant[query])
+        ranks.append(own)  # no candidate holds another sentence of the judged paragraph
+    assert abs(statistics.fmean(1 / rank for rank in ranks) - 0.0519) < 3 * 0.1169 / len(ranks) ** 0.5, "chance"
     assert "BY-SA 4.0" in str(made.licence.text) and "Artetxe" in (tmp_path / "out" / "README.md").read_text()
     record = json.loads((tmp_path / "out" / "generator.json").read_text())
     assert record["source"]["corpus_sha256"] == dataset.corpus.sha256 and "BY-SA 4.0" in record["source"]["licence"]
@@ -281,6 +303,11 @@ def test_the_first_command_of_the_page_writes_a_collection(
         f"far: {record['documents']} documents, {record['mean_tokens']:.0f} tokens on average"
     )
     assert "left out: 569 queries held out" in done.stderr
+    again = [sys.executable, "-m", "harness", *command.split()[2:-1], "again", "--cache", str(cache)]
+    subprocess.run(again, check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": "7"})
+    assert [
+        path.read_bytes() == (tmp_path / "again" / path.name).read_bytes() for path in (tmp_path / "far").iterdir()
+    ] == ([True] * 8), "a process that orders its sets in another way writes the same bytes"
     refused = CliRunner().invoke(main, ["generate", "placed", "--from", "scifact", "--out", "x", "--depths", "0.5 0"])
     assert refused.exit_code == 2 and "'0.5 0': write each number once, the lowest first" in refused.stderr
 

@@ -39,7 +39,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "placed": {**_ONE_EACH, "lengths": (512, 1431, 4096), "depths": tuple(each / 10 for each in range(11))},
     "needle": {**_LADDER, "passage_tokens": (5, 100)},
     "passkey": _LADDER,
-    "shuffled": {"segments": (2, 6), "max_tokens": 8109, "train_share": 0.5, "passages": CUTS[1]},
+    "shuffled": {"segments": (2, 6), "max_tokens": 8109, "train_share": 0.5},
     "uniform": {**_ONE_EACH, **_RANGE},
 }
 
@@ -65,8 +65,7 @@ class _Request:
 
     def passage_cut(self) -> PassageCut:
         low, high = self.parameters.get("passage_tokens", (1, math.inf))
-        hidden = self.kind in ("needle", "passkey")
-        return PassageCut(CUTS[1] if hidden else self.parameters["passages"], low, high)
+        return PassageCut(self.parameters.get("passages", CUTS[1]), low, high)
 
     def writer(self, folder: Path, relevant: str) -> CollectionWriter:
         made = Provenance(self.kind, self.seed, self.parameters, self.dataset, self.licence, relevant)

@@ -159,7 +159,8 @@ class CollectionWriter:
 
     def _complete(self) -> None:
         made = self._provenance
-        (self._folder / GENERATOR).write_text(json.dumps(self._record(), indent=1, ensure_ascii=False) + "\n")
+        record = json.dumps(self._record(), indent=1, ensure_ascii=False) + "\n"
+        (self._folder / GENERATOR).write_text(record, encoding="utf-8")
         facts = {"language": made.source.language, "licence": made.licence.text or NO_LICENCE}
         lines = [
             f"{key} = {json.dumps(' '.join(value.split()), ensure_ascii=False)}"

@@ -54,11 +54,17 @@ def cut_at_word(text: str, most_tokens: int) -> str:
 
 
 @functools.cache
-def _tokenizer() -> Tokenizer:
+def vocabulary() -> tuple[str, ...]:
+    """Return all tokens by their numbers."""
     content = gzip.decompress(_VOCABULARY.read_bytes())
     assert hashlib.sha256(content).hexdigest() == VOCABULARY_SHA256, "the shipped vocabulary was changed"
-    vocabulary = {token: number for number, token in enumerate(content.decode("utf-8").rstrip("\n").split("\n"))}
-    model = WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=_LONGEST_WORD)  # noqa: S106 # no password
+    return tuple(content.decode("utf-8").rstrip("\n").split("\n"))
+
+
+@functools.cache
+def _tokenizer() -> Tokenizer:
+    numbers = {token: number for number, token in enumerate(vocabulary())}
+    model = WordPiece(numbers, unk_token="[UNK]", max_input_chars_per_word=_LONGEST_WORD)  # noqa: S106 # no password
     tokenizer = Tokenizer(model)
     tokenizer.normalizer = BertNormalizer()
     tokenizer.pre_tokenizer = BertPreTokenizer()
