@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import signal
 import sys
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -30,22 +32,31 @@ def main() -> None:
 @one_line_errors()
 def small(out: Path, kinds: tuple[str, ...], cache: Path) -> None:
     """Train checkpoints that stand in for published ones; what is there already is kept."""
-    import docker
-
     from checkpoints import small as suite
-    from harness.launch.docker_errors import engine_errors
-    from harness.progress import show_progress, task
 
-    with engine_errors():
-        client = docker.from_env(timeout=600)
-    with show_progress(Console(stderr=True)), closing(client), task("training small checkpoints") as watcher:
+    with _training("training small checkpoints") as (client, heard):
         written = suite.make(
             client,
             out.absolute(),
             cache=cache.expanduser().absolute(),
-            heard=lambda what, done, of: watcher(done, of, what),
+            heard=heard,
             kinds=[kind for kind in suite.KINDS if not kinds or kind.name in kinds],
         )
+    for path in written:
+        click.echo(path)
+
+
+@main.command()
+@click.argument("dataset", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True)
+@cache_option
+@one_line_errors()
+def long_documents(dataset: Path, out: Path, cache: Path) -> None:
+    """Train rerankers of long documents, and write the systems that order the candidates of DATASET with them."""
+    from checkpoints import long_documents as suite
+
+    with _training("training rerankers of long documents") as (client, heard):
+        written = suite.make(client, out.absolute(), dataset, cache=cache.expanduser().absolute(), heard=heard)
     for path in written:
         click.echo(path)
 
@@ -63,6 +74,20 @@ def convert_rocketqa(parameters: Path, models: Path, name: str, config: Path, vo
 
     for path in rocketqa.convert(parameters, config, vocab, models, name):
         click.echo(path)
+
+
+@contextmanager
+def _training(title: str) -> Iterator[tuple[Any, Callable[[str, int, int], None]]]:
+    """Give a client of the Docker engine, and what shows the steps of a training."""
+    import docker
+
+    from harness.launch.docker_errors import engine_errors
+    from harness.progress import show_progress, task
+
+    with engine_errors():
+        client = docker.from_env(timeout=600)
+    with show_progress(Console(stderr=True)), closing(client), task(title) as watcher:
+        yield client, lambda what, done, of: watcher(done, of, what)
 
 
 if __name__ == "__main__":

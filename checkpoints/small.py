@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -34,34 +35,33 @@ class Kind:
 
     Attributes:
         joined: systems that join one of them with others, which stand in too.
-        folders: what the training writes, and the parameter of the system that names the folder it goes to.
+        folders: what the training writes, and the folders of assets that it goes to.
         params: parameters that are not the published system's; the note says so.
         steps: of the training.
     """
 
     name: str
     systems: tuple[str, ...]
-    folders: dict[str, str]
+    folders: dict[str, tuple[str, ...]]
     note: str
     params: dict[str, Any] = field(default_factory=dict)
     joined: tuple[str, ...] = ()
     steps: int = STEPS
 
 
-_SEPARATE = {"query": "query_model", "document": "document_model"}
 # The published systems read 256 and 300 tokens of a document: their indexes alone would take two CPUs half of the time
 # that the whole suite may take.
 KINDS = (
     Kind(
         "dpr",
         ("dpr",),
-        _SEPARATE,
+        {"query": ("dpr-question",), "document": ("dpr-context",)},
         "two layers of all-MiniLM-L6-v2 on each side, trained for a minute on SciFact's documents",
     ),
     Kind(
         "splade",
         ("bt-splade-l",),
-        _SEPARATE,
+        {"query": ("bt-splade-l-query",), "document": ("bt-splade-l-document",)},
         "one layer of all-MiniLM-L6-v2 for queries and two for documents, 8,000 word pieces, trained for a minute on"
         " SciFact's documents; documents are cut at 128 tokens",
         {"document_tokens": 128},
@@ -69,7 +69,7 @@ KINDS = (
     Kind(
         "colbert",
         ("colbertv2-s", "colbertv2-m", "colbertv2-l"),
-        {"model": "checkpoint"},
+        {"model": ("colbertv2.0",)},
         "two layers of all-MiniLM-L6-v2, trained for a minute on SciFact's documents; documents are cut at 96 tokens"
         " (as in the training), centroids found in 2 rounds",
         {"document_tokens": 96, "kmeans_niters": 2},
@@ -77,7 +77,7 @@ KINDS = (
     Kind(
         "cross-encoder",
         ("ms-marco-minilm-l6",),
-        {"model": "model"},
+        {"model": ("ms-marco-minilm-l6",)},
         "two layers of all-MiniLM-L6-v2, made to match words and trained for two minutes on SciFact's documents;"
         " documents are cut at 128 tokens",
         {"document_tokens": 128, "query_tokens": 32},
@@ -104,23 +104,65 @@ def make(
 ) -> list[Path]:
     """Train what is missing; returns the files of the systems.
 
-    What is there and unchanged is kept: the same scripts, packages, start and documents made it, and its checksums
-    hold.  A kind's folders count only once the note of all their checksums is written, which comes last.
-
     Args:
         out: ``out/models`` is for ``--models``, ``out/images`` for ``HARNESS_IMAGES``.
-        heard: is told what is trained, the steps done and all steps.
+        heard, steps, corpus: as for ``train_missing``.
         kinds: what to train.
-        steps: of each training, instead of the kind's own; weights of other numbers of steps are trained anew.
-        corpus: the documents to train on, gzipped JSON lines; SciFact's if not given.
 
     Raises:
         ImageError: the engine's image or the start cannot be had, or a training fails.
         EngineError: the Docker engine does not answer.
     """
     known = catalog.systems(catalog.images_dir())
+    train_missing(client, out / "models", kinds, cache=cache, heard=heard, steps=steps, corpus=corpus)
+    written = [
+        stand_in.write(
+            known[name].engine_dir / "systems" / f"{name}.toml",
+            NAMES[name],
+            models=out / "models",
+            images=out / "images",
+            note=kind.note,
+            params=kind.params,
+        )
+        for kind in kinds
+        for name in kind.systems
+    ]
+    return written + [
+        stand_in.write(
+            known[name].file,
+            NAMES[name],
+            models=out / "models",
+            images=out / "images",
+            note=kind.note,
+            components=NAMES,
+        )
+        for kind in kinds
+        for name in kind.joined
+    ]
+
+
+def train_missing(
+    client: docker.DockerClient,
+    models: Path,
+    kinds: Sequence[Kind],
+    *,
+    cache: Path,
+    heard: Heard,
+    steps: int | None = None,
+    corpus: Path | None = None,
+) -> None:
+    """Train the kinds that ``models`` lacks.
+
+    What is there and unchanged is kept: the same scripts, packages, start and documents made it, and its checksums
+    hold.  A kind's folders count only once the note of all their checksums is written, which comes last.
+
+    Args:
+        heard: is told what is trained, the steps done and all steps.
+        steps: of each training, instead of the kind's own; weights of other numbers of steps are trained anew.
+        corpus: the documents to train on, gzipped JSON lines; SciFact's if not given.
+    """
+    known = catalog.systems(catalog.images_dir())
     corpus = corpus or data_root() / "datasets" / "scifact" / "corpus.jsonl.gz"
-    models, images = out / "models", out / "images"
     models.mkdir(parents=True, exist_ok=True)
     filesystem.remove_leftovers(models)
     engine = next(system for system in known.values() if system.engine == _TRAINED_IN)
@@ -131,25 +173,8 @@ def make(
             log.info(f"training {kind.name} for {', '.join(kind.systems)}: about a minute on two CPUs")
             image = builder.ImageBuilder(client, cache).ensure_engine(engine)
             origin = assets.fetch(_START, known[_START].assets, cache, None)
-            _train(client, image, kind, origin, corpus, models, known[kind.systems[0]].params, heard, taken)
-            _note(models, kind, key, known[kind.systems[0]].params)
-    written = [
-        stand_in.write(
-            known[name].engine_dir / "systems" / f"{name}.toml",
-            NAMES[name],
-            models=models,
-            images=images,
-            note=kind.note,
-            params=kind.params,
-        )
-        for kind in kinds
-        for name in kind.systems
-    ]
-    return written + [
-        stand_in.write(known[name].file, NAMES[name], models=models, images=images, note=kind.note, components=NAMES)
-        for kind in kinds
-        for name in kind.joined
-    ]
+            _train(client, image, kind, origin, corpus, models, heard, taken)
+            _note(models, kind, key)
 
 
 def _train(
@@ -159,7 +184,6 @@ def _train(
     origin: Path,
     corpus: Path,
     models: Path,
-    params: dict[str, Any],
     heard: Heard,
     steps: int,
 ) -> None:
@@ -179,14 +203,15 @@ def _train(
             heard=lambda told: heard(str(told.get("what")), int(told.get("done", 0)), int(told.get("of", 0))),
         )
         _note_file(models, kind).unlink(missing_ok=True)
-        for made, parameter in kind.folders.items():
-            place = models / str(params[parameter])
-            filesystem.remove_tree(place)
-            (fresh / made).rename(place)
+        for made, places in kind.folders.items():
+            for place in places:
+                filesystem.remove_tree(models / place)
+                shutil.copytree(fresh / made, models / place)
 
 
-def _note(models: Path, kind: Kind, key: str, params: dict[str, Any]) -> None:
-    folders = {str(params[name]): stand_in.checksums(models / str(params[name])) for name in kind.folders.values()}
+def _note(models: Path, kind: Kind, key: str) -> None:
+    places = [place for each in kind.folders.values() for place in each]
+    folders = {place: stand_in.checksums(models / place) for place in places}
     fresh = _note_file(models, kind).with_suffix(".partial")
     fresh.write_text(json.dumps({"key": key, "folders": folders}, indent=2) + "\n", encoding="utf-8")
     fresh.replace(_note_file(models, kind))

@@ -35,7 +35,8 @@ def write(
         images: a folder for ``HARNESS_IMAGES``.
         note: what the checkpoint is, in one line; tables show it.
         components: for a system that joins others, what to join instead, by the name in the published file.
-        params: parameters of the published system with other values.
+        params: parameters with other values than the published system's; those that it does not set are added to
+            its search parameters.
 
     Raises:
         FileError: the published file cannot be read, or a folder of its assets was not made.
@@ -46,14 +47,14 @@ def write(
         "stand_in": note,
         **{key: value for key, value in told.items() if key not in ("description", "stand_in", "assets", "components")},
     }
-    renamed = components or {}
+    renamed, given = components or {}, dict(params or {})
     if "components" in told:
         changed["components"] = [renamed.get(each, each) for each in told["components"]]
     for table in ("build_params", "search_params"):
         if table in told:
-            changed[table] = {
-                _renamed(key, renamed): (params or {}).get(key, value) for key, value in told[table].items()
-            }
+            changed[table] = {_renamed(key, renamed): given.pop(key, value) for key, value in told[table].items()}
+    if given:
+        changed["search_params"] = {**changed.get("search_params", {}), **given}
     # One folder may be published in parts, from several places.
     folders = dict.fromkeys(asset["folder"] for asset in told.get("assets", []))
     changed["assets"] = [_asset(models / folder) for folder in folders]

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from checkpoints.training import colbert, cross_encoder, dpr, formats, splade, start
+from checkpoints.training import colbert, cross_encoder, dpr, formats, splade, start, windows
 
 _SEED = 2023
 
@@ -39,11 +39,19 @@ def make_cross_encoder(origin: Path, corpus: Path, out: Path, steps: int) -> Non
     formats.write_cross_encoder(out / "model", cross_encoder.train(origin, corpus, steps=steps, seed=_SEED), origin)
 
 
+def make_windows(origin: Path, corpus: Path, out: Path, steps: int) -> None:
+    """``window``, ``parade-attn`` and ``parade-max``."""
+    made = windows.train(origin, corpus, steps=steps, seed=_SEED)
+    for name, head in made.heads.items():
+        formats.write_linear(out / name, made.model, head, origin)
+
+
 KINDS: dict[str, Callable[[Path, Path, Path, int], None]] = {
     "dpr": make_dpr,
     "splade": make_splade,
     "colbert": make_colbert,
     "cross-encoder": make_cross_encoder,
+    "windows": make_windows,
 }
 
 

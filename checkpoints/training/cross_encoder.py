@@ -49,11 +49,15 @@ class CrossEncoder(torch.nn.Module):
         ends = torch.tensor([len(query) + 2 for query, _ in pairs])[:, None]
         return ids, mask, (torch.arange(ids.shape[1])[None] >= ends).long() * mask
 
+    def first(self, pairs: list[Pair]) -> torch.Tensor:
+        """The last layer's first tokens, shape (pairs, hidden)."""
+        ids, mask, types = self.pack(pairs)
+        states: torch.Tensor = self.bert(input_ids=ids, attention_mask=mask, token_type_ids=types).last_hidden_state
+        return states[:, 0]
+
     def forward(self, pairs: list[Pair]) -> torch.Tensor:
         """Scores, shape (pairs,)."""
-        ids, mask, types = self.pack(pairs)
-        states = self.bert(input_ids=ids, attention_mask=mask, token_type_ids=types).last_hidden_state
-        scores: torch.Tensor = self.linear(states[:, 0])[:, 0]
+        scores: torch.Tensor = self.linear(self.first(pairs))[:, 0]
         return scores
 
 

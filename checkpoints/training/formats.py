@@ -125,6 +125,14 @@ def write_cross_encoder(folder: Path, model: CrossEncoder, origin: Path) -> None
     _roles(folder, "BertTokenizer")
 
 
+def write_linear(folder: Path, model: CrossEncoder, head: Tensors, origin: Path) -> None:
+    """BERT under ``bert.`` and the head's tensors, as the engine ``rerank`` reads weights of one's own."""
+    bert = {f"bert.{name}": tensor for name, tensor in _plain(model.bert).items()}
+    _write(folder, {**_config(model.bert), "architectures": ["BertModel"]}, {**bert, **head})
+    shutil.copyfile(origin / "tokenizer.json", folder / "tokenizer.json")
+    _roles(folder, "BertTokenizer")
+
+
 def _plain(module: Any, part: str = "") -> Tensors:
     """Return a module's tensors by name, without shared memory."""
     chosen = getattr(module, part) if part else module

@@ -30,6 +30,34 @@ def bert(folder: Path, layers: tuple[int, ...]) -> Any:
     return model
 
 
+def narrow(folder: Path, hidden: int, layers: int, heads: int) -> Any:
+    """Return a ``BertModel`` of the start's embeddings in fewer dimensions, below layers that nobody has trained.
+
+    The dimensions are the word embeddings' first principal components.
+    """
+    from transformers import BertConfig, BertModel
+
+    embeddings = bert(folder, ()).embeddings
+    words = embeddings.word_embeddings.weight.detach()
+    _, _, directions = torch.linalg.svd(words - words.mean(0), full_matrices=False)
+    config = BertConfig(
+        vocab_size=len(words),
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=4 * hidden,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    model = BertModel(config, add_pooling_layer=False)
+    with torch.no_grad():
+        for name in ("word_embeddings", "position_embeddings", "token_type_embeddings"):
+            given = getattr(embeddings, name).weight
+            moved = given - words.mean(0) if name == "word_embeddings" else given
+            getattr(model.embeddings, name).weight.copy_(moved @ directions[:hidden].T)
+    return model
+
+
 def padded(texts: list[list[int]], before: list[int], after: list[int], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Token ids between special tokens, and their mask: two tensors of shape (texts, longest)."""
     rows = [[*before, *text, *after] for text in texts]
