@@ -45,7 +45,7 @@ METHOD = (
     "Gain: the measure less that of the system's FirstP, query by query; its 95 % interval is that of the paired "
     "randomisation test, and p is corrected for all gains (Holm). In per cent: of FirstP's mean, taken as exact.",
     "x: the figure over FirstP's. Latency is the whole query with its first stage; score is the time of the reranker's "
-    "model, without its head; both only if one machine measured both. FLOP and tokens are counted and the same on every "
+    "model, without its head; both only if one machine measured both. FLOP and tokens are counted, the same on every "
     "machine: FLOP on padded lengths, tokens without padding.",
     "Front: no other system, and not FirstP itself, has a better gain at a lower ratio, as far as the intervals tell; "
     "contested: another one has by the figures alone. The first screen has the front of latency, else of FLOP.",
