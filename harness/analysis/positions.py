@@ -1,4 +1,4 @@
-"""Where relevant passages start in documents, and how well each system ranks them by that place.
+"""Places of relevant passages in documents, and each system's measure by these places.
 
 Positions are tokens of bert-base-uncased.  Of each pair of a query and a document the first relevant passage counts,
 of a query with several documents the earliest.  Histograms and shares follow Boytsov et al. (2025), Figure 1, the
