@@ -21,12 +21,15 @@ from harness.datasets.judged_passages import read_chunks, read_passages
 from harness.datasets.passage_matching import JudgedPassage, match_passages
 from harness.datasets.positions import POSITIONS, has_positions, read_positions
 from harness.errors import UnknownName, UsageError
+from harness.evaluation.trec import read_stored_qrels
 from harness.jobs import suite as suites
 from harness.jobs.inputs import suite_systems
 from harness.jobs.suite import dataset_name
+from harness.records import Scalar
 from harness.report.plots import positions as plots
 from harness.report.positions import positions_document
 from harness.results import reader
+from harness.results.reader import StoredJob
 
 
 @dataclass(frozen=True)
@@ -151,14 +154,14 @@ def _places(name: str, location: DatasetLocation, options: PlaceOptions, cache: 
     shown = dataset_name(name)
     if options.chunks is not None:
         found = read_chunks(options.chunks)
-        places = placing.first_passages(shown, f"judged chunks of {options.chunks}", found.records, found.pairs)
+        places = placing.first_passages(shown, f"judged chunks of {options.chunks.name}", found.records, found.pairs)
     elif options.passages is not None:
         dataset = load_dataset(name, cache)
         relevant = _relevant(dataset)
         texts = dataset.corpus.texts(sorted({doc for _, doc in relevant}))
         found = match_passages(texts, _passages(options.passages, cache), relevant)
         places = placing.first_passages(
-            shown, f"passages of {options.passages}, found in judged documents", found.records, found.pairs
+            shown, f"passages of {Path(options.passages).name}, found in judged documents", found.records, found.pairs
         )
     else:
         folder = None if isinstance(location, IrDataset) else datasets.folder_of(location)
@@ -166,7 +169,7 @@ def _places(name: str, location: DatasetLocation, options: PlaceOptions, cache: 
             raise UsageError(
                 f"{name}: has no {POSITIONS}; name judged passages with --passages or judged chunks with --chunks"
             )
-        places = placing.first_passages(shown, str(folder / POSITIONS), read_positions(folder))
+        places = placing.first_passages(shown, POSITIONS, read_positions(folder))
     if not places.firsts:
         raise UsageError(f"{name}: no relevant passage has a place; look at {places.origin}")
     return places
@@ -190,7 +193,7 @@ def _passages(name: str, cache: Path) -> list[JudgedPassage]:
 def _of_results(stored: StoredResults, options: PlaceOptions) -> list[DatasetPositions]:
     table, per_query = stored.table(priced=False), stored.per_query()
     measure = table.measures[0]
-    params = {job.result.key: job.result.spec.params for job in reader.read_jobs(stored.results)}
+    jobs = {job.result.key: job for job in reader.read_jobs(stored.results)}
     given = {dataset_name(name): name for name in options.named}
     made, missing = [], []
     for name, rows in _by_dataset(table.rows).items():
@@ -199,9 +202,10 @@ def _of_results(stored: StoredResults, options: PlaceOptions) -> list[DatasetPos
             missing.append(name)
             continue
         places = _places(given.get(name, name), location, options, stored.cache)
+        _check_same(places, [jobs[row.key] for row in rows if row.key in jobs], str(location))
         systems = tuple(
             placing.by_position(
-                row, per_query.get(row.per_query_key), params.get(row.key), places, measure, options.width
+                row, per_query.get(row.per_query_key), _params(jobs, row), places, measure, options.width
             )
             for row in rows
         )
@@ -215,6 +219,20 @@ def _of_results(stored: StoredResults, options: PlaceOptions) -> list[DatasetPos
     for name in missing:
         click.echo(f"{name}: left out, no positions of it are here; name its folder with --dataset", err=True)
     return made
+
+
+def _check_same(places: PassagePlaces, jobs: Sequence[StoredJob], location: str) -> None:
+    """Raise UsageError if the stored judgements call none of these documents relevant: it is another dataset."""
+    for path in dict.fromkeys(job.qrels_path() for job in jobs):
+        qrels = read_stored_qrels(path)
+        if not any(qrels.get(each.query, {}).get(each.doc, 0) > 0 for each in places.firsts):
+            raise UsageError(
+                f"{location}: its passages are relevant for no query of these results; name their dataset with --dataset"
+            )
+
+
+def _params(jobs: Mapping[str, StoredJob], row: Row) -> dict[str, Scalar] | None:
+    return jobs[row.key].result.spec.params if row.key in jobs else None
 
 
 def _by_dataset(rows: Sequence[Row]) -> Mapping[str, list[Row]]:

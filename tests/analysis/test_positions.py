@@ -125,6 +125,10 @@ def test_dataset_alone_says_what_is_unseen_before_anything_runs(stored: Path, tm
         "bm25": (None, 0.0),
     }
     assert_refused(call("positions", str(stored), "--reads", "300"), "--reads and --suite are of a DATASET")
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / POSITIONS).write_bytes(position("q000", 5, doc="other").to_line())
+    wrong = call("positions", str(stored), "--dataset", str(tmp_path / "far"))
+    assert_refused(wrong, "its passages are relevant for no query of these results; name their dataset with --dataset")
     assert_refused(call("positions", "scifact"), "has no positions.jsonl; name judged passages with --passages")
     assert_refused(call("positions", str(stored), "--dataset", "./missing"), "has no results of the dataset missing")
     both = call("positions", "far", "--passages", "x", "--chunks", "y")

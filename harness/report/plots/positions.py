@@ -59,7 +59,7 @@ def draw_histogram(made: DatasetPositions) -> Figure:
         for colour, marker, dash in (("#D55E00", "s", "--"), ("#009E73", "^", ":"))
     ]
     for each, look in zip(references, looks, strict=False):
-        entries.append((style.handle(**look), each.name))
+        entries.append((style.handle(**look), f"{each.name}, published"))
     total = len(places.firsts)
     frame = Frame(f"{places.dataset}: where {total:,} relevant passages start", (" ".join(notes),), {})
     figure = style.framed_figure(frame, 2.9, entries, columns=2)
@@ -114,6 +114,8 @@ def draw_measure(made: DatasetPositions, systems: Sequence[SystemByPosition], fr
         if system.limit.tokens is not None and system.limit.tokens < end:
             axes.axvline(system.limit.tokens, color=look.colour, linewidth=0.8, alpha=0.5, linestyle=look.dash)
     axes.set_xlim(0, end)
+    axes.set_xticks(range(0, end + 1, made.width * -(-end // (made.width * 10))))
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set_ylim(bottom=0)
     axes.set_xlabel("the passage starts at token")
     axes.set_ylabel(style.plain_text(f"{made.measure}"))
