@@ -200,7 +200,7 @@ class PositionBin:
 
 @dataclass(frozen=True)
 class PlacedCell:
-    """Mean measure over the queries of one depth (0 to 1) and target length (tokens)."""
+    """Mean measure over the queries of one depth (0 to 1, one decimal) and target length (tokens)."""
 
     depth: float
     length: int
@@ -309,7 +309,7 @@ def _placed(passages: Sequence[RelevantPosition], scores: Floats) -> tuple[Place
     grouped: dict[tuple[float, int], list[float]] = {}
     for each, score in zip(passages, scores.tolist(), strict=True):
         if each.depth is not None and each.target_length is not None:
-            grouped.setdefault((each.depth, each.target_length), []).append(score)
+            grouped.setdefault((round(each.depth, 1), each.target_length), []).append(score)
     return tuple(
         PlacedCell(depth, length, len(values), _mean(np.asarray(values)))
         for (depth, length), values in sorted(grouped.items())

@@ -10,6 +10,7 @@ import click
 
 from harness import datasets
 from harness.analysis import positions as placing
+from harness.analysis import published
 from harness.analysis.positions import BIN, DatasetPositions, PassagePlaces, ReadLimit
 from harness.analysis.table import Row
 from harness.cli.locations import readable
@@ -113,6 +114,10 @@ def positions(
     """
     folder = destination.folder if destination.form in PICTURES else None
     stored = readable(source, cache) if isinstance(source, str) or _is_results(source) else None
+    if isinstance(source, Path) and published.is_in(source):
+        raise UsageError(
+            f"{source}: a paper's figures have no runs and no passages; name a dataset or measured results"
+        )
     if stored is None:
         if options.named:
             raise UsageError(f"--dataset is of RESULTS; {source} is a dataset: leave it out")
@@ -192,7 +197,7 @@ def _passages(name: str, cache: Path) -> list[JudgedPassage]:
 
 def _of_results(stored: StoredResults, options: PlaceOptions) -> list[DatasetPositions]:
     table, per_query = stored.table(priced=False), stored.per_query()
-    measure = table.measures[0]
+    measure, width = table.measures[0], options.width
     jobs = {job.result.key: job for job in reader.read_jobs(stored.results)}
     given = {dataset_name(name): name for name in options.named}
     made, missing = [], []
@@ -204,12 +209,10 @@ def _of_results(stored: StoredResults, options: PlaceOptions) -> list[DatasetPos
         places = _places(given.get(name, name), location, options, stored.cache)
         _check_same(places, [jobs[row.key] for row in rows if row.key in jobs], str(location))
         systems = tuple(
-            placing.by_position(
-                row, per_query.get(row.per_query_key), _params(jobs, row), places, measure, options.width
-            )
+            placing.by_position(row, per_query.get(row.per_query_key), _params(jobs, row), places, measure, width)
             for row in rows
         )
-        made.append(DatasetPositions(places, options.width, (), measure, systems))
+        made.append(DatasetPositions(places, width, (), measure, systems))
     if unknown := sorted(given.keys() - {each.places.dataset for each in made}):
         raise UsageError(f"{stored.results}: has no results of the dataset {', '.join(unknown)}; leave --dataset out")
     if not made:
@@ -227,7 +230,8 @@ def _check_same(places: PassagePlaces, jobs: Sequence[StoredJob], location: str)
         qrels = read_stored_qrels(path)
         if not any(qrels.get(each.query, {}).get(each.doc, 0) > 0 for each in places.firsts):
             raise UsageError(
-                f"{location}: its passages are relevant for no query of these results; name their dataset with --dataset"
+                f"{location}: no passage of it is relevant for a query of these results; "
+                "name their dataset with --dataset"
             )
 
 

@@ -46,7 +46,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Store two systems over 140 queries whose passages start in bin 0, 1, 2 and 6 in turn, and a dataset ``far``."""
     folder = tmp_path_factory.mktemp("positions")
     (folder / "far").mkdir()
-    bins, depths = (0, 1, 2, 6), (0.0, 0.25, 0.5, 1.0)
+    bins, depths = (0, 1, 2, 6), (0.0, 0.2, 0.5, 1.0)
     lines = [
         position(
             query, 256 * bins[number % 4] + 100, depth=depths[number % 4], target_length=512 * (1 + number // 4 % 2)
@@ -91,7 +91,7 @@ def test_measure_by_position_is_that_computed_by_hand(stored: Path) -> None:
     assert found["gone"]["reason"] and found["gone"]["bins"] == []
     # Depth 0 is always bin 0.
     placed = {(each["depth"], each["length"]): each["value"]["value"] for each in first["placed"]}
-    assert placed == {(d, n): {0.0: 1.0, 0.25: 0.5}.get(d, 0.0) for d in (0, 0.25, 0.5, 1) for n in (512, 1024)}
+    assert placed == {(d, n): {0.0: 1.0, 0.2: 0.5}.get(d, 0.0) for d in (0, 0.2, 0.5, 1) for n in (512, 1024)}
 
 
 def test_first_screen_and_csv_and_pictures(stored: Path, tmp_path: Path) -> None:
@@ -128,7 +128,9 @@ def test_dataset_alone_says_what_is_unseen_before_anything_runs(stored: Path, tm
     (tmp_path / "far").mkdir()
     (tmp_path / "far" / POSITIONS).write_bytes(position("q000", 5, doc="other").to_line())
     wrong = call("positions", str(stored), "--dataset", str(tmp_path / "far"))
-    assert_refused(wrong, "its passages are relevant for no query of these results; name their dataset with --dataset")
+    assert_refused(
+        wrong, "no passage of it is relevant for a query of these results; name their dataset with --dataset"
+    )
     assert_refused(call("positions", "scifact"), "has no positions.jsonl; name judged passages with --passages")
     assert_refused(call("positions", str(stored), "--dataset", "./missing"), "has no results of the dataset missing")
     both = call("positions", "far", "--passages", "x", "--chunks", "y")
