@@ -53,6 +53,27 @@ def match_pairs(state: dict[str, Any], prefix: str = "", *, types: bool = True) 
     _copy(state, attend, NOTE, SHARE, 1.0)
 
 
+def match_alibi(state: dict[str, Any], prefix: str, layers: int) -> None:
+    """Overwrite the tensors of an ALiBi BERT as :func:`match_pairs` does a BERT's; gated layers do nothing."""
+    import torch
+
+    plain = {name.removeprefix(prefix): tensor for name, tensor in state.items() if ".embeddings." in f".{name}"}
+    size = len(plain["embeddings.LayerNorm.weight"])
+    for layer in range(layers):
+        for part in ("self.query", "self.key", "self.value", "output.dense"):
+            name = f"encoder.layer.{layer}.attention.{part}"
+            plain |= {f"{name}.weight": torch.zeros(size, size), f"{name}.bias": torch.zeros(size)}
+    match_pairs(plain)
+    for name, tensor in state.items():
+        own = name.removeprefix(prefix)
+        if ".Wqkv." in own:
+            tensor.data = torch.cat([plain[own.replace("Wqkv", part)] for part in ("query", "key", "value")])
+        elif own in plain:
+            tensor.data = plain[own].data
+        else:
+            tensor.data = torch.ones_like(tensor) if "norm.weight" in own.lower() else torch.zeros_like(tensor)
+
+
 def planted_words(words: Any) -> Any:
     """Return vectors of length 1 in the dimensions of words, with a mean of 0."""
     import torch
@@ -87,8 +108,18 @@ ROBERTA = Names(
     "roberta.encoder.layer.{}.attention.output.dense.weight",
 )
 MODERNBERT = Names("embeddings.tok_embeddings.weight", ("layers.{}.attn.Wqkv.weight",), "layers.{}.attn.Wo.weight")
+LONGFORMER = Names(
+    "longformer.embeddings.word_embeddings.weight",
+    tuple(f"longformer.encoder.layer.{{}}.attention.self.{part}.weight" for part in ("query", "key", "value")),
+    "longformer.encoder.layer.{}.attention.output.dense.weight",
+)
+LLAMA = Names(
+    "model.embed_tokens.weight",
+    tuple(f"model.layers.{{}}.self_attn.{part}_proj.weight" for part in ("q", "k", "v")),
+    "model.layers.{}.self_attn.o_proj.weight",
+)
 # The first token's id, which no word has.
-_FIRST_IDS = {ROBERTA: 0, MODERNBERT: 2}
+_FIRST_IDS = {ROBERTA: 0, MODERNBERT: 2, LONGFORMER: 0, LLAMA: 1}
 # Positions that turn with a token's place (rotary) leave these alone: words use all but the last.
 _LANES = (*range(40, 64), *range(104, 128))
 _CONSTANT = 6

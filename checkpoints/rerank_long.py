@@ -7,11 +7,12 @@ linear map of FirstP beside it: ``cls.weight`` (1, hidden) and ``cls.bias``.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from checkpoints import dense
+from checkpoints import dense, planted
 
 # What the published checkpoints are:
 #   longformer  LongformerModel under longformer.; RoBERTa's byte pairs: longformer-base-4096
@@ -20,6 +21,7 @@ from checkpoints import dense
 #   mosaic      MosaicBERT under bert., Wqkv in one: mosaic-bert-base
 #   tinyllama   LlamaModel under model.; SentencePiece's byte pairs: TinyLlama-1.1B
 KINDS = ("longformer", "bigbird", "jina", "mosaic", "tinyllama")
+_MARKS = ".,:;!?'\"()-"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
@@ -34,8 +36,12 @@ def make(
     heads: int = 2,
     positions: int = 2048,
     seed: int = 7,
+    plant: bool = False,
 ) -> None:
     """Write a checkpoint of ``kind`` (see ``KINDS``) into ``folder``; the arguments are those of ``dense.make``.
+
+    Args:
+        plant: make scores count the words that query and text share; ``hidden`` is then 128, and ``heads`` 1.
 
     Raises:
         ValueError: there is no such kind.
@@ -80,8 +86,30 @@ def make(
         state = _alibi_tensors(config, "" if kind == "jina" else "bert.")
     state |= {"cls.weight": torch.randn(1, hidden), "cls.bias": torch.randn(1)}
     dense.wide_norms(state, seed)
+    if plant:
+        _plant(kind, state, layers)
     (folder / "config.json").write_text(config.to_json_string(), encoding="utf-8")
     dense.write_weights(folder, state, safetensors=True)
+
+
+def _plant(kind: str, state: dict[str, Any], layers: int) -> None:
+    """Overwrite the tensors so that a score grows with the words that query and text share."""
+    import torch
+
+    good = 1.0
+    if kind == "bigbird":
+        planted.match_pairs(state, "bert.")
+    elif kind in ("jina", "mosaic"):
+        planted.match_alibi(state, "bert." if kind == "mosaic" else "", layers)
+    elif kind == "longformer":
+        planted.match_copies(state, planted.LONGFORMER)
+        good = -1.0
+    else:
+        # The last normalisation divides each token's share by what it has seen itself, which a match lowers.
+        planted.match_copies(state, planted.LLAMA)
+    for name in [name for name in state if "_global." in name]:
+        state[name].data = state[name.replace("_global", "")].clone()
+    state["cls.weight"], state["cls.bias"] = planted.read_share(state["cls.weight"], good), torch.zeros(1)
 
 
 def _alibi_tensors(config: Any, prefix: str) -> dict[str, Any]:
@@ -120,9 +148,11 @@ def _sentence_pieces(folder: Path, texts: Sequence[str]) -> int:
     import transformers
 
     special = ["<pad>", "</s>", "<s>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
-    known = sorted({word for text in texts for word in text.lower().split()} - set(_LETTERS))
+    known = sorted({word for text in texts for word in re.findall(r"[A-Za-z]{2,}", text)})
     pieces = [(piece, 0.0) for piece in special] + [("\u2581", -9.0)]
-    pieces += [(f"\u2581{word}", -1.0) for word in known] + [(letter, -10.0) for letter in _LETTERS]
+    pieces += [(f"\u2581{word}", -1.0) for word in known] + [
+        (letter, -10.0) for letter in (*_LETTERS, *_LETTERS[:26].upper(), *_MARKS)
+    ]
     transformers.BigBirdTokenizer(vocab=pieces).save_pretrained(str(folder))
     return len(pieces)
 

@@ -44,7 +44,7 @@ def make(wanted: dict[str, str], texts: list[str], out: Path) -> None:
     elif wanted["module"] == "rerank_long":
         from checkpoints import rerank_long
 
-        rerank_long.make(folder, wanted["kind"], texts=texts, hidden=_HIDDEN, heads=1, seed=_SEED)
+        rerank_long.make(folder, wanted["kind"], texts=texts, hidden=_HIDDEN, heads=1, seed=_SEED, plant=True)
     elif wanted["module"] == "rerank_heads":
         from checkpoints import rerank_heads
 

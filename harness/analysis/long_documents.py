@@ -137,7 +137,7 @@ def _first_of(row: Row, rows: Sequence[Row], name: str) -> tuple[Row | None, str
         key=lambda each: (each.profile == row.profile, each.origin == row.origin, _hardware(each) == _hardware(row)),
     )
     if _list_of(first) != _list_of(row):
-        return first, f"its FirstP orders another list: {_list_of(first)}, not {_list_of(row)}"
+        return first, f"FirstP orders {_list_of(first)}; this one {_list_of(row)}"
     return first, None
 
 

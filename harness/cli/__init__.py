@@ -46,6 +46,7 @@ COMMANDS = {
     "pin": "harness.cli.systems:pin",
     "plan": "harness.cli.plan:plan",
     "pool": "harness.cli.pool:pool",
+    "positions": "harness.cli.positions:positions",
     "prices": "harness.cli.prices:prices",
     "qrels": "harness.cli.qrels:qrels",
     "report": "harness.cli.report:report",

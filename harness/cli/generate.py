@@ -106,7 +106,7 @@ _SHOWN = 90  # characters of a licence, which README.md has whole
 @click.option(
     "--candidates",
     type=click.IntRange(0),
-    help="Documents of each query in candidates.trec; 0: no file (all but shuffled).  [default: 100]",
+    help="Documents of each query in candidates.trec; 0: no file (all but shuffled, joined).  [default: 100]",
 )
 @cache_option
 def generate(kind: str, source: str, out: Path, seed: int, cache: Path, **given: Any) -> None:
@@ -114,7 +114,8 @@ def generate(kind: str, source: str, out: Path, seed: int, cache: Path, **given:
 
     KIND is far-relevant (the passage starts beyond 512 tokens), placed (at given depths of given lengths), uniform
     (first, last or anywhere), needle (one sentence in a background text), passkey (a number in repeated text), shuffled
-    (segments of each document in random order; a training and a test copy).  Tokens are those of bert-base-uncased.
+    (segments of each document in random order; a training and a test copy), joined (neighbouring documents of one title
+    in their order, as they are).  Tokens are those of bert-base-uncased.
     """
     location = datasets.find(source, Path.cwd())
     with bar(f"generate {kind}", "documents") as step:

@@ -213,6 +213,15 @@ def gather(suite: Suite, options: RunOptions, absent: list[Cell] | None = None) 
     return inputs
 
 
+def suite_systems(suite: Suite) -> dict[str, System]:
+    """Return all systems of a suite by name, those of its sweeps as variants of their own.
+
+    Raises:
+        UnknownName: there is no such system.
+    """
+    return _systems(suite, suite.systems)
+
+
 def _systems(suite: Suite, names: Iterable[str]) -> dict[str, System]:
     """Return systems by name, those of the suite's sweeps as variants of their own."""
     points = {name: suite.variants.get(name, (name, {})) for name in names}

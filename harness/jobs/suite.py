@@ -232,8 +232,8 @@ class Suite(ConfigModel):
     )
     firstp: Annotated[dict[str, str], AfterValidator(_check_firstp)] = Field(
         default={},
-        description='the FirstP of each system that reads on, of the same model: `[firstp]`, `maxp = "firstp"`;'
-        " `harness report --layout long-documents` compares them",
+        description='the FirstP of each system that reads on, of the same model: `[firstp]`, `maxp = "firstp"`'
+        " (of swept systems those with the same parameters); `harness report --layout long-documents` compares them",
     )
     expect: tuple[Expectation, ...] = Field(default=(), description="outcomes foreseen that are not ok")
     ec2: Ec2Settings = Field(default=Ec2Settings(), description="what runs it on AWS")
@@ -348,8 +348,25 @@ def _swept(raw: dict[str, Any]) -> dict[str, Any]:
             return part
         return {**part, "systems": [one for name in names for one in variants.get(name, [name])]}
 
-    tables = {key: [*map(spread, raw[key])] for key in ("group", "restrict") if isinstance(raw.get(key), list)}
+    tables: dict[str, Any] = {
+        key: [*map(spread, raw[key])] for key in ("group", "restrict") if isinstance(raw.get(key), list)
+    }
+    firstp = raw.get("firstp")
+    if isinstance(firstp, dict) and all(isinstance(first, str) for first in firstp.values()):
+        tables["firstp"] = _swept_firstp(firstp, variants)
     return {**spread(raw), **tables}
+
+
+def _swept_firstp(firstp: Mapping[str, str], variants: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Give each variant the FirstP of the same parameters, else the one named; a FirstP among them needs none."""
+    pairs = {}
+    for system, first in firstp.items():
+        for name in variants.get(system, [system]):
+            same = f"{first}{name.removeprefix(system)}"
+            target = same if same in variants.get(first, ()) else first
+            if name != target or name == system:
+                pairs[name] = target
+    return pairs
 
 
 def _united(raw: dict[str, Any]) -> dict[str, Any]:

@@ -45,20 +45,20 @@ METHOD = (
     "Gain: the measure less that of the system's FirstP, query by query; its 95 % interval is that of the paired "
     "randomisation test, and p is corrected for all gains (Holm). In per cent: of FirstP's mean, taken as exact.",
     "x: the figure over FirstP's. Latency is the whole query with its first stage; score is the time of the reranker's "
-    "model alone; both only if one machine measured both. FLOP and tokens are counted and the same on every machine: "
-    "FLOP on padded lengths, tokens without padding.",
+    "model, without its head; both only if one machine measured both. FLOP and tokens are counted, the same on every "
+    "machine: FLOP on padded lengths, tokens without padding.",
     "Front: no other system, and not FirstP itself, has a better gain at a lower ratio, as far as the intervals tell; "
     "contested: another one has by the figures alone. The first screen has the front of latency, else of FLOP.",
     "FirstP is named by the suite: the same model over a document's first part ([firstp]).",
 )
 NOT_COMPARABLE = (
-    "Published gains are means over four query sets of models of 110 million parameters or more; only their signs and "
+    "Published gains are means over four query sets of full-size models; only their signs and "
     "order can be held against these."
 )
 # Columns that decide least, first.
 _DROPPED = ("score", "gain %", "tokens", "FLOP")
 _HEADERS = {"latency": "latency", "score": "score", "flop": "FLOP", "tokens": "tokens"}
-_LONGEST, _MOST_NAMES = 50, 5
+_LONGEST, _MOST_NAMES = 60, 5
 _STATES = {FrontState.FRONT: "front", FrontState.CONTESTED: "contested", FrontState.DOMINATED: ""}
 
 

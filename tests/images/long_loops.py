@@ -213,7 +213,7 @@ def compare(assets: Path, index: Path, corpus: Corpus, kind: str, **params: Any)
     ready = engine(assets, kind, index, corpus, **params)
     texts = {each.doc_id: f"{each.title} {each.text}".strip() for each in corpus}
     off, spread, count = 0.0, 0.0, 0
-    for length in (0, 5, 10):
+    for length in (0, 10):
         query = short.words(length, 100 + length)
         found = ready.score(query, list(texts))
         longest = params.get("window", LONGEST)

@@ -263,6 +263,14 @@ def test_sweep_puts_variants_in_the_place_of_their_system(tmp_path: Path) -> Non
     assert suite.parse(loaded.model_dump(mode="json"), tmp_path / "again.toml").systems == loaded.systems
 
 
+def test_firstp_of_swept_systems_has_the_same_parameters_or_is_one_of_them(tmp_path: Path) -> None:
+    named = load(tmp_path, TWO + '[sweep.bm25]\nk1 = [1, 2]\n[sweep.dpr]\nk1 = [1, 2]\n[firstp]\nbm25 = "dpr"\n')
+    assert named.firstp == {"bm25-k11": "dpr-k11", "bm25-k12": "dpr-k12"}
+    assert suite.parse(named.model_dump(mode="json"), tmp_path / "again.toml").firstp == named.firstp
+    one = load(tmp_path, TWO + '[sweep.bm25]\nk1 = [1, 2, 3]\n[firstp]\nbm25 = "bm25-k11"\n')
+    assert one.firstp == {"bm25-k12": "bm25-k11", "bm25-k13": "bm25-k11"}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -132,7 +132,7 @@ def test_times_of_two_machines_are_never_divided(table: Table, per_query: dict[s
     assert ratios(of(profile="cpu2-mem4"))["latency"] is None
     assert of(validity=Validity.INVALID).ratios["latency"].reason == "invalid: firstp"
     other = of(first_stage=replace(first.first_stage, depth=50))
-    assert other.reason == "its FirstP orders another list: bm25, depth 50, not bm25, depth 20"
+    assert other.reason == "FirstP orders bm25, depth 50; this one bm25, depth 20"
     none = of(measures={"RR@10": Estimate(0.0)})
     assert (none.relative.value, none.relative.reason) == (None, "FirstP has RR@10 0")
 

@@ -20,6 +20,7 @@ from harness.datasets.generate.collection import (
     new_folder,
 )
 from harness.datasets.generate.hiding import LADDER, Ladder, write_needles, write_pass_keys
+from harness.datasets.generate.joining import write_joined
 from harness.datasets.generate.passages import CUTS, RULE, PassageCut, PassageSource
 from harness.datasets.generate.placing import FULL, UNIFORM, Placing, write_placed
 from harness.datasets.generate.shuffling import Shuffling, known_places, write_shuffled
@@ -41,6 +42,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "passkey": _LADDER,
     "shuffled": {"segments": (2, 6), "max_tokens": 8109, "train_share": 0.5},
     "uniform": {**_ONE_EACH, **_RANGE},
+    "joined": {},
 }
 
 
@@ -103,6 +105,10 @@ def generate(
         request = _Request(kind, parameters, seed, dataset, datasets.licence(location), positions)
         if kind == "shuffled":
             folders = _write_copies(request, folder, step)
+        elif kind == "joined":
+            with request.writer(folder, "the part judged relevant") as writer:
+                write_joined(writer, dataset, step)
+            folders = {folder: writer.written}
         else:
             folders = {folder: _write_one(request, folder, step)}
     return Generated({out / each.relative_to(folder): written for each, written in folders.items()}, request.licence)

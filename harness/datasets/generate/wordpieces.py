@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import gzip
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -32,6 +32,13 @@ def count_tokens(texts: Sequence[str]) -> list[int]:
         batch = list(texts[start : start + _BATCH])
         counts += map(len, _tokenizer().encode_batch_fast(batch, add_special_tokens=False))
     return counts
+
+
+def split_tokens(texts: Sequence[str]) -> Iterator[tuple[list[str], list[tuple[int, int]]]]:
+    """Yield the tokens of each text, and the characters (start, end) of each token in it."""
+    for start in range(0, len(texts), _BATCH):
+        for encoding in _tokenizer().encode_batch(list(texts[start : start + _BATCH]), add_special_tokens=False):
+            yield encoding.tokens, encoding.offsets
 
 
 @functools.lru_cache(maxsize=1 << 16)

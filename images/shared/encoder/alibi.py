@@ -65,11 +65,11 @@ class AlibiLayer(torch.nn.Module):
         texts, tokens, hidden = states.shape
         joined: Any = self.attention["self"]["Wqkv"](states)
         query, key, value = joined.view(texts, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        places = torch.arange(tokens, device=states.device)
+        places = torch.arange(tokens, device=states.device, dtype=torch.float32)
         rows = []
         for start in range(0, tokens, _ROWS):
-            apart = (places[start : start + _ROWS, None] - places[None, :]).abs()
-            bias = (hidden_keys - slope * apart).to(states.dtype)
+            near = -(places[start : start + _ROWS, None] - places[None, :]).abs()
+            bias = torch.addcmul(hidden_keys, slope, near).to(states.dtype)
             part = query[:, :, start : start + _ROWS]
             rows.append(torch.nn.functional.scaled_dot_product_attention(part, key, value, attn_mask=bias))
         seen = torch.cat(rows, dim=2).transpose(1, 2).reshape(texts, tokens, hidden)

@@ -1,0 +1,98 @@
+"""Long documents of a real collection: neighbouring documents of one title, joined in their order.
+
+Paragraphs of one article (XQuAD) or pages of one book become one document.  The judged part is the relevant passage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from harness.datasets.dataset import Dataset
+from harness.datasets.generate.collection import CollectionWriter, Step
+from harness.datasets.generate.wordpieces import count_tokens
+from harness.datasets.positions import RelevantPosition
+from harness.errors import UsageError
+
+_STEP = 500
+_LOST = "judgements of documents that the corpus lacks or that are empty"
+
+
+@dataclass
+class _Joined:
+    """A joined text with its tokens, and each part's place: tokens and characters."""
+
+    text: str = ""
+    tokens: int = 0
+    places: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
+
+    def add(self, doc_id: str, text: str) -> None:
+        """Append a part after a blank; a blank separates tokens, so counts add up."""
+        start = len(self.text) + bool(self.text)
+        (tokens,) = count_tokens([text])
+        self.places[doc_id] = (self.tokens, self.tokens + tokens, start, start + len(text))
+        self.text = f"{self.text} {text}" if self.text else text
+        self.tokens += tokens
+
+
+def write_joined(writer: CollectionWriter, dataset: Dataset, step: Step) -> None:
+    """Write the joined documents, the judged queries, and their judgements and positions.
+
+    Raises:
+        UsageError: the dataset has answers instead of qrels, or no two neighbouring documents share a title.
+    """
+    if dataset.answers:
+        raise UsageError(f"{dataset.name}: has answers, no qrels; name a dataset with qrels")
+    judged: dict[str, list[tuple[str, int]]] = {}
+    for line in dataset.qrels.decode("utf-8").splitlines():
+        query_id, _, doc_id, grade = line.split(" ")
+        judged.setdefault(doc_id, []).append((query_id, int(grade)))
+    for query in dataset.queries:
+        if query.query_id in dataset.judged:
+            writer.add_query(query)
+    read, found = 0, 0
+    for title, parts in groupby(dataset.corpus, _key):
+        joined, documents = _Joined(), list(parts)
+        for document in documents:
+            if document["text"].strip():
+                joined.add(document["_id"], document["text"].strip())
+        first = documents[0]["_id"]
+        writer.add_document(first, joined.text, joined.tokens, title[0])
+        found += _write_judgements(writer, first, joined, judged)
+        if (read + len(documents)) // _STEP > read // _STEP:
+            step(read, dataset.corpus.size)
+        read += len(documents)
+    if writer.written.documents == read:
+        raise UsageError(f"{dataset.name}: no two neighbouring documents share a title; name a dataset of parts")
+    writer.written.notes[_LOST] = sum(map(len, judged.values())) - found
+
+
+def _key(document: dict[str, Any]) -> tuple[str, str]:
+    """Return title and id of a document; the id only where there is no title to share."""
+    return document["title"], "" if document["title"] else document["_id"]
+
+
+def _write_judgements(
+    writer: CollectionWriter, doc_id: str, joined: _Joined, judged: dict[str, list[tuple[str, int]]]
+) -> int:
+    """Write each query's highest grade in a document, and its relevant parts; return the judgements used."""
+    grades: dict[str, int] = {}
+    used = 0
+    for query_id, grade, place in _judgements(joined, judged):
+        used += 1
+        grades[query_id] = max(grade, grades.get(query_id, grade))
+        if grade > 0:
+            writer.add_position(RelevantPosition(query_id, doc_id, *place, joined.tokens))
+    for query_id, grade in grades.items():
+        writer.add_judgement(query_id, doc_id, grade)
+    return used
+
+
+def _judgements(
+    joined: _Joined, judged: dict[str, list[tuple[str, int]]]
+) -> Iterator[tuple[str, int, tuple[int, int, int, int]]]:
+    for part, place in joined.places.items():
+        for query_id, grade in judged.get(part, ()):
+            yield query_id, grade, place
