@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Where this is set, each of the many processes would compile its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo small rerank images test quick soak check bench bench-reprice bench-frechet frechet docs figures format lock installs
+.PHONY: demo small rerank long-documents images test quick soak check bench bench-reprice bench-frechet frechet docs figures format lock installs
 
 # The main job, end to end: two real systems on a real collection.
 demo: installs .venv/ready
@@ -17,6 +17,10 @@ small: installs .venv/ready
 # BM25 alone and before three rerankers at three depths; with a model hub, `make rerank REAL=1` takes the real cross-encoder.
 rerank: installs .venv/ready
 	REAL=$(REAL) scripts/with-engine scripts/rerank
+
+# Rerankers that read on after the first tokens, where the relevant passage stands far from the start, and where it is first.
+long-documents: installs .venv/ready
+	scripts/with-engine scripts/long-documents
 
 # The image of every engine, without any system's weights.
 images: installs .venv/ready

@@ -45,25 +45,27 @@ RERANKERS: dict[str, tuple[str, dict[str, Any]]] = {
 _FIRST_STAGE = "candidates"
 
 
-def make(client: docker.DockerClient, out: Path, dataset: Path, *, cache: Path, heard: Heard) -> list[Path]:
+def make(
+    client: docker.DockerClient, out: Path, dataset: Path, *, cache: Path, heard: Heard, steps: int | None = None
+) -> list[Path]:
     """Train what is missing; return the files of the systems that rerank the dataset's candidates.
 
     Args:
-        out: ``out/models`` is for ``--models``, ``out/images`` for ``HARNESS_IMAGES``.
+        out: ``out/models`` is for ``--models``, ``out/images/DATASET`` for ``HARNESS_IMAGES``.
         dataset: a folder that ``harness generate`` wrote, with candidates.
     """
-    models, images = out / "models", out / "images"
+    models, images = out / "models", out / "images" / dataset.name
     corpus = out / "training.jsonl.gz"
     out.mkdir(parents=True, exist_ok=True)
     _write_unjudged(cache, corpus)
-    small.train_missing(client, models, [WINDOWS], cache=cache, heard=heard, corpus=corpus)
+    small.train_missing(client, models, [WINDOWS], cache=cache, heard=heard, steps=steps, corpus=corpus)
     known = catalog.systems(catalog.images_dir())
     written = []
     for name, (published, params) in RERANKERS.items():
         made = {"query_tokens": _QUERY_TOKENS, "document_tokens": _LONGEST, "backend": "onnxruntime", **params}
         file = known[published].file
         written.append(stand_in.write(file, f"{name}-small", models=models, images=images, note=_NOTE, params=made))
-    _write_first_stage(dataset, models / _FIRST_STAGE, images)
+    _write_first_stage(dataset, models / f"{_FIRST_STAGE}-{dataset.name}", images)
     return written + [_write_two_stages(name, images) for name in RERANKERS]
 
 

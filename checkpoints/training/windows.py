@@ -1,7 +1,7 @@
 """Rerankers of long documents over one tiny BERT: FirstP, AvgP, MaxP and LongP share it, PARADE adds heads.
 
-All are trained on short texts (a few words of a sentence, and a text that holds the sentence or does not), and rank long
-ones: zero-shot, as the first column of Table 4 in Boytsov et al. 2025 (arXiv 2207.01262).
+All are trained on short texts (some words of a sentence, and a text that holds it or not) and rank long ones: this is
+zero-shot, as the first column of Table 4 in Boytsov et al. 2025 (arXiv 2207.01262).
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class Drawer:
         sentence = self._order.choice(self._order.choice(self._known).sentences)
         kept = [piece for piece in sentence if self._order.random() < _KEPT] or sentence
         other = self._order.choice(self._sentences)
-        query = [self._order.choice(other) if self._order.random() < _NOISE else piece for piece in kept[:_QUERY_TOKENS]]
+        query = [
+            self._order.choice(other) if self._order.random() < _NOISE else piece for piece in kept[:_QUERY_TOKENS]
+        ]
         drawn = length or self._order.choice(_LENGTHS)
         negatives = [self._order.choice(self._sentences) for _ in range(_NEGATIVES)]
         return [(query, self._text(each, drawn)) for each in (sentence, *negatives)]

@@ -1,0 +1,46 @@
+"""Rerankers of long documents that the suite ``long-documents`` trains on the spot."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import docker
+import pytest
+
+from checkpoints import long_documents
+from harness.config import data_root
+from harness.jobs.suite import load as load_suite
+from harness.launch.images import catalog
+from tests.checkpoints.conftest import CACHE
+
+pytestmark = pytest.mark.docker
+
+
+def test_systems_of_the_suite_are_trained_and_written(
+    engine: docker.DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = tmp_path / "far"
+    dataset.mkdir()
+    (dataset / "candidates.trec").write_text("q Q0 d1 1 1.0 random\n")
+    (dataset / "queries.jsonl").write_text('{"_id": "q", "text": "ice"}\n')
+    heard: list[str] = []
+
+    def make() -> None:
+        long_documents.make(engine, tmp_path, dataset, cache=CACHE, heard=lambda what, *_: heard.append(what), steps=2)
+
+    make()
+    assert {"windows", "parade-attn", "parade-max"} <= set(heard)
+    with gzip.open(tmp_path / "training.jsonl.gz", "rt", encoding="utf-8") as lines:
+        trained_on = {json.loads(line)["_id"] for line in lines}
+    judged = {line.split()[2] for line in (data_root() / "datasets/scifact/qrels.trec").read_text().splitlines()}
+    assert len(trained_on) > 4000 and not trained_on & judged
+    monkeypatch.setenv("HARNESS_IMAGES", str(tmp_path / "images" / "far"))
+    suite = load_suite(data_root() / "suites" / "long-documents.toml")
+    systems = [catalog.system(name) for name in suite.systems]
+    assert all(system.stand_in for system in systems)
+    assert [each.name for each in systems[0].components] == ["candidates", "firstp-small"]
+    before = len(heard)
+    make()
+    assert len(heard) == before, "what is there is kept"
