@@ -123,6 +123,8 @@ def positions(
         if options.named:
             raise UsageError(f"--dataset is of RESULTS; {source} is a dataset: leave it out")
         location = datasets.find(str(source), Path.cwd())
+        if (missing := datasets.missing_folder(location)) is not None:
+            raise missing
         made = [_before_running(str(source), location, options, reads, suite, cache)]
     else:
         if reads or suite is not None:

@@ -83,7 +83,7 @@ def _section(made: DatasetPositions, escape: Escape, *, wide: bool) -> Section:
     if made.readers:
         grids.append(_readers(made.readers, escape))
     if made.systems:
-        grids.append(_systems(made, escape))
+        grids.append(_systems(made, escape, wide=wide))
         if wide:
             grids.append(_fine(made, escape))
     notes = [escape(f"Positions: {places.origin}.")]
@@ -154,7 +154,7 @@ def _unseen(unseen: UnseenPassages | None, *, ends: bool = False) -> str:
     return MISSING if unseen is None else _percent(unseen.ends if ends else unseen.starts)
 
 
-def _systems(made: DatasetPositions, escape: Escape) -> Grid:
+def _systems(made: DatasetPositions, escape: Escape, *, wide: bool) -> Grid:
     caption = f"{made.measure} by the token at which the passage starts; slope in points for each {made.width:,} tokens"
     edges = sorted({(each.start, each.end or 0) for system in made.systems for each in system.coarse})
 
@@ -162,10 +162,16 @@ def _systems(made: DatasetPositions, escape: Escape) -> Grid:
         name = f"{start:,} on" if not end else f"{start:,}-{end - 1:,}"
         return name, True, lambda system: _in_bin(system.coarse, start)
 
+    ends: GridColumn[SystemByPosition] = (
+        "cut or unseen",
+        True,
+        lambda system: _unseen(system.unseen, ends=True),
+    )
     columns: list[GridColumn[SystemByPosition]] = [
         ("system", False, lambda system: escape(system.system)),
         ("reads", True, lambda system: _limit(system.limit)),
         ("unseen", True, lambda system: _unseen(system.unseen)),
+        *((ends,) if wide else ()),
         (f"{made.measure}", True, lambda system: digits(system.value.value, ".3f")),
         *(column(*edge) for edge in edges),
         ("slope", True, lambda system: _slope(system.slope)),

@@ -105,7 +105,8 @@ def test_first_screen_and_csv_and_pictures(stored: Path, tmp_path: Path) -> None
     lines = done.stdout.splitlines()
     assert len(lines) <= SCREEN_LINES and max(map(len, filter(is_row, lines))) <= 100, done.stdout
     assert "0.500" in done.stdout and "Intervals of shares" not in done.stdout
-    assert "Intervals of shares" in call("positions", str(stored), "--wide").stdout
+    wide = call("positions", str(stored), "--wide").stdout
+    assert "Intervals of shares" in wide and "cut or unseen" in wide and "cut or unseen" not in done.stdout
     rows = list(csv.DictReader(io.StringIO(call("positions", str(stored), "--format", "csv").stdout)))
     assert {row["kind"] for row in rows} == {"passages", "all", "bin", "placed"}
     assert [row["value"] for row in rows if row["kind"] == "bin" and row["system"] == "firstp"][:2] == ["1.0", "0.5"]
@@ -137,6 +138,7 @@ def test_dataset_alone_says_what_is_unseen_before_anything_runs(stored: Path, tm
     assert_refused(
         wrong, "no passage of it is relevant for a query of these results; name their dataset with --dataset"
     )
+    assert_refused(call("positions", str(tmp_path / "mistyped")), "mistyped: no such folder")
     assert_refused(call("positions", "scifact"), "has no positions.jsonl; name judged passages with --passages")
     assert_refused(call("positions", str(stored), "--dataset", "./missing"), "has no results of the dataset missing")
     both = call("positions", "far", "--passages", "x", "--chunks", "y")
