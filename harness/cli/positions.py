@@ -20,7 +20,7 @@ from harness.cli.stored_results import StoredResults, load_dataset, show_picture
 from harness.datasets import Dataset, DatasetLocation, IrDataset
 from harness.datasets.judged_passages import read_chunks, read_passages
 from harness.datasets.passage_matching import JudgedPassage, match_passages
-from harness.datasets.positions import POSITIONS, has_positions, read_positions
+from harness.datasets.positions import POSITIONS, has_positions, read_positions, read_positions_file
 from harness.errors import UnknownName, UsageError
 from harness.evaluation.trec import read_stored_qrels
 from harness.jobs import suite as suites
@@ -31,6 +31,7 @@ from harness.report.plots import positions as plots
 from harness.report.positions import positions_document
 from harness.results import reader
 from harness.results.reader import StoredJob
+from harness.results.suite_record import read_positions_path
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ place_options = record_options(
         "named",
         multiple=True,
         metavar="DATASET",
-        help="With RESULTS: a dataset that they are of, where none of its name is here; repeatable.",
+        help="With RESULTS: take the positions of this dataset instead of those stored with them; repeatable.",
     ),
     click.option(
         "--passages",
@@ -204,12 +205,18 @@ def _of_results(stored: StoredResults, options: PlaceOptions) -> list[DatasetPos
     given = {dataset_name(name): name for name in options.named}
     made, missing = [], []
     for name, rows in _by_dataset(table.rows).items():
-        location = _location(given.get(name, name), required=name in given)
-        if location is None or not (options.passages or options.chunks or _has_positions(location)):
-            missing.append(name)
-            continue
-        places = _places(given.get(name, name), location, options, stored.cache)
-        _check_same(places, [jobs[row.key] for row in rows if row.key in jobs], str(location))
+        theirs = [jobs[row.key] for row in rows if row.key in jobs]
+        other_source = name in given or options.passages or options.chunks
+        kept = None if other_source or not theirs else read_positions_path(theirs[0].suite_folder, name)
+        if kept is not None:
+            places = placing.first_passages(name, "stored with the results", read_positions_file(kept))
+        else:
+            location = _location(given.get(name, name), required=name in given)
+            if location is None or not (options.passages or options.chunks or _has_positions(location)):
+                missing.append(name)
+                continue
+            places = _places(given.get(name, name), location, options, stored.cache)
+            _check_same(places, theirs, str(location))
         systems = tuple(
             placing.by_position(row, per_query.get(row.per_query_key), _params(jobs, row), places, measure, width)
             for row in rows

@@ -17,6 +17,7 @@ from harness.datasets.corpus import PreparedCorpus, prepare_corpus
 from harness.datasets.dataset import Dataset, Language, QuerySample, draw_sample
 from harness.datasets.ir_datasets import IrDataset
 from harness.datasets.licence import MS_MARCO, Licence, read_licence
+from harness.datasets.positions import positions_content
 from harness.errors import FileError, UnknownName
 from harness.progress import Progress, silent
 
@@ -95,12 +96,13 @@ def load(location: DatasetLocation, cache: Path, progress: Progress = silent) ->
     """
     if isinstance(location, IrDataset):
         name, source, language = location.name, ir_datasets.read(location), ir_datasets.language(location)
+        positions = b""
     else:
         path, split = _split(location)
         name, source = location.name.replace("#", "-"), _formats.read(path, split)
-        language = _language(path)
+        language, positions = _language(path), positions_content(path)
     corpus = prepare_corpus(source.documents, cache, progress)
-    return Dataset(name, corpus, source.queries, source.qrels, source.answers, language)
+    return Dataset(name, corpus, source.queries, source.qrels, source.answers, language, positions)
 
 
 def folder_of(location: Path) -> Path:

@@ -31,6 +31,7 @@ class Dataset:
 
     ``qrels`` is the text of a TREC qrels file.  A dataset with ``answers`` has no list of relevant documents:
     :meth:`judge` looks for an answer in each retrieved document.  ``language``: a code, where the dataset states one.
+    ``positions``: the content of ``positions.jsonl``, empty without one.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Dataset:
     qrels: bytes
     answers: Answers | None = None
     language: str | None = None
+    positions: bytes = b""
 
     @cached_property
     def qrels_sha256(self) -> str:

@@ -58,6 +58,15 @@ def has_positions(folder: Path) -> bool:
     return bool(source.find_files(folder, (POSITIONS,)))
 
 
+def positions_content(folder: Path) -> bytes:
+    """Return the content of a folder's positions, uncompressed; empty without any."""
+    paths = source.find_files(folder, (POSITIONS,))
+    if not paths:
+        return b""
+    with source.open_file(paths[0]) as file:
+        return file.read()
+
+
 def read_positions(folder: Path) -> Iterator[RelevantPosition]:
     """Yield the positions of a dataset's folder in the order of the file; memory holds one line.
 
@@ -67,7 +76,12 @@ def read_positions(folder: Path) -> Iterator[RelevantPosition]:
     paths = source.find_files(folder, (POSITIONS,))
     if not paths:
         raise FileError(f"{folder}: has no {POSITIONS}; name a folder that `harness generate` wrote")
-    for place, raw in source.read_json_lines(paths[0]):
+    yield from read_positions_file(paths[0])
+
+
+def read_positions_file(path: Path) -> Iterator[RelevantPosition]:
+    """Yield the positions of a file as :func:`read_positions` does."""
+    for place, raw in source.read_json_lines(path):
         yield _checked(place, raw)
 
 

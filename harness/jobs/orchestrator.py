@@ -215,7 +215,8 @@ def _first_stage_tag(system: System) -> str:
 
 def keep_inputs(inputs: Inputs, store: Store) -> None:
     """Store what a table needs besides the jobs."""
-    store.keep_suite(inputs.suite.measures, inputs.suite.firstp)
+    positions = {name: dataset.positions for name, dataset in inputs.datasets.items() if dataset.positions}
+    store.keep_suite(inputs.suite.measures, inputs.suite.firstp, positions)
     for name, dataset in inputs.datasets.items():
         sample = inputs.samples[name]
         ending, judgements = dataset.judgements

@@ -7,6 +7,7 @@ describes its files.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import math
 import os
@@ -136,19 +137,29 @@ class Store:
             if target.suffix == ".json" and len(content) > MOST_SAMPLE_BYTES:
                 size = f"{math.ceil(len(content) / 2**20):,} MiB, more than {MOST_SAMPLE_BYTES >> 20}"
                 raise StoreError(f"{target}: the query sample takes {size}; lower protocol.sample_size")
-            if target.exists():
-                continue
-            with _disk_errors(target):
-                target.parent.mkdir(exist_ok=True)
-                partial = self.staging / target.name
-                partial.write_bytes(content)
-                if self._publisher:
-                    self._publisher.keep(target, content)
-                partial.rename(target)
+            self._keep(target, content)
 
-    def keep_suite(self, measures: Iterable[str], firstp: Mapping[str, str]) -> None:
-        """Store the suite's measures and FirstP baselines, over those of its earlier runs."""
-        target, content = self.folder / suite_record.FILE, suite_record.text(measures, firstp).encode()
+    def _keep(self, target: Path, content: bytes) -> None:
+        """Store an input file, unless it is there: its name is the hash of its content."""
+        if target.exists():
+            return
+        with _disk_errors(target):
+            target.parent.mkdir(exist_ok=True)
+            partial = self.staging / target.name
+            partial.write_bytes(content)
+            if self._publisher:
+                self._publisher.keep(target, content)
+            partial.rename(target)
+
+    def keep_suite(
+        self, measures: Iterable[str], firstp: Mapping[str, str], positions: Mapping[str, bytes] | None = None
+    ) -> None:
+        """Store the suite's measures, FirstP baselines and datasets' positions, over those of its earlier runs."""
+        given = {name: content for name, content in (positions or {}).items() if len(content) <= MOST_SAMPLE_BYTES}
+        hashes = {name: hashlib.sha256(content).hexdigest() for name, content in given.items()}
+        for name, sha256 in hashes.items():
+            self._keep(suite_record.positions_path(self.folder, sha256), given[name])
+        target, content = self.folder / suite_record.FILE, suite_record.text(measures, firstp, hashes).encode()
         with _disk_errors(target):
             if target.is_file() and target.read_bytes() == content:
                 return

@@ -1,7 +1,8 @@
-"""The record of a suite beside its results: ``<suite>/suite.json``, its measures and its FirstP baselines."""
+"""The record of a suite beside its results: ``<suite>/suite.json``, its measures, FirstP baselines and positions."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,11 +15,37 @@ MOST_BYTES = 64 << 10
 Part = TypeVar("Part")
 # Folders between a job and its suite.
 _LEVELS = 5
+_SHA256 = re.compile("[0-9a-f]{64}")
 
 
-def text(measures: Iterable[str], firstp: Mapping[str, str] | None = None) -> str:
-    """Return the content of the record; ``firstp`` maps systems to their FirstP, if the suite names any."""
-    return to_json({"measures": list(measures), **({"firstp": dict(firstp)} if firstp else {})}, indent=2) + "\n"
+def text(
+    measures: Iterable[str], firstp: Mapping[str, str] | None = None, positions: Mapping[str, str] | None = None
+) -> str:
+    """Return the content of the record; empty parts are left out.
+
+    ``firstp`` maps systems to their FirstP, ``positions`` datasets to the SHA-256 of their positions, which lie in
+    :func:`positions_path`.
+    """
+    parts = {name: dict(part) for name, part in (("firstp", firstp), ("positions", positions)) if part}
+    return to_json({"measures": list(measures), **parts}, indent=2) + "\n"
+
+
+def positions_path(suite: Path, sha256: str) -> Path:
+    """Return the place of a dataset's positions in a suite's folder."""
+    return suite / "samples" / f"{sha256}.positions.jsonl"
+
+
+def read_positions_path(suite: Path, dataset: str) -> Path | None:
+    """Return the file of a dataset's positions in a suite's folder, if there is one.
+
+    Raises:
+        FileError: the record is damaged.
+    """
+    if not (suite / FILE).is_file():
+        return None
+    sha256 = dict(_read(suite / FILE, _positions)).get(dataset)
+    path = None if sha256 is None else positions_path(suite, sha256)
+    return path if path is not None and path.is_file() else None
 
 
 def read_measures(root: Path) -> tuple[str, ...]:
@@ -58,6 +85,15 @@ def _names(content: Any) -> list[str]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError("'measures' is no list of names")
     return names
+
+
+def _positions(content: Any) -> list[tuple[str, str]]:
+    hashes = content.get("positions", {})
+    if not isinstance(hashes, dict) or not all(
+        isinstance(each, str) and _SHA256.fullmatch(each) for each in hashes.values()
+    ):
+        raise ValueError("'positions' names no SHA-256 for each dataset")
+    return list(hashes.items())
 
 
 def _firstp(content: Any) -> list[tuple[str, str]]:

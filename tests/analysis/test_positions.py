@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,8 +26,12 @@ from harness.analysis.positions import (
     unseen_passages,
 )
 from harness.datasets.positions import POSITIONS, RelevantPosition
+from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
 from harness.records import Outcome
+from harness.report.verify import verify_results
+from harness.results import suite_record
+from tests.conftest import Bench
 from tests.support import publisher
 from tests.support.command_line import SCREEN_LINES, assert_refused, call
 from tests.support.publisher import QUERIES, Made
@@ -137,6 +143,24 @@ def test_dataset_alone_says_what_is_unseen_before_anything_runs(stored: Path, tm
     assert_refused(call("positions", str(stored), "--dataset", "./missing"), "has no results of the dataset missing")
     both = call("positions", "far", "--passages", "x", "--chunks", "y")
     assert_refused(both, "--passages and --chunks are two sources of positions; name one")
+
+
+def test_run_stores_positions_with_the_results(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = b"".join(position(f"q{n}", 256 * n, doc=f"d{n}").to_line() for n in range(4))
+    (bench.folder / "tiny" / f"{POSITIONS}.gz").write_bytes(gzip.compress(lines))
+    bench.run(FakeLauncher(), bench.suite())
+    shutil.rmtree(bench.folder / "tiny")
+    monkeypatch.chdir(bench.folder)
+    done = call("positions", "results", "--cache", str(bench.cache), "--format", "json")
+    assert done.exit_code == 0, done.output
+    (made,) = json.loads(done.stdout)["datasets"]
+    assert (made["histogram"], made["origin"]) == ([1, 1, 1, 1], "stored with the results")
+    assert [each["queries"] for each in made["systems"]] == [4]
+    assert verify_results(bench.results, cache=bench.cache).mismatches == ()
+    (record,) = bench.results.glob(f"*/{suite_record.FILE}")
+    record.write_text('{"measures": ["P@1"], "positions": {"tiny": "../../x"}}')
+    wrong = call("positions", "results", "--cache", str(bench.cache))
+    assert_refused(wrong, "damaged: 'positions' names no SHA-256 for each dataset")
 
 
 @pytest.mark.parametrize(
