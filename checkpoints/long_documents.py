@@ -43,6 +43,8 @@ RERANKERS: dict[str, tuple[str, dict[str, Any]]] = {
     "longp": ("firstp", {"aggregation": "long"}),
 }
 _FIRST_STAGE = "candidates"
+# Of each reranker, the system that the suite measures.
+NAMES = {name: f"{_FIRST_STAGE}-{name}" for name in RERANKERS}
 
 
 def make(
@@ -108,7 +110,7 @@ def _write_two_stages(name: str, images: Path) -> Path:
         "components": [_FIRST_STAGE, f"{name}-small"],
         "search_params": {"depth": 50},
     }
-    return _write_system(images / "two-stage" / "systems" / f"candidates-{name}.toml", told)
+    return _write_system(images / "two-stage" / "systems" / f"{NAMES[name]}.toml", told)
 
 
 def _write_system(file: Path, told: dict[str, Any]) -> Path:

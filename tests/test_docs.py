@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from checkpoints import small
+from checkpoints import long_documents, small
 from harness import report
 from harness.analysis.table import Cause
 from harness.cli import main
@@ -60,7 +60,7 @@ def test_every_suite_key_is_described() -> None:
 def test_shipped_suites_name_existing_parts(path: Path) -> None:
     declared = suite.load(path)
     named = {declared.variants.get(name, (name, {}))[0] for name in declared.systems}
-    assert named <= {*catalog.systems(), *small.NAMES.values()}
+    assert named <= {*catalog.systems(), *small.NAMES.values(), *long_documents.NAMES.values()}
     assert set(declared.profiles) <= set(instances.hardware_profiles())
 
 
