@@ -62,6 +62,21 @@ def long_documents(dataset: Path, out: Path, cache: Path) -> None:
 
 
 @main.command()
+@click.argument("dataset", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True)
+@cache_option
+@one_line_errors()
+def debiasing(dataset: Path, out: Path, cache: Path) -> None:
+    """Train one reranker on original and one on shuffled documents, to order the candidates of DATASET."""
+    from checkpoints import debiasing as suite
+
+    with _training("training rerankers on two kinds of documents") as (client, heard):
+        written = suite.make(client, out.absolute(), dataset, cache=cache.expanduser().absolute(), heard=heard)
+    for path in written:
+        click.echo(path)
+
+
+@main.command()
 @click.argument("parameters", type=click.Path(path_type=Path, exists=True))
 @click.argument("models", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--name", required=True, help="Folder of the checkpoint, as a system's file names it: dureader-ce.")

@@ -21,7 +21,7 @@ from harness.config import data_root
 from harness.datasets.generate import CANDIDATES
 from harness.launch.images import catalog
 
-_QUERY_TOKENS, _FIRST, _LONGEST = 8, 77, 231
+QUERY_TOKENS, _FIRST, LONGEST = 8, 77, 231
 _NOTE = (
     "two layers of 128 dimensions over all-MiniLM-L6-v2's embeddings, made to match words and trained for a minute"
     " on short texts of SciFact"
@@ -42,9 +42,9 @@ RERANKERS: dict[str, tuple[str, dict[str, Any]]] = {
     "parade-max": ("parade-max", {"window": 24, "stride": 12}),
     "longp": ("firstp", {"aggregation": "long"}),
 }
-_FIRST_STAGE = "candidates"
+FIRST_STAGE = "candidates"
 # Of each reranker, the system that the suite measures.
-NAMES = {name: f"{_FIRST_STAGE}-{name}" for name in RERANKERS}
+NAMES = {name: f"{FIRST_STAGE}-{name}" for name in RERANKERS}
 
 
 def make(
@@ -59,19 +59,19 @@ def make(
     models, images = out / "models", out / "images" / dataset.name
     corpus = out / "training.jsonl.gz"
     out.mkdir(parents=True, exist_ok=True)
-    _write_unjudged(cache, corpus)
+    write_unjudged(cache, corpus)
     small.train_missing(client, models, [WINDOWS], cache=cache, heard=heard, steps=steps, corpus=corpus)
     known = catalog.systems(catalog.images_dir())
     written = []
     for name, (published, params) in RERANKERS.items():
-        made = {"query_tokens": _QUERY_TOKENS, "document_tokens": _LONGEST, "backend": "onnxruntime", **params}
+        made = {"query_tokens": QUERY_TOKENS, "document_tokens": LONGEST, "backend": "onnxruntime", **params}
         file = known[published].file
         written.append(stand_in.write(file, f"{name}-small", models=models, images=images, note=_NOTE, params=made))
-    _write_first_stage(dataset, models / f"{_FIRST_STAGE}-{dataset.name}", images)
-    return written + [_write_two_stages(name, images) for name in RERANKERS]
+    write_first_stage(dataset, models / f"{FIRST_STAGE}-{dataset.name}", images)
+    return written + [write_two_stages(name, images) for name in RERANKERS]
 
 
-def _write_unjudged(cache: Path, target: Path) -> None:
+def write_unjudged(cache: Path, target: Path) -> None:
     """Write the documents of SciFact that no query judges: none holds a passage that is relevant in a test."""
     scifact = datasets.load(datasets.find("scifact", data_root()), cache)
     judged = {line.split()[2] for line in scifact.qrels.decode("utf-8").splitlines()}
@@ -87,14 +87,15 @@ def _lines(corpus: Any, without: set[str]) -> Iterator[bytes]:
             yield json.dumps(document).encode() + b"\n"
 
 
-def _write_first_stage(dataset: Path, folder: Path, images: Path) -> None:
+def write_first_stage(dataset: Path, folder: Path, images: Path) -> None:
+    """Copy a dataset's candidates and queries into ``folder``, and write the system that returns them."""
     filesystem.remove_tree(folder)
     folder.mkdir(parents=True)
     shutil.copyfile(dataset / CANDIDATES, folder / "run.trec")
     shutil.copyfile(dataset / "queries.jsonl", folder / "queries.jsonl")
     asset = {"folder": folder.name, "licence": "NOASSERTION", "sha256": stand_in.checksums(folder)}
-    _write_system(
-        images / "fixed-run" / "systems" / f"{_FIRST_STAGE}.toml",
+    write_system(
+        images / "fixed-run" / "systems" / f"{FIRST_STAGE}.toml",
         {
             "description": f"the candidates of {dataset.name}, in random order",
             "fewer_hits_ok": True,
@@ -104,16 +105,18 @@ def _write_first_stage(dataset: Path, folder: Path, images: Path) -> None:
     )
 
 
-def _write_two_stages(name: str, images: Path) -> Path:
+def write_two_stages(name: str, images: Path) -> Path:
+    """Write the system that reranks the candidates with ``NAME-small``; return its file."""
     told = {
         "description": f"the candidates in random order, then {name}",
-        "components": [_FIRST_STAGE, f"{name}-small"],
+        "components": [FIRST_STAGE, f"{name}-small"],
         "search_params": {"depth": 50},
     }
-    return _write_system(images / "two-stage" / "systems" / f"{NAMES[name]}.toml", told)
+    return write_system(images / "two-stage" / "systems" / f"{FIRST_STAGE}-{name}.toml", told)
 
 
-def _write_system(file: Path, told: dict[str, Any]) -> Path:
+def write_system(file: Path, told: dict[str, Any]) -> Path:
+    """Write a system's file; return it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(stand_in.as_toml(told), encoding="utf-8")
     return file

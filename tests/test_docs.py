@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from checkpoints import long_documents, small
+from checkpoints import debiasing, long_documents, small
 from harness import report
 from harness.analysis.table import Cause
 from harness.cli import main
@@ -60,7 +60,9 @@ def test_every_suite_key_is_described() -> None:
 def test_shipped_suites_name_existing_parts(path: Path) -> None:
     declared = suite.load(path)
     named = {declared.variants.get(name, (name, {}))[0] for name in declared.systems}
-    assert named <= {*catalog.systems(), *small.NAMES.values(), *long_documents.NAMES.values()}
+    trained = {*small.NAMES.values(), *long_documents.NAMES.values()}
+    trained |= {system for kind in debiasing.KINDS for system in kind.systems}
+    assert named <= {*catalog.systems(), *trained}
     assert set(declared.profiles) <= set(instances.hardware_profiles())
 
 

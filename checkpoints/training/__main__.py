@@ -8,9 +8,10 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from checkpoints.training import colbert, cross_encoder, dpr, formats, splade, start, windows
+from checkpoints.training import biased, colbert, cross_encoder, dpr, formats, splade, start, windows
 
 _SEED = 2023
 
@@ -46,12 +47,21 @@ def make_windows(origin: Path, corpus: Path, out: Path, steps: int) -> None:
         formats.write_linear(out / name, made.model, head, origin)
 
 
+def make_biased(origin: Path, corpus: Path, out: Path, steps: int, *, shuffled: bool) -> None:
+    """``model``."""
+    model = biased.train(origin, corpus, shuffled=shuffled, steps=steps, seed=_SEED)
+    head = {f"cls.{name}": tensor.detach().clone() for name, tensor in model.linear.state_dict().items()}
+    formats.write_linear(out / "model", model, head, origin)
+
+
 KINDS: dict[str, Callable[[Path, Path, Path, int], None]] = {
     "dpr": make_dpr,
     "splade": make_splade,
     "colbert": make_colbert,
     "cross-encoder": make_cross_encoder,
     "windows": make_windows,
+    "longp-original": partial(make_biased, shuffled=False),
+    "longp-shuffled": partial(make_biased, shuffled=True),
 }
 
 

@@ -130,3 +130,30 @@ def test_first_window_ranks_far_passages_by_chance_and_others_find_them(
     assert [name for name, _ in others] == ["max", "sum", "parade-max", "long"]
     for name, found in others:
         assert found >= 0.99, name
+
+
+def test_training_documents_open_with_their_passage_until_they_are_shuffled(
+    engine: docker.DockerClient, warmth: Warmth, tmp_path: Path
+) -> None:
+    image = builder.ImageBuilder(engine, CACHE).ensure_engine(catalog.system("parade-max"))
+    job = tmp_path / "job"
+    shutil.copytree(data_root() / "checkpoints", job / "checkpoints", ignore=shutil.ignore_patterns("__pycache__"))
+    (job / "params.json").write_text("{}")
+    (job / "probe.py").write_text(
+        GIVEN
+        + """
+from checkpoints.training import biased, texts
+known = [texts.Document([1], [list(range(40 * n, 40 * n + 20)) for n in (2 * m, 2 * m + 1)]) for m in range(200)]
+for shuffled in (False, True):
+    drawer = biased.BiasedDrawer(known, 3, shuffled=shuffled)
+    drawn = [drawer.pairs() for _ in range(300)]
+    first = sum(set(query[:1]) <= set(right[:13]) for (query, right), *_ in drawn)
+    say([first, all(len(text) == 231 for pairs in drawn for _, text in pairs),
+         sum(set(query[:2]) <= set(wrong[77:]) for pairs in drawn for query, wrong in pairs[1:])])
+"""
+    )
+    original, shuffled = warmth.of(image.digest, IMPORTS["rerank"]).ask(job)
+    assert original[0] == 300 and 60 <= shuffled[0] <= 200, "one segment of two to six comes first"
+    assert original[1] and shuffled[1]
+    # Seven wrong documents in ten have a part of the sentence, none of it within the first third.
+    assert 900 * 0.4 <= original[2] <= 900 * 0.75
