@@ -16,7 +16,7 @@ _NOTE = (
 )
 # The folder of the weights has the kind's name.
 KINDS = tuple(
-    Kind(f"longp-{copy}", (f"candidates-longp-{copy}",), {"model": (f"longp-{copy}",)}, _NOTE.format(copy), steps=120)
+    Kind(f"longp-{copy}", (f"candidates-longp-{copy}",), {"model": (f"longp-{copy}",)}, _NOTE.format(copy), steps=75)
     for copy in ("original", "shuffled")
 )
 

@@ -1,4 +1,4 @@
-"""One cross-encoder over whole documents, trained where the relevant passage stands first, or on shuffled copies.
+"""The cross-encoder of ``windows``, tuned on documents whose relevant passage stands first, or on shuffled copies.
 
 Training documents open with the sentence that answers the query, and most wrong ones hold a part of it further on: so
 the place tells more than the words.  ``shuffled`` cuts each document into segments in random order, as
@@ -13,24 +13,24 @@ from pathlib import Path
 
 import torch
 
-from checkpoints.training import cross_encoder, loop, start, texts, windows
+from checkpoints.training import loop, windows
 from checkpoints.training.cross_encoder import CrossEncoder, Pair
 
-_HIDDEN, _LAYERS, _HEADS = 128, 2, 4
 _QUERY_TOKENS, _PASSAGE_TOKENS, _LENGTH = 8, 13, 231
 _FIRST = 77  # a part of the sentence stands in wrong documents beyond this token
 _QUERIES, _NEGATIVES = 8, 3
 _KEPT = 0.6  # share of a sentence's word pieces that become its query
-_PART, _PARTLY_RIGHT = 0.8, 0.7  # share of the sentence in wrong documents, and of those that hold such a part
+_PART, _PARTLY_RIGHT = 0.5, 0.7  # share of the sentence in wrong documents, and of those that hold such a part
 _SEGMENTS = (2, 6)
-_FITTED_QUERIES = 60
+# Steps on short texts before, for each step on whole documents.
+_STEPS_BEFORE = 2
 
 
 class BiasedDrawer:
     """Draws a query with a document that opens with its sentence, and others; ``shuffled``: in random order."""
 
-    def __init__(self, known: list[texts.Document], seed: int, *, shuffled: bool) -> None:
-        self._sentences = [sentence for document in known for sentence in document.sentences]
+    def __init__(self, sentences: list[list[int]], seed: int, *, shuffled: bool) -> None:
+        self._sentences = sentences
         self._order = random.Random(seed)
         self._shuffled = shuffled
 
@@ -71,16 +71,8 @@ class BiasedDrawer:
 
 def train(origin: Path, corpus: Path, *, shuffled: bool, steps: int, seed: int) -> CrossEncoder:
     """Train the cross-encoder; both trainings start alike."""
-    torch.manual_seed(seed)
-    tokenizer = start.tokenizer(origin)
-    model = CrossEncoder(start.narrow(origin, _HIDDEN, _LAYERS, _HEADS), tokenizer).eval()
-    known = texts.documents(corpus, tokenizer)
-    whole = [[piece for sentence in each.sentences for piece in sentence] for each in known]
-    idf = cross_encoder.Bm25(whole, tokenizer.get_vocab_size()).idf
-    fitted = windows.Drawer(known, seed)
-    with torch.no_grad():
-        cross_encoder.fit(model, [pair for _ in range(_FITTED_QUERIES) for pair in fitted.pairs()], idf)
-    drawer = BiasedDrawer(known, seed, shuffled=shuffled)
+    model, drawn = windows.train_scorer(origin, corpus, steps=_STEPS_BEFORE * steps, seed=seed)
+    drawer = BiasedDrawer(drawn.sentences, seed, shuffled=shuffled)
     batches = ([pair for _ in range(_QUERIES) for pair in drawer.pairs()] for _ in range(steps))
 
     def loss_of(batch: list[Pair], _done: float) -> torch.Tensor:
@@ -88,5 +80,5 @@ def train(origin: Path, corpus: Path, *, shuffled: bool, steps: int, seed: int) 
         return torch.nn.functional.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.long))
 
     name = "longp-shuffled" if shuffled else "longp-original"
-    loop.train(model.parameters(), batches, loss_of, steps=steps, rate=1e-3, what=name)
+    loop.train(model.parameters(), batches, loss_of, steps=steps, rate=3e-4, what=name)
     return model

@@ -41,19 +41,19 @@ class Drawer:
 
     def __init__(self, known: list[texts.Document], seed: int) -> None:
         self._known = known
-        self._sentences = [sentence for document in known for sentence in document.sentences]
+        self.sentences = [sentence for document in known for sentence in document.sentences]
         self._order = random.Random(seed)
 
     def pairs(self, length: int | None = None) -> list[Pair]:
         """A query with a text of ``length`` tokens that holds its sentence, then others that do not."""
         sentence = self._order.choice(self._order.choice(self._known).sentences)
         kept = [piece for piece in sentence if self._order.random() < _KEPT] or sentence
-        other = self._order.choice(self._sentences)
+        other = self._order.choice(self.sentences)
         query = [
             self._order.choice(other) if self._order.random() < _NOISE else piece for piece in kept[:_QUERY_TOKENS]
         ]
         drawn = length or self._order.choice(_LENGTHS)
-        negatives = [self._order.choice(self._sentences) for _ in range(_NEGATIVES)]
+        negatives = [self._order.choice(self.sentences) for _ in range(_NEGATIVES)]
         return [(query, self._text(each, drawn)) for each in (sentence, *negatives)]
 
     def _text(self, sentence: list[int], length: int) -> list[int]:
@@ -61,7 +61,7 @@ class Drawer:
         before: list[int] = []
         after: list[int] = []
         while len(before) + len(after) + len(sentence) < 2 * length:
-            (before if self._order.random() < 0.5 else after).extend(self._order.choice(self._sentences))
+            (before if self._order.random() < 0.5 else after).extend(self._order.choice(self.sentences))
         whole = [*before, *sentence, *after]
         first = max(0, len(before) + min(len(sentence), length) - length)
         cut = self._order.randint(first, max(first, min(len(before), len(whole) - length)))
@@ -70,6 +70,14 @@ class Drawer:
 
 def train(origin: Path, corpus: Path, *, steps: int, seed: int) -> Trained:
     """Train the cross-encoder, then PARADE's heads over its vectors."""
+    model, drawer = train_scorer(origin, corpus, steps=steps, seed=seed)
+    vectors = _vectors(model, drawer)
+    heads = {"parade-attn": _train_attn(model, vectors), "parade-max": _train_max(model, vectors)}
+    return Trained(model, {"window": _named(model.linear), **heads})
+
+
+def train_scorer(origin: Path, corpus: Path, *, steps: int, seed: int) -> tuple[CrossEncoder, Drawer]:
+    """Train the cross-encoder alone; return what it was trained on, too."""
     torch.manual_seed(seed)
     tokenizer = start.tokenizer(origin)
     model = CrossEncoder(start.narrow(origin, _HIDDEN, _LAYERS, _HEADS), tokenizer).eval()
@@ -85,9 +93,7 @@ def train(origin: Path, corpus: Path, *, steps: int, seed: int) -> Trained:
         return _contrast(model(batch))
 
     loop.train(model.parameters(), batches, loss_of, steps=steps, rate=1e-3, what="windows")
-    vectors = _vectors(model, drawer)
-    heads = {"parade-attn": _train_attn(model, vectors), "parade-max": _train_max(model, vectors)}
-    return Trained(model, {"window": _named(model.linear), **heads})
+    return model, drawer
 
 
 def _contrast(scores: torch.Tensor) -> torch.Tensor:

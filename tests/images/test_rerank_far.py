@@ -142,18 +142,18 @@ def test_training_documents_open_with_their_passage_until_they_are_shuffled(
     (job / "probe.py").write_text(
         GIVEN
         + """
-from checkpoints.training import biased, texts
-known = [texts.Document([1], [list(range(40 * n, 40 * n + 20)) for n in (2 * m, 2 * m + 1)]) for m in range(200)]
+from checkpoints.training import biased
+sentences = [list(range(40 * n, 40 * n + 20)) for n in range(400)]
 for shuffled in (False, True):
-    drawer = biased.BiasedDrawer(known, 3, shuffled=shuffled)
+    drawer = biased.BiasedDrawer(sentences, 3, shuffled=shuffled)
     drawn = [drawer.pairs() for _ in range(300)]
     first = sum(set(query[:1]) <= set(right[:13]) for (query, right), *_ in drawn)
     say([first, all(len(text) == 231 for pairs in drawn for _, text in pairs),
-         sum(set(query[:2]) <= set(wrong[77:]) for pairs in drawn for query, wrong in pairs[1:])])
+         sum(query[0] in wrong[77:] for pairs in drawn for query, wrong in pairs[1:])])
 """
     )
     original, shuffled = warmth.of(image.digest, IMPORTS["rerank"]).ask(job)
     assert original[0] == 300 and 60 <= shuffled[0] <= 200, "one segment of two to six comes first"
     assert original[1] and shuffled[1]
-    # Seven wrong documents in ten have a part of the sentence, none of it within the first third.
-    assert 900 * 0.4 <= original[2] <= 900 * 0.75
+    # Seven wrong documents in ten have half of the sentence, none of it within the first third.
+    assert 900 * 0.27 <= original[2] <= 900 * 0.43
