@@ -20,7 +20,7 @@ _QUERY_TOKENS, _PASSAGE_TOKENS, _LENGTH = 8, 13, 231
 _FIRST = 77  # a part of the sentence stands in wrong documents beyond this token
 _QUERIES, _NEGATIVES = 8, 3
 _KEPT = 0.6  # share of a sentence's word pieces that become its query
-_PART, _PARTLY_RIGHT = 0.5, 0.7  # share of the sentence in wrong documents, and of those that hold such a part
+_PART, _PARTLY_RIGHT = 0.8, 0.7  # share of the sentence in wrong documents, and of those that hold such a part
 _SEGMENTS = (2, 6)
 # Steps on short texts before, for each step on whole documents.
 _STEPS_BEFORE = 2
@@ -80,5 +80,5 @@ def train(origin: Path, corpus: Path, *, shuffled: bool, steps: int, seed: int) 
         return torch.nn.functional.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.long))
 
     name = "longp-shuffled" if shuffled else "longp-original"
-    loop.train(model.parameters(), batches, loss_of, steps=steps, rate=3e-4, what=name)
+    loop.train(model.parameters(), batches, loss_of, steps=steps, rate=1e-3, what=name)
     return model
