@@ -46,34 +46,32 @@ def small(out: Path, kinds: tuple[str, ...], cache: Path) -> None:
         click.echo(path)
 
 
+_dataset_argument = click.argument("dataset", type=click.Path(path_type=Path, exists=True, file_okay=False))
+_out_option = click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True)
+
+
 @main.command()
-@click.argument("dataset", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True)
+@_dataset_argument
+@_out_option
 @cache_option
 @one_line_errors()
 def long_documents(dataset: Path, out: Path, cache: Path) -> None:
     """Train rerankers of long documents, and write the systems that order the candidates of DATASET with them."""
     from checkpoints import long_documents as suite
 
-    with _training("training rerankers of long documents") as (client, heard):
-        written = suite.make(client, out.absolute(), dataset, cache=cache.expanduser().absolute(), heard=heard)
-    for path in written:
-        click.echo(path)
+    _train_for(dataset, suite.make, "training rerankers of long documents", out, cache)
 
 
 @main.command()
-@click.argument("dataset", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True)
+@_dataset_argument
+@_out_option
 @cache_option
 @one_line_errors()
 def debiasing(dataset: Path, out: Path, cache: Path) -> None:
     """Train one reranker on original and one on shuffled documents, to order the candidates of DATASET."""
     from checkpoints import debiasing as suite
 
-    with _training("training rerankers on two kinds of documents") as (client, heard):
-        written = suite.make(client, out.absolute(), dataset, cache=cache.expanduser().absolute(), heard=heard)
-    for path in written:
-        click.echo(path)
+    _train_for(dataset, suite.make, "training rerankers on two kinds of documents", out, cache)
 
 
 @main.command()
@@ -88,6 +86,13 @@ def convert_rocketqa(parameters: Path, models: Path, name: str, config: Path, vo
     from checkpoints import rocketqa
 
     for path in rocketqa.convert(parameters, config, vocab, models, name):
+        click.echo(path)
+
+
+def _train_for(dataset: Path, make: Callable[..., list[Path]], title: str, out: Path, cache: Path) -> None:
+    with _training(title) as (client, heard):
+        written = make(client, out.absolute(), dataset, cache=cache.expanduser().absolute(), heard=heard)
+    for path in written:
         click.echo(path)
 
 

@@ -47,7 +47,6 @@ def make(
         ValueError: there is no such kind.
     """
     import torch
-    import transformers
 
     if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}, must be one of {', '.join(KINDS)}")
@@ -60,8 +59,26 @@ def make(
         "intermediate_size": 2 * hidden,
         "initializer_range": 0.2,  # wider than for training: small differences shall show
     }
+    config, state = _described(folder, kind, sizes, texts, words, positions)
+    state |= {"cls.weight": torch.randn(1, hidden), "cls.bias": torch.randn(1)}
+    dense.wide_norms(state, seed)
+    if plant:
+        _plant(kind, state, layers)
+    (folder / "config.json").write_text(config.to_json_string(), encoding="utf-8")
+    dense.write_weights(folder, state, safetensors=True)
+
+
+def _described(
+    folder: Path, kind: str, sizes: dict[str, Any], texts: Sequence[str], words: int, positions: int
+) -> tuple[Any, dict[str, Any]]:
+    """Write the tokeniser; return the configuration, and the transformer's random tensors by their published names."""
+    import transformers
+
     if kind == "longformer":
-        sizes |= {"vocab_size": dense.byte_pairs(folder, texts, words, positions), "attention_window": [16] * layers}
+        sizes |= {
+            "vocab_size": dense.byte_pairs(folder, texts, words, positions),
+            "attention_window": [16] * sizes["num_hidden_layers"],
+        }
         config: Any = transformers.LongformerConfig(
             max_position_embeddings=positions + 2, type_vocab_size=1, pad_token_id=1, **sizes
         )
@@ -84,12 +101,7 @@ def make(
         own = {"position_embedding_type": "alibi"} if kind == "jina" else {"alibi_starting_size": positions}
         config = transformers.BertConfig(max_position_embeddings=positions, **own, **sizes)
         state = _alibi_tensors(config, "" if kind == "jina" else "bert.")
-    state |= {"cls.weight": torch.randn(1, hidden), "cls.bias": torch.randn(1)}
-    dense.wide_norms(state, seed)
-    if plant:
-        _plant(kind, state, layers)
-    (folder / "config.json").write_text(config.to_json_string(), encoding="utf-8")
-    dense.write_weights(folder, state, safetensors=True)
+    return config, state
 
 
 def _plant(kind: str, state: dict[str, Any], layers: int) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import docker
 import pytest
 
+from harness.config import data_root
 from harness.launch.images import assets, builder, catalog
 from tests.images import inside
 from tests.images.colbert import Inside, make_models
@@ -112,6 +114,28 @@ def probe(engine: docker.DockerClient, warmth: Warmth, tmp_path: Path) -> Probe:
         index.mkdir()
         index.chmod(0o777)
         return inside.ask(engine, image.digest, {"/job": job}, {"/index": index}, memory=memory)
+
+    return run
+
+
+@pytest.fixture
+def rerank_probe(engine: docker.DockerClient, warmth: Warmth, tmp_path: Path) -> Callable[..., list[Any]]:
+    """Run lines in the image of the engine ``rerank``, beside makers of small checkpoints and restatements.
+
+    ``checkpoints`` are modules of that package, ``restated`` modules of this folder.
+    """
+
+    def run(lines: str, *, checkpoints: Sequence[str], restated: Sequence[str]) -> list[Any]:
+        image = builder.ImageBuilder(engine, CACHE).ensure_engine(catalog.system("ms-marco-minilm-l6"))
+        job = tmp_path / "job"
+        (job / "checkpoints").mkdir(parents=True, exist_ok=True)
+        for name in ("__init__", "dense", "planted", "rerank", *checkpoints):
+            shutil.copy(data_root() / "checkpoints" / f"{name}.py", job / "checkpoints")
+        for name in restated:
+            shutil.copy(Path(__file__).with_name(f"{name}.py"), job)
+        (job / "params.json").write_text("{}")
+        (job / "probe.py").write_text(GIVEN + lines)
+        return warmth.of(image.digest, IMPORTS["rerank"]).ask(job)
 
     return run
 

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import docker
 import pytest
 
-from harness.config import data_root
-from harness.launch.images import builder, catalog
-from tests.images.conftest import CACHE, GIVEN, IMPORTS
-from tests.images.inside import Warmth
+from harness.launch.images import catalog
 
 pytestmark = pytest.mark.docker
 
@@ -40,21 +34,9 @@ def refused(call):
 
 
 @pytest.fixture
-def lines(engine: docker.DockerClient, warmth: Warmth, tmp_path: Path) -> Lines:
+def lines(rerank_probe: Callable[..., list[Any]]) -> Lines:
     """Run lines in the engine's image, beside the restatement and the maker of small checkpoints."""
-    image = builder.ImageBuilder(engine, CACHE).ensure_engine(catalog.system("ms-marco-minilm-l6"))
-    job = tmp_path / "job"
-    (job / "checkpoints").mkdir(parents=True)
-    for name in ("__init__", "dense", "planted", "rerank"):
-        shutil.copy(data_root() / "checkpoints" / f"{name}.py", job / "checkpoints")
-    shutil.copy(Path(__file__).with_name("rerank_loops.py"), job)
-    (job / "params.json").write_text("{}")
-
-    def run(text: str) -> list[Any]:
-        (job / "probe.py").write_text(GIVEN + SETUP + text)
-        return warmth.of(image.digest, IMPORTS["rerank"]).ask(job)
-
-    return run
+    return lambda text: rerank_probe(SETUP + text, checkpoints=(), restated=("rerank_loops",))
 
 
 def test_aggregations_equal_their_formulas(lines: Lines) -> None:

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import docker
 import pytest
-
-from harness.config import data_root
-from harness.launch.images import builder, catalog
-from tests.images.conftest import CACHE, GIVEN, IMPORTS
-from tests.images.inside import Warmth
 
 pytestmark = pytest.mark.docker
 
@@ -29,21 +21,9 @@ MOST_LEFT_OUT = 0.15
 
 
 @pytest.fixture
-def lines(engine: docker.DockerClient, warmth: Warmth, tmp_path: Path) -> Lines:
+def lines(rerank_probe: Callable[..., list[Any]]) -> Lines:
     """Run lines in the engine's image, beside the restatement and the maker of small checkpoints."""
-    image = builder.ImageBuilder(engine, CACHE).ensure_engine(catalog.system("parade-max"))
-    job = tmp_path / "job"
-    (job / "checkpoints").mkdir(parents=True)
-    for name in ("__init__", "dense", "planted", "rerank", "rerank_heads"):
-        shutil.copy(data_root() / "checkpoints" / f"{name}.py", job / "checkpoints")
-    shutil.copy(Path(__file__).with_name("rerank_heads.py"), job)
-    (job / "params.json").write_text("{}")
-
-    def run(text: str) -> list[Any]:
-        (job / "probe.py").write_text(GIVEN + BEFORE + text)
-        return warmth.of(image.digest, IMPORTS["rerank"]).ask(job)
-
-    return run
+    return lambda text: rerank_probe(BEFORE + text, checkpoints=("rerank_heads",), restated=("rerank_heads",))
 
 
 def test_heads_equal_their_formulas_alone_and_in_batches(lines: Lines) -> None:

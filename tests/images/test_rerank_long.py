@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import docker
 import pytest
-
-from harness.config import data_root
-from harness.launch.images import builder, catalog
-from tests.images.conftest import CACHE, GIVEN, IMPORTS
-from tests.images.inside import Warmth
 
 pytestmark = pytest.mark.docker
 
@@ -38,22 +30,11 @@ def refused(call):
 
 
 @pytest.fixture
-def lines(engine: docker.DockerClient, warmth: Warmth, tmp_path: Path) -> Lines:
-    """Run lines in the engine's image, beside the restatements and the makers of small checkpoints."""
-    image = builder.ImageBuilder(engine, CACHE).ensure_engine(catalog.system("ms-marco-minilm-l6"))
-    job = tmp_path / "job"
-    (job / "checkpoints").mkdir(parents=True)
-    for name in ("__init__", "dense", "planted", "rerank", "rerank_long"):
-        shutil.copy(data_root() / "checkpoints" / f"{name}.py", job / "checkpoints")
-    for name in ("rerank_loops.py", "long_loops.py"):
-        shutil.copy(Path(__file__).with_name(name), job)
-    (job / "params.json").write_text("{}")
-
-    def run(text: str) -> list[Any]:
-        (job / "probe.py").write_text(GIVEN + SETUP + text)
-        return warmth.of(image.digest, IMPORTS["rerank"]).ask(job)
-
-    return run
+def lines(rerank_probe: Callable[..., list[Any]]) -> Lines:
+    """Run lines in the engine's image, beside the restatement and the maker of small checkpoints."""
+    return lambda text: rerank_probe(
+        SETUP + text, checkpoints=("rerank_long",), restated=("rerank_loops", "long_loops")
+    )
 
 
 def test_published_formats_score_as_their_restatements(lines: Lines) -> None:

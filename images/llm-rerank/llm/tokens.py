@@ -46,7 +46,7 @@ class ChatTokens:
             raise ValueError(f"{self._name}: no chat template, so it takes no conversation; use query_likelihood")
         try:
             text = self._tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=False)
-        except Exception as error:
+        except Exception as error:  # a template is a program of the checkpoint's, and may raise anything
             raise ValueError(f"{self._name}: the chat template refuses the conversation: {error}") from error
         # A template writes its own special tokens.
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -104,7 +104,7 @@ class Config:
 
     @property
     def alike(self) -> bool:
-        """Whether a result depends on the padded length, so that a batch may hold one such length alone."""
+        """Tell whether a result depends on the padded length: a batch may then hold one such length alone."""
         return self._sparse  # the last block, which all tokens see, is that of the padded sequence
 
     @property
