@@ -42,16 +42,14 @@ def make_cross_encoder(origin: Path, corpus: Path, out: Path, steps: int) -> Non
 
 def make_windows(origin: Path, corpus: Path, out: Path, steps: int) -> None:
     """``window``, ``parade-attn`` and ``parade-max``."""
-    made = windows.train(origin, corpus, steps=steps, seed=_SEED)
-    for name, head in made.heads.items():
-        formats.write_linear(out / name, made.model, head, origin)
+    for name, made in windows.train(origin, corpus, steps=steps, seed=_SEED).items():
+        formats.write_linear(out / name, made.model, made.head, origin)
 
 
 def make_biased(origin: Path, corpus: Path, out: Path, steps: int, *, shuffled: bool) -> None:
     """``model``."""
     model = biased.train(origin, corpus, shuffled=shuffled, steps=steps, seed=_SEED)
-    head = {f"cls.{name}": tensor.detach().clone() for name, tensor in model.linear.state_dict().items()}
-    formats.write_linear(out / "model", model, head, origin)
+    formats.write_linear(out / "model", model, windows.named(model.linear), origin)
 
 
 KINDS: dict[str, Callable[[Path, Path, Path, int], None]] = {

@@ -1,7 +1,8 @@
-"""Rerankers of long documents over one tiny BERT: FirstP, AvgP, MaxP and LongP share it, PARADE adds heads.
+"""Rerankers of long documents: one tiny BERT for FirstP, AvgP, MaxP and LongP, and one for both kinds of PARADE.
 
-All are trained on short texts (some words of a sentence, and a text that holds it or not) and rank long ones: this is
-zero-shot, as the first column of Table 4 in Boytsov et al. 2025 (arXiv 2207.01262).
+Both are trained alike: on short texts (some words of a sentence, and a text that holds it or not), PARADE through its
+windows.  They rank long ones: this is zero-shot, as the first column of Table 4 in Boytsov et al. 2025 (arXiv
+2207.01262).
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -24,16 +24,15 @@ _LENGTHS = (24, 24, 40, 77, 231)
 _QUERIES, _NEGATIVES = 8, 3
 _KEPT, _NOISE = 0.4, 0.3  # shares of a query's word pieces: of its sentence that are kept, of others that come in
 _FITTED_QUERIES = 60
-# Documents of several windows that the heads learn from, and the steps that they take.
-_HEAD_QUERIES, _HEAD_STEPS = 120, 200
+_RATE = 1e-3
 
 
-@dataclass
+@dataclass(frozen=True)
 class Trained:
-    """The tiny cross-encoder, and the tensors of each head over it by their names in its file."""
+    """A tiny cross-encoder, and the tensors of the head over it by their names in its file."""
 
     model: CrossEncoder
-    heads: dict[str, dict[str, torch.Tensor]]
+    head: dict[str, torch.Tensor]
 
 
 class Drawer:
@@ -44,17 +43,17 @@ class Drawer:
         self.sentences = [sentence for document in known for sentence in document.sentences]
         self._order = random.Random(seed)
 
-    def pairs(self, length: int | None = None) -> list[Pair]:
-        """A query with a text of ``length`` tokens that holds its sentence, then others that do not."""
+    def pairs(self) -> list[Pair]:
+        """A query with a text that holds its sentence, then others of the same length that do not."""
         sentence = self._order.choice(self._order.choice(self._known).sentences)
         kept = [piece for piece in sentence if self._order.random() < _KEPT] or sentence
         other = self._order.choice(self.sentences)
         query = [
             self._order.choice(other) if self._order.random() < _NOISE else piece for piece in kept[:_QUERY_TOKENS]
         ]
-        drawn = length or self._order.choice(_LENGTHS)
+        length = self._order.choice(_LENGTHS)
         negatives = [self._order.choice(self.sentences) for _ in range(_NEGATIVES)]
-        return [(query, self._text(each, drawn)) for each in (sentence, *negatives)]
+        return [(query, self._text(each, length)) for each in (sentence, *negatives)]
 
     def _text(self, sentence: list[int], length: int) -> list[int]:
         """Put a sentence among others, and cut ``length`` tokens that hold at least a part of it."""
@@ -68,16 +67,65 @@ class Drawer:
         return whole[cut : cut + length]
 
 
-def train(origin: Path, corpus: Path, *, steps: int, seed: int) -> Trained:
-    """Train the cross-encoder, then PARADE's heads over its vectors."""
-    model, drawer = train_scorer(origin, corpus, steps=steps, seed=seed)
-    vectors = _vectors(model, drawer)
-    heads = {"parade-attn": _train_attn(model, vectors), "parade-max": _train_max(model, vectors)}
-    return Trained(model, {"window": _named(model.linear), **heads})
+class Parade(torch.nn.Module):
+    """Scores of documents from the first tokens of their windows, by each kind; both start where the scorer starts."""
+
+    def __init__(self, model: CrossEncoder) -> None:
+        super().__init__()
+        self.model = model
+        self.attn, self.max = _copy(model.linear), _copy(model.linear)
+        self.weight = torch.nn.Parameter(model.linear.weight.detach()[0].clone())
+
+    def forward(self, pairs: list[Pair]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Scores of Attn (one weight a window, the paper's) and of Max, each of shape (pairs,)."""
+        windows = [[(query, each) for each in _windows(text)] for query, text in pairs]
+        vectors = self.model.first([each for some in windows for each in some]).split(list(map(len, windows)))
+        weighted = torch.stack([(each @ self.weight).softmax(0) @ each for each in vectors])
+        largest = torch.stack([each.amax(0) for each in vectors])
+        return self.attn(weighted)[:, 0], self.max(largest)[:, 0]
+
+
+def train(origin: Path, corpus: Path, *, steps: int, seed: int) -> dict[str, Trained]:
+    """Train the scorer of windows, and PARADE; return them by the names of their folders."""
+    scorer, _ = train_scorer(origin, corpus, steps=steps, seed=seed)
+    model, drawer = _fitted(origin, corpus, seed)
+    parade = Parade(model)
+    loop.train(
+        parade.parameters(),
+        _batches(drawer, steps),
+        lambda batch, _done: torch.stack([_contrast(scores) for scores in parade(batch)]).sum(),
+        steps=steps,
+        rate=_RATE,
+        what="parade",
+    )
+    return {
+        "window": Trained(scorer, named(scorer.linear)),
+        "parade-attn": Trained(model, {**named(parade.attn), "cls_weight": parade.weight.detach().clone()}),
+        "parade-max": Trained(model, named(parade.max)),
+    }
 
 
 def train_scorer(origin: Path, corpus: Path, *, steps: int, seed: int) -> tuple[CrossEncoder, Drawer]:
     """Train the cross-encoder alone; return what it was trained on, too."""
+    model, drawer = _fitted(origin, corpus, seed)
+    loop.train(
+        model.parameters(),
+        _batches(drawer, steps),
+        lambda batch, _done: _contrast(model(batch)),
+        steps=steps,
+        rate=_RATE,
+        what="windows",
+    )
+    return model, drawer
+
+
+def named(linear: torch.nn.Linear) -> dict[str, torch.Tensor]:
+    """Return the tensors of a head's linear map by their names in its file."""
+    return {f"cls.{name}": tensor.detach().clone() for name, tensor in linear.state_dict().items()}
+
+
+def _fitted(origin: Path, corpus: Path, seed: int) -> tuple[CrossEncoder, Drawer]:
+    """Return a cross-encoder that matches words, and what it is to be trained on."""
     torch.manual_seed(seed)
     tokenizer = start.tokenizer(origin)
     model = CrossEncoder(start.narrow(origin, _HIDDEN, _LAYERS, _HEADS), tokenizer).eval()
@@ -87,13 +135,11 @@ def train_scorer(origin: Path, corpus: Path, *, steps: int, seed: int) -> tuple[
     idf = cross_encoder.Bm25(whole, tokenizer.get_vocab_size()).idf
     with torch.no_grad():
         cross_encoder.fit(model, [pair for _ in range(_FITTED_QUERIES) for pair in drawer.pairs()], idf)
-    batches = ([pair for _ in range(_QUERIES) for pair in drawer.pairs()] for _ in range(steps))
-
-    def loss_of(batch: list[Pair], _done: float) -> torch.Tensor:
-        return _contrast(model(batch))
-
-    loop.train(model.parameters(), batches, loss_of, steps=steps, rate=1e-3, what="windows")
     return model, drawer
+
+
+def _batches(drawer: Drawer, steps: int) -> Iterator[list[Pair]]:
+    return ([pair for _ in range(_QUERIES) for pair in drawer.pairs()] for _ in range(steps))
 
 
 def _contrast(scores: torch.Tensor) -> torch.Tensor:
@@ -101,50 +147,11 @@ def _contrast(scores: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.cross_entropy(each, torch.zeros(len(each), dtype=torch.long))
 
 
-def _vectors(model: CrossEncoder, drawer: Drawer) -> torch.Tensor:
-    """[CLS] of the windows of documents, each query's own first: (documents, windows, hidden)."""
-    found = []
-    for _ in range(_HEAD_QUERIES):
-        pairs = drawer.pairs(_LENGTHS[-1])
-        windows = [(query, each) for query, text in pairs for each in _windows(text)]
-        with torch.no_grad():
-            found.append(model.first(windows).view(len(pairs), -1, _HIDDEN))
-    return torch.cat(found)
-
-
-def _windows(text: list[int]) -> Iterator[list[int]]:
-    for begin in range(0, len(text) - _WINDOW + _STRIDE, _STRIDE):
-        yield text[begin : begin + _WINDOW]
-
-
-def _train_attn(model: CrossEncoder, vectors: torch.Tensor) -> dict[str, torch.Tensor]:
-    """One weight a window (the paper's): attention starts where the score does."""
-    linear, weight = _copy(model.linear), torch.nn.Parameter(model.linear.weight.detach()[0].clone())
-
-    def loss_of(_batch: None, _done: float) -> torch.Tensor:
-        shares = (vectors @ weight).softmax(1)[..., None]
-        return _contrast(linear((shares * vectors).sum(1))[:, 0])
-
-    _take_steps([*linear.parameters(), weight], loss_of, "parade-attn")
-    return {**_named(linear), "cls_weight": weight.detach().clone()}
-
-
-def _train_max(model: CrossEncoder, vectors: torch.Tensor) -> dict[str, torch.Tensor]:
-    """The largest of the windows' values in each dimension."""
-    linear, largest = _copy(model.linear), vectors.amax(1)
-    _take_steps(list(linear.parameters()), lambda _batch, _done: _contrast(linear(largest)[:, 0]), "parade-max")
-    return _named(linear)
-
-
-def _take_steps(parameters: list[torch.nn.Parameter], loss_of: Any, what: str) -> None:
-    loop.train(parameters, iter([None] * _HEAD_STEPS), loss_of, steps=_HEAD_STEPS, rate=1e-2, what=what)
+def _windows(text: list[int]) -> list[list[int]]:
+    return [text[begin : begin + _WINDOW] for begin in range(0, max(1, len(text) - _WINDOW + _STRIDE), _STRIDE)]
 
 
 def _copy(linear: torch.nn.Linear) -> torch.nn.Linear:
     made = torch.nn.Linear(linear.in_features, 1)
     made.load_state_dict(linear.state_dict())
     return made
-
-
-def _named(linear: torch.nn.Linear) -> dict[str, torch.Tensor]:
-    return {f"cls.{name}": tensor.detach().clone() for name, tensor in linear.state_dict().items()}
