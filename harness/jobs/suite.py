@@ -60,6 +60,13 @@ def _check_firstp(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
+def _check_exact(value: dict[str, str]) -> dict[str, str]:
+    for system, exact in value.items():
+        if system == exact:
+            raise ValueError(f"{system!r} is its own exact search; name the system that scores every document")
+    return value
+
+
 Names = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_check_once)]
 DatasetNames = Annotated[Names, AfterValidator(_check_dataset_names)]
 Values = Annotated[tuple[Scalar, ...], Field(min_length=1), AfterValidator(_check_once)]
@@ -235,6 +242,11 @@ class Suite(ConfigModel):
         description='the FirstP of each system that reads on, of the same model: `[firstp]`, `maxp = "firstp"`'
         " (of swept systems those with the same parameters); `harness report --layout long-documents` compares them",
     )
+    exact: Annotated[dict[str, str], AfterValidator(_check_exact)] = Field(
+        default={},
+        description='the exact search of each approximate system, of the same model: `[exact]`, `hnsw = "flat"` (of'
+        " swept systems those with the same parameters); `harness recall` compares them",
+    )
     expect: tuple[Expectation, ...] = Field(default=(), description="outcomes foreseen that are not ok")
     ec2: Ec2Settings = Field(default=Ec2Settings(), description="what runs it on AWS")
 
@@ -351,16 +363,17 @@ def _swept(raw: dict[str, Any]) -> dict[str, Any]:
     tables: dict[str, Any] = {
         key: [*map(spread, raw[key])] for key in ("group", "restrict") if isinstance(raw.get(key), list)
     }
-    firstp = raw.get("firstp")
-    if isinstance(firstp, dict) and all(isinstance(first, str) for first in firstp.values()):
-        tables["firstp"] = _swept_firstp(firstp, variants)
+    for key in ("firstp", "exact"):
+        pairs = raw.get(key)
+        if isinstance(pairs, dict) and all(isinstance(other, str) for other in pairs.values()):
+            tables[key] = _swept_pairs(pairs, variants)
     return {**spread(raw), **tables}
 
 
-def _swept_firstp(firstp: Mapping[str, str], variants: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Give each variant the FirstP of the same parameters, else the one named; a FirstP among them needs none."""
+def _swept_pairs(named: Mapping[str, str], variants: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Give each variant the partner of the same parameters, else the one named; a partner among them needs none."""
     pairs = {}
-    for system, first in firstp.items():
+    for system, first in named.items():
         for name in variants.get(system, [system]):
             same = f"{first}{name.removeprefix(system)}"
             target = same if same in variants.get(first, ()) else first
@@ -413,6 +426,7 @@ def _mistakes(suite: Suite) -> Iterator[str]:
     names["languages"] = (map(dataset_name, suite.languages), tuple(map(dataset_name, suite.datasets)))
     names["ec2.instances"] = (suite.ec2.instances, (*suite.profiles, *filter(None, (suite.build_profile,))))
     names["firstp"] = ((*suite.firstp, *suite.firstp.values()), suite.systems)
+    names["exact"] = ((*suite.exact, *suite.exact.values()), suite.systems)
     for index, restriction in enumerate(suite.restrict):
         names[f"restrict.{index}.profiles"] = (restriction.profiles, suite.profiles)
         names[f"restrict.{index}.systems"] = (restriction.systems, suite.systems)

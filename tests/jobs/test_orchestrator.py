@@ -56,9 +56,9 @@ def test_firstp_of_a_suite_is_stored_without_measuring_again(bench: Bench) -> No
     bench.plant("other")
     systems = ["planted", "other"]
     bench.run(FakeLauncher(), bench.suite(systems=systems))
-    assert suite_record.read_firstp(bench.results) == {}
+    assert suite_record.read_pairs(bench.results, "firstp") == {}
     again = bench.run(FakeLauncher(), bench.suite('[firstp]\nplanted = "other"\n', systems=systems))
-    assert (again.jobs, suite_record.read_firstp(bench.results)) == ((), {"planted": "other"})
+    assert (again.jobs, suite_record.read_pairs(bench.results, "firstp")) == ((), {"planted": "other"})
 
 
 def test_jobs_and_index_of_a_cell_get_the_language_of_its_dataset(bench: Bench) -> None:

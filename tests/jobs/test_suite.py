@@ -116,6 +116,9 @@ def test_each_key_of_a_protocol_can_be_set(tmp_path: Path) -> None:
         (LEAST + EXPECT.replace("oom", "fire"), "key 'expect.0.outcome' is \"fire\"; write 'ok', 'oom'"),
         (LEAST + '[firstp]\nbm25 = "bm52"\n', r"key 'firstp': 'bm52' is not in this suite; did you mean 'bm25'\?"),
         (LEAST + '[firstp]\nbm25 = "bm25"\n', "key 'firstp': 'bm25' is its own FirstP"),
+        (LEAST + '[exact]\nbm25 = "bm52"\n', r"key 'exact': 'bm52' is not in this suite; did you mean 'bm25'\?"),
+        (LEAST + '[exact]\nbm25 = "bm25"\n', "key 'exact': 'bm25' is its own exact search"),
+        (LEAST + "[exact]\nbm25 = 1\n", "key 'exact.bm25' is 1; write text in quotes"),
         (LEAST + EXPECT + EXPECT, "key 'expect.1': bm25 on cpu1-mem1 comes twice"),
         (
             TWO + RESTRICT + EXPECT.replace("bm25", "dpr"),
@@ -261,6 +264,11 @@ def test_sweep_puts_variants_in_the_place_of_their_system(tmp_path: Path) -> Non
     assert loaded.variants["bm25-k11.2-b0.4"] == ("bm25", {"k1": 1.2, "b": 0.4})
     assert loaded.restrict[0].systems == ("bm25-k10.9-b0.4", "bm25-k11.2-b0.4")
     assert suite.parse(loaded.model_dump(mode="json"), tmp_path / "again.toml").systems == loaded.systems
+
+
+def test_exact_search_of_swept_systems_is_the_one_that_is_named(tmp_path: Path) -> None:
+    named = load(tmp_path, TWO + '[sweep.bm25]\nk1 = [1, 2]\n[exact]\nbm25 = "dpr"\n')
+    assert list(named.exact.values()) == ["dpr", "dpr"] and set(named.exact) == set(named.systems) - {"dpr"}
 
 
 def test_firstp_of_swept_systems_has_the_same_parameters_or_is_one_of_them(tmp_path: Path) -> None:
