@@ -1,4 +1,4 @@
-"""Late interaction: ColBERTv2 with PLAID, ColBERTv1, DESSERT, over ``colbert-ai``."""
+"""Late interaction: ColBERTv2 with PLAID, ColBERTv1, DESSERT and MUVERA, over ``colbert-ai``."""
 
 from __future__ import annotations
 
@@ -33,6 +33,9 @@ class ColBERT(Adapter):
     ``uncompressed``: ``candidates`` (``faiss`` or ``all``); ``nprobe``, ``faiss_depth``.
 
     ``dessert``: ``kmeans_niters``, ``tables``, ``bits`` (projections a table); ``ncells``, ``scored`` (documents).
+
+    ``muvera``: ``nbits``, ``kmeans_niters``; ``repetitions``, ``planes``, ``inner``, ``final`` (of its encodings),
+    ``fde_index`` (``flat`` or ``hnsw``), ``hnsw_m``; ``hnsw_ef_search``, ``candidates`` (documents that MaxSim scores).
     """
 
     def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:

@@ -152,7 +152,8 @@ say([few.counts(), sorted(few.stages_s()), all(abs(best[hit.doc_id] - hit.score)
 
 
 @pytest.mark.parametrize(
-    ("method", "changes"), [("plaid", SIZES["l"]), ("uncompressed", {"candidates": "all"}), ("dessert", {})]
+    ("method", "changes"),
+    [("plaid", SIZES["l"]), ("uncompressed", {"candidates": "all"}), ("dessert", {}), ("muvera", {"candidates": 1000})],
 )
 def test_late_interaction_ranks_by_meaning_and_describes_itself(
     colbert: Inside, method: str, changes: dict[str, object]

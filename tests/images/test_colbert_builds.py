@@ -9,7 +9,7 @@ from tests.images.colbert import Inside, documents
 pytestmark = pytest.mark.docker
 
 
-@pytest.mark.parametrize("method", ["plaid", "uncompressed", "dessert"])
+@pytest.mark.parametrize("method", ["plaid", "uncompressed", "dessert", "muvera"])
 def test_interrupted_build_resumes(colbert: Inside, method: str) -> None:
     lines = """
 import hashlib

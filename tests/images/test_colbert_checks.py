@@ -190,7 +190,7 @@ say(len(loaded({**PLAID, "document_tokens": 512}, made).search("ice", 1)))
     assert found == 1
 
 
-@pytest.mark.parametrize("method", ["plaid", "uncompressed", "dessert"])
+@pytest.mark.parametrize("method", ["plaid", "uncompressed", "dessert", "muvera"])
 def test_odd_documents_and_queries_are_answered(colbert: Inside, method: str) -> None:
     odd = [
         *DOCUMENTS,

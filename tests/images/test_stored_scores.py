@@ -104,6 +104,7 @@ COLBERTS = [
     ("plaid", SIZES["l"], 2 * 32 * 128, 0),
     ("uncompressed", {"candidates": "all"}, 2 * 32 * 128, 0),
     ("dessert", {}, 32 * 64, 2 * 32 * 128 * 64 * 7),
+    ("muvera", {"candidates": 1000}, 2 * 32 * 128, 0),
 ]
 
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from engine import dessert, plaid, uncompressed
+from engine import dessert, muvera, plaid, uncompressed
 from harness.records import Scalar
 
 # A method is a module: READ and SHAPING, check, build, load.
-METHODS: dict[str, ModuleType] = {"plaid": plaid, "uncompressed": uncompressed, "dessert": dessert}
+METHODS: dict[str, ModuleType] = {
+    "plaid": plaid,
+    "uncompressed": uncompressed,
+    "dessert": dessert,
+    "muvera": muvera,
+}
 
 _ALL = ("method", "checkpoint", "document_tokens", "batch_size", "chunk_documents", "query_tokens")
 _SHAPING = ("method", "checkpoint", "document_tokens")
