@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.records import Envelope, Outcome
 from harness.results.reader import FIRST_STAGE
-from harness.results.schema import Cell, IndexFacts, Memory, job_key
+from harness.results.schema import Cell, IndexFacts, Memory, SweepPoint, job_key
 from harness.results.store import Store
 from harness.results.suite_record import EXACT, FIRSTP
 from tests.support import sample_records
@@ -48,6 +48,7 @@ class Made:
     params: Mapping[str, int | str] = field(default_factory=dict)
     staged: float = 1.0
     k: int = 10
+    sweep: SweepPoint | None = None
 
 
 def put(
@@ -99,6 +100,7 @@ def _put(store: Store, made: Made, job: int, suite: str, queries: tuple[str, ...
         load_s=1.25,
         first_query_s=0.5,
         corpus_documents=1000,
+        sweep=made.sweep,
         canary=(sample_records.canary(made.canary_s),) * 2,
     )
     if not ok:
