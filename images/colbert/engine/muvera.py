@@ -23,6 +23,7 @@ INDEXES = ("flat", "hnsw")
 _DRAWS = ("repetitions", "planes", "inner", "final")
 SHAPING = ("nbits", "kmeans_niters", *_DRAWS, "fde_index", "hnsw_m")
 READ = (*SHAPING, "hnsw_ef_search", "candidates")
+OPTIONAL = ("mmap",)
 _FAISS = "fde.faiss"
 _SEED = 12345
 _EF_CONSTRUCTION = 200
@@ -155,6 +156,6 @@ class Muvera:
 def load(index_dir: Path, setup: Setup) -> Muvera:
     """Read weights, the engine's index and the encodings into memory."""
     folder, params = index_dir / FOLDER, setup.params
-    scorer = plaid.Plaid(folder, setup.checkpoint, setup.config, {}, 0, setup.documents)
+    scorer = plaid.Plaid(folder, setup, {}, 0)
     encodings = _encodings(setup, scorer.dimensions)
     return Muvera(folder, scorer, encodings, int(params["candidates"]), int(params["hnsw_ef_search"]))
