@@ -68,7 +68,7 @@ KINDS = (
     ),
     Kind(
         "colbert",
-        ("colbertv2-s", "colbertv2-m", "colbertv2-l"),
+        ("colbertv2-s", "colbertv2-m", "colbertv2-l", "dessert", "muvera"),
         {"model": ("colbertv2.0",)},
         "two layers of all-MiniLM-L6-v2, trained for a minute on SciFact's documents; documents are cut at 96 tokens"
         " (as in the training), centroids found in 2 rounds",

@@ -74,7 +74,7 @@ LONG_TESTS = (
 # Tests of one engine share its warm container, others what their fixtures made: each group has one worker.
 TEST_GROUPS = {
     "images/test_colbert": "colbert",
-    "images/test_impact": "impact",
+    **dict.fromkeys(("images/test_impact", "images/test_bmp", "images/test_seismic"), "impact"),
     "images/test_dense": "dense",
     "images/test_encoder": "dense",
     "images/test_rerank_heads": "dense",

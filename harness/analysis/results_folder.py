@@ -114,7 +114,12 @@ def suite_measures(folder: Path) -> tuple[str, ...]:
 
 def load_firstp(folder: Path) -> dict[str, str]:
     """Return the FirstP of each system, as the suites of stored results name it."""
-    return suite_record.read_firstp(folder)
+    return suite_record.read_pairs(folder, suite_record.FIRSTP)
+
+
+def load_exact(folder: Path) -> dict[str, str]:
+    """Return the exact search of each approximate system, as the suites of stored results name it."""
+    return suite_record.read_pairs(folder, suite_record.EXACT)
 
 
 def _read_jobs(folder: Path, cache: object | None) -> tuple[reader.StoredJob, ...]:

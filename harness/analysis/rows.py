@@ -205,6 +205,7 @@ def _outline(pool: Pool, tries: int) -> Row:
         harness_apart=all(apart) if apart else None,
         attempts=tries,
         stand_in=result.stand_in,
+        sweep=result.sweep,
         token_model=_token_model(spec),
         origin=pool.lead.origin,
         notes=pool.notes,

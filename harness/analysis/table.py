@@ -11,7 +11,7 @@ from enum import Enum
 
 from harness.errors import counted
 from harness.records import Envelope, Isolation, Outcome
-from harness.results.schema import DataFault
+from harness.results.schema import DataFault, SweepPoint
 from harness.stats import Estimate
 
 
@@ -186,8 +186,9 @@ class Row:
     ``rejudged`` says how it is judged, where not by what was stored with it.
     ``counts`` holds the work of a query (pairs, tokens, flop ...), the mean over all timed samples: no machine changes
     it.  ``token_model`` is the language model whose token prices the system names.
-    ``stand_in`` says what the system's checkpoint was, where it was not the published one; ``origin`` whose results
-    these are, where they were merged (:mod:`harness.results.merge`): jobs of two origins never share a row.
+    ``stand_in`` says what the system's checkpoint was, where it was not the published one; ``sweep`` which system's
+    point it is, where a suite sweeps one; ``origin`` whose results these are, where they were merged
+    (:mod:`harness.results.merge`): jobs of two origins never share a row.
 
     Money is there once a row was priced (:mod:`harness.analysis.row_pricing`): ``usd_per_million`` is that of the model
     ``sequential``, ``usd_per_million_saturated`` that of the other, ``usd_tokens_per_million`` what the tokens of a
@@ -223,6 +224,7 @@ class Row:
     published_type: str | None = None
     gpu_memory_bytes: int | None = None
     stand_in: str | None = None
+    sweep: SweepPoint | None = None
     origin: str | None = None
     queries: int | None = None
     trials: int | None = None

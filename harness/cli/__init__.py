@@ -49,6 +49,7 @@ COMMANDS = {
     "positions": "harness.cli.positions:positions",
     "prices": "harness.cli.prices:prices",
     "qrels": "harness.cli.qrels:qrels",
+    "recall": "harness.cli.recall:recall",
     "report": "harness.cli.report:report",
     "reprice": "harness.cli.prices:reprice",
     "robustness": "harness.cli.robustness:robustness",

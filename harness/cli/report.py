@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import click
 
-from harness.analysis import long_documents, published, published_measures, results_folder
+from harness.analysis import cheapest, long_documents, published, published_measures, results_folder
+from harness.analysis.cheapest import QualityGoal
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.cli.locations import mirrored
 from harness.cli.options import cache_option, parsed_by, price_options, record_options, results_argument
@@ -19,7 +20,8 @@ from harness.cli.stored_results import (
     stored_measures_option,
     stored_results,
 )
-from harness.errors import UsageError
+from harness.errors import UnknownName, UsageError
+from harness.report import cheapest as cheapest_report
 from harness.report import render, study
 from harness.report.long_documents import answer, long_documents_document
 from harness.report.plots import long_documents as long_plots
@@ -71,6 +73,14 @@ view_options = record_options(
     help="One row for each cell; the shape of the paper's Table 3 (latency and cost by hardware, then accuracy); or"
     " what reading long documents gains over FirstP, and what it costs.",
 )
+@click.option(
+    "--at-least",
+    "goal",
+    callback=parsed_by(cheapest.parse_goal),
+    metavar="MEASURE=VALUE",
+    help="Find the cheapest row whose mean reaches this (nDCG@10=.68), or lies at most so far below another system's"
+    " (nDCG@10=bm25-.002), and the next cheaper one.",
+)
 @stored_measures_option(
     "As ir_measures writes them; in tables also FD@10, a Frechet distance by the vectors of harness embed."
 )
@@ -79,7 +89,9 @@ view_options = record_options(
 @price_options
 @cache_option
 @stored_results
-def report(stored: StoredResults, layout: str, destination: Destination, view: SummaryView) -> None:
+def report(
+    stored: StoredResults, layout: str, destination: Destination, view: SummaryView, goal: QualityGoal | None
+) -> None:
     """Show systems, quality, latency and cost of the stored RESULTS (a folder; default: results).  Runs nothing.
 
     --wide has every column and note; csv, json and latex always do.
@@ -90,6 +102,14 @@ def report(stored: StoredResults, layout: str, destination: Destination, view: S
     short = destination.form == "md" and layout == "rows" and not destination.wide
     if view != SummaryView() and not short:
         raise UsageError("--columns and --sort are of the short table; leave out --wide, --layout and --format")
+    if goal is not None:
+        if layout != "rows" or view != SummaryView() or chosen or destination.form not in FORMATS:
+            raise UsageError(
+                "--at-least has columns and a measure of its own, in md, csv or json; leave out --layout, --columns,"
+                " --sort, --measures and other formats"
+            )
+        _cheapest(replace(stored, measures=(goal.measure,)), goal, destination)
+        return
     stored = replace(stored, measures=chosen or MEASURES[layout])
     if layout == LONG_DOCUMENTS and destination.form != PAGE:
         _long_documents(stored, destination)
@@ -116,6 +136,18 @@ def report(stored: StoredResults, layout: str, destination: Destination, view: S
             destination.show_answer(lambda escape, width: (summary_section(table, per_query, escape, view, width),))
         else:
             destination.show(text or render(stored.table(distances=True), destination.form, layout=layout))
+
+
+def _cheapest(stored: StoredResults, goal: QualityGoal, destination: Destination) -> None:
+    """Show the cheapest row that reaches a goal."""
+    table = stored.table()
+    if goal.measure not in table.measures:
+        raise UnknownName("measure", goal.measure, table.measures)
+    found = cheapest.find(table, stored.per_query(), goal)
+    if destination.form == "md" and not destination.wide:
+        destination.show_answer(lambda escape, _: (cheapest_report.answer(found, goal, table, escape),))
+    else:
+        destination.show_report(cheapest_report.cheapest_document(found, goal, table))
 
 
 def _long_documents(stored: StoredResults, destination: Destination) -> None:

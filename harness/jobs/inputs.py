@@ -224,7 +224,8 @@ def suite_systems(suite: Suite) -> dict[str, System]:
 
 def _systems(suite: Suite, names: Iterable[str]) -> dict[str, System]:
     """Return systems by name, those of the suite's sweeps as variants of their own."""
-    points = {name: suite.variants.get(name, (name, {})) for name in names}
+    variants = suite.variants
+    points = {name: (at.system, at.params) if (at := variants.get(name)) else (name, {}) for name in names}
     known = catalog.named(dict.fromkeys(base for base, _ in points.values()))
     return {
         name: known[base].varied(name, params, suite.sweep[base]) if params else known[base]

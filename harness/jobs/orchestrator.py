@@ -24,6 +24,7 @@ from harness.launch.base import Launcher, LaunchRequest, Prepared
 from harness.launch.images.catalog import System
 from harness.progress import TimeLeft, duration, task
 from harness.records import MAX_PROBES, JobSpec, Outcome, to_json
+from harness.results import suite_record
 from harness.results.reader import FIRST_STAGE, read_jobs
 from harness.results.schema import STORED_RUN, Cell, Ec2Instance, Environment, Result, job_key
 from harness.results.store import Store, check_room
@@ -192,6 +193,7 @@ def run_job(run: _RunState, job: Planned) -> Result:
         data_faults=dataset.faults,
         page_cache=page_cache,
         stand_in=inputs.system(cell).stand_in,
+        sweep=inputs.suite.variants.get(cell.system),
         instance=run.instance,
         shared_host=environment.shared_host(),
         image_bytes=prepared.size_bytes if isinstance(prepared, Prepared) else None,
@@ -216,7 +218,8 @@ def _first_stage_tag(system: System) -> str:
 def keep_inputs(inputs: Inputs, store: Store) -> None:
     """Store what a table needs besides the jobs."""
     positions = {name: dataset.positions for name, dataset in inputs.datasets.items() if dataset.positions}
-    store.keep_suite(inputs.suite.measures, inputs.suite.firstp, positions)
+    pairs = {suite_record.FIRSTP: inputs.suite.firstp, suite_record.EXACT: inputs.suite.exact}
+    store.keep_suite(inputs.suite.measures, pairs, positions)
     for name, dataset in inputs.datasets.items():
         sample = inputs.samples[name]
         ending, judgements = dataset.judgements

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from harness.evaluation import measure_names
 from harness.pricing import instances
 from harness.pricing.instances import HardwareProfile
 from harness.records import Envelope, Outcome, Scalar, ScenarioParams
-from harness.results.schema import NULL_SYSTEM, Cell, matches
+from harness.results.schema import NULL_SYSTEM, Cell, SweepPoint, matches
 
 # Defaults that differ between the named protocols.
 _PROTOCOLS: dict[str, dict[str, Any]] = {
@@ -26,6 +27,8 @@ _PROTOCOLS: dict[str, dict[str, Any]] = {
 }
 
 
+# Most points of a sweep: a grid of a few lists is soon larger than anybody has time for.
+MOST_POINTS = 500
 _NAME_RULE = "lowercase letters, digits, '.', '_', '-'; at most 63"
 
 
@@ -57,6 +60,13 @@ def _check_firstp(value: dict[str, str]) -> dict[str, str]:
     for system, first in value.items():
         if system == first:
             raise ValueError(f"{system!r} is its own FirstP; name the system that reads the first part alone")
+    return value
+
+
+def _check_exact(value: dict[str, str]) -> dict[str, str]:
+    for system, exact in value.items():
+        if system == exact:
+            raise ValueError(f"{system!r} is its own exact search; name the system that scores every document")
     return value
 
 
@@ -236,16 +246,21 @@ class Suite(ConfigModel):
         description='the FirstP of each system that reads on, of the same model: `[firstp]`, `maxp = "firstp"`'
         " (of swept systems those with the same parameters); `harness report --layout long-documents` compares them",
     )
+    exact: Annotated[dict[str, str], AfterValidator(_check_exact)] = Field(
+        default={},
+        description='the exact search of each approximate system, of the same model: `[exact]`, `hnsw = "flat"` (of'
+        " swept systems those with the same parameters); `harness recall` compares them",
+    )
     expect: tuple[Expectation, ...] = Field(default=(), description="outcomes foreseen that are not ok")
     ec2: Ec2Settings = Field(default=Ec2Settings(), description="what runs it on AWS")
 
     @property
-    def variants(self) -> dict[str, tuple[str, dict[str, Scalar]]]:
-        """Return the systems that ``sweep`` makes, by name: the system and the parameters of each."""
+    def variants(self) -> dict[str, SweepPoint]:
+        """Return the systems that ``sweep`` makes, by name."""
         return {
-            name: (system, params)
+            name: SweepPoint(system, params)
             for system, grid in self.sweep.items()
-            for name, params in _variants(system, grid).items()
+            for name, params in _points(system, grid)
         }
 
     def cells(self, only: str | None = None) -> list[Cell]:
@@ -327,10 +342,22 @@ def parse(raw: dict[str, Any], path: Path) -> Suite:
     return suite
 
 
-def _variants(system: str, grid: Mapping[str, Sequence[Scalar]]) -> dict[str, dict[str, Scalar]]:
-    """Return the parameters of each point of a grid, by the name of the variant."""
-    points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-    return {"-".join([system, *(f"{key}{value}".lower() for key, value in point.items())]): point for point in points}
+def _points(system: str, grid: Mapping[str, Sequence[Scalar]]) -> Iterator[tuple[str, dict[str, Scalar]]]:
+    """Yield name and parameters of each point of a grid, the first parameter slowest."""
+    for values in itertools.product(*grid.values()):
+        point = dict(zip(grid, values, strict=True))
+        yield "-".join([system, *(_named_value(key, value) for key, value in point.items())]), point
+
+
+def _named_value(key: str, value: Scalar) -> str:
+    """Return a parameter and its value as a part of a name: ``depth10``, ``k1_0.9``, ``backend_torch``."""
+    text = str(value).lower()
+    joined = key[-1:].isalpha() and text[:1].isdigit()
+    return f"{key.lower()}{'' if joined else '_'}{text}"
+
+
+def _size(grid: Mapping[str, Sequence[Scalar]]) -> int:
+    return math.prod(len(values) for values in grid.values())
 
 
 def _swept(raw: dict[str, Any]) -> dict[str, Any]:
@@ -339,9 +366,11 @@ def _swept(raw: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(sweep, dict):
         return raw
     variants = {
-        system: list(_variants(system, grid))
+        system: [name for name, _ in _points(system, grid)]
         for system, grid in sweep.items()
-        if isinstance(grid, dict) and all(isinstance(values, list) for values in grid.values())
+        if isinstance(grid, dict)
+        and all(isinstance(values, list) for values in grid.values())
+        and _size(grid) <= MOST_POINTS
     }
 
     def spread(part: Any) -> Any:
@@ -352,16 +381,26 @@ def _swept(raw: dict[str, Any]) -> dict[str, Any]:
     tables: dict[str, Any] = {
         key: [*map(spread, raw[key])] for key in ("group", "restrict") if isinstance(raw.get(key), list)
     }
-    firstp = raw.get("firstp")
-    if isinstance(firstp, dict) and all(isinstance(first, str) for first in firstp.values()):
-        tables["firstp"] = _swept_firstp(firstp, variants)
+    if isinstance(expected := raw.get("expect"), list):
+        tables["expect"] = [one for entry in expected for one in _swept_expectations(entry, variants)]
+    for key in ("firstp", "exact"):
+        pairs = raw.get(key)
+        if isinstance(pairs, dict) and all(isinstance(other, str) for other in pairs.values()):
+            tables[key] = _swept_pairs(pairs, variants)
     return {**spread(raw), **tables}
 
 
-def _swept_firstp(firstp: Mapping[str, str], variants: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Give each variant the FirstP of the same parameters, else the one named; a FirstP among them needs none."""
+def _swept_expectations(entry: Any, variants: Mapping[str, Sequence[str]]) -> list[Any]:
+    """Return an expectation for each variant of its system."""
+    if not isinstance(entry, dict) or not isinstance(system := entry.get("system"), str):
+        return [entry]
+    return [{**entry, "system": name} for name in variants.get(system, [system])]
+
+
+def _swept_pairs(named: Mapping[str, str], variants: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Give each variant the partner of the same parameters, else the one named; a partner among them needs none."""
     pairs = {}
-    for system, first in firstp.items():
+    for system, first in named.items():
         for name in variants.get(system, [system]):
             same = f"{first}{name.removeprefix(system)}"
             target = same if same in variants.get(first, ()) else first
@@ -400,12 +439,17 @@ def _unused_names(suite: Suite) -> Iterator[str]:
 
 
 def _wrong_variants(suite: Suite) -> Iterator[str]:
-    """Yield each variant of a sweep that is no name, or whose system the suite does not have."""
-    for name, (system, _) in suite.variants.items():
-        if not re.fullmatch(NAME_PATTERN, name):
-            yield f"key 'sweep.{system}': {name!r} is no good as a name ({_NAME_RULE})"
-        elif name not in suite.systems:
-            yield f"key 'sweep.{system}': {system!r} is not in this suite{did_you_mean(system, suite.systems)}"
+    """Yield each sweep that is too large, whose system is missing, or whose variants have no names of their own."""
+    for system, grid in suite.sweep.items():
+        if (size := _size(grid)) > MOST_POINTS:
+            yield f"key 'sweep.{system}': has {size:,} points, at most {MOST_POINTS}; take values away"
+            continue
+        names = [name for name, _ in _points(system, grid)]
+        for name in names:
+            if not re.fullmatch(NAME_PATTERN, name):
+                yield f"key 'sweep.{system}': {name!r} is no good as a name ({_NAME_RULE})"
+            elif name not in suite.systems:
+                yield f"key 'sweep.{system}': {system!r} is not in this suite{did_you_mean(system, suite.systems)}"
 
 
 def _mistakes(suite: Suite) -> Iterator[str]:
@@ -414,6 +458,7 @@ def _mistakes(suite: Suite) -> Iterator[str]:
     names["languages"] = (map(dataset_name, suite.languages), tuple(map(dataset_name, suite.datasets)))
     names["ec2.instances"] = (suite.ec2.instances, (*suite.profiles, *filter(None, (suite.build_profile,))))
     names["firstp"] = ((*suite.firstp, *suite.firstp.values()), suite.systems)
+    names["exact"] = ((*suite.exact, *suite.exact.values()), suite.systems)
     for index, restriction in enumerate(suite.restrict):
         names[f"restrict.{index}.profiles"] = (restriction.profiles, suite.profiles)
         names[f"restrict.{index}.systems"] = (restriction.systems, suite.systems)

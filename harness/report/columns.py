@@ -59,6 +59,7 @@ def table_columns(table: Table) -> tuple[Column[Row], ...]:
         counts=[*(name for name in COUNTS if name in counts), *sorted(counts - COUNTS.keys())],
         two_stages=any(row.first_stage is not None for row in table.rows),
         token_prices=any(row.token_model is not None for row in table.rows),
+        sweeps=any(row.sweep is not None for row in table.rows),
     )
 
 
@@ -70,6 +71,7 @@ def row_columns(
     counts: Sequence[str] = (),
     two_stages: bool = False,
     token_prices: bool = False,
+    sweeps: bool = False,
 ) -> tuple[Column[Row], ...]:
     """Return the columns of the printed table in its order, then the other facts of a row.
 
@@ -80,6 +82,7 @@ def row_columns(
         counts: names of counts of work, from the adapters.
         two_stages: some row has a first and a second stage.
         token_prices: some row names the prices of a language model's tokens.
+        sweeps: some row is a point of a sweep.
     """
     return (
         *_NAMES,
@@ -94,6 +97,7 @@ def row_columns(
         *(column for name in counts for column in _work(name)),
         *(_first_stage(measures) if two_stages else ()),
         *(_TOKENS if token_prices else ()),
+        *(_SWEEPS if sweeps else ()),
         *_BUILDS,
         *_EVIDENCE,
     )
@@ -305,6 +309,10 @@ _FIGURES: tuple[Column[Row], ...] = (
     *_cost("usd_per_million_queries", "sequential", "usd_per_million"),
     *_cost("usd_per_million_queries_saturated", "saturated", "usd_per_million_saturated"),
 )
+_SWEEPS: tuple[Column[Row], ...] = (
+    _text("swept_system", "system that the suite sweeps, of a point of a sweep", optional("sweep", "system")),
+    _text("swept_params", "swept parameters of that point, with their values", optional("sweep", "text")),
+)
 _TOKENS: tuple[Column[Row], ...] = (
     _text("token_model", "language model whose token prices the system names"),
     _number("token_usd_in", "US$", "price of a million prompt tokens", optional("token_price", "usd_per_million_in")),
@@ -441,6 +449,8 @@ JOBS: tuple[Column[StoredJob], ...] = (
     _text("harness_commit", "commit of the harness that measured", "result.environment.harness_commit"),
     _text("image_digest", "image of the system", "result.spec.image_digest"),
     _text("stand_in", "checkpoint, where it is not the published one", "result.stand_in"),
+    _text("swept_system", "system that the suite sweeps, of a point of a sweep", optional("result.sweep", "system")),
+    _text("swept_params", "swept parameters of that point, with their values", optional("result.sweep", "text")),
 )
 
 SAMPLES: tuple[ColumnMeaning, ...] = (

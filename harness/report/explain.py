@@ -333,7 +333,7 @@ def _columns(table: Table) -> tuple[columns.Column[Row], ...]:
     own = columns.table_columns(table)
     present = {column.name for column in own}
     every = columns.row_columns(
-        table.measures, (), origins=False, counts=tuple(columns.COUNTS), two_stages=True, token_prices=True
+        table.measures, (), origins=False, counts=tuple(columns.COUNTS), two_stages=True, token_prices=True, sweeps=True
     )
     return (*own, *(column for column in every if column.name not in present))
 

@@ -32,7 +32,7 @@ _NOT_BUILT = "Neural Model 1 (Boytsov & Kolter 2021) is not built: code withheld
 _GAP = 2
 _PAGES = {
     "dense": "docs/engines/encoders.md",
-    "impact": "docs/engines/learned-sparse.md",
+    **dict.fromkeys(("impact", "bmp", "seismic"), "docs/engines/learned-sparse.md"),
     "colbert": "docs/engines/colbert.md",
     "fusion": "docs/engines/fusion.md",
     **dict.fromkeys(("rerank", "llm-rerank", "two-stage", "fixed-run"), "docs/engines/rerankers.md"),

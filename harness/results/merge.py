@@ -41,11 +41,12 @@ class VerifiedJob:
 
     @cached_property
     def inputs(self) -> tuple[Path, ...]:
-        """The qrels and sample files of the job that exist."""
-        spec = self.job.result.spec
+        """The qrels, sample and positions files of the job that exist."""
+        spec, suite = self.job.result.spec, self.job.suite_folder
         names = (spec.qrels_sha256, spec.sample_sha256)
-        files = integrity.input_files(self.job.suite_folder)
-        return tuple(path for path, _ in files if path.name.partition(".")[0] in names)
+        positions = suite_record.read_positions_path(suite, spec.cell.dataset)
+        files = [path for path, _ in integrity.input_files(suite)]
+        return tuple(path for path in files if path == positions or path.name.partition(".")[0] in names)
 
 
 # Target below an origin's folder -> the job that goes there.

@@ -164,6 +164,24 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class SweepPoint:
+    """Point of a sweep: the system that a suite sweeps, and the point's swept parameters."""
+
+    system: str
+    params: dict[str, Scalar]
+
+    @property
+    def text(self) -> str:
+        """Return the swept parameters with their values: ``k1=0.9 b=0.4``."""
+        return " ".join(f"{name}={value}" for name, value in self.params.items())
+
+    @property
+    def label(self) -> str:
+        """Return the values alone: ``0.9, 0.4``."""
+        return ", ".join(map(str, self.params.values()))
+
+
+@dataclass(frozen=True)
 class ResultSpec:
     """Everything that decides what was measured; its hash is the job key (see :func:`job_key`).
 
@@ -325,10 +343,10 @@ class Result:
     trial's). ``warmup_done`` counts the warm-up queries that were asked. ``page_cache`` says what was done to the
     index's pages in the host's cache before the job (``dropped``, or ``None``: nothing). ``gpu`` is ``None`` for a job
     without GPUs, or where they could not be followed. ``stand_in`` says what the system's checkpoint was, where it was
-    not the published one. ``instance`` is the machine, where it was one of EC2. ``shared_host``: other jobs of AWS
-    Batch may have run there at the same time. ``compiled_s`` is the CPU time of just-in-time compiler threads while the
-    trials ran; ``None``: none were seen. ``files`` maps each file beside ``result.json`` to its sha256. ``seal`` is the
-    digest of all other fields
+    not the published one. ``sweep`` is the point, where a suite sweeps the system. ``instance`` is the machine, where
+    it was one of EC2. ``shared_host``: other jobs of AWS Batch may have run there at the same time. ``compiled_s`` is
+    the CPU time of just-in-time compiler threads while the trials ran; ``None``: none were seen. ``files`` maps each
+    file beside ``result.json`` to its sha256. ``seal`` is the digest of all other fields
     (:mod:`harness.results.seals`).
     """
 
@@ -365,6 +383,7 @@ class Result:
     probes: tuple[Probe, ...] = ()
     rate_qps: float | None = None
     stand_in: str | None = None
+    sweep: SweepPoint | None = None
     instance: Ec2Instance | None = None
     shared_host: bool = False
     compiled_s: float | None = None

@@ -152,14 +152,17 @@ class Store:
             partial.rename(target)
 
     def keep_suite(
-        self, measures: Iterable[str], firstp: Mapping[str, str], positions: Mapping[str, bytes] | None = None
+        self,
+        measures: Iterable[str],
+        pairs: Mapping[str, Mapping[str, str]],
+        positions: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Store the suite's measures, FirstP baselines and datasets' positions, over those of its earlier runs."""
+        """Store the suite's measures, pairs of systems and datasets' positions, over those of its earlier runs."""
         given = {name: content for name, content in (positions or {}).items() if len(content) <= MOST_SAMPLE_BYTES}
         hashes = {name: hashlib.sha256(content).hexdigest() for name, content in given.items()}
         for name, sha256 in hashes.items():
             self._keep(suite_record.positions_path(self.folder, sha256), given[name])
-        target, content = self.folder / suite_record.FILE, suite_record.text(measures, firstp, hashes).encode()
+        target, content = self.folder / suite_record.FILE, suite_record.text(measures, pairs, hashes).encode()
         with _disk_errors(target):
             if target.is_file() and target.read_bytes() == content:
                 return

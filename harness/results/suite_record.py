@@ -1,7 +1,8 @@
-"""The record of a suite beside its results: ``<suite>/suite.json``, its measures, FirstP baselines and positions."""
+"""The record of a suite beside its results: ``<suite>/suite.json``, its measures, pairs of systems and positions."""
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -18,15 +19,21 @@ _LEVELS = 5
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
+# Kinds of pairs of systems that a suite declares.
+FIRSTP, EXACT = "firstp", "exact"
+
+
 def text(
-    measures: Iterable[str], firstp: Mapping[str, str] | None = None, positions: Mapping[str, str] | None = None
+    measures: Iterable[str],
+    pairs: Mapping[str, Mapping[str, str]] | None = None,
+    positions: Mapping[str, str] | None = None,
 ) -> str:
     """Return the content of the record; empty parts are left out.
 
-    ``firstp`` maps systems to their FirstP, ``positions`` datasets to the SHA-256 of their positions, which lie in
-    :func:`positions_path`.
+    ``pairs`` map systems to their partners, by ``FIRSTP`` or ``EXACT``; ``positions`` datasets to the SHA-256 of their
+    positions, which lie in :func:`positions_path`.
     """
-    parts = {name: dict(part) for name, part in (("firstp", firstp), ("positions", positions)) if part}
+    parts = {name: dict(part) for name, part in {**(pairs or {}), "positions": positions}.items() if part}
     return to_json({"measures": list(measures), **parts}, indent=2) + "\n"
 
 
@@ -57,13 +64,16 @@ def read_measures(root: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for path in _paths(root) for name in _read(path, _names)))
 
 
-def read_firstp(root: Path) -> dict[str, str]:
-    """Return each system's FirstP, as the suites of :func:`read_measures` name it; of two names the last.
+def read_pairs(root: Path, kind: str) -> dict[str, str]:
+    """Return each system's partner (``FIRSTP``, ``EXACT``), as the suites of :func:`read_measures` name it.
+
+    Of two names the last counts.
 
     Raises:
         FileError: a record is damaged.
     """
-    return {system: first for path in _paths(root) for system, first in _read(path, _firstp)}
+    part = functools.partial(_pairs, kind)
+    return {system: other for path in _paths(root) for system, other in _read(path, part)}
 
 
 def _paths(root: Path) -> list[Path]:
@@ -96,8 +106,8 @@ def _positions(content: Any) -> list[tuple[str, str]]:
     return list(hashes.items())
 
 
-def _firstp(content: Any) -> list[tuple[str, str]]:
-    pairs = content.get("firstp", {})
+def _pairs(kind: str, content: Any) -> list[tuple[str, str]]:
+    pairs = content.get(kind, {})
     if not isinstance(pairs, dict) or not all(isinstance(name, str) for name in pairs.values()):
-        raise ValueError("'firstp' names no system for each system")
+        raise ValueError(f"'{kind}' names no system for each system")
     return list(pairs.items())

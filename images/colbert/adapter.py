@@ -1,4 +1,4 @@
-"""Late interaction: ColBERTv2 with PLAID, and ColBERTv1, by ``colbert-ai``."""
+"""Late interaction: ColBERTv2 with PLAID, ColBERTv1, DESSERT and MUVERA, over ``colbert-ai``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from engine import checkpoint, encoding, parameters, plaid, runtime, uncompressed
+from engine import checkpoint, encoding, parameters, runtime
 from engine.build_state import BuildState
-from engine.encoding import Encoder, Passages
+from engine.encoding import Passages, Setup
 from index_files import built_with, doc_ids
 
 from harness.driver.adapter import Adapter, Corpus
@@ -23,7 +23,7 @@ _KEPT = ".building"
 class ColBERT(Adapter):
     """Token vectors of documents, compared with those of the query.
 
-    Parameters of both methods: ``method`` (``plaid`` or ``uncompressed``), ``checkpoint`` (folder of the assets),
+    Parameters of all methods: ``method`` (one of ``parameters.METHODS``), ``checkpoint`` (folder of the assets),
     ``document_tokens``, ``batch_size``, ``chunk_documents`` (documents encoded and kept at once); ``query_tokens``.
 
     ``plaid``: ``nbits`` (of a residual's dimension: 1, 2 or 4), ``kmeans_niters``; ``k`` (asked of the engine at
@@ -31,6 +31,13 @@ class ColBERT(Adapter):
     returned).
 
     ``uncompressed``: ``candidates`` (``faiss`` or ``all``); ``nprobe``, ``faiss_depth``.
+
+    ``plaid``, ``dessert``, ``muvera``: ``mmap`` (read residuals or hashes through the memory map; false where absent).
+
+    ``dessert``: ``kmeans_niters``, ``tables``, ``bits`` (projections a table); ``ncells``, ``scored`` (documents).
+
+    ``muvera``: ``nbits``, ``kmeans_niters``; ``repetitions``, ``planes``, ``inner``, ``final`` (of its encodings),
+    ``fde_index`` (``flat`` or ``hnsw``), ``hnsw_m``; ``hnsw_ef_search``, ``candidates`` (documents that MaxSim scores).
     """
 
     def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
@@ -48,26 +55,13 @@ class ColBERT(Adapter):
         if len(corpus) == 0:
             raise ValueError("the corpus is empty")
         runtime.start(self.envelope.cpus, self.envelope.gpus)
-        chunk, batch_size = int(self.params["chunk_documents"]), int(self.params["batch_size"])
         facts = {**self._facts(), "documents": len(corpus)}
-        state = BuildState(index_dir / _KEPT, {**facts, "chunk_documents": chunk, "batch_size": batch_size})
+        batches = {name: self.params[name] for name in ("chunk_documents", "batch_size")}
+        state = BuildState(index_dir / _KEPT, {**facts, **batches})
         if (index_dir / self._method).is_dir():  # an attempt that ended right after moving it there
             (index_dir / self._method).replace(state.folder / self._method)
-        config = self._config(index_bsize=batch_size)
-        encoder = Encoder(self._checkpoint, config, gpu=self.envelope.gpus > 0)
-        passages = Passages(corpus)
-        if self._method == "plaid":
-            folder = plaid.build(passages, encoder, config, state, chunk, progress)
-        else:
-            folder = uncompressed.build(
-                passages,
-                encoder,
-                state,
-                candidates=str(self.params["candidates"]),
-                chunk=chunk,
-                batch_size=batch_size,
-                progress=progress,
-            )
+        setup = self._setup(len(corpus), index_bsize=int(self.params["batch_size"]))
+        folder: Path = parameters.METHODS[self._method].build(Passages(corpus), setup, state, progress)
         self._resumed_s = state.resumed_s
         doc_ids.write(index_dir, (document.doc_id for document in corpus))
         folder.replace(index_dir / folder.name)
@@ -85,24 +79,12 @@ class ColBERT(Adapter):
         Raises:
             ValueError: the index is of another engine, system, checkpoint or version, or its parts do not fit together.
         """
+        if self.params.get("mmap") and self.envelope.gpus:
+            raise ValueError("mmap is true, but a search on a GPU holds the whole index; leave it out")
         runtime.start(self.envelope.cpus, self.envelope.gpus)
         documents = int(built_with.check(index_dir, self._facts())["documents"])
         self._ids = doc_ids.Ids(index_dir)
-        config = self._config()
-        if self._method == "plaid":
-            settings = {name: self.params[name] for name in ("ncells", "centroid_score_threshold", "ndocs")}
-            self._searcher: Any = plaid.Plaid(
-                index_dir, self._checkpoint, config, settings, int(self.params["k"]), documents
-            )
-        else:
-            encoder = Encoder(self._checkpoint, config, gpu=self.envelope.gpus > 0)
-            self._searcher = uncompressed.Uncompressed(
-                index_dir,
-                encoder,
-                str(self.params["candidates"]),
-                int(self.params["nprobe"]),
-                int(self.params["faiss_depth"]),
-            )
+        self._searcher: Any = parameters.METHODS[self._method].load(index_dir, self._setup(documents))
         if not len(self._ids) == len(self._searcher) == documents:
             raise ValueError(
                 f"the index has {len(self._searcher)} documents and {len(self._ids)} ids, it was made of {documents};"
@@ -141,15 +123,14 @@ class ColBERT(Adapter):
         scores: list[float] = self._searcher.score(vectors, numbers) if len(numbers) else []
         self._stages_s = {"fetch": fetched - start, "score": clock() - fetched}
         # A query is filled up with masks, and their vectors take part: all of its tokens are real.
-        tokens, dimensions = int(vectors.shape[1]), int(vectors.shape[2])
+        tokens = int(vectors.shape[1])
         self._counts = {
             "pairs": len(numbers),
             "windows": 1,
             "tokens": tokens,
             "padded_tokens": tokens,
             "calls": 1,
-            "flop": encoding.flop(self._searcher.checkpoint, tokens)
-            + 2 * tokens * dimensions * self._searcher.vectors_of(numbers),
+            "flop": encoding.flop(self._searcher.checkpoint, tokens) + self._searcher.flop(vectors, numbers),
         }
         return scores
 
@@ -185,7 +166,7 @@ class ColBERT(Adapter):
         """Let go of weights and index."""
         del self._searcher
 
-    def _config(self, **settings: Any) -> Any:
+    def _setup(self, documents: int, **settings: Any) -> Setup:
         """Build the engine's configuration for this system's parameters.
 
         Raises:
@@ -197,21 +178,23 @@ class ColBERT(Adapter):
                 raise ValueError(
                     f"{name} is {self.params[name]}, the transformer of {self._checkpoint.name} reads at most {most}"
                 )
-        if self._method == "plaid":
-            settings |= {"nbits": int(self.params["nbits"]), "kmeans_niters": int(self.params["kmeans_niters"])}
-        return runtime.config(
+        if "kmeans_niters" in self.params:
+            # DESSERT keeps no residuals.
+            settings |= {"nbits": int(self.params.get("nbits", 1)), "kmeans_niters": int(self.params["kmeans_niters"])}
+        config = runtime.config(
             self._checkpoint,
             doc_maxlen=int(self.params["document_tokens"]),
             query_maxlen=int(self.params["query_tokens"]),
             **settings,
         )
+        return Setup(self._checkpoint, config, self.params, documents, self.envelope.gpus > 0)
 
     def _facts(self) -> dict[str, Scalar]:
         """Return all facts that an index depends on."""
         return {
             "engine": f"colbert-ai {version('colbert-ai')}",
             "weights": checkpoint.fingerprint(self._checkpoint),
-            **{name: self.params[name] for name in parameters.SHAPING[self._method]},
+            **{name: self.params[name] for name in parameters.shaping(self._method)},
         }
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import parameter_names
 from index_files import built_with
-from jvm import indexing, languages, parameters, runtime, searching
+from jvm import indexing, languages, runtime, searching
 
 from harness.driver.adapter import Adapter, Corpus
 from harness.records import Envelope, Hit, Scalar
@@ -23,7 +24,7 @@ class Lucene(Adapter):
 
     def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
         super().__init__(params, envelope, assets)
-        parameters.check(params, (*parameters.JVM, "language", "k1", "b"), "this engine")
+        parameter_names.check(params, (*runtime.PARAMETERS, "language", "k1", "b"), "this engine")
         self._language = languages.check(str(params.get("language", languages.ENGLISH)))
         self._left_out = 0
 

@@ -113,7 +113,13 @@ def commands_of(group: click.Group, before: str = "") -> Iterator[tuple[str, cli
 def columns_page() -> str:
     """Describe every column of the tables for programs: CSV, data frames, Parquet, SQLite."""
     rows = columns.row_columns(
-        ["<measure>"], ["<stage>"], origins=True, counts=tuple(columns.COUNTS), two_stages=True, token_prices=True
+        ["<measure>"],
+        ["<stage>"],
+        origins=True,
+        counts=tuple(columns.COUNTS),
+        two_stages=True,
+        token_prices=True,
+        sweeps=True,
     )
     stages = (columns.stage_column("stage_<stage>_s"), columns.count_column("count_<count>"))
     return (

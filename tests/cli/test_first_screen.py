@@ -28,6 +28,8 @@ _COMMANDS = (
     "verify RESULTS",
     "pool RESULTS",
     "plan test-suite.toml --launcher process",
+    "report RESULTS --at-least RR@10=.01",
+    "recall RESULTS --of a",
     "prices",
     "instances --cpu 2 --memory 4",
     "systems bm25",

@@ -27,6 +27,21 @@ PLAID = {
     "ndocs": 256,
 }
 UNCOMPRESSED = {**BOTH, "method": "uncompressed", "candidates": "faiss", "nprobe": 32, "faiss_depth": 1024}
+DESSERT = {**BOTH, "method": "dessert", "kmeans_niters": 4, "tables": 64, "bits": 7, "ncells": 4, "scored": 1024}
+MUVERA = {
+    **BOTH,
+    "method": "muvera",
+    "nbits": 2,
+    "kmeans_niters": 4,
+    "repetitions": 20,
+    "planes": 4,
+    "inner": 8,
+    "final": 0,
+    "fde_index": "flat",
+    "hnsw_m": 32,
+    "hnsw_ef_search": 128,
+    "candidates": 100,
+}
 # What the paper searches with, to depths of 10, 100 and 1,000.
 SIZES = {
     "s": {"k": 10, "ncells": 1, "centroid_score_threshold": 0.5, "ndocs": 256},
@@ -49,7 +64,8 @@ import adapter
 from harness.driver.adapter import Corpus
 from harness.records import Envelope
 given = json.loads(Path("/job/given.json").read_text())
-PLAID, UNCOMPRESSED, SIZES = given["plaid"], given["uncompressed"], given["sizes"]
+PLAID, UNCOMPRESSED, SIZES = (given[name] for name in ("plaid", "uncompressed", "sizes"))
+DESSERT, MUVERA = given["dessert"], given["muvera"]
 def engine(params, models="/models", gpus=0):
     return adapter.ENGINE(params, Envelope("test", 1, 1 << 30, gpus=gpus), Path(models))
 def corpus(documents, name="corpus"):
@@ -122,7 +138,14 @@ class Inside:
 
     def __call__(self, lines: str, *, memory: str | None = None, **given: Any) -> list[Any]:
         self.job.mkdir(exist_ok=True)
-        told = {"plaid": PLAID, "uncompressed": UNCOMPRESSED, "sizes": SIZES, **given}
+        told = {
+            "plaid": PLAID,
+            "uncompressed": UNCOMPRESSED,
+            "dessert": DESSERT,
+            "muvera": MUVERA,
+            "sizes": SIZES,
+            **given,
+        }
         (self.job / "given.json").write_text(json.dumps(told), encoding="utf-8")
         (self.job / "probe.py").write_text(PRELUDE + lines, encoding="utf-8")
         reads = {"/models": self.models, "/src/checkpoints": ROOT / "checkpoints"}

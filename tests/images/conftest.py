@@ -77,7 +77,8 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, BertMod
 IMPORTS = {
     "dense": f"{_MODELS}import faiss, adapter, encoder.prepare, encoder.export, encoder.graph, encoder.model",
     "impact": f"{_MODELS}from transformers import T5ForConditionalGeneration\n"
-    "import adapter, impact_prepare, impact_queries, encoder.graph",
+    "import adapter, term_weights.prepare, term_weights.queries, encoder.graph",
+    **dict.fromkeys(("bmp", "seismic"), f"{_MODELS}import adapter, term_weights.prepare, term_weights.queries"),
     "llm-rerank": "import torch._dynamo; from transformers import AutoTokenizer, LlamaForCausalLM\n"
     "import adapter, llm_prepare, llm.local",
     "rerank": f"{_MODELS}from transformers import AutoModelForSequenceClassification, ElectraModel, ModernBertModel\n"
@@ -152,11 +153,14 @@ def sparse_models(engine: docker.DockerClient, tmp_path_factory: pytest.TempPath
 
 @pytest.fixture
 def ask(engine: docker.DockerClient, warmth: Warmth, sparse_models: Path, tmp_path: Path) -> Probe:
-    """Run lines in the image of the engine of learned sparse retrieval; see ``impact.asker``."""
+    """Run lines in the image of an engine of learned sparse retrieval; see ``impact.asker``."""
     from tests.images import impact
 
-    image = builder.ImageBuilder(engine, CACHE).ensure_engine(catalog.system("bt-splade-l"))
-    return impact.asker(warmth.of(image.digest, IMPORTS["impact"]), GIVEN, sparse_models, tmp_path)
+    def warm(system: catalog.System) -> inside.Warm:
+        image = builder.ImageBuilder(engine, CACHE).ensure_engine(system)
+        return warmth.of(image.digest, IMPORTS[system.engine])
+
+    return impact.asker(warm, GIVEN, sparse_models, tmp_path)
 
 
 @pytest.fixture(scope="session")

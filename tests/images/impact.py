@@ -59,7 +59,7 @@ print("said", json.dumps([loaded, before, hits, sorted(system.stages_s())]))
 PLAIN = """
 import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer
-def plain(name):
+def plain(name, scale=100):
     folder = f"/job/models/{name}"
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForMaskedLM.from_pretrained(folder).eval()
     terms = {number: token for token, number in tokenizer.get_vocab().items()}
@@ -67,7 +67,7 @@ def plain(name):
         given = tokenizer(text, truncation=True, max_length=256, return_tensors="pt")
         with torch.inference_mode():
             weights = torch.log1p(torch.relu(model(**given).logits)).amax(1)[0]
-        rounded = {terms[number]: round(100 * weight) for number, weight in enumerate(weights.tolist())}
+        rounded = {terms[number]: round(scale * weight) for number, weight in enumerate(weights.tolist())}
         return {term: weight for term, weight in rounded.items() if weight}
     return encode
 """
@@ -84,25 +84,27 @@ shutil.copytree("/job/models", assets)
 os.symlink("/opt/assets/anserini", assets / "anserini")
 child = os.fork()
 if not child:
-    import impact_prepare
+    import term_weights.prepare
     Path("/tmp/system.json").write_text(json.dumps({"build_params": params, "search_params": {}}))
-    os._exit(impact_prepare.main([str(assets), "/tmp/system.json"]))
+    os._exit(term_weights.prepare.main([str(assets), "/tmp/system.json"]))
 assert os.waitpid(child, 0)[1] == 0, "the checkpoints could not be made ready"
 engine = lambda **changes: adapter.ENGINE({**params, **changes}, Envelope("test", 1, 1 << 30), assets)
 corpus = Corpus(Path("/job/more.jsonl"), 24)
 """
 
 
-def asker(warm: Warm, prelude: str, models: Path, folder: Path) -> Ask:
-    """Runs lines in the engine's image, over small checkpoints and a corpus of 24 documents.
+def asker(warm: Callable[[catalog.System], Warm], prelude: str, models: Path, folder: Path) -> Ask:
+    """Runs lines in an engine's image, over small checkpoints and a corpus of 24 documents.
 
     Args:
+        warm: gives the container of a system's engine.
         models: the small checkpoints.
         folder: the test's own.
     """
 
     def run(like: str, lines: str, **changes: Any) -> list[Any]:
-        has = catalog.system(like).params
+        system = catalog.system(like)
+        has = system.params
         assert changes.keys() <= has.keys(), f"{like} has no parameter {changes.keys() - has.keys()}"
         params = {**has, **{key: value for key, value in SMALL.items() if key in has}, **changes}
         job = folder / "job"
@@ -110,7 +112,7 @@ def asker(warm: Warm, prelude: str, models: Path, folder: Path) -> Ask:
         (job / "params.json").write_text(json.dumps(params))
         (job / "more.jsonl").write_text("".join(json.dumps(each) + "\n" for each in documents()))
         (job / "probe.py").write_text(prelude + _PREPARE + lines)
-        return warm.ask(job)
+        return warm(system).ask(job)
 
     return run
 

@@ -68,7 +68,8 @@ say([[hit.doc_id for hit in system.search(query, 10)] for query in queries])
 RANK = """
 import json, os, sys
 from pathlib import Path
-import adapter, impact_methods
+import adapter
+from term_weights import methods
 from harness.driver.adapter import Corpus
 from harness.records import Envelope
 queries = ["the river of the north", "old glacier ice", "coffee and molten rock", ""]
@@ -76,7 +77,7 @@ def rank(params, name, assets):
     system = adapter.ENGINE({**params, "backend": name}, Envelope("test", 1, 1 << 30), assets)
     system.load(Path("/index/made"))
     encoder = system._queries.model
-    writer = impact_methods.writer({**params, "document_backend": name}, assets, 1, "cpu")
+    writer = methods.writer({**params, "document_backend": name}, assets, 1, "cpu")
     ranked = [[[hit.doc_id, hit.score] for hit in system.search(query, 10)] for query in queries]
     lines = writer.lines(list(Corpus(Path("/job/more.jsonl"), 24))[:8], lambda done: None)
     facts = [name, "torch" in sys.modules, system.threads()]
@@ -95,7 +96,7 @@ def ranks(params, *names):
 def test_backends_rank_identically(ask: Ask) -> None:
     lines = """
 import os, shutil, subprocess
-import impact_prepare
+import term_weights.prepare
 engine().build(corpus, index, lambda _: None)
 for one, other in (("torch", "torch-bf16"), ("onnxruntime", "onnxruntime-int8"), ("openvino", "openvino-bf16")):
     place = Path("/tmp") / one
@@ -103,7 +104,7 @@ for one, other in (("torch", "torch-bf16"), ("onnxruntime", "onnxruntime-int8"),
     os.symlink("/opt/assets/anserini", place / "anserini")
     backends = {"backend": one, "document_backend": other}
     (place / "system.json").write_text(json.dumps({"build_params": {**params, **backends}, "search_params": {}}))
-    assert impact_prepare.main([str(place), str(place / "system.json")]) == 0
+    assert term_weights.prepare.main([str(place), str(place / "system.json")]) == 0
 ranks(params, "torch", "torch-bf16")
 exported = ["onnxruntime", "onnxruntime-int8", "openvino", "openvino-bf16"]
 subprocess.run([sys.executable, "-c", f"{script}ranks({params!r}, *{exported!r})"], check=True)
@@ -134,7 +135,7 @@ def test_interrupted_build_resumes(ask: Ask) -> None:
 import hashlib
 def content(place):
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(place.rglob("*.jsonl"))}
-import impact_methods, jvm.indexing
+import jvm.indexing
 kept = jvm.indexing.Indexer.build_files
 seen = []
 def keep(self, files, place, staged):
@@ -171,10 +172,10 @@ def test_odd_queries_are_answered(ask: Ask, like: str) -> None:
 odd = ["", "  ", "the of and", "\\U0001f600", "\\ud800", "coffee\\x00", "river " * 5000, 'AND (foo* "']
 say([[hit.doc_id for hit in system.search(query, 3)] for query in odd])
 say(system.libraries()["jvm_options"])
-import impact_methods
+from term_weights import methods
 from harness.driver.adapter import Document
 long = [Document("long", "", "market " * times + "zebra") for times in (400, 100_000)]
-short, whole = impact_methods.writer(params, assets, 1, "cpu").lines(long, lambda done: None)
+short, whole = methods.writer(params, assets, 1, "cpu").lines(long, lambda done: None)
 say([short == whole, "zebra" in json.dumps(whole)])
 """
     answers, options, (same, zebra) = ask(like, BUILT + lines)

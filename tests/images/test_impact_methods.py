@@ -28,8 +28,8 @@ def plain(ids, join):
         if token != "[CLS]":
             found[token] = join(found[token], weight) if token in found else weight
     return {token: round(weight * 51.2) for token, weight in found.items() if round(weight * 51.2)}
-import impact_methods
-writer = impact_methods.writer(params, assets, 1, "cpu")
+from term_weights import methods
+writer = methods.writer(params, assets, 1, "cpu")
 say(type(writer._expander).__name__)
 texts = [text for text in documents.values()]
 order = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
@@ -38,7 +38,7 @@ for start in range(0, 8, 2):
     written = writer._expander([texts[number] for number in numbers], "name")
     writer._expander = type("", (), {"batch": 2, "__call__": lambda self, given, name: written})()
     lines = writer.lines([list(corpus)[number] for number in numbers], lambda _: None)
-    writer = impact_methods.writer(params, assets, 1, "cpu")
+    writer = methods.writer(params, assets, 1, "cpu")
     for number, queries_of, line in zip(numbers, written, lines):
         own = tokenizer.encode(texts[number], add_special_tokens=False)[:400]
         extra = tokenizer.encode(" ".join(queries_of), add_special_tokens=False)[:100]
@@ -59,13 +59,13 @@ say([hit.doc_id for hit in system.search("the old river of the north", 3)])
 def test_impact_index_holds_the_encoded_weights(ask: Ask) -> None:
     """A query of one term with weight one returns its impacts; no term is lost or split."""
     lines = """
-import impact_methods
-lines = impact_methods.writer(params, assets, 1, "cpu").lines(list(corpus)[:8], lambda _: None)
+from term_weights import methods
+lines = methods.writer(params, assets, 1, "cpu").lines(list(corpus)[:8], lambda _: None)
 terms = sorted({term for line in lines for term in line["vector"]})
 say(len(terms))
 first = {line["id"] for line in lines}
 for term in terms:
-    found = {hit.doc_id: round(hit.score) for hit in system._weights.search({term: 1}, 24) if hit.doc_id in first}
+    found = {hit.doc_id: round(hit.score) for hit in system._searcher.search({term: 1}, 24) if hit.doc_id in first}
     if found != {line["id"]: line["vector"][term] for line in lines if term in line["vector"]}:
         say([term, found])
 """
@@ -81,8 +81,8 @@ from transformers import AutoModelForTokenClassification, AutoTokenizer
 folder = "/job/models/deepct"
 tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForTokenClassification.from_pretrained(folder).eval()
 total = {}
-import impact_methods
-lines = impact_methods.writer(params, assets, 1, "cpu").lines(list(corpus), lambda _: None)
+from term_weights import methods
+lines = methods.writer(params, assets, 1, "cpu").lines(list(corpus), lambda _: None)
 for line, text in zip(lines, documents.values()):
     given = tokenizer(text, truncation=True, max_length=128, return_tensors="pt")
     with torch.inference_mode():
@@ -103,7 +103,7 @@ for line, text in zip(lines, documents.values()):
     say([found, best])
     for word, frequency in best.items():
         total[word] = total.get(word, 0) + frequency
-reader = system._words._reader
+reader = system._searcher._reader
 count = autoclass("io.anserini.index.IndexReaderUtils").getTermCounts
 for word, stem in (("market", "market"), ("north", "north"), ("castle", "castl")):
     say([count(reader, word).get("collectionFreq"), total[word]])
@@ -121,13 +121,13 @@ def test_doct5query_appends_the_queries_of_a_plain_model(ask: Ask) -> None:
     lines = """
 import hashlib
 import torch
-import impact_methods
+from term_weights import methods
 from transformers import AutoTokenizer, T5ForConditionalGeneration
 folder = "/job/models/doct5query"
 tokenizer, model = AutoTokenizer.from_pretrained(folder), T5ForConditionalGeneration.from_pretrained(folder).eval()
 batch = list(corpus)[:2]
-lines = impact_methods.writer(params, assets, 1, "cpu").lines(batch, lambda _: None)
-say(lines == impact_methods.writer(params, assets, 1, "cpu").lines(batch, lambda _: None))
+lines = methods.writer(params, assets, 1, "cpu").lines(batch, lambda _: None)
+say(lines == methods.writer(params, assets, 1, "cpu").lines(batch, lambda _: None))
 texts = sorted((documents[each.doc_id] for each in batch), key=len, reverse=True)
 first = next(each.doc_id for each in batch if documents[each.doc_id] == texts[0])
 torch.manual_seed(int.from_bytes(hashlib.sha256(f"{params['seed']}\\0{first}".encode()).digest()[:7], "big"))
@@ -138,7 +138,7 @@ expected = {texts[0]: " ".join([texts[0], *queries[:3]]), texts[1]: " ".join([te
 say([[line["contents"] for line in lines], [expected[documents[each.doc_id]] for each in batch]])
 say([hit.doc_id for hit in system.search("the old river of the north", 24)])
 say([hit.doc_id for hit in system.search("market", 24)])
-empty = impact_methods.writer(params, assets, 1, "cpu").lines(list(corpus)[-1:], lambda _: None)
+empty = methods.writer(params, assets, 1, "cpu").lines(list(corpus)[-1:], lambda _: None)
 say(empty)
 """
     (loaded, *_), same, (ours, theirs), ranking, market, empty = ask("doct5query", BUILT + SEARCHED_APART + lines)

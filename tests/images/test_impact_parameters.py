@@ -14,34 +14,45 @@ from harness.launch.images import catalog
 
 SPLADE = {"method": "splade", "head": "splade", "document_model": "d", "query_model": "q", "quantisation": 100}
 
+JVM = ("build_heap_mib", "force_merge", "heap_mib")
+
 
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> Any:
-    for folder in ("shared", "impact"):
-        monkeypatch.syspath_prepend(str(catalog.images_dir() / folder))
+    monkeypatch.syspath_prepend(str(catalog.images_dir() / "shared"))
     return importlib.import_module
 
 
 def test_parameter_unused_by_its_method_is_refused(module: Any) -> None:
-    methods: ModuleType = module("impact_methods")
-    methods.check(SPLADE)
+    methods: ModuleType = module("term_weights.methods")
+    methods.check(SPLADE, ())
     with pytest.raises(ValueError, match="unknown parameter 'query_tokns'; did you mean 'query_tokens'"):
-        methods.check({**SPLADE, "query_tokns": 3})
+        methods.check({**SPLADE, "query_tokns": 3}, ())
     with pytest.raises(ValueError, match="unknown parameter 'expansions'"):
-        methods.check({**SPLADE, "expansions": 40})
+        methods.check({**SPLADE, "expansions": 40}, ())
+    with pytest.raises(ValueError, match="query_quantisation is 0, must be a number above 0"):
+        methods.check({**SPLADE, "query_quantisation": 0}, ())
+
+
+def test_methods_that_write_text_are_refused_by_an_engine_of_weights(module: Any) -> None:
+    methods: ModuleType = module("term_weights.methods")
+    deepct = {"method": "deepct", "head": "term_weight", "document_model": "d", "scale": 100}
+    methods.check(deepct, (), texts=True)
+    with pytest.raises(ValueError, match="method is 'deepct', must be one of splade, unicoil"):
+        methods.check(deepct, ())
 
 
 def test_parameters_of_every_shipped_system_are_valid(module: Any) -> None:
-    methods: ModuleType = module("impact_methods")
+    methods: ModuleType = module("term_weights.methods")
     shipped = [system for system in catalog.systems(catalog.images_dir()).values() if system.engine == "impact"]
-    assert len(shipped) == 7
+    assert len(shipped) == 8
     for system in shipped:
-        methods.check(system.params)
+        methods.check(system.params, JVM, texts=True)
 
 
 @pytest.mark.parametrize("same", [True, False])
 def test_encoders_without_common_terms_are_refused(module: Any, tmp_path: Path, same: bool) -> None:
-    methods: ModuleType = module("impact_methods")
+    methods: ModuleType = module("term_weights.methods")
     for folder, words in (("d", ["a", "b"]), ("q", ["a", "b"] if same else ["a", "c"])):
         (tmp_path / folder).mkdir()
         vocabulary = {word: number for number, word in enumerate(words)}

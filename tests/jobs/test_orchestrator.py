@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from harness.analysis import rows
+from harness.analysis import results_folder, rows
 from harness.errors import FileError, StoreError, UnknownName
 from harness.jobs import indexes
 from harness.launch.base import LaunchEnd, LaunchRequest
@@ -27,7 +27,7 @@ from harness.pricing import prices
 from harness.records import Envelope, Isolation, Outcome
 from harness.results import suite_record
 from harness.results.reader import StoredJob, read_jobs
-from harness.results.schema import Cell
+from harness.results.schema import Cell, SweepPoint
 from harness.results.store import Store
 from tests.conftest import Bench, write_dataset
 from tests.support.stored_jobs import build_table
@@ -56,9 +56,26 @@ def test_firstp_of_a_suite_is_stored_without_measuring_again(bench: Bench) -> No
     bench.plant("other")
     systems = ["planted", "other"]
     bench.run(FakeLauncher(), bench.suite(systems=systems))
-    assert suite_record.read_firstp(bench.results) == {}
+    assert suite_record.read_pairs(bench.results, "firstp") == {}
     again = bench.run(FakeLauncher(), bench.suite('[firstp]\nplanted = "other"\n', systems=systems))
-    assert (again.jobs, suite_record.read_firstp(bench.results)) == ((), {"planted": "other"})
+    assert (again.jobs, suite_record.read_pairs(bench.results, "firstp")) == ((), {"planted": "other"})
+
+
+def test_points_of_a_grid_share_image_and_index_and_know_their_sweep(bench: Bench) -> None:
+    bench.plant("grid", depth=1, form="a")
+    launcher = FakeLauncher()
+    done = bench.run(launcher, bench.suite('[sweep.grid]\ndepth = [10, 20]\nform = ["a", "b"]\n', systems=["grid"]))
+    results = {result.spec.cell.system: result for result, _ in done.jobs}
+    assert {name: result.sweep for name, result in results.items()} == {
+        f"grid-depth{depth}-form_{form}": SweepPoint("grid", {"depth": depth, "form": form})
+        for depth in (10, 20)
+        for form in "ab"
+    }
+    assert len({(result.spec.image_digest, result.spec.index_key) for result in results.values()}) == 1
+    assert [job.spec.kind for job in launcher.launched].count("build") == 1
+    rows = {row.system: row.sweep for row in results_folder.load_rows(bench.results, cache=bench.cache).rows}
+    again = {row.system: row.sweep for row in results_folder.load_rows(bench.results, cache=bench.cache).rows}
+    assert rows == again == {name: result.sweep for name, result in results.items()}
 
 
 def test_jobs_and_index_of_a_cell_get_the_language_of_its_dataset(bench: Bench) -> None:

@@ -12,6 +12,7 @@ from harness.jobs import suite
 from harness.jobs.suite import dataset_name
 from harness.pricing import instances
 from harness.records import Envelope, Outcome, ScenarioParams
+from harness.results.schema import SweepPoint
 
 LEAST = 'systems = ["bm25"]\ndatasets = ["scifact"]\nprofiles = ["cpu1-mem1"]\n'
 ROOT = Path(__file__).parents[2]
@@ -116,6 +117,9 @@ def test_each_key_of_a_protocol_can_be_set(tmp_path: Path) -> None:
         (LEAST + EXPECT.replace("oom", "fire"), "key 'expect.0.outcome' is \"fire\"; write 'ok', 'oom'"),
         (LEAST + '[firstp]\nbm25 = "bm52"\n', r"key 'firstp': 'bm52' is not in this suite; did you mean 'bm25'\?"),
         (LEAST + '[firstp]\nbm25 = "bm25"\n', "key 'firstp': 'bm25' is its own FirstP"),
+        (LEAST + '[exact]\nbm25 = "bm52"\n', r"key 'exact': 'bm52' is not in this suite; did you mean 'bm25'\?"),
+        (LEAST + '[exact]\nbm25 = "bm25"\n', "key 'exact': 'bm25' is its own exact search"),
+        (LEAST + "[exact]\nbm25 = 1\n", "key 'exact.bm25' is 1; write text in quotes"),
         (LEAST + EXPECT + EXPECT, "key 'expect.1': bm25 on cpu1-mem1 comes twice"),
         (
             TWO + RESTRICT + EXPECT.replace("bm25", "dpr"),
@@ -257,25 +261,51 @@ SWEEP = "[sweep.bm25]\nk1 = [0.9, 1.2]\nb = [0.4]\n"
 
 def test_sweep_puts_variants_in_the_place_of_their_system(tmp_path: Path) -> None:
     loaded = load(tmp_path, TWO + SWEEP + RESTRICT)
-    assert loaded.systems == ("bm25-k10.9-b0.4", "bm25-k11.2-b0.4", "dpr")
-    assert loaded.variants["bm25-k11.2-b0.4"] == ("bm25", {"k1": 1.2, "b": 0.4})
-    assert loaded.restrict[0].systems == ("bm25-k10.9-b0.4", "bm25-k11.2-b0.4")
+    assert loaded.systems == ("bm25-k1_0.9-b0.4", "bm25-k1_1.2-b0.4", "dpr")
+    assert loaded.variants["bm25-k1_1.2-b0.4"] == SweepPoint("bm25", {"k1": 1.2, "b": 0.4})
+    assert loaded.restrict[0].systems == ("bm25-k1_0.9-b0.4", "bm25-k1_1.2-b0.4")
     assert suite.parse(loaded.model_dump(mode="json"), tmp_path / "again.toml").systems == loaded.systems
+
+
+def test_a_grid_is_the_product_of_its_lists_in_their_order(tmp_path: Path) -> None:
+    grid = "[sweep.bm25]\nk1 = [2, 1]\nb = [0.4, 0.75]\nexact = [true]\nbackend = ['Torch', 'int8']\n"
+    expect = '[[expect]]\nsystem = "bm25"\nprofile = "cpu1-mem1"\noutcome = "oom"\n'
+    loaded = load(tmp_path, TWO + grid + expect)
+    assert [name for name in loaded.systems if name != "dpr"] == list(loaded.variants)
+    assert list(loaded.variants)[:3] == [
+        *("bm25-k1_2-b0.4-exact_true-backend_torch", "bm25-k1_2-b0.4-exact_true-backend_int8"),
+        "bm25-k1_2-b0.75-exact_true-backend_torch",
+    ]
+    assert len(loaded.variants) == 8 and len(loaded.cells()) == 2 * 9 + 2, "each on two profiles; the null system"
+    assert {entry.system for entry in loaded.expect} == set(loaded.variants)
+    again = suite.parse(loaded.model_dump(mode="json"), tmp_path / "again.toml")
+    assert (again.systems, again.expect) == (loaded.systems, loaded.expect)
+
+
+def test_exact_search_of_swept_systems_is_the_one_that_is_named(tmp_path: Path) -> None:
+    named = load(tmp_path, TWO + '[sweep.bm25]\nk1 = [1, 2]\n[exact]\nbm25 = "dpr"\n')
+    assert list(named.exact.values()) == ["dpr", "dpr"] and set(named.exact) == set(named.systems) - {"dpr"}
 
 
 def test_firstp_of_swept_systems_has_the_same_parameters_or_is_one_of_them(tmp_path: Path) -> None:
     named = load(tmp_path, TWO + '[sweep.bm25]\nk1 = [1, 2]\n[sweep.dpr]\nk1 = [1, 2]\n[firstp]\nbm25 = "dpr"\n')
-    assert named.firstp == {"bm25-k11": "dpr-k11", "bm25-k12": "dpr-k12"}
+    assert named.firstp == {"bm25-k1_1": "dpr-k1_1", "bm25-k1_2": "dpr-k1_2"}
     assert suite.parse(named.model_dump(mode="json"), tmp_path / "again.toml").firstp == named.firstp
-    one = load(tmp_path, TWO + '[sweep.bm25]\nk1 = [1, 2, 3]\n[firstp]\nbm25 = "bm25-k11"\n')
-    assert one.firstp == {"bm25-k12": "bm25-k11", "bm25-k13": "bm25-k11"}
+    one = load(tmp_path, TWO + '[sweep.bm25]\nk1 = [1, 2, 3]\n[firstp]\nbm25 = "bm25-k1_1"\n')
+    assert one.firstp == {"bm25-k1_2": "bm25-k1_1", "bm25-k1_3": "bm25-k1_1"}
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         (TWO + "[sweep.bm52]\nk1 = [1.2]\n", "key 'sweep.bm52': 'bm52' is not in this suite; did you mean 'bm25'"),
-        (TWO + '[sweep.bm25]\nform = ["a b"]\n', "'bm25-forma b' is no good as a name"),
+        (TWO + '[sweep.bm25]\nform = ["a b"]\n', "'bm25-form_a b' is no good as a name"),
+        (TWO + '[sweep.bm25]\nform = ["a", "A"]\n', "bm25-form_a comes twice"),
+        (
+            TWO + f"[sweep.bm25]\nk1 = {list(range(1000))}\nb = {list(range(1000))}\n",
+            "has 1,000,000 points, at most 500",
+        ),
+        (TWO + f"[sweep.bm25]\n{'x' * 60} = [1]\n", r"is no good as a name \(lowercase letters.* at most 63\)"),
         (TWO + "[sweep.bm25]\nk1 = [1.2, 1.2]\n", "1.2 comes twice"),
         (TWO + "[sweep.bm25]\nk1 = 1.2\n", "sweep.bm25.k1"),
         (TWO + "[sweep]\nbm25 = {}\n", "sweep.bm25"),

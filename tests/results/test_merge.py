@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 import shutil
 import signal
@@ -52,6 +53,23 @@ def test_measures_of_the_suites_come_along(two: tuple[Path, Path]) -> None:
         (suite / suite_record.FILE).write_text(suite_record.text(measures))
     merge("ours", "theirs")
     assert suite_record.read_measures(Path("out")) == ("P@1", "AP")
+
+
+def test_positions_of_the_suites_come_along(two: tuple[Path, Path]) -> None:
+    (suite,) = two[0].iterdir()
+    dataset = read_jobs(suite)[0].result.spec.cell.dataset
+    content = b'{"query": "q", "doc": "d", "start_token": 3}\n'
+    sha256 = hashlib.sha256(content).hexdigest()
+    path = suite_record.positions_path(suite, sha256)
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    (suite / suite_record.FILE).write_text(suite_record.text((), None, {dataset: sha256}))
+    merge(*map(str, two))
+    merged = suite_record.read_positions_path(Path("out") / two[0].name / suite.name, dataset)
+    assert merged is not None and merged.read_bytes() == content
+    path.write_bytes(b"other")
+    with pytest.raises(FileError, match=sha256):
+        merge(*map(str, two), out="again")
 
 
 def tree(root: Path) -> dict[str, bytes]:

@@ -35,6 +35,7 @@ from harness.results.schema import (
     Placement,
     Result,
     ResultSpec,
+    SweepPoint,
     job_key,
 )
 from harness.results.store import Store
@@ -336,6 +337,7 @@ FULL = result(
     probes=(Probe(0, 12.5, 300, 0.04, 2, True, False),),
     rate_qps=12.5,
     stand_in="a small model, trained for a minute",
+    sweep=SweepPoint("bm25", {"k1": 0.9}),
     instance=Ec2Instance("i-0", "c7g.large", "us-east-1a", "ami-0", "spot", "a-group", "h-0", "Neoverse-V1"),
     shared_host=True,
     compiled_s=0.25,
@@ -362,6 +364,7 @@ def test_no_field_is_left_out_of_the_golden_result() -> None:
         (raw["canary"][0]["gpu"], GpuReading),
         (raw["gpu"], GpuUse),
         (raw["instance"], Ec2Instance),
+        (raw["sweep"], SweepPoint),
         (raw["counters"], Counters),
         (raw["placement"], Placement),
         (raw["probes"][0], Probe),

@@ -11,8 +11,9 @@ import numpy as np
 
 from harness.records import Envelope, Outcome
 from harness.results.reader import FIRST_STAGE
-from harness.results.schema import Cell, IndexFacts, Memory, job_key
+from harness.results.schema import Cell, IndexFacts, Memory, SweepPoint, job_key
 from harness.results.store import Store
+from harness.results.suite_record import EXACT, FIRSTP
 from tests.support import sample_records
 
 MIB = 2**20
@@ -46,6 +47,8 @@ class Made:
     counts: Mapping[str, int] = field(default_factory=dict)
     params: Mapping[str, int | str] = field(default_factory=dict)
     staged: float = 1.0
+    k: int = 10
+    sweep: SweepPoint | None = None
 
 
 def put(
@@ -55,6 +58,7 @@ def put(
     queries: tuple[str, ...] = QUERIES,
     measures: tuple[str, ...] = (),
     firstp: Mapping[str, str] = {},
+    exact: Mapping[str, str] = {},
 ) -> Path:
     """Store these cells below ``root``; returns it."""
     store = Store(root, suite)
@@ -62,7 +66,7 @@ def put(
         judged = "".join(f"{query} 0 right 1\n" for query in queries)
         sample = json.dumps([{"query_id": query, "text": query} for query in queries])
         store.keep_inputs(judged.encode(), _QRELS, {_SAMPLE: sample})
-        store.keep_suite(measures, firstp)
+        store.keep_suite(measures, {FIRSTP: firstp, EXACT: exact})
         for cell in cells:
             for job in range(cell.jobs):
                 _put(store, cell, job, suite, queries)
@@ -85,6 +89,7 @@ def _put(store: Store, made: Made, job: int, suite: str, queries: tuple[str, ...
         trials=1,
         jobs=made.jobs,
         job=job,
+        k=made.k,
         params={**({"depth": DEPTH} if made.first else {}), **made.params},
     )
     result = replace(
@@ -95,6 +100,7 @@ def _put(store: Store, made: Made, job: int, suite: str, queries: tuple[str, ...
         load_s=1.25,
         first_query_s=0.5,
         corpus_documents=1000,
+        sweep=made.sweep,
         canary=(sample_records.canary(made.canary_s),) * 2,
     )
     if not ok:
@@ -109,7 +115,7 @@ def _put(store: Store, made: Made, job: int, suite: str, queries: tuple[str, ...
         columns |= {"stage_retrieve_ns": halves, "stage_score_ns": halves}
     samples = sample_records.samples(latency_s[np.newaxis, :], names=queries, **columns)
     further = {FIRST_STAGE: _run(made.first, queries, made.first_name, DEPTH)} if made.first else {}
-    store.put(result, samples, _run(made.ranks, queries, made.system, 10), b"said", further)
+    store.put(result, samples, _run(made.ranks, queries, made.system, made.k), b"said", further)
 
 
 def _run(ranks: Sequence[int], queries: tuple[str, ...], tag: str, depth: int) -> bytes:

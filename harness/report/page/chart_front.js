@@ -24,15 +24,31 @@
     const y = page.data.column("accuracy", view.settings);
     return view.rows
       .filter((row) => of.has(row))
-      .map((row) => ({
-        row,
-        state: of.get(row),
-        x: x.value[row],
-        y: y.value[row],
-        ends: [x.low[row], x.high[row], y.low[row], y.high[row]],
-        system: page.content.rows[row].system,
-        profile: page.content.rows[row].profile,
-      }));
+      .map((row) => {
+        const { system, profile, sweep } = page.content.rows[row];
+        return {
+          row,
+          state: of.get(row),
+          x: x.value[row],
+          y: y.value[row],
+          ends: [x.low[row], x.high[row], y.low[row], y.high[row]],
+          system,
+          profile,
+          sweep,
+          family: sweep ? sweep.system : system,
+        };
+      });
+  }
+
+  // The points of each sweep on each hardware profile, in order of cost.
+  function curves(all) {
+    const held = new Map();
+    for (const point of all.filter(({ sweep }) => sweep)) {
+      held.set(point.sweep.curve, [...(held.get(point.sweep.curve) || []), point]);
+    }
+    return Array.from(held.values())
+      .filter((some) => some.length > 1)
+      .map((some) => some.sort((a, b) => a.x - b.x || a.y - b.y));
   }
 
   function draw(view, style) {
@@ -60,11 +76,12 @@
       looks.thinned(
         some,
         (point) => [point.x, point.y],
-        (point) => style.look(point.system).colour,
+        (point) => style.look(point.family).colour,
         [xAxis.type === "log", false],
       );
     const measure = page.content.measures[view.state.measure];
     const heights = [...all.map((point) => point.y), ...barred.flatMap((point) => point.ends.slice(2))];
+    const swept = all.filter(({ sweep }) => sweep).length;
     const named = (some) => some.length <= MOST_LABELS && front.length + some.length <= 2 * MOST_LABELS;
     return {
       summary: summary(front, contested, all, across),
@@ -87,10 +104,11 @@
         yAxis: looks.axis([0], `${measure}, points`, style, { nameGap: 40, ...room(heights.filter(Number.isFinite)) }),
         series: [
           line(front, style),
+          ...curves(all).map((some) => curve(some, style)),
           ...(barred.length ? [bars(barred, style)] : []),
-          scatter(thin(all.filter((point) => point.state === "dominated")), "dominated", style, false),
-          scatter(thin(contested), "contested", style, named(contested)),
-          scatter(front, "front", style, named(front)),
+          scatter(thin(all.filter((point) => point.state === "dominated")), "dominated", style, false, swept),
+          scatter(thin(contested), "contested", style, named(contested), swept),
+          scatter(front, "front", style, named(front), swept),
         ],
       },
     };
@@ -123,13 +141,21 @@
   }
 
   function legend(all, style) {
-    const systems = Array.from(new Set(all.map((point) => point.system))).sort();
-    return systems
+    const names = new Map(all.map(({ family, sweep }) => [family, sweep ? sweep.named : family]));
+    const lined = new Set(curves(all).map(([point]) => point.family));
+    return Array.from(names.keys())
+      .sort()
       .slice(0, 24)
-      .map((system) => ({ text: system, colour: style.look(system).colour, symbol: "circle" }));
+      .map((family) => ({
+        text: names.get(family),
+        colour: style.look(family).colour,
+        symbol: "circle",
+        dash: lined.has(family) ? "solid" : undefined,
+      }));
   }
 
-  function scatter(some, state, style, named) {
+  // Points of sweeps are labelled by their values, all others by their names where these are few.
+  function scatter(some, state, style, named, swept) {
     const hollow = state === "dominated";
     return {
       type: "scatter",
@@ -140,11 +166,14 @@
       data: some.map((point) => ({
         value: [point.x, point.y],
         // At the left edge a centred name would lie on the axis.
-        label: { position: point.left ? [0, -15] : "top" },
+        label: {
+          position: point.left ? [0, -15] : "top",
+          ...(point.sweep ? { show: swept <= 2 * MOST_LABELS, formatter: () => point.sweep.label } : {}),
+        },
         name: `${point.system}, ${point.profile}`,
         itemStyle: {
-          color: hollow ? style.back : style.look(point.system).colour,
-          borderColor: hollow ? style.look(point.system).colour : style.ink,
+          color: hollow ? style.back : style.look(point.family).colour,
+          borderColor: hollow ? style.look(point.family).colour : style.ink,
           borderWidth: hollow ? 1.5 : 1,
         },
       })),
@@ -174,6 +203,17 @@
       z: 2,
       lineStyle: { color: style.quiet, width: 1.5, type: "solid" },
       data: front.map((point) => [point.x, point.y]),
+    };
+  }
+
+  function curve(some, style) {
+    return {
+      type: "line",
+      silent: true,
+      symbol: "none",
+      z: 2,
+      lineStyle: { color: style.look(some[0].family).colour, width: 1.5, opacity: 0.8 },
+      data: some.map((point) => [point.x, point.y]),
     };
   }
 

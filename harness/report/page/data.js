@@ -14,6 +14,10 @@
       row.number = number;
       row.dataset = content.groups[row.place].dataset;
       row.scenario = content.groups[row.place].scenario;
+      if (row.sweep) {
+        const [system, named, label, curve] = row.sweep.map(text_);
+        row.sweep = { system, named, label, curve };
+      }
       for (const name of ["system", "profile", "suite", "origin", "detail", "standIn"]) row[name] = text_(row[name]);
     });
     content.groups.forEach((group, number) => {

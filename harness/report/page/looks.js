@@ -18,12 +18,16 @@
     const css = window.getComputedStyle(document.documentElement);
     const of = (name) => css.getPropertyValue(name).trim();
     const systems = new Set();
-    for (const group of view.groups) for (const row of group.rows) systems.add(page.content.rows[row].system);
-    const looks = new Map(
-      Array.from(systems)
-        .sort()
-        .map((system, at) => [system, look(at)]),
-    );
+    const points = new Set(); // of sweeps, after the systems: these are drawn together far more often
+    for (const group of view.groups) {
+      for (const row of group.rows) {
+        const { system, sweep } = page.content.rows[row];
+        systems.add(sweep ? sweep.system : system);
+        if (sweep) points.add(system);
+      }
+    }
+    const others = Array.from(points).filter((system) => !systems.has(system));
+    const looks = new Map([...Array.from(systems).sort(), ...others.sort()].map((system, at) => [system, look(at)]));
     return {
       ink: of("--ink"),
       quiet: of("--quiet"),

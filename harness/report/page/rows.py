@@ -14,8 +14,9 @@ from harness.analysis import row_pricing
 from harness.analysis.row_pricing import Tariff
 from harness.analysis.table import Machine, Price, Row, Timing
 from harness.pricing import prices
-from harness.records import Outcome
+from harness.records import Outcome, digest
 from harness.report import explain
+from harness.report.plots import curves
 from harness.stats import Estimate
 from harness.untrusted import one_line
 
@@ -228,6 +229,7 @@ def _names(row: Row, place: int, shared: SharedValues) -> dict[str, Any]:
         "validity": row.validity.value,
         "detail": texts.number(row.detail),
         "standIn": texts.number(row.stand_in),
+        "sweep": _sweep(row, texts),
         "cpus": row.cpus,
         "gpus": row.gpus,
         "memory": row.memory_limit_bytes,
@@ -240,6 +242,15 @@ def _names(row: Row, place: int, shared: SharedValues) -> dict[str, Any]:
         "apart": row.harness_apart,
         "pageCache": texts.number(row.page_cache),
     }
+
+
+def _sweep(row: Row, texts: SharedTexts) -> list[int | None] | None:
+    """Return the swept system, its name in legends, the point's label and its curve, as texts."""
+    if row.sweep is None:
+        return None
+    curve = digest([str(part) for part in curves.curve_key(row) or ()])[:8]
+    named = curves.legend_names([row])[row.sweep.system]
+    return [texts.number(text) for text in (row.sweep.system, named, row.sweep.label, curve)]
 
 
 def _figures(row: Row, measures: tuple[str, ...], texts: SharedTexts) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from harness.analysis.table import Table
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
 from harness.records import digest
-from harness.report.plots import KINDS, order_flips, ranking, style
+from harness.report.plots import KINDS, curves, order_flips, ranking, style
 from harness.report.plots import rows as row_plots
 from harness.report.plots.select import Drawing, NoPlot, PlotRows
 from harness.report.plots.style import file_name
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _MAKERS: dict[str, Callable[[PlotRows], Drawing]] = {
     "cost": row_plots.make_cost,
+    "latency": row_plots.make_latency,
     "winners": ranking.make_winners,
     "ranks": ranking.make_ranks,
     "distributions": row_plots.make_distributions,
@@ -74,7 +75,7 @@ def plots_of(
     if asked.measure not in table.measures:
         raise UnknownName("measure", asked.measure, table.measures)
     groups = group_rows(table.rows)
-    styles = style.system_styles(row.system for row in table.rows)
+    styles = style.system_styles([*(row.system for row in table.rows), *curves.families(table.rows)])
     names = _group_names(list(groups))
     pictures, missing = [], []
     for group, of_group in groups.items():

@@ -13,7 +13,7 @@ from harness.analysis.pareto_front import FrontState, reason_not_ranked
 from harness.analysis.table import Row, Validity, processors
 from harness.evaluation.per_query import SHARES
 from harness.records import Outcome
-from harness.report.plots import style
+from harness.report.plots import curves, style
 from harness.report.plots.select import Drawing, NoPlot, PlotRows, no_row_reason
 from harness.report.plots.style import Frame
 from harness.stats import LATENCY_MIN_QUERIES, MIN_PROCESSES, Estimate
@@ -52,49 +52,68 @@ _STATES: dict[FrontState, tuple[str, dict[str, Any]]] = {
 
 
 def make_cost(rows: PlotRows) -> Drawing:
-    """Return the drawing of cost against accuracy, with the Pareto front.
+    """Return the drawing of cost against accuracy, with the Pareto front and the curves of sweeps.
 
     Raises:
         NoPlot: no row has both.
     """
-    board, left_out = rows.board("cost and accuracy", bounds=(), rank_by="cost", front=("accuracy", "cost"))
+    return _make_accuracy(rows, "cost", rows.cost_label)
+
+
+def make_latency(rows: PlotRows) -> Drawing:
+    """Return the same drawing of mean latency against accuracy.
+
+    Raises:
+        NoPlot: no row has both.
+    """
+    return _make_accuracy(rows, "latency", "mean latency, ms")
+
+
+def _make_accuracy(rows: PlotRows, across: str, label: str) -> Drawing:
+    board, left_out = rows.board(f"{across} and accuracy", bounds=(), rank_by=across, front=("accuracy", across))
     points = [ranked for ranked in board.ranked_rows if ranked.state is not None]
-    notes = _bar_notes([point.figures["cost"] for point in points])
-    frame = rows.frame(f"cost and {rows.measure}", notes, left_out)
-    return lambda: draw_cost(points, frame, rows.cost_label, f"{rows.measure}, points")
+    notes = _bar_notes([point.figures[across] for point in points])
+    if curves.families(point.row for point in points):
+        notes.append("Lines join the points of a sweep; labels are its values.")
+    frame = rows.frame(f"{across} and {rows.measure}", notes, left_out)
+    return lambda: draw_accuracy(points, frame, label, f"{rows.measure}, points", across)
 
 
-def draw_cost(points: Sequence[RankedRow], frame: Frame, cost_label: str, accuracy_label: str) -> Figure:
-    """Draw cost against accuracy; every point has both, and a state."""
-    entries = style.system_entries((point.row.system for point in points), frame)
+def draw_accuracy(
+    points: Sequence[RankedRow], frame: Frame, label: str, accuracy_label: str, across: str = "cost"
+) -> Figure:
+    """Draw accuracy against cost or latency; every point has both, and a state."""
+    entries = curves.legend_entries([point.row for point in points], frame)
     for shown, (name, drawn) in _STATES.items():
         if any(point.state is shown for point in points):
             line = "-" if shown is FrontState.FRONT else "none"
             entries.append((style.handle(linestyle=line, color=style.GREY, marker="o", **drawn), name))
     figure = style.framed_figure(frame, 3.6, entries)
     axes = figure.add_subplot()
-    front = sorted(_middle(point) for point in points if point.state is FrontState.FRONT)
+    middles = [_middle(point, across) for point in points]
+    front = sorted(at for point, at in zip(points, middles, strict=True) if point.state is FrontState.FRONT)
     if front:
         costs, accuracies = zip(*front, strict=True)
         axes.plot(costs, accuracies, drawstyle="steps-post", color=style.GREY, linewidth=1.2, zorder=2, gid="the front")
+    curves.draw_curves(axes, [(point.row, at) for point, at in zip(points, middles, strict=True)], frame.styles)
     alike = defaultdict(list)
     for point in points:
-        alike[point.row.system, point.state].append(point)
+        alike[curves.family(point.row), point.state].append(point)
     for (system, state), group in alike.items():
         if state is not None:
-            _cost_points(axes, group, frame.styles[system], state)
-    style.set_number_axis(axes.xaxis, [_middle(point)[0] for point in points])
-    style.set_number_axis(axes.yaxis, [_middle(point)[1] for point in points], from_zero=False)
+            _points(axes, group, frame.styles[system], state, across)
+    style.set_number_axis(axes.xaxis, [at[0] for at in middles])
+    style.set_number_axis(axes.yaxis, [at[1] for at in middles], from_zero=False)
     axes.margins(x=0.08, y=0.12)
-    axes.set_xlabel(style.plain_text(cost_label))
+    axes.set_xlabel(style.plain_text(label))
     axes.set_ylabel(style.plain_text(accuracy_label))
     style.add_grid(axes)
-    _front_labels(figure, axes, points)
+    _label_points(figure, axes, points, middles)
     return figure
 
 
-def _middle(point: RankedRow) -> tuple[float, float]:
-    return _known(point.figures["cost"]), _known(point.figures["accuracy"])
+def _middle(point: RankedRow, across: str) -> tuple[float, float]:
+    return _known(point.figures[across]), _known(point.figures["accuracy"])
 
 
 def _known(number: Estimate) -> float:
@@ -125,9 +144,9 @@ def _bars(numbers: Sequence[Estimate]) -> tuple[list[float], list[float]] | None
     return [below for below, _ in lengths], [above for _, above in lengths]
 
 
-def _cost_points(axes: Axes, points: Sequence[RankedRow], look: style.SystemStyle, state: FrontState) -> None:
-    """Draw the points of one system and one state."""
-    costs, accuracies = ([point.figures[name] for point in points] for name in ("cost", "accuracy"))
+def _points(axes: Axes, points: Sequence[RankedRow], look: style.SystemStyle, state: FrontState, across: str) -> None:
+    """Draw the points of one system or sweep and one state."""
+    costs, accuracies = ([point.figures[name] for point in points] for name in (across, "accuracy"))
     bars = axes.errorbar(
         [_known(cost) for cost in costs],
         [_known(accuracy) for accuracy in accuracies],
@@ -143,27 +162,45 @@ def _cost_points(axes: Axes, points: Sequence[RankedRow], look: style.SystemStyl
         artist.set_in_layout(False)  # they lie within the axes, and there may be thousands
 
 
-def _front_labels(figure: Figure, axes: Axes, points: Sequence[RankedRow]) -> None:
-    """Name the front's hardware beside its points, where nothing is in the way."""
+def _label_points(
+    figure: Figure, axes: Axes, points: Sequence[RankedRow], middles: Sequence[tuple[float, float]]
+) -> None:
+    """Name a sweep's values and the front's hardware beside their points, where nothing is in the way."""
     from matplotlib.transforms import Bbox
 
     style.settle(figure)  # the places of things are known only then
     renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined] # Agg has it
-    middles = axes.transData.transform([_middle(point) for point in points])
-    taken = [Bbox.from_extents(x - 6, y - 6, x + 6, y + 6) for x, y in middles]
+    taken = [Bbox.from_extents(x - 6, y - 6, x + 6, y + 6) for x, y in axes.transData.transform(middles)]
     inside = axes.get_window_extent(renderer)
-    for point in [point for point in points if point.state is FrontState.FRONT][:_MAX_LABELS]:
-        row = point.row
-        hardware = row.profile if row.price is None else f"{row.profile}, {row.price.instance_type}"
-        name = style.plain_text(hardware, 30)
+    for name, at in _labels(points, middles)[:_MAX_LABELS]:
         for dx, dy, side, level in _LABEL_OFFSETS:
             away: dict[str, Any] = {"xytext": (dx, dy), "textcoords": "offset points", "ha": side, "va": level}
-            label = axes.annotate(name, _middle(point), fontsize=7, zorder=5, **away)
+            label = axes.annotate(name, at, fontsize=7, zorder=5, **away)
             box = label.get_window_extent(renderer)
             if inside.containsx(box.x0) and inside.containsx(box.x1) and not any(map(box.overlaps, taken)):
                 taken.append(box)
                 break
             label.remove()
+
+
+def _labels(
+    points: Sequence[RankedRow], middles: Sequence[tuple[float, float]]
+) -> list[tuple[str, tuple[float, float]]]:
+    """Return label and place of each point that has one: those of sweeps first, then the front's others."""
+    swept, front = [], []
+    profiles: dict[str, set[str]] = defaultdict(set)
+    for point in points:
+        profiles[curves.family(point.row)].add(point.row.profile)
+    for point, at in zip(points, middles, strict=True):
+        row = point.row
+        on_front = point.state is FrontState.FRONT
+        if row.sweep is not None:
+            where = f", {row.profile}" if on_front and len(profiles[row.sweep.system]) > 1 else ""
+            swept.append((style.plain_text(f"{row.sweep.label}{where}", 30), at))
+        elif on_front:
+            hardware = row.profile if row.price is None else f"{row.profile}, {row.price.instance_type}"
+            front.append((style.plain_text(hardware, 30), at))
+    return [*swept, *front]
 
 
 def make_distributions(rows: PlotRows) -> Drawing:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from engine import runtime
 from harness.driver.adapter import Corpus
+from harness.records import Scalar
 
 
 class Passages:
@@ -73,6 +76,35 @@ class Encoder:
     def query(self, texts: list[str]) -> Any:
         """Vectors of queries, (texts, ``query_maxlen``, dimensions) float32, as ``colbert.Searcher`` makes them."""
         return self.checkpoint.queryFromText(texts, bsize=128 if len(texts) > 128 else None, to_cpu=True)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A checkpoint and the parameters that a method builds and searches with.
+
+    Attributes:
+        checkpoint: folder of the weights.
+        config: the engine's configuration.
+        params: the system's.
+        documents: of the collection.
+        gpu: encode on CUDA.
+    """
+
+    checkpoint: Path
+    config: Any
+    params: Mapping[str, Scalar]
+    documents: int
+    gpu: bool
+
+    @property
+    def mapped(self) -> bool:
+        """The system leaves what documents are scored by in the memory map."""
+        return bool(self.params.get("mmap", False))
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """The model, read at the first use."""
+        return Encoder(self.checkpoint, self.config, gpu=self.gpu)
 
 
 def flop(checkpoint: Any, tokens: int) -> int:

@@ -16,6 +16,7 @@ from colbert.infra.launcher import set_seed
 
 from engine.build_state import BuildState
 from engine.encoding import Encoder
+from engine.plaid import Beside
 
 # The engine's own: what it samples, and how it splits the sample, is drawn from this.
 _SEED = 12345
@@ -31,6 +32,7 @@ class Indexer(CollectionIndexer):  # type: ignore[misc]
         state: pieces of this attempt and of earlier ones.
         chunk: passages a file of the index.
         progress: is told the number of passages encoded.
+        beside: writes another form of each chunk.
     """
 
     def __init__(
@@ -41,12 +43,14 @@ class Indexer(CollectionIndexer):  # type: ignore[misc]
         state: BuildState,
         chunk: int,
         progress: Callable[[int], None],
+        beside: Beside | None = None,
     ) -> None:
         # Not the engine's: it would read the checkpoint a second time.
         self.verbose, self.config, self.rank, self.nranks = 0, config, 0, 1
         self.use_gpu = config.total_visible_gpus > 0
         self.collection, self.saver = collection, IndexSaver(config)
         self.encoder, self.state, self.chunk, self.progress = encoder, state, chunk, progress
+        self.beside = beside
         self.sampled: list[int] = []
         self.encoded = 0
 
@@ -111,6 +115,8 @@ class Indexer(CollectionIndexer):  # type: ignore[misc]
 
             def write(number: int = number, offset: int = offset, texts: list[str] = texts) -> None:
                 vectors, lengths = self._chunk(offset, texts)
+                if self.beside:
+                    self.beside(number, vectors, lengths)
                 self.saver._write_chunk_to_disk(number, offset, codec.compress(vectors), lengths)
 
             before = self.encoded

@@ -1,40 +1,44 @@
-"""The parameters of a ColBERT system: what each method reads, and what they must be."""
+"""The parameters of a ColBERT system: those that each method reads, and their values."""
 
 from __future__ import annotations
 
-from engine import uncompressed
+from types import ModuleType
+
+from engine import dessert, muvera, plaid, uncompressed
 from harness.records import Scalar
 
-_BOTH = ("method", "checkpoint", "document_tokens", "batch_size", "chunk_documents", "query_tokens")
-_READ = {
-    "plaid": (*_BOTH, "nbits", "kmeans_niters", "k", "ncells", "centroid_score_threshold", "ndocs"),
-    "uncompressed": (*_BOTH, "candidates", "nprobe", "faiss_depth"),
+# A method is a module: READ, SHAPING and OPTIONAL, check, build, load.
+METHODS: dict[str, ModuleType] = {
+    "plaid": plaid,
+    "uncompressed": uncompressed,
+    "dessert": dessert,
+    "muvera": muvera,
 }
 
-# Those that an index depends on: under others it answers nonsense.
-SHAPING = {
-    "plaid": ("method", "checkpoint", "document_tokens", "nbits", "kmeans_niters"),
-    "uncompressed": ("method", "checkpoint", "document_tokens", "candidates"),
-}
+_ALL = ("method", "checkpoint", "document_tokens", "batch_size", "chunk_documents", "query_tokens")
+_SHAPING = ("method", "checkpoint", "document_tokens")
 
 
 def check(params: dict[str, Scalar]) -> None:
-    """Take a method's parameters, all of them and no others.
+    """Take a method's parameters, no others, and all but the optional ones.
 
     Raises:
         ValueError: one is unknown, missing or wrong; one that nothing reads would rank as if it were not there.
     """
-    method = params.get("method")
-    if method not in _READ:
-        raise ValueError(f"method is {method!r}, must be one of {', '.join(_READ)}")
-    names = _READ[str(method)]
+    method = str(params.get("method"))
+    if method not in METHODS:
+        raise ValueError(f"method is {params.get('method')!r}, must be one of {', '.join(METHODS)}")
+    names, optional = (*_ALL, *METHODS[method].READ), METHODS[method].OPTIONAL
+    known = sorted((*names, *optional))
     for name in params:
-        if name not in names:
-            raise ValueError(f"unknown parameter {name!r}; the method {method} reads {', '.join(sorted(names))}")
+        if name not in known:
+            raise ValueError(f"unknown parameter {name!r}; the method {method} reads {', '.join(known)}")
     for name in names:
         if name not in params:
             raise ValueError(f"the parameter {name!r} is missing; the method {method} reads it")
-    if method == "plaid" and params["nbits"] not in (1, 2, 4):
-        raise ValueError(f"nbits is {params['nbits']!r}, must be 1, 2 or 4")
-    if method == "uncompressed" and params["candidates"] not in uncompressed.CANDIDATES:
-        raise ValueError(f"candidates is {params['candidates']!r}, must be 'faiss' or 'all'")
+    METHODS[method].check(params)
+
+
+def shaping(method: str) -> tuple[str, ...]:
+    """Name the parameters that an index depends on: under others it answers nonsense."""
+    return (*_SHAPING, *METHODS[method].SHAPING)

@@ -8,34 +8,58 @@ are streamed, and encoding holds one chunk.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 from engine import runtime
 from engine.build_state import BuildState
-from engine.encoding import Encoder, Passages
+from engine.encoding import Passages, Setup
+from harness.records import Scalar
 
 FOLDER = "plaid"
+READ = ("nbits", "kmeans_niters", "k", "ncells", "centroid_score_threshold", "ndocs")
+SHAPING = ("nbits", "kmeans_niters")
+OPTIONAL = ("mmap",)
+
+# Writes a second form of a chunk's vectors (number of the chunk, vectors, how many each passage has).
+Beside = Callable[[int, Any, list[int]], None]
+
+
+def check(params: Mapping[str, Scalar]) -> None:
+    """Check the values of the method's parameters.
+
+    Raises:
+        ValueError: the engine packs residuals in other widths.
+    """
+    if params["nbits"] not in (1, 2, 4):
+        raise ValueError(f"nbits is {params['nbits']!r}, must be 1, 2 or 4")
 
 
 def build(
-    passages: Passages, encoder: Encoder, config: Any, state: BuildState, chunk: int, progress: Callable[[int], None]
+    passages: Passages,
+    setup: Setup,
+    state: BuildState,
+    progress: Callable[[int], None],
+    *,
+    name: str = FOLDER,
+    beside: Beside | None = None,
 ) -> Path:
     """Make the engine's index below ``state.folder``.
 
-    An attempt that follows another takes over each sample and each chunk of ``chunk`` passages that was encoded, and
-    the centroids; drawing the sample and the inverted list are made again.
+    An attempt that follows another takes over each sample and each chunk of passages that was encoded, and the
+    centroids; drawing the sample and the inverted list are made again.
 
     Args:
         passages: the collection.
-        encoder: of documents.
-        config: the engine's configuration; its ``index_path`` is set here.
+        setup: its configuration's ``index_path`` is set here.
         state: what earlier attempts left.
-        chunk: passages a file of the index.
         progress: is told the number of passages encoded.
+        name: of the folder.
+        beside: writes another form of each chunk; its files are taken over with the chunk.
 
     Returns:
         the folder of the index.
@@ -46,13 +70,14 @@ def build(
 
     from engine.indexer import Indexer
 
-    folder = state.folder / FOLDER
+    folder, chunk = state.folder / name, int(setup.params["chunk_documents"])
     folder.mkdir(exist_ok=True)
+    config, encoder = setup.config, setup.encoder
     config.configure(index_path=str(folder), rank=0, nranks=1)
     collection = Collection(data=passages)
     collection.get_chunksize = lambda: chunk
     with runtime.quiet(), Run().context(config, inherit_config=False), torch.inference_mode():
-        indexer = Indexer(config, collection, encoder, state, chunk, progress)
+        indexer = Indexer(config, collection, encoder, state, chunk, progress, beside)
         indexer.setup()
         state.piece("codec", lambda: indexer.train(None))
         indexer.index()
@@ -64,31 +89,30 @@ class Plaid:
     """The engine's ``Searcher``, told its parameters before each search and timed where it lets itself be timed.
 
     Args:
-        index_dir: what ``build`` made.
-        checkpoint: the folder of the weights.
-        config: the engine's configuration (``query_maxlen``).
+        folder: what ``build`` made.
+        setup: the weights, the engine's configuration (``query_maxlen``), the number of passages.
         settings: ``ncells``, ``centroid_score_threshold`` and ``ndocs``.
         depth: passages that are asked of the engine at least.
-        passages: how many there are.
     """
 
-    def __init__(
-        self, index_dir: Path, checkpoint: Path, config: Any, settings: dict[str, Any], depth: int, passages: int
-    ) -> None:
+    def __init__(self, folder: Path, setup: Setup, settings: dict[str, Any], depth: int) -> None:
         from colbert import Searcher
         from colbert.data import Collection
         from colbert.search.index_storage import IndexScorer
 
+        from engine import mapped
+
         self._settings, self._depth = settings, depth
-        with runtime.quiet():
+        with runtime.quiet(), mapped.scorer() if setup.mapped else contextlib.nullcontext():
             self._searcher: Any = Searcher(
-                index=str(index_dir / FOLDER),
-                checkpoint=str(checkpoint),
+                index=str(folder),
+                checkpoint=str(setup.checkpoint),
                 # The engine wants to hold all texts; it only searches.
-                collection=Collection(data=range(passages)),
-                config=config,
+                collection=Collection(data=range(setup.documents)),
+                config=setup.config,
                 verbose=0,
             )
+        self.dimensions = int(self._searcher.config.dim)
         self._gpu = bool(self._searcher.config.total_visible_gpus)
         self.stages_s: dict[str, float] = {}
         self.counts: dict[str, int] = {}
@@ -99,7 +123,7 @@ class Plaid:
             ranker.lookup_pids = _noted(ranker.lookup_pids)
         elif not isinstance(IndexScorer.decompress_residuals, FunctionType):
             # The engine calls it on the class, which all searchers of a process share.
-            IndexScorer.decompress_residuals = _noted(IndexScorer.decompress_residuals)
+            IndexScorer.decompress_residuals = _noted(mapped.gathering(IndexScorer.decompress_residuals))
 
     def __len__(self) -> int:
         return len(self._searcher.ranker.doclens)
@@ -141,9 +165,9 @@ class Plaid:
             scores, _ = ranker.score_pids(self._searcher.config, vectors, passages, None)
             return scores.tolist()
 
-    def vectors_of(self, numbers: Any) -> int:
-        """Return how many token vectors some passages have together."""
-        return int(self._searcher.ranker.doclens[numbers].sum())
+    def flop(self, vectors: Any, numbers: Any) -> int:
+        """Return the operations of comparing one row of ``encode`` with all vectors of some passages."""
+        return 2 * vectors[0].numel() * int(self._searcher.ranker.doclens[numbers].sum())
 
     @property
     def checkpoint(self) -> Any:
@@ -157,6 +181,12 @@ class Plaid:
             return found
 
         return call
+
+
+def load(index_dir: Path, setup: Setup) -> Plaid:
+    """Read weights and index into memory; the engine finds the GPU by itself."""
+    settings = {name: setup.params[name] for name in ("ncells", "centroid_score_threshold", "ndocs")}
+    return Plaid(index_dir / FOLDER, setup, settings, int(setup.params["k"]))
 
 
 class _Step:

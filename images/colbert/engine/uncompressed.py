@@ -14,14 +14,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from engine.build_state import BuildState
-from engine.encoding import Encoder, Passages
+from engine.encoding import Encoder, Passages, Setup
+from harness.records import Scalar
 
 FOLDER = "uncompressed"
+READ = ("candidates", "nprobe", "faiss_depth")
+SHAPING = ("candidates",)
+OPTIONAL = ()
 CANDIDATES = ("faiss", "all")
 _FAISS = "ivfpq.faiss"
 _SEED = 12345
@@ -31,17 +35,18 @@ _SUB_VECTORS, _BITS = 16, 8
 _AT_ONCE = 4096
 
 
-def build(
-    passages: Passages,
-    encoder: Encoder,
-    state: BuildState,
-    *,
-    candidates: str,
-    chunk: int,
-    batch_size: int,
-    progress: Callable[[int], None],
-) -> Path:
-    """Encode all passages below ``state.folder``, in files of ``chunk`` passages that a later attempt takes over.
+def check(params: Mapping[str, Scalar]) -> None:
+    """Check the values of the method's parameters.
+
+    Raises:
+        ValueError: ``candidates`` names no way to find them.
+    """
+    if params["candidates"] not in CANDIDATES:
+        raise ValueError(f"candidates is {params['candidates']!r}, must be 'faiss' or 'all'")
+
+
+def build(passages: Passages, setup: Setup, state: BuildState, progress: Callable[[int], None]) -> Path:
+    """Encode all passages below ``state.folder``, in files of passages that a later attempt takes over.
 
     With ``candidates="faiss"`` the sample that the index is trained on is held in memory (float32).
 
@@ -50,7 +55,8 @@ def build(
     """
     import numpy
 
-    folder = state.folder / FOLDER
+    folder, params = state.folder / FOLDER, setup.params
+    batch_size = int(params["batch_size"])
     folder.mkdir(exist_ok=True)
     encoded = 0
 
@@ -59,10 +65,10 @@ def build(
         encoded += number
         progress(encoded)
 
-    for number, texts in enumerate(_chunks(passages, chunk)):
+    for number, texts in enumerate(_chunks(passages, int(params["chunk_documents"]))):
 
         def write(number: int = number, texts: list[str] = texts) -> None:
-            vectors, lengths = encoder.documents(texts, batch_size, told)
+            vectors, lengths = setup.encoder.documents(texts, batch_size, told)
             numpy.save(folder / f"{number}.vectors.npy", vectors.numpy())
             numpy.save(folder / f"{number}.lengths.npy", numpy.array(lengths, dtype=numpy.int64))
 
@@ -70,7 +76,7 @@ def build(
         state.piece(f"chunk-{number}", write)
         encoded = before + len(texts)
         progress(encoded)
-    if candidates == "faiss":
+    if params["candidates"] == "faiss":
         state.piece("faiss", lambda: _index(folder))
     return folder
 
@@ -191,9 +197,9 @@ class Uncompressed:
             parts = [self._score(vectors, block) for block in torch.from_numpy(numbers).split(_AT_ONCE)]
             return torch.cat(parts).tolist()
 
-    def vectors_of(self, numbers: Any) -> int:
-        """Return how many token vectors some passages have together."""
-        return int(self._lengths[numbers].sum())
+    def flop(self, vectors: Any, numbers: Any) -> int:
+        """Return the operations of comparing one row of ``encode`` with all vectors of some passages."""
+        return 2 * vectors[0].numel() * int(self._lengths[numbers].sum())
 
     @property
     def checkpoint(self) -> Any:
@@ -222,3 +228,10 @@ class Uncompressed:
         rows = torch.arange(int(lengths.sum())) + torch.repeat_interleave(self._starts[numbers] - first, lengths)
         packed = self._vectors[rows].float()
         return colbert_score_packed(vectors, packed, lengths, self._encoder.checkpoint.colbert_config).cpu()
+
+
+def load(index_dir: Path, setup: Setup) -> Uncompressed:
+    """Read weights and index into memory."""
+    params = setup.params
+    nprobe, depth = int(params["nprobe"]), int(params["faiss_depth"])
+    return Uncompressed(index_dir, setup.encoder, str(params["candidates"]), nprobe, depth)

@@ -12,6 +12,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+# Parameters of the JVM that indexes, and of the one that searches.
+PARAMETERS = ("build_heap_mib", "force_merge", "heap_mib")
 # Parsed classes of a search, mapped at start (`jvm/archive.py`).
 ARCHIVE = Path("/opt/jvm/search.jsa")
 # The second compiler alone, without guesses that a new query can refute: it is done after seconds, not after minutes.

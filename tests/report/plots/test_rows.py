@@ -19,8 +19,9 @@ from harness.analysis.pareto_front import FrontState
 from harness.analysis.table import Row
 from harness.evaluation.per_query import SHARES
 from harness.records import Outcome
+from harness.report.plots import curves, style
 from harness.report.plots import rows as row_plots
-from harness.report.plots import style
+from harness.results.schema import SweepPoint
 from harness.stats import Estimate
 from tests.report.plots.conftest import (
     MIB,
@@ -72,7 +73,7 @@ def test_cost_draws_each_point_with_its_interval_and_the_front_as_steps() -> Non
         point("b", "three", Estimate(5.0), Estimate(39.0), FrontState.CONTESTED),
         point("a", "four", Estimate(90.0), Estimate(30.0), FrontState.DOMINATED),
     ]
-    figure = row_plots.draw_cost(points, frame("a", "b"), "cost, US$", "RR@10, points")
+    figure = row_plots.draw_accuracy(points, frame("a", "b"), "cost, US$", "RR@10, points")
     (axes,) = axes_of(figure)
     assert dots(axes) == [(1, 30), (4, 40), (5, 39), (90, 30)]
     assert axes.get_xscale() == "log" and axes.get_yscale() == "linear"
@@ -88,6 +89,48 @@ def test_cost_draws_each_point_with_its_interval_and_the_front_as_steps() -> Non
     assert "one" in words(figure) and "two" in words(figure) and "three" not in words(figure)
 
 
+def swept(params: dict[str, str | int], cost: float, accuracy: float, profile: str = "one") -> RankedRow:
+    name = "-".join(["deep", *map(str, params.values())])
+    row = sample_records.row(system=name, profile=profile, sweep=SweepPoint("deep", params))
+    figures = {"cost": Estimate(cost), "accuracy": Estimate(accuracy)}
+    return ranked(row, figures=figures, state=FrontState.CONTESTED if accuracy < 31 else FrontState.FRONT)
+
+
+def test_points_of_a_sweep_are_one_curve_in_order_of_cost() -> None:
+    points = [
+        point("a", "one", Estimate(1.0), Estimate(20.0), FrontState.FRONT),
+        swept({"depth": 50}, 9.0, 35.0),
+        swept({"depth": 10}, 2.0, 30.0),
+        swept({"depth": 20}, 5.0, 33.0),
+        swept({"depth": 10}, 3.0, 30.0, "two"),
+        swept({"depth": 20}, 7.0, 33.0, "two"),
+    ]
+    figure = row_plots.draw_accuracy(points, frame("a", "deep"), "cost", "accuracy")
+    (axes,) = axes_of(figure)
+    assert lines(axes, "sweep deep") == [([2, 5, 9], [30, 33, 35]), ([3, 7], [30, 33])]
+    assert [each.get_text() for each in figure.legends[0].get_texts()][:2] == ["a", "deep (depth)"]
+    shown = [each.get_text() for each in axes.texts]
+    assert {"10", "20, one", "50, one", "20, two"} <= set(shown) and "deep-" not in words(figure)
+    # Each point keeps its state: the front is over points.
+    assert lines(axes, "the front") == [([1, 5, 7, 9], [20, 33, 33, 35])]
+
+
+def test_each_text_of_a_grid_has_a_curve_of_its_own() -> None:
+    grid = [
+        swept({"backend": backend, "tokens": tokens}, cost, 32.0 + tokens / 64)
+        for backend, tokens, cost in (("torch", 64, 4.0), ("int8", 64, 1.0), ("torch", 128, 6.0), ("int8", 128, 5.0))
+    ]
+    drawn = [
+        [at for _, at in each]
+        for each in curves.curves((each.row, (each.figures["cost"].value or 0, 0.0)) for each in grid)
+    ]
+    assert drawn == [[(4.0, 0.0), (6.0, 0.0)], [(1.0, 0.0), (5.0, 0.0)]]
+    backends = [swept({"backend": name}, cost, 32.0) for name, cost in (("torch", 4.0), ("int8", 1.0))]
+    assert len(curves.curves((each.row, (1.0, 2.0)) for each in backends)) == 1, "texts alone are joined"
+    assert curves.curves([(backends[0].row, (1.0, 2.0))]) == [], "one point is no curve"
+    assert curves.legend_names(each.row for each in grid) == {"deep": "deep (backend, tokens)"}
+
+
 def test_a_number_without_an_interval_has_no_bar() -> None:
     few = Estimate(2.0, reason=stats.too_few_processes(2))
     below, above = row_plots._bars([Estimate(1.0, 0.5, 1.5), few]) or ([], [])
@@ -101,7 +144,7 @@ def test_labels_of_the_front_do_not_overlap() -> None:
         point("a", f"hardware number {n}", Estimate(1 + n / 50), Estimate(30 + n / 10), FrontState.FRONT)
         for n in range(30)
     ]
-    figure = row_plots.draw_cost(points, frame("a"), "cost", "accuracy")
+    figure = row_plots.draw_accuracy(points, frame("a"), "cost", "accuracy")
     (axes,) = axes_of(figure)
     figure.draw_without_rendering()
     boxes = [each.get_window_extent() for each in axes.texts]

@@ -1,4 +1,4 @@
-"""Make a system's checkpoints ready: ``python3 -m impact_prepare ASSETS SYSTEM_JSON``; see ``encoder.prepare``."""
+"""Make checkpoints ready: ``python3 -m term_weights.prepare ASSETS SYSTEM_JSON``; see ``encoder.prepare``."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import json
 import sys
 from pathlib import Path
 
-import impact_expansion
-import impact_methods
 from encoder import prepare
 from encoder.errors import BadCheckpoint
+
+from term_weights import expansion, methods
 
 
 def main(arguments: list[str]) -> int:
@@ -18,14 +18,14 @@ def main(arguments: list[str]) -> int:
     try:
         told = json.loads(Path(described).read_text(encoding="utf-8"))
         params = {**told["build_params"], **told["search_params"]}
-        impact_methods.check(params)
+        methods.named(params, texts=True)
         prepare.prepare(Path(place), params)
-        impact_methods.check_vocabularies(Path(place), params)
+        methods.check_vocabularies(Path(place), params)
         expander = str(params.get("expansion_model", ""))
         if expander:
             if not (Path(place) / expander).is_dir():
                 raise BadCheckpoint(f"{expander}: there is no such folder among the assets")
-            impact_expansion.prepare(Path(place) / expander)
+            expansion.prepare(Path(place) / expander)
     except (ValueError, OSError) as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         return 1

@@ -5,9 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-# Of the JVM that indexes, and of the one that searches.
-JVM = ("build_heap_mib", "force_merge", "heap_mib")
-
 
 def check(given: Iterable[str], known: Iterable[str], what: str) -> None:
     """Compare names.

@@ -1,25 +1,25 @@
-"""Methods of learned sparse retrieval: they turn documents into the lines that Anserini indexes."""
+"""Methods of learned sparse retrieval: they turn documents into the lines that engines index."""
 
 from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jvm import parameters
-from jvm.indexing import full_text
+import parameter_names
 
 from harness.driver.adapter import Document
 from harness.records import Scalar
 
-# One document as Anserini reads it: "id", and "vector" (impact index) or "contents" (text).
+# One document as Anserini reads it: "id", and "vector" (weights of terms) or "contents" (text).
 Line = dict[str, Any]
 
-_ALL = (*parameters.JVM, "method", "batch_size", "shard_documents")
+_ALL = ("method", "batch_size", "shard_documents")
 _HEADS = ("head", "document_head", "query_head")
-_QUERIES = ("query_model", "query_tokens", "query_prefix", "backend", *_HEADS)
+_QUERIES = ("query_model", "query_tokens", "query_prefix", "query_quantisation", "backend", *_HEADS)
 _BM25 = ("k1", "b")
 
 # What documents depend on beside the weights; an index made under other values answers nonsense.
@@ -51,21 +51,36 @@ METHODS = {
 }
 
 
-def check(params: dict[str, Scalar]) -> Method:
-    """Return the method that the parameters name.
+def check(params: dict[str, Scalar], own: Sequence[str], *, texts: bool = False) -> Method:
+    """Return the method that the parameters name, and refuse a parameter that nothing reads.
+
+    Args:
+        own: parameters of the engine itself.
+        texts: whether the engine ranks texts by BM25 too.
 
     Raises:
-        ValueError: there is none of that name, or the parameters do not go with it.
+        ValueError: there is no such method, or the parameters do not go with it.
+    """
+    method = named(params, texts=texts)
+    parameter_names.check(params, (*_ALL, *own, *method.shaping, *method.others), f"the method {params['method']}")
+    return method
+
+
+def named(params: dict[str, Scalar], *, texts: bool) -> Method:
+    """Return the method that the parameters name; other parameters than the method's may be among them.
+
+    Raises:
+        ValueError: there is no such method, or a value does not go with it.
     """
     name = str(params.get("method"))
-    if name not in METHODS:
-        raise ValueError(f"method is {name!r}, must be one of {', '.join(METHODS)}")
+    known = [each for each, method in METHODS.items() if method.impact or texts]
+    if name not in known:
+        raise ValueError(f"method is {name!r}, must be one of {', '.join(known)}")
     method = METHODS[name]
-    parameters.check(params, (*_ALL, *method.shaping, *method.others), f"the method {name}")
     if method.head and params.get("head") != method.head:
         raise ValueError(f"head is {params.get('head')!r}; the method {name} reads the head {method.head!r}")
-    for key in ("quantisation", "scale"):
-        if key in method.shaping and not float(params.get(key, 0)) > 0:
+    for key in ("quantisation", "scale", "query_quantisation"):
+        if (key in method.shaping or key in params) and not float(params.get(key, 0)) > 0:
             raise ValueError(f"{key} is {params.get(key)!r}, must be a number above 0")
     if method.head and not document_model(params):
         raise ValueError(f"the method {name} encodes documents: name document_model, or model")
@@ -112,6 +127,8 @@ class Writer(ABC):
         device: ``cpu`` or ``cuda``.
     """
 
+    whole = False  # True if a text has weights over the whole vocabulary
+
     def __init__(self, params: dict[str, Scalar], assets: Path, threads: int, device: str) -> None:
         self.params = params
         self._threads, self._device, self._assets = threads, device, assets
@@ -120,13 +137,22 @@ class Writer(ABC):
 
     def lines(self, documents: Sequence[Document], progress: Callable[[int], None]) -> list[Line]:
         """Yield one line a document, in order; report the number done to ``progress``."""
-        texts = [full_text(document) for document in documents]
+        texts = [f"{each.title} {each.text}" if each.title else each.text for each in documents]
         found: list[Line] = [{} for _ in documents]
         made = self._lines(texts, [document.doc_id for document in documents])
         for done, (number, line) in enumerate(made, 1):
             found[number] = {"id": documents[number].doc_id, **line}
             progress(done)
         return found
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of the terms, by token id; see ``term_weights.terms``."""
+        from term_weights import terms
+
+        # Weights over the whole vocabulary may have more rows than the tokeniser has tokens.
+        tokenizer = self.model.tokenizer
+        return terms.names(terms.vocabulary(tokenizer, self.model.dims if self.whole else tokenizer.get_vocab_size()))
 
     def libraries(self) -> dict[str, str]:
         """Versions of what encodes and writes."""
@@ -156,7 +182,7 @@ class Writer(ABC):
         return Model.load(folder, found.head, found.backend, self._threads, self._device, found.params)
 
     def _expand_with(self) -> Any:
-        from impact_expansion import Expander
+        from term_weights.expansion import Expander
 
         folder = self._assets / str(self.params["expansion_model"])
         return Expander(folder, self.params, self._threads, self._device)
@@ -173,14 +199,15 @@ class Writer(ABC):
 class Splade(Writer):
     """Weights over the whole vocabulary, rounded to impacts."""
 
-    def _lines(self, texts: list[str], ids: list[str]) -> Iterator[tuple[int, Line]]:  # noqa: ARG002
-        import impact_terms
+    whole = True
 
-        names = impact_terms.names(impact_terms.vocabulary(self.model.tokenizer, self.model.dims))
+    def _lines(self, texts: list[str], ids: list[str]) -> Iterator[tuple[int, Line]]:  # noqa: ARG002
+        from term_weights import terms
+
         for numbers, batch in self._batches(texts):
             for number, row in zip(numbers, self.model.run(batch), strict=True):
-                kept, impacts = impact_terms.quantised(row, float(self.params["quantisation"]))
-                yield number, {"vector": {names[term]: impact for term, impact in zip(kept, impacts, strict=True)}}
+                kept, impacts = terms.quantised(row, float(self.params["quantisation"]))
+                yield number, {"vector": {self.names[term]: impact for term, impact in zip(kept, impacts, strict=True)}}
 
 
 class Unicoil(Writer):
@@ -190,20 +217,19 @@ class Unicoil(Writer):
     """
 
     def _lines(self, texts: list[str], ids: list[str]) -> Iterator[tuple[int, Line]]:
-        import impact_terms
+        from term_weights import terms
 
         tokenizer = self.model.tokenizer
-        names = impact_terms.names(impact_terms.vocabulary(tokenizer, tokenizer.get_vocab_size()))
         scale, left_out = float(self.params["quantisation"]), {tokenizer.token_to_id("[CLS]")}
         batches = self._expanded(texts, ids) if self._expander else self._batches(texts)
         for numbers, batch in batches:
             weights = self.model.run(batch)
             for row, number in enumerate(numbers):
                 length = int(batch.mask[row].sum())
-                found = impact_terms.by_term(
+                found = terms.by_term(
                     batch.ids[row, :length].tolist(), weights[row, :length].tolist(), left_out=left_out, add=False
                 )
-                yield number, {"vector": impact_terms.named(found, names, scale)}
+                yield number, {"vector": terms.named(found, self.names, scale)}
 
     def _expanded(self, texts: list[str], ids: list[str]) -> Iterator[tuple[list[int], Any]]:
         tokenizer, tokens = self.model.tokenizer, self.model.tokens
@@ -222,7 +248,7 @@ class DeepCt(Writer):
     """The document's words, each as often as its weight says."""
 
     def _lines(self, texts: list[str], ids: list[str]) -> Iterator[tuple[int, Line]]:  # noqa: ARG002
-        import impact_terms
+        from term_weights import terms
 
         scale = float(self.params["scale"])
         for numbers, batch in self._batches(texts):
@@ -230,7 +256,7 @@ class DeepCt(Writer):
             for row, number in enumerate(numbers):
                 length = int(batch.mask[row].sum())
                 tokens = [self.model.tokenizer.id_to_token(each) for each in batch.ids[row, :length].tolist()]
-                found = impact_terms.words(tokens, weights[row, :length].tolist(), scale)
+                found = terms.words(tokens, weights[row, :length].tolist(), scale)
                 contents = " ".join(word for word, frequency in found.items() for _ in range(frequency))
                 yield number, {"contents": contents}
 

@@ -6,15 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import impact_terms
 from encoder.model import Model
 from encoder.roles import role
 
 from harness.records import Scalar
+from term_weights import terms
 
 
 class Queries:
     """The encoder of queries under the backend that the system names.
+
+    Attributes:
+        model: the encoder.
+        names: of the terms, by token id.
 
     Args:
         params: the system's.
@@ -29,11 +33,12 @@ class Queries:
             raise ValueError(f"the method {params['method']} encodes queries: name query_model, or model")
         folder = assets / found.folder
         self.model: Any = Model.load(folder, found.head, found.backend, threads, device, found.params)
-        self._tokens, self._scale = int(params["query_tokens"]), float(params["quantisation"])
+        self._tokens = int(params["query_tokens"])
+        self._scale = float(params.get("query_quantisation", params["quantisation"]))
         self._whole = params["method"] == "splade"
         tokenizer = self.model.tokenizer
         size = self.model.dims if self._whole else tokenizer.get_vocab_size()
-        self._names = impact_terms.names(impact_terms.vocabulary(tokenizer, size))
+        self.names = terms.names(terms.vocabulary(tokenizer, size))
         self._left_out = {tokenizer.token_to_id("[CLS]")}
 
     def __call__(self, texts: Sequence[str]) -> list[dict[str, int]]:
@@ -45,13 +50,13 @@ class Queries:
         return [self._of_tokens(batch, rows, number) for number in range(len(texts))]
 
     def _of_row(self, row: Any) -> dict[str, int]:
-        kept, impacts = impact_terms.quantised(row, self._scale)
-        return {self._names[term]: impact for term, impact in zip(kept, impacts, strict=True)}
+        kept, impacts = terms.quantised(row, self._scale)
+        return {self.names[term]: impact for term, impact in zip(kept, impacts, strict=True)}
 
     def _of_tokens(self, batch: Any, rows: Any, number: int) -> dict[str, int]:
         """Count a repeated term each time (as uniCOIL's queries do; its documents take the largest)."""
         length = int(batch.mask[number].sum())
-        weights = impact_terms.by_term(
+        weights = terms.by_term(
             batch.ids[number, :length].tolist(), rows[number, :length].tolist(), left_out=self._left_out, add=True
         )
-        return impact_terms.named(weights, self._names, self._scale)
+        return terms.named(weights, self.names, self._scale)

@@ -1,0 +1,218 @@
+"""Find the cheapest row whose mean of a measure reaches a goal, and the next cheaper one, which misses it.
+
+The goal is a number, or a distance to another system's mean.  Of a number the row's own interval decides whether its
+lower end reaches the goal too; of a distance that of the paired test, because both systems answered the same queries.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from harness.analysis import axes, comparison
+from harness.analysis.axes import ComparisonGroup
+from harness.analysis.pareto_front import reason_not_ranked
+from harness.analysis.table import Row, Table
+from harness.errors import UnknownName, UsageError
+from harness.evaluation import measure_names
+from harness.evaluation.per_query import PerQuery
+from harness.stats import Estimate
+
+FORM = "write MEASURE=VALUE or MEASURE=SYSTEM-VALUE, e.g. nDCG@10=.68 or nDCG@10=bm25-.002"
+# Sums of the same numbers in another order differ in their last digits.
+_SAME = 1e-9
+
+
+@dataclass(frozen=True)
+class QualityGoal:
+    """Least mean of a measure: ``value``, or the mean of a system and ``value``, which ``target`` writes."""
+
+    measure: str
+    target: str
+    value: float | None = None
+
+    @property
+    def text(self) -> str:
+        """The goal as the user wrote it."""
+        return f"{self.measure}={self.target}"
+
+    def base(self, systems: Sequence[str]) -> tuple[str | None, float]:
+        """Return the system that the goal is relative to, or None, and the number beside it.
+
+        Raises:
+            UnknownName: it is relative to none of these systems.
+        """
+        if self.value is not None:
+            return None, self.value
+        if self.target in systems:  # before any split: names may end like a number
+            return self.target, 0.0
+        splits = [split for place in range(1, len(self.target)) if (split := _split(self.target, place))]
+        for name, offset in splits:
+            if name in systems:
+                return name, offset
+        raise UnknownName("system", splits[-1][0] if splits else self.target, systems, FORM)
+
+
+def _split(text: str, place: int) -> tuple[str, float] | None:
+    """Return name and number on the two sides of a sign; None: no sign or no number is there."""
+    try:
+        offset = float(text[place:]) if text[place] in "+-" and text[-1].isdigit() else math.nan
+    except ValueError:
+        return None
+    return (text[:place], offset) if math.isfinite(offset) else None
+
+
+def parse_goal(text: str | None) -> QualityGoal | None:
+    """Parse ``MEASURE=VALUE`` or ``MEASURE=SYSTEM-VALUE``.
+
+    Raises:
+        UsageError: it is neither, or no mean of the measure can have this value.
+    """
+    if text is None:
+        return None
+    name, equals, target = (word.strip() for word in text.rpartition("="))
+    if not equals or not name or not target:
+        raise UsageError(f"--at-least {text}: {FORM}")
+    if measure_names.parse_distance(name):
+        raise UsageError(f"--at-least {text}: less is better in a distance; name a measure, e.g. nDCG@10=.68")
+    (measure,) = measure_names.parse([name])
+    try:
+        value = float(target)
+    except ValueError:
+        return QualityGoal(str(measure), target)
+    if not math.isfinite(value):
+        raise UsageError(f"--at-least {text}: {target} is no finite number; {FORM}")
+    if measure.NAME in measure_names.AT_MOST_ONE and not 0 <= value <= 1:
+        raise UsageError(f"--at-least {text}: {name} lies between 0 and 1; write .68 for 68 points")
+    return QualityGoal(str(measure), target, value)
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """A row with its mean of the measure and ``gap``, its mean less the goal, with the interval that decides."""
+
+    row: Row
+    mean: Estimate
+    gap: Estimate
+
+    @property
+    def reaches(self) -> bool:
+        """Return whether the mean reaches the goal."""
+        return self.gap.value is not None and self.gap.value >= -_SAME
+
+    @property
+    def surely(self) -> bool | None:
+        """Return whether the interval's lower end reaches the goal; None: there is no interval."""
+        return None if self.gap.low is None else self.gap.low >= -_SAME
+
+
+@dataclass(frozen=True)
+class CheapestPoint:
+    """The answer of one comparison group.
+
+    ``goal``: the least mean.  ``points``: all with a cost and a mean, the cheapest first.  ``left_out``: all other
+    rows, with the reason.  ``reason``: why no goal can be set here.
+    """
+
+    place: ComparisonGroup
+    goal: float | None
+    points: tuple[OperatingPoint, ...] = ()
+    left_out: tuple[tuple[Row, str], ...] = ()
+    reason: str | None = None
+
+    @property
+    def cheapest(self) -> OperatingPoint | None:
+        """The cheapest point whose mean reaches the goal."""
+        return next((point for point in self.points if point.reaches), None)
+
+    @property
+    def cheaper(self) -> OperatingPoint | None:
+        """The next cheaper point than the cheapest, which misses the goal."""
+        place = next((number for number, point in enumerate(self.points) if point.reaches), 0)
+        return self.points[place - 1] if place else None
+
+    @property
+    def sure(self) -> OperatingPoint | None:
+        """The cheapest point whose lower end reaches the goal too."""
+        return next((point for point in self.points if point.reaches and point.surely), None)
+
+    @property
+    def best(self) -> OperatingPoint | None:
+        """The point with the highest mean, of equal ones the cheapest."""
+        return max(self.points, key=lambda point: point.mean.value or 0.0, default=None)
+
+    def role(self, point: OperatingPoint) -> str:
+        """Return the part that a point plays in the answer; nothing for most."""
+        if self.cheapest is None:
+            return "best" if point is self.best else ""
+        parts = {"cheapest": self.cheapest, "cheaper": self.cheaper, "sure": self.sure}
+        return next((name for name, held in parts.items() if held is point), "")
+
+
+def find(table: Table, per_query: Mapping[str, PerQuery], goal: QualityGoal) -> tuple[CheapestPoint, ...]:
+    """Return the answer of each comparison group.
+
+    Args:
+        table: priced rows.
+        per_query: their values by query, by :attr:`Row.per_query_key`; published rows have none.
+        goal: of a measure that the table has.
+
+    Raises:
+        UnknownName: the goal is relative to a system that no row is of.
+    """
+    base, offset = goal.base(tuple(dict.fromkeys(row.system for row in table.rows)))
+    return tuple(
+        _of_group(place, rows, per_query, goal, base, offset) for place, rows in axes.group_rows(table.rows).items()
+    )
+
+
+def _of_group(
+    place: ComparisonGroup,
+    rows: Sequence[Row],
+    per_query: Mapping[str, PerQuery],
+    goal: QualityGoal,
+    base: str | None,
+    offset: float,
+) -> CheapestPoint:
+    cost, accuracy = axes.axis("cost", goal.measure), axes.accuracy(goal.measure)
+    reasons = [(row, reason_not_ranked(row, (accuracy, cost))) for row in rows]
+    ranked = [row for row, reason in reasons if reason is None]
+    left_out = tuple((row, reason) for row, reason in reasons if reason is not None)
+    ranked.sort(key=lambda row: (row.cost.value or 0.0, row.latency_mean_s.value or 0.0, row.per_query_key))
+    if base is None:
+        points = [_absolute(row, goal.measure, offset) for row in ranked]
+        return CheapestPoint(place, offset, tuple(points), left_out)
+    known = [row for row in rows if row.system == base and reason_not_ranked(row, (accuracy,)) is None]
+    if not known:
+        return CheapestPoint(place, None, (), left_out, f"{base} has no {goal.measure} here")
+    first = max(known, key=lambda row: row.measured(goal.measure) or 0.0)
+    points = _relative(ranked, first, per_query, goal.measure, offset)
+    return CheapestPoint(place, (first.measured(goal.measure) or 0.0) + offset, tuple(points), left_out)
+
+
+def _absolute(row: Row, measure: str, goal: float) -> OperatingPoint:
+    mean = row.measures[measure]
+    return OperatingPoint(row, mean, mean.map(lambda value: value - goal))
+
+
+def _relative(
+    rows: Sequence[Row], base: Row, per_query: Mapping[str, PerQuery], measure: str, offset: float
+) -> list[OperatingPoint]:
+    """Return the points of rows against another row's mean; differences are paired by query."""
+    compared = comparison.corrected(
+        [
+            comparison.compare_measure(
+                base, row, per_query.get(base.per_query_key), per_query.get(row.per_query_key), measure
+            )
+            for row in rows
+        ]
+    )
+    points = []
+    for row, done in zip(rows, compared, strict=True):
+        difference, mean = done.of(measure), row.measures[measure]
+        gap = (mean.value or 0.0) - (base.measured(measure) or 0.0)
+        interval = Estimate(gap, reason="not compared") if difference is None else difference.interval
+        interval = replace(interval, value=gap)
+        points.append(OperatingPoint(row, mean, interval.map(lambda value: value - offset)))
+    return points

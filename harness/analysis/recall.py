@@ -1,0 +1,244 @@
+"""Compare approximate systems with the exact search of the same vectors: the share of its top k that they find.
+
+The overlap tells what the search loses from what the model does.  It is read from stored runs, so it needs no
+judgements, and it is the same on every machine.  Of two systems with one model, other parameters of the scores
+(an encoder's backend, tokens read, k1 of BM25) are named, because they move documents too.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from harness.analysis import comparison
+from harness.analysis.table import Row, Table
+from harness.errors import HarnessError, UnknownName, UsageError
+from harness.evaluation import evaluate
+from harness.evaluation.per_query import PerQuery
+from harness.records import Outcome, Scalar
+from harness.results import attempts
+from harness.results.reader import StoredJob, read_job_run
+from harness.results.schema import NULL_SYSTEM
+from harness.stats import Estimate
+
+# Depths of the overlap; of shorter runs their own.
+CUTOFFS = (10, 100)
+# Parameters that name a model.
+_MODEL = ("model", "document_model", "query_model", "checkpoint", "expansion_model", "head", "document_head")
+# Parameters that exact scores depend on beside the model.
+_SCORES = (
+    *("backend", "document_backend", "pooling", "normalise", "similarity", "document_tokens", "query_tokens"),
+    *("document_prefix", "query_prefix", "document_segment", "query_segment", "title", "title_separator", "segments"),
+    *("original_positions", "quantisation", "query_quantisation", "expansion_tokens", "scale", "k1", "b", "language"),
+)
+_UNSET = "not set"
+
+
+@dataclass(frozen=True)
+class TopOverlap:
+    """Share of the exact top ``k`` that is in a system's top ``k``: its mean over queries, and by query.
+
+    ``whole``: the share of queries of which nothing is missing.
+    """
+
+    k: int
+    mean: Estimate
+    whole: float
+    by_query: Mapping[str, float] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class ExactPair:
+    """A system against the exact search of its vectors; ``reason``: why they are not compared.
+
+    ``differs``: parameters of the scores in which the two differ.  ``unranked``: queries for which the exact search
+    ranks nothing.  ``change``: the measure less that of the exact search, with its paired interval.
+    """
+
+    dataset: str
+    system: str
+    exact: str
+    reason: str | None = None
+    k: int | None = None
+    overlaps: tuple[TopOverlap, ...] = ()
+    differs: tuple[str, ...] = ()
+    unranked: int = 0
+    row: Row | None = None
+    exact_row: Row | None = None
+    change: Estimate = Estimate(None)
+
+    def overlap(self, k: int) -> TopOverlap | None:
+        """Return the overlap of the top ``k``, if there is one."""
+        return next((each for each in self.overlaps if each.k == k), None)
+
+
+@dataclass(frozen=True)
+class RecallTable:
+    """All pairs, and the measure of their change."""
+
+    measure: str
+    pairs: tuple[ExactPair, ...]
+
+    @property
+    def cutoffs(self) -> tuple[int, ...]:
+        """Depths of any overlap, ascending."""
+        return tuple(sorted({overlap.k for pair in self.pairs for overlap in pair.overlaps}))
+
+
+def compare_with_exact(
+    jobs: Iterable[StoredJob],
+    exact: Mapping[str, str],
+    named: str | None,
+    table: Table,
+    per_query: Mapping[str, PerQuery],
+) -> RecallTable:
+    """Compare each system with its exact search.
+
+    Args:
+        jobs: stored jobs.
+        exact: each system's exact search, as suites declare it.
+        named: the exact search of all other systems instead.
+        table: rows of the same jobs; the first measure is that of the change.
+        per_query: their values by query.
+
+    Raises:
+        UnknownName: no job is of the named system.
+        UsageError: no exact search is declared or named.
+    """
+    found = _by_system(jobs)
+    systems = dict.fromkeys(system for _, system in found)
+    if named is not None:
+        if named not in systems:
+            raise UnknownName("system", named, systems)
+        exact = {system: named for system in systems if system != named}
+    elif not exact:
+        raise UsageError("no suite of these results names an exact search ([exact] in its file); name one with --of")
+    wanted = [(dataset, system) for dataset, system in found if system in exact]
+    pairs = [_pair(found, dataset, system, exact[system]) for dataset, system in wanted]
+    measure = (*table.measures, "")[0]
+    return RecallTable(measure, _with_changes(pairs, table, per_query, measure))
+
+
+def _by_system(jobs: Iterable[StoredJob]) -> dict[tuple[str, str], list[StoredJob]]:
+    """Return the job that counts of each cell, by dataset and system: those that ended well and have a run first."""
+    held: dict[tuple[str, str], list[StoredJob]] = defaultdict(list)
+    for place, tries in attempts.jobs_by_cell(jobs).items():
+        if place.cell.system != NULL_SYSTEM:
+            shown, _ = attempts.choose(tries)
+            held[place.cell.dataset, place.cell.system].append(min(shown, key=_rank))
+    return {name: sorted(held[name], key=_rank) for name in sorted(held)}
+
+
+def _rank(job: StoredJob) -> tuple[bool, bool]:
+    return job.result.outcome is not Outcome.OK, job.run_path is None
+
+
+def _pair(
+    found: Mapping[tuple[str, str], Sequence[StoredJob]], dataset: str, system: str, exact: str
+) -> tuple[ExactPair, StoredJob | None, StoredJob | None]:
+    """Return a pair, and the two jobs that are compared."""
+    mine, theirs = found[dataset, system], found.get((dataset, exact), ())
+    if not theirs:
+        elsewhere = sorted(other for other, name in found if name == exact)
+        where = f"on {', '.join(elsewhere)} alone" if elsewhere else "nowhere"
+        return ExactPair(dataset, system, exact, f"dataset: {exact} was measured {where}"), None, None
+    # Of several hardware profiles, scenarios and suites the first two that fit.
+    reasons = [(_reason(job, other), job, other) for job in mine for other in theirs]
+    fitting = next(((job, other) for reason, job, other in reasons if reason is None), None)
+    if fitting is None:
+        return ExactPair(dataset, system, exact, reasons[0][0]), None, None
+    try:
+        return _compared(dataset, system, exact, *fitting), *fitting
+    except HarnessError as error:  # a damaged file spoils one row alone
+        return ExactPair(dataset, system, exact, f"stored run cannot be read: {error}"), None, None
+
+
+def _reason(job: StoredJob, exact: StoredJob) -> str | None:
+    """Return why two jobs cannot be compared, or None."""
+    for each, name in ((job, None), (exact, exact.result.spec.cell.system)):
+        prefix = f"{name}: " if name else ""
+        if each.result.outcome is not Outcome.OK:
+            return f"{prefix}{each.result.outcome.value}: {each.result.detail or 'no detail was stored'}"
+        if each.run_path is None:
+            return f"{prefix}no stored run; measure it again"
+    ours, theirs = job.result.spec, exact.result.spec
+    if ours.corpus_sha256 != theirs.corpus_sha256:
+        return f"dataset: another version of its documents than {theirs.cell.system}'s"
+    if ours.sample_sha256 != theirs.sample_sha256:
+        return f"queries: another sample than {theirs.cell.system}'s"
+    if ours.k != theirs.k:
+        return f"k: top {ours.k}, {theirs.cell.system} top {theirs.k}"
+    differing = _differences(ours.params, theirs.params, _MODEL)
+    if differing:
+        return f"model: {'; '.join(differing)}"
+    return None
+
+
+def _differences(ours: Mapping[str, Scalar], theirs: Mapping[str, Scalar], names: Sequence[str]) -> tuple[str, ...]:
+    """Return the parameters of two systems that differ, in words; one that a system lacks may have its default."""
+    return tuple(
+        f"{name} {ours.get(name, _UNSET)}, exact {theirs.get(name, _UNSET)}"
+        for name in names
+        if ours.get(name, _UNSET) != theirs.get(name, _UNSET)
+    )
+
+
+def _compared(dataset: str, system: str, exact: str, job: StoredJob, other: StoredJob) -> ExactPair:
+    spec = job.result.spec
+    run, exact_run = read_job_run(job).rankings, read_job_run(other).rankings
+    sample = other.sample_ids()
+    cutoffs = tuple(k for k in CUTOFFS if k <= spec.k) or (spec.k,)
+    ranked = [query for query in sample if exact_run.get(query)]
+    if not ranked:
+        return ExactPair(dataset, system, exact, f"{exact} ranks nothing for any query")
+    return ExactPair(
+        dataset,
+        system,
+        exact,
+        k=spec.k,
+        overlaps=tuple(
+            _overlap({query: (run.get(query, ()), exact_run[query]) for query in ranked}, k) for k in cutoffs
+        ),
+        differs=_differences(spec.params, other.result.spec.params, _SCORES),
+        unranked=len(sample) - len(ranked),
+    )
+
+
+def _overlap(rankings: Mapping[str, tuple[Sequence[str], Sequence[str]]], k: int) -> TopOverlap:
+    """Return the overlap of the top ``k``; an exact list that is shorter counts as far as it goes."""
+    by_query = {}
+    for query, (mine, exact) in rankings.items():
+        best = set(exact[:k])
+        by_query[query] = len(best.intersection(mine[:k])) / len(best)
+    whole = sum(share == 1 for share in by_query.values()) / len(by_query)
+    return TopOverlap(k, evaluate.mean_estimate(by_query), whole, by_query)
+
+
+def _with_changes(
+    pairs: Sequence[tuple[ExactPair, StoredJob | None, StoredJob | None]],
+    table: Table,
+    per_query: Mapping[str, PerQuery],
+    measure: str,
+) -> tuple[ExactPair, ...]:
+    """Add to each compared pair its rows and the paired difference of their measure."""
+    by_key = {(row.origin, key): row for row in table.rows for key in (row.key, *row.keys)}
+    rows = [
+        tuple(None if job is None else by_key.get((job.origin, job.result.key)) for job in jobs) for _, *jobs in pairs
+    ]
+    both = [(row, exact) for row, exact in rows if row is not None and exact is not None]
+    tested = comparison.corrected(
+        [
+            comparison.compare_measure(
+                exact, row, per_query.get(exact.per_query_key), per_query.get(row.per_query_key), measure
+            )
+            for row, exact in both
+        ]
+    )
+    differences = iter([done.of(measure) for done in tested])
+    complete = []
+    for (pair, *_), (row, exact) in zip(pairs, rows, strict=True):
+        difference = next(differences) if row is not None and exact is not None else None
+        change = pair.change if difference is None else difference.interval
+        complete.append(replace(pair, row=row, exact_row=exact, change=change))
+    return tuple(complete)

@@ -1,0 +1,45 @@
+"""`harness recall`: what approximate systems find of the exact search's first documents."""
+
+from __future__ import annotations
+
+import click
+
+from harness.analysis import published, results_folder
+from harness.analysis import recall as overlaps
+from harness.cli.locations import mirrored
+from harness.cli.options import cache_option, results_argument
+from harness.cli.output import FORMATS, Destination, destination_options
+from harness.cli.stored_results import StoredResults, stored_measures_option, stored_results
+from harness.errors import UsageError
+from harness.report.recall import answer, recall_document
+from harness.results import reader
+
+
+@click.command()
+@mirrored("results")
+@results_argument
+@click.option(
+    "--of",
+    "exact",
+    metavar="EXACT",
+    help="Compare all other systems with this one.  [default: with the system that [exact] of the suite names]",
+)
+@stored_measures_option("As ir_measures writes them; the change of the first is shown.")
+@destination_options(*FORMATS, wide=True)
+@cache_option
+@stored_results
+def recall(stored: StoredResults, exact: str | None, destination: Destination) -> None:
+    """Show the share of the exact top 10 and top 100 that approximate systems find.  Runs nothing.
+
+    Tells what the search loses from what the model does: RESULTS (a folder; default: results) hold the ranked lists of
+    both, over the same queries and documents, with the same model and k.  Needs no judgements.
+    """
+    if published.is_in(stored.results):
+        raise UsageError(f"{stored.results}: a paper's figures have no ranked lists; name measured results")
+    table = stored.table(priced=False)
+    declared = results_folder.load_exact(stored.results)
+    found = overlaps.compare_with_exact(reader.read_jobs(stored.results), declared, exact, table, stored.per_query())
+    if destination.form == "md" and not destination.wide:
+        destination.show_answer(lambda escape, width: (answer(found, escape, width),))
+    else:
+        destination.show_report(recall_document(found))

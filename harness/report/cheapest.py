@@ -1,0 +1,277 @@
+"""Report on the cheapest row that reaches a goal: few lines for people, every row for programs."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from harness.analysis.cheapest import CheapestPoint, OperatingPoint, QualityGoal
+from harness.analysis.table import Table, Validity
+from harness.errors import counted
+from harness.records import Outcome
+from harness.report.document import (
+    MOST_LINES,
+    Escape,
+    Grid,
+    GridColumn,
+    ReportDocument,
+    Section,
+    Value,
+    at_most,
+    bounded,
+    digits,
+    lines_of,
+    number,
+    price_facts,
+    system_name,
+)
+from harness.report.summary import BAD, COST_HEADER, DOUBTFUL, GOOD, doubts, hardware
+
+# Version of the JSON.
+CHEAPEST_VERSION = 1
+
+METHOD = (
+    "Rows with a mean of the measure and a cost count, in order of cost; failed and invalid ones are left out.",
+    "Lower end: of the 95 % interval of the mean, for other such queries. Where the goal is relative to a system, of "
+    "the paired difference from it (randomisation test), less the distance that the goal allows.",
+)
+_ROLES = {"cheapest": "cheapest", "cheaper": "next cheaper", "sure": "lower end too", "best": "best", "": ""}
+_Line = tuple[CheapestPoint, OperatingPoint]
+
+
+def cheapest_document(found: Sequence[CheapestPoint], goal: QualityGoal, table: Table) -> ReportDocument:
+    """Return the document: people see all rows in order of cost, CSV has a line for each, JSON all that is known."""
+    return ReportDocument(
+        sections=lambda escape: _sections(found, goal, escape),
+        lines=lambda: _lines(found, goal),
+        content=lambda: {
+            "cheapest_version": CHEAPEST_VERSION,
+            "goal": goal.text,
+            "measure": goal.measure,
+            "prices": price_facts(table),
+            "groups": [_record(each) for each in found],
+        },
+    )
+
+
+def answer(found: Sequence[CheapestPoint], goal: QualityGoal, table: Table, escape: Escape) -> Section:
+    """Return the rows that decide, a sentence for each of at most two groups, and at most five lines.
+
+    A goal that no row reaches is one sentence.
+    """
+    reached = [each for each in found if each.cheapest is not None]
+    rows = [(each, point) for each in reached for point in each.points if each.role(point)]
+    grids = (_grid(rows, found, goal, escape),) if rows else ()
+    sentences = [_sentence(each, goal, escape) for each in found]
+    if len(found) > 2:
+        missed = [each for each in found if each.cheapest is None]
+        sentences = [f"{len(reached)} of {len(found)} groups have a row that reaches {escape(goal.text)}."]
+        sentences += [f"{_name(each, found, escape)}: {_sentence(each, goal, escape)}" for each in missed[:2]]
+    elif len(found) == 2:
+        sentences = [f"{_name(each, found, escape)}: {text}" for each, text in zip(found, sentences, strict=True)]
+    prices = f", prices {table.price_provider} {table.price_region} {table.price_date}" if table.price_date else ""
+    lead = (f"Cheapest with {escape(_words(found, goal))}{prices}",) if rows else ()
+    if not rows:
+        return Section(after=tuple(sentences))
+    # Of the other measures nothing is shown.
+    shown = [replace(point.row, measures={goal.measure: point.mean}) for _, point in rows]
+    notes = [*doubts(shown, escape), *map(escape, _left_out(found))]
+    pointer = "every row in order of cost: --wide"
+    return Section(lead=lead, grids=grids, after=tuple(sentences), notes=(*at_most(notes, MOST_LINES - 1), pointer))
+
+
+def _words(found: Sequence[CheapestPoint], goal: QualityGoal) -> str:
+    """Return the goal in words, with its value where it is the same in all groups."""
+    values = {each.goal for each in found if each.goal is not None}
+    if goal.value is not None or len(values) != 1:
+        return f"{goal.measure} of at least {goal.target}"
+    return f"{goal.measure} of at least {digits(values.pop(), '.4f')} ({goal.target})"
+
+
+def _name(each: CheapestPoint, found: Sequence[CheapestPoint], escape: Escape) -> str:
+    """Return a group's dataset, and the facts in which groups differ."""
+    facts = [
+        (other.place.dataset, other.place.suite or "", other.place.scenario, other.place.isolation) for other in found
+    ]
+    own = (each.place.dataset, each.place.suite or "", each.place.scenario, each.place.isolation)
+    varying = [fact for fact, column in zip(own, zip(*facts, strict=True), strict=True) if len(set(column)) > 1]
+    return escape(", ".join(varying) or each.place.dataset)
+
+
+def _sentence(each: CheapestPoint, goal: QualityGoal, escape: Escape) -> str:
+    least = f"{goal.measure} {digits(each.goal, '.4f')}"
+    if each.reason is not None:
+        return escape(f"No goal: {each.reason}.")
+    if each.best is None:
+        ended = Counter(reason for row, reason in each.left_out if row.outcome is Outcome.OK)
+        reasons = ended or Counter(reason for _, reason in each.left_out)
+        return escape(f"No row has both {goal.measure} and a cost ({reasons.most_common(1)[0][0]}).")
+    point = each.cheapest
+    if point is None:
+        best = each.best
+        return (
+            f"None reaches {escape(least)}; the best is {_called(best, escape)} with {bounded(best.mean, decimals=4)}, "
+            f"{_below(best)} below, at US$ {number(best.row.cost.value)} per million queries."
+        )
+    text = (
+        f"{_called(point, escape)} is the cheapest that reaches {escape(least)}: {digits(point.mean.value, '.4f')} at "
+        f"US$ {number(point.row.cost.value)} per million queries. {_lower(point, each, escape)}"
+    )
+    cheaper = each.cheaper
+    if cheaper is None:
+        return f"{text} None is cheaper."
+    return (
+        f"{text} The next cheaper, {_called(cheaper, escape)} at US$ {number(cheaper.row.cost.value)}, misses by "
+        f"{_below(cheaper)}."
+    )
+
+
+def _below(point: OperatingPoint) -> str:
+    return digits(None if point.gap.value is None else -point.gap.value, ".4f")
+
+
+def _called(point: OperatingPoint, escape: Escape) -> str:
+    return f"{system_name(point.row, escape)} on {escape(hardware(point.row))}"
+
+
+def _lower(point: OperatingPoint, each: CheapestPoint, escape: Escape) -> str:
+    """Say whether the interval's lower end reaches the goal, and which row is the first whose end does."""
+    if point.surely is None:
+        return f"It has no interval ({escape(point.gap.reason or 'not measured by query')})."
+    if point.surely:
+        return "The lower end of its interval does too."
+    sure = each.sure
+    first = "no row's reaches it" if sure is None else f"that of {_called(sure, escape)} reaches it"
+    return f"The lower end of its interval lies {digits(-(point.gap.low or 0.0), '.4f')} below; {first}."
+
+
+def _left_out(found: Sequence[CheapestPoint]) -> Iterator[str]:
+    """Yield how many rows do not count, once for each reason."""
+    reasons = Counter(reason for each in found for _, reason in each.left_out)
+    for reason, count in reasons.most_common():
+        yield f"{counted(count, 'row')} left out: {reason}"
+
+
+def _grid(
+    rows: Sequence[_Line], found: Sequence[CheapestPoint], goal: QualityGoal, escape: Escape, caption: str = ""
+) -> Grid:
+    several = len(found) > 1
+    columns: list[GridColumn[_Line]] = [
+        *([("group", False, lambda line: _name(line[0], found, escape))] if several else []),
+        ("", False, lambda line: _ROLES[line[0].role(line[1])]),
+        ("system", False, lambda line: system_name(line[1].row, escape)),
+        ("hardware", False, lambda line: escape(hardware(line[1].row))),
+        (f"{goal.measure} (95 %)", True, lambda line: bounded(line[1].mean, decimals=4)),
+        ("to the goal", True, lambda line: digits(line[1].gap.value, "+.4f")),
+        (COST_HEADER, True, lambda line: number(line[1].row.cost.value)),
+    ]
+    if any(line[1].row.validity.doubt for line in rows):
+        columns.append(("", False, lambda line: line[1].row.validity.doubt))
+    headers, numeric, cells = zip(*columns, strict=True)
+    return Grid(
+        caption,
+        headers,
+        numeric,
+        tuple(tuple(cell(line) for cell in cells) for line in rows),
+        tones=tuple(_tone(*line) for line in rows),
+    )
+
+
+def _tone(each: CheapestPoint, point: OperatingPoint) -> str:
+    if point.row.validity.doubt:
+        return BAD if point.row.validity is Validity.INVALID else DOUBTFUL
+    return GOOD if point is each.cheapest else ""
+
+
+def _sections(found: Sequence[CheapestPoint], goal: QualityGoal, escape: Escape) -> Iterator[Section]:
+    for each in found:
+        rows = [(each, point) for point in each.points]
+        grids = (_grid(rows, (each,), goal, escape),) if rows else ()
+        yield Section(title=_name(each, found, escape), grids=grids, after=(_sentence(each, goal, escape),))
+    yield Section(notes=(*map(escape, _left_out(found)), *map(escape, METHOD)))
+
+
+_CSV = (
+    *("dataset", "scenario", "isolation", "suite", "system", "hardware_profile", "role", "measure", "goal"),
+    *("mean", "mean_low", "mean_high", "gap", "gap_low", "gap_high", "reaches", "lower_end_reaches"),
+    *("usd_per_million_queries", "latency_mean_ms", "validity", "key", "reason"),
+)
+
+
+def _lines(found: Sequence[CheapestPoint], goal: QualityGoal) -> Iterator[Sequence[Value]]:
+    """Yield a line for each row in order of cost, then for those that are left out."""
+    lines: list[dict[str, Any]] = []
+    for each in found:
+        shared = {"measure": goal.measure, "goal": each.goal}
+        lines += [{**shared, **_values(each, point)} for point in each.points]
+        lines += [
+            {
+                **shared,
+                "dataset": row.dataset,
+                "scenario": row.scenario,
+                "isolation": row.isolation.value,
+                "suite": row.suite,
+                "system": row.system,
+                "hardware_profile": row.profile,
+                "validity": row.validity.value,
+                "key": row.per_query_key,
+                "reason": reason,
+            }
+            for row, reason in each.left_out
+        ]
+    yield from lines_of(lines, [(name, operator.methodcaller("get", name)) for name in _CSV])
+
+
+def _values(each: CheapestPoint, point: OperatingPoint) -> dict[str, Any]:
+    row, seconds = point.row, point.row.latency_mean_s.value
+    return {
+        "dataset": row.dataset,
+        "scenario": row.scenario,
+        "isolation": row.isolation.value,
+        "suite": row.suite,
+        "system": row.system,
+        "hardware_profile": row.profile,
+        "role": each.role(point),
+        "mean": point.mean.value,
+        "mean_low": point.mean.low,
+        "mean_high": point.mean.high,
+        "gap": point.gap.value,
+        "gap_low": point.gap.low,
+        "gap_high": point.gap.high,
+        "reaches": point.reaches,
+        "lower_end_reaches": point.surely,
+        "usd_per_million_queries": row.cost.value,
+        "latency_mean_ms": None if seconds is None else seconds * 1e3,
+        "validity": row.validity.value,
+        "key": row.per_query_key,
+    }
+
+
+def _record(each: CheapestPoint) -> dict[str, Any]:
+    """Return a group for programs; its parts are rows of ``points``, or None."""
+    places = {id(point): number for number, point in enumerate(each.points)}
+    parts = {"cheapest": each.cheapest, "cheaper": each.cheaper, "sure": each.sure, "best": each.best}
+    if each.cheapest is None:
+        parts["cheaper"] = None
+    return {
+        **each.place._asdict(),
+        "goal": each.goal,
+        "reason": each.reason,
+        **{name: None if point is None else places[id(point)] for name, point in parts.items()},
+        "points": [
+            {
+                **_values(each, point),
+                "gap": asdict(point.gap),
+                "mean": asdict(point.mean),
+                "keys": list(point.row.keys),
+            }
+            for point in each.points
+        ],
+        "left_out": [
+            {"system": row.system, "hardware_profile": row.profile, "key": row.per_query_key, "reason": reason}
+            for row, reason in each.left_out
+        ],
+    }

@@ -1,0 +1,236 @@
+"""Report on approximate systems against the exact search of their vectors."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.cells import cell_len
+
+from harness.analysis.recall import ExactPair, RecallTable
+from harness.errors import counted
+from harness.report.document import (
+    MISSING,
+    MOST_LINES,
+    Escape,
+    Grid,
+    GridColumn,
+    ReportDocument,
+    Section,
+    Value,
+    at_most,
+    bounded,
+    digits,
+    lines_of,
+    stand_ins,
+)
+from harness.report.summary import BAD, DOUBTFUL
+from harness.report.writers import plain_table
+
+# Version of the JSON.
+RECALL_VERSION = 1
+
+METHOD = (
+    "overlap@k: share of the exact search's first k documents that are among the system's first k, whatever their "
+    "order; the mean over queries with its 95 % interval. An exact list that is shorter counts as far as it goes.",
+    "whole: share of the queries of which no document is missing.",
+    "The change of the measure is that of the system less that of the exact search, query by query, with the interval "
+    "of the paired test. A search can miss documents that nobody judged relevant, and lose nothing.",
+)
+# Columns that decide least, first.
+_DROPPED = ("whole", "overlap@100")
+_LONGEST, _MOST_DIFFERENCES = 60, 2
+
+
+def recall_document(found: RecallTable) -> ReportDocument:
+    """Return the document; CSV has a line for each pair, JSON the overlap of each query too."""
+    return ReportDocument(
+        sections=lambda escape: (
+            _section(found, escape, _columns(found, escape, wide=True), _notes(found, escape)),
+            Section(notes=tuple(map(escape, METHOD))),
+        ),
+        lines=lambda: _lines(found),
+        content=lambda: {
+            "recall_version": RECALL_VERSION,
+            "measure": found.measure,
+            "pairs": [_record(pair, found.measure) for pair in found.pairs],
+        },
+        plain=True,
+    )
+
+
+def answer(found: RecallTable, escape: Escape, width: int | None) -> Section:
+    """Return the grid of few columns, a sentence on the search that loses most, and at most five lines.
+
+    ``width``: of the terminal; columns that decide least are left out until the grid fits.
+    """
+    notes = (*at_most([*_notes(found, escape)], MOST_LINES - 1), "methods: --wide   by query: --format json")
+    columns = _columns(found, escape, wide=False)
+    for count in range(len(_DROPPED) + 1):
+        kept = [column for column in columns if not column[0].startswith(_DROPPED[:count])]
+        section = _section(found, escape, kept, notes)
+        if width is None or max(map(cell_len, plain_table(section.grids[0]))) <= width:
+            break
+    return section
+
+
+def _section(
+    found: RecallTable, escape: Escape, columns: Sequence[GridColumn[ExactPair]], notes: Iterable[str]
+) -> Section:
+    compared = [pair for pair in found.pairs if pair.overlaps]
+    exact, datasets = ({getattr(pair, name) for pair in found.pairs} for name in ("exact", "dataset"))
+    whose = f"{exact.pop()}'s" if len(exact) == 1 else "the exact"
+    where = f", {datasets.pop()}" if len(datasets) == 1 else ""
+    depths = " and ".join(f"top {k}" for k in found.cutoffs)
+    lead = f"Share of {whose} {depths} that each system finds{where}" if compared else "No pair can be compared."
+    after = (_sentence(compared, found.measure, escape),) if compared else ()
+    return Section(lead=(escape(lead),), grids=(_grid(found.pairs, columns, escape),), after=after, notes=tuple(notes))
+
+
+def _columns(found: RecallTable, escape: Escape, *, wide: bool) -> list[GridColumn[ExactPair]]:
+    """Return the naming columns, where pairs differ in them, and those of figures."""
+    names: list[GridColumn[ExactPair]] = [
+        ("dataset", False, lambda pair: escape(pair.dataset)),
+        ("system", False, lambda pair: escape(pair.system)),
+        ("exact", False, lambda pair: escape(pair.exact)),
+    ]
+    columns = [
+        column
+        for column in names
+        if wide or column[0] == "system" or len({column[2](pair) for pair in found.pairs}) > 1
+    ]
+    for k in found.cutoffs:
+        columns.append(_overlap_column(k))
+        if wide or k == found.cutoffs[0]:
+            columns.append(_whole_column(k))
+    columns.append(
+        (found.measure, True, lambda pair: digits(pair.row.measured(found.measure) if pair.row else None, ".3f"))
+    )
+    columns.append(("change, points", True, lambda pair: bounded(pair.change, 100, decimals=1)))
+    return columns
+
+
+def _grid(pairs: Sequence[ExactPair], columns: Sequence[GridColumn[ExactPair]], escape: Escape) -> Grid:
+    """Return a row for each pair, the best overlap first; a pair that is not compared says why behind its names."""
+    headers, numeric, cells = zip(*columns, strict=True)
+    keys = numeric.index(True)
+    ranked = sorted(pairs, key=_order)
+    lines = []
+    for pair in ranked:
+        line = tuple(cell(pair) for cell in cells)
+        if pair.reason is not None:
+            line = (*line[:keys], escape(_short(pair.reason)), *[""] * (len(columns) - keys - 1))
+        lines.append(line)
+    tones = tuple(BAD if pair.reason else DOUBTFUL if pair.differs else "" for pair in ranked)
+    return Grid("", headers, numeric, tuple(lines), keys, tones)
+
+
+def _order(pair: ExactPair) -> tuple[str, bool, float, str]:
+    value = pair.overlaps[0].mean.value if pair.overlaps else None
+    return pair.dataset, value is None, -(value or 0.0), pair.system
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
+
+
+def _overlap_column(k: int) -> GridColumn[ExactPair]:
+    def cell(pair: ExactPair) -> str:
+        overlap = pair.overlap(k)
+        return MISSING if overlap is None else bounded(overlap.mean, decimals=3)
+
+    return f"overlap@{k} (95 %)", True, cell
+
+
+def _whole_column(k: int) -> GridColumn[ExactPair]:
+    def cell(pair: ExactPair) -> str:
+        overlap = pair.overlap(k)
+        return MISSING if overlap is None else f"{overlap.whole * 100:.0f} %"
+
+    return f"whole {k}", True, cell
+
+
+def _sentence(pairs: Sequence[ExactPair], measure: str, escape: Escape) -> str:
+    """Say which search loses most, in documents and in the measure."""
+    worst = min(pairs, key=lambda pair: pair.overlaps[0].mean.value or 0.0)
+    overlap, change = worst.overlaps[0], worst.change
+    lost = 1 - (overlap.mean.value or 0.0)
+    text = f"{escape(worst.system)} loses most: {lost * 100:.1f} % of {escape(worst.exact)}'s top {overlap.k}"
+    if change.value is None:
+        return f"{text}."
+    chance = change.low is not None and change.high is not None and change.low <= 0 <= change.high
+    even = ", which may be chance" if chance and change.value else ""
+    return f"{text}; {measure} changes by {bounded(change, 100, decimals=1)} points{even}."
+
+
+def _notes(found: RecallTable, escape: Escape) -> Iterator[str]:
+    pairs = found.pairs
+    for pair in pairs:
+        if pair.differs:
+            several = pair.differs[:_MOST_DIFFERENCES]
+            more = len(pair.differs) - len(several)
+            text = f"{'; '.join(several)}{f' and {more} more' if more else ''}"
+            yield escape(f"{pair.system}: not the search alone differs: {text}")
+    for dataset, exact, count in sorted({(pair.dataset, pair.exact, pair.unranked) for pair in pairs}):
+        if count:
+            yield escape(f"{dataset}: {exact} ranks nothing for {counted(count, 'query')}: left out")
+    yield from map(escape, stand_ins([row for pair in pairs for row in (pair.row, pair.exact_row) if row]))
+
+
+_CSV = (
+    *("dataset", "system", "exact", "k", "depth", "overlap", "overlap_low", "overlap_high", "whole", "queries"),
+    *("unranked", "measure", "value", "exact_value", "change", "change_low", "change_high", "differs", "reason"),
+)
+
+
+def _lines(found: RecallTable) -> Iterator[Sequence[Value]]:
+    """Yield a line for each pair and depth; one without a depth for each pair that is not compared."""
+    lines: list[dict[str, Any]] = []
+    for pair in found.pairs:
+        shared = _values(pair, found.measure)
+        lines += [
+            {
+                **shared,
+                "depth": overlap.k,
+                "overlap": overlap.mean.value,
+                "overlap_low": overlap.mean.low,
+                "overlap_high": overlap.mean.high,
+                "whole": overlap.whole,
+                "queries": len(overlap.by_query),
+            }
+            for overlap in pair.overlaps
+        ] or [shared]
+    yield from lines_of(lines, [(name, operator.methodcaller("get", name)) for name in _CSV])
+
+
+def _values(pair: ExactPair, measure: str) -> dict[str, Any]:
+    change = pair.change
+    return {
+        "dataset": pair.dataset,
+        "system": pair.system,
+        "exact": pair.exact,
+        "k": pair.k,
+        "unranked": pair.unranked if pair.overlaps else None,
+        "measure": measure,
+        "value": pair.row.measured(measure) if pair.row else None,
+        "exact_value": pair.exact_row.measured(measure) if pair.exact_row else None,
+        "change": change.value,
+        "change_low": change.low,
+        "change_high": change.high,
+        "differs": "; ".join(pair.differs) or None,
+        "reason": pair.reason,
+    }
+
+
+def _record(pair: ExactPair, measure: str) -> dict[str, Any]:
+    """Return a pair for programs, with the overlap of each query."""
+    return {
+        **_values(pair, measure),
+        "differs": list(pair.differs),
+        "change": asdict(pair.change),
+        "keys": list(pair.row.keys) if pair.row else [],
+        "exact_keys": list(pair.exact_row.keys) if pair.exact_row else [],
+        "overlaps": [asdict(overlap) for overlap in pair.overlaps],
+    }

@@ -1,0 +1,93 @@
+"""The bm25s engine in its image."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.images.conftest import DOCUMENTS, Probe
+
+pytestmark = pytest.mark.docker
+
+
+def test_bm25_is_the_formula_over_its_tokens(probe: Probe) -> None:
+    lines = """
+import math
+from bm25s import BM25
+params = {"k1": 0.9, "b": 0.4}
+def engine(**more):
+    return adapter.ENGINE(params | more, Envelope("test", 1, 1 << 30), Path("/"))
+own = engine()
+done = []
+own.build(corpus, index, done.append)
+own.verify_index(corpus, index)
+own.load(index)
+tokens = [own._tokens(f"{each.title} {each.text}") for each in corpus]
+ids = [each.doc_id for each in corpus]
+mean = sum(map(len, tokens)) / len(tokens)
+def restated(query):
+    scores = dict.fromkeys(ids, 0.0)
+    for term in own._tokens(query):
+        frequency = sum(term in each for each in tokens)
+        idf = math.log(1 + (len(ids) - frequency + 0.5) / (frequency + 0.5))
+        for name, each in zip(ids, tokens):
+            count = each.count(term)
+            scores[name] += idf * count / (count + 0.9 * (0.6 + 0.4 * len(each) / mean))
+    return sorted(([name, score] for name, score in scores.items() if score), key=lambda hit: -hit[1])
+bare = BM25(k1=0.9, b=0.4, method="lucene")
+bare.index(tokens, show_progress=False)
+for query in ("mountains of ice", "throw molten rock", "coffee", "ice", "ice ice"):
+    found = bare.retrieve([own._tokens(query)], k=len(ids), show_progress=False)
+    theirs = [[ids[row], float(score)] for row, score in zip(found.documents[0], found.scores[0]) if score > 0]
+    say([[[hit.doc_id, hit.score] for hit in own.search(query, 4)], theirs, restated(query)])
+say([done[0], done[-1], own.threads(), sorted(own.libraries())])
+for query in ("", "the of and", "zzz", "\\U0001f600", "coffee\\x00", "\\ud800 coffee", "coffee " * 3000):
+    say([hit.doc_id for hit in own.search(query, 2)])
+say(own._tokens("The U.S. paid 1,000.5 for Bob's well-kept ice; don't_ask 3.5%"))
+own.close()
+def refused(**more):
+    try:
+        engine(**more).load(index)
+    except ValueError as error:
+        say(str(error))
+refused(heap_mib=1)
+refused(language="zh")
+refused(language="de")
+refused(k1=1.2)
+"""
+    *rankings, facts, no_text, stops, unknown, face, null, half, long, tokens, heap, chinese, german, other = probe(
+        "bm25s", lines
+    )
+    for ours, bare, restated in rankings:
+        names = [name for name, _ in ours]
+        assert names == [name for name, _ in restated] and names
+        assert sorted(ours) == sorted(bare), "bm25s leaves equal scores in any order"
+        assert [score for _, score in ours] == pytest.approx([score for _, score in restated], abs=1e-5)
+    once, twice = rankings[-2][0], rankings[-1][0]
+    assert twice[0] == [once[0][0], pytest.approx(2 * once[0][1], rel=1e-5)], "a word that comes twice counts twice"
+    assert facts == [0, len(DOCUMENTS), {"numpy": 1}, ["PyStemmer", "bm25s", "numpy"]]
+    cafe = DOCUMENTS[2]["_id"]
+    assert no_text == stops == unknown == face == [] and null == half == long == [cafe]
+    assert tokens == ["u.", "paid", "1,000.5", "bob", "well", "kept", "ic", "don't_ask", "3.5"]
+    assert heap == "unknown parameter 'heap_mib'; this engine reads language, k1, b"
+    assert chinese.startswith("language is 'zh', must be one of da, de, ")
+    assert "built with language 'en', the system asks for 'de'" in german
+    assert "built with k1 0.9, the system asks for 1.2" in other
+
+
+def test_documents_without_words_are_indexed_and_never_found(probe: Probe) -> None:
+    lines = """
+from harness.driver.adapter import Document
+bm25s = adapter.ENGINE({"k1": 0.9, "b": 0.4}, Envelope("test", 1, 1 << 30), Path("/"))
+nothing = [Document("a", "", ""), Document("b", "", "the of")]
+bm25s.build(nothing, index, lambda _: None)
+bm25s.verify_index(nothing, index)
+bm25s.load(index)
+say(bm25s.search("ice", 3))
+"""
+    assert probe("bm25s", lines) == [[]]
+
+
+def test_image_and_catalogue_know_the_same_languages(probe: Probe) -> None:
+    from harness.launch.images import catalog
+
+    assert sorted(catalog.system("bm25s").languages) == sorted(probe("bm25s", "say(sorted(adapter.LANGUAGES))")[0])
