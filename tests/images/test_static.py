@@ -88,7 +88,7 @@ say([float(abs(plain.mean(axis=0)).max()), float(abs(spread - numpy.diag(varianc
 say(bool((numpy.diff(variances) <= 1e-3 * variances[:-1]).all()))
 say(plain[[tokeniser.token_to_id(each) for each in {_WORDS}]].tolist())
 """
-    (whole,) = probe("minilm", encoder)
+    (whole,) = probe("minilm-torch", encoder)
     ((tokens, dims), known, unused), (mean, mixed), falls, reduced = probe("static-minilm", distilled)
     assert dims == 256 and tokens == known and unused == 0
     assert mean <= 1e-3 and mixed <= 1e-3 and falls, "principal components: centred, uncorrelated, in falling order"
