@@ -65,7 +65,7 @@ for backend in sys.argv[1:] or BACKENDS:
 def main() -> int:
     """Measure all, print the table in Markdown."""
     files = {name: (SCIFACT / name).read_bytes() for name in ("corpus.jsonl.gz", "queries.jsonl")}
-    measured = printed_by("minilm", f"BACKENDS = {_BACKENDS!r}\n{_SCRIPT}", files=files)
+    measured = printed_by("minilm-torch", f"BACKENDS = {_BACKENDS!r}\n{_SCRIPT}", files=files)
     exact = next(scores for backend, *_, scores in measured if backend == "torch")
     print(
         "| backend | query | documents a second | load | anonymous / resident | weights |"

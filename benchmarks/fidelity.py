@@ -115,7 +115,7 @@ print("said", json.dumps([same, len(times[0]), difference, *figures]))
 
 
 # What is asked directly, and over how many documents.
-_DIRECTLY = {"bm25": (_BM25, 5183), "minilm": (_DENSE, 200), "bt-splade-l-small": (_SPLADE, 1000)}
+_DIRECTLY = {"bm25": (_BM25, 5183), "minilm-torch": (_DENSE, 200), "bt-splade-l-small": (_SPLADE, 1000)}
 
 
 def main(systems: list[str]) -> int:

@@ -170,7 +170,7 @@ def train_missing(
         taken = steps or kind.steps
         key = _key(kind, engine, known[_START], corpus, taken)
         if _made(models, kind) != key:
-            log.info(f"training {kind.name} for {', '.join(kind.systems)}: about a minute on two CPUs")
+            log.info(f"training {kind.name} for {', '.join(kind.systems)}: some minutes on two CPUs")
             image = builder.ImageBuilder(client, cache).ensure_engine(engine)
             origin = assets.fetch(_START, known[_START].assets, cache, None)
             _train(client, image, kind, origin, corpus, models, heard, taken)

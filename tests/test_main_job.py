@@ -40,7 +40,7 @@ trials = 1
 load_timeout_s = 120
 """
 _DIES = """[[expect]]
-system = "minilm"
+system = "minilm-torch"
 profile = "cpu1-mem256m"
 outcome = "oom"
 """
@@ -89,7 +89,7 @@ def minilm(tmp_path_factory: pytest.TempPathFactory, engine: docker.DockerClient
 
 
 def _bi_encoder(dataset: str, queries: int) -> str:
-    text = _SUITE.format(system="minilm", dataset=dataset, profile="cpu1-mem4", overhead="false", queries=queries)
+    text = _SUITE.format(system="minilm-torch", dataset=dataset, profile="cpu1-mem4", overhead="false", queries=queries)
     return text + _DIES
 
 

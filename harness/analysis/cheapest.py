@@ -213,8 +213,6 @@ def _relative(
         difference, mean = done.of(measure), row.measures[measure]
         gap = (mean.value or 0.0) - (base.measured(measure) or 0.0)
         interval = Estimate(gap, reason="not compared") if difference is None else difference.interval
-        if difference is not None and difference.column is not None and not difference.column.any():
-            interval = Estimate(0.0, 0.0, 0.0)  # the same value on every query: no other queries of these would differ
         interval = replace(interval, value=gap)
         points.append(OperatingPoint(row, mean, interval.map(lambda value: value - offset)))
     return points

@@ -1,8 +1,8 @@
 """Compare approximate systems with the exact search of the same vectors: the share of its top k that they find.
 
 The overlap tells what the search loses from what the model does.  It is read from stored runs, so it needs no
-judgements, and it is the same on every machine.  Of two systems with one model, other parameters of the vectors
-(an encoder's backend, tokens read) are named, because they move documents too.
+judgements, and it is the same on every machine.  Of two systems with one model, other parameters of the scores
+(an encoder's backend, tokens read, k1 of BM25) are named, because they move documents too.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from harness.stats import Estimate
 CUTOFFS = (10, 100)
 # Parameters that name a model.
 _MODEL = ("model", "document_model", "query_model", "checkpoint", "expansion_model", "head", "document_head")
-# Parameters that vectors depend on beside the model.
-_VECTORS = (
+# Parameters that exact scores depend on beside the model.
+_SCORES = (
     *("backend", "document_backend", "pooling", "normalise", "similarity", "document_tokens", "query_tokens"),
     *("document_prefix", "query_prefix", "document_segment", "query_segment", "title", "title_separator", "segments"),
-    *("original_positions", "quantisation", "expansion_tokens", "scale"),
+    *("original_positions", "quantisation", "query_quantisation", "expansion_tokens", "scale", "k1", "b", "language"),
 )
 _UNSET = "not set"
 
@@ -52,7 +52,7 @@ class TopOverlap:
 class ExactPair:
     """A system against the exact search of its vectors; ``reason``: why they are not compared.
 
-    ``differs``: parameters of the vectors in which the two differ.  ``unranked``: queries for which the exact search
+    ``differs``: parameters of the scores in which the two differ.  ``unranked``: queries for which the exact search
     ranks nothing.  ``change``: the measure less that of the exact search, with its paired interval.
     """
 
@@ -200,7 +200,7 @@ def _compared(dataset: str, system: str, exact: str, job: StoredJob, other: Stor
         overlaps=tuple(
             _overlap({query: (run.get(query, ()), exact_run[query]) for query in ranked}, k) for k in cutoffs
         ),
-        differs=_differences(spec.params, other.result.spec.params, _VECTORS),
+        differs=_differences(spec.params, other.result.spec.params, _SCORES),
         unranked=len(sample) - len(ranked),
     )
 

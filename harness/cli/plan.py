@@ -142,7 +142,7 @@ class _Estimator:
         documents, there = (dataset.corpus.size, self._components_here(builder, dataset)) if dataset else (0, set())
         build = _NOTHING
         for system in (*builder.components, builder):
-            name = (system.name, cell.dataset, digest(system.build_params))
+            name = (system.variant_of or system.name, cell.dataset, digest(system.build_params))
             if system.name not in {*there, NULL_SYSTEM} and name not in self._built:
                 self._built.add(name)
                 build += self._model.build(system.name, cell.dataset, 0 if system.components else documents)

@@ -145,7 +145,7 @@ def _cheapest(stored: StoredResults, goal: QualityGoal, destination: Destination
         raise UnknownName("measure", goal.measure, table.measures)
     found = cheapest.find(table, stored.per_query(), goal)
     if destination.form == "md" and not destination.wide:
-        destination.show_answer(lambda escape, _: (cheapest_report.answer(found, goal, table, escape),))
+        destination.show_answer(lambda escape, width: (cheapest_report.answer(found, goal, table, escape, width),))
     else:
         destination.show_report(cheapest_report.cheapest_document(found, goal, table))
 

@@ -228,7 +228,8 @@ def _systems(suite: Suite, names: Iterable[str]) -> dict[str, System]:
     points = {name: (at.system, at.params) if (at := variants.get(name)) else (name, {}) for name in names}
     known = catalog.named(dict.fromkeys(base for base, _ in points.values()))
     return {
-        name: known[base].varied(name, params) if params else known[base] for name, (base, params) in points.items()
+        name: known[base].varied(name, params, suite.sweep[base]) if params else known[base]
+        for name, (base, params) in points.items()
     }
 
 

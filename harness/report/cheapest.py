@@ -8,6 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from rich.cells import cell_len
+
+from harness.analysis.axes import ComparisonGroup
 from harness.analysis.cheapest import CheapestPoint, OperatingPoint, QualityGoal
 from harness.analysis.table import Table, Validity
 from harness.errors import counted
@@ -29,6 +32,7 @@ from harness.report.document import (
     system_name,
 )
 from harness.report.summary import BAD, COST_HEADER, DOUBTFUL, GOOD, doubts, hardware
+from harness.report.writers import plain_table
 
 # Version of the JSON.
 CHEAPEST_VERSION = 1
@@ -38,6 +42,9 @@ METHOD = (
     "Lower end: of the 95 % interval of the mean, for other such queries. Where the goal is relative to a system, of "
     "the paired difference from it (randomisation test), less the distance that the goal allows.",
 )
+_INTERVAL = "interval"
+# Columns that decide least, first; last the interval of the mean.
+_DROPPED = ("hardware", "to the goal", _INTERVAL)
 _ROLES = {"cheapest": "cheapest", "cheaper": "next cheaper", "sure": "lower end too", "best": "best", "": ""}
 _Line = tuple[CheapestPoint, OperatingPoint]
 
@@ -57,14 +64,17 @@ def cheapest_document(found: Sequence[CheapestPoint], goal: QualityGoal, table: 
     )
 
 
-def answer(found: Sequence[CheapestPoint], goal: QualityGoal, table: Table, escape: Escape) -> Section:
+def answer(
+    found: Sequence[CheapestPoint], goal: QualityGoal, table: Table, escape: Escape, width: int | None = None
+) -> Section:
     """Return the rows that decide, a sentence for each of at most two groups, and at most five lines.
 
-    A goal that no row reaches is one sentence.
+    A goal that no row reaches is one sentence.  ``width``: of the terminal; columns that the sentences repeat are left
+    out until the grid fits.
     """
     reached = [each for each in found if each.cheapest is not None]
     rows = [(each, point) for each in reached for point in each.points if each.role(point)]
-    grids = (_grid(rows, found, goal, escape),) if rows else ()
+    grids = (_narrowed(rows, found, goal, escape, width),) if rows else ()
     sentences = [_sentence(each, goal, escape) for each in found]
     if len(found) > 2:
         missed = [each for each in found if each.cheapest is None]
@@ -92,13 +102,22 @@ def _words(found: Sequence[CheapestPoint], goal: QualityGoal) -> str:
 
 
 def _name(each: CheapestPoint, found: Sequence[CheapestPoint], escape: Escape) -> str:
-    """Return a group's dataset, and the facts in which groups differ."""
-    facts = [
-        (other.place.dataset, other.place.suite or "", other.place.scenario, other.place.isolation) for other in found
-    ]
-    own = (each.place.dataset, each.place.suite or "", each.place.scenario, each.place.isolation)
-    varying = [fact for fact, column in zip(own, zip(*facts, strict=True), strict=True) if len(set(column)) > 1]
-    return escape(", ".join(varying) or each.place.dataset)
+    """Return a group's dataset, and the facts that tell it from the dataset's other groups."""
+    places = [other.place for other in found if other.place.dataset == each.place.dataset]
+    facts = zip(_facts(each.place), zip(*map(_facts, places), strict=True), strict=True)
+    return escape(", ".join([each.place.dataset, *(fact for fact, column in facts if len(set(column)) > 1)]))
+
+
+def _facts(place: ComparisonGroup) -> tuple[str, ...]:
+    return (
+        place.suite or "measured",
+        place.scenario,
+        place.isolation,
+        f"top {place.k}",
+        f"queries {(place.sample_sha256 or 'unknown')[:8]}",
+        f"documents {(place.corpus_sha256 or 'unknown')[:8]}",
+        f"within {place.latency_target_s or 0:g} s",
+    )
 
 
 def _sentence(each: CheapestPoint, goal: QualityGoal, escape: Escape) -> str:
@@ -155,8 +174,22 @@ def _left_out(found: Sequence[CheapestPoint]) -> Iterator[str]:
         yield f"{counted(count, 'row')} left out: {reason}"
 
 
+def _narrowed(
+    rows: Sequence[_Line], found: Sequence[CheapestPoint], goal: QualityGoal, escape: Escape, width: int | None
+) -> Grid:
+    for count in range(len(_DROPPED) + 1):
+        grid = _grid(rows, found, goal, escape, _DROPPED[:count])
+        if width is None or max(map(cell_len, plain_table(grid))) <= width:
+            break
+    return grid
+
+
 def _grid(
-    rows: Sequence[_Line], found: Sequence[CheapestPoint], goal: QualityGoal, escape: Escape, caption: str = ""
+    rows: Sequence[_Line],
+    found: Sequence[CheapestPoint],
+    goal: QualityGoal,
+    escape: Escape,
+    without: Sequence[str] = (),
 ) -> Grid:
     several = len(found) > 1
     columns: list[GridColumn[_Line]] = [
@@ -164,15 +197,17 @@ def _grid(
         ("", False, lambda line: _ROLES[line[0].role(line[1])]),
         ("system", False, lambda line: system_name(line[1].row, escape)),
         ("hardware", False, lambda line: escape(hardware(line[1].row))),
-        (f"{goal.measure} (95 %)", True, lambda line: bounded(line[1].mean, decimals=4)),
+        (f"{goal.measure} (95 %)", True, lambda line: bounded(line[1].mean, decimals=4))
+        if _INTERVAL not in without
+        else (goal.measure, True, lambda line: digits(line[1].mean.value, ".4f")),
         ("to the goal", True, lambda line: digits(line[1].gap.value, "+.4f")),
         (COST_HEADER, True, lambda line: number(line[1].row.cost.value)),
     ]
     if any(line[1].row.validity.doubt for line in rows):
         columns.append(("", False, lambda line: line[1].row.validity.doubt))
-    headers, numeric, cells = zip(*columns, strict=True)
+    headers, numeric, cells = zip(*(column for column in columns if column[0] not in without), strict=True)
     return Grid(
-        caption,
+        "",
         headers,
         numeric,
         tuple(tuple(cell(line) for cell in cells) for line in rows),

@@ -172,7 +172,7 @@ def _notes(found: RecallTable, escape: Escape) -> Iterator[str]:
             several = pair.differs[:_MOST_DIFFERENCES]
             more = len(pair.differs) - len(several)
             text = f"{'; '.join(several)}{f' and {more} more' if more else ''}"
-            yield escape(f"{pair.system}: the vectors differ too, not the search alone: {text}")
+            yield escape(f"{pair.system}: not the search alone differs: {text}")
     for dataset, exact, count in sorted({(pair.dataset, pair.exact, pair.unranked) for pair in pairs}):
         if count:
             yield escape(f"{dataset}: {exact} ranks nothing for {counted(count, 'query')}: left out")

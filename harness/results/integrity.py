@@ -125,6 +125,9 @@ def _check_record(job: StoredJob, place: str) -> Iterator[Mismatch]:
     if memory.peak_anon_bytes is not None and peak > memory.peak_anon_bytes:
         follows = f"at least {peak}, by peak_anon_by_phase_bytes"
         yield Mismatch(f"{where}: memory.peak_anon_bytes", f"{memory.peak_anon_bytes}", follows)
+    for name, value in result.sweep.params.items() if result.sweep else ():
+        if (measured := spec.params.get(name)) != value:
+            yield Mismatch(f"{where}: sweep.params.{name}", as_text(value), f"{as_text(measured)}, by spec.params")
 
 
 def check_facts_between(checked: Sequence[CheckedJob], root: Path) -> Iterator[Mismatch]:

@@ -165,7 +165,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """Point of a sweep: the system that a suite sweeps, and the point's swept parameters, in the suite's order."""
+    """Point of a sweep: the system that a suite sweeps, and the point's swept parameters."""
 
     system: str
     params: dict[str, Scalar]

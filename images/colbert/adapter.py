@@ -32,6 +32,8 @@ class ColBERT(Adapter):
 
     ``uncompressed``: ``candidates`` (``faiss`` or ``all``); ``nprobe``, ``faiss_depth``.
 
+    ``plaid``, ``dessert``, ``muvera``: ``mmap`` (read residuals or hashes through the memory map; false where absent).
+
     ``dessert``: ``kmeans_niters``, ``tables``, ``bits`` (projections a table); ``ncells``, ``scored`` (documents).
 
     ``muvera``: ``nbits``, ``kmeans_niters``; ``repetitions``, ``planes``, ``inner``, ``final`` (of its encodings),
@@ -77,6 +79,8 @@ class ColBERT(Adapter):
         Raises:
             ValueError: the index is of another engine, system, checkpoint or version, or its parts do not fit together.
         """
+        if self.params.get("mmap") and self.envelope.gpus:
+            raise ValueError("mmap is true, but a search on a GPU holds the whole index; leave it out")
         runtime.start(self.envelope.cpus, self.envelope.gpus)
         documents = int(built_with.check(index_dir, self._facts())["documents"])
         self._ids = doc_ids.Ids(index_dir)

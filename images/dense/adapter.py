@@ -110,7 +110,7 @@ class Dense(Adapter):
         return self.search_batch([query], k)[0]
 
     def search_batch(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Hit]]:
-        """Encode all queries in one forward pass and search for all of them at once."""
+        """Encode all queries, in one forward pass where the backend allows it, and search for all of them at once."""
         start = time.perf_counter()
         # The vectors come back to the host as numbers, so an accelerator has finished here.
         vectors = self._encode(list(queries))
@@ -207,9 +207,11 @@ class Dense(Adapter):
         )
 
     def _encode(self, queries: list[str]) -> Any:
-        """Encode queries into float32 rows on the host."""
+        """Encode queries into float32 rows on the host; one by one where a batch would change its texts' vectors."""
         assert self._model is not None
-        return numpy.ascontiguousarray(self._model(queries, int(self._all["query_tokens"])), dtype=numpy.float32)
+        tokens = int(self._all["query_tokens"])
+        batches = [[query] for query in queries] if self._model.mixes else [queries]
+        return numpy.concatenate([self._model(batch, tokens) for batch in batches], dtype=numpy.float32)
 
     def _vectors(self, documents: list[Document], done: Callable[[int], None]) -> Any:
         """Encode documents into float32 rows, in their order."""

@@ -35,6 +35,7 @@ BUILD: dict[str, Scalar | None] = {
     "pq_nbits": 8,
     "train_documents": 65536,
     "seed": 1234,
+    "keep_vectors": False,
 }
 SEARCH: dict[str, Scalar | None] = {
     "query_model": None,
@@ -45,6 +46,7 @@ SEARCH: dict[str, Scalar | None] = {
     "backend": "torch",
     "hnsw_ef_search": 128,
     "ivf_nprobe": 32,
+    "rescore": 0,
     "faiss_threads": 0,
 }
 
@@ -66,6 +68,7 @@ _BY_KIND = {
     "hnsw": ("hnsw_m", "hnsw_ef_construction"),
     "ivfpq": ("ivf_nlist", "pq_m", "pq_nbits", "train_documents", "seed"),
     "sq8": ("train_documents", "seed"),
+    "binary": (),
 }
 
 _ONE_OF = {"similarity": faiss_index.SIMILARITIES, "index": faiss_index.KINDS, "title": ("join", "pair", "drop")}
@@ -105,16 +108,27 @@ def complete(given: dict[str, Scalar]) -> dict[str, Any]:
     for name in _AT_LEAST_ONE:
         if isinstance(params[name], bool) or not isinstance(params[name], int) or params[name] < 1:
             raise ValueError(f"{name} is {params[name]!r}, must be a whole number, at least 1")
-    original = params["original_positions"]
-    if isinstance(original, bool) or not isinstance(original, int) or original < 0:
-        raise ValueError(f"original_positions is {original!r}, must be a whole number, 0 for positions as they are")
+    for name, without in (("original_positions", "positions as they are"), ("rescore", "the scores of the codes")):
+        value = params[name]
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise ValueError(f"{name} is {value!r}, must be a whole number, 0 for {without}")
+    _check_codes(params)
     return params
+
+
+def _check_codes(params: dict[str, Any]) -> None:
+    """Raise ValueError if vectors are kept of an index that has them, or rescore what is not kept."""
+    if params["keep_vectors"] and params["index"] not in faiss_index.CODED:
+        coded = ", ".join(faiss_index.CODED)
+        raise ValueError(f"keep_vectors: an index {params['index']!r} has its vectors already; it is for {coded}")
+    if params["rescore"] and not params["keep_vectors"]:
+        raise ValueError(f"rescore is {params['rescore']}, but the index has no vectors beside codes; add keep_vectors")
 
 
 def shaping(params: dict[str, Any]) -> dict[str, Scalar]:
     """Select the parameters that shape an index."""
-    stretched = ("original_positions",) if params["original_positions"] else ()
-    return {name: params[name] for name in (*_VECTORS, *stretched, *_BY_KIND[str(params["index"])])}
+    wanted = [name for name in ("original_positions", "keep_vectors") if params[name]]
+    return {name: params[name] for name in (*_VECTORS, *wanted, *_BY_KIND[str(params["index"])])}
 
 
 def settings(params: dict[str, Any]) -> faiss_index.Settings:

@@ -95,6 +95,13 @@ def test_build_that_a_hybrid_and_its_component_share_counts_once(harness: Call, 
     assert [cell["build_s"] for cell in json.loads(parts)["cells"]] == [6, 0, 0], "measured: two of each part"
 
 
+def test_points_of_a_sweep_share_one_build(harness: Call, bench: Bench) -> None:
+    bench.plant("grid", depth=1, form="a")
+    bench.suite('[sweep.grid]\ndepth = [10, 20]\nform = ["a", "b"]\n', systems=["grid"])
+    cells = json.loads(harness(*FAKE, "--format", "json").stdout)["cells"]
+    assert [cell["build_s"] for cell in cells] == [60 + 0.01 * 10, 0, 0, 0]
+
+
 def test_price_is_that_of_the_machine_of_each_profile(harness: Call, bench: Bench) -> None:
     bench.suite(profiles=["cpu1-mem1", "cpu16-mem32"])
     small, large = json.loads(harness(*FAKE, "--price", "--format", "json").stdout)["cells"]

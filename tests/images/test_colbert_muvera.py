@@ -40,11 +40,16 @@ flat = {hit.doc_id for hit in every.search(given["queries"][0], 10)}
 found = loaded({**graph, "candidates": 60}, made).search(given["queries"][0], 10)
 say([len(found), len({hit.doc_id for hit in found} & flat), loaded(graph, made)._searcher._faiss.d])
 refused(engine({**graph, "final": 128}).load, made)
+coded = {**WIDE, "fde_index": "sq8", "candidates": 10}
+eight = loaded(coded, built(coded, given["documents"], "eight"))
+shared = [len({hit.doc_id for hit in eight.search(query, 10)} & {hit.doc_id for hit in ready.search(query, 10)})
+          for query in given["queries"]]
+say([shared, (made.parent / "eight/muvera/fde.faiss").stat().st_size])
 refused(engine, {**MUVERA, "fde_index": "ivf"})
 refused(engine, {**MUVERA, "planes": 9})
 refused(engine({**MUVERA, "inner": 129}).build, corpus(given["documents"][:5], "few"), folder("none"), lambda _: None)
 """
-    (files, names), off, *answers, (found, shared, dimensions), other, ivf, planes, inner = colbert(
+    (files, names), off, *answers, (found, shared, dimensions), other, (eight, size), ivf, planes, inner = colbert(
         lines, documents=documents(120), queries=queries(4)
     )
     assert files == 3 and names == ["fde.faiss"], "files of chunks are removed"
@@ -57,5 +62,7 @@ refused(engine({**MUVERA, "inner": 129}).build, corpus(given["documents"][:5], "
         assert first == pytest.approx(exact, abs=1e-4), "with all documents as candidates, MaxSim alone decides"
     assert found == 10 and shared >= 4 and dimensions == 256
     assert other.startswith("the index was built with final 256")
-    assert ivf == "fde_index is 'ivf', must be 'flat' or 'hnsw'" and planes == "planes is 9, must be 0 to 8"
+    assert sum(eight) >= 36, "of four tens, a quarter of the bytes loses few"
+    assert 120 * 2560 < size < 1.2 * 120 * 2560
+    assert ivf == "fde_index is 'ivf', must be one of flat, sq8, hnsw" and planes == "planes is 9, must be 0 to 8"
     assert inner == "inner is 129, a token vector has 128 dimensions"

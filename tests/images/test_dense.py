@@ -27,7 +27,7 @@ say([done[0], done[-1], minilm.threads(), minilm.device(), sorted(minilm.stages_
 say([hit.doc_id for hit in minilm.search("", 1)])
 minilm.close()
 """
-    *rankings, facts, empty = probe("minilm", BUILT + lines)
+    *rankings, facts, empty = probe("minilm-torch", BUILT + lines)
     best = [ranking[0][0] for ranking in rankings]
     assert best[0] == "glacier"
     assert best[1] in ("volcano", "twin")  # the same text twice
@@ -55,7 +55,7 @@ minilm._encode = lambda texts: calls.append(len(texts)) or encode(texts)
 minilm.search_batch(queries, 3)
 say([calls, sorted(minilm.stages_s())])
 """
-    batched, alone, (calls, stages) = probe("minilm", BUILT + lines)
+    batched, alone, (calls, stages) = probe("minilm-torch", BUILT + lines)
     for ours, theirs in zip(batched, alone, strict=True):
         assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], abs=1e-4)
         assert {doc_id for doc_id, _ in ours} == {doc_id for doc_id, _ in theirs}
@@ -71,7 +71,7 @@ say([float((alone[0] ** 2).sum()), float(abs(alone[0] - padded[0]).max()), int(a
 long = minilm._encode(["word " * 5000])
 say(list(long.shape))
 """
-    (norm, difference, dimensions), shape = probe("minilm", BUILT + lines)
+    (norm, difference, dimensions), shape = probe("minilm-torch", BUILT + lines)
     assert norm == pytest.approx(1, abs=1e-5)
     assert difference < 1e-4
     assert dimensions == 384
@@ -112,7 +112,9 @@ refused(engine(), Path("/index/changed"))
 (changed() / "ids.bin").write_bytes(b"12345")
 refused(engine(), Path("/index/changed"))
 """
-    tokens, normalise, title, fine, weights, version, other, count, none, vectors, ids = probe("minilm", BUILT + lines)
+    tokens, normalise, title, fine, weights, version, other, count, none, vectors, ids = probe(
+        "minilm-torch", BUILT + lines
+    )
     assert tokens == "the index was built with document_tokens 256, the system asks for 128; build it again"
     assert normalise == "the index was built with normalise True, the system asks for False; build it again"
     assert title == "the index was built with title 'join', the system asks for 'drop'; build it again"
@@ -128,7 +130,7 @@ refused(engine(), Path("/index/changed"))
 def test_invalid_parameter_is_reported(probe: Probe) -> None:
     lines = """
 for changes in ({"pooing": "cls"}, {"similarity": "dot"}, {"index": "ivf"}, {"title": "none"}, {"batch_size": 0},
-                {"query_tokens": "many"}):
+                {"query_tokens": "many"}, {"keep_vectors": True}, {"index": "sq8", "rescore": 4}, {"rescore": -1}):
     try:
         engine(**changes)
     except ValueError as error:
@@ -138,13 +140,16 @@ try:
 except ValueError as error:
     say(str(error))
 """
-    unknown, similarity, kind, title, batch, tokens, pooling = probe("minilm", lines)
+    unknown, similarity, kind, title, batch, tokens, kept, lacking, negative, pooling = probe("minilm-torch", lines)
     assert unknown.startswith("unknown parameter 'pooing'")
     assert similarity == "similarity is 'dot', must be one of ip, cosine, l2"
-    assert kind == "index is 'ivf', must be one of flat, hnsw, ivfpq, sq8"
+    assert kind == "index is 'ivf', must be one of flat, hnsw, ivfpq, sq8, binary"
     assert title == "title is 'none', must be one of join, pair, drop"
     assert batch == "batch_size is 0, must be a whole number, at least 1"
     assert tokens == "query_tokens is 'many', must be a whole number, at least 1"
+    assert kept == "keep_vectors: an index 'flat' has its vectors already; it is for ivfpq, sq8, binary"
+    assert lacking == "rescore is 4, but the index has no vectors beside codes; add keep_vectors"
+    assert negative == "rescore is -1, must be a whole number, 0 for the scores of the codes"
     assert "prepared with the head 'mean', not 'median'" in pooling
 
 
@@ -158,7 +163,7 @@ try:
 except RuntimeError as error:
     say(str(error))
 """
-    (message,) = probe("minilm", lines)
+    (message,) = probe("minilm-torch", lines)
     assert message.startswith("the envelope has a GPU, but torch 2.13.0+cpu finds no CUDA device")
 
 
@@ -170,5 +175,5 @@ def test_dense_image_is_small(engine: docker.DockerClient) -> None:
 
 def test_256_mib_are_too_little(probe: Probe) -> None:
     with pytest.raises(docker.errors.ContainerError) as caught:
-        probe("minilm", BUILT, memory="256m")
+        probe("minilm-torch", BUILT, memory="256m")
     assert caught.value.exit_status == 137

@@ -13,7 +13,7 @@ from tests.images.dense import SCIFACT
 pytestmark = pytest.mark.docker
 
 # Least share of the exact ten best that an approximate index finds on 400 documents of SciFact.
-RECALL = {"hnsw": 0.98, "sq8": 0.95, "ivfpq": 0.7}
+RECALL = {"hnsw": 0.98, "sq8": 0.95, "ivfpq": 0.7, "sq8-rescored": 0.99, "binary": 0.5, "binary-rescored": 0.85}
 
 DOCUMENTS = 400
 
@@ -21,7 +21,7 @@ DOCUMENTS = 400
 # Builds every kind of index twice, and asks it what numpy answers from the same vectors.
 EACH_INDEX = f"""
 import shutil, time
-import numpy
+import faiss, numpy
 from encoder.model import Model
 from harness.driver.adapter import Corpus
 corpus = Corpus(Path("/job/scifact.jsonl"), {DOCUMENTS})
@@ -35,6 +35,9 @@ indexes = {{
     "hnsw": {{"index": "hnsw", "hnsw_m": 16, "hnsw_ef_construction": 100, "hnsw_ef_search": 64}},
     "sq8": {{"index": "sq8"}},
     "ivfpq": {{"index": "ivfpq", "ivf_nlist": 16, "ivf_nprobe": 8, "pq_m": 96, "pq_nbits": 7}},
+    "sq8-rescored": {{"index": "sq8", "keep_vectors": True, "rescore": 4}},
+    "binary": {{"index": "binary"}},
+    "binary-rescored": {{"index": "binary", "keep_vectors": True, "rescore": 4}},
 }}
 # Encoding is the same for all: the model is asked once for each text.
 model = Model.load(Path("/opt/assets/all-minilm-l6-v2"), "mean")
@@ -54,6 +57,19 @@ def known(self, documents, done):
     rows = raw[[ids.index(document.doc_id) for document in documents]]
     return unit(rows) if self._model._normalise else rows
 adapter.ENGINE._vectors = known
+
+def in_memory(place, dense):
+    # The same index as faiss holds it.
+    if (place / "vectors.faiss").exists():
+        index = faiss.read_index(str(place / "vectors.faiss"))
+        if hasattr(index, "hnsw"):
+            index.hnsw.efSearch = 64
+        if hasattr(index, "nprobe"):
+            index.nprobe = 8
+        return index
+    index = faiss.IndexFlat(384, faiss.METRIC_L2 if dense._settings.similarity == "l2" else faiss.METRIC_INNER_PRODUCT)
+    index.add(numpy.fromfile(place / "vectors.f32", dtype="<f4").reshape(-1, 384))
+    return index
 
 for name, changes in indexes.items():
     dense = engine(**short, **changes)
@@ -75,7 +91,12 @@ for name, changes in indexes.items():
     difference = max(abs(hit.score - truth[number, ids.index(hit.doc_id)])
                      for number, ranked in enumerate(hits) for hit in ranked)
     size = sum(path.stat().st_size for path in place.iterdir() if path.name.startswith("vectors"))
-    say([name, same, recall, float(difference), equal, size, sorted(path.name for path in place.iterdir())])
+    mapped = True
+    if not dense._settings.rescore:
+        vectors = dense._encode(queries)
+        pairs = zip(dense._index.search(vectors, 10), in_memory(place, dense).search(vectors, 10), strict=True)
+        mapped = all(a.tobytes() == b.tobytes() for a, b in pairs)
+    say([name, same, recall, float(difference), equal, size, mapped, sorted(path.name for path in place.iterdir())])
 """
 
 
@@ -84,21 +105,26 @@ def test_exact_index_is_exact_and_approximate_index_is_close(probe: Probe, tmp_p
     job.mkdir()
     (job / "scifact.jsonl").write_text("".join(json.dumps(each) + "\n" for each in SCIFACT.documents(DOCUMENTS)))
     (job / "texts.json").write_text(json.dumps(SCIFACT.texts(0, 30)))
-    answers = {name: rest for name, *rest in probe("minilm", EACH_INDEX)}
+    answers = {name: rest for name, *rest in probe("minilm-torch", EACH_INDEX)}
     for name in ("flat", "cosine", "ip", "l2"):
-        same, recall, difference, equal, size, _ = answers[name]
+        same, recall, difference, equal, size, mapped, _ = answers[name]
         assert recall == 1 and same == 30, name
         assert difference < 1e-4
         assert equal, "two builds of one corpus give the same bytes"
         assert size == DOCUMENTS * 384 * 4
+        assert mapped, f"{name}: the memory map changes no bit of the answers"
     for name, least in RECALL.items():
-        _, recall, difference, equal, size, files = answers[name]
+        _, recall, difference, equal, size, mapped, files = answers[name]
         assert least <= recall, (name, recall)
-        assert equal, name
+        assert equal and mapped, name
         assert "vectors.faiss" in files
     assert answers["sq8"][4] < DOCUMENTS * 384 * 1.1 and answers["ivfpq"][4] < answers["sq8"][4] * 2
     assert answers["hnsw"][2] < 1e-4, "its scores are exact, its candidates are not"
     assert 1e-4 < answers["sq8"][2] < 0.02 and answers["ivfpq"][2] > answers["sq8"][2]
+    for name in ("sq8-rescored", "binary-rescored"):
+        assert answers[name][2] < 1e-4, "scores are those of the vectors"
+        assert {"vectors.faiss", "vectors.f32"} <= set(answers[name][6])
+    assert answers["binary"][4] < DOCUMENTS * 384 / 8 + 1000
 
 
 def test_an_approximate_index_of_too_few_documents_is_refused(probe: Probe) -> None:
@@ -109,7 +135,7 @@ for changes in ({"index": "ivfpq"}, {"index": "ivfpq", "ivf_nlist": 2, "pq_nbits
     except ValueError as error:
         say(str(error))
 """
-    few, uneven = probe("minilm", lines)
+    few, uneven = probe("minilm-torch", lines)
     assert few.startswith("ivf_nlist 1024 and pq_nbits 8 are learned from at least 1024 documents, there are 4")
     assert uneven == "pq_m is 7, must divide the 384 dimensions of a vector"
 
@@ -153,7 +179,7 @@ attempt(cut)
 (index / ".building" / "shards" / "000001" / "done.json").unlink()
 attempt(lambda _: None)
 """
-    first, left, second, ended, _, other, _, mended = probe("minilm", lines)
+    first, left, second, ended, _, other, _, mended = probe("minilm-torch", lines)
     # A model that is loaded encodes one empty text to see how long its vectors are; it is not counted.
     assert first == ["cut short", 3, False, 0, 3]
     assert left[:2] == ["000000", "000001"]
@@ -161,3 +187,85 @@ attempt(lambda _: None)
     assert ended == [["built-with.json", "ids.bin", "ids.npy", "vectors.f32"], True]
     assert other == ["built", 4, False, 0, 4]
     assert mended[0] == "built" and mended[1] >= 2
+
+
+# Codes restated in numpy: a byte a dimension between its least and greatest value, and a bit for its sign.
+RESTATED = """
+import faiss, faiss_index, numpy
+draw = numpy.random.default_rng(7)
+rows = draw.standard_normal((3000, 64), dtype=numpy.float32)
+rows[:, :8] *= 3
+asked = rows[:40] + draw.standard_normal((40, 64), dtype=numpy.float32)
+shard = Path("/index/shard")
+shard.mkdir()
+numpy.save(shard / faiss_index.VECTORS, rows)
+base = {"document_tokens": 8, "query_tokens": 8, "keep_vectors": True}
+low, span = rows.min(0), rows.max(0) - rows.min(0)
+bytes_of = numpy.clip((rows - low) / span * 255, 0, 255).astype(int)
+decoded = (low + (bytes_of + 0.5) / 255 * span).astype(numpy.float32)
+nearest = {
+    "sq8": {"ip": -asked @ decoded.T, "l2": ((asked[:, None] - decoded[None]) ** 2).sum(2)},
+    "binary": dict.fromkeys(("ip", "l2"), ((asked >= 0)[:, None] != (rows >= 0)[None]).sum(2).astype(numpy.float32)),
+}
+truth = {"ip": asked @ rows.T, "l2": -((asked[:, None] - rows[None]) ** 2).sum(2)}
+for kind in nearest:
+    for similarity, rescore in (("ip", 0), ("ip", 3), ("l2", 0), ("l2", 3)):
+        import parameters
+        given = {**base, "index": kind, "similarity": similarity, "rescore": rescore}
+        settings = parameters.settings(parameters.complete(given))
+        place = Path("/index") / f"{kind}-{similarity}-{rescore}"
+        place.mkdir()
+        faiss_index.build(faiss_index.Shards([shard]), place, settings, lambda _: None)
+        index = faiss_index.load(place, settings, 64)
+        values, found = index.search(asked, 10)
+        scores, distances = faiss_index.scores(values, settings), nearest[kind][similarity]
+        wanted = truth[similarity] if rescore else -distances
+        off = max(float(abs(wanted[n, found[n]] - scores[n]).max()) for n in range(40))
+        # Of candidates with one distance any may be left out.
+        wrong = 0
+        for number in range(40):
+            last = numpy.sort(distances[number])[10 * max(rescore, 1) - 1]
+            slack = 1e-3 if kind == "sq8" else 0
+            sure = numpy.flatnonzero(distances[number] < last - slack)
+            missed = sorted(set(sure.tolist()) - set(found[number].tolist()))
+            wrong += bool((distances[number, found[number]] > last + slack).any())
+            wrong += bool(missed) and float(wanted[number, missed].max()) > float(scores[number].min()) + 1e-3
+        ordered = bool((numpy.diff(scores, axis=1) <= 0).all())
+        again = faiss_index.scores_of(index, found[0].astype(numpy.int64), asked[:1], settings) if rescore else None
+        say([kind, similarity, rescore, off, int(wrong), ordered, again is None or again == scores[0].tolist()])
+"""
+
+
+def test_codes_and_rescoring_equal_a_restatement(probe: Probe) -> None:
+    answers = probe("minilm-torch", RESTATED)
+    assert len(answers) == 8
+    for kind, similarity, rescore, off, wrong, ordered, again in answers:
+        assert off <= (0 if kind == "binary" and not rescore else 1e-3), (kind, similarity, rescore)
+        assert wrong == 0 and ordered and again, (kind, similarity, rescore)
+
+
+def test_loaded_vectors_take_no_anonymous_memory(probe: Probe) -> None:
+    lines = """
+import faiss_index, numpy, parameters
+draw = numpy.random.default_rng(7)
+shard = Path("/index/shard")
+shard.mkdir()
+numpy.save(shard / faiss_index.VECTORS, draw.standard_normal((40_000, 384), dtype=numpy.float32))
+def anonymous():
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("RssAnon:")[2].split()[0]) / 1024
+for kind, changes in (("flat", {}), ("sq8", {}), ("binary", {"keep_vectors": True, "rescore": 4})):
+    given = {"document_tokens": 8, "query_tokens": 8, "index": kind, **changes}
+    settings = parameters.settings(parameters.complete(given))
+    place = Path("/index") / kind
+    place.mkdir()
+    faiss_index.build(faiss_index.Shards([shard]), place, settings, lambda _: None)
+    query = draw.standard_normal((1, 384), dtype=numpy.float32)
+    before = anonymous()
+    index = faiss_index.load(place, settings, 384)
+    index.search(query, 10)
+    say([kind, anonymous() - before])
+"""
+    grown = dict(probe("minilm-torch", lines))
+    assert grown.keys() == {"flat", "sq8", "binary"}
+    assert all(mib < 4 for mib in grown.values()), grown  # 59 MiB of vectors, 15 of bytes

@@ -46,7 +46,7 @@ for query in queries:
     say([[hit.doc_id for hit in hits] == [ids[row] for row in rows[0]],
          max(abs(hit.score - score) for hit, score in zip(hits, scores[0].tolist()))])
 """
-    answers = probe("minilm", lines)
+    answers = probe("minilm-torch", lines)
     assert len(answers) == 10
     assert all(same for same, _ in answers)
     assert max(difference for _, difference in answers) < 1e-4
@@ -97,7 +97,7 @@ for query in ("frozen water", "ash", ""):
     say([[hit.doc_id for hit in hits], max(abs(hit.score - expected[hit.doc_id]) for hit in hits),
          sorted(expected, key=lambda doc_id: -expected[doc_id])])
 """
-    for found, difference, expected in probe("minilm", DPR + lines):
+    for found, difference, expected in probe("minilm-torch", DPR + lines):
         assert difference < 1e-4
         assert len(found) == 4
         if found != expected:  # two documents have one text
@@ -107,7 +107,7 @@ for query in ("frozen water", "ash", ""):
 def test_short_texts_are_spread_over_stretched_positions(probe: Probe, tmp_path: Path) -> None:
     put_small_checkpoints(tmp_path)
     answers = probe(
-        "minilm",
+        "minilm-torch",
         """
 import shutil, numpy, small, torch
 from transformers import AutoTokenizer, BertModel
@@ -158,7 +158,7 @@ for number, (documents, queries) in enumerate([
     say([[hit.score for hit in sorted(dpr.search("rivers of ice", 10), key=lambda hit: hit.doc_id)],
          sorted(dpr.libraries()), dpr.threads()])
 """
-    (exact, *_), *others = probe("minilm", DPR + lines)
+    (exact, *_), *others = probe("minilm-torch", DPR + lines)
     spread = max(exact) - min(exact)
     for number, (scores, libraries, threads) in enumerate(others):
         furthest = max(abs(a - b) for a, b in zip(scores, exact, strict=True))
@@ -195,7 +195,7 @@ try:
 except ValueError as error:
     say(str(error))
 """
-    right, swapped, refused = probe("minilm", lines)
+    right, swapped, refused = probe("minilm-torch", lines)
     assert max(abs(a - b) for a, b in zip(right, swapped, strict=True)) > 0.1
     assert refused.startswith("the index was built with checkpoint_sha256")
 
@@ -230,7 +230,7 @@ try:
 except ValueError as error:
     say(str(error))
 """
-    found, one, batch, build = probe("minilm", lines)
+    found, one, batch, build = probe("minilm-torch", lines)
     assert found == 4
     assert one.startswith("m: 1 of 1 texts become NaN or infinity under torch;")
     assert batch.startswith("m: 1 of 2 texts become NaN")
@@ -280,7 +280,7 @@ edit("tokenizer_config.json", '"do_lower_case": false', '"do_lower_case": true')
 edit("config.json", '"layer_norm_eps": 1e-12', '"layer_norm_eps": 1e-5')
 load(True)
 """
-    *same, vocabulary, case, config = probe("minilm", lines)
+    *same, vocabulary, case, config = probe("minilm-torch", lines)
     assert same == ["loaded"] * 3
     for message in (vocabulary, case, config):
         assert message.startswith("the index was built with checkpoint_sha256")
@@ -310,7 +310,7 @@ for text in texts:
 say([len(dense._model.tokenizer.encode(text).ids) for text in texts])
 say([dense._model.tokenizer.token_to_id("[UNK]") in dense._model.tokenizer.encode(text).ids for text in texts])
 """
-    *ranked, lengths, unknown = probe("minilm", lines)
+    *ranked, lengths, unknown = probe("minilm-torch", lines)
     for number, (doc_id, score, next_score) in enumerate(ranked):
         assert doc_id == f"\u6587 {number}"
         assert score == pytest.approx(1, abs=1e-4) and next_score < 0.999
@@ -334,6 +334,6 @@ for text, relevant in json.loads(Path("/job/asked.json").read_text()):
     found = [hit.doc_id for hit in dense.search(text, 10)]
     say(1 / (1 + found.index(relevant)) if relevant in found else 0.0)
 """
-    answers = probe("minilm", lines)
+    answers = probe("minilm-torch", lines)
     assert len(answers) == 30
     assert sum(answers) / 30 > 0.4, "by chance it is 0.07"

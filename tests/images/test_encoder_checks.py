@@ -97,7 +97,7 @@ for number, (said, how) in enumerate([(None, "pass"), {cases}]):
         code = prepare.main([str(place), str(told)])
     say([said, code, stream.getvalue()])
 """
-    good, *spoilt = probe("minilm", lines)
+    good, *spoilt = probe("minilm-torch", lines)
     assert good == [None, 0, ""]
     assert len(spoilt) == len(SPOILT)
     for expected, code, said in spoilt:
@@ -123,6 +123,6 @@ with contextlib.redirect_stderr(io.StringIO()) as stream:
     code = prepare.main(["/index/assets", str(told)])
 say([code, stream.getvalue().splitlines()])
 """
-    ((code, said),) = probe("minilm", lines)
+    ((code, said),) = probe("minilm-torch", lines)
     assert code == 1
     assert said == ["question: this is DPR's question encoder, named for document texts; swap them"]

@@ -90,8 +90,8 @@ def test_ranking_fuses_those_of_the_systems_measured_separately(results: Path) -
     (joined,) = [job.result for job in read_jobs(results) if job.result.spec.cell.system == "hybrid-minilm"]
     assert joined.effective is not None and len(joined.effective.cpus) == 1
     threads = joined.effective.threads
-    assert threads["bm25.jvm_available_processors"] == threads["minilm.torch_intraop"] == 1
-    assert {"bm25.lucene", "minilm.torch"} <= joined.libraries.keys()
+    assert threads["bm25.jvm_available_processors"] == threads["minilm.onnxruntime_intraop"] == 1
+    assert {"bm25.lucene", "minilm.onnxruntime"} <= joined.libraries.keys()
     facts = {job.result.spec.cell.system: job.result.index for job in read_jobs(results)}
     index = facts["hybrid-minilm"]
     assert index is not None and index.components == {name: facts[name] for name in ("bm25", "minilm")}

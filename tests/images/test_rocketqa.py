@@ -37,7 +37,7 @@ def test_converted_encoders_equal_a_restated_ernie(probe: Probe, tmp_path: Path)
         source.mkdir()
         rocketqa.convert(*write_source(source, state), models, name)
     (tmp_path / "job" / "pairs.json").write_text(json.dumps(PAIRS))
-    passages, crossed, joint, queries = (numpy.array(said) for said in probe("minilm", LINES))
+    passages, crossed, joint, queries = (numpy.array(said) for said in probe("minilm-torch", LINES))
     dual, cross, together = states["dual"], states["cross"], states["joint"]
     for (query, passage), vector, score, single in zip(PAIRS, passages, crossed, joint, strict=True):
         assert vector == pytest.approx(first_token(dual, "titlepara_", query, passage), abs=1e-5)

@@ -27,7 +27,8 @@ def loaded(number, changes):
     made.build(Corpus(Path("/job/scifact.jsonl"), 40), place, lambda _: None)
     made.load(place)
     return made
-kinds = [{}, {"similarity": "l2"}, {"similarity": "cosine", "index": "hnsw"}, {"index": "sq8"}]
+kinds = [{}, {"similarity": "l2"}, {"similarity": "cosine", "index": "hnsw"}, {"index": "sq8"},
+         {"index": "binary", "keep_vectors": True, "rescore": 4}]
 for number, changes in enumerate(kinds):
     ready = loaded(number, changes)
     off = 0.0
@@ -58,8 +59,8 @@ def test_dense_scores_equal_those_of_the_search(probe: Probe, tmp_path: Path) ->
     job = tmp_path / "job"
     (job / "scifact.jsonl").write_text("".join(json.dumps(each) + "\n" for each in SCIFACT.documents(40)))
     (job / "texts.json").write_text(json.dumps(SCIFACT.texts(40, 6)))
-    *kinds, empty, counts, searched, unknown, coded = probe("minilm", DENSE)
-    assert len(kinds) == 4
+    *kinds, empty, counts, searched, unknown, coded = probe("minilm-torch", DENSE)
+    assert len(kinds) == 5
     for compared, off in kinds:
         assert compared == 14 and off <= 1e-6
     assert empty == [[], 0, ["fetch", "score", "tokenise"]]
@@ -70,7 +71,7 @@ def test_dense_scores_equal_those_of_the_search(probe: Probe, tmp_path: Path) ->
     assert {name: counts[name] for name in ("pairs", "windows", "calls")} == {"pairs": 14, "windows": 1, "calls": 1}
     assert searched == [{}, ["encode", "retrieve"]]
     assert unknown == "the index has no document 'nowhere'; rank over the corpus that it was built of"
-    assert coded.startswith("an 'ivfpq' index gives no vectors back")
+    assert coded.startswith("an index 'ivfpq' gives no vectors back")
 
 
 COLBERT = """

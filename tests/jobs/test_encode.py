@@ -279,7 +279,7 @@ def test_index_written_by_the_engine_is_read(tmp_path: Path, monkeypatch: pytest
         folder.mkdir()
         np.save(folder / faiss_index.VECTORS, np.full((2, 3), number, dtype=np.float32))
         doc_ids.write(folder, [f"é{number}", f"b{number}"])
-    settings = faiss_index.Settings("flat", "ip", *[1] * 9)
+    settings = faiss_index.Settings("flat", "ip", *[1] * 9, keep_vectors=False, rescore=0)
     (tmp_path / "index").mkdir()
     faiss_index.build(faiss_index.Shards(shards), tmp_path / "index", settings, lambda _: None)
     doc_ids.join(shards, tmp_path / "index")

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from harness.analysis import cheapest, results_folder, row_pricing
 from harness.analysis.cheapest import CheapestPoint
@@ -146,6 +147,27 @@ def test_answer_is_a_screen_and_none_is_one_line(results: Path) -> None:
     assert none.count("\n") == 1
     wide = call("report", str(results), "--at-least", "RR@10=large-.002", "--wide").stdout
     assert wide.count("| large ") == 2 and "1 row left out: oom" in wide
+
+
+def test_groups_of_one_dataset_are_told_apart(table: Table, per_query: dict[str, PerQuery]) -> None:
+    other = [replace(row, k=100, key=f"{row.key}-deep") for row in table.rows if row.system != "large"]
+    both = replace(table, rows=(*table.rows, *other))
+    goal = cheapest.parse_goal("RR@10=.6")
+    assert goal is not None
+    section = cheapest_report.answer(cheapest.find(both, per_query, goal), goal, both, writers.plain_escape)
+    assert [line.partition(": ")[0] for line in section.after] == ["scifact, top 10", "scifact, top 100"]
+    assert "None reaches RR@10 0.6000; the best is medium" in section.after[1]
+    assert {line[0] for line in section.grids[0].cells} == {"scifact, top 10"}
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_grid_fits_the_terminal(table: Table, per_query: dict[str, PerQuery], width: int) -> None:
+    long = tuple(replace(row, system=f"{row.system}-of-a-long-name", validity=Validity.NOISY) for row in table.rows)
+    goal = cheapest.parse_goal("RR@10=.505")
+    assert goal is not None
+    found_points = cheapest.find(replace(table, rows=long), per_query, goal)
+    (grid,) = cheapest_report.answer(found_points, goal, table, writers.plain_escape, width).grids
+    assert max(map(cell_len, writers.plain_table(grid))) <= width and len(grid.cells) == 3
 
 
 def test_csv_and_json_hold_every_row(results: Path) -> None:

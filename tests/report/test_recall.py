@@ -156,7 +156,7 @@ def test_first_screen_fits_and_says_the_answer(results: Path, options: tuple[str
     assert "| hnsw " in shown and "0.925 (0.9" in shown and "out of memory" not in lines[0]
     assert "hnsw loses most: 7.5 % of flat's top 10; RR@10 changes by -50.0 (-" in shown
     if options:
-        assert "- int8: the vectors differ too, not the search alone: backend onnxruntime-int8, exact not set" in lines
+        assert "- int8: not the search alone differs: backend onnxruntime-int8, exact not set" in lines
 
 
 def test_csv_and_json_hold_the_same_values(results: Path) -> None:

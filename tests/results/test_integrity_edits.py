@@ -229,6 +229,7 @@ def test_contradiction_between_sealed_facts_is_named(results: Path) -> None:
         "memory.peak_anon_bytes": record(
             lambda raw: raw["memory"].update(peak_anon_bytes=1, peak_anon_by_phase_bytes={"load": 2})
         ),
+        "sweep.params.depth": fields("sweep", to={"system": "planted", "params": {"depth": 10}}),
         "corpus_documents": fields("corpus_documents", to=1 << 30),
         "index.index_bytes": fields("index", "index_bytes", to=1 << 30),
     }

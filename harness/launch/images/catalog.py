@@ -192,7 +192,7 @@ class System(SystemSettings, EngineSettings):
     """A system that can be measured: its engine's folder, parameters, assets and components.
 
     ``file`` declares it; ``platform`` is that of its image; launchers set theirs.  ``variant_of`` names the system
-    whose image and index it has, with other search parameters.
+    whose image it has, with other parameters; ``swept`` are all values of those that ``prepare`` reads.
     """
 
     name: str
@@ -205,6 +205,7 @@ class System(SystemSettings, EngineSettings):
     accelerator: Literal["cuda"] | None = None
     platform: str = AMD64
     variant_of: str | None = None
+    swept: dict[str, tuple[Scalar, ...]] = Field(default={})
 
     @property
     def parts(self) -> tuple[System, ...]:
@@ -239,18 +240,27 @@ class System(SystemSettings, EngineSettings):
         """The name of its engine's image."""
         return f"{self.engine}-{self.accelerator}" if self.accelerator else self.engine
 
-    def varied(self, name: str, search_params: Mapping[str, Scalar]) -> System:
-        """Return the system under another name, with other values of some search parameters.
+    def varied(self, name: str, params: Mapping[str, Scalar], grid: Mapping[str, tuple[Scalar, ...]]) -> System:
+        """Return the system under another name, with other values of some parameters.
+
+        Args:
+            grid: all values of the parameters; one image is made ready for all of them.
 
         Raises:
-            UsageError: it has no such search parameter.
+            UsageError: it has no such parameter, or a component has it, whose index depends on it.
         """
-        for key in search_params:
-            if key not in self.search_params:
-                hint = did_you_mean(key, self.search_params) or f"; it has {', '.join(self.search_params) or 'none'}"
-                raise UsageError(f"[sweep.{self.name}]: {self.name} has no search parameter {key!r}{hint}")
-        changed = {**self.search_params, **search_params}
-        return self.model_copy(update={"name": name, "search_params": changed, "variant_of": self.name})
+        able = self.search_params if self.components else self.params
+        for key in params:
+            if key not in able:
+                kind = "search parameter" if self.components else "parameter"
+                hint = did_you_mean(key, able) or f"; it has {', '.join(able) or 'none'}"
+                raise UsageError(f"[sweep.{self.name}]: {self.name} has no {kind} {key!r}{hint}")
+        changed: dict[str, object] = {}
+        for kind in PARAMETERS:
+            own = getattr(self, kind)
+            changed[kind] = {**own, **{key: value for key, value in params.items() if key in own}}
+        swept = {key: values for key, values in grid.items() if key in self.prepare_params}
+        return self.model_copy(update={**changed, "name": name, "variant_of": self.name, "swept": swept})
 
     def on(self, gpus: int) -> System:
         """Return the system with packages for GPUs if its engine has them and ``gpus`` is not 0."""
@@ -308,9 +318,9 @@ class System(SystemSettings, EngineSettings):
         return tuple(part.name for part in self.parts if any(asset.unpinned for asset in part.assets))
 
     @property
-    def prepared_with(self) -> dict[str, Scalar]:
-        """The parameters that ``prepare`` reads."""
-        return {name: value for name, value in self.params.items() if name in self.prepare_params}
+    def prepared_with(self) -> dict[str, Scalar | tuple[Scalar, ...]]:
+        """The parameters that ``prepare`` reads; one that is swept has all its values."""
+        return {name: self.swept.get(name, value) for name, value in self.params.items() if name in self.prepare_params}
 
 
 def images_dir() -> Path:

@@ -177,10 +177,8 @@ def write_system_context(target: IO[bytes], system: System, files: Path, compone
 
 def prepare_parameters(system: System) -> str:
     """Write the parameters that ``prepare`` declares to read, as JSON."""
-    parameters = {
-        kind: {name: value for name, value in getattr(system, kind).items() if name in system.prepare_params}
-        for kind in PARAMETERS
-    }
+    read = system.prepared_with
+    parameters = {kind: {name: read[name] for name in getattr(system, kind) if name in read} for kind in PARAMETERS}
     return json.dumps(parameters, indent=2, sort_keys=True)
 
 

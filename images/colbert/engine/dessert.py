@@ -24,6 +24,7 @@ from harness.records import Scalar
 FOLDER = "dessert"
 READ = ("kmeans_niters", "tables", "bits", "ncells", "scored")
 SHAPING = ("kmeans_niters", "tables", "bits")
+OPTIONAL = ("mmap",)
 _SEED = 12345
 
 
@@ -95,13 +96,14 @@ class Dessert:
         encoder: of queries.
         probed: centroids looked into for each query vector.
         scored: documents scored by hashes, at most.
+        mapped: leave the hashes in the memory map.
     """
 
-    def __init__(self, index_dir: Path, encoder: Encoder, probed: int, scored: int) -> None:
+    def __init__(self, index_dir: Path, encoder: Encoder, probed: int, scored: int, *, mapped: bool) -> None:
         folder = index_dir / FOLDER
         self._encoder, self._probed, self._scored = encoder, probed, scored
         self._tables = Signatures(numpy.load(folder / "projections.npy"))
-        self._hashes = numpy.load(folder / "hashes.npy")
+        self._hashes = numpy.load(folder / "hashes.npy", mmap_mode="r" if mapped else None)
         self._lengths = numpy.load(folder / "lengths.npy").astype(numpy.int64)
         self._ends = numpy.cumsum(self._lengths)
         self._lists = Lists(*(numpy.load(folder / f"{name}.npy") for name in ("centroids", "members", "members-ends")))
@@ -154,4 +156,5 @@ class Dessert:
 
 def load(index_dir: Path, setup: Setup) -> Dessert:
     """Read weights and index into memory."""
-    return Dessert(index_dir, setup.encoder, int(setup.params["ncells"]), int(setup.params["scored"]))
+    probed, scored = int(setup.params["ncells"]), int(setup.params["scored"])
+    return Dessert(index_dir, setup.encoder, probed, scored, mapped=setup.mapped)

@@ -96,6 +96,11 @@ class Setup:
     documents: int
     gpu: bool
 
+    @property
+    def mapped(self) -> bool:
+        """The system leaves what documents are scored by in the memory map."""
+        return bool(self.params.get("mmap", False))
+
     @cached_property
     def encoder(self) -> Encoder:
         """The model, read at the first use."""

@@ -19,10 +19,11 @@ from engine.fde import FixedEncodings
 from harness.records import Scalar
 
 FOLDER = "muvera"
-INDEXES = ("flat", "hnsw")
+INDEXES = ("flat", "sq8", "hnsw")
 _DRAWS = ("repetitions", "planes", "inner", "final")
 SHAPING = ("nbits", "kmeans_niters", *_DRAWS, "fde_index", "hnsw_m")
 READ = (*SHAPING, "hnsw_ef_search", "candidates")
+OPTIONAL = ("mmap",)
 _FAISS = "fde.faiss"
 _SEED = 12345
 _EF_CONSTRUCTION = 200
@@ -36,7 +37,7 @@ def check(params: Mapping[str, Scalar]) -> None:
     """
     plaid.check(params)
     if params["fde_index"] not in INDEXES:
-        raise ValueError(f"fde_index is {params['fde_index']!r}, must be 'flat' or 'hnsw'")
+        raise ValueError(f"fde_index is {params['fde_index']!r}, must be one of {', '.join(INDEXES)}")
     if not 0 <= int(params["planes"]) <= 8:
         raise ValueError(f"planes is {params['planes']!r}, must be 0 to 8")
     for name, least in (("repetitions", 1), ("inner", 1), ("final", 0), ("candidates", 1)):
@@ -79,12 +80,19 @@ def _index(folder: Path, params: Mapping[str, Scalar], dimensions: int) -> None:
     """Write the faiss index of all encodings, chunk by chunk."""
     import faiss
 
-    if params["fde_index"] == "hnsw":
-        index = faiss.IndexHNSWFlat(dimensions, int(params["hnsw_m"]), faiss.METRIC_INNER_PRODUCT)
+    files = sorted(folder.glob("*.fde.npy"), key=lambda path: int(path.name.split(".")[0]))
+    kind, product, bytes_ = params["fde_index"], faiss.METRIC_INNER_PRODUCT, faiss.ScalarQuantizer.QT_8bit
+    if kind == "hnsw":
+        index = faiss.IndexHNSWSQ(dimensions, bytes_, int(params["hnsw_m"]), product)
         index.hnsw.efConstruction = _EF_CONSTRUCTION
     else:
-        index = faiss.IndexFlatIP(dimensions)
-    for path in sorted(folder.glob("*.fde.npy"), key=lambda path: int(path.name.split(".")[0])):
+        index = (
+            faiss.IndexFlatIP(dimensions) if kind == "flat" else faiss.IndexScalarQuantizer(dimensions, bytes_, product)
+        )
+    if kind != "flat":
+        # The first chunk gives each dimension's range: values beyond it are clipped.
+        index.train(numpy.load(files[0]))
+    for path in files:
         index.add(numpy.load(path))
     faiss.write_index(index, str(folder / _FAISS))
 
@@ -155,6 +163,6 @@ class Muvera:
 def load(index_dir: Path, setup: Setup) -> Muvera:
     """Read weights, the engine's index and the encodings into memory."""
     folder, params = index_dir / FOLDER, setup.params
-    scorer = plaid.Plaid(folder, setup.checkpoint, setup.config, {}, 0, setup.documents)
+    scorer = plaid.Plaid(folder, setup, {}, 0)
     encodings = _encodings(setup, scorer.dimensions)
     return Muvera(folder, scorer, encodings, int(params["candidates"]), int(params["hnsw_ef_search"]))

@@ -7,7 +7,7 @@ from types import ModuleType
 from engine import dessert, muvera, plaid, uncompressed
 from harness.records import Scalar
 
-# A method is a module: READ and SHAPING, check, build, load.
+# A method is a module: READ, SHAPING and OPTIONAL, check, build, load.
 METHODS: dict[str, ModuleType] = {
     "plaid": plaid,
     "uncompressed": uncompressed,
@@ -20,7 +20,7 @@ _SHAPING = ("method", "checkpoint", "document_tokens")
 
 
 def check(params: dict[str, Scalar]) -> None:
-    """Take a method's parameters, all of them and no others.
+    """Take a method's parameters, no others, and all but the optional ones.
 
     Raises:
         ValueError: one is unknown, missing or wrong; one that nothing reads would rank as if it were not there.
@@ -28,10 +28,11 @@ def check(params: dict[str, Scalar]) -> None:
     method = str(params.get("method"))
     if method not in METHODS:
         raise ValueError(f"method is {params.get('method')!r}, must be one of {', '.join(METHODS)}")
-    names = (*_ALL, *METHODS[method].READ)
+    names, optional = (*_ALL, *METHODS[method].READ), METHODS[method].OPTIONAL
+    known = sorted((*names, *optional))
     for name in params:
-        if name not in names:
-            raise ValueError(f"unknown parameter {name!r}; the method {method} reads {', '.join(sorted(names))}")
+        if name not in known:
+            raise ValueError(f"unknown parameter {name!r}; the method {method} reads {', '.join(known)}")
     for name in names:
         if name not in params:
             raise ValueError(f"the parameter {name!r} is missing; the method {method} reads it")

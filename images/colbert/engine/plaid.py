@@ -8,6 +8,7 @@ are streamed, and encoding holds one chunk.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from harness.records import Scalar
 FOLDER = "plaid"
 READ = ("nbits", "kmeans_niters", "k", "ncells", "centroid_score_threshold", "ndocs")
 SHAPING = ("nbits", "kmeans_niters")
+OPTIONAL = ("mmap",)
 
 # Writes a second form of a chunk's vectors (number of the chunk, vectors, how many each passage has).
 Beside = Callable[[int, Any, list[int]], None]
@@ -88,28 +90,26 @@ class Plaid:
 
     Args:
         folder: what ``build`` made.
-        checkpoint: the folder of the weights.
-        config: the engine's configuration (``query_maxlen``).
+        setup: the weights, the engine's configuration (``query_maxlen``), the number of passages.
         settings: ``ncells``, ``centroid_score_threshold`` and ``ndocs``.
         depth: passages that are asked of the engine at least.
-        passages: how many there are.
     """
 
-    def __init__(
-        self, folder: Path, checkpoint: Path, config: Any, settings: dict[str, Any], depth: int, passages: int
-    ) -> None:
+    def __init__(self, folder: Path, setup: Setup, settings: dict[str, Any], depth: int) -> None:
         from colbert import Searcher
         from colbert.data import Collection
         from colbert.search.index_storage import IndexScorer
 
+        from engine import mapped
+
         self._settings, self._depth = settings, depth
-        with runtime.quiet():
+        with runtime.quiet(), mapped.scorer() if setup.mapped else contextlib.nullcontext():
             self._searcher: Any = Searcher(
                 index=str(folder),
-                checkpoint=str(checkpoint),
+                checkpoint=str(setup.checkpoint),
                 # The engine wants to hold all texts; it only searches.
-                collection=Collection(data=range(passages)),
-                config=config,
+                collection=Collection(data=range(setup.documents)),
+                config=setup.config,
                 verbose=0,
             )
         self.dimensions = int(self._searcher.config.dim)
@@ -123,7 +123,7 @@ class Plaid:
             ranker.lookup_pids = _noted(ranker.lookup_pids)
         elif not isinstance(IndexScorer.decompress_residuals, FunctionType):
             # The engine calls it on the class, which all searchers of a process share.
-            IndexScorer.decompress_residuals = _noted(IndexScorer.decompress_residuals)
+            IndexScorer.decompress_residuals = _noted(mapped.gathering(IndexScorer.decompress_residuals))
 
     def __len__(self) -> int:
         return len(self._searcher.ranker.doclens)
@@ -186,8 +186,7 @@ class Plaid:
 def load(index_dir: Path, setup: Setup) -> Plaid:
     """Read weights and index into memory; the engine finds the GPU by itself."""
     settings = {name: setup.params[name] for name in ("ncells", "centroid_score_threshold", "ndocs")}
-    depth = int(setup.params["k"])
-    return Plaid(index_dir / FOLDER, setup.checkpoint, setup.config, settings, depth, setup.documents)
+    return Plaid(index_dir / FOLDER, setup, settings, int(setup.params["k"]))
 
 
 class _Step:

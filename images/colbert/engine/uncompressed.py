@@ -25,6 +25,7 @@ from harness.records import Scalar
 FOLDER = "uncompressed"
 READ = ("candidates", "nprobe", "faiss_depth")
 SHAPING = ("candidates",)
+OPTIONAL = ()
 CANDIDATES = ("faiss", "all")
 _FAISS = "ivfpq.faiss"
 _SEED = 12345

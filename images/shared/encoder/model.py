@@ -91,6 +91,13 @@ class Model:
         return self.tokens.tokenizer
 
     @property
+    def mixes(self) -> bool:
+        """Return whether the other texts of a batch change a text's result."""
+        from encoder.backends import MIXING
+
+        return self._backend.name in MIXING
+
+    @property
     def device(self) -> str:
         """``cpu`` or ``cuda``."""
         return str(self._backend.device)

@@ -8,6 +8,7 @@ is said in one line, with exit code 1.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -51,15 +52,17 @@ def prepare(assets: Path, params: dict[str, Any]) -> None:
 
     Args:
         assets: folder that holds a folder for each checkpoint.
-        params: the system's parameters; see :mod:`encoder.roles`.
+        params: the system's parameters; see :mod:`encoder.roles`.  A list holds the values that a suite sweeps.
 
     Raises:
         BadCheckpoint: a checkpoint is not what the parameters say.
         ValueError: a parameter is wrong.
     """
     by_folder: dict[str, list[Role]] = {}
-    for role in roles(params):
-        by_folder.setdefault(role.folder, []).append(role)
+    lists = [value if isinstance(value, list) else [value] for value in params.values()]
+    for values in itertools.product(*lists):
+        for role in roles(dict(zip(params, values, strict=True))):
+            by_folder.setdefault(role.folder, []).append(role)
     for name, sharing in by_folder.items():
         prepare_folder(assets / name, sharing)
 

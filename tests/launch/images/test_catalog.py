@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import FileError, UnknownName
+from harness.errors import FileError, UnknownName, UsageError
 from harness.launch.images import catalog, recipes
 from harness.launch.images.platforms import ARM64
 from harness.launch.images.recipes import recipe
@@ -318,3 +318,25 @@ def test_engine_lists_the_languages_that_its_code_knows() -> None:
     known = (catalog.images_dir() / "shared" / "jvm" / "languages.py").read_text(encoding="utf-8")
     codes = re.findall(r'^    "(\w+)": f"\{_PACKAGE', known, re.M)
     assert catalog.system("bm25").languages == ("en", *codes)
+
+
+def test_variants_share_one_image_that_is_ready_for_all_values() -> None:
+    grid = {"document_backend": ("torch", "openvino"), "backend": ("torch", "onnxruntime")}
+    point = {"document_backend": "openvino", "backend": "torch"}
+    minilm = catalog.system("minilm")
+    other, made = minilm.varied("other", {**point, "backend": "onnxruntime"}, grid), minilm.varied("made", point, grid)
+    assert (made.build_params["document_backend"], made.search_params["backend"]) == ("openvino", "torch")
+    assert (made.name, made.image) == ("made", "minilm") and made.build_params == other.build_params
+    assert recipe(made) == recipe(other) != recipe(minilm)
+    read = json.loads(recipes.prepare_parameters(made))
+    assert read["build_params"]["document_backend"] == ["torch", "openvino"]
+    assert read["search_params"]["backend"] == ["torch", "onnxruntime"] and read["build_params"]["pooling"] == "mean"
+    assert minilm.varied("few", {"batch_size": 8}, {"batch_size": (8,)}).swept == {}
+
+
+def test_sweep_of_an_unknown_parameter_or_of_a_components_index_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"minilm has no parameter 'bakend'; did you mean 'backend'"):
+        catalog.system("minilm").varied("a", {"bakend": "torch"}, {})
+    name = "minilm.document_backend"
+    with pytest.raises(UsageError, match=rf"hybrid-minilm has no search parameter '{name}'"):
+        catalog.system("hybrid-minilm").varied("a", {name: "torch"}, {name: ("torch",)})
