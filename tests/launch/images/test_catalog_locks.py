@@ -64,7 +64,10 @@ def test_every_engine_has_an_arm64_image_or_a_reason(folder: Path) -> None:
     """A lock that names a build for x86-64 alone has a sibling, or the engine states its reason."""
     (system, *_) = [known for known in catalog.systems().values() if known.engine_dir == folder]
     arm = system.made_for(ARM64)
-    assert arm.lacking is None
+    if arm.lacking:
+        named = [name for name, version in locked(system.lock).items() if f" {name} {version} " in arm.lacking]
+        assert named and "no wheel" in arm.lacking
+        return
     assert not any(
         "+" in version for lock in (arm.lock, *arm.shared_locks.values()) for version in locked(lock).values()
     )
