@@ -52,6 +52,19 @@ DOCUMENTS = [
     {"_id": "twin", "title": "", "text": "Mountains that throw out molten rock and ash."},
 ]
 
+# A clock that only the named calls move, so that a test can tell which stage counts which call.
+MADE_CLOCK = """
+import time
+now = [0]
+time.perf_counter = lambda: now[0]
+def takes(owner, name, seconds):
+    plain = getattr(owner, name)
+    def call(*arguments, **options):
+        now[0] += seconds
+        return plain(*arguments, **options)
+    setattr(owner, name, call)
+"""
+
 Probe = Callable[..., list[Any]]
 
 

@@ -39,7 +39,7 @@ for query in ("mountains of ice", "throw molten rock", "coffee", "ice", "ice ice
     found = bare.retrieve([own._tokens(query)], k=len(ids), show_progress=False)
     theirs = [[ids[row], float(score)] for row, score in zip(found.documents[0], found.scores[0]) if score > 0]
     say([[[hit.doc_id, hit.score] for hit in own.search(query, 4)], theirs, restated(query)])
-say([done[0], done[-1], own.threads(), sorted(own.libraries())])
+say([done[0], done[-1], own.threads(), sorted(own.libraries()), sorted(own.stages_s())])
 for query in ("", "the of and", "zzz", "\\U0001f600", "coffee\\x00", "\\ud800 coffee", "coffee " * 3000):
     say([hit.doc_id for hit in own.search(query, 2)])
 say(own._tokens("The U.S. paid 1,000.5 for Bob's well-kept ice; don't_ask 3.5%"))
@@ -64,7 +64,7 @@ refused(k1=1.2)
         assert [score for _, score in ours] == pytest.approx([score for _, score in restated], abs=1e-5)
     once, twice = rankings[-2][0], rankings[-1][0]
     assert twice[0] == [once[0][0], pytest.approx(2 * once[0][1], rel=1e-5)], "a word that comes twice counts twice"
-    assert facts == [0, len(DOCUMENTS), {"numpy": 1}, ["PyStemmer", "bm25s", "numpy"]]
+    assert facts == [0, len(DOCUMENTS), {"numpy": 1}, ["PyStemmer", "bm25s", "numpy"], ["retrieve", "tokenise"]]
     cafe = DOCUMENTS[2]["_id"]
     assert no_text == stops == unknown == face == [] and null == half == long == [cafe]
     assert tokens == ["u.", "paid", "1,000.5", "bob", "well", "kept", "ic", "don't_ask", "3.5"]
