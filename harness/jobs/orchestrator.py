@@ -86,7 +86,7 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
     # Before the folder is held, which clears a dead run's staging: its container may still write into that.
     swept = launcher.sweep()
     if swept:
-        log.info(f"removed {swept} containers that a dead run had left")
+        log.info(f"removed {counted(swept, 'container')} that a dead run had left")
     filesystem.remove_all_leftovers(options.cache)
     with store.held():
         keep_inputs(inputs, store)

@@ -538,5 +538,5 @@ def test_containers_of_a_dead_run_are_removed_before_their_folders(bench: Bench)
             return 1
 
     bench.run(Sweeping())
-    assert "removed 1 containers that a dead run had left" in bench.screen.getvalue()
+    assert "removed 1 container that a dead run had left" in bench.screen.getvalue()
     assert not staged.exists()
