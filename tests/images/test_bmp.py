@@ -9,7 +9,7 @@ import pytest
 from tests.images.impact import BUILT, PLAIN, Ask
 
 pytestmark = pytest.mark.docker
-LIKE = {"model": "splade-v2-distil", "block_size": 8}
+LIKE = {"model": "splade-v2-distil", "block_size": 8, "document_backend": "torch", "backend": "torch"}
 
 
 def test_bmp_ranks_as_dot_products_and_as_the_library_called_bare(ask: Ask) -> None:
@@ -39,7 +39,7 @@ say([batched, [[hit.doc_id for hit in system.search(query, 10)] for query in que
         assert [score for _, score in ours] == sorted((score for _, score in ours), reverse=True)
     assert len(rankings[0]) > 20
     threads, stages, libraries, files = facts
-    assert threads == {"bmp": 1, "torch_intraop": 1, "torch_interop": 1} and stages == ["encode", "retrieve"]
+    assert threads == {"bmp": 1, "torch_intraop": 1, "torch_interop": 1} and stages == ["encode", "retrieve", "tokenise", "weigh"]
     assert {"bmp", "torch", "tokenizers"} <= set(libraries)
     assert files == ["blocks.bmp", "built-with.json", "highest.npy"]
     assert batched == alone

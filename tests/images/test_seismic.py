@@ -7,7 +7,7 @@ import pytest
 from tests.images.impact import BUILT, PLAIN, Ask
 
 pytestmark = pytest.mark.docker
-LIKE = {"model": "splade-v2-distil"}
+LIKE = {"document_backend": "torch", "backend": "torch", "model": "splade-v2-distil"}
 # Seismic with all of a query's lists read to their end.
 EXACT = {"query_cut": 1000, "heap_factor": 0.0}
 
@@ -45,7 +45,7 @@ say([batched, [[hit.doc_id for hit in system.search(query, 10)] for query in que
         assert all(score == dot for score, dot in quick), "an approximate hit has its exact score"
     assert len(rankings[0]) > 20 and len(rankings[3]) == 5
     threads, stages, libraries, files = facts
-    assert threads == {"seismic": 1, "torch_intraop": 1, "torch_interop": 1} and stages == ["encode", "retrieve"]
+    assert threads == {"seismic": 1, "torch_intraop": 1, "torch_interop": 1} and stages == ["encode", "retrieve", "tokenise", "weigh"]
     assert {"pyseismic-lsr", "torch", "tokenizers"} <= set(libraries)
     assert files == ["built-with.json", "short.index.seismic"]
     assert batched == alone
