@@ -108,8 +108,8 @@ class EngineSettings(ConfigModel):
     )
     lean_if: dict[str, tuple[Scalar, ...]] = Field(
         default={},
-        description="parameters, and the values with which a prepared system needs only the stage `lean` of the"
-        ' Dockerfile, given as the build argument STAGE; a parameter that the system lacks counts as `""`',
+        description="parameters, and their values with which prepared files need fewer packages: the image is then made"
+        ' from the Dockerfile\'s stage `lean` (build argument STAGE); a missing parameter counts as `""`',
     )
     toolchain: bool = Field(
         default=False, description="its Dockerfile compiles: gets a compiler image as the build argument TOOLCHAIN"
