@@ -254,12 +254,14 @@ def test_finding_of_several_rows_is_said_once() -> None:
 
 
 def test_causes_of_the_same_rows_share_a_line() -> None:
-    findings = tuple(Finding(cause, Validity.NOISY, "x") for cause in (Cause.FOREIGN_CPU, Cause.CANARY))
+    several = (Cause.FOREIGN_CPU, Cause.CANARY, Cause.FEW_SAMPLES)
+    findings = tuple(Finding(cause, Validity.NOISY, "x") for cause in several)
     rows = [row(name, validity=Validity.NOISY, findings=findings) for name in ("a", "b")]
     (line,) = (line for line in section(*rows).notes if line.startswith("noisy"))
     assert line == (
-        "noisy: all rows (other processes took CPU time; the machine changed its speed). "
-        "Stop other work on this machine, then measure again with --retry-noisy 3."
+        "noisy: all rows (other processes took CPU time; the machine changed its speed; few slow samples carry the"
+        " mean). "
+        "Stop other work on this machine, then run the suite again with --retry-noisy 3."
     )
 
 
