@@ -322,7 +322,7 @@ def _rebuild(run: _RunState, cell: Cell, builder: Prepared, index: Index) -> boo
     """Build an earlier run's index again, once, because it did not load; return whether there is a new one."""
     key = index.folder.parent.name
     until = time.monotonic() + run.inputs.limits.build_s
-    if key in run.built or index.rebuilt or index.used_elsewhere() or index.unchanged_since_loaded(until):
+    if key in run.built or index.used_elsewhere() or index.faultless(until):
         return False
     log.info(f"  {builder.system.name}: the cached index of {cell.dataset} does not load; building it again")
     _index(run, cell, builder, replacing=index)

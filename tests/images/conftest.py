@@ -111,7 +111,8 @@ def probe(engine: docker.DockerClient, warmth: Warmth, tmp_path: Path) -> Probe:
         (job / "params.json").write_text(json.dumps(system.params))
         (job / "corpus.jsonl").write_text("".join(json.dumps(document) + "\n" for document in DOCUMENTS))
         if memory is None:
-            return warmth.of(image.digest, IMPORTS.get(system.engine, "import adapter")).ask(job)
+            imports = "import adapter" if system.lean else IMPORTS.get(system.engine, "import adapter")
+            return warmth.of(image.digest, imports).ask(job)
         index.mkdir()
         index.chmod(0o777)
         return inside.ask(engine, image.digest, {"/job": job}, {"/index": index}, memory=memory)

@@ -39,7 +39,12 @@ say([batched, [[hit.doc_id for hit in system.search(query, 10)] for query in que
         assert [score for _, score in ours] == sorted((score for _, score in ours), reverse=True)
     assert len(rankings[0]) > 20
     threads, stages, libraries, files = facts
-    assert threads == {"bmp": 1, "torch_intraop": 1, "torch_interop": 1} and stages == ["encode", "retrieve", "tokenise", "weigh"]
+    assert threads == {"bmp": 1, "torch_intraop": 1, "torch_interop": 1} and stages == [
+        "encode",
+        "retrieve",
+        "tokenise",
+        "weigh",
+    ]
     assert {"bmp", "torch", "tokenizers"} <= set(libraries)
     assert files == ["blocks.bmp", "built-with.json", "highest.npy"]
     assert batched == alone

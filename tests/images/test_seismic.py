@@ -45,7 +45,12 @@ say([batched, [[hit.doc_id for hit in system.search(query, 10)] for query in que
         assert all(score == dot for score, dot in quick), "an approximate hit has its exact score"
     assert len(rankings[0]) > 20 and len(rankings[3]) == 5
     threads, stages, libraries, files = facts
-    assert threads == {"seismic": 1, "torch_intraop": 1, "torch_interop": 1} and stages == ["encode", "retrieve", "tokenise", "weigh"]
+    assert threads == {"seismic": 1, "torch_intraop": 1, "torch_interop": 1} and stages == [
+        "encode",
+        "retrieve",
+        "tokenise",
+        "weigh",
+    ]
     assert {"pyseismic-lsr", "torch", "tokenizers"} <= set(libraries)
     assert files == ["built-with.json", "short.index.seismic"]
     assert batched == alone
