@@ -21,7 +21,7 @@ from tests.images.inside import Warmth
 # The same place as the command line's: what it has fetched already is not fetched again.
 CACHE = Path(os.environ.get("HARNESS_CACHE") or Path.home() / ".cache" / "ir-harness")
 
-# What every script has; then an engine over the image's assets, and a corpus.
+# What every script has (`refused` returns a refusal's message); then an engine over the image's assets, and a corpus.
 GIVEN = """
 import json, sys
 from pathlib import Path
@@ -32,6 +32,12 @@ params = json.loads(Path("/job/params.json").read_text())
 index = Path("/index/made")
 index.mkdir()
 say = lambda value: print("said", json.dumps(value))
+def refused(call):
+    try:
+        call()
+    except ValueError as error:
+        return str(error)
+    return ""
 """
 PRELUDE = (
     GIVEN

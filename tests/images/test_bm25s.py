@@ -70,13 +70,15 @@ own.close()
 
 def test_unknown_parameters_and_other_indexes_are_refused(probe: Probe) -> None:
     lines = f"""{BUILT}
-for more in ({{"heap_mib": 1}}, {{"language": "zh"}}, {{"language": "de"}}, {{"k1": 1.2}}):
-    try:
-        engine(**more).load(index)
-    except ValueError as error:
-        say(str(error))
+for more in ("heap_mib", 1), ("language", "zh"), ("k1", -1), ("k1", "0.9"), ("b", 1.1), ("language", "de"), ("k1", 1.2):
+    say(refused(lambda: engine(**dict([more])).load(index)))
 """
-    heap, chinese, german, other = probe("bm25s", lines)
+    heap, chinese, *wrong, german, other = probe("bm25s", lines)
+    assert wrong == [
+        "k1 is -1, must be a number from 0 to inf",
+        "k1 is '0.9', must be a number from 0 to inf",
+        "b is 1.1, must be a number from 0 to 1",
+    ]
     assert heap == "unknown parameter 'heap_mib'; this engine reads language, k1, b"
     assert chinese.startswith("language is 'zh', must be one of da, de, ")
     assert "built with language 'en', the system asks for 'de'" in german
