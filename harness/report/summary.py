@@ -59,6 +59,7 @@ _FAILED = {
     Outcome.NOT_APPLICABLE: "not applicable",
     Outcome.INTERRUPTED: "interrupted",
 }
+_IN_BUILD = "index build: "  # in the detail of a job whose index was never built
 
 
 @dataclass(frozen=True)
@@ -366,6 +367,8 @@ def _cells(row: Row, columns: Sequence[SummaryColumn], keys: int, escape: Escape
 
 def failure(row: Row) -> str:
     """Return why a row has no figures, in a few words."""
+    if row.outcome is Outcome.OOM and _IN_BUILD in (row.detail or ""):
+        return "index build out of memory: raise build_profile"
     text = _FAILED[row.outcome].format(memory=_size(row.memory_limit_bytes))
     if row.outcome is Outcome.OOM or not row.detail:
         return text

@@ -119,6 +119,12 @@ def test_failed_row_says_why_in_place_of_its_figures() -> None:
     assert made.grids[0].tones[made.grids[0].cells.index(cells)] == summary.BAD
 
 
+def test_index_build_out_of_memory_names_no_limit_of_the_search() -> None:
+    detail = "index build: the kernel killed the job at the memory limit of 32 MiB"
+    failed = slow(outcome=Outcome.OOM, memory_limit_bytes=256 * MIB, measures={}, detail=detail)
+    assert summary.failure(failed) == "index build out of memory: raise build_profile"
+
+
 def test_markdown_has_the_message_in_the_last_column() -> None:
     failed = slow(outcome=Outcome.OOM, memory_limit_bytes=256 * MIB, measures={})
     text = writers.markdown_section(section(row("bm25"), failed))
