@@ -36,7 +36,7 @@ class Kind:
     Attributes:
         joined: systems that join one of them with others, which stand in too.
         folders: what the training writes, and the folders of assets that it goes to.
-        params: parameters that are not the published system's; the note says so.
+        params: parameters that are not the published systems', where they have them; the note says so.
         steps: of the training.
     """
 
@@ -68,7 +68,7 @@ KINDS = (
     ),
     Kind(
         "colbert",
-        ("colbertv2-s", "colbertv2-m", "colbertv2-l", "dessert", "muvera"),
+        ("colbertv2-s", "colbertv2-m", "colbertv2-l", "colbertv2-exact", "dessert", "muvera"),
         {"model": ("colbertv2.0",)},
         "two layers of all-MiniLM-L6-v2, trained for a minute on SciFact's documents; documents are cut at 96 tokens"
         " (as in the training), centroids found in 2 rounds",
@@ -122,7 +122,7 @@ def make(
             models=out / "models",
             images=out / "images",
             note=kind.note,
-            params=kind.params,
+            params={key: value for key, value in kind.params.items() if key in known[name].params},
         )
         for kind in kinds
         for name in kind.systems

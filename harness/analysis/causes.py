@@ -48,12 +48,12 @@ TEXTS: dict[Cause, CauseText] = {
     Cause.STEAL: CauseText(
         "the hypervisor took CPU time",
         "Another virtual machine ran on the job's CPUs, so some queries waited.",
-        "Take a machine with CPUs of its own, or measure again with --retry-noisy 3.",
+        "Take a machine with CPUs of its own, or run the suite again with --retry-noisy 3.",
     ),
     Cause.FOREIGN_CPU: CauseText(
         "other processes took CPU time",
         "Other programs ran on the job's CPUs, so some queries waited.",
-        "Stop other work on this machine, then measure again with --retry-noisy 3.",
+        "Stop other work on this machine, then run the suite again with --retry-noisy 3.",
     ),
     Cause.OVERSUBSCRIPTION: CauseText(
         "more threads than CPUs",
@@ -68,17 +68,17 @@ TEXTS: dict[Cause, CauseText] = {
     Cause.CANARY: CauseText(
         "the machine changed its speed",
         "A fixed piece of work took different times beside the trials, so trials are not comparable.",
-        "Stop other work on this machine, then measure again with --retry-noisy 3.",
+        "Stop other work on this machine, then run the suite again with --retry-noisy 3.",
     ),
     Cause.SLOW_MACHINE: CauseText(
         "the machine was slower than for other rows",
         "A fixed piece of work took longer than beside other rows, so this row looks slow against them.",
-        "Measure again with --retry-noisy 3.",
+        "Run the suite again with --retry-noisy 3.",
     ),
     Cause.GPU_THROTTLING: CauseText(
         "the GPU was throttled",
         "Heat or power held the GPU's clock back.",
-        "Let it cool, then measure again with --retry-noisy 3.",
+        "Let it cool, then run the suite again with --retry-noisy 3.",
     ),
     Cause.GPU_SHARED: CauseText(
         "other processes used the GPU",
@@ -133,7 +133,7 @@ TEXTS: dict[Cause, CauseText] = {
     Cause.DRIFT: CauseText(
         "trials differ too much",
         "Latency drifted from trial to trial by more than queries explain.",
-        "Stop other work on this machine, then measure again with --retry-noisy 3.",
+        "Stop other work on this machine, then run the suite again with --retry-noisy 3.",
     ),
     Cause.RESULT_CACHE: CauseText(
         "the system caches results",
@@ -153,7 +153,7 @@ TEXTS: dict[Cause, CauseText] = {
     Cause.FEW_SAMPLES: CauseText(
         "few slow samples carry the mean",
         "Some samples were slow once and fast in other trials, and they dominate the mean.",
-        "Compare p50, or measure again with --retry-noisy 3.",
+        "Compare p50, or run the suite again with --retry-noisy 3.",
     ),
     Cause.LATENCY_TARGET: CauseText(
         "no arrival rate kept the latency target",

@@ -67,7 +67,11 @@ _SHOWN = 90  # characters of a licence, which README.md has whole
     type=click.IntRange(1),
     help="Most queries; of needle and passkey for each length.  [default: 1000; needle, passkey: 50]",
 )
-@click.option("--documents", type=click.IntRange(1), help="Documents of each length (needle, passkey).  [default: 100]")
+@click.option(
+    "--documents",
+    type=click.IntRange(1),
+    help="Documents of each length (needle, passkey), or in all (larger).  [default: 100; larger: 100000]",
+)
 @click.option(
     "--passages",
     type=click.Choice(CUTS),
@@ -76,7 +80,8 @@ _SHOWN = 90  # characters of a licence, which README.md has whole
 @click.option(
     "--passage-tokens",
     type=_Span(),
-    help="Tokens of a passage (far-relevant, placed, uniform, needle).  [default: 15-300; needle: 5-100]",
+    help="Tokens of a passage (far-relevant, placed, uniform, needle), of a sentence (larger).  [default: 15-300; "
+    "needle, larger: 5-100]",
 )
 @click.option(
     "--min-tokens",
@@ -86,7 +91,8 @@ _SHOWN = 90  # characters of a licence, which README.md has whole
 @click.option(
     "--max-tokens",
     type=click.IntRange(1, _MOST_TOKENS),
-    help="The longest document (far-relevant, uniform, shuffled).  [default: 1431; shuffled: 8109]",
+    help="The longest document (far-relevant, uniform, shuffled), distractor (larger).  [default: 1431; shuffled: "
+    "8109; larger: 512]",
 )
 @click.option(
     "--length",
@@ -106,7 +112,7 @@ _SHOWN = 90  # characters of a licence, which README.md has whole
 @click.option(
     "--candidates",
     type=click.IntRange(0),
-    help="Documents of each query in candidates.trec; 0: no file (all but shuffled, joined).  [default: 100]",
+    help="Documents of each query in candidates.trec; 0: no file (all but shuffled, joined, larger).  [default: 100]",
 )
 @cache_option
 def generate(kind: str, source: str, out: Path, seed: int, cache: Path, **given: Any) -> None:
@@ -115,7 +121,7 @@ def generate(kind: str, source: str, out: Path, seed: int, cache: Path, **given:
     KIND is far-relevant (the passage starts beyond 512 tokens), placed (at given depths of given lengths), uniform
     (first, last or anywhere), needle (one sentence in a background text), passkey (a number in repeated text), shuffled
     (segments of each document in random order; a training and a test copy), joined (neighbouring documents of one title
-    in their order, as they are).  Tokens are those of bert-base-uncased.
+    in their order, as they are), larger (DATASET as it is among distractors).  Tokens are those of bert-base-uncased.
     """
     location = datasets.find(source, Path.cwd())
     with bar(f"generate {kind}", "documents") as step:

@@ -9,7 +9,7 @@ import click
 from harness.analysis import cheapest, long_documents, published, published_measures, results_folder
 from harness.analysis.cheapest import QualityGoal
 from harness.analysis.leaderboard import LeaderboardQuery
-from harness.cli.locations import mirrored
+from harness.cli.locations import as_given, mirrored
 from harness.cli.options import cache_option, parsed_by, price_options, record_options, results_argument
 from harness.cli.output import FORMATS, PAGE, PICTURES, Destination, destination_options
 from harness.cli.stored_results import (
@@ -32,7 +32,7 @@ LONG_DOCUMENTS = "long-documents"
 # Each layout and its default measures; none: the suite's.
 MEASURES = {"rows": (), "santhanam2023": ("RR@10", "Success@10"), LONG_DOCUMENTS: ()}
 # The line that says where everything else is.
-POINTER = "all columns and notes: --wide   how a number was made: harness explain"
+POINTER = "all columns and notes: --wide   how a number was made: harness explain --results {}"
 
 
 def _view(columns: tuple[str, ...], sort: str) -> SummaryView:
@@ -130,7 +130,9 @@ def report(
         whole = layout == "rows" and stored.override is None and not answers
         text = _published(stored, destination.form) if whole else None
         if text is None and short:
-            view = replace(view, measures=chosen, pointers=(POINTER,))
+            view = replace(
+                view, measures=chosen, pointers=(POINTER.format(as_given(str(stored.results), stored.cache)),)
+            )
             table = stored.table(distances=True)
             per_query = stored.tested(table)
             destination.show_answer(lambda escape, width: (summary_section(table, per_query, escape, view, width),))

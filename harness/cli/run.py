@@ -242,7 +242,8 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
     table = stored.table()
     per_query = stored.tested(table)
     markdown, page = folder / "report.md", folder / "report.html"
-    more = f"page: {page}   all columns and notes: harness report {location.display(folder)} --wide"
+    shown = location.display(folder)
+    more = f"page: {page}   all columns and notes: harness report {shown} --wide"
 
     def show(output: Path | None, *pointers: str) -> None:
         view = SummaryView(pointers=pointers)
@@ -254,7 +255,7 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
     write(page, stored.page())
     location.publish(markdown, page)
     click.echo(f"{counted(len(summary.jobs), 'job')} run, {summary.done_before} done before\n", err=True)
-    show(None, f"{more}   how a number was made: harness explain")
+    show(None, f"{more}   how a number was made: harness explain --results {shown}")
     return table
 
 

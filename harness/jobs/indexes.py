@@ -50,11 +50,6 @@ class Index:
     folder: Path
     facts: IndexFacts
 
-    @property
-    def rebuilt(self) -> bool:
-        """Return whether it replaced an index that did not load: then the system fails on its own."""
-        return (self.folder.parent / _REBUILT).exists()
-
     def has_loaded(self) -> None:
         """Note that a job opened this index: later failures are not its fault while it is unchanged."""
         with contextlib.suppress(OSError):  # a shared cache may be read-only for us
@@ -69,9 +64,10 @@ class Index:
         with _flock(self.folder.parent) as alone:
             return alone is False
 
-    def unchanged_since_loaded(self, until: float) -> bool:
-        """Return whether a job opened this index before, and it is unchanged."""
-        return (self.folder.parent / _LOADED).exists() and self.unchanged(until)
+    def faultless(self, until: float) -> bool:
+        """Return whether it is unchanged, and a job opened it or it replaced one that did not load."""
+        proved = any((self.folder.parent / name).exists() for name in (_LOADED, _REBUILT))
+        return proved and self.unchanged(until)
 
     def unchanged(self, until: float) -> bool:
         """Return whether its content is still the one that was built."""
@@ -133,7 +129,7 @@ def build(
     target = folder(cache, key)
     if replacing is not None:
         other = find(cache, key)
-        if other and other.rebuilt:  # another run was faster
+        if other and other.facts != replacing.facts:  # another run was faster
             return other
         filesystem.remove_tree(target)
     check_room(cache)

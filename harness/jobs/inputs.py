@@ -218,6 +218,7 @@ def suite_systems(suite: Suite) -> dict[str, System]:
 
     Raises:
         UnknownName: there is no such system.
+        UsageError: a sweep names a parameter that its system lacks, or makes the name of another system.
     """
     return _systems(suite, suite.systems)
 
@@ -227,6 +228,11 @@ def _systems(suite: Suite, names: Iterable[str]) -> dict[str, System]:
     variants = suite.variants
     points = {name: (at.system, at.params) if (at := variants.get(name)) else (name, {}) for name in names}
     known = catalog.named(dict.fromkeys(base for base, _ in points.values()))
+    for name in variants.keys() & (catalog.systems(wrong={}) if variants else {}):
+        raise UsageError(
+            f"[sweep.{variants[name].system}]: {name} is the name of another system; rename that one, or sweep other"
+            " values"
+        )
     return {
         name: known[base].varied(name, params, suite.sweep[base]) if params else known[base]
         for name, (base, params) in points.items()

@@ -86,7 +86,7 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
     # Before the folder is held, which clears a dead run's staging: its container may still write into that.
     swept = launcher.sweep()
     if swept:
-        log.info(f"removed {swept} containers that a dead run had left")
+        log.info(f"removed {counted(swept, 'container')} that a dead run had left")
     filesystem.remove_all_leftovers(options.cache)
     with store.held():
         keep_inputs(inputs, store)
@@ -322,7 +322,7 @@ def _rebuild(run: _RunState, cell: Cell, builder: Prepared, index: Index) -> boo
     """Build an earlier run's index again, once, because it did not load; return whether there is a new one."""
     key = index.folder.parent.name
     until = time.monotonic() + run.inputs.limits.build_s
-    if key in run.built or index.rebuilt or index.used_elsewhere() or index.unchanged_since_loaded(until):
+    if key in run.built or index.used_elsewhere() or index.faultless(until):
         return False
     log.info(f"  {builder.system.name}: the cached index of {cell.dataset} does not load; building it again")
     _index(run, cell, builder, replacing=index)

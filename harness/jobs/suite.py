@@ -204,8 +204,8 @@ class Suite(ConfigModel):
     sweep: dict[str, Annotated[dict[str, Values], Field(min_length=1)]] = Field(
         default={},
         description="parameters of a system in several values: `[sweep.bm25-minilm]`, `depth = [10, 20, 50]` put"
-        " `bm25-minilm-depth10` ... in its place, which share its image, and the index if they differ in search"
-        " parameters; of a system of two only search parameters",
+        " `bm25-minilm-depth10` ... in its place; several lists are a grid, the product of all. The points share the"
+        " image, and the index if they differ in search parameters; of a system of two only search parameters",
     )
     group: tuple[CellGroup, ...] = Field(
         default=(), description="instead of `systems` and `datasets`: which systems are measured on which datasets"

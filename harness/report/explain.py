@@ -53,6 +53,7 @@ def row_paragraphs(row: Row) -> Iterator[Paragraph]:
                 yield INDEX_COST, made
             for finding in row.build_findings:
                 yield f"Build, {_mark(finding)}", _sentence(finding.text)
+    yield from _sweep(row)
     yield "Measured on", _machine(row)
     yield "Trust", _trust(row)
     for note in row.own_notes if row.isolation is Isolation.PUBLISHED else ():
@@ -238,6 +239,11 @@ def _index_cost(row: Row) -> Iterator[str]:
     if usd is not None and price is not None:
         made = f"{row.index_build_s:.4g} s x US$ {price.usd_per_hour:g} / 3600 / {row.corpus_documents:,} x 1,000,000"
         yield f"US$ {number(usd)} per million documents = {made}, on {price.instance_type}."
+
+
+def _sweep(row: Row) -> Iterator[Paragraph]:
+    if row.sweep is not None:
+        yield "Sweep", f"{row.sweep.text}: a point of the sweep of {row.sweep.system}."
 
 
 def _machine(row: Row) -> str:

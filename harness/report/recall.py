@@ -157,7 +157,8 @@ def _sentence(pairs: Sequence[ExactPair], measure: str, escape: Escape) -> str:
     worst = min(pairs, key=lambda pair: pair.overlaps[0].mean.value or 0.0)
     overlap, change = worst.overlaps[0], worst.change
     lost = 1 - (overlap.mean.value or 0.0)
-    text = f"{escape(worst.system)} loses most: {lost * 100:.1f} % of {escape(worst.exact)}'s top {overlap.k}"
+    system, top = escape(worst.system), f"{escape(worst.exact)}'s top {overlap.k}"
+    text = f"{system} loses most: {lost * 100:.1f} % of {top}" if lost else f"None loses any of {top}"
     if change.value is None:
         return f"{text}."
     chance = change.low is not None and change.high is not None and change.low <= 0 <= change.high

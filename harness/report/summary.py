@@ -59,6 +59,7 @@ _FAILED = {
     Outcome.NOT_APPLICABLE: "not applicable",
     Outcome.INTERRUPTED: "interrupted",
 }
+_IN_BUILD = "index build: "  # in the detail of a job whose index was never built
 
 
 @dataclass(frozen=True)
@@ -366,6 +367,8 @@ def _cells(row: Row, columns: Sequence[SummaryColumn], keys: int, escape: Escape
 
 def failure(row: Row) -> str:
     """Return why a row has no figures, in a few words."""
+    if row.outcome is Outcome.OOM and _IN_BUILD in (row.detail or ""):
+        return "index build out of memory: raise build_profile"
     text = _FAILED[row.outcome].format(memory=_size(row.memory_limit_bytes))
     if row.outcome is Outcome.OOM or not row.detail:
         return text
@@ -497,8 +500,10 @@ def doubts(rows: Sequence[Row], escape: Escape) -> list[str]:
     lines += map(escape, (*notes.of_first_stages(rows), *notes.of_recordings(rows)))
     for validity, who, found in _by_cause(rows, lambda row: row.findings):
         why = "; ".join(causes.TEXTS[cause].short for cause in found)
-        remedies = " ".join(dict.fromkeys(causes.TEXTS[cause].remedy for cause in found))
-        lines.append(escape(f"{validity.value}: {who} ({why}). {remedies}"))
+        remedies = list(dict.fromkeys(causes.TEXTS[cause].remedy for cause in found))
+        again = [remedy for remedy in remedies if "--retry-noisy" in remedy]
+        told = " ".join(remedy for remedy in remedies if remedy not in again[1:])  # the command once
+        lines.append(escape(f"{validity.value}: {who} ({why}). {told}"))
     return lines
 
 

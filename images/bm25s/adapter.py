@@ -7,6 +7,7 @@ import time
 from array import array
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from math import inf
 from pathlib import Path
 
 import bm25s
@@ -69,6 +70,10 @@ class Bm25s(Adapter):
         self._language = str(params.get("language", "en"))
         if self._language not in LANGUAGES:
             raise ValueError(f"language is {self._language!r}, must be one of {', '.join(sorted(LANGUAGES))}")
+        for name, most in (("k1", inf), ("b", 1)):
+            value = self.params[name]
+            if isinstance(value, bool | str) or not 0 <= value <= most:
+                raise ValueError(f"{name} is {value!r}, must be a number from 0 to {most}")
         self._tokens = Analyser(self._language)
         self._stages_s: dict[str, float] = {}
 

@@ -187,10 +187,10 @@ def _type(annotation: Any) -> str:
     if "Literal" in str(annotation) and all(isinstance(argument, str | int) for argument in arguments):
         return " or ".join(f"`{json.dumps(argument)}`" for argument in arguments)
     inner = [_type(argument) for argument in arguments if argument not in (type(None), ...)]
+    if str(annotation).startswith("dict["):
+        return "table"
     if "tuple" in str(annotation):
         return f"list of {inner[0]}"
-    if "dict" in str(annotation):
-        return "table"
     return " or ".join(dict.fromkeys(inner))
 
 

@@ -134,7 +134,7 @@ def test_far_relevant_has_the_geometry_of_the_study(
     assert mean[0] <= statistics.fmean(lengths) <= mean[1]
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "joined"])  # it draws nothing
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("joined", "larger")])  # no passage is drawn
 def test_equal_seeds_give_equal_bytes_and_positions_point_at_passages(
     tmp_path: Path, cache: Path, tiny: Path, kind: str
 ) -> None:
@@ -291,6 +291,73 @@ def test_joined_parts_share_grades_and_untitled_documents_stay_alone(tmp_path: P
     assert list(notes.values()) == [1], "the judgement of the empty part"
 
 
+def test_larger_is_the_source_among_distractors_of_unjudged_sentences(tmp_path: Path, cache: Path) -> None:
+    source = datasets.load(SHIPPED / "scifact", cache)
+    made = generate.generate("larger", SHIPPED / "scifact", tmp_path / "out", cache, 3, {"max_tokens": 200})
+    dataset = datasets.load(tmp_path / "out", cache)
+    assert dataset.qrels == source.qrels and dataset.queries == source.queries and dataset.faults == ()
+    distractors, kept, places = list[str](), list[dict[str, str]](), list[int]()
+    for place, document in enumerate(dataset.corpus):  # an id that comes twice is refused by the load
+        if document["_id"].startswith("distractor-"):
+            distractors.append(document["text"])
+        else:
+            kept.append(document)
+            places.append(place)
+    assert len(distractors) + len(kept) == 100_000 and kept == list(source.corpus)
+    assert len(set(distractors)) == len(distractors)
+    assert abs(statistics.fmean(places) - 50_000) < 3 * 100_000 / (12 * len(places)) ** 0.5, "anywhere among them"
+    judged = {line.split()[2] for line in source.qrels.decode().splitlines()}
+    allowed, forbidden, lengths = set[str](), set[str](), list[int]()
+    for document in source.corpus:
+        text = body(document)
+        sentences = {text[start:end] for start, end in sentence_spans(text)}
+        (forbidden if document["_id"] in judged else allowed).update(sentences)
+        lengths += [] if document["_id"] in judged else wordpieces.count_tokens([text])
+    counts = wordpieces.count_tokens(distractors[:3000])
+    assert max(counts) <= 200
+    wanted = statistics.fmean(min(length, 200) for length in lengths)
+    assert wanted - 36 < statistics.fmean(counts) <= wanted, "as long as the source's, less than a sentence apart"
+    _check_sentences(distractors[::25], allowed, forbidden)
+    record = json.loads((tmp_path / "out" / "generator.json").read_text())
+    assert (record["documents"], record["queries"]) == (100_000, 300)
+    assert "ODC-By" in str(made.licence.text) and "David Wadden" in (tmp_path / "out" / "README.md").read_text()
+    assert not (tmp_path / "out" / "positions.jsonl").exists()
+    with pytest.raises(UsageError, match="out: has distractors already; name the dataset that it was made from"):
+        generate.generate("larger", tmp_path / "out", tmp_path / "more", cache, 0, {"documents": 100_001})
+
+
+def _check_sentences(distractors: list[str], allowed: set[str], forbidden: set[str]) -> None:
+    """Every distractor is a row of at least two different sentences that are allowed, none of them forbidden."""
+    usable = allowed - forbidden
+    longest = max(len(sentence.split()) for sentence in usable)
+    used = set[str]()
+    for text in distractors:
+        words, found, start = text.split(" "), list[str](), 0
+        while start < len(words):
+            ends = range(min(len(words), start + longest), start, -1)
+            end = next((end for end in ends if " ".join(words[start:end]) in usable), None)
+            assert end is not None, f"no sentence of an unjudged document: {' '.join(words[start:])[:200]}"
+            found.append(" ".join(words[start:end]))
+            start = end
+        assert len(found) == len(set(found)) >= 2
+        used.update(found)
+    assert len(used) > 0.3 * len(usable), "sentences of all documents are used"
+
+
+def test_larger_writes_equal_bytes_for_equal_seeds_in_any_process(tmp_path: Path, cache: Path, tiny: Path) -> None:
+    def content(name: str, *options: str) -> dict[str, bytes]:
+        command = ["generate", "larger", "--from", str(tiny), "--out", str(tmp_path / name), "--cache", str(cache)]
+        command += ["--documents", "1000", "--passage-tokens", "3-20", "--max-tokens", "60", *options]
+        environment = {**os.environ, "PYTHONHASHSEED": name[-1]}
+        subprocess.run([sys.executable, "-m", "harness", *command], check=True, capture_output=True, env=environment)
+        return {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
+
+    one = content("one1", "--seed", "1")
+    assert one == content("two2", "--seed", "1")
+    other = content("three3", "--seed", "2")
+    assert {name for name in one if one[name] != other[name]} == {"README.md", "corpus.jsonl.gz", "generator.json"}
+
+
 def test_unknown_and_restricted_licences_are_named(tmp_path: Path, cache: Path, tiny: Path) -> None:
     generate.generate("uniform", tiny, tmp_path / "mine", cache, 0, SMALL["uniform"])
     assert "must not be passed on" in (tmp_path / "mine" / "README.md").read_text()
@@ -317,6 +384,9 @@ def test_unknown_and_restricted_licences_are_named(tmp_path: Path, cache: Path, 
             "tokens of fillers, documents of 9,000 take 18,000",
         ),
         ("uniform", {"passage_tokens": (21, 30)}, "tiny: no unjudged passage of 21-30 tokens"),
+        ("larger", {"documents": 640}, "tiny: has 680 documents, --documents asks for 640; name more"),
+        ("larger", {"max_tokens": 150}, "--max-tokens 150 is below 2 sentences of 100; raise it, or lower"),
+        ("larger", {"documents": 90_000}, "unjudged sentences are too few for 89,320 distractors; lower --documents"),
         ("needle", {"lengths": (9000,)}, "the longest document takes 9,000"),
         ("needle", {"queries": 7, "documents": 6}, "7 queries in 6 documents a length"),
         ("passkey", {"documents": 400, "lengths": tuple(range(256, 264))}, "3,200 documents need as many names"),

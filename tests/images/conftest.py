@@ -21,7 +21,7 @@ from tests.images.inside import Warmth
 # The same place as the command line's: what it has fetched already is not fetched again.
 CACHE = Path(os.environ.get("HARNESS_CACHE") or Path.home() / ".cache" / "ir-harness")
 
-# What every script has; then an engine over the image's assets, and a corpus.
+# What every script has (`refused` returns a refusal's message); then an engine over the image's assets, and a corpus.
 GIVEN = """
 import json, sys
 from pathlib import Path
@@ -32,6 +32,12 @@ params = json.loads(Path("/job/params.json").read_text())
 index = Path("/index/made")
 index.mkdir()
 say = lambda value: print("said", json.dumps(value))
+def refused(call):
+    try:
+        call()
+    except ValueError as error:
+        return str(error)
+    return ""
 """
 PRELUDE = (
     GIVEN
@@ -124,7 +130,8 @@ def probe(engine: docker.DockerClient, warmth: Warmth, tmp_path: Path) -> Probe:
         (job / "params.json").write_text(json.dumps(system.params))
         (job / "corpus.jsonl").write_text("".join(json.dumps(document) + "\n" for document in DOCUMENTS))
         if memory is None:
-            return warmth.of(image.digest, IMPORTS.get(system.engine, "import adapter")).ask(job)
+            imports = "import adapter" if system.lean else IMPORTS.get(system.engine, "import adapter")
+            return warmth.of(image.digest, imports).ask(job)
         index.mkdir()
         index.chmod(0o777)
         return inside.ask(engine, image.digest, {"/job": job}, {"/index": index}, memory=memory)

@@ -9,19 +9,22 @@ from tests.images.conftest import DOCUMENTS, Probe
 pytestmark = pytest.mark.docker
 
 
-def test_bm25_is_the_formula_over_its_tokens(probe: Probe) -> None:
-    lines = """
-import math
-from bm25s import BM25
-params = {"k1": 0.9, "b": 0.4}
+BUILT = """
 def engine(**more):
-    return adapter.ENGINE(params | more, Envelope("test", 1, 1 << 30), Path("/"))
+    return adapter.ENGINE({"k1": 0.9, "b": 0.4} | more, Envelope("test", 1, 1 << 30), Path("/"))
 own = engine()
 done = []
 own.build(corpus, index, done.append)
-own.verify_index(corpus, index)
 own.load(index)
-tokens = [own._tokens(f"{each.title} {each.text}") for each in corpus]
+"""
+
+
+def test_bm25_is_the_formula_over_its_tokens(probe: Probe) -> None:
+    lines = f"""{BUILT}
+import math
+from bm25s import BM25
+own.verify_index(corpus, index)
+tokens = [own._tokens(f"{{each.title}} {{each.text}}") for each in corpus]
 ids = [each.doc_id for each in corpus]
 mean = sum(map(len, tokens)) / len(tokens)
 def restated(query):
@@ -40,23 +43,8 @@ for query in ("mountains of ice", "throw molten rock", "coffee", "ice", "ice ice
     theirs = [[ids[row], float(score)] for row, score in zip(found.documents[0], found.scores[0]) if score > 0]
     say([[[hit.doc_id, hit.score] for hit in own.search(query, 4)], theirs, restated(query)])
 say([done[0], done[-1], own.threads(), sorted(own.libraries()), sorted(own.stages_s())])
-for query in ("", "the of and", "zzz", "\\U0001f600", "coffee\\x00", "\\ud800 coffee", "coffee " * 3000):
-    say([hit.doc_id for hit in own.search(query, 2)])
-say(own._tokens("The U.S. paid 1,000.5 for Bob's well-kept ice; don't_ask 3.5%"))
-own.close()
-def refused(**more):
-    try:
-        engine(**more).load(index)
-    except ValueError as error:
-        say(str(error))
-refused(heap_mib=1)
-refused(language="zh")
-refused(language="de")
-refused(k1=1.2)
 """
-    *rankings, facts, no_text, stops, unknown, face, null, half, long, tokens, heap, chinese, german, other = probe(
-        "bm25s", lines
-    )
+    *rankings, facts = probe("bm25s", lines)
     for ours, bare, restated in rankings:
         names = [name for name, _ in ours]
         assert names == [name for name, _ in restated] and names
@@ -65,9 +53,32 @@ refused(k1=1.2)
     once, twice = rankings[-2][0], rankings[-1][0]
     assert twice[0] == [once[0][0], pytest.approx(2 * once[0][1], rel=1e-5)], "a word that comes twice counts twice"
     assert facts == [0, len(DOCUMENTS), {"numpy": 1}, ["PyStemmer", "bm25s", "numpy"], ["retrieve", "tokenise"]]
+
+
+def test_queries_without_known_words_find_nothing_and_words_are_cut_as_lucene_does(probe: Probe) -> None:
+    lines = f"""{BUILT}
+for query in ("", "the of and", "zzz", "\\U0001f600", "coffee\\x00", "\\ud800 coffee", "coffee " * 3000):
+    say([hit.doc_id for hit in own.search(query, 2)])
+say(own._tokens("The U.S. paid 1,000.5 for Bob's well-kept ice; don't_ask 3.5%"))
+own.close()
+"""
+    no_text, stops, unknown, face, null, half, long, tokens = probe("bm25s", lines)
     cafe = DOCUMENTS[2]["_id"]
     assert no_text == stops == unknown == face == [] and null == half == long == [cafe]
     assert tokens == ["u.", "paid", "1,000.5", "bob", "well", "kept", "ic", "don't_ask", "3.5"]
+
+
+def test_unknown_parameters_and_other_indexes_are_refused(probe: Probe) -> None:
+    lines = f"""{BUILT}
+for more in ("heap_mib", 1), ("language", "zh"), ("k1", -1), ("k1", "0.9"), ("b", 1.1), ("language", "de"), ("k1", 1.2):
+    say(refused(lambda: engine(**dict([more])).load(index)))
+"""
+    heap, chinese, *wrong, german, other = probe("bm25s", lines)
+    assert wrong == [
+        "k1 is -1, must be a number from 0 to inf",
+        "k1 is '0.9', must be a number from 0 to inf",
+        "b is 1.1, must be a number from 0 to 1",
+    ]
     assert heap == "unknown parameter 'heap_mib'; this engine reads language, k1, b"
     assert chinese.startswith("language is 'zh', must be one of da, de, ")
     assert "built with language 'en', the system asks for 'de'" in german

@@ -171,6 +171,21 @@ except ValueError as error:
     assert "prepared with the head 'mean', not 'median'" in pooling
 
 
+def test_lean_image_encodes_searches_and_names_its_libraries_without_pytorch(probe: Probe) -> None:
+    lines = """
+from importlib.metadata import version
+from importlib.util import find_spec
+say([hit.doc_id for hit in minilm.search("frozen water", 1)])
+say(minilm.libraries())
+say([name for name in ("torch", "transformers", "onnx", "sympy") if find_spec(name)])
+say([version("openvino"), version("onnxruntime")])
+"""
+    best, libraries, found, (openvino, onnxruntime) = probe("minilm", BUILT + lines)
+    assert best == ["glacier"] and found == []
+    assert libraries.keys() >= {"onnxruntime", "tokenizers", "numpy"} and libraries["onnxruntime"] == onnxruntime
+    assert openvino
+
+
 def test_missing_gpu_is_reported(probe: Probe) -> None:
     lines = """
 import dataclasses
@@ -186,9 +201,11 @@ except RuntimeError as error:
 
 
 def test_dense_image_is_small(engine: docker.DockerClient) -> None:
-    minilm = catalog.system("minilm")
-    assert builder.ImageBuilder(engine, CACHE).ensure_engine(minilm).size_bytes <= 1.6e9
-    assert builder.ImageBuilder(engine, CACHE).ensure(minilm).size_bytes <= 1.6e9
+    images = builder.ImageBuilder(engine, CACHE)
+    whole, lean = (images.ensure(catalog.system(name)) for name in ("minilm-torch", "minilm"))
+    assert whole.size_bytes <= 1.3e9 and lean.size_bytes <= 0.7e9
+    layers = [engine.images.get(image.digest).attrs["RootFS"]["Layers"] for image in (whole, lean)]
+    assert layers[0][:2] == layers[1][:2], "one layer of the packages that both need"
 
 
 def test_256_mib_are_too_little(probe: Probe) -> None:

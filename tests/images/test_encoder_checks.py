@@ -42,10 +42,8 @@ SPOILT = {
 }
 
 
-def test_invalid_checkpoint_is_reported_in_one_line(probe: Probe, tmp_path: Path) -> None:
-    put_small_checkpoints(tmp_path)
-    cases = ",\n".join(f"({said!r}, {how!r})" for said, how in SPOILT.items())
-    lines = f"""
+# What the lines of SPOILT call, on the checkpoint in `folder`.
+SPOILERS = """
 import contextlib, io, os, shutil, torch
 import small
 from safetensors.torch import load_file, save_file
@@ -58,7 +56,7 @@ class Code:
 
 def edit(name, **changes):
     told = json.loads((folder / name).read_text())
-    (folder / name).write_text(json.dumps({{**told, **changes}}))
+    (folder / name).write_text(json.dumps({**told, **changes}))
 
 def as_bin():
     global weights
@@ -67,10 +65,10 @@ def as_bin():
     weights = folder / "pytorch_model.bin"
 
 def drop(prefix):
-    save_file({{name: tensor for name, tensor in load_file(weights).items() if not name.startswith(prefix)}}, weights)
+    save_file({name: tensor for name, tensor in load_file(weights).items() if not name.startswith(prefix)}, weights)
 
 def add(name):
-    save_file({{**load_file(weights), name: torch.ones(3, 3)}}, weights)
+    save_file({**load_file(weights), name: torch.ones(3, 3)}, weights)
 
 def one_row(value):
     tensors = load_file(weights)
@@ -84,7 +82,14 @@ def rename(*tokens):
         text = text.replace(token, "[unused]" + token.strip("[]").lower())
     vocabulary.write_text(text)
 
-for number, (said, how) in enumerate([(None, "pass"), {cases}]):
+"""
+
+
+def test_invalid_checkpoint_is_reported_in_one_line(probe: Probe, tmp_path: Path) -> None:
+    put_small_checkpoints(tmp_path)
+    cases = ",\n".join(f"({said!r}, {how!r})" for said, how in SPOILT.items())
+    lines = f"""
+{SPOILERS}for number, (said, how) in enumerate([(None, "pass"), {cases}]):
     place = Path("/index") / str(number)
     folder = place / "m"
     shutil.copytree("/index/good", folder)

@@ -37,7 +37,7 @@ say([system.threads(), sorted(system.stages_s()), system.device(), sorted(system
     assert len(rankings[0]) > 20
     assert {"twin a", "twin b"} <= {doc_id for doc_id, _ in rankings[0]}
     assert threads == {"jvm_available_processors": 1, "torch_intraop": 1, "torch_interop": 1}
-    assert stages == ["encode", "retrieve"] and device == "cpu"
+    assert stages == ["encode", "retrieve", "tokenise", "weigh"] and device == "cpu"
     assert {"anserini", "lucene", "java", "torch", "transformers", "tokenizers"} <= set(libraries)
 
 

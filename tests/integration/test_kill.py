@@ -156,7 +156,7 @@ def test_container_of_a_dead_harness_is_removed_by_the_next_run(
     assert _die(forks, bench, when, point, command) == -signal.SIGKILL
     assert len(support.orphans(engine, "dying-")) == 1
     done = support.run_here(bench, command)
-    assert done.code == 0 and "removed 1 containers that a dead run had left" in done.said, done.said
+    assert done.code == 0 and "removed 1 container that a dead run had left" in done.said, done.said
     assert support.orphans(engine, "dying-") == []
     _complete(bench, 1, 1)
     assert support.leftovers(bench) == []

@@ -126,6 +126,15 @@ def test_unknown_name_is_a_usage_error(gather: Gather, keys: dict[str, object], 
     assert caught.value.exit_code == 2
 
 
+def test_sweep_that_makes_the_name_of_another_system_is_a_usage_error(bench: Bench, gather: Gather) -> None:
+    bench.plant("grid", depth=1)
+    sweep = "[sweep.grid]\ndepth = [10, 20]\n"
+    assert list(gather(sweep, systems=["grid"]).systems) == ["grid-depth10", "grid-depth20"]
+    bench.plant("grid-depth20", depth=20)
+    with pytest.raises(UsageError, match=r"\[sweep.grid\]: grid-depth20 is the name of another system; rename"):
+        gather(sweep, systems=["grid"])
+
+
 SERVER = """[protocol]
 warmup_queries = 2
 sample_size = {size}

@@ -434,19 +434,20 @@ def _kinds(launcher: FakeLauncher) -> list[str]:
     return [job.spec.kind for job in launcher.launched]
 
 
-def test_unloadable_cached_index_is_rebuilt_and_measured(bench: Bench) -> None:
+def test_unloadable_cached_index_is_rebuilt_and_measured_as_often_as_it_is_damaged(bench: Bench) -> None:
     def loads(job: LaunchRequest) -> Outcome:
         damaged = job.spec.kind == "search" and (job.index_dir / "index").read_text() != "fake\n"
         return Outcome.CRASH if damaged else Outcome.OK
 
     path = bench.suite(profiles=["cpu1-mem1", "cpu2-mem4"])
     bench.run(FakeLauncher(loads), path)
-    (index,) = (bench.cache / "indexes").glob("*/data/index")
-    index.write_text("half")
-    launcher = FakeLauncher(loads)
-    assert bench.run(launcher, path, fresh=True).unforeseen == []
-    assert _kinds(launcher) == ["search", "build", "search", "search"]
-    assert bench.screen.getvalue().count("the cached index of tiny does not load; building it again") == 1
+    for _ in range(2):
+        (index,) = (bench.cache / "indexes").glob("*/data/index")
+        index.write_text("half")
+        launcher = FakeLauncher(loads)
+        assert bench.run(launcher, path, fresh=True).unforeseen == []
+        assert _kinds(launcher) == ["search", "build", "search", "search"]
+        assert bench.screen.getvalue().count("the cached index of tiny does not load; building it again") == 1
     assert {job.result.outcome for job in read_jobs(bench.results)} == {Outcome.OK}
 
 
@@ -538,5 +539,5 @@ def test_containers_of_a_dead_run_are_removed_before_their_folders(bench: Bench)
             return 1
 
     bench.run(Sweeping())
-    assert "removed 1 containers that a dead run had left" in bench.screen.getvalue()
+    assert "removed 1 container that a dead run had left" in bench.screen.getvalue()
     assert not staged.exists()

@@ -11,6 +11,7 @@ from harness.analysis.table import Cause, Finding, Price, Row, Validity
 from harness.pricing import cost
 from harness.records import Envelope, Isolation, Outcome
 from harness.report import explain
+from harness.results.schema import SweepPoint
 from harness.stats import Estimate
 from tests.report.test_summary import row, table
 from tests.support import sample_records
@@ -51,6 +52,12 @@ def test_index_of_a_hybrid_names_the_build_time_of_each_component() -> None:
         " (bm25 3.50 s + minilm 26.0 s + joining 0.500 s; its size counts them too): one measurement, without an"
         " interval. Its time could not be checked: nothing is stored of its machine."
     )
+
+
+def test_point_of_a_sweep_names_the_swept_system_and_its_values() -> None:
+    swept = texts(row("bm25-k1_0.9-b0.4", sweep=SweepPoint("bm25", {"k1": 0.9, "b": 0.4})))
+    assert swept["Sweep"] == "k1=0.9 b=0.4: a point of the sweep of bm25."
+    assert "Sweep" not in texts(row("bm25"))
 
 
 def test_failed_row_says_why_and_has_no_numbers() -> None:

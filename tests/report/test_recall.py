@@ -159,6 +159,13 @@ def test_first_screen_fits_and_says_the_answer(results: Path, options: tuple[str
         assert "- int8: not the search alone differs: backend onnxruntime-int8, exact not set" in lines
 
 
+def test_search_that_misses_nothing_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    results = publisher.put(tmp_path / "results", stored("flat", (1,)), stored("same", (1,)), queries=QUERIES)
+    shown = call("recall", str(results), "--of", "flat").stdout
+    assert "None loses any of flat's top 10; RR@10 changes by 0.0" in shown
+
+
 def test_csv_and_json_hold_the_same_values(results: Path) -> None:
     lines = list(csv.DictReader(io.StringIO(call("recall", str(results), "--format", "csv").stdout)))
     assert [(line["system"], line["depth"], line["whole"]) for line in lines] == [

@@ -119,6 +119,12 @@ def test_failed_row_says_why_in_place_of_its_figures() -> None:
     assert made.grids[0].tones[made.grids[0].cells.index(cells)] == summary.BAD
 
 
+def test_index_build_out_of_memory_names_no_limit_of_the_search() -> None:
+    detail = "index build: the kernel killed the job at the memory limit of 32 MiB"
+    failed = slow(outcome=Outcome.OOM, memory_limit_bytes=256 * MIB, measures={}, detail=detail)
+    assert summary.failure(failed) == "index build out of memory: raise build_profile"
+
+
 def test_markdown_has_the_message_in_the_last_column() -> None:
     failed = slow(outcome=Outcome.OOM, memory_limit_bytes=256 * MIB, measures={})
     text = writers.markdown_section(section(row("bm25"), failed))
@@ -254,12 +260,14 @@ def test_finding_of_several_rows_is_said_once() -> None:
 
 
 def test_causes_of_the_same_rows_share_a_line() -> None:
-    findings = tuple(Finding(cause, Validity.NOISY, "x") for cause in (Cause.FOREIGN_CPU, Cause.CANARY))
+    several = (Cause.FOREIGN_CPU, Cause.CANARY, Cause.FEW_SAMPLES)
+    findings = tuple(Finding(cause, Validity.NOISY, "x") for cause in several)
     rows = [row(name, validity=Validity.NOISY, findings=findings) for name in ("a", "b")]
     (line,) = (line for line in section(*rows).notes if line.startswith("noisy"))
     assert line == (
-        "noisy: all rows (other processes took CPU time; the machine changed its speed). "
-        "Stop other work on this machine, then measure again with --retry-noisy 3."
+        "noisy: all rows (other processes took CPU time; the machine changed its speed; few slow samples carry the"
+        " mean). "
+        "Stop other work on this machine, then run the suite again with --retry-noisy 3."
     )
 
 

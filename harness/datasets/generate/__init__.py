@@ -19,6 +19,7 @@ from harness.datasets.generate.collection import (
     Written,
     new_folder,
 )
+from harness.datasets.generate.enlarging import Enlarging, write_larger
 from harness.datasets.generate.hiding import LADDER, Ladder, write_needles, write_pass_keys
 from harness.datasets.generate.joining import write_joined
 from harness.datasets.generate.passages import CUTS, RULE, PassageCut, PassageSource
@@ -43,6 +44,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "shuffled": {"segments": (2, 6), "max_tokens": 8109, "train_share": 0.5},
     "uniform": {**_ONE_EACH, **_RANGE},
     "joined": {},
+    "larger": {"documents": 100_000, "passage_tokens": (5, 100), "max_tokens": 512},
 }
 
 
@@ -109,6 +111,8 @@ def generate(
             with request.writer(folder, "the part judged relevant") as writer:
                 write_joined(writer, dataset, step)
             folders = {folder: writer.written}
+        elif kind == "larger":
+            folders = {folder: _write_larger(request, folder, step)}
         else:
             folders = {folder: _write_one(request, folder, step)}
     return Generated({out / each.relative_to(folder): written for each, written in folders.items()}, request.licence)
@@ -149,6 +153,14 @@ def _write_one(request: _Request, folder: Path, step: Step) -> Written:
             write_placed(writer, source, Placing(kind, **geometry), parameters["queries"], step)
         writer.written.notes |= {} if kind == "passkey" else source.left_out
         writer.write_candidates(parameters["candidates"], request.seed)
+    return writer.written
+
+
+def _write_larger(request: _Request, folder: Path, step: Step) -> Written:
+    enlarging = Enlarging(request.parameters["documents"], request.parameters["max_tokens"])
+    source = PassageSource(request.dataset, request.passage_cut(), request.seed, hold_out=False)
+    with request.writer(folder, "as in the source") as writer:
+        write_larger(writer, source, enlarging, step)
     return writer.written
 
 

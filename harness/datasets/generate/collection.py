@@ -159,6 +159,9 @@ class CollectionWriter:
 
     def _complete(self) -> None:
         made = self._provenance
+        positions = self._folder / POSITIONS
+        if not positions.stat().st_size:
+            positions.unlink()
         record = json.dumps(self._record(), indent=1, ensure_ascii=False) + "\n"
         (self._folder / GENERATOR).write_text(record, encoding="utf-8")
         facts = {"language": made.source.language, "licence": made.licence.text or NO_LICENCE}

@@ -86,12 +86,13 @@ class PassageSource:
     """A dataset as passages, drawn by ``seed``.
 
     Where fewer documents are unjudged than judged, a random half of the judged ones becomes fillers, and their queries
-    are left out (``held_out`` of them): no passage that is relevant for a generated query is a filler.
+    are left out: no passage that is relevant for a generated query is a filler.  ``hold_out`` false: none does.
     """
 
     dataset: Dataset
     cut: PassageCut
     seed: int
+    hold_out: bool = True
     left_out: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -104,7 +105,7 @@ class PassageSource:
                 by_query[query_id] = (*by_query.get(query_id, ()), doc_id)
         judged = sorted({doc_id for docs in by_query.values() for doc_id in docs})
         held: set[str] = set()
-        if self.dataset.corpus.size - len(judged) < len(judged):
+        if self.hold_out and self.dataset.corpus.size - len(judged) < len(judged):
             held = set(random.Random(f"held out:{self.seed}").sample(judged, len(judged) // 2))
         self._relevant = {query: docs for query, docs in by_query.items() if held.isdisjoint(docs)}
         self._judged = frozenset(judged) - held

@@ -1,9 +1,10 @@
 """Find and build the images of engines and systems.
 
 A system has two images: its engine's (base, packages, code, driver), which all systems of the engine share, and its
-own, with the system's weights as the last layer.  Systems of one engine with the same weights have one image, and so
-share indexes.  Each platform has its own images; those of another platform than the Docker engine's are built under
-emulation.
+own, with the system's weights as the last layer.  Weights that are prepared once may need fewer packages afterwards:
+such a system's image is made from a lean image of its engine.  Systems of one engine with the same weights have one
+image, and so share indexes.  Each platform has its own images; those of another platform than the Docker engine's are
+built under emulation.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -83,6 +84,7 @@ class ImageTarget:
     image: str
     dockerfile: Path
     components: tuple[System, ...] = ()
+    lean: bool = False
 
     @cached_property
     def recipe(self) -> str:
@@ -101,11 +103,12 @@ class ImageTarget:
         return ImageTarget(system, recipe, f"harness-{system.image}", owner, system.image, file, system.components)
 
     @staticmethod
-    def of_engine(system: System) -> ImageTarget:
-        """Name the image of a system's engine."""
-        name = system.engine_image
+    def of_engine(system: System, *, lean: bool = False) -> ImageTarget:
+        """Name the image of a system's engine, whole or lean."""
+        name = f"{system.engine_image}-lean" if lean else system.engine_image
         owner, file = f"engine {system.engine!r}", system.engine_dir / "Dockerfile"
-        return ImageTarget(system, engine_recipe, f"harness-engine-{name}", owner, f"the engine {name}", file)
+        hash_inputs, shown = partial(engine_recipe, lean=lean), f"the engine {name}"
+        return ImageTarget(system, hash_inputs, f"harness-engine-{name}", owner, shown, file, lean=lean)
 
 
 class ImageBuilder:
@@ -142,9 +145,9 @@ class ImageBuilder:
         """
         return self._ensure(ImageTarget.of_system(self._on_platform(system)), self._new_system)
 
-    def ensure_engine(self, system: System) -> Image:
+    def ensure_engine(self, system: System, *, lean: bool = False) -> Image:
         """Return the image of a system's engine, without weights; otherwise like :meth:`ensure`."""
-        return self._ensure(ImageTarget.of_engine(self._on_platform(system)), self._new_engine)
+        return self._ensure(ImageTarget.of_engine(self._on_platform(system), lean=lean), self._new_engine)
 
     def _on_platform(self, system: System) -> System:
         return system.made_for(self._platform or emulation.native(self._client))
@@ -184,7 +187,8 @@ class ImageBuilder:
         arguments = {"ENGINE": self.ensure_engine(system).reference}
         arguments |= {name: image.reference for name, image in zip(("FIRST", "SECOND"), images, strict=False)}
         if system.prepare and system.assets:
-            arguments["PREPARE"] = system.prepare
+            runtime = self.ensure_engine(system, lean=True).reference if system.lean else arguments["ENGINE"]
+            arguments |= {"PREPARE": system.prepare, "RUNTIME": runtime}
         if images:
             arguments["NAME"] = system.engine
         components = recipes.components_json(system, [self._environment(image) for image in images])
@@ -212,7 +216,8 @@ class ImageBuilder:
         def write_context(packed: IO[bytes]) -> None:
             recipes.write_engine_context(packed, system, wheels, files)
 
-        return self._build(target, write_context, bases, {ENGINE_LABEL: system.engine})
+        arguments = {**bases, "STAGE": "lean"} if target.lean else bases
+        return self._build(target, write_context, arguments, {ENGINE_LABEL: system.engine})
 
     def _assets(self, owner: str, files: tuple[Asset, ...]) -> Path:
         # Engines and systems share files: what one process downloads, another waits for.

@@ -106,6 +106,11 @@ class EngineSettings(ConfigModel):
     prepare_params: tuple[str, ...] = Field(
         default=(), description="parameters of the system that `prepare` reads; they decide the image too"
     )
+    lean_if: dict[str, tuple[Scalar, ...]] = Field(
+        default={},
+        description="parameters, and their values with which prepared files need fewer packages: the image is then made"
+        ' from the Dockerfile\'s stage `lean` (build argument STAGE); a missing parameter counts as `""`',
+    )
     toolchain: bool = Field(
         default=False, description="its Dockerfile compiles: gets a compiler image as the build argument TOOLCHAIN"
     )
@@ -126,6 +131,12 @@ class EngineSettings(ConfigModel):
         description="codes of the languages that it has analysers for, its default first; a system whose file sets no"
         " `language` gets that of the dataset as a parameter of the build",
     )
+
+    @model_validator(mode="after")
+    def _lean_if_prepared(self) -> EngineSettings:
+        if unread := sorted(self.lean_if.keys() - set(self.prepare_params)):
+            raise ValueError(f"lean_if: {unread[0]} is not in prepare_params, which decide the image")
+        return self
 
 
 LANGUAGE = "language"
@@ -239,6 +250,14 @@ class System(SystemSettings, EngineSettings):
     def engine_image(self) -> str:
         """The name of its engine's image."""
         return f"{self.engine}-{self.accelerator}" if self.accelerator else self.engine
+
+    @property
+    def lean(self) -> bool:
+        """True if its image has only those packages of its engine that prepared files need."""
+        if not (self.lean_if and self.assets) or self.accelerator:
+            return False
+        values = {name: self.swept.get(name, (self.params.get(name, ""),)) for name in self.lean_if}
+        return all(set(values[name]) <= set(able) for name, able in self.lean_if.items())
 
     def varied(self, name: str, params: Mapping[str, Scalar], grid: Mapping[str, tuple[Scalar, ...]]) -> System:
         """Return the system under another name, with other values of some parameters.

@@ -31,8 +31,8 @@ _GUIDE = "docs/guides/add-a-system.md"
 _LOCK = re.compile(r"requirements(-[a-z0-9]+)*\.lock")
 
 
-def engine_recipe(system: System) -> str:
-    """Hash all inputs of the image of a system's engine."""
+def engine_recipe(system: System, *, lean: bool = False) -> str:
+    """Hash all inputs of the image of a system's engine; ``lean`` is the one of its stage of that name."""
     decides = {
         "base": base_image.recipe("base"),
         "engine": _hashes(engine_files(system)),
@@ -45,6 +45,8 @@ def engine_recipe(system: System) -> str:
         decides["platform"] = system.platform
     if system.toolchain:
         decides["toolchain"] = base_image.recipe("toolchain")
+    if lean:
+        decides["stage"] = "lean"
     return digest(decides)
 
 
@@ -52,7 +54,7 @@ def recipe(system: System) -> str:
     """Hash all inputs of a system's image."""
     return digest(
         {
-            "engine": engine_recipe(system),
+            "engine": engine_recipe(system, lean=system.lean),
             "dockerfile": filesystem.sha256(dockerfile(system)),
             "assets": checksums(system.assets),
             "prepare": [system.prepare, system.prepared_with] if system.assets else None,

@@ -162,9 +162,11 @@ class OpenVino(Backend):
     def run(self, batch: Batch) -> Any:
         """See :class:`Backend`."""
         given = {"input_ids": batch.ids, "attention_mask": batch.mask, "token_type_ids": batch.types}
-        results = self._request.infer({name: given[name] for name in self._inputs})
+        results = self._request.infer(
+            {name: given[name] for name in self._inputs}, share_inputs=True, share_outputs=True
+        )
         # The result lies in the request's own memory, which the next one overwrites.
-        return numpy.array(next(iter(results.values())), dtype=numpy.float32)
+        return numpy.array(results[0], dtype=numpy.float32)
 
     def threads(self) -> dict[str, int]:
         """Return the library's thread counts."""

@@ -52,6 +52,8 @@ class Graph(torch.nn.Module):
                 f"{folder.name}: original_positions {self._original} needs a bert of at least twice as many positions; "
                 f"this is a {self.declared.model_type} of {self.declared.max_tokens}"
             )
+        if self._masked_lm:
+            self.transformer.get_output_embeddings().register_forward_pre_hook(self._hide_padding)
         self.plain_mask = True
         self.eval()
 
@@ -65,11 +67,17 @@ class Graph(torch.nn.Module):
             inputs["token_type_ids"] = token_type_ids
         if self._original:
             inputs["position_ids"] = self._positions(attention_mask)
+        self._mask = attention_mask
         outputs = self.transformer(**inputs)
         states = outputs.logits if self._masked_lm else outputs.last_hidden_state
         pooled = outputs.pooler_output if self._pooler else None
         result: torch.Tensor = self.head(heads.Given(states, pooled, attention_mask))
         return result
+
+    def _hide_padding(self, _: torch.nn.Module, given: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
+        """Replace padding's hidden states by the first token's, before they become logits: no largest logit changes."""
+        (states,) = given
+        return (torch.where(self._mask.unsqueeze(-1).bool(), states, states[:, :1]),)
 
     def _positions(self, mask: torch.Tensor) -> torch.Tensor:
         """Return the position of each token: its number, times the spread in a short text."""

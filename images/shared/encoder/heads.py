@@ -33,7 +33,8 @@ class Given(NamedTuple):
     """The transformer's results of a batch.
 
     Attributes:
-        states: hidden states (texts, tokens, hidden), or logits (texts, tokens, vocabulary).
+        states: hidden states (texts, tokens, hidden), or logits (texts, tokens, vocabulary), where padding has the
+            first token's.
         pooled: the transformer's pooler output (texts, hidden), where the head asks for it.
         mask: 1 for a token, 0 for padding (texts, tokens).
     """

@@ -20,10 +20,8 @@ class Splade(Head):
 
     def forward(self, given: Given) -> torch.Tensor:
         """Shape (texts, vocabulary); no weight is negative."""
-        # The largest logit first: both functions grow with theirs, and are applied to one row a text.  Padding's are
-        # pushed down by adding: the largest of no tokens would be no number.
-        down = (1.0 - given.mask.unsqueeze(-1).to(given.states.dtype)) * -1e4
-        largest = (given.states + down).amax(1).to(torch.float32)
+        # The largest logit first: both functions grow with theirs, and are applied to one row a text.
+        largest = given.states.amax(1).to(torch.float32)
         return torch.log1p(torch.relu(largest))
 
 

@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -126,28 +126,13 @@ def prepare_folder(folder: Path, sharing: list[Role], load: Callable[..., Any] |
     graph = (load or Graph)(folder, heads[0], sharing[0].params)
     check_numbers(graph, folder.name)
     for role in sharing:
-        if graph.side and graph.side != _DPR_SIDES[role.side]:
-            raise BadCheckpoint(
-                f"{folder.name}: this is DPR's {graph.side} encoder, named for {role.side} texts; swap them"
-            )
-        most = graph.declared.max_tokens
-        if role.max_tokens is not None and not 2 < role.max_tokens <= most:
-            raise BadCheckpoint(
-                f"{folder.name}: {role.side}_tokens is {role.max_tokens}; the transformer has {most} positions, "
-                "and two go to special tokens"
-            )
+        _check_role(role, graph)
     tokeniser = tokens.read(folder)
     tokens.Tokens(tokeniser, graph.declared.vocabulary, name=folder.name)
     sha256 = files_sha256(folder, tokeniser, graph.parts)
     from encoder.export import export
 
     export(graph, folder, backends)
-    kept = {"config.json", "tokenizer.json", "encoder.json", *(FILES[backend] for backend in backends)}
-    if any(not FILES[backend] for backend in backends):
-        kept.add(next(name for name in _WEIGHTS if (folder / name).is_file()))
-        kept |= {f"{part}/model.safetensors" for part in graph.parts}
-    if FILES["openvino"] in kept:
-        kept.add(Path(FILES["openvino"]).with_suffix(".bin").name)
     # Under another name first: an asset may be a read-only file, or one that others link to.
     fresh = folder / "tokenizer.json.new"
     fresh.write_text(tokeniser.to_str(), encoding="utf-8")
@@ -160,6 +145,31 @@ def prepare_folder(folder: Path, sharing: list[Role], load: Callable[..., Any] |
         "checkpoint_sha256": sha256,
     }
     (folder / "encoder.json").write_text(json.dumps(noted, indent=2) + "\n", encoding="utf-8")
+    _drop_unread(folder, backends, graph.parts)
+
+
+def _check_role(role: Role, graph: Any) -> None:
+    """Refuse the wrong one of DPR's encoders, and more tokens than the transformer has positions."""
+    if graph.side and graph.side != _DPR_SIDES[role.side]:
+        raise BadCheckpoint(
+            f"{role.folder}: this is DPR's {graph.side} encoder, named for {role.side} texts; swap them"
+        )
+    most = graph.declared.max_tokens
+    if role.max_tokens is not None and not 2 < role.max_tokens <= most:
+        raise BadCheckpoint(
+            f"{role.folder}: {role.side}_tokens is {role.max_tokens}; the transformer has {most} positions, "
+            "and two go to special tokens"
+        )
+
+
+def _drop_unread(folder: Path, backends: Collection[str], parts: Sequence[str]) -> None:
+    """Delete the files that no backend reads, and the folders that are then empty."""
+    kept = {"config.json", "tokenizer.json", "encoder.json", *(FILES[backend] for backend in backends)}
+    if any(not FILES[backend] for backend in backends):
+        kept.add(next(name for name in _WEIGHTS if (folder / name).is_file()))
+        kept |= {f"{part}/model.safetensors" for part in parts}
+    if FILES["openvino"] in kept:
+        kept.add(Path(FILES["openvino"]).with_suffix(".bin").name)
     for path in sorted(folder.rglob("*"), reverse=True):
         if path.is_dir():
             if not any(path.iterdir()):

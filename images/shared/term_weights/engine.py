@@ -102,19 +102,15 @@ class TermWeights(Adapter):
 
     def search_batch(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Hit]]:
         """Encode all queries in one forward pass; the index is asked for one after the other."""
+        asked = self._queries(queries) if self._queries else queries
         start = time.perf_counter()
-        if self._queries is None:
-            found = [self.find(query, k) for query in queries]
-            self._stages_s = {"retrieve": time.perf_counter() - start}
-            return found
-        weights = self._queries(queries)
-        encoded = time.perf_counter()
-        found = [self.find(each, k) for each in weights]
-        self._stages_s = {"encode": encoded - start, "retrieve": time.perf_counter() - encoded}
+        found = [self.find(query, k) for query in asked]
+        before = self._queries.stages_s if self._queries else {}
+        self._stages_s = {**before, "retrieve": time.perf_counter() - start}
         return found
 
     def stages_s(self) -> dict[str, float]:
-        """Seconds of the last search or batch: ``retrieve``, and ``encode`` where queries are encoded."""
+        """Seconds of the last search or batch: ``retrieve``, before it those of ``Queries`` where they are encoded."""
         return dict(self._stages_s)
 
     def threads(self) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ class Queries:
     Attributes:
         model: the encoder.
         names: of the terms, by token id.
+        stages_s: seconds of the last call: ``tokenise``, ``encode`` (the model alone) and ``weigh``.
 
     Args:
         params: the system's.
@@ -40,14 +42,29 @@ class Queries:
         size = self.model.dims if self._whole else tokenizer.get_vocab_size()
         self.names = terms.names(terms.vocabulary(tokenizer, size))
         self._left_out = {tokenizer.token_to_id("[CLS]")}
+        self.stages_s: dict[str, float] = {}
 
     def __call__(self, texts: Sequence[str]) -> list[dict[str, int]]:
-        """Return the impacts of each text's terms, by one forward pass."""
-        batch = self.model.tokenise(list(texts), self._tokens)
+        """Return the impacts of each text's terms, by one forward pass; one a text where they would mix in a batch."""
+        batches = [[text] for text in texts] if self.model.mixes else [list(texts)]
+        self.stages_s = {"tokenise": 0.0, "encode": 0.0, "weigh": 0.0}
+        return [weights for batch in batches for weights in self._batch(batch)]
+
+    def _batch(self, texts: list[str]) -> list[dict[str, int]]:
+        clock = time.perf_counter
+        start = clock()
+        batch = self.model.tokenise(texts, self._tokens)
+        tokenised = clock()
         rows = self.model.run(batch)
+        encoded = clock()
         if self._whole:
-            return [self._of_row(row) for row in rows]
-        return [self._of_tokens(batch, rows, number) for number in range(len(texts))]
+            found = [self._of_row(row) for row in rows]
+        else:
+            found = [self._of_tokens(batch, rows, number) for number in range(len(texts))]
+        self.stages_s["tokenise"] += tokenised - start
+        self.stages_s["encode"] += encoded - tokenised
+        self.stages_s["weigh"] += clock() - encoded
+        return found
 
     def _of_row(self, row: Any) -> dict[str, int]:
         kept, impacts = terms.quantised(row, self._scale)

@@ -49,9 +49,10 @@ def quantised(row: Any, scale: float) -> tuple[list[int], list[int]]:
     Args:
         row: float32, shape (terms,).
     """
-    impacts = numpy.rint(row.astype(numpy.float64) * scale).astype(numpy.int64)
-    (kept,) = numpy.nonzero(impacts > 0)
-    return kept.tolist(), impacts[kept].tolist()
+    (above,) = numpy.nonzero(row > 0)  # of a vocabulary, few
+    impacts = numpy.rint(row[above].astype(numpy.float64) * scale).astype(numpy.int64)
+    kept = impacts > 0
+    return above[kept].tolist(), impacts[kept].tolist()
 
 
 def by_term(ids: Iterable[int], weights: Iterable[float], *, left_out: set[int], add: bool) -> dict[int, float]:

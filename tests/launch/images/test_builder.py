@@ -198,7 +198,12 @@ def test_missing_platform_is_refused_before_any_build(toy: System, tmp_path: Pat
 @pytest.fixture
 def built(engine: docker.DockerClient, toy: System) -> Iterator[docker.DockerClient]:
     yield engine
-    for reference in (f"harness-{toy.name}", f"{toy.name}-other", f"harness-engine-{toy.engine}"):
+    for reference in (
+        f"harness-{toy.name}",
+        f"{toy.name}-other",
+        f"harness-engine-{toy.engine}",
+        f"harness-engine-{toy.engine}-lean",
+    ):
         for found in engine.images.list(reference):
             with contextlib.suppress(docker.errors.APIError):  # steps of a failed build may hang on it
                 engine.images.remove(found.id, force=True)
@@ -270,6 +275,81 @@ def test_prepare_runs_in_the_build_and_its_error_is_shown(
     assert output.decode().split() == ["65532", "new", "converted", "{'say':", "'converted'}"]
     with pytest.raises(ImageError, match="these weights are no good"):
         ensure("nonsense")
+
+
+def test_lean_system_is_prepared_in_the_whole_image_and_runs_in_the_lean_one(
+    toy: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, dict[str, str]]] = []
+
+    def build(_: Any, target: builder.ImageTarget, __: Any, arguments: dict[str, str], ___: Any) -> builder.Image:
+        asked.append((target.image, arguments))
+        return builder.Image(target.image, "sha256:0", 1)
+
+    monkeypatch.setattr(builder.ImageBuilder, "_find", lambda *_: None)
+    monkeypatch.setattr(builder.ImageBuilder, "_build", build)
+    monkeypatch.setattr(builder.assets, "fetch", lambda *_: tmp_path)
+    monkeypatch.setattr(builder.base_image, "ensure", lambda *_: "base")
+    monkeypatch.setattr(emulation, "ensure", lambda *_: None)
+    monkeypatch.setattr(builder.assets, "wheels", lambda *_: tmp_path)
+    update = {"prepare": "x", "prepare_params": ("say",), "lean_if": {"say": ("onnx",)}}
+    toy = with_asset(toy.model_copy(update=update), "a" * 64)
+    engine, names = f"the engine {toy.engine}", {}
+    for word in ("onnx", "torch"):
+        asked.clear()
+        images = builder.ImageBuilder(cast(docker.DockerClient, None), tmp_path, platform="linux/amd64")
+        images.ensure(toy.model_copy(update={"build_params": {"say": word}}))
+        names[word] = [image for image, _ in asked]
+        made = dict(asked)
+        assert made[engine] == {"BASE": "base"}
+        runtime = {"onnx": f"{engine}-lean", "torch": engine}[word]
+        assert made[toy.name] == {"ENGINE": engine, "PREPARE": "x", "RUNTIME": runtime}
+        assert made[runtime] == {"BASE": "base"} | ({"STAGE": "lean"} if word == "onnx" else {})
+    assert names == {"onnx": [engine, f"{engine}-lean", toy.name], "torch": [engine, toy.name]}
+
+
+LEAN_DOCKERFILE = """
+ARG BASE
+ARG STAGE=full
+FROM ${BASE} AS lean
+RUN mkdir -p /opt/packages && touch /opt/packages/small
+FROM lean AS full
+RUN mkdir -p /opt/pytorch && touch /opt/pytorch/large
+FROM ${STAGE}
+COPY shared /opt/shared
+COPY driver /opt/harness
+ENV PYTHONPATH=/opt/shared
+USER 65532:65532
+"""
+LEAN_PREPARE = """
+import os, pathlib, sys
+(pathlib.Path(sys.argv[1]) / "model" / "seen").write_text(" ".join(os.listdir("/opt")))
+"""
+
+
+@pytest.mark.docker
+def test_lean_image_lacks_packages_that_prepare_had_and_shares_layers(
+    built: docker.DockerClient, toy: System, tmp_path: Path
+) -> None:
+    (tmp_path / "models" / "model").mkdir(parents=True)
+    (tmp_path / "models" / "model" / "file").write_text("weights")
+    part = tmp_path / "shared" / "common"
+    part.mkdir(parents=True)
+    (part / "prepare.py").write_text(LEAN_PREPARE)
+    (toy.engine_dir / "Dockerfile").write_text(LEAN_DOCKERFILE)
+    update = {"shared": (part,), "prepare": "common.prepare", "prepare_params": ("say",), "lean_if": {"say": ("onnx",)}}
+    toy = with_asset(toy, hashlib.sha256(b"weights").hexdigest()).model_copy(update=update)
+    found = {}
+    for word in ("onnx", "torch"):
+        system = toy.model_copy(update={"build_params": {"say": word}})
+        image = builder.ImageBuilder(built, tmp_path, tmp_path / "models").ensure(system)
+        command = ["sh", "-c", "cat /opt/assets/model/seen; echo; ls /opt"]
+        seen, here = built.containers.run(image.digest, command, remove=True).decode().split("\n", 1)
+        assert {"pytorch", "packages"} <= set(seen.split()), "prepare runs in the whole image"
+        assert "packages" in here.split() and ("pytorch" in here.split()) == (word == "torch")
+        found[word] = built.images.get(image.digest).attrs["RootFS"]["Layers"]
+    base = len(built.images.get(base_image.ensure(built, tmp_path)).attrs["RootFS"]["Layers"])
+    assert found["onnx"][: base + 1] == found["torch"][: base + 1], "one layer of packages for both"
 
 
 @pytest.mark.docker

@@ -190,6 +190,46 @@ def test_not_for_needs_a_reason(images: Path, stated: str, message: str) -> None
         catalog.systems(images)
 
 
+LEAN_IF = """prepare = "x"
+prepare_params = ["backend", "expander"]
+[lean_if]
+backend = ["onnx", "openvino"]
+expander = [""]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "lean"),
+    [
+        ('[build_params]\nbackend = "onnx"\n' + ASSET, True),
+        ('[search_params]\nbackend = "openvino"\nexpander = ""\n' + ASSET, True),
+        ('[build_params]\nbackend = "torch"\n' + ASSET, False),
+        ('[build_params]\nbackend = "onnx"\nexpander = "t5"\n' + ASSET, False),
+        ("[build_params]\nk = 1\n" + ASSET, False),  # the engine's default decides
+        ('[build_params]\nbackend = "onnx"\n', False),  # nothing was prepared
+    ],
+)
+def test_system_is_lean_if_every_parameter_has_a_declared_value(images: Path, text: str, lean: bool) -> None:
+    write_system(images, "x", "y", text, LEAN_IF)
+    system = catalog.system("y", images)
+    assert system.lean == lean
+    (images / "x" / "requirements-cuda.lock").touch()
+    assert not system.on(1).lean
+
+
+def test_variants_are_lean_if_all_swept_values_are(images: Path) -> None:
+    write_system(images, "x", "y", '[build_params]\nbackend = "onnx"\n' + ASSET, LEAN_IF)
+    system = catalog.system("y", images)
+    for values, lean in ((("onnx", "openvino"), True), (("onnx", "torch"), False)):
+        assert [system.varied(name, {"backend": name}, {"backend": values}).lean for name in values] == [lean] * 2
+
+
+def test_lean_if_reads_parameters_that_decide_the_image(images: Path) -> None:
+    write_system(images, "x", "y", engine_text=LEAN_IF.replace(', "expander"]', "]"))
+    with pytest.raises(FileError, match=r"engine.toml: .*lean_if: expander is not in prepare_params"):
+        catalog.systems(images)
+
+
 BM25 = "fewer_hits_ok = true\n[build_params]\nheap = 1024\n[search_params]\nk1 = 0.9\nheap = 96\n"
 DENSE = '[build_params]\nbackend = "torch"\n[search_params]\ntokens = 32\n'
 BOTH = 'components = ["bm25", "dense"]\n'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,7 @@ def test_a_package_is_pinned_by_one_lock_of_an_image(system: System) -> None:
     assert sum(map(len, locks)) == len(set().union(*locks))
 
 
-@pytest.mark.parametrize(("stage", "engines"), [("encoder", 2), ("with-encoder", 2), ("anserini", 2)])
+@pytest.mark.parametrize(("stage", "engines"), [("encoder", 2), ("lean", 2), ("full", 2), ("anserini", 2)])
 def test_shared_dockerfile_stage_is_identical_in_each_engine(stage: str, engines: int) -> None:
     """Docker builds an identical stage once for all engines."""
     texts = []
@@ -90,6 +91,23 @@ def test_shared_dockerfile_stage_is_identical_in_each_engine(stage: str, engines
         stages = re.split(r"^(?=FROM )", (folder / "Dockerfile").read_text(), flags=re.MULTILINE)
         texts += [re.sub(r"^#.*\n", "", text, flags=re.MULTILINE) for text in stages if f" AS {stage}\n" in text]
     assert len(texts) >= engines and len(set(texts)) == 1
+
+
+@pytest.mark.parametrize("folder", ENGINES, ids=lambda path: path.name)
+def test_lean_images_are_those_of_the_backends_that_read_exported_graphs(folder: Path) -> None:
+    dockerfile = (folder / "Dockerfile").read_text()
+    engine = tomllib.loads((folder / "engine.toml").read_text())
+    chosen = re.findall(r"^FROM (.+)$", dockerfile, re.M)[-1] == "${STAGE}" and "\nARG STAGE=full\n" in dockerfile
+    assert chosen == ("lean_if" in engine)
+    backends = (catalog.images_dir() / "shared/encoder/backends.py").read_text()
+    exported = re.findall(r'^    "([a-z0-9-]+)": "model', backends, re.M)
+    for name in {"document_backend", "backend"} & engine.get("lean_if", {}).keys():
+        assert engine["lean_if"][name] == exported and len(exported) == 4
+    if folder.name == "rerank":
+        rules = re.findall(r'^    "([a-z]+)": Rule', (folder / "parameters.py").read_text(), re.M)
+        assert engine["lean_if"]["aggregation"] == ["", *rules]
+    if "term_weights" in engine.get("shared", ()):
+        assert engine["lean_if"]["expansion_model"] == [""]
 
 
 def test_image_keeps_the_transformers_models_of_the_encoder() -> None:

@@ -46,6 +46,14 @@ def test_shared_code_and_prepare_change_the_recipe(toy: System, tmp_path: Path) 
     assert engine_recipe(toy) != engine
 
 
+def test_lean_system_has_another_recipe_and_engine_image(toy: System) -> None:
+    update = {"prepare": "x", "prepare_params": ("backend",), "search_params": {"backend": "onnx"}}
+    whole = with_asset(toy.model_copy(update=update), "a" * 64)
+    lean = whole.model_copy(update={"lean_if": {"backend": ("onnx",)}})
+    assert lean.lean and not whole.lean and recipe(lean) != recipe(whole)
+    assert engine_recipe(lean) == engine_recipe(whole) != engine_recipe(lean, lean=True)
+
+
 def test_packages_of_shared_code_change_the_build_and_recipe(toy: System, tmp_path: Path) -> None:
     part = tmp_path / "shared" / "common"
     part.mkdir(parents=True)
