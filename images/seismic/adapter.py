@@ -104,8 +104,11 @@ class Seismic(TermWeights):
 
 
 def _load(index_dir: Path) -> Any:
-    stem, _, index_class = next(each for each in (_SHORT, _LONG) if (index_dir / f"{each[0]}{_ENDING}").is_file())
-    return index_class.load(str(index_dir / f"{stem}{_ENDING}"))
+    for stem, _, index_class in (_SHORT, _LONG):
+        file = index_dir / f"{stem}{_ENDING}"
+        if file.is_file():
+            return index_class.load(str(file))
+    raise ValueError(f"the index is damaged: {_SHORT[0]}{_ENDING} is missing; build it again")
 
 
 def _read(file: Path, numbers: Mapping[str, int]) -> tuple[list[str], Any, Any, Any]:

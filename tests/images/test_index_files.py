@@ -50,6 +50,10 @@ def test_ids_are_streamed_and_held_as_bytes(doc_ids: ModuleType, tmp_path: Path)
 
 
 def test_truncated_ids_are_refused(doc_ids: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / doc_ids.BYTES).touch()
+    (tmp_path / "ids.npy").touch()
+    with pytest.raises(ValueError, match=r"the index is damaged: ids\.bin and ids\.npy cannot be read"):
+        doc_ids.Ids(tmp_path)
     doc_ids.write(tmp_path, ["one", "two"])
     (tmp_path / doc_ids.BYTES).write_bytes(b"one")
     with pytest.raises(ValueError, match=r"the index is damaged: ids\.bin has 3 bytes, not 6"):

@@ -71,6 +71,8 @@ say(refused(lambda: system.verify_index(Corpus(Path("/job/more.jsonl"), 23), ind
 large = Path("/index/large")
 large.mkdir()
 say(refused(lambda: engine(quantisation=100_000).build(corpus, large, lambda _: None)))
+(index / "short.index.seismic").unlink()
+say(refused(lambda: engine().load(index)))
 wide = engine()
 wide.names = [f"t{number}" for number in range(70_000)]
 (large / "lines").write_text(json.dumps({"id": "a b", "vector": {"t69999": 3, "t1": 1}}) + "\\n")
@@ -88,6 +90,7 @@ say([[hit.doc_id, hit.score] for hit in wide.find({"t69999": 2, "t5": 9}, 3)])
     assert errors[4] == "method is 'deepct', must be one of splade, unicoil"
     assert "documents, not 2" in errors[5]
     assert "Seismic keeps whole numbers up to 2048: lower quantisation" in errors[6]
+    assert errors[7] == "the index is damaged: short.index.seismic is missing; build it again"
     assert wide == [["a b", 6.0]]
 
 

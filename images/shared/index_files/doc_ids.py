@@ -26,7 +26,7 @@ class Ids:
         try:
             self._bytes = (folder / BYTES).read_bytes()
             self._ends: Any = numpy.load(folder / _ENDS)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError) as error:
             raise ValueError(f"the index is damaged: {BYTES} and {_ENDS} cannot be read") from error
         if len(self._ends) and int(self._ends[-1]) != len(self._bytes):
             raise ValueError(f"the index is damaged: {BYTES} has {len(self._bytes)} bytes, not {int(self._ends[-1])}")
