@@ -31,8 +31,8 @@ def explain(what: str | None, stored: StoredResults) -> None:
     """Say how a number was made: from which samples, at which price, why it is noisy, and what to do.
 
     RESULT is a glob over system/dataset/scenario/profile, over any one of them, a swept system, or the start of a
-    job's key.  COLUMN is a name from the table or the CSV.  FINDING is a reason for doubt, such as placement.  Without any, lists the
-    stored results and their findings.
+    job's key.  COLUMN is a name from the table or the CSV.  FINDING is a reason for doubt, such as placement.  Without
+    any, lists the stored results and their findings.
     """
     table = stored.table()
     if what is None:
