@@ -35,13 +35,17 @@ class FileError(UsageError):
     """A missing or wrong file of the user."""
 
 
+_LISTED = 20  # names that a message lists although one is near
+
+
 class UnknownName(UsageError):
-    """An unknown name."""
+    """An unknown name.  The known ones are listed unless they are many and one is near."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
         names = sorted(known)
-        text = f"unknown {kind} {name!r}{did_you_mean(name, names)}; known: {', '.join(names) or 'none'}"
-        super().__init__(f"{text}; {hint}" if hint else text)
+        near = did_you_mean(name, names)
+        listed = f"known: {', '.join(names) or 'none'}" if len(names) <= _LISTED or not near else ""
+        super().__init__("; ".join(filter(None, (f"unknown {kind} {name!r}{near}", listed, hint))))
 
 
 class EngineError(HarnessError):

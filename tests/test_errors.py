@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.errors import counted
+from harness.errors import UnknownName, counted
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,11 @@ from harness.errors import counted
 )
 def test_counted_noun_has_its_plural(number: int, noun: str, text: str) -> None:
     assert counted(number, noun) == text
+
+
+def test_many_known_names_are_listed_only_where_none_is_near() -> None:
+    many = [f"system-{number}" for number in range(70)]
+    assert str(UnknownName("system", "sistem-7", many, "see x")) == (
+        "unknown system 'sistem-7'; did you mean 'system-7'?; see x"
+    )
+    assert "; known: system-0, system-1, " in str(UnknownName("system", "bm25", many))

@@ -29,6 +29,7 @@ from harness.untrusted import reason_of, sha256
 # The percentiles that a table shows.
 SHOWN = ("p50", "p95", "p99")
 _MISSING = Estimate(None)
+_NEGATIVE = "a sample has less than 0 s; let the adapter say seconds since a start"
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def _summary(results: Sequence[Result], timed: Timings) -> CellSummary:
             timed,
             "scenario offline: a query's latency is its whole batch's; see the throughput",
             offline_throughput(timed),
-            {name: _timing(timed, seconds) for name, seconds in timed.stages_s.items()},
+            _stages(timed),
         )
     if scenario != "server":
         return _with_latency(timed)
@@ -124,7 +125,7 @@ def _with_latency(timed: Timings, throughput_qps: Estimate = _MISSING, service_s
         stats.summarise(timed.query, timed.trial, timed.latency_s, jobs=timed.job, shown=SHOWN),
         throughput_qps=throughput_qps,
         service_s=service_s,
-        stages_s={name: _timing(timed, seconds) for name, seconds in timed.stages_s.items()},
+        stages_s=_stages(timed),
         spread_s=stats.variance_components(timed.whole(), [job for job, _ in timed.whole_trials()]),
         notes=_overlong_stages(timed),
         by_query_s=_by_query(timed),
@@ -145,12 +146,12 @@ def _by_query(timed: Timings) -> dict[str, float]:
     return {name: float(sums[place] / counts[place]) for place, name in enumerate(timed.queries) if counts[place]}
 
 
-def _timing(timed: Timings, seconds: NDArray[np.float64]) -> Timing:
-    """Return mean and median of one more clock, over the samples that have it."""
+def _timing(timed: Timings, seconds: NDArray[np.float64], negative: str = _NEGATIVE) -> Timing:
+    """Return mean and median of one more clock over the samples that have it; ``negative`` says why one is below 0."""
     known = np.isfinite(seconds)
     reason = "" if known.any() else "no sample has it"
     if (seconds[known] < 0).any():
-        reason = "a sample has less than 0 s; let the adapter say seconds since a start"
+        reason = negative
     if reason:
         missing = Estimate(None, reason=reason)
         return Timing(missing, missing)
@@ -160,13 +161,20 @@ def _timing(timed: Timings, seconds: NDArray[np.float64]) -> Timing:
     return Timing(latency.mean_s, latency.percentiles_s["p50"])
 
 
+def _stages(timed: Timings) -> dict[str, Timing]:
+    """Return the stages that the adapter reports, and the time that none of them counts."""
+    found = {name: _timing(timed, seconds) for name, seconds in timed.stages_s.items()}
+    overlap = "the stages of a sample sum to more than its time"
+    return found | {name: _timing(timed, seconds, overlap) for name, seconds in timed.other_s.items()}
+
+
 def _overlong_stages(timed: Timings) -> tuple[str, ...]:
     """Note stages that do not lie within the query that the clock runs around: something else is timed."""
     outer = timed.outer_stages_s
     if not outer:
         return ()
     total = timed.staged_s
-    over = int(np.sum(total > timed.latency_s * 1.001 + 1e-6))
+    over = int(np.sum(total > timed.latency_s + timings.clock_error_s(timed.latency_s)))
     if not over:
         return ()
     names = ", ".join(outer)

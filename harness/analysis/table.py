@@ -118,6 +118,10 @@ class Machine:
     host_cpus: int
 
 
+# The stage of a row that no adapter reports: the time that its stages leave out.
+OTHER = "other"
+
+
 @dataclass(frozen=True)
 class Timing:
     """Mean and median of what stands beside the end-to-end clock and never replaces it: a stage, or service time."""
@@ -169,10 +173,10 @@ class Row:
     hold the two that it is made of, by ``mean``, ``p50``, ``p95`` and ``p99``: other queries in these processes, these
     queries in other processes.  ``at_most_s`` holds, by percentile, what it is at most (LoadGen's rule, confidence
     0.99); ``spread_s`` standard deviations by ``query``, ``trial``, ``job`` and ``residual``; ``stages_s`` what the
-    adapter says of its stages.  ``key`` names the job whose run is judged.  ``load_s`` and ``first_query_s`` are
-    medians over the jobs, memory figures their largest.  ``gpu_energy_j`` is what the GPUs took while the trials of all
-    its jobs ran, idle draw included; missing where any job did not measure it.  ``one_pass_warmup`` is how many queries
-    warmed up where warm-up did not go on until steady.
+    adapter says of its stages, with the time that they leave out (``other``).  ``key`` names the job whose run is
+    judged.  ``load_s`` and ``first_query_s`` are medians over the jobs, memory figures their largest.  ``gpu_energy_j``
+    is what the GPUs took while the trials of all its jobs ran, idle draw included; missing where any job did not
+    measure it.  ``one_pass_warmup`` is how many queries warmed up where warm-up did not go on until steady.
 
     A failed row has an outcome and a detail, and every figure is missing. ``notes`` are sentences about this row;
     each states a fact, its figure and, where something can be done, the next command; those of ``findings``, which

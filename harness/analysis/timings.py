@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.analysis.table import OTHER
 from harness.errors import StoreError
 from harness.stats import Floats, Ints
 
@@ -77,6 +78,30 @@ class Timings:
         return {name: seconds for name, seconds in stages.items() if name.rpartition(".")[0] not in stages}
 
     @property
+    def other_s(self) -> dict[str, Floats]:
+        """The time that no stage counts: ``other`` of the call, ``<stage>.other`` of a stage with stages of its own.
+
+        It is ``nan`` where a sample has no stage, and negative where the stages overlap.  An adapter's own ``other``
+        counts as left out.
+        """
+        inner: dict[str, list[Floats]] = {}
+        for name, seconds in self.stages_s.items():
+            whole, _, last = name.rpartition(".")
+            if whole not in self.stages_s:
+                whole, last = "", name
+            if last != OTHER:
+                inner.setdefault(whole, []).append(seconds)
+        spent_s = self.latency_s if self.service_s is None else self.service_s
+        found = {}
+        for whole, parts in sorted(inner.items()):
+            stacked = np.stack(parts)
+            whole_s = self.stages_s[whole] if whole else spent_s
+            rest = whole_s - np.nansum(stacked, axis=0)
+            rest = np.where((rest < 0) & (rest >= -clock_error_s(whole_s)), 0.0, rest)
+            found[f"{whole}.{OTHER}" if whole else OTHER] = np.where(np.isfinite(stacked).any(axis=0), rest, np.nan)
+        return found
+
+    @property
     def staged_s(self) -> Floats:
         """The sum of the outer stages of each sample; a missing stage counts 0."""
         stages = list(self.outer_stages_s.values())
@@ -105,6 +130,11 @@ class Timings:
     @property
     def _is_whole(self) -> NDArray[np.bool_]:
         return np.asarray(np.isfinite(self.grid).all(axis=0))
+
+
+def clock_error_s(whole_s: Floats) -> Floats:
+    """Return by how much stages may sum to more than the whole that they lie in, without an overlap."""
+    return whole_s * 1e-3 + 1e-6
 
 
 def read(tables: Iterable[tuple[int, pa.Table]]) -> Timings:

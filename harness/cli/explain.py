@@ -30,9 +30,9 @@ _MOST = 3
 def explain(what: str | None, stored: StoredResults) -> None:
     """Say how a number was made: from which samples, at which price, why it is noisy, and what to do.
 
-    RESULT is a glob over system/dataset/scenario/profile, over any one of them, or the start of a job's key.  COLUMN
-    is a name from the table or the CSV.  FINDING is a reason for doubt, such as placement.  Without any, lists the
-    stored results and their findings.
+    RESULT is a glob over system/dataset/scenario/profile, over any one of them, a swept system, or the start of a
+    job's key.  COLUMN is a name from the table or the CSV.  FINDING is a reason for doubt, such as placement.  Without
+    any, lists the stored results and their findings.
     """
     table = stored.table()
     if what is None:
@@ -58,7 +58,8 @@ def explain(what: str | None, stored: StoredResults) -> None:
 
 
 def _named(row: Row, name: str) -> bool:
-    return matches(cell_of(row), name) or any(key.startswith(name) for key in row.keys if len(name) >= 4)
+    swept = row.sweep is not None and row.sweep.system == name
+    return swept or matches(cell_of(row), name) or any(key.startswith(name) for key in row.keys if len(name) >= 4)
 
 
 def _list(table: Table) -> None:

@@ -115,6 +115,10 @@ class Adapter(ABC):
         """
         return [self.search(query, k) for query in queries]
 
+    def shares_batches(self) -> bool:
+        """Return whether ``search_batch`` answers all queries at once; else stages are those of its last query."""
+        return type(self).search_batch is not Adapter.search_batch
+
     def score(self, query: str, doc_ids: Sequence[str]) -> Sequence[float]:
         """Return a score for each given document, in their order; higher is better.
 
@@ -133,7 +137,7 @@ class Adapter(ABC):
         return 1
 
     def stages_s(self) -> dict[str, float]:
-        """Return the seconds of the last search or batch by stage (``encode``, ``retrieve``, ``rerank``)."""
+        """Return the seconds of the last search or batch by stage (``tokenise``, ``encode``, ``retrieve``)."""
         return {}
 
     def counts(self) -> dict[str, int]:

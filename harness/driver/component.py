@@ -150,8 +150,7 @@ class ComponentServer:
         gc.collect()
         gc.freeze()
         gc.disable()
-        shares_work = type(adapter).search_batch is not Adapter.search_batch
-        return {"search_batch": shares_work, "device": adapter.device()}
+        return {"search_batch": adapter.shares_batches(), "device": adapter.device()}
 
     def _search(self, request: dict[str, Any]) -> Reply:
         hits = self._loaded.search(request["query"], request["k"])

@@ -91,7 +91,9 @@ class QueryRunner:
             if type(answers) not in (list, tuple) or len(answers) != len(batch):
                 found = f"{len(answers)} answers" if isinstance(answers, Sequence) else type(answers).__name__
                 raise BadAnswer(f"search_batch returned {found} for {len(batch)} queries, not a list of one for each")
-            stages_ns, number = self.stages_ns(), self._batches.get(trial, 0)
+            # Asked query by query, the adapter knows its last query's stages alone.
+            stages_ns = self.stages_ns() if self.adapter.shares_batches() else {}
+            number = self._batches.get(trial, 0)
             self._batches[trial] = number + 1
             for query, answer in zip(batch, answers, strict=True):
                 hits = self.hits_of(trial, query, answer)

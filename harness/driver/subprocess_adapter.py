@@ -97,6 +97,10 @@ class JsonLines(Adapter):
             raise BadAnswer(f"the engine's reply has no list of answers, but {type(answers).__name__}")
         return [hits_of(answer) for answer in answers]
 
+    def shares_batches(self) -> bool:
+        """Return whether the engine offers batches."""
+        return self._batches
+
     def score(self, query: str, doc_ids: Sequence[str]) -> Sequence[float]:
         """Send one request and read one reply, with a score for each document."""
         reply = self._searched({"verb": "score", "query": query, "doc_ids": list(doc_ids)}, len(doc_ids))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic
 
-from harness.analysis.table import Row, Table
+from harness.analysis.table import OTHER, Row, Table
 from harness.report.document import MIB, Item, Value
 from harness.results.reader import StoredJob
 from harness.stats import Estimate
@@ -268,7 +268,8 @@ def _first_stage(measures: Sequence[str]) -> tuple[Column[Row], ...]:
 
 
 def _stage(name: str) -> tuple[Column[Any], ...]:
-    return _timings(f"stage_{name}", _STAGE, lambda row: row.stages_s.get(name))
+    meaning = _OTHER if name.rpartition(".")[2] == OTHER else _STAGE
+    return _timings(f"stage_{name}", meaning, lambda row: row.stages_s.get(name))
 
 
 def _timings(name: str, meaning: str, get: Callable[[Row], Any]) -> tuple[Column[Any], ...]:
@@ -280,6 +281,7 @@ def _timings(name: str, meaning: str, get: Callable[[Row], Any]) -> tuple[Column
 
 
 _STAGE = "time of this stage, as the adapter reports it"
+_OTHER = "time that no stage counts"
 _NAMES: tuple[Column[Row], ...] = (
     _text("system", "name of the system"),
     _text("hardware_profile", "limits of CPUs, memory and GPUs", "profile"),

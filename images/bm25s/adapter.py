@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import time
 from array import array
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from math import inf
 from pathlib import Path
 
 import bm25s
@@ -68,7 +70,12 @@ class Bm25s(Adapter):
         self._language = str(params.get("language", "en"))
         if self._language not in LANGUAGES:
             raise ValueError(f"language is {self._language!r}, must be one of {', '.join(sorted(LANGUAGES))}")
+        for name, most in (("k1", inf), ("b", 1)):
+            value = self.params[name]
+            if isinstance(value, bool | str) or not 0 <= value <= most:
+                raise ValueError(f"{name} is {value!r}, must be a number from 0 to {most}")
         self._tokens = Analyser(self._language)
+        self._stages_s: dict[str, float] = {}
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
         """Tokenise the corpus and compute all scores."""
@@ -106,15 +113,25 @@ class Bm25s(Adapter):
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """Rank by the sum of the scores of the query's tokens; one that comes twice counts twice."""
+        clock = time.perf_counter
+        start = clock()
         # The stemmer takes no half of a surrogate pair.
         known = self._index.get_tokens_ids(self._tokens(query.encode("utf-8", "replace").decode("utf-8")))
-        if not known:
-            return []
-        found = self._index.retrieve([known], k=min(k, len(self._ids)), show_progress=False)
+        tokenised = clock()
+        answer = self._ranked(known, k) if known else []
+        self._stages_s = {"tokenise": tokenised - start, "retrieve": clock() - tokenised}
+        return answer
+
+    def _ranked(self, tokens: list[int], k: int) -> list[Hit]:
+        found = self._index.retrieve([tokens], k=min(k, len(self._ids)), show_progress=False)
         pairs = zip(found.documents[0].tolist(), found.scores[0].tolist(), strict=True)
         # bm25s leaves equal scores in any order; here the earlier document is first.
         ranked = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
         return [Hit(self._ids[row], score) for row, score in ranked if score > 0]
+
+    def stages_s(self) -> dict[str, float]:
+        """Return the seconds of the last search: ``tokenise``, ``retrieve``."""
+        return dict(self._stages_s)
 
     def threads(self) -> dict[str, int]:
         """Return the threads of a search."""

@@ -90,6 +90,7 @@ class ColBERT(Adapter):
                 f"the index has {len(self._searcher)} documents and {len(self._ids)} ids, it was made of {documents};"
                 " build it again"
             )
+        self._tokenised = encoding.TokeniserClock(self._searcher.checkpoint)
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """Encode the query, find candidates and compare all their tokens."""
@@ -97,16 +98,21 @@ class ColBERT(Adapter):
 
     def search_batch(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Hit]]:
         """Encode all queries in one forward pass; the engine searches for one after the other."""
-        start = time.perf_counter()
+        start, before_s = time.perf_counter(), self._tokenised.seconds
         vectors = self._searcher.encode(list(queries))
-        stages_s = {"encode": time.perf_counter() - start}
-        answers = []
+        encoded, tokenise_s = time.perf_counter(), self._tokenised.seconds - before_s
+        answers, rerank_s = [], 0.0
         for row in range(len(queries)):
             numbers, scores = self._searcher.search(vectors[row : row + 1], k)
             answers.append([Hit(self._ids[each], score) for each, score in zip(numbers, scores, strict=True)])
-            for stage, seconds in self._searcher.stages_s.items():
-                stages_s[stage] = stages_s.get(stage, 0.0) + seconds
-        self._stages_s, self._counts = stages_s, self._searcher.counts
+            rerank_s += self._searcher.rerank_s
+        self._counts = self._searcher.counts
+        self._stages_s = {
+            "tokenise": tokenise_s,
+            "encode": encoded - start - tokenise_s,
+            "retrieve": time.perf_counter() - encoded - rerank_s,
+            "rerank": rerank_s,
+        }
         return answers
 
     def score(self, query: str, doc_ids: Sequence[str]) -> Sequence[float]:
@@ -119,9 +125,15 @@ class ColBERT(Adapter):
         start = clock()
         numbers = self._ids.rows(doc_ids)
         fetched = clock()
+        before_s = self._tokenised.seconds
         vectors = self._searcher.encode([query])
         scores: list[float] = self._searcher.score(vectors, numbers) if len(numbers) else []
-        self._stages_s = {"fetch": fetched - start, "score": clock() - fetched}
+        tokenise_s = self._tokenised.seconds - before_s
+        self._stages_s = {
+            "fetch": fetched - start,
+            "tokenise": tokenise_s,
+            "score": clock() - fetched - tokenise_s,
+        }
         # A query is filled up with masks, and their vectors take part: all of its tokens are real.
         tokens = int(vectors.shape[1])
         self._counts = {
@@ -137,8 +149,9 @@ class ColBERT(Adapter):
     def stages_s(self) -> dict[str, float]:
         """Seconds of the last call.
 
-        Of a search or batch: ``encode``, ``retrieve`` (find and prune), ``rerank`` (all tokens).  Of ``score``:
-        ``fetch`` (find the rows) and ``score`` (encode, decompress and compare).
+        Of a search or batch: ``tokenise``, ``encode`` (the model alone), ``retrieve`` (find and prune, and make the
+        hits), ``rerank`` (all tokens).  Of ``score``: ``fetch`` (find the rows), ``tokenise`` and ``score`` (encode,
+        decompress and compare).
         """
         return dict(self._stages_s)
 

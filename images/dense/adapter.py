@@ -16,6 +16,7 @@ from encoder.model import Model
 from encoder.prepare import checkpoint_sha256
 from encoder.roles import Role, role
 from encoder.shards import Shards
+from encoder.tokens import Batch
 from index_files import built_with, doc_ids
 
 from harness.driver.adapter import Adapter, Corpus, Document
@@ -111,10 +112,13 @@ class Dense(Adapter):
 
     def search_batch(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Hit]]:
         """Encode all queries, in one forward pass where the backend allows it, and search for all of them at once."""
-        start = time.perf_counter()
+        clock = time.perf_counter
+        start = clock()
+        batches = self._tokenised(queries)
+        tokenised = clock()
         # The vectors come back to the host as numbers, so an accelerator has finished here.
-        vectors = self._encode(list(queries))
-        encoded = time.perf_counter()
+        vectors = self._run(batches)
+        encoded = clock()
         found, rows = self._index.search(vectors, min(k, len(self._ids)))
         found = faiss_index.scores(found, self._settings)
         # An approximate index that finds too few fills up with row -1.
@@ -122,8 +126,8 @@ class Dense(Adapter):
             [Hit(self._ids[row], score) for row, score in zip(*ranked, strict=True) if row >= 0]
             for ranked in zip(rows.tolist(), found.tolist(), strict=True)
         ]
-        self._stages_s = {"encode": encoded - start, "retrieve": time.perf_counter() - encoded}
         self._counts = {}
+        self._stages_s = {"tokenise": tokenised - start, "encode": encoded - tokenised, "retrieve": clock() - encoded}
         return answers
 
     def score(self, query: str, doc_ids: Sequence[str]) -> Sequence[float]:
@@ -155,7 +159,11 @@ class Dense(Adapter):
         return found
 
     def stages_s(self) -> dict[str, float]:
-        """Seconds of the last call: ``encode``, ``retrieve``; of ``score``: ``fetch``, ``tokenise``, ``score``."""
+        """Seconds of the last call.
+
+        Of a search or batch: ``tokenise``, ``encode`` (the model alone), ``retrieve`` (search, and make the hits).  Of
+        ``score``: ``fetch`` (find the rows), ``tokenise``, ``score`` (encode and compare).
+        """
         return dict(self._stages_s)
 
     def counts(self) -> dict[str, int]:
@@ -206,12 +214,18 @@ class Dense(Adapter):
             params={**asked.params, "normalise": normalise},
         )
 
-    def _encode(self, queries: list[str]) -> Any:
-        """Encode queries into float32 rows on the host; one by one where a batch would change its texts' vectors."""
+    def _tokenised(self, queries: Sequence[str]) -> list[Batch]:
+        """Return queries as batches of token ids: one by one where a batch would change its texts' vectors."""
         assert self._model is not None
         tokens = int(self._all["query_tokens"])
-        batches = [[query] for query in queries] if self._model.mixes else [queries]
-        return numpy.concatenate([self._model(batch, tokens) for batch in batches], dtype=numpy.float32)
+        groups = [[query] for query in queries] if self._model.mixes else [queries]
+        return [self._model.tokenise(group, tokens) for group in groups]
+
+    def _run(self, batches: Sequence[Batch]) -> Any:
+        """Encode batches into float32 rows on the host."""
+        assert self._model is not None
+        rows = [self._model.run(batch) for batch in batches]
+        return rows[0] if len(rows) == 1 else numpy.concatenate(rows)
 
     def _vectors(self, documents: list[Document], done: Callable[[int], None]) -> Any:
         """Encode documents into float32 rows, in their order."""

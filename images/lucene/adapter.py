@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -27,6 +28,7 @@ class Lucene(Adapter):
         parameter_names.check(params, (*runtime.PARAMETERS, "language", "k1", "b"), "this engine")
         self._language = languages.check(str(params.get("language", languages.ENGLISH)))
         self._left_out = 0
+        self._stages_s: dict[str, float] = {}
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
         """Hand the corpus to Anserini's own indexer, in its own file format."""
@@ -56,7 +58,14 @@ class Lucene(Adapter):
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """Rank with BM25; ties are broken by id and their scores set apart, as Anserini does."""
-        return self._searcher.search(query, k)
+        start = time.perf_counter()
+        hits = self._searcher.search(query, k)
+        self._stages_s = {"retrieve": time.perf_counter() - start}
+        return hits
+
+    def stages_s(self) -> dict[str, float]:
+        """Return the seconds of the last search: ``retrieve``, which holds the analysis."""
+        return dict(self._stages_s)
 
     def threads(self) -> dict[str, int]:
         """Return the JVM's thread counts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -53,6 +54,7 @@ class Tantivy(Adapter):
         for each in (Filter.remove_long(_LONGEST), Filter.lowercase(), Filter.stopword(name), Filter.stemmer(name)):
             builder = builder.filter(each)
         self._analyser = builder.build()
+        self._stages_s: dict[str, float] = {}
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
         """Index the corpus with one thread, so that the same corpus gives the same segments."""
@@ -97,11 +99,20 @@ class Tantivy(Adapter):
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """Rank by the sum of the scores of the query's tokens; one that comes twice counts twice."""
+        clock = time.perf_counter
+        start = clock()
         # Half a surrogate pair is no text for Rust.
         terms = self._analyser.analyze(query.encode("utf-8", "replace").decode("utf-8"))
+        tokenised = clock()
         asked = Query.boolean_query([(Occur.Should, Query.term_query(self._schema, "text", term)) for term in terms])
         hits = self._searcher.search(asked, k, count=False).hits
-        return [Hit(self._searcher.doc(address)["id"][0], score) for score, address in hits]
+        answer = [Hit(self._searcher.doc(address)["id"][0], score) for score, address in hits]
+        self._stages_s = {"tokenise": tokenised - start, "retrieve": clock() - tokenised}
+        return answer
+
+    def stages_s(self) -> dict[str, float]:
+        """Return the seconds of the last search: ``tokenise``, ``retrieve``."""
+        return dict(self._stages_s)
 
     def threads(self) -> dict[str, int]:
         """Return the threads of a search."""

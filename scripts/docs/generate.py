@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from harness import cli
+from harness.analysis.table import OTHER
 from harness.jobs.suite import CellGroup, Ec2Settings, Expectation, Offline, Restriction, Server, Suite, SuiteProtocol
 from harness.launch.images.catalog import Asset, EngineFile, NotFor, SystemFile
 from harness.pricing.instances import HardwareProfile
@@ -114,7 +115,7 @@ def columns_page() -> str:
     """Describe every column of the tables for programs: CSV, data frames, Parquet, SQLite."""
     rows = columns.row_columns(
         ["<measure>"],
-        ["<stage>"],
+        ["<stage>", OTHER],
         origins=True,
         counts=tuple(columns.COUNTS),
         two_stages=True,

@@ -194,9 +194,11 @@ def test_stages_are_shown_beside_the_latency(make: Maker, snapshot: Snapshot) ->
     encode, retrieve = [6_000_000] * 700, [3_000_000] * 699 + [None]
     table = sample_records.samples(latency, names=QUERIES, stage_encode_ns=encode, stage_retrieve_ns=retrieve)
     row = one([make(table=table)], snapshot)
-    assert list(row.stages_s) == ["encode", "retrieve"]
+    assert list(row.stages_s) == ["encode", "retrieve", "other"]
     assert row.stages_s["encode"].mean_s.value == pytest.approx(0.006)
     assert row.stages_s["retrieve"].p50_s.value == pytest.approx(0.003)
+    assert row.stages_s["other"].p50_s.value == pytest.approx(0.001), "10 ms less 6 and 3"
+    assert row.stages_s["other"].mean_s.value == pytest.approx(0.001 + 0.003 / 700), "one sample has no retrieve"
     assert row.latency_mean_s.value == pytest.approx(0.010)
     assert row.notes == ()
     more = sample_records.samples(latency, names=QUERIES, stage_encode_ns=encode, stage_rerank_ns=[5_000_000] * 700)
@@ -205,6 +207,7 @@ def test_stages_are_shown_beside_the_latency(make: Maker, snapshot: Snapshot) ->
         "the stages (encode, rerank) sum to more than the end-to-end latency in 700 of 700 samples" in expected.notes[0]
     )
     assert expected.validity is Validity.CLEAN
+    assert expected.stages_s["other"].mean_s.reason == "the stages of a sample sum to more than its time"
 
 
 def test_stages_of_a_stage_are_not_counted_twice(make: Maker, snapshot: Snapshot) -> None:
@@ -214,7 +217,9 @@ def test_stages_of_a_stage_are_not_counted_twice(make: Maker, snapshot: Snapshot
         latency, names=QUERIES, **{name: [value * ms] * 700 for name, value in columns.items()}
     )
     row = one([make(table=table)], snapshot)
-    assert row.notes == () and row.stages_s.keys() == {"e5.v2", "e5.v2.encode", "bm25", "fuse"}
+    named = {"e5.v2", "e5.v2.encode", "bm25", "fuse"}
+    assert row.notes == () and row.stages_s.keys() == named | {"other", "e5.v2.other"}
+    assert row.stages_s["other"].mean_s.value == 0 and row.stages_s["e5.v2.other"].mean_s.value == pytest.approx(0.001)
     columns["stage_fuse_ns"] = 2
     table = sample_records.samples(
         latency, names=QUERIES, **{name: [value * ms] * 700 for name, value in columns.items()}

@@ -53,6 +53,31 @@ def test_optional_columns_are_missing_for_samples_without_them() -> None:
     assert (plain.batch, plain.service_s, plain.stages_s) == (None, None, {})
 
 
+def test_other_is_what_no_stage_counts_of_the_call_and_of_each_stage() -> None:
+    ms = 10**6
+    latency = np.array([[0.010, 0.010, 0.010, 0.010]])
+    stages = {
+        "bm25": [4 * ms, 4 * ms, None, 4 * ms],
+        "bm25.retrieve": [3 * ms, None, None, 3 * ms],
+        "x.encode": [5 * ms, 5 * ms, None, 6 * ms + 500],
+        "other": [9 * ms] * 4,
+    }
+    columns = {f"stage_{name}_ns": values for name, values in stages.items()}
+    found = sample_records.timed(sample_records.samples(latency, **columns))
+    place = np.argsort(found.query)
+    assert found.other_s.keys() == {"other", "bm25.other"}
+    # The last: 0.5 us too much, which two clocks may differ by.
+    assert found.other_s["other"][place] == pytest.approx([0.001, 0.001, np.nan, 0], nan_ok=True)
+    assert found.other_s["bm25.other"][place] == pytest.approx([0.001, np.nan, np.nan, 0.001], nan_ok=True)
+    served = sample_records.timed(
+        sample_records.samples(latency, service_ns=[7 * ms] * 4, stage_retrieve_ns=[5 * ms] * 4)
+    )
+    assert served.other_s["other"] == pytest.approx([0.002] * 4), "the wait in the queue is no stage's"
+    overlapping = sample_records.timed(sample_records.samples(latency, stage_retrieve_ns=[11 * ms] * 4))
+    assert overlapping.other_s["other"] == pytest.approx([-0.001] * 4)
+    assert sample_records.timed(sample_records.samples(latency)).other_s == {}
+
+
 def test_trials_can_be_selected() -> None:
     found = sample_records.timed(sample_records.samples(np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))).only(
         [(0, 2), (0, 0)]

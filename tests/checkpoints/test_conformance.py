@@ -74,6 +74,28 @@ def test_shipped_system_meets_the_contract_with_tiny_weights(
     assert len(checks) == 9, "none is left out after one that failed"
 
 
+def test_reranker_under_openvino_meets_the_contract_without_pytorch(
+    engine: docker.DockerClient,
+    made: Callable[[frozenset[str]], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = made(frozenset({"ms-marco-minilm-l2"}))
+    (tmp_path / "rerank" / "systems").mkdir(parents=True)
+    plain = (folder / "images" / "rerank" / "systems" / "ms-marco-minilm-l2-tiny.toml").read_text()
+    text = plain.replace("[search_params]\n", '[search_params]\nbackend = "openvino"\n')
+    (tmp_path / "rerank" / "systems" / "lean-tiny.toml").write_text(text)
+    monkeypatch.setenv("HARNESS_IMAGES", str(tmp_path))
+    system = catalog.system("lean-tiny")
+    with closing(DockerLauncher(CACHE, folder / "models")) as launcher:
+        checks = list(examine(launcher, system, Envelope("cpu1-mem1", 1, 1 << 30), tmp_path))
+        image = launcher.find(system)
+    assert [check.what for check in checks if check.level is not Level.OK] == [] and len(checks) == 9
+    assert image is not None
+    listed = engine.containers.run(image.digest, ["/opt/encoder"], entrypoint=["ls"], remove=True)
+    assert listed.split() == [b"packages"]
+
+
 def test_systems_with_weights_are_found() -> None:
     assert {
         "bt-splade-l",

@@ -27,6 +27,15 @@ def test_row_is_named_by_a_glob_or_by_its_key(harness: Callable[..., Result], be
     assert harness("explain", key[:8]).stdout == by_name.stdout
 
 
+def test_swept_system_names_all_its_points(harness: Callable[..., Result], bench: Bench) -> None:
+    bench.plant("grid", depth=1)
+    bench.run(FakeLauncher(), bench.suite("[sweep.grid]\ndepth = [10, 20]\n", systems=["grid", "planted"]))
+    lines = harness("explain", "grid").stdout.splitlines()
+    titles = [line for line in lines if line.endswith("/single_stream/cpu1-mem256m")]
+    assert [title.partition("/")[0] for title in titles] == ["grid-depth10", "grid-depth20"]
+    assert "Sweep  depth=10: a point of the sweep of grid." in lines
+
+
 def test_finding_is_explained_with_its_rows(harness: Callable[..., Result], bench: Bench) -> None:
     bench.run(FakeLauncher(), bench.suite())
     text = harness("explain", "isolation").stdout

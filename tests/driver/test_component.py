@@ -105,7 +105,7 @@ def test_requests_reach_the_adapter_and_replies_return(
         "assets": "/opt/assets",
     }
     assert near.threads() == {"collector": 0}, "it rests while queries run"
-    assert near.search_batch(["a", "b"], 1) == [[Hit("d0", 0.0)]] * 2 and not near._batches
+    assert near.search_batch(["a", "b"], 1) == [[Hit("d0", 0.0)]] * 2 and not near.shares_batches()
     near.close()
     assert (tmp_path / "closed").exists()
     assert not (tmp_path / "left").exists(), "libraries that are slow to take down are left standing"
@@ -115,7 +115,7 @@ def test_requests_reach_the_adapter_and_replies_return(
 def test_batch_is_one_request_if_the_adapter_shares_work(make: Make, tmp_path: Path) -> None:
     near = make(more=BATCHES)
     near.load(tmp_path)
-    assert near._batches and near.search_batch(["a", "b"], 1) == [[Hit("a", 1.0)], [Hit("b", 1.0)]]
+    assert near.shares_batches() and near.search_batch(["a", "b"], 1) == [[Hit("a", 1.0)], [Hit("b", 1.0)]]
     with pytest.raises(BadAnswer, match="search_batch has no answer for each of 3 queries"):
         near.search_batch(["a", "b", "c"], 1)
 

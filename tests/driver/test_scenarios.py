@@ -207,6 +207,7 @@ def test_each_query_of_a_batch_waits_for_the_whole_batch(tmp_path: Path, clock: 
     samples, _ = run(tmp_path, adapter, spec(trials=2, scenario="offline", scenario_params=THREES))
     assert [len(texts) for texts in adapter.asked] == [2, 3, 3, 2, 3, 3, 2], "the last of a trial may be smaller"
     assert {sample["latency_ns"] for sample in samples} == {5_000_000}
+    assert all(sample["stages_ns"] for sample in samples)
     timed_rows = [(sample["trial"], sample["batch"]) for sample in samples if sample["trial"] >= 0]
     assert timed_rows == [(t, b) for t in (0, 1) for b in (0, 0, 0, 1, 1, 1, 2, 2)]
     assert [sample["query_id"] for sample in samples if sample["trial"] == 1] == [
@@ -226,6 +227,7 @@ def test_engine_without_batches_gets_single_queries(tmp_path: Path, clock: Clock
     assert len(adapter.searched) == 2 + 8
     latencies = [sample["latency_ns"] // 5_000_000 for sample in samples if sample["trial"] == 0]
     assert latencies == [3] * 6 + [2] * 2, "the batch's duration is the sum"
+    assert not any(sample["stages_ns"] for sample in samples), "those of one query are not those of its batch"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from tests.images.inside import Warmth
 # The same place as the command line's: what it has fetched already is not fetched again.
 CACHE = Path(os.environ.get("HARNESS_CACHE") or Path.home() / ".cache" / "ir-harness")
 
-# What every script has; then an engine over the image's assets, and a corpus.
+# What every script has (`refused` returns a refusal's message); then an engine over the image's assets, and a corpus.
 GIVEN = """
 import json, sys
 from pathlib import Path
@@ -32,6 +32,12 @@ params = json.loads(Path("/job/params.json").read_text())
 index = Path("/index/made")
 index.mkdir()
 say = lambda value: print("said", json.dumps(value))
+def refused(call):
+    try:
+        call()
+    except ValueError as error:
+        return str(error)
+    return ""
 """
 PRELUDE = (
     GIVEN
@@ -51,6 +57,19 @@ DOCUMENTS = [
     },
     {"_id": "twin", "title": "", "text": "Mountains that throw out molten rock and ash."},
 ]
+
+# A clock that only the named calls move, so that a test can tell which stage counts which call.
+MADE_CLOCK = """
+import time
+now = [0]
+time.perf_counter = lambda: now[0]
+def takes(owner, name, seconds):
+    plain = getattr(owner, name)
+    def call(*arguments, **options):
+        now[0] += seconds
+        return plain(*arguments, **options)
+    setattr(owner, name, call)
+"""
 
 Probe = Callable[..., list[Any]]
 

@@ -42,7 +42,7 @@ for query in ("mountains of ice", "throw molten rock", "coffee", "ice", "ice ice
     found = bare.retrieve([own._tokens(query)], k=len(ids), show_progress=False)
     theirs = [[ids[row], float(score)] for row, score in zip(found.documents[0], found.scores[0]) if score > 0]
     say([[[hit.doc_id, hit.score] for hit in own.search(query, 4)], theirs, restated(query)])
-say([done[0], done[-1], own.threads(), sorted(own.libraries())])
+say([done[0], done[-1], own.threads(), sorted(own.libraries()), sorted(own.stages_s())])
 """
     *rankings, facts = probe("bm25s", lines)
     for ours, bare, restated in rankings:
@@ -52,7 +52,7 @@ say([done[0], done[-1], own.threads(), sorted(own.libraries())])
         assert [score for _, score in ours] == pytest.approx([score for _, score in restated], abs=1e-5)
     once, twice = rankings[-2][0], rankings[-1][0]
     assert twice[0] == [once[0][0], pytest.approx(2 * once[0][1], rel=1e-5)], "a word that comes twice counts twice"
-    assert facts == [0, len(DOCUMENTS), {"numpy": 1}, ["PyStemmer", "bm25s", "numpy"]]
+    assert facts == [0, len(DOCUMENTS), {"numpy": 1}, ["PyStemmer", "bm25s", "numpy"], ["retrieve", "tokenise"]]
 
 
 def test_queries_without_known_words_find_nothing_and_words_are_cut_as_lucene_does(probe: Probe) -> None:
@@ -70,13 +70,15 @@ own.close()
 
 def test_unknown_parameters_and_other_indexes_are_refused(probe: Probe) -> None:
     lines = f"""{BUILT}
-for more in ({{"heap_mib": 1}}, {{"language": "zh"}}, {{"language": "de"}}, {{"k1": 1.2}}):
-    try:
-        engine(**more).load(index)
-    except ValueError as error:
-        say(str(error))
+for more in ("heap_mib", 1), ("language", "zh"), ("k1", -1), ("k1", "0.9"), ("b", 1.1), ("language", "de"), ("k1", 1.2):
+    say(refused(lambda: engine(**dict([more])).load(index)))
 """
-    heap, chinese, german, other = probe("bm25s", lines)
+    heap, chinese, *wrong, german, other = probe("bm25s", lines)
+    assert wrong == [
+        "k1 is -1, must be a number from 0 to inf",
+        "k1 is '0.9', must be a number from 0 to inf",
+        "b is 1.1, must be a number from 0 to 1",
+    ]
     assert heap == "unknown parameter 'heap_mib'; this engine reads language, k1, b"
     assert chinese.startswith("language is 'zh', must be one of da, de, ")
     assert "built with language 'en', the system asks for 'de'" in german

@@ -113,15 +113,10 @@ index_of_heavy = made(heavy, names)
 say(index_of_heavy.search(dict.fromkeys(names[:8], 32), 3))   # 8 x 32 x 255 = 65,280 fits 16 bits
 say(index_of_heavy.search(dict.fromkeys(names, 32), 3))       # 163,200 does not
 say(index_of_heavy.search({"x0": 100, "x19": 50}, 3))         # weights above 32
-def refused(do):
-    try:
-        do()
-    except ValueError as error:
-        say(str(error))
-refused(lambda: made({"a": {"x0": 256}}, names))
-refused(lambda: made({}, names, block=257))
-refused(lambda: made({}, [str(number) for number in range(65_535)]))
-refused(lambda: block_max.BlockMax(Path("/tmp"), names))
+say(refused(lambda: made({"a": {"x0": 256}}, names)))
+say(refused(lambda: made({}, names, block=257)))
+say(refused(lambda: made({}, [str(number) for number in range(65_535)])))
+say(refused(lambda: block_max.BlockMax(Path("/tmp"), names)))
 """
     wrapped, fits, scaled_down, scaled, *errors = ask("bmp-splade-tiny", lines, **LIKE)
     assert [each[:2] for each in wrapped] == [["b", "a"], [250.0 * 32, (300 - 256) * 32.0]], (
@@ -145,16 +140,11 @@ say([[len(system.search(query, k)) for k in (1, 3, 1000)] for query in odd])
 half = engine(alpha=0.5, beta=0.5)
 half.load(index)
 say([[[hit.doc_id, hit.score] for hit in each.search("the old river of the north", 3)] for each in (system, half)])
-def refused(do):
-    try:
-        do()
-    except ValueError as error:
-        say(str(error))
-refused(lambda: engine(block_size=16).load(index))
-refused(lambda: engine(alpha=0))
-refused(lambda: engine(block_sice=16))
-refused(lambda: adapter.ENGINE({k: v for k, v in params.items() if k != "beta"}, Envelope("t", 1, 1), assets))
-refused(lambda: system.verify_index(Corpus(Path("/job/more.jsonl"), 23), index))
+say(refused(lambda: engine(block_size=16).load(index)))
+say(refused(lambda: engine(alpha=0)))
+say(refused(lambda: engine(block_sice=16)))
+say(refused(lambda: adapter.ENGINE({k: v for k, v in params.items() if k != "beta"}, Envelope("t", 1, 1), assets)))
+say(refused(lambda: system.verify_index(Corpus(Path("/job/more.jsonl"), 23), index)))
 """
     odd, (whole, half), *errors = ask("bmp-splade-tiny", BUILT + lines, **LIKE)
     assert all(one <= 1 and one <= three <= 3 and three <= all_ for one, three, all_ in odd) and odd[5][1] == 3

@@ -10,7 +10,7 @@ import pytest
 from harness import filesystem
 from harness.launch.images import builder, catalog
 from tests.images.colbert import PLAID, SIZES, Inside, documents, queries
-from tests.images.conftest import DOCUMENTS
+from tests.images.conftest import DOCUMENTS, MADE_CLOCK
 
 pytestmark = pytest.mark.docker
 
@@ -148,7 +148,7 @@ say([few.counts(), sorted(few.stages_s()), all(abs(best[hit.doc_id] - hit.score)
     assert all(same), "with all vectors brought by faiss, nothing is left out"
     assert taken_bytes == 4 * vectors, "of each vector, the passage that it is of"
     assert 0 < counts["candidates"] == counts["scored"] < 200
-    assert stages == ["encode", "rerank", "retrieve"] and exact
+    assert stages == ["encode", "rerank", "retrieve", "tokenise"] and exact
 
 
 @pytest.mark.parametrize(
@@ -171,11 +171,22 @@ say([done[0], done[-1], ready.threads(), ready.device(), sorted(ready.stages_s()
 say(sorted(path.name for path in made.iterdir()))
 asked = ["frozen water", "a hot drink " * 40, ""]
 say([[hits(found) for found in ready.search_batch(asked, 3)], [hits(ready.search(query, 3)) for query in asked]])
+"""
+    timed = """
+takes(ready._tokenised, "_plain", 1)
+takes(ready._searcher.checkpoint, "query", 10)
+takes(ready._searcher, "search", 100)
+takes(adapter, "Hit", 1000)
+start = now[0]
+ready.search_batch(["ice", "lava"], 3)
+say([ready.stages_s(), now[0] - start])
 ready.close()
 """
     # PLAID learns its cells from what is there: four documents are too few.
     collection = [*DOCUMENTS, *documents(60)]
-    *rankings, facts, files, (batched, alone) = colbert(lines, method=method, changes=changes, documents=collection)
+    *rankings, facts, files, (batched, alone), (stages, spent) = colbert(
+        lines + MADE_CLOCK + timed, method=method, changes=changes, documents=collection
+    )
     told = {document["_id"] for document in DOCUMENTS}
     best = [next(doc_id for doc_id, _ in ranking if doc_id in told) for ranking in rankings]
     assert best[0] == "glacier" and best[1] in ("volcano", "twin") and best[2] == DOCUMENTS[2]["_id"]
@@ -184,11 +195,12 @@ ready.close()
         assert 0 < len(ranking) <= len(collection) and scores == sorted(scores, reverse=True)
         assert all(0 < score < 32.001 for score in scores), "32 query tokens, each at most one"
     first, last, threads, *rest = facts
-    assert [first, last, *rest] == [0, len(collection), "cpu", ["encode", "rerank", "retrieve"], 0.0]
+    assert [first, last, *rest] == [0, len(collection), "cpu", ["encode", "rerank", "retrieve", "tokenise"], 0.0]
     assert threads.keys() > {"torch_intraop", "torch_interop", "faiss_omp"} and set(threads.values()) == {1}
     assert files == sorted(["built-with.json", "ids.bin", "ids.npy", method])
     for ours, theirs in zip(batched, alone, strict=True):
         assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], abs=1e-4)
+    assert stages == {"tokenise": 1, "encode": 10, "retrieve": 6200, "rerank": 0} and sum(stages.values()) == spent
 
 
 SMALL = """

@@ -6,9 +6,11 @@ import docker
 import pytest
 
 from harness.launch.images import builder, catalog
-from tests.images.conftest import CACHE, DOCUMENTS, Probe
+from tests.images.conftest import CACHE, DOCUMENTS, MADE_CLOCK, Probe
 
 pytestmark = pytest.mark.docker
+
+_STAGES = ["encode", "retrieve", "tokenise"]
 
 BUILT = """
 minilm = engine()
@@ -38,7 +40,7 @@ minilm.close()
         assert scores == sorted(scores, reverse=True)
         assert all(-1.001 < score < 1.001 for score in scores)
     first, last, threads, *rest = facts
-    assert [first, last, *rest] == [0, len(DOCUMENTS), "cpu", ["encode", "retrieve"]]
+    assert [first, last, *rest] == [0, len(DOCUMENTS), "cpu", _STAGES]
     assert threads.keys() > {"torch_intraop", "torch_interop", "faiss_omp"}, "and the pools under them"
     assert set(threads.values()) == {1}
     assert len(empty) == 1
@@ -50,8 +52,8 @@ queries = ["frozen water", "eruption of lava", "a hot drink " * 40, ""]
 say([[[hit.doc_id, hit.score] for hit in hits] for hits in minilm.search_batch(queries, 3)])
 say([[[hit.doc_id, hit.score] for hit in minilm.search(query, 3)] for query in queries])
 calls = []
-encode = minilm._encode
-minilm._encode = lambda texts: calls.append(len(texts)) or encode(texts)
+run = minilm._model.run
+minilm._model.run = lambda batch: calls.append(len(batch)) or run(batch)
 minilm.search_batch(queries, 3)
 say([calls, sorted(minilm.stages_s())])
 """
@@ -59,16 +61,32 @@ say([calls, sorted(minilm.stages_s())])
     for ours, theirs in zip(batched, alone, strict=True):
         assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], abs=1e-4)
         assert {doc_id for doc_id, _ in ours} == {doc_id for doc_id, _ in theirs}
-    assert calls == [4] and stages == ["encode", "retrieve"]
+    assert calls == [4] and stages == _STAGES
+
+
+@pytest.mark.parametrize(("system", "passes"), [("minilm-torch", 1), ("minilm", 2)])
+def test_stages_count_every_moment_of_a_search_once(probe: Probe, system: str, passes: int) -> None:
+    lines = """
+takes(minilm._model, "tokenise", 1)
+takes(minilm._model, "run", 10)
+takes(minilm._index, "search", 100)
+takes(adapter, "Hit", 1000)
+start = now[0]
+minilm.search_batch(["frozen water", "lava"], 3)
+say([minilm.stages_s(), now[0] - start])
+"""
+    ((stages, spent),) = probe(system, BUILT + MADE_CLOCK + lines)
+    assert stages == {"tokenise": passes, "encode": 10 * passes, "retrieve": 6100} and sum(stages.values()) == spent
 
 
 def test_padding_does_not_change_a_vector(probe: Probe) -> None:
     # Mean pooling over real tokens alone, then L2 norm: padding (a longer text in the batch) must not matter.
     lines = """
-alone = minilm._encode(["That is a happy person"])
-padded = minilm._encode(["That is a happy person", "word " * 200])
+encode = lambda texts: minilm._run(minilm._tokenised(texts))
+alone = encode(["That is a happy person"])
+padded = encode(["That is a happy person", "word " * 200])
 say([float((alone[0] ** 2).sum()), float(abs(alone[0] - padded[0]).max()), int(alone.shape[1])])
-long = minilm._encode(["word " * 5000])
+long = encode(["word " * 5000])
 say(list(long.shape))
 """
     (norm, difference, dimensions), shape = probe("minilm-torch", BUILT + lines)

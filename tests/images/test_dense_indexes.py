@@ -93,7 +93,7 @@ for name, changes in indexes.items():
     size = sum(path.stat().st_size for path in place.iterdir() if path.name.startswith("vectors"))
     mapped = True
     if not dense._settings.rescore:
-        vectors = dense._encode(queries)
+        vectors = dense._run(dense._tokenised(queries))
         pairs = zip(dense._index.search(vectors, 10), in_memory(place, dense).search(vectors, 10), strict=True)
         mapped = all(a.tobytes() == b.tobytes() for a, b in pairs)
     say([name, same, recall, float(difference), equal, size, mapped, sorted(path.name for path in place.iterdir())])

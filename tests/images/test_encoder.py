@@ -250,12 +250,21 @@ texts = ["", " ", "\\U0001f600\\U0001f600", "the of and", "\\ud800 half", "word 
 rows = model.many(texts, 256, 4)
 say([list(rows.shape), [float((row ** 2).sum()) for row in rows]])
 say(int(model.tokenise(texts, 256).ids.shape[1]))
+texts.append(("a title", "\\ud800 and its text"))
+together = model.tokenise(texts, 256)
+for number, text in enumerate(texts):
+    alone, length = model.tokenise([text], 256), int(together.mask[number].sum())
+    same = alone.ids.tolist() == [together.ids[number, :length].tolist()]
+    padded = set(together.ids[number, length:].tolist()) | set(together.mask[number, length:].tolist())
+    say([same, alone.mask.tolist() == [[1] * length], sorted(padded)])
 try:
     model(["a"], 513)
 except ValueError as error:
     say(str(error))
 """
-    (shape, norms), longest, refused = probe("minilm-torch", lines)
+    (shape, norms), longest, *rows, refused = probe("minilm-torch", lines)
     assert shape == [8, 384] and longest == 256
     assert norms == pytest.approx([1] * 8, abs=1e-4)
+    assert len(rows) == 9, "one text is encoded by another call than several are"
+    assert all(same and full and padded in ([0], []) for same, full, padded in rows), "[PAD] is token 0"
     assert "513" in refused and "512 positions" in refused

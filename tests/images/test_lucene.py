@@ -30,7 +30,7 @@ own.set_bm25(params["k1"], params["b"])
 for query in ("mountains of ice", "throw molten rock", "coffee"):
     say([[[hit.doc_id, hit.score] for hit in bm25.search(query, 3)],
          [[hit.docid, hit.score] for hit in own.search(query, 3)]])
-say([done[0], done[-1], bm25.threads(), sorted(path.name for path in index.iterdir())])
+say([done[0], done[-1], bm25.threads(), sorted(path.name for path in index.iterdir()), list(bm25.stages_s())])
 say(bm25.libraries())
 bm25.close()
 """
@@ -41,7 +41,7 @@ bm25.close()
     (first, first_score), (second, second_score) = rankings[1][0]
     assert (first, second) == ("twin", "volcano")
     assert first_score > second_score
-    assert facts == [0, len(DOCUMENTS), {"jvm_available_processors": 1}, ["built-with.json", "lucene"]]
+    assert facts == [0, len(DOCUMENTS), {"jvm_available_processors": 1}, ["built-with.json", "lucene"], ["retrieve"]]
     assert "-XX:ActiveProcessorCount=1" in libraries["jvm_options"]
     assert libraries.keys() >= {"anserini", "lucene", "java", "pyjnius"}
 

@@ -23,13 +23,6 @@ assets, made = Path("/index/assets"), Path("/index/made")
 made.rmdir()
 corpus = loops.write_corpus(Path("/tmp/corpus.jsonl"))
 ids = [each.doc_id for each in corpus]
-
-def refused(call):
-    try:
-        call()
-    except ValueError as error:
-        return str(error)
-    return ""
 """
 
 

@@ -19,13 +19,6 @@ import numpy, torch
 import long_loops as loops
 import rerank_loops as short
 assets = Path("/index/assets")
-
-def refused(call):
-    try:
-        call()
-    except ValueError as error:
-        return str(error)
-    return ""
 """
 
 

@@ -62,20 +62,15 @@ odd = ["", "  ", "\\U0001f600", "\\ud800", "coffee\\x00", "river " * 5000, 'AND 
 say([[len(system.search(query, k)) for k in (1, 3, 1000)] for query in odd])
 system.verify_index(corpus, index)
 say(sorted(hit.doc_id for hit in system.search("old river", 1000) if hit.doc_id.startswith("tw")))
-def refused(do):
-    try:
-        do()
-    except ValueError as error:
-        say(str(error))
-refused(lambda: engine(n_postings=5).load(index))
-refused(lambda: engine(query_cut=0))
-refused(lambda: engine(heap_facter=1))
-refused(lambda: adapter.ENGINE({k: v for k, v in params.items() if k != "doc_cut"}, Envelope("t", 1, 1), assets))
-refused(lambda: engine(method="deepct", head="term_weight"))
-refused(lambda: system.verify_index(Corpus(Path("/job/more.jsonl"), 23), index))
+say(refused(lambda: engine(n_postings=5).load(index)))
+say(refused(lambda: engine(query_cut=0)))
+say(refused(lambda: engine(heap_facter=1)))
+say(refused(lambda: adapter.ENGINE({k: v for k, v in params.items() if k != "doc_cut"}, Envelope("t", 1, 1), assets)))
+say(refused(lambda: engine(method="deepct", head="term_weight")))
+say(refused(lambda: system.verify_index(Corpus(Path("/job/more.jsonl"), 23), index)))
 large = Path("/index/large")
 large.mkdir()
-refused(lambda: engine(quantisation=100_000).build(corpus, large, lambda _: None))
+say(refused(lambda: engine(quantisation=100_000).build(corpus, large, lambda _: None)))
 wide = engine()
 wide.names = [f"t{number}" for number in range(70_000)]
 (large / "lines").write_text(json.dumps({"id": "a b", "vector": {"t69999": 3, "t1": 1}}) + "\\n")

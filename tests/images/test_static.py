@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tests.images.conftest import DOCUMENTS, Probe
+from tests.images.conftest import DOCUMENTS, MADE_CLOCK, Probe
 
 pytestmark = pytest.mark.docker
 
@@ -59,11 +59,28 @@ index.chmod(0o755)
         assert [name for name, _ in ours] == [name for name, _ in plain] and alone
         assert [score for _, score in ours] == pytest.approx([score for _, score in plain], abs=1e-6)
     assert [ours[0][0] for ours, _, _ in rankings[:3]] == ["glacier", "volcano", DOCUMENTS[2]["_id"]]
-    assert facts == [["encode", "retrieve"], True, ["model2vec", "numpy", "tokenizers"], 0, len(DOCUMENTS)]
+    assert facts == [["encode", "retrieve", "tokenise"], True, ["model2vec", "numpy", "tokenizers"], 0, len(DOCUMENTS)]
     assert heavy == [] and no_text == blank == face == [], "a query without known tokens finds nothing"
     assert null == half == long == [DOCUMENTS[2]["_id"]]
     assert depths[1][:2] == ["volcano", "twin"], "of equal scores the earlier document is first"
     assert [len(each) for each in depths] == [1, 2, 3, 4] and depths[3][:3] == depths[2]
+
+
+def test_stages_count_every_moment_of_a_search_once(probe: Probe) -> None:
+    lines = """
+from model2vec import StaticModel
+own = engine()
+own.build(corpus, index, lambda done: None)
+own.load(index)
+takes(StaticModel, "tokenize", 1)
+takes(StaticModel, "_encode_batch", 10)
+takes(own, "_nearest", 100)
+start = now[0]
+own.search_batch(["molten rock", "coffee"], 3)
+say([own.stages_s(), now[0] - start])
+"""
+    ((stages, spent),) = probe("static-minilm", MADE_CLOCK + lines)
+    assert stages == {"tokenise": 1, "encode": 10, "retrieve": 200} and sum(stages.values()) == spent
 
 
 def test_embeddings_keep_the_encoders_distances_under_zipfs_weights(probe: Probe) -> None:

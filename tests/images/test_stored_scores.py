@@ -69,7 +69,7 @@ def test_dense_scores_equal_those_of_the_search(probe: Probe, tmp_path: Path) ->
     encoded = 3 * tokens * (24 * 32**2 + 4 * tokens * 32)
     assert tokens == counts["padded_tokens"] >= 3 and counts["flop"] == encoded + 14 * 2 * 32
     assert {name: counts[name] for name in ("pairs", "windows", "calls")} == {"pairs": 14, "windows": 1, "calls": 1}
-    assert searched == [{}, ["encode", "retrieve"]]
+    assert searched == [{}, ["encode", "retrieve", "tokenise"]]
     assert unknown == "the index has no document 'nowhere'; rank over the corpus that it was built of"
     assert coded.startswith("an index 'ivfpq' gives no vectors back")
 
@@ -116,7 +116,7 @@ def test_colbert_scores_equal_those_of_the_full_search(
     said = colbert(COLBERT, method=method, changes=changes, documents=documents(120), queries=queries(6))
     (off, compared, searched, scored), (alone_off, empty, none), (counts, vectors, after), unknown = said
     assert compared > 100 and off <= 1e-5, "a score is a sum of 32 cosines in float32"
-    assert searched == ["encode", "rerank", "retrieve"] and scored == ["fetch", "score"]
+    assert searched == ["encode", "rerank", "retrieve", "tokenise"] and scored == ["fetch", "score", "tokenise"]
     assert alone_off <= 1e-5 and empty == [] and none == 0
     encoded = 2 * 32 * (24 * 64**2 + 4 * 32 * 64)
     expected = {"pairs": 120, "windows": 1, "tokens": 32, "padded_tokens": 32, "calls": 1}

@@ -1,9 +1,10 @@
 """Find and build the images of engines and systems.
 
 A system has two images: its engine's (base, packages, code, driver), which all systems of the engine share, and its
-own, with the system's weights as the last layer.  Systems of one engine with the same weights have one image, and so
-share indexes.  Each platform has its own images; those of another platform than the Docker engine's are built under
-emulation.
+own, with the system's weights as the last layer.  Weights that are prepared once may need fewer packages afterwards:
+such a system's image is made from a lean image of its engine.  Systems of one engine with the same weights have one
+image, and so share indexes.  Each platform has its own images; those of another platform than the Docker engine's are
+built under emulation.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -76,6 +77,25 @@ class Encoder:
     def query(self, texts: list[str]) -> Any:
         """Vectors of queries, (texts, ``query_maxlen``, dimensions) float32, as ``colbert.Searcher`` makes them."""
         return self.checkpoint.queryFromText(texts, bsize=128 if len(texts) > 128 else None, to_cpu=True)
+
+
+class TokeniserClock:
+    """The seconds that a checkpoint's own tokeniser of queries has taken in all.
+
+    Args:
+        checkpoint: the engine's; it encodes texts in one call, so its tokeniser is timed inside.
+    """
+
+    def __init__(self, checkpoint: Any) -> None:
+        self.seconds = 0.0
+        self._plain = checkpoint.query_tokenizer.tensorize
+        checkpoint.query_tokenizer.tensorize = self._timed
+
+    def _timed(self, *texts: Any, **options: Any) -> Any:
+        start = time.perf_counter()
+        found = self._plain(*texts, **options)
+        self.seconds += time.perf_counter() - start
+        return found
 
 
 @dataclass(frozen=True)

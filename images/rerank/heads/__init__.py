@@ -6,10 +6,12 @@ A head that scores each window by itself needs no module here: see ``window_scor
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from encoder.errors import BadCheckpoint
 
-from heads.windows_batch import DocumentHead
+if TYPE_CHECKING:
+    from heads.windows_batch import DocumentHead  # imports PyTorch, which windows scored by themselves may not need
 
 # name -> module of this package that defines it in its table HEADS.
 MODULES: dict[str, str] = {

@@ -115,23 +115,28 @@ class Tokens:
 
     def _encode(self, texts: Sequence[Text], *, special: bool) -> list[Any]:
         try:
-            return list(self.tokenizer.encode_batch(list(texts), add_special_tokens=special))
+            return self._encoded(texts, special)
         except (UnicodeEncodeError, TypeError):
             # Half a surrogate pair is no text: it is replaced, as a decoder would have done.
-            return list(self.tokenizer.encode_batch([_whole(text) for text in texts], add_special_tokens=special))
+            return self._encoded([_whole(text) for text in texts], special)
+
+    def _encoded(self, texts: Sequence[Text], special: bool) -> list[Any]:
+        if len(texts) > 1:
+            return list(self.tokenizer.encode_batch(list(texts), add_special_tokens=special))
+        # A batch goes to the library's thread pool, and one text would wait for a switch there and back.
+        pairs = (text if isinstance(text, tuple) else (text, None) for text in texts)
+        return [self.tokenizer.encode(*pair, add_special_tokens=special) for pair in pairs]
 
     def batch(self, encodings: Sequence[Any]) -> Batch:
         """Fill encodings up to the longest of them."""
-        width = max(len(encoding.ids) for encoding in encodings)
-        ids = numpy.full((len(encodings), width), self.pad_id, dtype=numpy.int64)
-        mask = numpy.zeros((len(encodings), width), dtype=numpy.int64)
-        types = numpy.full((len(encodings), width), self._segment, dtype=numpy.int64)
-        for row, encoding in enumerate(encodings):
-            length = len(encoding.ids)
-            ids[row, :length] = encoding.ids
-            mask[row, :length] = 1
-            if self._segments:
-                types[row, :length] = encoding.type_ids
+        rows = [encoding.ids for encoding in encodings]  # each call makes a list
+        width = max(map(len, rows))
+        ids = numpy.array([row + [self.pad_id] * (width - len(row)) for row in rows], dtype=numpy.int64)
+        mask = numpy.array([[1] * len(row) + [0] * (width - len(row)) for row in rows], dtype=numpy.int64)
+        types = numpy.full(ids.shape, self._segment, dtype=numpy.int64)
+        if self._segments:
+            for row, encoding in enumerate(encodings):
+                types[row, : len(rows[row])] = encoding.type_ids
         return Batch(ids, mask, types)
 
 

@@ -105,7 +105,7 @@ class Component(JsonLines):
 
     def stages_in_batch_s(self) -> dict[str, float]:
         """Its stages of the last batch; none where it was asked query by query, and knows the last query's alone."""
-        return self.stages_s() if self._batches else {}
+        return self.stages_s() if self.shares_batches() else {}
 
     def _surroundings(self, index_dir: Path) -> dict[str, Any]:
         return {**super()._surroundings(index_dir), "adapter_sha256": self._adapter_sha256}

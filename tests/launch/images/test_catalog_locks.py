@@ -103,6 +103,9 @@ def test_lean_images_are_those_of_the_backends_that_read_exported_graphs(folder:
     exported = re.findall(r'^    "([a-z0-9-]+)": "model', backends, re.M)
     for name in {"document_backend", "backend"} & engine.get("lean_if", {}).keys():
         assert engine["lean_if"][name] == exported and len(exported) == 4
+    if folder.name == "rerank":
+        rules = re.findall(r'^    "([a-z]+)": Rule', (folder / "parameters.py").read_text(), re.M)
+        assert engine["lean_if"]["aggregation"] == ["", *rules]
     if "term_weights" in engine.get("shared", ()):
         assert engine["lean_if"]["expansion_model"] == [""]
 
