@@ -93,6 +93,7 @@ class Dense(Adapter):
         made = built_with.check(index_dir, self._facts())
         asked = self._role("query")
         self._model = self._load(asked)
+        self._model.meet_lengths(int(self._all["query_tokens"]))
         if self._model.dims != made["dimensions"]:
             raise ValueError(
                 f"{asked.folder} makes vectors of {self._model.dims} dimensions, the index has {made['dimensions']}"

@@ -25,6 +25,8 @@ FILES = {
 }
 # All activations of a batch share one scale there, so a text's result depends on its neighbours.
 MIXING = ("onnxruntime-int8",)
+# They compile the graph for a shape when they first meet it.
+COMPILING = ("openvino", "openvino-bf16")
 
 
 class Backend(ABC):

@@ -15,6 +15,8 @@ from encoder.checkpoint import Config, config
 from encoder.errors import BadCheckpoint
 from encoder.tokens import Batch, Text
 
+_OFTEN_MET = 64  # tokens; few queries are longer
+
 
 class Model:
     """One encoder, loaded.  Made by :meth:`load`.
@@ -96,6 +98,19 @@ class Model:
         from encoder.backends import MIXING
 
         return self._backend.name in MIXING
+
+    def meet_lengths(self, max_tokens: int) -> None:
+        """Run a text of each length up to 64 tokens: some backends take four times as long at the first of a length.
+
+        Args:
+            max_tokens: of the texts that will come.
+        """
+        from encoder.backends import COMPILING
+
+        if self._backend.name in COMPILING:
+            for length in range(2, min(self._checked(max_tokens), _OFTEN_MET) + 1):
+                ids = numpy.zeros((1, length), dtype=numpy.int64)
+                self._backend.run(Batch(ids, numpy.ones_like(ids), numpy.zeros_like(ids)))
 
     @property
     def device(self) -> str:

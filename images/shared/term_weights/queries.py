@@ -36,6 +36,7 @@ class Queries:
         folder = assets / found.folder
         self.model: Any = Model.load(folder, found.head, found.backend, threads, device, found.params)
         self._tokens = int(params["query_tokens"])
+        self.model.meet_lengths(self._tokens)
         self._scale = float(params.get("query_quantisation", params["quantisation"]))
         self._whole = params["method"] == "splade"
         tokenizer = self.model.tokenizer
