@@ -103,6 +103,7 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
                     break
                 cells = counted(len({job.cell for job in noisy}), "cell")
                 log.info(f"noisy: measuring {cells} again ({retry} of at most {options.retry_noisy} times)")
+                _prepare(run, inputs.images(job.cell for job in noisy))  # those of cells that were done before
                 todo = order(noisy, inputs.suite.protocol.seed)
             for job in todo:  # before the first timed job, so that the time left can be told from those
                 builder = _prepared(run, inputs.builder(job.cell))
@@ -244,8 +245,7 @@ def _plan(run: _RunState) -> tuple[list[Planned], dict[str, str]]:
         if build.component:
             _component(run, cell, next(part for part in builder.components if part.name == build.component))
             continue
-        if builder.image not in run.prepared:
-            _prepare(run, {builder.image: builder})
+        _prepare(run, {builder.image: builder})
         prepared = _prepared(run, builder)
         if isinstance(prepared, Prepared):
             _index(run, cell, prepared)
@@ -253,8 +253,10 @@ def _plan(run: _RunState) -> tuple[list[Planned], dict[str, str]]:
 
 
 def _prepare(run: _RunState, systems: Mapping[str, System]) -> None:
-    """Prepare the systems' images; remember one that fails, and go on with the others."""
+    """Prepare the systems' images that are not yet; remember one that fails, and go on with the others."""
     for name, system in systems.items():
+        if name in run.prepared:
+            continue
         try:
             with task(f"{name}: image"):
                 run.prepared[name] = run.launcher.prepare(system)

@@ -393,6 +393,16 @@ def test_only_noisy_cells_are_measured_again_and_completely(bench: Bench, monkey
     assert bench.run(FakeLauncher(), path).jobs == (), "all of it is done"
 
 
+def test_noisy_cell_of_an_earlier_run_is_measured_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = bench.suite(INTERLEAVED.format(1), profiles=["cpu1-mem1", "cpu2-mem4"])
+    bench.run(FakeLauncher(), path)
+    _noisy_first(monkeypatch, times=1)
+    launcher = FakeLauncher()
+    summary = bench.run(launcher, path, retry_noisy=1)
+    assert sorted(_searches(launcher)) == [("cpu1-mem1", 0), ("cpu1-mem1", 1), ("cpu1-mem1", 2)]
+    assert summary.unforeseen == []
+
+
 def test_noisy_cell_is_given_up_after_n_retries(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     _noisy_first(monkeypatch, times=99)
     launcher = FakeLauncher()
