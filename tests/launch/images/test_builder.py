@@ -250,16 +250,22 @@ def test_systems_of_an_engine_share_layers_and_equal_systems_share_an_image(
     built.images.remove(same.reference)
 
 
+def _weights_and_code(folder: Path, prepare: str) -> Path:
+    """Write a model's file, and shared code that prepares it; return the code's folder."""
+    (folder / "models" / "model").mkdir(parents=True)
+    (folder / "models" / "model" / "file").write_text("weights")
+    part = folder / "shared" / "common"
+    part.mkdir(parents=True)
+    (part / "__init__.py").touch()
+    (part / "prepare.py").write_text(prepare)
+    return part
+
+
 @pytest.mark.docker
 def test_prepare_runs_in_the_build_and_its_error_is_shown(
     built: docker.DockerClient, toy: System, tmp_path: Path
 ) -> None:
-    (tmp_path / "models" / "model").mkdir(parents=True)
-    (tmp_path / "models" / "model" / "file").write_text("weights")
-    part = tmp_path / "shared" / "common"
-    part.mkdir(parents=True)
-    (part / "__init__.py").touch()
-    (part / "prepare.py").write_text(PREPARE)
+    part = _weights_and_code(tmp_path, PREPARE)
     with (toy.engine_dir / "Dockerfile").open("a") as file:
         file.write("COPY shared /opt/shared\nENV PYTHONPATH=/opt/shared\nUSER 65532:65532\n")
     update = {"shared": (part,), "prepare": "common.prepare", "prepare_params": ("say",)}
@@ -331,11 +337,7 @@ import os, pathlib, sys
 def test_lean_image_lacks_packages_that_prepare_had_and_shares_layers(
     built: docker.DockerClient, toy: System, tmp_path: Path
 ) -> None:
-    (tmp_path / "models" / "model").mkdir(parents=True)
-    (tmp_path / "models" / "model" / "file").write_text("weights")
-    part = tmp_path / "shared" / "common"
-    part.mkdir(parents=True)
-    (part / "prepare.py").write_text(LEAN_PREPARE)
+    part = _weights_and_code(tmp_path, LEAN_PREPARE)
     (toy.engine_dir / "Dockerfile").write_text(LEAN_DOCKERFILE)
     update = {"shared": (part,), "prepare": "common.prepare", "prepare_params": ("say",), "lean_if": {"say": ("onnx",)}}
     toy = with_asset(toy, hashlib.sha256(b"weights").hexdigest()).model_copy(update=update)
