@@ -12,7 +12,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 # Most rates that one job of the server scenario tries.
 MAX_PROBES = 32
@@ -95,8 +95,7 @@ class Query:
     text: str
 
 
-@dataclass(frozen=True)
-class Hit:
+class Hit(NamedTuple):  # made in a third of a dataclass's time, and inside the clock
     """One retrieved document with its score; higher scores are better."""
 
     doc_id: str

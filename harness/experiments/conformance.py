@@ -48,8 +48,8 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
     """
     corpus = _corpus(folder)
     with task(f"{system.name}: image"):
-        builder = launcher.prepare(system)
-        prepared = launcher.prepare(system.on(envelope.gpus)) if envelope.gpus else builder
+        builder, searching = launcher.prepare(system), system.on(envelope.gpus).searching()
+        prepared = builder if searching.image == system.image else launcher.prepare(searching)
     yield _check(True, "the system is ready", prepared.digest)
     try:
         index = _build(launcher, builder, corpus, replace(envelope, gpus=0), folder)

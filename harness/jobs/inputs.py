@@ -114,8 +114,8 @@ class Inputs:
     samples: dict[str, QuerySample]
 
     def system(self, cell: Cell) -> System:
-        """Return the system of a cell, with packages for the GPUs of its profile and the language of its dataset."""
-        return self._speaking(cell).on(self.profiles[cell.profile].gpus)
+        """Return the system that searches, with packages for its profile's GPUs and the language of its dataset."""
+        return self._speaking(cell).on(self.profiles[cell.profile].gpus).searching()
 
     def builder(self, cell: Cell) -> System:
         """Return the system that builds the cell's index: one index serves all profiles."""
@@ -157,9 +157,10 @@ class Inputs:
 
     def images(self, cells: Iterable[Cell]) -> dict[str, System]:
         """Return the systems that run these cells or build their indexes, by image name."""
-        pairs = ((cell.system, gpus) for cell in cells for gpus in (self.profiles[cell.profile].gpus, self.build_gpus))
-        systems = [self.systems[name].on(gpus) for name, gpus in dict.fromkeys(pairs)]
-        return {system.image: system for system in systems}  # one image serves all languages
+        pairs = dict.fromkeys((cell.system, self.profiles[cell.profile].gpus) for cell in cells)
+        searching = [self.systems[name].on(gpus).searching() for name, gpus in pairs]
+        building = [self.systems[name].on(self.build_gpus) for name, _ in pairs]
+        return {system.image: system for system in (*searching, *building)}  # one image serves all languages
 
 
 def gather(suite: Suite, options: RunOptions, absent: list[Cell] | None = None) -> Inputs:

@@ -124,10 +124,9 @@ class Bm25s(Adapter):
 
     def _ranked(self, tokens: list[int], k: int) -> list[Hit]:
         found = self._index.retrieve([tokens], k=min(k, len(self._ids)), show_progress=False)
-        pairs = zip(found.documents[0].tolist(), found.scores[0].tolist(), strict=True)
         # bm25s leaves equal scores in any order; here the earlier document is first.
-        ranked = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
-        return [Hit(self._ids[row], score) for row, score in ranked if score > 0]
+        ranked = sorted(zip((-found.scores[0]).tolist(), found.documents[0].tolist(), strict=True))
+        return [Hit(self._ids[row], -negated) for negated, row in ranked if negated < 0]
 
     def stages_s(self) -> dict[str, float]:
         """Return the seconds of the last search: ``tokenise``, ``retrieve``."""

@@ -96,6 +96,25 @@ def test_reranker_under_openvino_meets_the_contract_without_pytorch(
     assert listed.split() == [b"packages"]
 
 
+def test_deepct_builds_with_pytorch_and_searches_without(
+    engine: docker.DockerClient,
+    made: Callable[[frozenset[str]], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = made(frozenset({"deepct"}))
+    monkeypatch.setenv("HARNESS_IMAGES", str(folder / "images"))
+    system = catalog.system("deepct-tiny")
+    with closing(DockerLauncher(CACHE, folder / "models")) as launcher:
+        checks = list(examine(launcher, system, Envelope("cpu1-mem1", 1, 1 << 30), tmp_path))
+        images = [launcher.find(each) for each in (system, system.searching())]
+    assert [check.what for check in checks if check.level is not Level.OK] == [] and len(checks) == 9
+    listed = [
+        engine.containers.run(each.digest, ["/opt/encoder"], entrypoint=["ls"], remove=True) for each in images if each
+    ]
+    assert [each.split() for each in listed] == [[b"packages", b"pytorch"], [b"packages"]]
+
+
 def test_systems_with_weights_are_found() -> None:
     assert {
         "bt-splade-l",

@@ -111,6 +111,11 @@ class EngineSettings(ConfigModel):
         description="parameters, and their values with which prepared files need fewer packages: the image is then made"
         ' from the Dockerfile\'s stage `lean` (build argument STAGE); a missing parameter counts as `""`',
     )
+    lean_search_if: dict[str, tuple[Scalar, ...]] = Field(
+        default={},
+        description="parameters, and their values with which searches need fewer packages than builds: the index is"
+        " then built in the system's image, and searched in `<system>-search`, made from the stage `lean`",
+    )
     toolchain: bool = Field(
         default=False, description="its Dockerfile compiles: gets a compiler image as the build argument TOOLCHAIN"
     )
@@ -204,6 +209,7 @@ class System(SystemSettings, EngineSettings):
 
     ``file`` declares it; ``platform`` is that of its image; launchers set theirs.  ``variant_of`` names the system
     whose image it has, with other parameters; ``swept`` are all values of those that ``prepare`` reads.
+    ``search_only``: its image has only what searches need.
     """
 
     name: str
@@ -217,6 +223,7 @@ class System(SystemSettings, EngineSettings):
     platform: str = AMD64
     variant_of: str | None = None
     swept: dict[str, tuple[Scalar, ...]] = Field(default={})
+    search_only: bool = False
 
     @property
     def parts(self) -> tuple[System, ...]:
@@ -241,10 +248,10 @@ class System(SystemSettings, EngineSettings):
 
     @property
     def image(self) -> str:
-        """The name of its image; one for an accelerator, its own or a component's, has its own name."""
+        """The name of its image; one for an accelerator or for searches alone, also a component's, has its own name."""
         able = next((part.accelerator for part in self.parts if part.accelerator), None)
-        name = self.variant_of or self.name
-        return f"{name}-{able}" if able else name
+        search = "search" if any(part.search_only for part in self.parts) else None
+        return "-".join(each for each in (self.variant_of or self.name, able, search) if each)
 
     @property
     def engine_image(self) -> str:
@@ -254,10 +261,14 @@ class System(SystemSettings, EngineSettings):
     @property
     def lean(self) -> bool:
         """True if its image has only those packages of its engine that prepared files need."""
-        if not (self.lean_if and self.assets) or self.accelerator:
+        return self.search_only or self._has_all(self.lean_if)
+
+    def _has_all(self, able: Mapping[str, tuple[Scalar, ...]]) -> bool:
+        """Return whether all its values of these parameters are such that fewer packages do."""
+        if not (able and self.assets) or self.accelerator:
             return False
-        values = {name: self.swept.get(name, (self.params.get(name, ""),)) for name in self.lean_if}
-        return all(set(values[name]) <= set(able) for name, able in self.lean_if.items())
+        values = {name: self.swept.get(name, (self.params.get(name, ""),)) for name in able}
+        return all(set(values[name]) <= set(enough) for name, enough in able.items())
 
     def varied(self, name: str, params: Mapping[str, Scalar], grid: Mapping[str, tuple[Scalar, ...]]) -> System:
         """Return the system under another name, with other values of some parameters.
@@ -288,6 +299,12 @@ class System(SystemSettings, EngineSettings):
         able = any((folder / "requirements-cuda.lock").is_file() for folder in (self.engine_dir, *self.shared))
         components = tuple(component.on(gpus) for component in self.components)
         return self.model_copy(update={"accelerator": "cuda" if able else None, "components": components})
+
+    def searching(self) -> System:
+        """Return the system as it searches a built index: without packages that its builds alone need."""
+        components = tuple(component.searching() for component in self.components)
+        search_only = self._has_all(self.lean_search_if) and not self._has_all(self.lean_if)
+        return self.model_copy(update={"search_only": search_only, "components": components})
 
     def speaking(self, language: str | None) -> System:
         """Return the system with the analysers of a dataset's language, unless its file names another.

@@ -24,6 +24,7 @@ class Kind:
 
 
 ALIBI = "alibi-bert"  # config.json says "bert"
+_SPARSE = ("longformer", "big_bird")  # attend sparsely
 KINDS = {
     ALIBI: Kind(token_types=True, exported=False),
     "bert": Kind(token_types=True, pooler=True),
@@ -241,11 +242,13 @@ def transformer(
     Raises:
         BadCheckpoint: weights are missing, of another shape, or of something else than was declared.
     """
+    if (masked_lm and declared.model_type in (ALIBI, *_SPARSE)) or (pooler and declared.model_type == ALIBI):
+        raise BadCheckpoint(
+            f"{folder.name}: of a {declared.model_type}, hidden states alone are read; take another head"
+        )
     if declared.model_type == ALIBI:
         from encoder import alibi
 
-        if pooler or masked_lm:
-            raise BadCheckpoint(f"{folder.name}: an {ALIBI} is read for its hidden states alone; take another head")
         return alibi.read(folder, declared, weights, reads).eval()
     import transformers
     from transformers.utils import logging
@@ -271,7 +274,7 @@ def transformer(
     _check_loading(folder, declared, loading, reads)
     if declared.model_type == "dpr":
         model = (model.question_encoder if which == "question" else model.ctx_encoder).bert_model
-    if declared.model_type in ("longformer", "big_bird"):
+    if declared.model_type in _SPARSE:
         from encoder.sparse_attention import Wrapped
 
         model = Wrapped(model, declared)

@@ -380,3 +380,28 @@ def test_sweep_of_an_unknown_parameter_or_of_a_components_index_is_refused() -> 
     name = "minilm.document_backend"
     with pytest.raises(UsageError, match=rf"hybrid-minilm has no search parameter '{name}'"):
         catalog.system("hybrid-minilm").varied("a", {name: "torch"}, {name: ("torch",)})
+
+
+LEAN_SEARCH = 'prepare = "x"\n[lean_search_if]\nmethod = ["deepct"]\n'
+
+
+def test_system_whose_search_needs_less_searches_in_a_lean_image(images: Path) -> None:
+    write_system(images, "x", "able", '[build_params]\nmethod = "deepct"\n' + ASSET, LEAN_SEARCH)
+    write_system(images, "x", "other", '[build_params]\nmethod = "splade"\n' + ASSET, LEAN_SEARCH)
+    able, other = catalog.systems(images)["able"], catalog.systems(images)["other"]
+    search = able.searching()
+    assert (search.image, search.lean, able.image, able.lean) == ("able-search", True, "able", False)
+    assert search.searching() == search
+    assert other.searching() == other
+    joined = other.model_copy(update={"name": "both", "components": (able, other)})
+    assert joined.searching().image == "both-search"
+    assert [part.image for part in joined.searching().components] == ["able-search", "other"]
+    (images / "x" / "requirements-cuda.lock").touch()
+    assert able.on(1).searching() == able.on(1), "packages for GPUs come with all others"
+
+
+def test_lean_system_has_one_image(images: Path) -> None:
+    engine = 'prepare_params = ["method"]\nlean_if = {method = ["deepct"]}\n' + LEAN_SEARCH
+    write_system(images, "x", "y", '[build_params]\nmethod = "deepct"\n' + ASSET, engine)
+    system = catalog.system("y", images)
+    assert system.lean and system.searching() == system

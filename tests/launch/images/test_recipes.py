@@ -114,6 +114,11 @@ def test_a_component_for_an_accelerator_names_the_joined_image(toy: System, tmp_
     assert [part.image for part in there.components] == [toy.name, "able-cuda"] and recipe(there) != recipe(both)
 
 
+def test_image_that_only_searches_has_its_own_recipe(toy: System) -> None:
+    with_file = with_asset(toy, "a" * 64)
+    assert recipe(with_file.model_copy(update={"search_only": True})) != recipe(with_file)
+
+
 def test_components_change_the_recipe(toy: System) -> None:
     first, second = (toy.model_copy(update={"name": name}) for name in ("first", "second"))
     both = toy.model_copy(update={"components": (first, second)})
