@@ -138,6 +138,21 @@ def by_hand(query):
     return [(ids[row], score) for row, score in zip(rows[0].tolist(), scores[0].tolist()) if score > 0]
 """
 
+_PISA = """
+import numpy, _pisathon
+from collections import Counter
+own = _pisathon.RetrievalContext()
+_pisathon.prepare_index(own, str(index), "block_simdbp", "bm25", "", bm25_k1=params["k1"], bm25_b=params["b"])
+def by_hand(query):
+    counts = {term: float(count) for term, count in Counter(system._tokens(query)).items()}
+    ids, scores, places = (numpy.empty(10, dtype=each) for each in (object, numpy.float32, numpy.int32))
+    found = _pisathon.retrieve(
+        own, params["algorithm"], [(0, counts)], k=10, threads=1, pretokenised=1, query_weighted=1,
+        result_qidxs=places, result_docnos=ids, result_ranks=places, result_scores=scores,
+    )
+    return list(zip(ids[:found].tolist(), scores[:found].tolist()))
+"""
+
 _STATIC = """
 import numpy
 from model2vec import StaticModel
@@ -225,6 +240,7 @@ _DIRECTLY = {
     "bm25": (_BM25, 5183),
     "tantivy": (_TANTIVY, 5183),
     "bm25s": (_BM25S, 5183),
+    "pisa": (_PISA, 5183),
     "minilm-torch": (_DENSE, 200),
     "minilm": (_DENSE_INT8, 1000),
     "static-minilm": (_STATIC, 5183),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from array import array
 from collections.abc import Callable, Sequence
@@ -11,7 +10,7 @@ from math import inf
 from pathlib import Path
 
 import bm25s
-import Stemmer
+from analysis import Analyser
 from bm25s import stopwords
 from bm25s.tokenization import Tokenized
 from index_files import built_with, doc_ids
@@ -34,27 +33,6 @@ LANGUAGES = {
     "sv": ("swedish", stopwords.STOPWORDS_SWEDISH),
 }
 _PARAMS = ("language", "k1", "b")
-# Words as Unicode cuts them (UAX 29) for letters and digits: U.S, don't, 3.5 and 1,000 stay whole.
-_WORD = re.compile(r"\w+(?:(?<=[^\W\d_])['’.:·](?=[^\W\d_])\w+|(?<=\d)[.,;'’](?=\d)\w+)*")
-_POSSESSIVE = re.compile(r"['’]s$")
-
-
-class Analyser:
-    """Cuts a text into stems of lowercase words, stop words left out: Lucene's English analysis."""
-
-    def __init__(self, language: str) -> None:
-        stems, stops = LANGUAGES[language]
-        self._stem = Stemmer.Stemmer(stems).stemWords
-        self._stops = frozenset(stops)
-        self._possessive = language == "en"
-
-    def __call__(self, text: str) -> list[str]:
-        """Return the tokens in order."""
-        words = _WORD.findall(text.lower())
-        if self._possessive:
-            words = [_POSSESSIVE.sub("", word) for word in words]
-        stems: list[str] = self._stem([word for word in words if word not in self._stops])
-        return stems
 
 
 class Bm25s(Adapter):
@@ -74,7 +52,8 @@ class Bm25s(Adapter):
             value = self.params[name]
             if isinstance(value, bool | str) or not 0 <= value <= most:
                 raise ValueError(f"{name} is {value!r}, must be a number from 0 to {most}")
-        self._tokens = Analyser(self._language)
+        stems, stops = LANGUAGES[self._language]
+        self._tokens = Analyser(stems, stops, possessive=self._language == "en")
         self._stages_s: dict[str, float] = {}
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:

@@ -1,0 +1,173 @@
+"""BM25: PISA, which skips documents that cannot be among the best, over compressed postings; in C++.
+
+Mallia, Siedlaczek, Mackenzie, Suel, *PISA: Performant Indexes and Search for Academia*, OSIRRC 2019.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections import Counter
+from collections.abc import Callable, Sequence
+from ctypes import CDLL
+from importlib.metadata import version
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy
+import parameter_names
+from analysis import Analyser
+from index_files import built_with
+
+from harness.driver.adapter import Adapter, Corpus
+from harness.records import Envelope, Hit, Scalar
+
+CDLL("/opt/pisa/packages/lib/libtbb.so.2")  # of another package; the extension asks for it by this name
+import _pisathon  # noqa: E402
+from stopwords import _STOPWORDS  # noqa: E402
+
+_PARAMS = ("k1", "b", "quantise", "algorithm")
+_ALGORITHMS = ("maxscore", "wand", "block_max_wand", "block_max_maxscore", "ranked_or")
+_ENCODING = "block_simdbp"
+# Files that only the build reads.
+_MADE_OF = ("fwd.documents", "fwd.terms", "inv.docs", "inv.freqs", "inv.sizes")
+
+
+class Pisa(Adapter):
+    """BM25 over one field that holds title and text; English.
+
+    Parameters: ``k1``, ``b`` and ``quantise`` (scores of 8 bits, computed at build) of the build; ``algorithm``.
+    """
+
+    def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
+        super().__init__(params, envelope, assets)
+        parameter_names.check(params, _PARAMS, "this engine")
+        for name, most in (("k1", inf), ("b", 1)):
+            value = self.params[name]
+            if isinstance(value, bool | str) or not 0 <= value <= most:
+                raise ValueError(f"{name} is {value!r}, must be a number from 0 to {most}")
+        if not isinstance(self.params["quantise"], bool):
+            raise ValueError(f"quantise is {self.params['quantise']!r}, must be true or false")
+        self._algorithm = str(self.params["algorithm"])
+        if self._algorithm not in _ALGORITHMS:
+            raise ValueError(f"algorithm is {self._algorithm!r}, must be one of {', '.join(_ALGORITHMS)}")
+        self._tokens = Analyser("porter", _STOPWORDS["lucene"], possessive=True)
+        self._stages_s: dict[str, float] = {}
+
+    def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
+        """Tokenise the corpus, write its postings as PISA reads them, and compress them."""
+        progress(0)
+        vocabulary: dict[str, int] = {}
+        terms, counts, distinct, lengths = array("i"), array("I"), array("I"), array("I")
+        with (index_dir / "fwd.documents").open("w", encoding="utf-8") as names:
+            for number, document in enumerate(corpus, 1):
+                tokens = self._tokens(f"{document.title} {document.text}" if document.title else document.text)
+                found = Counter(tokens)
+                terms.extend(vocabulary.setdefault(each, len(vocabulary)) for each in found)
+                counts.extend(found.values())
+                distinct.append(len(found))
+                lengths.append(len(tokens))
+                names.write(f"{document.doc_id}\n")
+                if number % 1000 == 0:
+                    progress(number)
+        if not vocabulary:  # PISA has no index without postings
+            vocabulary[" "], terms, counts, distinct[0] = 0, array("i", [0]), array("I", [1]), 1
+        _write_postings(index_dir, vocabulary, *map(numpy.asarray, (terms, counts, distinct, lengths)))
+        for name in ("documents", "terms"):
+            _pisathon.build_binlex(str(index_dir / f"fwd.{name}"), str(index_dir / f"fwd.{name[:-1]}lex"))
+        self._open(index_dir)
+        for name in _MADE_OF:
+            (index_dir / name).unlink()
+        built_with.write(index_dir, self._facts())
+        progress(len(corpus))
+
+    def load(self, index_dir: Path) -> None:
+        """Map the index.
+
+        Raises:
+            ValueError: it is of other parameters or another version, or lacks a file.
+        """
+        built_with.check(index_dir, self._facts())
+        # PISA would make what is missing, of files that are no longer there, and end the process.
+        found = sorted(each.name for each in index_dir.glob("bm25.*"))
+        lacks = len(found) != 2 or found[1] != f"{found[0]}.{_ENCODING}"
+        if lacks or not all((index_dir / f"fwd.{name}lex").is_file() for name in ("doc", "term")):
+            raise ValueError("the index is damaged: a file of PISA's is missing")
+        self._index = self._open(index_dir)
+
+    def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Rank by BM25; a word that comes twice in the query counts twice."""
+        clock = time.perf_counter
+        start = clock()
+        counts: dict[str, float] = {}  # PISA reads them as floats, unchecked
+        # The stemmer takes no half of a surrogate pair.
+        for token in self._tokens(query.encode("utf-8", "replace").decode("utf-8")):
+            counts[token] = counts.get(token, 0.0) + 1.0
+        tokenised = clock()
+        ids, scores = numpy.empty(k, dtype=object), numpy.empty(k, dtype=numpy.float32)
+        places = numpy.empty(k, dtype=numpy.int32)
+        found = _pisathon.retrieve(
+            self._index, self._algorithm, [(0, counts)], k=k, threads=1, pretokenised=1, query_weighted=1,
+            result_qidxs=places, result_docnos=ids, result_ranks=places, result_scores=scores,
+        )  # fmt: skip
+        answer = list(map(Hit, ids[:found].tolist(), scores[:found].tolist()))
+        self._stages_s = {"tokenise": tokenised - start, "retrieve": clock() - tokenised}
+        return answer
+
+    def stages_s(self) -> dict[str, float]:
+        """Return the seconds of the last search: ``tokenise``, ``retrieve``."""
+        return dict(self._stages_s)
+
+    def threads(self) -> dict[str, int]:
+        """Return the threads of a search."""
+        return {"pisa": 1}
+
+    def libraries(self) -> dict[str, str]:
+        """Return the versions of what does the work."""
+        return {name: version(name) for name in ("pyterrier-pisa", "PyStemmer")}
+
+    def close(self) -> None:
+        """Unmap the index."""
+        del self._index
+
+    def _open(self, index_dir: Path) -> Any:
+        """Map the index, after making what is missing of it."""
+        opened = _pisathon.RetrievalContext()
+        k1, b, quantised = float(self.params["k1"]), float(self.params["b"]), int(self.params["quantise"])
+        _pisathon.prepare_index(opened, str(index_dir), _ENCODING, "bm25", "", bm25_k1=k1, bm25_b=b, quantize=quantised)
+        return opened
+
+    def _facts(self) -> dict[str, Scalar]:
+        return {"engine": "pisa", **self.libraries(), **{name: self.params[name] for name in ("k1", "b", "quantise")}}
+
+
+def _write_postings(
+    folder: Path, vocabulary: dict[str, int], terms: Any, counts: Any, distinct: Any, lengths: Any
+) -> None:
+    """Write postings in PISA's uncompressed format: numbers of 32 bits, each list behind its length.
+
+    Args:
+        vocabulary: numbers of terms.
+        terms: their numbers, document by document, each once.
+        counts: how often each comes there.
+        distinct: how many different ones each document has.
+        lengths: of documents, in tokens.
+    """
+    names = sorted(vocabulary)  # PISA searches them by halves
+    (folder / "fwd.terms").write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+    rank = numpy.empty(len(names), dtype=numpy.int32)
+    rank[[vocabulary[name] for name in names]] = numpy.arange(len(names), dtype=numpy.int32)
+    terms = rank[terms]
+    order = numpy.argsort(terms, kind="stable")
+    sizes = numpy.bincount(terms, minlength=len(names))
+    begins = numpy.cumsum(sizes) - sizes
+    rows = numpy.repeat(numpy.arange(len(lengths), dtype=numpy.uint32), distinct)
+    with (folder / "inv.docs").open("wb") as documents, (folder / "inv.freqs").open("wb") as frequencies:
+        numpy.array([1, len(lengths)], dtype=numpy.uint32).tofile(documents)
+        for values, file in ((rows, documents), (counts, frequencies)):
+            numpy.insert(values[order], begins, sizes).tofile(file)
+    numpy.insert(lengths, 0, len(lengths)).tofile(folder / "inv.sizes")
+
+
+ENGINE = Pisa
