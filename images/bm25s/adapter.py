@@ -12,6 +12,7 @@ from pathlib import Path
 import bm25s
 from analysis import Analyser
 from bm25s import stopwords
+from bm25s.selection import topk
 from bm25s.tokenization import Tokenized
 from index_files import built_with, doc_ids
 
@@ -102,9 +103,11 @@ class Bm25s(Adapter):
         return answer
 
     def _ranked(self, tokens: list[int], k: int) -> list[Hit]:
-        found = self._index.retrieve([tokens], k=min(k, len(self._ids)), show_progress=False)
-        # bm25s leaves equal scores in any order; here the earlier document is first.
-        ranked = sorted(zip((-found.scores[0]).tolist(), found.documents[0].tolist(), strict=True))
+        # Both halves of bm25s's own `retrieve`, without its progress bar, which costs a tenth of a query.
+        scores = self._index.get_scores_from_ids(tokens)
+        best, rows = topk(scores, k=min(k, len(self._ids)), backend="numpy", sorted=False)
+        # Of equal scores the earlier document is first.
+        ranked = sorted(zip((-best).tolist(), rows.tolist(), strict=True))
         return [Hit(self._ids[row], -negated) for negated, row in ranked if negated < 0]
 
     def stages_s(self) -> dict[str, float]:

@@ -60,7 +60,7 @@ class Pisa(Adapter):
         progress(0)
         vocabulary: dict[str, int] = {}
         terms, counts, distinct, lengths = array("i"), array("I"), array("I"), array("I")
-        with (index_dir / "fwd.documents").open("w", encoding="utf-8") as names:
+        with (index_dir / "fwd.documents").open("w", encoding="utf-8") as ids:
             for number, document in enumerate(corpus, 1):
                 tokens = self._tokens(f"{document.title} {document.text}" if document.title else document.text)
                 found = Counter(tokens)
@@ -68,14 +68,14 @@ class Pisa(Adapter):
                 counts.extend(found.values())
                 distinct.append(len(found))
                 lengths.append(len(tokens))
-                names.write(f"{document.doc_id}\n")
+                ids.write(f"{document.doc_id}\n")
                 if number % 1000 == 0:
                     progress(number)
         if not vocabulary:  # PISA has no index without postings
             vocabulary[" "], terms, counts, distinct[0] = 0, array("i", [0]), array("I", [1]), 1
         _write_postings(index_dir, vocabulary, *map(numpy.asarray, (terms, counts, distinct, lengths)))
-        for name in ("documents", "terms"):
-            _pisathon.build_binlex(str(index_dir / f"fwd.{name}"), str(index_dir / f"fwd.{name[:-1]}lex"))
+        for names, mapped in (("fwd.documents", "fwd.doclex"), ("fwd.terms", "fwd.termlex")):
+            _pisathon.build_binlex(str(index_dir / names), str(index_dir / mapped))
         self._open(index_dir)
         for name in _MADE_OF:
             (index_dir / name).unlink()
