@@ -46,9 +46,15 @@ class Planned:
 
 
 def plan_here(
-    inputs: Inputs, options: RunOptions, launcher: Launcher, digests: Mapping[str, str] | None = None
+    inputs: Inputs,
+    options: RunOptions,
+    launcher: Launcher,
+    digests: Mapping[str, str] | None = None,
+    index_keys: Mapping[Cell, str] | None = None,
 ) -> list[Planned]:
     """Plan a run on this host, or the part assigned to it; without ``digests``, with the images that it has.
+
+    ``index_keys``: see :func:`plan`.
 
     Raises:
         UsageError: an assigned job is not planned here.
@@ -67,6 +73,7 @@ def plan_here(
         # New results alone carry the figures of a new build into a table.
         fresh=options.fresh or options.fresh_index,
         instance_types=options.instance_types,
+        index_keys=index_keys,
     )
     if options.assigned is None:
         return planned
@@ -77,12 +84,14 @@ def plan_without_engine(inputs: Inputs, options: RunOptions, launcher: Launcher)
     """Plan where no engine answers: with the images of the last stored jobs."""
     folder, cells = options.results / inputs.suite.name, set(inputs.cells)
     digests: dict[str, str] = {}
+    index_keys: dict[Cell, str] = {}
     stored = (job.result for job in read_jobs(folder)) if folder.is_dir() else ()
     for result in sorted(stored, key=lambda result: result.started_at):
         spec = result.spec
         if spec.cell in cells and spec.isolation is launcher.isolation and spec.image_digest != NO_IMAGE:
             digests[inputs.system(spec.cell).image] = spec.image_digest
-    return plan_here(inputs, options, launcher, digests)
+            index_keys[spec.cell] = spec.index_key
+    return plan_here(inputs, options, launcher, digests, index_keys)
 
 
 def plan(
@@ -94,6 +103,7 @@ def plan(
     cannot: Mapping[str, str] | None = None,
     fresh: bool = False,
     instance_types: Mapping[str, str] | None = None,
+    index_keys: Mapping[Cell, str] | None = None,
 ) -> list[Planned]:
     """Decide of each job of each cell whether it is done.
 
@@ -105,6 +115,7 @@ def plan(
         cannot: profile name -> why the host cannot provide it.
         fresh: measure again whatever is stored.
         instance_types: profile name -> the machine that its jobs are planned for.
+        index_keys: keys of the cells' indexes, for those whose builder's image is not among the digests.
     """
     by_spec: dict[str, list[Result]] = defaultdict(list)
     for result in stored:
@@ -113,6 +124,8 @@ def plan(
     for cell in inputs.cells:
         envelope, reason = inputs.profiles[cell.profile], (cannot or {}).get(cell.profile)
         spec = _spec(inputs, cell, isolation, {} if reason else digests)
+        if index_keys and inputs.builder(cell).image not in digests:
+            spec = replace(spec, index_key=index_keys.get(cell, spec.index_key))
         spec = replace(spec, instance_type=(instance_types or {}).get(cell.profile))
         expected = inputs.suite.expected(cell.system, cell.profile)
         # A suite may name GPUs that this host lacks; a profile that is too large is its author's to mend.

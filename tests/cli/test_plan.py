@@ -14,6 +14,7 @@ from harness.aws.cloud_run import estimates
 from harness.config import data_root
 from harness.errors import EngineError
 from harness.launch.fake import FakeLauncher
+from harness.launch.images.catalog import System
 from tests.conftest import Bench
 from tests.images.test_fusion import declare
 from tests.support.command_line import Call
@@ -125,12 +126,15 @@ def test_plan_needs_no_engine(harness: Call, bench: Bench, monkeypatch: pytest.M
     assert "- no Docker engine answers: jobs count as done with the images of stored results" in planned.stdout
 
 
+@pytest.mark.parametrize("apart", [False, True], ids=["one image", "an image that only searches"])
 def test_stored_jobs_count_as_done_without_an_engine(
-    harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch, apart: bool
 ) -> None:
     def refuse(*_: object) -> None:
         raise EngineError("no engine")
 
+    if apart:
+        monkeypatch.setattr(System, "searching", lambda system: system.model_copy(update={"search_only": True}))
     bench.suite(profiles=["cpu1-mem1", "cpu1-mem4"])
     harness("run", "test-suite.toml", "--launcher", "fake", "--only", "cpu1-mem4")
     monkeypatch.setattr(FakeLauncher, "find", refuse)
