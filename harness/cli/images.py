@@ -69,8 +69,8 @@ def _chosen(
 ) -> list[tuple[System, bool]]:
     """List the images to make: a system each, and whether the image of its engine is meant."""
     able = [system.on(gpus) for system in catalog.named(systems).values()]
-    images = {each.image: each for system in able for each in (system, system.searching())}
-    chosen = [(system, False) for system in images.values()]
+    wanted = {each.image: each for system in able for each in (system, system.searching())}
+    chosen = [(system, False) for system in wanted.values()]
     by_engine = {system.engine: system.on(gpus) for system in catalog.systems(wrong=wrong).values()}
     for name in dict.fromkeys(engines):
         if name not in by_engine:

@@ -124,7 +124,7 @@ def plan(
     for cell in inputs.cells:
         envelope, reason = inputs.profiles[cell.profile], (cannot or {}).get(cell.profile)
         spec = _spec(inputs, cell, isolation, {} if reason else digests)
-        if index_keys and inputs.builder(cell).image not in digests:
+        if index_keys and not reason and inputs.builder(cell).image not in digests:
             spec = replace(spec, index_key=index_keys.get(cell, spec.index_key))
         spec = replace(spec, instance_type=(instance_types or {}).get(cell.profile))
         expected = inputs.suite.expected(cell.system, cell.profile)

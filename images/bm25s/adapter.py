@@ -6,11 +6,11 @@ import time
 from array import array
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from math import inf
 from pathlib import Path
 
 import bm25s
-from analysis import Analyser
+import parameter_names
+from analysis import Analyser, check_bm25
 from bm25s import stopwords
 from bm25s.selection import topk
 from bm25s.tokenization import Tokenized
@@ -44,15 +44,11 @@ class Bm25s(Adapter):
 
     def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
         super().__init__(params, envelope, assets)
-        if unknown := sorted(params.keys() - set(_PARAMS)):
-            raise ValueError(f"unknown parameter {unknown[0]!r}; this engine reads {', '.join(_PARAMS)}")
+        parameter_names.check(params, _PARAMS, "this engine")
         self._language = str(params.get("language", "en"))
         if self._language not in LANGUAGES:
             raise ValueError(f"language is {self._language!r}, must be one of {', '.join(sorted(LANGUAGES))}")
-        for name, most in (("k1", inf), ("b", 1)):
-            value = self.params[name]
-            if isinstance(value, bool | str) or not 0 <= value <= most:
-                raise ValueError(f"{name} is {value!r}, must be a number from 0 to {most}")
+        check_bm25(self.params)
         stems, stops = LANGUAGES[self._language]
         self._tokens = Analyser(stems, stops, possessive=self._language == "en")
         self._stages_s: dict[str, float] = {}
@@ -95,8 +91,7 @@ class Bm25s(Adapter):
         """Rank by the sum of the scores of the query's tokens; one that comes twice counts twice."""
         clock = time.perf_counter
         start = clock()
-        # The stemmer takes no half of a surrogate pair.
-        known = self._index.get_tokens_ids(self._tokens(query.encode("utf-8", "replace").decode("utf-8")))
+        known = self._index.get_tokens_ids(self._tokens(query))
         tokenised = clock()
         answer = self._ranked(known, k) if known else []
         self._stages_s = {"tokenise": tokenised - start, "retrieve": clock() - tokenised}

@@ -11,13 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from ctypes import CDLL
 from importlib.metadata import version
-from math import inf
 from pathlib import Path
 from typing import Any
 
 import numpy
 import parameter_names
-from analysis import Analyser
+from analysis import Analyser, check_bm25
 from index_files import built_with
 
 from harness.driver.adapter import Adapter, Corpus
@@ -43,10 +42,7 @@ class Pisa(Adapter):
     def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
         super().__init__(params, envelope, assets)
         parameter_names.check(params, _PARAMS, "this engine")
-        for name, most in (("k1", inf), ("b", 1)):
-            value = self.params[name]
-            if isinstance(value, bool | str) or not 0 <= value <= most:
-                raise ValueError(f"{name} is {value!r}, must be a number from 0 to {most}")
+        check_bm25(self.params)
         if not isinstance(self.params["quantise"], bool):
             raise ValueError(f"quantise is {self.params['quantise']!r}, must be true or false")
         self._algorithm = str(self.params["algorithm"])
@@ -82,6 +78,14 @@ class Pisa(Adapter):
         built_with.write(index_dir, self._facts())
         progress(len(corpus))
 
+    def verify_index(self, corpus: Corpus, index_dir: Path) -> None:
+        """Open the index and count its documents."""
+        self._open(index_dir)
+        with (index_dir / "fwd.doclex").open("rb") as ids:
+            found = int.from_bytes(ids.read(8), "little")  # its first number
+        if found != len(corpus):
+            raise ValueError(f"the index has {found} documents, the corpus {len(corpus)}")
+
     def load(self, index_dir: Path) -> None:
         """Map the index.
 
@@ -101,8 +105,7 @@ class Pisa(Adapter):
         clock = time.perf_counter
         start = clock()
         counts: dict[str, float] = {}  # PISA reads them as floats, unchecked
-        # The stemmer takes no half of a surrogate pair.
-        for token in self._tokens(query.encode("utf-8", "replace").decode("utf-8")):
+        for token in self._tokens(query):
             counts[token] = counts.get(token, 0.0) + 1.0
         tokenised = clock()
         ids, scores = numpy.empty(k, dtype=object), numpy.empty(k, dtype=numpy.float32)

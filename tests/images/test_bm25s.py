@@ -79,7 +79,7 @@ for more in ("heap_mib", 1), ("language", "zh"), ("k1", -1), ("k1", "0.9"), ("b"
         "k1 is '0.9', must be a number from 0 to inf",
         "b is 1.1, must be a number from 0 to 1",
     ]
-    assert heap == "unknown parameter 'heap_mib'; this engine reads language, k1, b"
+    assert heap == "unknown parameter 'heap_mib'; this engine reads b, k1, language"
     assert chinese.startswith("language is 'zh', must be one of da, de, ")
     assert "built with language 'en', the system asks for 'de'" in german
     assert "built with k1 0.9, the system asks for 1.2" in other

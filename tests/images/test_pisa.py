@@ -75,12 +75,16 @@ once, twice = (own.search(query, 1)[0].score for query in ("ice", "ice ice"))
 say(twice / once)
 say(len(own.search("mountains of ice, coffee, throw molten rock", 1000)))
 own.close()
+odd = ("café", "\u68ee\u6797", "\U00020000\U00020001", "zoo", "\u0436\u0443\u043a")
+own = made("odd", [Document(f"d{{number}}", "", f"{{word}} a{{number}}") for number, word in enumerate(odd)])
+say([[hit.doc_id for hit in own.search(word, 3)] for word in odd])
 """
-    no_text, stops, unknown, face, null, half, long, ices, ratio, deep = probe("pisa", lines)
+    no_text, stops, unknown, face, null, half, long, ices, ratio, deep, found = probe("pisa", lines)
     cafe = DOCUMENTS[2]["_id"]
     assert no_text == stops == unknown == face == [] and null == half == long == [cafe] and ices
     assert ratio == pytest.approx(2, rel=1e-5), "a word that comes twice counts twice"
-    assert deep <= len(DOCUMENTS)
+    assert deep == len(DOCUMENTS), "each has one of the words"
+    assert found == [[f"d{number}"] for number in range(5)], "terms are sorted as PISA searches them, by bytes"
 
 
 def test_unknown_parameters_and_other_indexes_are_refused(probe: Probe) -> None:

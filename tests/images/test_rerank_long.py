@@ -173,7 +173,7 @@ for kind, names in wrong.items():
     say([kind, "strange.weight", prepared(kind, strange)])
     say([kind, "torch and torch-bf16", prepared(kind, lambda _: None, backend="onnxruntime")])
 for kind in ("longformer", "bigbird", "mosaic"):  # they have no logits over the vocabulary
-    say([kind, "hidden states alone", refused(lambda: Graph(assets / kind, "splade"))])
+    say([kind, "without its head over the vocabulary", refused(lambda: Graph(assets / kind, "splade"))])
 norm = "encoder.layer.0.attention.self.layer_norm_q.weight"
 say(["jina", "layer_norm_q", prepared("jina", lambda state: state.update({norm: torch.ones(32)}))])
 say(["jina", "", "" if prepared("jina", lambda _: None) else "as it is"])

@@ -93,6 +93,21 @@ def test_jobs_and_index_of_a_cell_get_the_language_of_its_dataset(bench: Bench) 
         assert sorted(map(str, given)) == ["None", "ar", "zh"]
 
 
+def test_one_image_builds_the_index_and_another_searches_it(bench: Bench) -> None:
+    engine = bench.folder / "engines" / "planted" / "engine.toml"
+    engine.write_text(
+        f'{engine.read_text()}prepare = "x"\nprepare_params = ["form"]\nlean_search_if = {{form = ["a"]}}\n'
+    )
+    bench.plant("apart", form="a")
+    with (engine.parent / "systems" / "apart.toml").open("a") as file:
+        file.write(f'[[assets]]\nfolder = "model"\nlicence = "MIT"\nsha256 = {{ "weights" = "{"0" * 64}" }}\n')
+    launcher = FakeLauncher()
+    bench.run(launcher, bench.suite(systems=["apart"]))
+    ran = {(job.spec.kind, job.prepared.system.image) for job in launcher.launched}
+    assert ran == {("build", "apart"), ("search", "apart-search")}
+    assert bench.run(FakeLauncher(), bench.suite(systems=["apart"])).done_before == 1
+
+
 def test_fresh_measures_again_and_keeps_earlier_results(bench: Bench) -> None:
     bench.run(FakeLauncher())
     bench.run(FakeLauncher(), fresh=True)

@@ -285,13 +285,13 @@ def index_builds(inputs: Inputs, images: Mapping[str, Prepared], jobs: Iterable[
 
 
 def _image_bytes(inputs: Inputs, images: Mapping[str, Prepared]) -> dict[str, int]:
-    sizes: dict[str, int] = {}
+    sizes: dict[str, dict[str, int]] = defaultdict(dict)
     for cell in inputs.cells:
         for system in (inputs.system(cell), inputs.builder(cell)):
             prepared = images.get(system.image)
             if prepared is not None and prepared.size_bytes is not None:
-                sizes[cell.system] = max(sizes.get(cell.system, 0), prepared.size_bytes)
-    return sizes
+                sizes[cell.system][system.image] = prepared.size_bytes
+    return {name: sum(each.values()) for name, each in sizes.items()}  # all are shipped
 
 
 def _folder_bytes(folder: Path) -> int:

@@ -114,7 +114,8 @@ class EngineSettings(ConfigModel):
     lean_search_if: dict[str, tuple[Scalar, ...]] = Field(
         default={},
         description="parameters, and their values with which searches need fewer packages than builds: the index is"
-        " then built in the system's image, and searched in `<system>-search`, made from the stage `lean`",
+        " then built in the system's image, and searched in `<system>-search`, made from the stage `lean`; with GPUs,"
+        " one image does both",
     )
     toolchain: bool = Field(
         default=False, description="its Dockerfile compiles: gets a compiler image as the build argument TOOLCHAIN"
@@ -139,8 +140,11 @@ class EngineSettings(ConfigModel):
 
     @model_validator(mode="after")
     def _lean_if_prepared(self) -> EngineSettings:
-        if unread := sorted(self.lean_if.keys() - set(self.prepare_params)):
-            raise ValueError(f"lean_if: {unread[0]} is not in prepare_params, which decide the image")
+        for key, table in (("lean_if", self.lean_if), ("lean_search_if", self.lean_search_if)):
+            if unread := sorted(table.keys() - set(self.prepare_params)):
+                raise ValueError(f"{key}: {unread[0]} is not in prepare_params, which decide the image")
+            if table and not self.prepare:
+                raise ValueError(f"{key}: only files that `prepare` makes ready go into a lean image; name it")
         return self
 
 
@@ -264,7 +268,7 @@ class System(SystemSettings, EngineSettings):
         return self.search_only or self._has_all(self.lean_if)
 
     def _has_all(self, able: Mapping[str, tuple[Scalar, ...]]) -> bool:
-        """Return whether all its values of these parameters are such that fewer packages do."""
+        """Return whether every value of these parameters is among those listed; False without prepared files."""
         if not (able and self.assets) or self.accelerator:
             return False
         values = {name: self.swept.get(name, (self.params.get(name, ""),)) for name in able}
@@ -305,6 +309,11 @@ class System(SystemSettings, EngineSettings):
         components = tuple(component.searching() for component in self.components)
         search_only = self._has_all(self.lean_search_if) and not self._has_all(self.lean_if)
         return self.model_copy(update={"search_only": search_only, "components": components})
+
+    def whole(self) -> System:
+        """Return the system with all packages of its engine, for builds and searches alike."""
+        components = tuple(component.whole() for component in self.components)
+        return self.model_copy(update={"search_only": False, "components": components})
 
     def speaking(self, language: str | None) -> System:
         """Return the system with the analysers of a dataset's language, unless its file names another.
@@ -396,6 +405,10 @@ def systems(*folders: Path, wrong: dict[str, FileError] | None = None) -> dict[s
             by_name[name] = _joined(by_name[name], _components(by_name[name], declared, by_name, composite))
         except ValueError as error:
             found[name] = FileError(f"{by_name[name].file}: {error}")
+    for name, system in by_name.items():
+        owner, _, kind = name.rpartition("-")
+        if kind in ("cuda", "search") and owner in by_name:
+            found[name] = FileError(f"{system.file}: {owner} may have an image of this name; rename the file")
     if wrong is None:
         for fault in found.values():
             raise fault

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from math import inf
 
 import Stemmer
 
@@ -28,8 +29,21 @@ class Analyser:
 
     def __call__(self, text: str) -> list[str]:
         """Return the tokens in order."""
-        words = _WORD.findall(text.lower())
+        # The stemmer takes no half of a surrogate pair.
+        words = _WORD.findall(text.encode("utf-8", "replace").decode("utf-8").lower())
         if self._possessive:
             words = [_POSSESSIVE.sub("", word) for word in words]
         stems: list[str] = self._stem([word for word in words if word not in self._stops])
         return stems
+
+
+def check_bm25(params: Mapping[str, str | float]) -> None:
+    """Refuse a ``k1`` or ``b`` that is no number, or outside the formula.
+
+    Raises:
+        ValueError: names it, and what is allowed.
+    """
+    for name, most in (("k1", inf), ("b", 1)):
+        value = params[name]
+        if isinstance(value, bool | str) or not 0 <= value <= most:
+            raise ValueError(f"{name} is {value!r}, must be a number from 0 to {most}")

@@ -242,13 +242,14 @@ def transformer(
     Raises:
         BadCheckpoint: weights are missing, of another shape, or of something else than was declared.
     """
-    if (masked_lm and declared.model_type in (ALIBI, *_SPARSE)) or (pooler and declared.model_type == ALIBI):
-        raise BadCheckpoint(
-            f"{folder.name}: of a {declared.model_type}, hidden states alone are read; take another head"
-        )
+    if masked_lm and declared.model_type in (ALIBI, *_SPARSE):
+        what = f"{declared.model_type} is read without its head over the vocabulary"
+        raise BadCheckpoint(f"{folder.name}: {what}; take another head")
     if declared.model_type == ALIBI:
         from encoder import alibi
 
+        if pooler:
+            raise BadCheckpoint(f"{folder.name}: {ALIBI} is read without its pooler; take another head")
         return alibi.read(folder, declared, weights, reads).eval()
     import transformers
     from transformers.utils import logging

@@ -382,7 +382,7 @@ def test_sweep_of_an_unknown_parameter_or_of_a_components_index_is_refused() -> 
         catalog.system("hybrid-minilm").varied("a", {name: "torch"}, {name: ("torch",)})
 
 
-LEAN_SEARCH = 'prepare = "x"\n[lean_search_if]\nmethod = ["deepct"]\n'
+LEAN_SEARCH = 'prepare = "x"\nprepare_params = ["method"]\n[lean_search_if]\nmethod = ["deepct"]\n'
 
 
 def test_system_whose_search_needs_less_searches_in_a_lean_image(images: Path) -> None:
@@ -401,7 +401,28 @@ def test_system_whose_search_needs_less_searches_in_a_lean_image(images: Path) -
 
 
 def test_lean_system_has_one_image(images: Path) -> None:
-    engine = 'prepare_params = ["method"]\nlean_if = {method = ["deepct"]}\n' + LEAN_SEARCH
+    engine = 'lean_if = {method = ["deepct"]}\n' + LEAN_SEARCH
     write_system(images, "x", "y", '[build_params]\nmethod = "deepct"\n' + ASSET, engine)
     system = catalog.system("y", images)
     assert system.lean and system.searching() == system
+
+
+def test_no_system_has_the_name_of_anothers_image(images: Path) -> None:
+    for name in ("bm25-search", "bm25-cuda"):
+        write_system(images, "x", name)
+        with pytest.raises(FileError, match=f"{name}.toml: bm25 may have an image of this name; rename the file"):
+            catalog.systems(images)
+        (images / "x" / "systems" / f"{name}.toml").unlink()
+
+
+@pytest.mark.parametrize(
+    ("engine", "message"),
+    [
+        (LEAN_SEARCH.replace('["method"]', "[]", 1), "lean_search_if: method is not in prepare_params"),
+        (LEAN_SEARCH.replace('prepare = "x"\n', ""), "lean_search_if: only files that `prepare` makes ready go into"),
+    ],
+)
+def test_lean_search_if_is_checked(images: Path, engine: str, message: str) -> None:
+    write_system(images, "x", "y", engine_text=engine)
+    with pytest.raises(FileError, match=f"engine.toml: .*{message}"):
+        catalog.systems(images)
