@@ -1,6 +1,6 @@
 """The records that cross the boundary between host and container.
 
-Frozen dataclasses, standard library only: this module is copied into every system image.  The host
+Immutable records, standard library only: this module is copied into every system image.  The host
 validates what comes back with pydantic (which reads plain dataclasses); the in-image driver only builds
 them.  Units stand in the names.
 """
