@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import shutil
 import subprocess
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import docker
 import pytest
+from docker.errors import APIError
 from docker.models.containers import Container
 
 from harness.launch.container import LABEL
@@ -86,7 +89,15 @@ def _running(engine: docker.DockerClient, name: str) -> list[Container]:
 def _hold(engine: docker.DockerClient, name: str) -> None:
     """Pause a job's container, so that it does not end before the engine fails."""
     for job in _running(engine, name):
+        wait_until(functools.partial(_stands, job), "the container stands still")
+
+
+def _stands(job: Container) -> bool:
+    """Pause a container; runc gives up on one that starts processes at that moment."""
+    with contextlib.suppress(APIError):
         job.pause()
+        return True
+    return False
 
 
 def _goes_on(bench: Bench, command: list[str], engine: docker.DockerClient, name: str, **more: str) -> None:
