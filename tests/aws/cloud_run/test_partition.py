@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -94,6 +96,17 @@ def test_components_of_a_finished_hybrid_are_not_built() -> None:
     only = {key: build for key, build in HYBRID.items() if key != "h-d"}
     (part,) = Ec2Backend.parts([planned("h")], replace(hours({}), missing=only))
     assert (part.builds, part.needs) == ((), ())
+
+
+def test_images_that_build_and_that_search_both_count() -> None:
+    cell = planned("a").cell
+    inputs: Any = SimpleNamespace(
+        cells=[cell, cell],
+        system=lambda _: SimpleNamespace(image="a-search"),
+        builder=lambda _: SimpleNamespace(image="a"),
+    )
+    images: Any = {"a": SimpleNamespace(size_bytes=5), "a-search": SimpleNamespace(size_bytes=2)}
+    assert partition._image_bytes(inputs, images) == {"a": 7}
 
 
 def test_disk_has_room_for_images_and_data() -> None:
