@@ -103,6 +103,7 @@ tokenizer.no_padding()
 tokenizer.enable_truncation(params["query_tokens"])
 settings = onnxruntime.SessionOptions()
 settings.intra_op_num_threads = settings.inter_op_num_threads = 1
+settings.add_session_config_entry("session.x64quantprecision", "1")
 model = onnxruntime.InferenceSession(str(folder / "model.int8.onnx"), settings, providers=["CPUExecutionProvider"])
 names, documents = [each.name for each in model.get_inputs()], [document.doc_id for document in corpus]
 own = faiss.IndexFlatIP(384)

@@ -29,7 +29,7 @@ class Ids:
         except (OSError, ValueError, EOFError) as error:
             raise ValueError(f"the index is damaged: {BYTES} and {_ENDS} cannot be read") from error
         if ends.ndim != 1 or ends.dtype != numpy.int64:
-            raise ValueError(f"the index is damaged: {_ENDS} is no row of 64-bit integers")
+            raise ValueError(f"the index is damaged: {_ENDS} is not a row of 64-bit integers")
         if len(ends) and ends[-1] != len(self._bytes):
             raise ValueError(f"the index is damaged: {BYTES} has {len(self._bytes)} bytes, not {ends[-1]}")
         self._ends = memoryview(ends)  # hands out Python's own integers, in half of the time
