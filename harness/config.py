@@ -16,7 +16,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -103,13 +103,16 @@ def validate(model: type[Model], raw: Any, path: Path, prefix: str = "") -> Mode
 def _known_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> set[str]:
     """Return the keys allowed beside the unknown key at ``loc``."""
     current: Any = model
-    for part in loc[:-1]:
+    parts = iter(loc[:-1])
+    for part in parts:
         if isinstance(part, int):
             continue
         field = current.model_fields.get(part) if hasattr(current, "model_fields") else None
         if field is None:
             return set()
         current = _inner_model(field.annotation)
+        if get_origin(field.annotation) is dict:
+            next(parts, None)  # the name of the table in the table
     return set(getattr(current, "model_fields", {}))
 
 

@@ -80,6 +80,7 @@ def test_each_key_of_a_protocol_can_be_set(tmp_path: Path) -> None:
     [
         (LEAST.replace("systems", "system"), r"unknown key 'system'; did you mean 'systems'\?"),
         (LEAST + "trials = 3\n", "unknown key 'trials'; known keys: build_profile, datasets"),
+        (LEAST + "[hardware.tiny]\nzzz = 3\n", "unknown key 'hardware.tiny.zzz'; known keys: cpus, gpus, memory, pids"),
         (LEAST + "[protocol]\ntrails = 3\n", r"unknown key 'protocol.trails'; did you mean 'trials'\?"),
         (LEAST + EXPECT.replace("outcome", "outcom"), r"unknown key 'expect.0.outcom'; did you mean 'outcome'\?"),
         ('systems = ["bm25"]\nprofiles = ["p"]\n', "key 'datasets' is missing; add it"),
