@@ -5,6 +5,7 @@ Gathering takes seconds and runs no job; it writes nothing but prepared corpora 
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from harness.launch.images.catalog import System
 from harness.progress import bar
 from harness.records import Envelope
 from harness.results.reader import StoredJob
-from harness.results.schema import Cell
+from harness.results.schema import Cell, SweepPoint
 from harness.results.store import ResultPublisher
 from harness.stats import MIN_QUERIES
 
@@ -155,6 +156,15 @@ class Inputs:
                 return cell
         raise UsageError(f"the suite {self.suite.name} has no cell of {system} on {dataset}; see `harness plan`")
 
+    def sweep_point(self, system: str) -> SweepPoint | None:
+        """Return the point that a system is on a sweep, or on a curve: then with its parameters that differ there."""
+        for curve, names in self.suite.curve.items():
+            if system in names:
+                others, own = [self.systems[name].params for name in names], self.systems[system].params
+                params = {key: value for key, value in own.items() if any(each.get(key) != value for each in others)}
+                return SweepPoint(curve, params)
+        return self.suite.variants.get(system)
+
     def images(self, cells: Iterable[Cell]) -> dict[str, System]:
         """Return the systems that run these cells or build their indexes, by image name."""
         pairs = dict.fromkeys((cell.system, self.profiles[cell.profile].gpus) for cell in cells)
@@ -208,6 +218,7 @@ def gather(suite: Suite, options: RunOptions, absent: list[Cell] | None = None) 
                 f"  {name}: {len(queries.held_out):,} of {len(queries.sample):,} queries warm the systems up;"
                 " they are judged, not timed (the dataset has no others)"
             )
+    _check_curves(suite, systems)
     inputs = Inputs(suite, cells, systems, profiles, loaded, samples)
     for cell in cells if options.assigned is None else ():
         inputs.builder(cell)  # fails without an analyser for the dataset's language
@@ -238,6 +249,19 @@ def _systems(suite: Suite, names: Iterable[str]) -> dict[str, System]:
         name: known[base].varied(name, params, suite.sweep[base]) if params else known[base]
         for name, (base, params) in points.items()
     }
+
+
+def _check_curves(suite: Suite, systems: Mapping[str, System]) -> None:
+    """Raise UsageError where the systems of a curve have different engines, or two of them the same parameters."""
+    for curve, names in suite.curve.items():
+        for one, other in itertools.combinations((systems[name] for name in names), 2):
+            if one.engine != other.engine:
+                raise UsageError(
+                    f"[curve]: {curve} has {one.name} ({one.engine}) and {other.name} ({other.engine}); "
+                    "name systems of one engine"
+                )
+            if one.params == other.params:
+                raise UsageError(f"[curve]: {one.name} and {other.name} of {curve} are the same point; keep one")
 
 
 def _load(declared: str, options: RunOptions) -> Dataset:

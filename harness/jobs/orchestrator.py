@@ -194,7 +194,7 @@ def run_job(run: _RunState, job: Planned) -> Result:
         data_faults=dataset.faults,
         page_cache=page_cache,
         stand_in=inputs.system(cell).stand_in,
-        sweep=inputs.suite.variants.get(cell.system),
+        sweep=inputs.sweep_point(cell.system),
         instance=run.instance,
         shared_host=environment.shared_host(),
         image_bytes=prepared.size_bytes if isinstance(prepared, Prepared) else None,

@@ -207,6 +207,11 @@ class Suite(ConfigModel):
         " `bm25-minilm-depth10` ... in its place; several lists are a grid, the product of all. The points share the"
         " image, and the index if they differ in search parameters; of a system of two only search parameters",
     )
+    curve: dict[Annotated[str, Field(pattern=NAME_PATTERN)], Annotated[Names, Field(min_length=2)]] = Field(
+        default={},
+        description="systems that differ in parameters alone, drawn as one curve like the points of a sweep: `[curve]`,"
+        ' `colbertv2 = ["colbertv2-s", "colbertv2-m", "colbertv2-l"]`',
+    )
     group: tuple[CellGroup, ...] = Field(
         default=(), description="instead of `systems` and `datasets`: which systems are measured on which datasets"
     )
@@ -452,6 +457,18 @@ def _wrong_variants(suite: Suite) -> Iterator[str]:
                 yield f"key 'sweep.{system}': {system!r} is not in this suite{did_you_mean(system, suite.systems)}"
 
 
+def _wrong_curves(suite: Suite) -> Iterator[str]:
+    """Yield each curve with another's name or another's systems."""
+    drawn = {name: f"sweep.{point.system}" for name, point in suite.variants.items()}
+    for curve, systems in suite.curve.items():
+        if curve in (*suite.systems, *suite.sweep):
+            yield f"key 'curve.{curve}': a system of this suite has this name; choose another"
+        for system in systems:
+            if system in drawn:
+                yield f"key 'curve.{curve}': {system} is on '{drawn[system]}' already; take it from one of them"
+            drawn[system] = f"curve.{curve}"
+
+
 def _mistakes(suite: Suite) -> Iterator[str]:
     """Yield each contradiction between the keys of a suite, with its key."""
     names: dict[str, tuple[Iterable[str], tuple[str, ...]]] = {}
@@ -459,6 +476,7 @@ def _mistakes(suite: Suite) -> Iterator[str]:
     names["ec2.instances"] = (suite.ec2.instances, (*suite.profiles, *filter(None, (suite.build_profile,))))
     names["firstp"] = ((*suite.firstp, *suite.firstp.values()), suite.systems)
     names["exact"] = ((*suite.exact, *suite.exact.values()), suite.systems)
+    names |= {f"curve.{name}": (systems, suite.systems) for name, systems in suite.curve.items()}
     for index, restriction in enumerate(suite.restrict):
         names[f"restrict.{index}.profiles"] = (restriction.profiles, suite.profiles)
         names[f"restrict.{index}.systems"] = (restriction.systems, suite.systems)
@@ -470,6 +488,7 @@ def _mistakes(suite: Suite) -> Iterator[str]:
             if name not in declared:
                 hint = did_you_mean(name, declared) or f"; it has {', '.join(declared)}"
                 yield f"key '{key}': {name!r} is not in this suite{hint}"
+    yield from _wrong_curves(suite)
     restricted: set[str] = set()
     for index, restriction in enumerate(suite.restrict):
         if again := restricted.intersection(restriction.profiles):

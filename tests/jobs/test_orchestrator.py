@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from harness.analysis import results_folder, rows
-from harness.errors import FileError, StoreError, UnknownName
+from harness.errors import FileError, StoreError, UnknownName, UsageError
 from harness.jobs import indexes
 from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
@@ -76,6 +76,22 @@ def test_points_of_a_grid_share_image_and_index_and_know_their_sweep(bench: Benc
     rows = {row.system: row.sweep for row in results_folder.load_rows(bench.results, cache=bench.cache).rows}
     again = {row.system: row.sweep for row in results_folder.load_rows(bench.results, cache=bench.cache).rows}
     assert rows == again == {name: result.sweep for name, result in results.items()}
+
+
+def test_systems_of_a_curve_are_its_points_with_the_parameters_that_differ(bench: Bench) -> None:
+    bench.plant("narrow", depth=1, form="a", width=2)
+    bench.plant("wide", depth=9, form="a", width=4)
+    bench.plant("same", depth=9, form="a", width=4)
+    path = bench.suite('[curve]\nbeam = ["narrow", "wide"]\n', systems=["narrow", "wide", "planted"])
+    done = bench.run(FakeLauncher(), path)
+    assert {result.spec.cell.system: result.sweep for result, _ in done.jobs} == {
+        "narrow": SweepPoint("beam", {"depth": 1, "width": 2}),
+        "wide": SweepPoint("beam", {"depth": 9, "width": 4}),
+        "planted": None,
+    }
+    path = bench.suite('[curve]\nbeam = ["wide", "same"]\n', systems=["wide", "same"])
+    with pytest.raises(UsageError, match="wide and same of beam are the same point"):
+        bench.run(FakeLauncher(), path)
 
 
 def test_jobs_and_index_of_a_cell_get_the_language_of_its_dataset(bench: Bench) -> None:

@@ -79,7 +79,7 @@ def test_each_key_of_a_protocol_can_be_set(tmp_path: Path) -> None:
     ("text", "message"),
     [
         (LEAST.replace("systems", "system"), r"unknown key 'system'; did you mean 'systems'\?"),
-        (LEAST + "trials = 3\n", "unknown key 'trials'; known keys: build_profile, datasets"),
+        (LEAST + "trials = 3\n", "unknown key 'trials'; known keys: build_profile, curve, datasets"),
         (LEAST + "[hardware.tiny]\nzzz = 3\n", "unknown key 'hardware.tiny.zzz'; known keys: cpus, gpus, memory, pids"),
         (LEAST + "[protocol]\ntrails = 3\n", r"unknown key 'protocol.trails'; did you mean 'trials'\?"),
         (LEAST + EXPECT.replace("outcome", "outcom"), r"unknown key 'expect.0.outcom'; did you mean 'outcome'\?"),
@@ -281,6 +281,21 @@ def test_a_grid_is_the_product_of_its_lists_in_their_order(tmp_path: Path) -> No
     assert {entry.system for entry in loaded.expect} == set(loaded.variants)
     again = suite.parse(loaded.model_dump(mode="json"), tmp_path / "again.toml")
     assert (again.systems, again.expect) == (loaded.systems, loaded.expect)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('c = ["bm25", "dqr"]', "key 'curve.c': 'dqr' is not in this suite; did you mean 'dpr'"),
+        ('c = ["bm25"]', "curve.c"),
+        ('bm25 = ["bm25", "dpr"]', "key 'curve.bm25': a system of this suite has this name"),
+        ('c = ["bm25", "dpr"]\nd = ["dpr", "bm25"]', "key 'curve.d': dpr is on 'curve.c' already"),
+        ('c = ["bm25-k1_1", "dpr"]\n[sweep.bm25]\nk1 = [1, 2]', "bm25-k1_1 is on 'sweep.bm25' already"),
+    ],
+)
+def test_wrong_curve_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(FileError, match=message):
+        load(tmp_path, f"{TWO}[curve]\n{text}\n")
 
 
 def test_exact_search_of_swept_systems_is_the_one_that_is_named(tmp_path: Path) -> None:
