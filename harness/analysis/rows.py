@@ -204,6 +204,8 @@ def _outline(pool: Pool, tries: int) -> Row:
         page_cache=treatments.pop() if len(treatments) == 1 else None,
         harness_apart=all(apart) if apart else None,
         attempts=tries,
+        backend=_backend(result),
+        document_backend=_by_component(spec, "document_backend"),
         stand_in=result.stand_in,
         sweep=result.sweep,
         token_model=_token_model(spec),
@@ -216,6 +218,25 @@ def _token_model(spec: ResultSpec) -> str | None:
     """Return the language model whose token prices the system, or a component of it, names (``token_prices``)."""
     named = (value for name, value in sorted(spec.params.items()) if name.rpartition(".")[2] == "token_prices")
     return next((value for value in named if isinstance(value, str) and value), None)
+
+
+def _backend(result: Result) -> str | None:
+    """Name what ran the encoder: the backend of the system or its components, PyTorch where none is named but it ran.
+
+    OpenVINO computes in another precision than its backend's name says, where the CPU lacks the instructions.
+    """
+    named = _by_component(result.spec, "backend")
+    if named is None:
+        return "torch" if any(name.rpartition(".")[2] == "torch" for name in result.libraries) else None
+    took = {text for name, text in result.libraries.items() if name.rpartition(".")[2] == "openvino_precision"}
+    return f"{named} in float32" if "bf16" in named and took == {"f32"} else named
+
+
+def _by_component(spec: ResultSpec, parameter: str) -> str | None:
+    """Return a system's parameter; where its components have it, theirs, each behind the component's name."""
+    found = [(name.rpartition("."), value) for name, value in sorted(spec.params.items())]
+    texts = [f"{owner}: {value}" if owner else str(value) for (owner, _, last), value in found if last == parameter]
+    return ", ".join(texts) or None
 
 
 def _machine(environment: Environment) -> Machine:

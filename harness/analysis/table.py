@@ -190,6 +190,7 @@ class Row:
     ``rejudged`` says how it is judged, where not by what was stored with it.
     ``counts`` holds the work of a query (pairs, tokens, flop ...), the mean over all timed samples: no machine changes
     it.  ``token_model`` is the language model whose token prices the system names.
+    ``backend`` names what ran the encoder, ``document_backend`` what indexed its documents, where the system says so.
     ``stand_in`` says what the system's checkpoint was, where it was not the published one; ``sweep`` which system's
     point it is, where a suite sweeps one; ``origin`` whose results these are, where they were merged
     (:mod:`harness.results.merge`): jobs of two origins never share a row.
@@ -227,6 +228,8 @@ class Row:
     qrels_sha256: str | None = None
     published_type: str | None = None
     gpu_memory_bytes: int | None = None
+    backend: str | None = None
+    document_backend: str | None = None
     stand_in: str | None = None
     sweep: SweepPoint | None = None
     origin: str | None = None

@@ -404,6 +404,8 @@ _EVIDENCE: tuple[Column[Row], ...] = (
     Column("started_at", Kind.TIME, "", "start of the job", _getter("started_at")),
     _text("key", "key of the job whose run is judged (a folder's name)"),
     _text("detail", "reason for an outcome other than ok"),
+    _text("backend", "inference backend of queries, by the system's parameter or PyTorch among its packages"),
+    _text("document_backend", "inference backend that encoded the documents, where the system names it"),
     _text("stand_in", "checkpoint, where it is not the published one"),
     _text("notes", "reasons for doubt, and other notes", lambda row: "; ".join(row.notes) or None),
 )

@@ -54,6 +54,7 @@ def row_paragraphs(row: Row) -> Iterator[Paragraph]:
             for finding in row.build_findings:
                 yield f"Build, {_mark(finding)}", _sentence(finding.text)
     yield from _sweep(row)
+    yield from _encoder(row)
     yield "Measured on", _machine(row)
     yield "Trust", _trust(row)
     for note in row.own_notes if row.isolation is Isolation.PUBLISHED else ():
@@ -244,6 +245,12 @@ def _index_cost(row: Row) -> Iterator[str]:
 def _sweep(row: Row) -> Iterator[Paragraph]:
     if row.sweep is not None:
         yield "Sweep", f"{row.sweep.text}: a point of the sweep of {row.sweep.system}."
+
+
+def _encoder(row: Row) -> Iterator[Paragraph]:
+    backends = ((row.backend, "queries"), (row.document_backend, "documents"))
+    if texts := [f"{what} under {backend}" for backend, what in backends if backend]:
+        yield "Encoder", f"{', '.join(texts)}."
 
 
 def _machine(row: Row) -> str:

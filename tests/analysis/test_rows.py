@@ -66,6 +66,33 @@ def test_row_of_a_hybrid_has_the_build_time_of_each_component(make: Maker, snaps
     assert one([make(changes={"index": replace(joined, components={"bm25": other})})], snapshot).build_envelope is None
 
 
+@pytest.mark.parametrize(
+    ("params", "libraries", "names"),
+    [
+        (
+            {"backend": "onnxruntime-int8", "document_backend": "openvino-bf16"},
+            {},
+            ("onnxruntime-int8", "openvino-bf16"),
+        ),
+        ({"backend": "openvino-bf16"}, {"openvino_precision": "bf16"}, ("openvino-bf16", None)),
+        ({"backend": "openvino-bf16"}, {"openvino_precision": "f32"}, ("openvino-bf16 in float32", None)),
+        ({"backend": "openvino"}, {"openvino_precision": "f32"}, ("openvino", None)),
+        ({"dense.backend": "onnxruntime"}, {"dense.onnxruntime": "1.31.1"}, ("dense: onnxruntime", None)),
+        ({}, {"dense.torch": "2.13.0"}, ("torch", None)),
+        ({"k1": 0.9}, {"lucene": "10.3"}, (None, None)),
+    ],
+)
+def test_row_names_the_backends_that_ran(
+    make: Maker,
+    snapshot: Snapshot,
+    params: dict[str, Any],
+    libraries: dict[str, str],
+    names: tuple[str | None, str | None],
+) -> None:
+    row = one([make(params=params, changes={"libraries": libraries})], snapshot)
+    assert (row.backend, row.document_backend) == names
+
+
 def test_row_names_its_stand_in_for_any_outcome(make: Maker, snapshot: Snapshot) -> None:
     changes = {"stand_in": "a small model"}
     assert one([make(changes=changes)], snapshot).stand_in == "a small model"

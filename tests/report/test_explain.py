@@ -54,6 +54,13 @@ def test_index_of_a_hybrid_names_the_build_time_of_each_component() -> None:
     )
 
 
+def test_backends_of_an_encoder_are_named() -> None:
+    assert texts(row("a", backend="onnxruntime", document_backend="torch"))["Encoder"] == (
+        "queries under onnxruntime, documents under torch."
+    )
+    assert "Encoder" not in texts(row("bm25"))
+
+
 def test_point_of_a_sweep_names_the_swept_system_and_its_values() -> None:
     swept = texts(row("bm25-k1_0.9-b0.4", sweep=SweepPoint("bm25", {"k1": 0.9, "b": 0.4})))
     assert swept["Sweep"] == "k1=0.9 b=0.4: a point of the sweep of bm25."
