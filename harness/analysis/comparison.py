@@ -125,7 +125,12 @@ def compare(
     """
     means = [row.latency_mean_s.value for row in (a, b)]
     latencies = _aligned(values_a, values_b, lambda values: values.latency_s)
-    differences = [difference(LATENCY, means, latencies, _again(a, b))]
+    latency = difference(LATENCY, means, latencies, _again(a, b))
+    if (ratio := latency.ratio.value) and latencies is not None and means[0] is not None:
+        scaled = ratio * means[0], means[1]
+        of_scaled = difference(LATENCY, scaled, (ratio * latencies[0], latencies[1]), _again(a, b, ratio))
+        latency = replace(latency, ratio=paired_differences.ratio_of(ratio, of_scaled))
+    differences = [latency]
     for measure in measures:
         differences += compare_measure(a, b, values_a, values_b, measure).differences
     texts = [*_notes(a, b)]
@@ -242,9 +247,9 @@ def _aligned(
     return (ours[finite], theirs[finite]) if finite.any() else None
 
 
-def _again(a: Row, b: Row) -> Estimate | None:
-    """Return the difference of the means over processes; ``None``: either has no whole process."""
-    ours, theirs = _by_job(a), _by_job(b)
+def _again(a: Row, b: Row, scale: float = 1.0) -> Estimate | None:
+    """Return the difference of the means over processes, A's times ``scale``; ``None``: either has no whole process."""
+    ours, theirs = scale * _by_job(a), _by_job(b)
     fewest = min(len(ours), len(theirs))
     if not fewest:
         return None

@@ -42,7 +42,7 @@ class Difference:
     Latency is in seconds, a measure in its own unit.  ``over_queries`` has the paired 95 % interval, for queries like
     these: of a measure that of the test (from :func:`with_test` on), of latency Hall's.  ``again`` has the same
     difference with a 95 % Welch interval over repeated measurements of these queries; only latency has one.
-    ``interval`` is the one that reports show.  ``ratio`` is B / A.
+    ``interval`` is the one that reports show.  ``ratio`` is B / A, of latency with such an interval too.
     ``needed`` is the number of such queries that would show a difference of this size (95 % confidence, power 80 %).
     ``tested`` is the test, ``p_holm`` its p, corrected for all comparisons (both ``None`` before :func:`with_test`).
     ``column`` holds the queries' differences, ``fingerprint`` identifies them.
@@ -53,7 +53,7 @@ class Difference:
     b: float | None
     over_queries: Estimate
     again: Estimate | None
-    ratio: float | None
+    ratio: Estimate
     queries: int
     needed: int | None
     verdict: ComparisonVerdict
@@ -99,7 +99,7 @@ def difference(
     if a is None or b is None or columns is None:
         missing = Estimate(None, reason="published, or not measured by query")
         ratio = b / a if a and b is not None else None
-        return Difference(metric, a, b, missing, None, ratio, 0, None, ComparisonVerdict.UNKNOWN)
+        return Difference(metric, a, b, missing, None, Estimate(ratio), 0, None, ComparisonVerdict.UNKNOWN)
     differences = columns[1] - columns[0]
     latency = metric == LATENCY
     interval = stats.mean(differences, least=_least(metric)) if latency else Estimate(float(differences.mean()))
@@ -109,13 +109,27 @@ def difference(
         b=b,
         over_queries=interval,
         again=again,
-        ratio=b / a if a else None,
+        ratio=Estimate(b / a if a else None),
         queries=len(differences),
         needed=_needed(differences, _least(metric)),
         verdict=_verdict(interval, _combined(interval, again), differences) if latency else ComparisonVerdict.NONE,
         fingerprint=significance.fingerprint(differences),
         column=differences,
     )
+
+
+def ratio_of(ratio: float, scaled: Difference) -> Estimate:
+    """Return B / A with its 95 % interval: that of B - ratio x A, around 0, over A (Cochran 1977, section 2.11).
+
+    Args:
+        ratio: B's mean over A's.
+        scaled: the difference of B and of A times ``ratio``.
+    """
+    interval = scaled.interval
+    if not scaled.a or interval.value is None or interval.low is None or interval.high is None:
+        return Estimate(ratio, reason=interval.reason)
+    low, high = (ratio + (end - interval.value) * ratio / scaled.a for end in (interval.low, interval.high))
+    return Estimate(ratio, max(0.0, low), high)
 
 
 def with_test(item: Difference, tested: TestResult, p_holm: float) -> Difference:

@@ -22,6 +22,7 @@ from harness.report.document import (
     Section,
     Value,
     at_most,
+    bounded,
     column_of,
     digits,
     grid_of,
@@ -86,7 +87,7 @@ def _answer(pairs: Sequence[Comparison], notes: Sequence[str], escape: Escape) -
     measures: list[GridColumn[Comparison]] = [
         ("A", False, lambda pair: escape(pair.a.name)),
         ("B", False, lambda pair: escape(pair.b.name)),
-        ("latency B / A", True, lambda pair: digits(getattr(pair.of(LATENCY), "ratio", None), ".3g")),
+        ("latency B / A", True, lambda pair: _ratio(pair.of(LATENCY))),
         *((header, numeric, _of_main(cell)) for header, numeric, cell in (_VALUES[2], _P_HOLM, _SHORT_VERDICT)),
     ]
     by = pairs[0].by or LATENCY
@@ -147,7 +148,7 @@ def _section(pair: Comparison, count: int, escape: Escape) -> Section:
     differences: list[GridColumn[Difference]] = [
         _metric(escape),
         *_VALUES,
-        ("B / A", True, lambda line: digits(line.ratio, ".3g")),
+        ("B / A", True, _ratio),
         _VERDICT,
         ("queries", True, lambda line: f"{line.queries:,}" if line.queries else MISSING),
         ("queries that would show it", True, lambda line: digits(line.needed, ",")),
@@ -307,6 +308,10 @@ def multiple(value: float) -> str:
     return f"{value:.0f}x" if value >= 100 else f"{value:.1f}x" if value >= 0.95 else f"{value:.2g}x"
 
 
+def _ratio(line: Difference | None) -> str:
+    return MISSING if line is None else bounded(line.ratio)
+
+
 def _relative_cost(pair: Comparison) -> str | None:
     """Return B's cost as a multiple of A's; without prices, its latency."""
     a, b, usd, latency = pair.a.row, pair.b.row, _usd(pair), pair.of(LATENCY)
@@ -314,14 +319,17 @@ def _relative_cost(pair: Comparison) -> str | None:
         return None
     if usd is not None:
         cost, on_one_type = f"costs {multiple(usd[1] / usd[0])}", a.price == b.price
-    elif latency is not None and latency.ratio is not None:
-        cost, on_one_type = f"takes {multiple(latency.ratio)}", True
+    elif latency is not None and latency.ratio.value is not None:
+        cost, on_one_type = f"takes {multiple(latency.ratio.value)}", True
     else:
         return None
     # On one instance type all that a cost is made of, but for the latency, is the same.
-    if on_one_type and latency is not None and latency.verdict in _UNSHOWN:
+    if not on_one_type or latency is None:
+        return cost
+    if latency.verdict in _UNSHOWN:
         return f"{cost} (of its latency: {latency.verdict.value})"
-    return cost
+    low, high = latency.ratio.low, latency.ratio.high
+    return cost if low is None or high is None else f"{cost} [{low:.3g}, {high:.3g}]"
 
 
 def _cost_and_gain(cost: str | None, gain: Difference, family: int, name: str) -> str:
@@ -372,7 +380,8 @@ def _doubted_sides(pair: Comparison, cost: str | None) -> str:
 def _lines(pairs: Sequence[Comparison]) -> Iterator[Sequence[Value]]:
     yield (
         *("a", "b", "metric", "unit", "value_a", "value_b", "difference", "low", "high"),
-        *("queries_low", "queries_high", "again_low", "again_high", "ratio", "verdict", "queries", "queries_needed"),
+        *("queries_low", "queries_high", "again_low", "again_high"),
+        *("ratio", "ratio_low", "ratio_high", "verdict", "queries", "queries_needed"),
         *("p", "p_holm", "effect_size", "won", "lost", "tied"),
     )
     for pair in pairs:
@@ -382,7 +391,7 @@ def _lines(pairs: Sequence[Comparison]) -> Iterator[Sequence[Value]]:
                 *(pair.a.name, pair.b.name, line.metric, "s" if line.metric == LATENCY else "", line.a, line.b),
                 *(line.over_queries.value, line.interval.low, line.interval.high),
                 *(line.over_queries.low, line.over_queries.high, again.low, again.high),
-                *(line.ratio, line.verdict.value, line.queries, line.needed),
+                *(line.ratio.value, line.ratio.low, line.ratio.high, line.verdict.value, line.queries, line.needed),
                 *((None, None, None) if tested is None else (tested.p, line.p_holm, tested.effect_size)),
                 *_won_lost_tied(line),
             )

@@ -75,6 +75,31 @@ def test_latency_interval_covers_other_queries_and_other_processes() -> None:
     assert rr.interval == rr.over_queries
 
 
+def test_interval_of_a_ratio_is_that_of_a_bootstrap_over_queries_and_processes() -> None:
+    b = 0.3 * HARD + RNG.gamma(4, 2e-4, COUNT)
+    columns = [PerQuery(name, IDS, values, {}) for name, values in (("a", HARD), ("b", b))]
+
+    def ratio(jobs: int, spread: float) -> Estimate:
+        rows = [
+            row(
+                each.key,
+                latency_mean_s=Estimate(float(each.latency_s.mean())),
+                trial_means_s=tuple(each.latency_s.mean() * np.linspace(1 - spread, 1 + spread, jobs)),
+                jobs=jobs,
+            )
+            for each in columns
+        ]
+        return comparison.compare(*rows, *columns, ()).differences[0].ratio
+
+    picks = RNG.integers(0, COUNT, (4000, COUNT))
+    drawn = np.quantile(b[picks].mean(axis=1) / HARD[picks].mean(axis=1), (0.025, 0.975))
+    quiet, noisy, few = ratio(3, 0), ratio(3, 0.05), ratio(2, 0)
+    assert quiet.value == noisy.value == pytest.approx(b.mean() / HARD.mean())
+    assert (quiet.low, quiet.high) == pytest.approx(tuple(drawn), rel=0.01)
+    assert noisy.low < quiet.low < quiet.high < noisy.high, "processes widen it"
+    assert (few.low, few.reason) == (None, "an interval needs 3 whole processes, there are 2")
+
+
 def test_jobs_not_trials_are_repetitions_if_there_are_several() -> None:
     b = query("b", HARD + 4e-4)
     # Three processes of three trials each: trials agree, processes do not.
@@ -117,7 +142,7 @@ def test_only_queries_that_both_have_are_compared() -> None:
 
 def test_published_rows_have_a_ratio_and_no_verdict() -> None:
     latency, _ = compare(None, None, latency_mean_s=Estimate(0.05))
-    assert (latency.ratio, latency.verdict, latency.needed) == (2.5, ComparisonVerdict.UNKNOWN, None)
+    assert (latency.ratio, latency.verdict, latency.needed) == (Estimate(2.5), ComparisonVerdict.UNKNOWN, None)
     assert latency.over_queries.value is None and latency.over_queries.reason
 
 

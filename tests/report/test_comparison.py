@@ -65,7 +65,8 @@ def rows_of(text: str) -> list[dict[str, str]]:
 
 
 SWAY = np.where(np.arange(COUNT) % 2, 0.2, -0.2)
-SLOW = {"trial_means_s": (0.12, 0.1201, 0.1199)}
+SLOW = {"latency_mean_s": Estimate(0.12), "trial_means_s": (0.12, 0.1201, 0.1199)}
+FAST = {"latency_mean_s": Estimate(0.002), "trial_means_s": (0.002, 0.00201, 0.00199)}
 
 
 @pytest.mark.parametrize(
@@ -73,23 +74,29 @@ SLOW = {"trial_means_s": (0.12, 0.1201, 0.1199)}
     [
         (
             pair(BASE + 0.02 + SWAY / 4, priced("a", 0.1), priced("b", 0.6, **SLOW)),
-            r"B costs 6\.0x and wins 2\.0 points RR@10 \[1\.\d, 2\.\d\]\.",
+            r"B costs 6\.0x \[5\.\d+, 6\.\d+\] and wins 2\.0 points RR@10 \[1\.\d, 2\.\d\]\.",
         ),
         (
-            pair(BASE - 0.02, priced("a", 0.1), priced("b", 0.01, **SLOW)),
-            r"B costs 0\.1x and loses 2\.0 points RR@10 .*",
+            pair(BASE - 0.02, priced("a", 0.1), priced("b", 0.01, **FAST)),
+            r"B costs 0\.1x \[0\.0\d+, 0\.1\d*\] and loses 2\.0 points RR@10 .*",
         ),
         (
             pair(BASE + 0.003 + SWAY, priced("a", 0.1), priced("b", 0.6, **SLOW)),
-            r"B costs 6\.0x, with no difference that these 300 queries can show: \+0\.3 points RR@10 \[-.\.., .\..\]\.",
+            r"B costs 6\.0x \[5\.\d+, 6\.\d+\], with no difference that these 300 queries can show: \+0\.3 points RR@10 "
+            r"\[-.\.., .\..\]\.",
         ),
         (
-            pair(BASE, row("a"), row("b", latency_mean_s=Estimate(0.12), **SLOW)),
-            r"B takes 6\.0x and has the same RR@10 on each of these 300 queries\.",
+            pair(BASE, row("a"), row("b", **SLOW)),
+            r"B takes 6\.0x \[5\.\d+, 6\.\d+\] and has the same RR@10 on each of these 300 queries\.",
         ),
         (
-            pair(BASE + 0.1, priced("a", 0.1, validity=Validity.NOISY), priced("b", 12.0, **SLOW)),
-            r"B costs 120x and wins 10\.0 points RR@10 \(every .* no interval\) \(A is noisy: so is what B costs\)\.",
+            pair(
+                BASE + 0.1,
+                priced("a", 0.1, validity=Validity.NOISY),
+                priced("b", 12.0, latency_mean_s=Estimate(2.4), trial_means_s=(2.4, 2.401, 2.399)),
+            ),
+            r"B costs 120x \[\d+, \d+\] and wins 10\.0 points RR@10 \(every .* no interval\) "
+            r"\(A is noisy: so is what B costs\)\.",
         ),
         (
             pair(BASE, row("a"), row("b", outcome=Outcome.OOM)),
