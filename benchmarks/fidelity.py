@@ -281,8 +281,9 @@ def _judged(system: str, files: dict[str, bytes]) -> bool:
     pairs = dict(zip(names, zip(figures[::2], figures[1::2], strict=True), strict=True))
     for name, (ours, theirs) in pairs.items():
         print(f"{name}: adapter {ours:.3f} ms, plain script {theirs:.3f} ms, ratio {ours / theirs:.3f}")
+    # Medians: a mean of fractions of a millisecond is what the machine's other work makes of it.
     slower = any(
-        ours > max(1.05 * theirs, theirs + 0.02) for name, (ours, theirs) in pairs.items() if name.endswith("latency")
+        ours > max(1.05 * theirs, theirs + 0.003) for name, (ours, theirs) in pairs.items() if name.startswith("median")
     )
     return bool(same == queries and difference <= 1e-4 and not slower)
 

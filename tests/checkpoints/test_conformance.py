@@ -74,6 +74,16 @@ def test_shipped_system_meets_the_contract_with_tiny_weights(
     assert len(checks) == 9, "none is left out after one that failed"
 
 
+@pytest.mark.parametrize("name", ["bm25s", "pisa", "static-minilm", "tantivy"])
+def test_engine_that_needs_no_weights_of_a_system_meets_the_contract(
+    engine: docker.DockerClient, name: str, tmp_path: Path
+) -> None:
+    with closing(DockerLauncher(CACHE)) as launcher:
+        checks = list(examine(launcher, catalog.system(name), Envelope("cpu1-mem1", 1, 1 << 30), tmp_path))
+    assert [(check.what, check.fact) for check in checks if check.level is not Level.OK] == []
+    assert len(checks) == 9, "none is left out after one that failed"
+
+
 def test_reranker_under_openvino_meets_the_contract_without_pytorch(
     engine: docker.DockerClient,
     made: Callable[[frozenset[str]], Path],
