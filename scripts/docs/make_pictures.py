@@ -55,17 +55,22 @@ def worked_example() -> Path:
         return style.save(measures_example.draw(), FOLDER / f"{measures_example.NAME}.png")
 
 
+def shrink(path: Path) -> None:
+    """Write a picture again in few colours, so that the repository stays small."""
+    with Image.open(path) as drawn:
+        few = drawn.convert("RGB").quantize(128, dither=Image.Dither.NONE)
+    few.save(path, optimize=True)
+
+
 def main() -> None:
-    """Write them, in so few colours that the repository stays small."""
+    """Write them."""
     made = (
         *album.write_plots(pictures(), FOLDER, "png"),
         *order_flips.write_flips([example()], FOLDER, "png"),
         worked_example(),
     )
     for path in made:
-        with Image.open(path) as drawn:
-            few = drawn.convert("RGB").quantize(128, dither=Image.Dither.NONE)
-        few.save(path, optimize=True)
+        shrink(path)
         print(path.name)
 
 
