@@ -82,8 +82,8 @@ FAST = {"latency_mean_s": Estimate(0.002), "trial_means_s": (0.002, 0.00201, 0.0
         ),
         (
             pair(BASE + 0.003 + SWAY, priced("a", 0.1), priced("b", 0.6, **SLOW)),
-            r"B costs 6\.0x \[5\.\d+, 6\.\d+\], with no difference that these 300 queries can show: \+0\.3 points RR@10 "
-            r"\[-.\.., .\..\]\.",
+            r"B costs 6\.0x \[5\.\d+, 6\.\d+\], with no difference that these 300 queries can show: \+0\.3 points "
+            r"RR@10 \[-.\.., .\..\]\.",
         ),
         (
             pair(BASE, row("a"), row("b", **SLOW)),
