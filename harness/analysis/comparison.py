@@ -126,10 +126,8 @@ def compare(
     means = [row.latency_mean_s.value for row in (a, b)]
     latencies = _aligned(values_a, values_b, lambda values: values.latency_s)
     latency = difference(LATENCY, means, latencies, _again(a, b))
-    if (ratio := latency.ratio.value) and latencies is not None and means[0] is not None:
-        scaled = ratio * means[0], means[1]
-        of_scaled = difference(LATENCY, scaled, (ratio * latencies[0], latencies[1]), _again(a, b, ratio))
-        latency = replace(latency, ratio=paired_differences.ratio_of(ratio, of_scaled))
+    if latencies is not None:
+        latency = paired_differences.with_ratio(latency, latencies, lambda factor: _again(a, b, factor))
     differences = [latency]
     for measure in measures:
         differences += compare_measure(a, b, values_a, values_b, measure).differences
@@ -256,7 +254,7 @@ def _again(a: Row, b: Row, scale: float = 1.0) -> Estimate | None:
     difference = float(theirs.mean() - ours.mean())
     if fewest < stats.MIN_PROCESSES:
         return Estimate(difference, reason=stats.too_few_processes(fewest))
-    if not ours.std() and not theirs.std():
+    if max(np.ptp(ours), np.ptp(theirs)) <= 1e-12 * theirs.mean():  # equal but for rounding
         return Estimate(difference, difference, difference)
     from scipy.stats import ttest_ind
 

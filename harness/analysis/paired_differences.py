@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -118,18 +118,25 @@ def difference(
     )
 
 
-def ratio_of(ratio: float, scaled: Difference) -> Estimate:
-    """Return B / A with its 95 % interval: that of B - ratio x A, around 0, over A (Cochran 1977, section 2.11).
+def with_ratio(
+    latency: Difference, columns: tuple[Floats, Floats], again: Callable[[float], Estimate | None]
+) -> Difference:
+    """Add the interval of B / A: that of B - ratio x A, over A (Cochran 1977, section 2.11).
 
     Args:
-        ratio: B's mean over A's.
-        scaled: the difference of B and of A times ``ratio``.
+        latency: the difference.
+        columns: A's and B's values of their common queries.
+        again: gives ``again`` of B and A times a factor (see :func:`difference`).
     """
-    interval = scaled.interval
-    if not scaled.a or interval.value is None or interval.low is None or interval.high is None:
-        return Estimate(ratio, reason=interval.reason)
-    low, high = (ratio + (end - interval.value) * ratio / scaled.a for end in (interval.low, interval.high))
-    return Estimate(ratio, max(0.0, low), high)
+    ratio = latency.ratio.value
+    if not ratio or not latency.a:
+        return latency
+    over_queries = stats.mean(columns[1] - ratio * columns[0], least=_least(LATENCY))
+    apart = _combined(over_queries, again(ratio))
+    if apart.value is None or apart.low is None or apart.high is None:
+        return replace(latency, ratio=Estimate(ratio, reason=apart.reason))
+    low, high = (ratio + (end - apart.value) / latency.a for end in (apart.low, apart.high))
+    return replace(latency, ratio=Estimate(ratio, max(0.0, low), high))
 
 
 def with_test(item: Difference, tested: TestResult, p_holm: float) -> Difference:

@@ -19,7 +19,7 @@ from harness.errors import HarnessError
 from harness.evaluation import evaluate, measure_names, per_query
 from harness.evaluation.evaluate_runs import measure_notes
 from harness.evaluation.per_query import PerQuery
-from harness.records import Envelope, Isolation, Outcome
+from harness.records import Envelope, Isolation, Outcome, Scalar
 from harness.results import attempts
 from harness.results.attempts import CellKey
 from harness.results.reader import StoredJob
@@ -205,7 +205,7 @@ def _outline(pool: Pool, tries: int) -> Row:
         harness_apart=all(apart) if apart else None,
         attempts=tries,
         backend=_backend(result),
-        document_backend=_by_component(spec, "document_backend"),
+        document_backend=_told(_by_owner(spec.params, "document_backend")),
         stand_in=result.stand_in,
         sweep=result.sweep,
         token_model=_token_model(spec),
@@ -221,22 +221,27 @@ def _token_model(spec: ResultSpec) -> str | None:
 
 
 def _backend(result: Result) -> str | None:
-    """Name what ran the encoder: the backend of the system or its components, PyTorch where none is named but it ran.
+    """Name what encoded queries: the backend of the system or of each component, PyTorch where it ran unnamed.
 
     OpenVINO computes in another precision than its backend's name says, where the CPU lacks the instructions.
     """
-    named = _by_component(result.spec, "backend")
-    if named is None:
-        return "torch" if any(name.rpartition(".")[2] == "torch" for name in result.libraries) else None
-    took = {text for name, text in result.libraries.items() if name.rpartition(".")[2] == "openvino_precision"}
-    return f"{named} in float32" if "bf16" in named and took == {"f32"} else named
+    named = _by_owner(result.spec.params, "backend")
+    ran = _by_owner(result.libraries, "torch")
+    found = {**dict.fromkeys(ran, "torch"), **named}
+    for owner, precision in _by_owner(result.libraries, "openvino_precision").items():
+        if "bf16" in found.get(owner, "") and precision == "f32":
+            found[owner] += " in float32"
+    return _told(found)
 
 
-def _by_component(spec: ResultSpec, parameter: str) -> str | None:
-    """Return a system's parameter; where its components have it, theirs, each behind the component's name."""
-    found = [(name.rpartition("."), value) for name, value in sorted(spec.params.items())]
-    texts = [f"{owner}: {value}" if owner else str(value) for (owner, _, last), value in found if last == parameter]
-    return ", ".join(texts) or None
+def _by_owner(facts: Mapping[str, Scalar], name: str) -> dict[str, str]:
+    """Return a fact of the system (``""``), or that of each component, by the component's name."""
+    split = ((key.rpartition("."), value) for key, value in facts.items())
+    return {owner: str(value) for (owner, _, last), value in split if last == name}
+
+
+def _told(by_owner: Mapping[str, str]) -> str | None:
+    return ", ".join(f"{owner}: {fact}" if owner else fact for owner, fact in sorted(by_owner.items())) or None
 
 
 def _machine(environment: Environment) -> Machine:

@@ -190,9 +190,9 @@ class Row:
     ``rejudged`` says how it is judged, where not by what was stored with it.
     ``counts`` holds the work of a query (pairs, tokens, flop ...), the mean over all timed samples: no machine changes
     it.  ``token_model`` is the language model whose token prices the system names.
-    ``backend`` names what ran the encoder, ``document_backend`` what indexed its documents, where the system says so.
-    ``stand_in`` says what the system's checkpoint was, where it was not the published one; ``sweep`` which system's
-    point it is, where a suite sweeps one; ``origin`` whose results these are, where they were merged
+    ``backend`` names what ran the encoder of queries, ``document_backend`` what the system names for documents.
+    ``stand_in`` says what the system's checkpoint was, where it was not the published one; ``sweep`` which point
+    of a sweep or curve it is; ``origin`` whose results these are, where they were merged
     (:mod:`harness.results.merge`): jobs of two origins never share a row.
 
     Money is there once a row was priced (:mod:`harness.analysis.row_pricing`): ``usd_per_million`` is that of the model

@@ -157,7 +157,7 @@ class Inputs:
         raise UsageError(f"the suite {self.suite.name} has no cell of {system} on {dataset}; see `harness plan`")
 
     def sweep_point(self, system: str) -> SweepPoint | None:
-        """Return the point that a system is on a sweep, or on a curve: then with its parameters that differ there."""
+        """Return the point that a system is on a sweep, or on a curve: the parameters that differ there."""
         for curve, names in self.suite.curve.items():
             if system in names:
                 others, own = [self.systems[name].params for name in names], self.systems[system].params
@@ -200,6 +200,7 @@ def gather(suite: Suite, options: RunOptions, absent: list[Cell] | None = None) 
         absent += [cell for cell in cells if cell.dataset not in here]
         cells = [cell for cell in cells if cell.dataset in here]
     systems = _systems(suite, dict.fromkeys((*suite.systems, *(cell.system for cell in cells))))
+    _check_curves(suite, systems)
     _check_depths(systems.values(), suite.protocol.k)
     served = tuple(dict.fromkeys(cell.dataset for cell in cells if cell.scenario == "server"))
     for name in served:
@@ -218,7 +219,6 @@ def gather(suite: Suite, options: RunOptions, absent: list[Cell] | None = None) 
                 f"  {name}: {len(queries.held_out):,} of {len(queries.sample):,} queries warm the systems up;"
                 " they are judged, not timed (the dataset has no others)"
             )
-    _check_curves(suite, systems)
     inputs = Inputs(suite, cells, systems, profiles, loaded, samples)
     for cell in cells if options.assigned is None else ():
         inputs.builder(cell)  # fails without an analyser for the dataset's language
@@ -252,16 +252,30 @@ def _systems(suite: Suite, names: Iterable[str]) -> dict[str, System]:
 
 
 def _check_curves(suite: Suite, systems: Mapping[str, System]) -> None:
-    """Raise UsageError where the systems of a curve have different engines, or two of them the same parameters."""
+    """Refuse curves whose systems differ in more than numbers: nothing lies between two models or two texts.
+
+    Raises:
+        UsageError: names the curve and two of its systems.
+    """
+    for curve in suite.curve.keys() & (catalog.systems(wrong={}) if suite.curve else {}):
+        raise UsageError(f"[curve]: {curve} is the name of a system; choose another")
     for curve, names in suite.curve.items():
         for one, other in itertools.combinations((systems[name] for name in names), 2):
-            if one.engine != other.engine:
-                raise UsageError(
-                    f"[curve]: {curve} has {one.name} ({one.engine}) and {other.name} ({other.engine}); "
-                    "name systems of one engine"
-                )
-            if one.params == other.params:
-                raise UsageError(f"[curve]: {one.name} and {other.name} of {curve} are the same point; keep one")
+            pair = f"[curve]: {one.name} and {other.name} of {curve}"
+            if _model(one) != _model(other):
+                raise UsageError(f"{pair} differ in engine, weights or components; name systems of one model")
+            differ = [key for key in one.params if one.params[key] != other.params.get(key)]
+            if not differ:
+                raise UsageError(f"{pair} are the same point; keep one")
+            for key in differ:
+                if any(isinstance(each.params[key], str | bool) for each in (one, other)):
+                    raise UsageError(f"{pair} differ in {key}, which is no number; take one of them away")
+
+
+def _model(system: System) -> tuple[object, ...]:
+    """Return what the systems of a curve have in common."""
+    components = [component.name for component in system.components]
+    return system.engine, system.assets, components, set(system.params)
 
 
 def _load(declared: str, options: RunOptions) -> Dataset:

@@ -312,8 +312,8 @@ _FIGURES: tuple[Column[Row], ...] = (
     *_cost("usd_per_million_queries_saturated", "saturated", "usd_per_million_saturated"),
 )
 _SWEEPS: tuple[Column[Row], ...] = (
-    _text("swept_system", "system that the suite sweeps, of a point of a sweep", optional("sweep", "system")),
-    _text("swept_params", "swept parameters of that point, with their values", optional("sweep", "text")),
+    _text("swept_system", "swept system or curve, of a point of one", optional("sweep", "system")),
+    _text("swept_params", "parameters of that point that differ there, with their values", optional("sweep", "text")),
 )
 _TOKENS: tuple[Column[Row], ...] = (
     _text("token_model", "language model whose token prices the system names"),
@@ -404,8 +404,8 @@ _EVIDENCE: tuple[Column[Row], ...] = (
     Column("started_at", Kind.TIME, "", "start of the job", _getter("started_at")),
     _text("key", "key of the job whose run is judged (a folder's name)"),
     _text("detail", "reason for an outcome other than ok"),
-    _text("backend", "inference backend of queries, by the system's parameter or PyTorch among its packages"),
-    _text("document_backend", "inference backend that encoded the documents, where the system names it"),
+    _text("backend", "inference backend that encoded the queries"),
+    _text("document_backend", "inference backend that the system names for documents"),
     _text("stand_in", "checkpoint, where it is not the published one"),
     _text("notes", "reasons for doubt, and other notes", lambda row: "; ".join(row.notes) or None),
 )
@@ -453,8 +453,12 @@ JOBS: tuple[Column[StoredJob], ...] = (
     _text("harness_commit", "commit of the harness that measured", "result.environment.harness_commit"),
     _text("image_digest", "image of the system", "result.spec.image_digest"),
     _text("stand_in", "checkpoint, where it is not the published one", "result.stand_in"),
-    _text("swept_system", "system that the suite sweeps, of a point of a sweep", optional("result.sweep", "system")),
-    _text("swept_params", "swept parameters of that point, with their values", optional("result.sweep", "text")),
+    _text("swept_system", "swept system or curve, of a point of one", optional("result.sweep", "system")),
+    _text(
+        "swept_params",
+        "parameters of that point that differ there, with their values",
+        optional("result.sweep", "text"),
+    ),
 )
 
 SAMPLES: tuple[ColumnMeaning, ...] = (

@@ -329,7 +329,7 @@ def _relative_cost(pair: Comparison) -> str | None:
     if latency.verdict in _UNSHOWN:
         return f"{cost} (of its latency: {latency.verdict.value})"
     low, high = latency.ratio.low, latency.ratio.high
-    return cost if low is None or high is None else f"{cost} [{low:.3g}, {high:.3g}]"
+    return cost if low is None or high is None else f"{cost} [{number(low)}, {number(high)}]"
 
 
 def _cost_and_gain(cost: str | None, gain: Difference, family: int, name: str) -> str:

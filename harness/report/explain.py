@@ -244,7 +244,7 @@ def _index_cost(row: Row) -> Iterator[str]:
 
 def _sweep(row: Row) -> Iterator[Paragraph]:
     if row.sweep is not None:
-        yield "Sweep", f"{row.sweep.text}: a point of the sweep of {row.sweep.system}."
+        yield "Curve", f"{row.sweep.text}: a point of {row.sweep.system}."
 
 
 def _encoder(row: Row) -> Iterator[Paragraph]:

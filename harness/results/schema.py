@@ -165,7 +165,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """Point of a sweep: the system that a suite sweeps, and the point's swept parameters."""
+    """Point of a sweep or a curve: the swept system or the curve's name, and the parameters that differ there."""
 
     system: str
     params: dict[str, Scalar]

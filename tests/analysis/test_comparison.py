@@ -75,28 +75,41 @@ def test_latency_interval_covers_other_queries_and_other_processes() -> None:
     assert rr.interval == rr.over_queries
 
 
-def test_interval_of_a_ratio_is_that_of_a_bootstrap_over_queries_and_processes() -> None:
+def ratio_of(a: np.ndarray, b: np.ndarray, jobs: int = 3, spread: float = 0.0) -> Estimate:
+    """Return B / A of two systems whose processes differ by up to a share of their mean."""
+    columns = [PerQuery(name, IDS, values, {}) for name, values in (("a", a), ("b", b))]
+    rows = [
+        row(
+            each.key,
+            latency_mean_s=Estimate(float(each.latency_s.mean())),
+            trial_means_s=tuple(each.latency_s.mean() * np.linspace(1 - spread, 1 + spread, jobs)),
+            jobs=jobs,
+        )
+        for each in columns
+    ]
+    return comparison.compare(*rows, *columns, ()).differences[0].ratio
+
+
+def test_interval_of_a_latency_ratio_covers_that_of_all_queries() -> None:
+    draws, covered, below = 1000, 0, 0
+    for _ in range(draws):
+        a, more = RNG.lognormal(0, 0.8, COUNT), RNG.gamma(4, 0.02, COUNT)
+        found = ratio_of(a, 0.3 * a + more)
+        true = 0.3 + 0.08 / math.exp(0.32)
+        assert found.low is not None and found.high is not None
+        covered += found.low <= true <= found.high
+        below += found.high < true
+    assert 0.93 < covered / draws < 0.97 and 0.01 < below / draws < 0.04
+
+
+def test_interval_of_a_latency_ratio_is_wider_where_processes_differ() -> None:
     b = 0.3 * HARD + RNG.gamma(4, 2e-4, COUNT)
-    columns = [PerQuery(name, IDS, values, {}) for name, values in (("a", HARD), ("b", b))]
-
-    def ratio(jobs: int, spread: float) -> Estimate:
-        rows = [
-            row(
-                each.key,
-                latency_mean_s=Estimate(float(each.latency_s.mean())),
-                trial_means_s=tuple(each.latency_s.mean() * np.linspace(1 - spread, 1 + spread, jobs)),
-                jobs=jobs,
-            )
-            for each in columns
-        ]
-        return comparison.compare(*rows, *columns, ()).differences[0].ratio
-
-    picks = RNG.integers(0, COUNT, (4000, COUNT))
-    drawn = np.quantile(b[picks].mean(axis=1) / HARD[picks].mean(axis=1), (0.025, 0.975))
-    quiet, noisy, few = ratio(3, 0), ratio(3, 0.05), ratio(2, 0)
+    quiet, noisy, few = ratio_of(HARD, b), ratio_of(HARD, b, spread=0.05), ratio_of(HARD, b, jobs=2)
     assert quiet.value == noisy.value == pytest.approx(b.mean() / HARD.mean())
-    assert (quiet.low, quiet.high) == pytest.approx(tuple(drawn), rel=0.01)
-    assert noisy.low < quiet.low < quiet.high < noisy.high, "processes widen it"
+    assert quiet.value is not None and quiet.high is not None and noisy.high is not None
+    # Of both systems three processes spread by 5 % of the mean: Welch has four degrees of freedom.
+    reach = 2.776 * math.sqrt(2 / 3) * 0.05 * quiet.value
+    assert noisy.high - quiet.value == pytest.approx(math.hypot(quiet.high - quiet.value, reach), rel=0.01)
     assert (few.low, few.reason) == (None, "an interval needs 3 whole processes, there are 2")
 
 

@@ -77,8 +77,12 @@ def test_row_of_a_hybrid_has_the_build_time_of_each_component(make: Maker, snaps
         ({"backend": "openvino-bf16"}, {"openvino_precision": "bf16"}, ("openvino-bf16", None)),
         ({"backend": "openvino-bf16"}, {"openvino_precision": "f32"}, ("openvino-bf16 in float32", None)),
         ({"backend": "openvino"}, {"openvino_precision": "f32"}, ("openvino", None)),
-        ({"dense.backend": "onnxruntime"}, {"dense.onnxruntime": "1.31.1"}, ("dense: onnxruntime", None)),
-        ({}, {"dense.torch": "2.13.0"}, ("torch", None)),
+        ({}, {"torch": "2.13.0"}, ("torch", None)),
+        (
+            {"a.backend": "openvino-bf16", "b.backend": "onnxruntime-int8", "b.document_backend": "torch"},
+            {"a.openvino_precision": "f32", "b.onnxruntime": "1.31.1", "c.torch": "2.13.0", "d.lucene": "10.3"},
+            ("a: openvino-bf16 in float32, b: onnxruntime-int8, c: torch", "b: torch"),
+        ),
         ({"k1": 0.9}, {"lucene": "10.3"}, (None, None)),
     ],
 )

@@ -81,7 +81,6 @@ def test_points_of_a_grid_share_image_and_index_and_know_their_sweep(bench: Benc
 def test_systems_of_a_curve_are_its_points_with_the_parameters_that_differ(bench: Bench) -> None:
     bench.plant("narrow", depth=1, form="a", width=2)
     bench.plant("wide", depth=9, form="a", width=4)
-    bench.plant("same", depth=9, form="a", width=4)
     path = bench.suite('[curve]\nbeam = ["narrow", "wide"]\n', systems=["narrow", "wide", "planted"])
     done = bench.run(FakeLauncher(), path)
     assert {result.spec.cell.system: result.sweep for result, _ in done.jobs} == {
@@ -89,8 +88,25 @@ def test_systems_of_a_curve_are_its_points_with_the_parameters_that_differ(bench
         "wide": SweepPoint("beam", {"depth": 9, "width": 4}),
         "planted": None,
     }
-    path = bench.suite('[curve]\nbeam = ["wide", "same"]\n', systems=["wide", "same"])
-    with pytest.raises(UsageError, match="wide and same of beam are the same point"):
+
+
+@pytest.mark.parametrize(
+    ("curve", "message"),
+    [
+        ('beam = ["wide", "same"]', "wide and same of beam are the same point; keep one"),
+        ('beam = ["wide", "text"]', "wide and text of beam differ in form, which is no number"),
+        ('beam = ["wide", "more"]', "wide and more of beam differ in engine, weights or components"),
+        ('beam = ["wide", "null"]', "wide and null of beam differ in engine, weights or components"),
+        ('planted = ["wide", "text"]', "planted is the name of a system; choose another"),
+    ],
+)
+def test_curve_joins_systems_that_differ_in_numbers_alone(bench: Bench, curve: str, message: str) -> None:
+    bench.plant("wide", depth=9, form="a")
+    bench.plant("same", depth=9, form="a")
+    bench.plant("text", depth=9, form="b")
+    bench.plant("more", depth=9, form="a", width=4)
+    path = bench.suite(f"[curve]\n{curve}\n", systems=["wide", "same", "text", "more", "null"])
+    with pytest.raises(UsageError, match=message):
         bench.run(FakeLauncher(), path)
 
 

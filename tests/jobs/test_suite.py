@@ -287,7 +287,7 @@ def test_a_grid_is_the_product_of_its_lists_in_their_order(tmp_path: Path) -> No
     ("text", "message"),
     [
         ('c = ["bm25", "dqr"]', "key 'curve.c': 'dqr' is not in this suite; did you mean 'dpr'"),
-        ('c = ["bm25"]', "curve.c"),
+        ('c = ["bm25"]', "key 'curve.c' has 1 entries; write 2 or more"),
         ('bm25 = ["bm25", "dpr"]', "key 'curve.bm25': a system of this suite has this name"),
         ('c = ["bm25", "dpr"]\nd = ["dpr", "bm25"]', "key 'curve.d': dpr is on 'curve.c' already"),
         ('c = ["bm25-k1_1", "dpr"]\n[sweep.bm25]\nk1 = [1, 2]', "bm25-k1_1 is on 'sweep.bm25' already"),

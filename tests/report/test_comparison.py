@@ -93,9 +93,9 @@ FAST = {"latency_mean_s": Estimate(0.002), "trial_means_s": (0.002, 0.00201, 0.0
             pair(
                 BASE + 0.1,
                 priced("a", 0.1, validity=Validity.NOISY),
-                priced("b", 12.0, latency_mean_s=Estimate(2.4), trial_means_s=(2.4, 2.401, 2.399)),
+                priced("b", 120.0, latency_mean_s=Estimate(24.0), trial_means_s=(24.0, 24.01, 23.99)),
             ),
-            r"B costs 120x \[\d+, \d+\] and wins 10\.0 points RR@10 \(every .* no interval\) "
+            r"B costs 1200x \[1\d\d\d, 1\d\d\d\] and wins 10\.0 points RR@10 \(every .* no interval\) "
             r"\(A is noisy: so is what B costs\)\.",
         ),
         (

@@ -63,7 +63,7 @@ def test_backends_of_an_encoder_are_named() -> None:
 
 def test_point_of_a_sweep_names_the_swept_system_and_its_values() -> None:
     swept = texts(row("bm25-k1_0.9-b0.4", sweep=SweepPoint("bm25", {"k1": 0.9, "b": 0.4})))
-    assert swept["Sweep"] == "k1=0.9 b=0.4: a point of the sweep of bm25."
+    assert swept["Curve"] == "k1=0.9 b=0.4: a point of bm25."
     assert "Sweep" not in texts(row("bm25"))
 
 
