@@ -84,7 +84,8 @@ def main() -> int:
     print(
         f"{documents} documents, {said['tokens']:.0f} tokens each, {said['precision']}: {each * 1e3:.0f} ms of a CPU "
         f"and {work / 1e9:.2f} billion floating-point operations a document, {work / each / 1e9:.0f} billion a second; "
-        f"NumPy's matrix product in float32: {said['numpy'] / 1e9:.0f} billion a second\n"
+        f"NumPy's matrix product in float32: {said['numpy'] / 1e9:.0f} billion a second; FullyConnected: "
+        f"{said['linear'] / said['layers']['FullyConnected'] / 1e9:.0f}, of {said['linear'] / documents / 1e9:.2f}\n"
     )
     print("| layer | ms a document | share |")
     print("|---|---:|---:|")
