@@ -205,7 +205,7 @@ def _outline(pool: Pool, tries: int) -> Row:
         harness_apart=all(apart) if apart else None,
         attempts=tries,
         backend=_backend(result),
-        document_backend=_told(_by_owner(spec.params, "document_backend")),
+        document_backend=_joined(_by_owner(spec.params, "document_backend")),
         stand_in=result.stand_in,
         sweep=result.sweep,
         token_model=_token_model(spec),
@@ -231,7 +231,7 @@ def _backend(result: Result) -> str | None:
     for owner, precision in _by_owner(result.libraries, "openvino_precision").items():
         if "bf16" in found.get(owner, "") and precision == "f32":
             found[owner] += " in float32"
-    return _told(found)
+    return _joined(found)
 
 
 def _by_owner(facts: Mapping[str, Scalar], name: str) -> dict[str, str]:
@@ -240,7 +240,7 @@ def _by_owner(facts: Mapping[str, Scalar], name: str) -> dict[str, str]:
     return {owner: str(value) for (owner, _, last), value in split if last == name}
 
 
-def _told(by_owner: Mapping[str, str]) -> str | None:
+def _joined(by_owner: Mapping[str, str]) -> str | None:
     return ", ".join(f"{owner}: {fact}" if owner else fact for owner, fact in sorted(by_owner.items())) or None
 
 

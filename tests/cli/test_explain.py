@@ -33,7 +33,7 @@ def test_swept_system_names_all_its_points(harness: Callable[..., Result], bench
     lines = harness("explain", "grid").stdout.splitlines()
     titles = [line for line in lines if line.endswith("/single_stream/cpu1-mem256m")]
     assert [title.partition("/")[0] for title in titles] == ["grid-depth10", "grid-depth20"]
-    assert "Sweep  depth=10: a point of the sweep of grid." in lines
+    assert "Curve  depth=10: a point of grid." in lines
 
 
 def test_finding_is_explained_with_its_rows(harness: Callable[..., Result], bench: Bench) -> None:
