@@ -54,7 +54,7 @@ def test_images_builds_only_systems_with_gpu_packages_for_gpus(bench: Bench, mon
     assert harness(bench, "--gpus").exit_code == 0 and "dense-cuda" in made
     assert not [each for each in made if each.startswith("planted")], "it has no such packages"
     assert harness(bench, "planted", "--gpus").exit_code == 0 and made.pop() == "planted"
-    shutil.copy(planted / "requirements.lock", planted / "requirements-cuda.lock")
+    shutil.copy(planted / "requirements.lock", planted / "requirements-cuda12.lock")
     assert harness(bench, "--gpus").exit_code == 0 and "planted-cuda" in made
     assert harness(bench, "planted", "--gpus").exit_code == 0 and made.pop() == "planted-cuda"
     made.clear()

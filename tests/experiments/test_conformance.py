@@ -155,7 +155,7 @@ def test_null_system_need_not_return_hits(bench: Bench) -> None:
 
 def test_gpu_image_searches_the_index_built_by_the_cpu_image(bench: Bench) -> None:
     planted = bench.folder / "engines" / "planted"
-    shutil.copy(planted / "requirements.lock", planted / "requirements-cuda.lock")
+    shutil.copy(planted / "requirements.lock", planted / "requirements-cuda12.lock")
     system, launcher = catalog.system("planted"), FakeLauncher()
     folder = bench.folder / "conformance"
     folder.mkdir()

@@ -199,7 +199,7 @@ def test_gpu_profile_gets_gpu_packages_and_shares_the_index(bench: Bench, build_
         def cannot(self, envelope: Envelope) -> str | None:
             return None
 
-    (bench.folder / "engines" / "planted" / "requirements-cuda.lock").touch()
+    (bench.folder / "engines" / "planted" / "requirements-cuda12.lock").touch()
     launcher = WithGpus()
     path = bench.suite(profiles=["cpu1-mem1", "gpu1-cpu1-mem4"])
     if build_gpus:

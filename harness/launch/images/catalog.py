@@ -129,6 +129,9 @@ class EngineSettings(ConfigModel):
     two_stages: bool = Field(
         default=False, description="of its systems' components, the second scores what the first finds"
     )
+    cuda: int = Field(
+        default=12, ge=1, description="with GPUs: the release of CUDA whose packages it takes from shared folders"
+    )
     not_for: tuple[NotFor, ...] = Field(
         default=(), description="platforms that it has no image for; it has one for every other"
     )
@@ -245,7 +248,7 @@ class System(SystemSettings, EngineSettings):
         return {folder.name: self._lock(folder) for folder in self.shared if (folder / "requirements.lock").is_file()}
 
     def _lock(self, folder: Path) -> Path:
-        able = [f"requirements-{self.accelerator}"] if self.accelerator else []
+        able = [f"requirements-{self.accelerator}{self.cuda}"] if self.accelerator else []
         names = [name for base in (*able, "requirements") for name in (f"{base}-{debian(self.platform)}", base)]
         locks = [folder / f"{name}.lock" for name in names]
         return next((lock for lock in locks if lock.is_file()), locks[-1])
@@ -300,7 +303,8 @@ class System(SystemSettings, EngineSettings):
         """Return the system with packages for GPUs if its engine has them and ``gpus`` is not 0."""
         if gpus == 0:
             return self
-        able = any((folder / "requirements-cuda.lock").is_file() for folder in (self.engine_dir, *self.shared))
+        lock = f"requirements-cuda{self.cuda}.lock"
+        able = any((folder / lock).is_file() for folder in (self.engine_dir, *self.shared))
         components = tuple(component.on(gpus) for component in self.components)
         return self.model_copy(update={"accelerator": "cuda" if able else None, "components": components})
 
@@ -344,12 +348,16 @@ class System(SystemSettings, EngineSettings):
 
     @property
     def lacking(self) -> str | None:
-        """The reason, in one line, why it or a component has no image for its platform, or None."""
+        """The reason, in one line, why it or a component has no image for its platform and GPUs, or None."""
         for part in self.parts:
             for missing in part.not_for:
                 if missing.platform == part.platform and missing.accelerator in (None, part.accelerator):
                     kind = " for GPUs" if missing.accelerator else ""
                     return f"engine {part.engine!r} has no {part.platform} image{kind}: {missing.reason}"
+        releases = {part.cuda for part in self.components if part.accelerator}
+        if len(releases) > 1:
+            named = " and ".join(f"{part.name} {part.cuda}" for part in self.components)
+            return f"no image for GPUs holds both components, each with PyTorch of another CUDA: {named}"
         return None
 
     @property

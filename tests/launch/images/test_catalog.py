@@ -171,7 +171,7 @@ def test_missing_platform_has_its_reason(images: Path) -> None:
     bound, able = catalog.system("y", images), catalog.system("gpu", images)
     assert bound.lacking is None
     assert bound.made_for(ARM64).lacking == "engine 'x' has no linux/arm64 image: its compiler knows x86-64 alone"
-    (able.engine_dir / "requirements-cuda.lock").touch()
+    (able.engine_dir / "requirements-cuda12.lock").touch()
     assert able.made_for(ARM64).lacking is None and able.on(1).lacking is None
     assert (able.on(1).made_for(ARM64).lacking or "").startswith("engine 'z' has no linux/arm64 image for GPUs: its")
 
@@ -213,7 +213,7 @@ def test_system_is_lean_if_every_parameter_has_a_declared_value(images: Path, te
     write_system(images, "x", "y", text, LEAN_IF)
     system = catalog.system("y", images)
     assert system.lean == lean
-    (images / "x" / "requirements-cuda.lock").touch()
+    (images / "x" / "requirements-cuda12.lock").touch()
     assert not system.on(1).lean
 
 
@@ -396,7 +396,7 @@ def test_system_whose_search_needs_less_searches_in_a_lean_image(images: Path) -
     joined = other.model_copy(update={"name": "both", "components": (able, other)})
     assert joined.searching().image == "both-search"
     assert [part.image for part in joined.searching().components] == ["able-search", "other"]
-    (images / "x" / "requirements-cuda.lock").touch()
+    (images / "x" / "requirements-cuda12.lock").touch()
     assert able.on(1).searching() == able.on(1), "packages for GPUs come with all others"
 
 

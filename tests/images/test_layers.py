@@ -1,0 +1,42 @@
+"""Engines over PyTorch keep one layer of it on a machine, without what no build and no search reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import docker
+import pytest
+
+from harness.launch.images import base_image, builder, catalog
+from tests.images.conftest import CACHE
+
+pytestmark = pytest.mark.docker
+
+# Headers are read by compilers alone, a library's tests by its authors.
+LISTED = "import torch; print(torch.__file__); import numpy, transformers"
+UNREAD = "find /opt -type d ( -name tests -o -path */torch/include ) -o -name *.pyi -o -name pip"
+
+
+@pytest.fixture
+def images(engine: docker.DockerClient, colbert_image: builder.Image) -> dict[str, str]:
+    """The digests of the images of engines, by the engine's name."""
+    ensure = builder.ImageBuilder(engine, CACHE).ensure_engine
+    return {"colbert": colbert_image.digest} | {
+        system.engine: ensure(system).digest for system in map(catalog.system, ("minilm-torch", "ms-marco-minilm-l6"))
+    }
+
+
+def test_engines_share_one_layer_with_pytorch(engine: docker.DockerClient, images: dict[str, str]) -> None:
+    base = len(engine.images.get(base_image.ensure(engine, CACHE)).attrs["RootFS"]["Layers"])
+    layers = {name: engine.images.get(digest).attrs["RootFS"]["Layers"] for name, digest in images.items()}
+    assert len({each[base] for each in layers.values()}) == 1, "PyTorch is the first layer over the base"
+    assert layers["dense"][base + 1] == layers["rerank"][base + 1], "the encoder's packages are the second"
+    for digest in images.values():
+        found = engine.containers.run(digest, ["-c", LISTED], entrypoint=["python3"], remove=True)
+        assert Path(found.decode().strip()).parts[:3] == ("/", "opt", "pytorch")
+
+
+def test_no_layer_has_tests_headers_or_pip(engine: docker.DockerClient, images: dict[str, str]) -> None:
+    for name, digest in images.items():
+        found = engine.containers.run(digest, UNREAD.split(), entrypoint="", remove=True)
+        assert found.decode().split() == [], name
