@@ -123,7 +123,7 @@ def test_deepct_builds_with_pytorch_and_searches_without(
     listed = [
         engine.containers.run(each.digest, ["/opt/encoder"], entrypoint=["ls"], remove=True) for each in images if each
     ]
-    assert [each.split() for each in listed] == [[b"packages", b"pytorch"], [b"packages"]]
+    assert [each.split() for each in listed] == [[b"full", b"packages"], [b"packages"]]
 
 
 def test_systems_with_weights_are_found() -> None:

@@ -204,8 +204,6 @@ def test_dense_image_is_small(engine: docker.DockerClient) -> None:
     images = builder.ImageBuilder(engine, CACHE)
     whole, lean = (images.ensure(catalog.system(name)) for name in ("minilm-torch", "minilm"))
     assert whole.size_bytes <= 1.3e9 and lean.size_bytes <= 0.7e9
-    layers = [engine.images.get(image.digest).attrs["RootFS"]["Layers"] for image in (whole, lean)]
-    assert layers[0][:2] == layers[1][:2], "one layer of the packages that both need"
 
 
 def test_256_mib_are_too_little(probe: Probe) -> None:

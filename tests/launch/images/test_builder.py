@@ -320,7 +320,7 @@ ARG STAGE=full
 FROM ${BASE} AS lean
 RUN mkdir -p /opt/packages && touch /opt/packages/small
 FROM lean AS full
-RUN mkdir -p /opt/pytorch && touch /opt/pytorch/large
+RUN mkdir -p /opt/full && touch /opt/full/large
 FROM ${STAGE}
 COPY shared /opt/shared
 COPY driver /opt/harness
@@ -347,8 +347,8 @@ def test_lean_image_lacks_packages_that_prepare_had_and_shares_layers(
         image = builder.ImageBuilder(built, tmp_path, tmp_path / "models").ensure(system)
         command = ["sh", "-c", "cat /opt/assets/model/seen; echo; ls /opt"]
         seen, here = built.containers.run(image.digest, command, remove=True).decode().split("\n", 1)
-        assert {"pytorch", "packages"} <= set(seen.split()), "prepare runs in the whole image"
-        assert "packages" in here.split() and ("pytorch" in here.split()) == (word == "torch")
+        assert {"full", "packages"} <= set(seen.split()), "prepare runs in the whole image"
+        assert "packages" in here.split() and ("full" in here.split()) == (word == "torch")
         found[word] = built.images.get(image.digest).attrs["RootFS"]["Layers"]
     base = len(built.images.get(base_image.ensure(built, tmp_path)).attrs["RootFS"]["Layers"])
     assert found["onnx"][: base + 1] == found["torch"][: base + 1], "one layer of packages for both"
