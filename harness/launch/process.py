@@ -90,7 +90,8 @@ class ProcessLauncher(Launcher):
         if folder.is_dir():
             return prepared
         if system.lacking:
-            raise ImageError(f"system {system.name!r}: {system.lacking}; take another host or hardware profile (docs/guides/platforms.md)")
+            other = "take another host or hardware profile (docs/guides/platforms.md)"
+            raise ImageError(f"system {system.name!r}: {system.lacking}; {other}")
         # Before the packages, which take their time: it refuses unpinned files.
         files = assets.fetch(system.name, system.assets, self._cache, self._models)
         partial = filesystem.staging_path(folder)

@@ -70,7 +70,8 @@ def _check_made_for(system: System) -> None:
         names = " and ".join(platforms.PLATFORMS)
         raise ImageError(f"system {system.name!r}: images are made for {names}, this engine is {system.platform}")
     if system.lacking:
-        raise ImageError(f"system {system.name!r}: {system.lacking}; take another platform or hardware profile (docs/guides/platforms.md)")
+        other = "take another platform or hardware profile (docs/guides/platforms.md)"
+        raise ImageError(f"system {system.name!r}: {system.lacking}; {other}")
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,10 @@ def test_a_package_is_pinned_by_one_lock_of_an_image(system: System) -> None:
     assert sum(map(len, locks)) == len(set().union(*locks))
 
 
-@pytest.mark.parametrize(("stage", "engines"), [("pytorch-whole", 8), ("pytorch", 8), ("encoder", 7), ("lean", 7), ("full", 7), ("anserini", 2)])
+@pytest.mark.parametrize(
+    ("stage", "engines"),
+    [("pytorch-whole", 8), ("pytorch", 8), ("encoder", 7), ("lean", 7), ("full", 7), ("anserini", 2)],
+)
 def test_shared_dockerfile_stage_is_identical_in_each_engine(stage: str, engines: int) -> None:
     """Docker builds an identical stage once for all engines."""
     texts = []
