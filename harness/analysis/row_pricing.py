@@ -12,6 +12,7 @@ Which machine a row is priced on:
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -185,12 +186,16 @@ def cheapest_machine(row: Row, tariff: Tariff) -> MachineChoice:
         return price, "another type than the paper's; latency not re-measured"
     there = price.architecture
     measured = row.machine.instance_type if row.machine else None
-    earlier = tariff.choice.generation == "current" and tariff.known[price.instance_type].previous_generation
+    instance = tariff.known[price.instance_type]
+    gpu = _other_gpu(row, instance)
+    earlier = tariff.choice.generation == "current" and instance.previous_generation
     note = ""
     if measured not in (None, price.instance_type):
         note = f", the cheapest type that provides the profile; latency was measured on {measured} ({here})"
     elif here not in (there, None):
         note = f"; latency was measured on {here}"
+    elif gpu:
+        note = f", whose GPU is a {instance.gpu_name}; latency was measured on {gpu}"
     if note:
         note += ", and the cost takes it to be the same there"
     if earlier:
@@ -207,6 +212,16 @@ def other_architecture(row: Row, price: Price | None) -> str | None:
     """Return a price's architecture if the row was measured on another."""
     measured = measured_architecture(row)
     return None if price is None or measured in (None, price.architecture) else price.architecture
+
+
+def _other_gpu(row: Row, instance: Instance) -> str | None:
+    """Return the GPU that measured a row, as NVML names it, if the priced type has another model."""
+    if not row.gpus or row.machine is None or not row.machine.gpu_models or instance.gpu_name is None:
+        return None
+    model = row.machine.gpu_models[0]
+    # "a10g" is "NVIDIA A10G", "h100" is "NVIDIA H100 80GB HBM3"; "t4" is no "T4G".
+    priced, there = (set(re.findall(r"[a-z0-9]+", name.lower())) for name in (instance.gpu_name, model))
+    return None if priced <= there else model
 
 
 def architecture(machine: str) -> str:

@@ -36,6 +36,11 @@ _REFUSED = (
     "Cannot allocate memory",
 )
 
+# How to search the web, debug kernels and set an allocator: PyTorch adds it to errors of CUDA, far beyond one line.
+_CUDA_ADVICE = re.compile(
+    r" (Search for `cuda|CUDA kernel errors might be|If reserved but unallocated memory|See documentation for Memory).*"
+)
+
 
 def outcome_of(error: BaseException) -> Outcome:
     """Return the outcome of an adapter's exception; memory that the engine refused is ``oom``."""
@@ -51,7 +56,7 @@ def one_line(error: BaseException) -> str:
     """Return an exception's name and text, and the adapter's line that raised it, at most 500 characters."""
     # A lone surrogate cannot be written as UTF-8.
     text = " ".join(str(error).encode("utf-8", "replace").decode("utf-8").split())
-    text, place = f"{type(error).__name__}: {text}", _place(error)
+    text, place = f"{type(error).__name__}: {_CUDA_ADVICE.sub('', text)}", _place(error)
     # A component's error has its own place.
     return text[:500] if not place or _PLACE.search(text) else f"{text[: 499 - len(place)]} {place}"
 

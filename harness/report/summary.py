@@ -60,6 +60,7 @@ _FAILED = {
     Outcome.INTERRUPTED: "interrupted",
 }
 _IN_BUILD = "index build: "  # in the detail of a job whose index was never built
+_ON_GPU = "CUDA"  # in the detail where a GPU's memory ran out, as PyTorch and cuBLAS name it
 
 
 @dataclass(frozen=True)
@@ -368,7 +369,11 @@ def _cells(row: Row, columns: Sequence[SummaryColumn], keys: int, escape: Escape
 def failure(row: Row) -> str:
     """Return why a row has no figures, in a few words."""
     if row.outcome is Outcome.OOM and _IN_BUILD in (row.detail or ""):
+        if _ON_GPU in (row.detail or ""):
+            return "index build out of GPU memory: lower batch_size, or take a larger GPU"
         return "index build out of memory: raise build_profile"
+    if row.outcome is Outcome.OOM and _ON_GPU in (row.detail or ""):
+        return "out of GPU memory: end other processes there, or take a larger GPU"
     text = _FAILED[row.outcome].format(memory=_size(row.memory_limit_bytes))
     if row.outcome is Outcome.OOM or not row.detail:
         return text

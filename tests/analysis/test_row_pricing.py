@@ -117,6 +117,22 @@ def test_row_measured_on_another_type_has_a_note(tariff: Tariff) -> None:
     )
 
 
+@pytest.mark.parametrize("model", ["NVIDIA H100 80GB HBM3", "NVIDIA T4G"])
+def test_row_measured_on_another_gpu_has_a_note(tariff: Tariff, model: str) -> None:
+    assert on_gpu(tariff, model).price_note == (
+        f"priced on g.one (x86_64), whose GPU is a t4; latency was measured on {model}, and the cost takes it to be the"
+        " same there"
+    )
+    assert on_gpu(tariff, "Tesla T4").price_note is None
+
+
+def on_gpu(tariff: Tariff, model: str) -> Row:
+    """Price a row of one GPU, measured on a model."""
+    machine = sample_records.row().machine
+    assert machine is not None
+    return row_pricing.price_row(row(gpus=1, machine=replace(machine, gpu_models=(model,))), tariff)
+
+
 def test_row_published_for_its_type_is_priced_on_it_without_a_note(tariff: Tariff) -> None:
     found = row_pricing.price_row(row(published_type="g.one"), tariff)
     assert found.price is not None and (found.price.instance_type, found.price_note) == ("g.one", None)

@@ -13,7 +13,7 @@ import pytest
 
 from harness.driver import subprocess_adapter
 from harness.driver.adapter import BadAnswer, Corpus, check_hits
-from harness.driver.driver import outcome_of
+from harness.driver.driver import one_line, outcome_of
 from harness.driver.subprocess_adapter import EngineFailed, JsonLines, command
 from harness.records import Envelope, Hit, Outcome
 
@@ -220,6 +220,22 @@ def test_refused_memory_is_oom(error: str) -> None:
     kind, _, message = error.partition(": ")
     assert outcome_of(type(kind, (RuntimeError,), {})(message)) is Outcome.OOM
     assert outcome_of(RuntimeError("CUDA error: an illegal memory access was encountered")) is Outcome.CRASH
+
+
+# As an H100 answered when another process held its memory.
+FULL = """CUDA error: out of memory
+Search for `cudaErrorMemoryAllocation' in https://docs.nvidia.com/cuda/group__CUDART__TYPES.html for more information.
+CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.
+For debugging consider passing CUDA_LAUNCH_BLOCKING=1
+Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.
+"""
+
+
+def test_pytorchs_advice_on_cuda_is_left_out_of_the_line() -> None:
+    assert one_line(RuntimeError(FULL)) == "RuntimeError: CUDA error: out of memory"
+    advice = " If reserved but unallocated memory is large try setting PYTORCH_ALLOC_CONF."
+    refused = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 15.77 GiB."
+    assert one_line(RuntimeError(refused + advice)) == f"RuntimeError: {refused}"
 
 
 def test_reported_full_heap_is_oom(rig: Rig, tmp_path: Path) -> None:

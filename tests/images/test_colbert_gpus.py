@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -12,9 +15,15 @@ from harness.launch.images import catalog
 
 
 @pytest.fixture
-def runtime(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def engine(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Import a module of the engine."""
     monkeypatch.syspath_prepend(str(catalog.images_dir() / "colbert"))
-    return importlib.import_module("engine.runtime")
+    return lambda name: importlib.import_module(f"engine.{name}")
+
+
+@pytest.fixture
+def runtime(engine: Callable[[str], ModuleType]) -> ModuleType:
+    return engine("runtime")
 
 
 def torch(*capabilities: tuple[int, int]) -> Any:
@@ -40,3 +49,28 @@ def test_missing_or_too_old_gpu_is_reported_in_one_line(runtime: ModuleType) -> 
         RuntimeError, match=r"card 1 has compute capability 7\.0, .* made for 7\.5 and newer; see docs/guides/gpu"
     ):
         runtime.check_gpus(torch((9, 0), (7, 0)), 2)
+
+
+def test_encoding_of_queries_ends_with_their_vectors_on_the_host(engine: Callable[[str], ModuleType]) -> None:
+    """The engine leaves the vectors of few texts on the GPU, whose work would count into the search."""
+    encoder = object.__new__(engine("encoding").Encoder)
+    on_gpu = SimpleNamespace(cpu=lambda: "on the host")
+    encoder.checkpoint = SimpleNamespace(queryFromText=lambda texts, bsize, to_cpu: on_gpu)
+    assert encoder.query(["a query"]) == "on the host"
+
+
+@pytest.mark.parametrize(("source", "names"), [("a.cu", True), ("a.cpp", False)])
+def test_missing_cuda_compiler_is_named_where_one_is_needed(
+    engine: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str, names: bool
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise OSError("CUDA_HOME environment variable is not set")
+
+    utils = SimpleNamespace(cpp_extension=SimpleNamespace(load_as_shipped=fails))
+    extensions = engine("cpp_extensions")
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(utils=utils))
+    monkeypatch.setitem(sys.modules, "torch.utils", utils)
+    monkeypatch.setattr(extensions, "_find_ninja", lambda: None)
+    with pytest.raises(extensions.CannotCompile, match="is not set") as caught:
+        extensions._compile("a", [source], tmp_path / "a.so", {})
+    assert ("nvcc" in str(caught.value)) is names

@@ -125,6 +125,14 @@ def test_index_build_out_of_memory_names_no_limit_of_the_search() -> None:
     assert summary.failure(failed) == "index build out of memory: raise build_profile"
 
 
+def test_full_gpu_is_not_called_the_limit_of_the_hosts_memory() -> None:
+    detail = "AcceleratorError: CUDA error: out of memory (shared/encoder/backends.py:83)"
+    failed = slow(outcome=Outcome.OOM, memory_limit_bytes=256 * MIB, measures={}, detail=detail)
+    assert summary.failure(failed) == "out of GPU memory: end other processes there, or take a larger GPU"
+    built = slow(outcome=Outcome.OOM, memory_limit_bytes=256 * MIB, measures={}, detail=f"index build: {detail}")
+    assert summary.failure(built) == "index build out of GPU memory: lower batch_size, or take a larger GPU"
+
+
 def test_markdown_has_the_message_in_the_last_column() -> None:
     failed = slow(outcome=Outcome.OOM, memory_limit_bytes=256 * MIB, measures={})
     text = writers.markdown_section(section(row("bm25"), failed))

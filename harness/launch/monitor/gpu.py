@@ -94,11 +94,15 @@ class JobGpus:
         self._own: set[int] = set()
 
     def used_bytes(self) -> int | None:
-        """Return the bytes above the idle baseline, all GPUs together; None while NVML reports none."""
+        """Return the bytes above the use before the job, all GPUs together.
+
+        None while NVML reports none, or less is in use than before: a neighbour let go of an unknown part.
+        """
         try:
-            return max(0, self._used() - self._baseline)
+            used = self._used() - self._baseline
         except pynvml.NVMLError:
             return None
+        return used if used >= 0 else None
 
     def read(self) -> GpuReading:
         """Read clocks, their limits and temperature now."""

@@ -157,7 +157,7 @@ class GpuTrace:
         return max((*before, *during), key=lambda seen: (seen.processes, seen.held_bytes or 0), default=None)
 
     def _energy(self, phases: Sequence[Phase]) -> tuple[float | None, float | None]:
-        """Return seconds and joules; both None without two moments, or where a GPU reports none."""
+        """Return seconds and joules; both None without two moments, or where the GPUs' counter tells nothing."""
         ends = [(stretch[0], stretch[-1]) for stretch in over_trials(self.moments, phases)]
         used_mj = _sum(_grown(first.energy_mj, last.energy_mj) for first, last in ends)
         if not ends or used_mj is None:
@@ -182,8 +182,11 @@ def foreign_processes(
 
 
 def _grown(first_mj: int | None, last_mj: int | None) -> int | None:
-    """Return the growth of a total; None where it fell, because the driver was reloaded."""
-    if first_mj is None or last_mj is None or last_mj < first_mj:
+    """Return the growth of a total; None where it fell, because the driver was reloaded, or stood still.
+
+    A GPU draws power at rest too: a total that stood still was not updated within the trial.
+    """
+    if first_mj is None or last_mj is None or last_mj <= first_mj:
         return None
     return last_mj - first_mj
 

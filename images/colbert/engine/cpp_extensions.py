@@ -111,8 +111,9 @@ def _compile(name: str, sources: list[str], ready: Path, options: dict[str, Any]
         (work / f"{name}.so").replace(ready)
     except (OSError, RuntimeError, ImportError) as error:
         last = " ".join(str(error).split())[-200:]
+        cuda = "CUDA's compiler (nvcc on the PATH), " if any(source.endswith(".cu") for source in sources) else ""
         raise CannotCompile(
-            f"the engine's C++ extensions are not there and cannot be compiled ({last}); install g++ and Python's"
+            f"the engine's C++ extensions are not there and cannot be compiled ({last}); install {cuda}g++ and Python's"
             " headers (python3-dev), or run this system in its image"
         ) from error
     finally:

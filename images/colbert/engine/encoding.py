@@ -75,8 +75,9 @@ class Encoder:
         return torch.cat(vectors), [len(each) for each in vectors]
 
     def query(self, texts: list[str]) -> Any:
-        """Vectors of queries, (texts, ``query_maxlen``, dimensions) float32, as ``colbert.Searcher`` makes them."""
-        return self.checkpoint.queryFromText(texts, bsize=128 if len(texts) > 128 else None, to_cpu=True)
+        """Vectors of queries, (texts, ``query_maxlen``, dimensions) float32 on the host."""
+        # The engine leaves those of up to 128 texts on the GPU, which may be at work: encoding ends with the copy.
+        return self.checkpoint.queryFromText(texts, bsize=128 if len(texts) > 128 else None, to_cpu=True).cpu()
 
 
 class TokeniserClock:

@@ -70,8 +70,8 @@ def test_energy_covers_the_trials_and_not_the_time_between() -> None:
     assert (use.energy_j, use.wall_s) == (120.0, 2.0)
 
 
-@pytest.mark.parametrize("broken", [None, 1.0])
-def test_energy_is_none_if_missing_or_reset(broken: float | None) -> None:
+@pytest.mark.parametrize("broken", [None, 1.0, 900], ids=["missing", "reset", "not updated"])
+def test_energy_is_none_if_missing_or_reset_or_not_updated(broken: float | None) -> None:
     moments = [moment(2, 100), moment(3, 170), moment(5, 900), moment(6, broken)]
     use = GpuTrace(moments=tuple(moments)).summary(TRIALS)
     assert (use.energy_j, use.wall_s) == (None, None)
