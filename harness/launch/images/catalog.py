@@ -356,8 +356,8 @@ class System(SystemSettings, EngineSettings):
                     return f"engine {part.engine!r} has no {part.platform} image{kind}: {missing.reason}"
         releases = {part.cuda for part in self.components if part.accelerator}
         if len(releases) > 1:
-            named = " and ".join(f"{part.name} {part.cuda}" for part in self.components)
-            return f"no image for GPUs holds both components, each with PyTorch of another CUDA: {named}"
+            named = ", ".join(f"{part.name} {part.cuda}" for part in self.components)
+            return f"its components need different releases of CUDA ({named}), and an image has one"
         return None
 
     @property

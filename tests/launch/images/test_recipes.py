@@ -126,7 +126,7 @@ def test_an_engine_names_the_release_of_cuda_and_no_image_holds_two(toy: System,
         assert system.shared_locks == {"common": part / "requirements.lock"}
     both = toy.model_copy(update={"components": (usual, newer)})
     assert both.lacking is None and both.on(1).lacking == (
-        f"no image for GPUs holds both components, each with PyTorch of another CUDA: {toy.name} 12 and newer 13"
+        f"its components need different releases of CUDA ({toy.name} 12, newer 13), and an image has one"
     )
     assert toy.model_copy(update={"components": (toy, newer)}).on(1).lacking is None
 
