@@ -283,6 +283,8 @@ def _remove(container: Container) -> None:
     except docker.errors.NotFound:
         pass
     except (DockerException, requests.RequestException) as error:
+        if "is already in progress" in str(error):  # another run removes it
+            return
         raise EngineError(f"container {container.name} could not be removed: {error}; remove it by hand") from error
 
 

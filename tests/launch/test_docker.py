@@ -7,6 +7,7 @@ import shutil
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +233,30 @@ def test_health_check_of_an_image_does_not_run(bench: Bench, launcher: DockerLau
     # A second process would have been charged to the job.
     assert result.memory.peak_anon_bytes is not None and result.memory.peak_anon_bytes < 64 << 20
     assert job.result.image_bytes is not None and job.result.image_bytes > 50 << 20
+
+
+@pytest.mark.usefixtures("host")
+def test_runs_that_start_together_all_remove_the_containers_of_a_dead_one(
+    bench: Bench, launcher: DockerLauncher, engine: docker.DockerClient
+) -> None:
+    """The engine refuses to remove a container that another run is just removing."""
+    bench.run(launcher)  # the image is there now
+    (image,) = {job.result.spec.image_digest for job in read_jobs(bench.results)}
+    host, boot_id, namespace, *_ = this_process().split("_")
+    labels = {LABEL: f"{host}_{boot_id}_{namespace}_4194303_77"}
+    dead = [engine.containers.create(image, labels=labels).id for _ in range(4)]
+    together = threading.Barrier(8)
+
+    def sweep() -> None:
+        together.wait()
+        DockerLauncher(bench.cache).sweep()
+
+    with ThreadPoolExecutor(8) as runs:
+        ends = [runs.submit(sweep) for _ in range(8)]
+    for end in ends:
+        end.result()
+    left = {container.id for container in engine.containers.list(all=True, ignore_removed=True)}
+    assert not left & set(dead)
 
 
 @pytest.mark.usefixtures("host")
