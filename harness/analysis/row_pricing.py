@@ -187,7 +187,7 @@ def cheapest_machine(row: Row, tariff: Tariff) -> MachineChoice:
     there = price.architecture
     measured = row.machine.instance_type if row.machine else None
     instance = tariff.known[price.instance_type]
-    gpu = _other_gpu(row, instance)
+    gpu = _other_gpu(row, price)
     earlier = tariff.choice.generation == "current" and instance.previous_generation
     note = ""
     if measured not in (None, price.instance_type):
@@ -195,7 +195,7 @@ def cheapest_machine(row: Row, tariff: Tariff) -> MachineChoice:
     elif here not in (there, None):
         note = f"; latency was measured on {here}"
     elif gpu:
-        note = f", whose GPU is a {instance.gpu_name}; latency was measured on {gpu}"
+        note = f", whose GPU is a {price.gpu_model}; latency was measured on {gpu}"
     if note:
         note += ", and the cost takes it to be the same there"
     if earlier:
@@ -208,19 +208,22 @@ def measured_architecture(row: Row) -> str | None:
     return None if row.machine is None else architecture(row.machine.architecture)
 
 
-def other_architecture(row: Row, price: Price | None) -> str | None:
-    """Return a price's architecture if the row was measured on another."""
-    measured = measured_architecture(row)
-    return None if price is None or measured in (None, price.architecture) else price.architecture
+def other_machine(row: Row, price: Price | None) -> str | None:
+    """Return a price's architecture if the row was measured on another, or the model of its GPU likewise."""
+    if price is None:
+        return None
+    if measured_architecture(row) not in (None, price.architecture):
+        return price.architecture
+    return price.gpu_model if _other_gpu(row, price) else None
 
 
-def _other_gpu(row: Row, instance: Instance) -> str | None:
+def _other_gpu(row: Row, price: Price) -> str | None:
     """Return the GPU that measured a row, as NVML names it, if the priced type has another model."""
-    if not row.gpus or row.machine is None or not row.machine.gpu_models or instance.gpu_name is None:
+    if not row.gpus or row.machine is None or not row.machine.gpu_models or price.gpu_model is None:
         return None
     model = row.machine.gpu_models[0]
     # "a10g" is "NVIDIA A10G", "h100" is "NVIDIA H100 80GB HBM3"; "t4" is no "T4G".
-    priced, there = (set(re.findall(r"[a-z0-9]+", name.lower())) for name in (instance.gpu_name, model))
+    priced, there = (set(re.findall(r"[a-z0-9]+", name.lower())) for name in (price.gpu_model, model))
     return None if priced <= there else model
 
 
@@ -375,6 +378,7 @@ def _price(offer: Offer) -> Price:
         vcpus=instance.vcpus,
         memory_bytes=instance.memory_bytes,
         gpus=instance.gpus,
+        gpu_model=instance.gpu_name,
         region=offer.region,
         term=offer.term,
         usd_per_hour=offer.usd_per_hour,

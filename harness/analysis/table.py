@@ -86,8 +86,8 @@ class Finding:
 class Price:
     """The instance type that prices a row, and its price on a date.
 
-    ``gpus`` are all that the type has.  ``substitutes`` names the type that a row was to be priced on and that had no
-    price then: this one has taken its place, and nothing was measured on it.
+    ``gpus`` are all that the type has, of the model ``gpu_model``.  ``substitutes`` names the type that a row was to be
+    priced on and that had no price then: this one has taken its place, and nothing was measured on it.
     """
 
     instance_type: str
@@ -99,6 +99,7 @@ class Price:
     usd_per_hour: float
     date: str
     gpus: int = 0
+    gpu_model: str | None = None
     substitutes: str | None = None
 
 

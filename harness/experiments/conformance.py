@@ -48,7 +48,7 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
     """
     corpus = _corpus(folder)
     with task(f"{system.name}: image"):
-        builder, searching = launcher.prepare(system), system.on(envelope.gpus).searching()
+        builder, searching = launcher.prepare(system), system.on(envelope.gpus, 0).searching()
         prepared = builder if searching.image == system.image else launcher.prepare(searching)
     yield _check(True, "the system is ready", prepared.digest)
     try:

@@ -194,11 +194,12 @@ def _before(path: Path, empty: Embeddings) -> Embeddings | None:
 
 def _built(system: System, texts: TextSet, launcher: Launcher, cache: Path, envelope: Envelope) -> Path:
     """Return the index folder, from the cache or built now."""
-    builder = (as_documents(system) if texts.role == QUERY else system).on(envelope.gpus)
+    able = system.on(envelope.gpus)
+    builder = as_documents(able) if texts.role == QUERY else able
     launcher.check()
     with task(f"{system.name}: image"):
         # The image is the system's own: it has both encoders.
-        image = launcher.prepare(system.on(envelope.gpus))
+        image = launcher.prepare(able)
     key = index_key(builder, image.digest, texts.corpus.sha256)
     index = indexes.find(cache, key)
     if index is None:

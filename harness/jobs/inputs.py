@@ -115,8 +115,8 @@ class Inputs:
     samples: dict[str, QuerySample]
 
     def system(self, cell: Cell) -> System:
-        """Return the system that searches, with packages for its profile's GPUs and the language of its dataset."""
-        return self._speaking(cell).on(self.profiles[cell.profile].gpus).searching()
+        """Return the system that searches, as it is with its profile's GPUs, in the language of its dataset."""
+        return self._speaking(cell).on(self.profiles[cell.profile].gpus, self.build_gpus).searching()
 
     def builder(self, cell: Cell) -> System:
         """Return the system that builds the cell's index: one index serves all profiles."""
@@ -168,7 +168,7 @@ class Inputs:
     def images(self, cells: Iterable[Cell]) -> dict[str, System]:
         """Return the systems that run these cells or build their indexes, by image name."""
         pairs = dict.fromkeys((cell.system, self.profiles[cell.profile].gpus) for cell in cells)
-        searching = [self.systems[name].on(gpus).searching() for name, gpus in pairs]
+        searching = [self.systems[name].on(gpus, self.build_gpus).searching() for name, gpus in pairs]
         building = [self.systems[name].on(self.build_gpus) for name, _ in pairs]
         return {system.image: system for system in (*searching, *building)}  # one image serves all languages
 

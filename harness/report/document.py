@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from harness.analysis.row_pricing import other_architecture
+from harness.analysis.row_pricing import other_machine
 from harness.analysis.table import Price, Row, Table
 from harness.errors import counted
 from harness.stats import Estimate
@@ -210,7 +210,7 @@ class Footnotes:
         """Return an instance type and its price by the hour: ``c7a.medium (0.05132) [1]``, or ``(arm64, 0.0255)``."""
         if price is None:
             return self.missing(note)
-        other = other_architecture(row, price)
+        other = other_machine(row, price)
         facts = f"{price.usd_per_hour:g}" if other is None else f"{other}, {price.usd_per_hour:g}"
         return f"{self.escape(price.instance_type)} ({facts}){self.mark(note)}"
 

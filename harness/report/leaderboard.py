@@ -64,7 +64,7 @@ def _answer(board: Leaderboard, escape: Escape) -> Section:
             if axis.name == ACCURACY:
                 return digits(figure, ".1f")
             is_priced = axis.name == "cost" and figure is not None
-            return number(figure) + (summary.architecture_mark(each.row, each.row.price) if is_priced else "")
+            return number(figure) + (summary.other_machine_mark(each.row, each.row.price) if is_priced else "")
 
         headers = {ACCURACY: query.measure, "cost": summary.COST_HEADER}
         return headers.get(axis.name, axis.unit), True, cell

@@ -101,7 +101,7 @@ def _sections(repricing: Repricing, escape: Escape) -> Iterator[Section]:
 
 
 def _instance_type(row: Row, price: Price | None, escape: Escape) -> str:
-    return MISSING if price is None else escape(price.instance_type) + summary.architecture_mark(row, price)
+    return MISSING if price is None else escape(price.instance_type) + summary.other_machine_mark(row, price)
 
 
 def _rows(repricing: Repricing, notes: Footnotes) -> Grid:

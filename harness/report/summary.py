@@ -150,7 +150,7 @@ def _size(size_bytes: float) -> str:
 
 
 def _cost_cell(row: Row) -> str:
-    mark = "" if row.cost.value is None else architecture_mark(row, row.price)
+    mark = "" if row.cost.value is None else other_machine_mark(row, row.price)
     return number(row.cost.value) + mark
 
 
@@ -159,9 +159,9 @@ def _build_cell(row: Row) -> str:
     return MISSING if usd is None else number(usd) + _doubt_mark(row.build_validity)
 
 
-def architecture_mark(row: Row, price: Price | None) -> str:
-    """Return `` (arm64)`` for a price on another architecture than the measured one, else nothing."""
-    other = row_pricing.other_architecture(row, price)
+def other_machine_mark(row: Row, price: Price | None) -> str:
+    """Return `` (arm64)`` or `` (t4)`` for a price on another architecture or GPU than the measured one, or nothing."""
+    other = row_pricing.other_machine(row, price)
     return "" if other is None else f" ({other})"
 
 

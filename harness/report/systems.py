@@ -82,7 +82,12 @@ def system_paragraphs(system: System) -> Iterator[tuple[str, str]]:
     yield "Engine", f"{system.engine}, in {system.engine_dir}"
     if system.components:
         yield "Joins", " and ".join(part.name for part in system.components)
-    for title, params in (("Index parameters", system.build_params), ("Search parameters", system.search_params)):
+    tables = {
+        "Index parameters": system.build_params,
+        "Search parameters": system.search_params,
+        "With GPUs": system.with_gpus,
+    }
+    for title, params in tables.items():
         if params:
             yield title, _params(params)
     for part in system.parts:
@@ -113,6 +118,7 @@ def systems_document(systems: Sequence[System]) -> ReportDocument:
             "languages": list(system.languages),
             "build_params": system.build_params,
             "search_params": system.search_params,
+            "with_gpus": system.with_gpus,
             "files": [asset.model_dump() for part in system.parts for asset in (*part.engine_assets, *part.assets)],
         }
 

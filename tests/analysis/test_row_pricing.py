@@ -75,12 +75,12 @@ def test_generation_is_given_up_before_the_architecture(root: Path) -> None:
     assert (
         earlier.price_note == "priced on m1.two (x86_64); no x86_64 type of the current generation provides the profile"
     )
-    assert row_pricing.other_architecture(earlier, earlier.price) is None
+    assert row_pricing.other_machine(earlier, earlier.price) is None
     assert other.price is not None and other.price.instance_type == "small.one"
     assert other.price_note == (
         "priced on small.one (arm64); latency was measured on x86_64, and the cost takes it to be the same there"
     )
-    assert row_pricing.other_architecture(other, other.price) == "arm64"
+    assert row_pricing.other_machine(other, other.price) == "arm64"
 
 
 def test_choice_of_any_type_prices_a_row_on_the_cheapest(root: Path) -> None:
@@ -124,6 +124,12 @@ def test_row_measured_on_another_gpu_has_a_note(tariff: Tariff, model: str) -> N
         " same there"
     )
     assert on_gpu(tariff, "Tesla T4").price_note is None
+
+
+def test_gpu_of_a_price_is_named_where_another_was_measured(tariff: Tariff) -> None:
+    for model, other in (("NVIDIA H100 80GB HBM3", "t4"), ("Tesla T4", None)):
+        priced = on_gpu(tariff, model)
+        assert row_pricing.other_machine(priced, priced.price) == other
 
 
 def on_gpu(tariff: Tariff, model: str) -> Row:

@@ -199,17 +199,26 @@ def test_gpu_profile_gets_gpu_packages_and_shares_the_index(bench: Bench, build_
         def cannot(self, envelope: Envelope) -> str | None:
             return None
 
-    (bench.folder / "engines" / "planted" / "requirements-cuda12.lock").touch()
+    engine = bench.folder / "engines" / "planted"
+    (engine / "requirements-cuda12.lock").touch()
+    text = (
+        '[build_params]\ndocuments = "c"\n[search_params]\nqueries = "c"\n[with_gpus]\ndocuments = "g"\nqueries = "g"\n'
+    )
+    (engine / "systems" / "planted.toml").write_text(f'description = "x"\n{text}')
     launcher = WithGpus()
     path = bench.suite(profiles=["cpu1-mem1", "gpu1-cpu1-mem4"])
     if build_gpus:
         path.write_text(path.read_text().replace('build_profile = "cpu1-mem1"', 'build_profile = "gpu1-cpu1-mem4"'))
     bench.run(launcher, path)
-    used = [(job.spec.kind, job.spec.envelope.gpus, job.prepared.reference) for job in launcher.launched]
+    used = [
+        (job.spec.kind, job.spec.envelope.gpus, job.prepared.reference, *job.spec.params.values())
+        for job in launcher.launched
+    ]
+    documents = "g" if build_gpus else "c"
     assert sorted(used) == [
-        ("build", build_gpus, "planted-cuda" if build_gpus else "planted"),
-        ("search", 0, "planted"),
-        ("search", 1, "planted-cuda"),
+        ("build", build_gpus, "planted-cuda" if build_gpus else "planted", documents, documents),
+        ("search", 0, "planted", documents, "c"),
+        ("search", 1, "planted-cuda", documents, "g"),
     ]
     assert bench.run(launcher, path).done_before == 2
 

@@ -311,6 +311,17 @@ def test_price_of_another_architecture_is_marked() -> None:
     assert cells[0][-2] == "0.00760 (arm64)"
 
 
+def test_price_of_another_gpu_is_marked() -> None:
+    from harness.analysis.table import Machine, Price
+
+    for model, cell in (("NVIDIA H100 80GB HBM3", "0.00760 (t4)"), ("Tesla T4", "0.00760")):
+        machine = Machine("CPU", "x86_64", "6", 2, None, "1", None, (model,), None, 2)
+        price = Price("g.one", "x86_64", 4, 16 * GIB, "us-east-1", "on-demand", 0.5, "2026-07-20", 1, "t4")
+        made = section(row("bm25", machine=machine, price=price, gpus=1), slow(machine=machine))
+        (found,) = (cells for cells in made.grids[0].cells if cells[0] == "bm25")
+        assert cell in found
+
+
 def printed(made: Section, width: int) -> list[str]:
     stream = io.StringIO()
     writers.print_answer(made, Console(file=stream, width=width, force_terminal=False, _environ={}))

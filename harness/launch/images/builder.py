@@ -86,6 +86,7 @@ class ImageTarget:
     dockerfile: Path
     components: tuple[System, ...] = ()
     lean: bool = False
+    shared: tuple[Path, ...] = ()
 
     @cached_property
     def recipe(self) -> str:
@@ -109,7 +110,8 @@ class ImageTarget:
         name = f"{system.engine_image}-lean" if lean else system.engine_image
         owner, file = f"engine {system.engine!r}", system.engine_dir / "Dockerfile"
         hash_inputs, shown = partial(engine_recipe, lean=lean), f"the engine {name}"
-        return ImageTarget(system, hash_inputs, f"harness-engine-{name}", owner, shown, file, lean=lean)
+        repository = f"harness-engine-{name}"
+        return ImageTarget(system, hash_inputs, repository, owner, shown, file, lean=lean, shared=system.shared)
 
 
 class ImageBuilder:
@@ -298,8 +300,8 @@ class ImageBuilder:
                 filesystem.raise_if_disk_full(target.owner, words if full else last[-1])
             output = " | ".join(last)[-2000:]
             number = _STEP.match(step)
-            begins = recipes.line_of_step(target.dockerfile, int(number[1])) if number else None
-            place = f"{target.dockerfile}:{begins}" if begins else str(target.dockerfile)
+            built = recipes.Dockerfile.of(target.dockerfile, target.shared)
+            place = (built.place_of_step(int(number[1])) if number else None) or target.dockerfile
             at = f" at {step[number.end() :][:80]!r}" if number else ""
             raise ImageError(f"{place}: the image of {target.owner} failed{at}: {output}; the whole log is {log_file}")
 

@@ -161,7 +161,8 @@ class EngineFile(EngineSettings):
     shared: tuple[str, ...] = Field(
         default=(),
         description="code that engines share: folders of `images/shared/`, put into /opt/shared; the PyPI packages that"
-        " a folder pins in its own `requirements.lock` come into the build as `packages/<folder>`",
+        " a folder pins in its own `requirements.lock` come into the build as `packages/<folder>`, and the stages of"
+        " its `stages.Dockerfile` before the engine's own",
     )
 
     @field_validator("assets")
@@ -185,6 +186,11 @@ class SystemSettings(ConfigModel):
     )
     build_params: dict[str, Scalar] = Field(default={}, description="adapter parameters that shape the index")
     search_params: dict[str, Scalar] = Field(default={}, description="adapter parameters of the search alone")
+    with_gpus: dict[str, Scalar] = Field(
+        default={},
+        description="parameters that have another value with GPUs: those of the build where it has some, those of the"
+        " search likewise; a value that a suite or a joining system sets stays",
+    )
     assets: tuple[Asset, ...] = Field(default=(), description="files of this system alone: its weights")
     stand_in: str | None = Field(
         default=None,
@@ -200,6 +206,12 @@ class SystemFile(SystemSettings):
         description="the two systems that this one joins in one envelope, for an engine that fuses rankings; their"
         " parameters are its own under `<component>.<name>`",
     )
+
+    @model_validator(mode="after")
+    def _with_gpus_known(self) -> SystemFile:
+        if unknown := sorted(self.with_gpus.keys() - {*self.build_params, *self.search_params}):
+            raise ValueError(f"with_gpus: {unknown[0]} is in neither build_params nor search_params; add it there")
+        return self
 
     def pins(self, known: SystemFile) -> bool:
         """Check that this file differs from ``known`` only by pinning its unpinned weights."""
@@ -297,16 +309,35 @@ class System(SystemSettings, EngineSettings):
             own = getattr(self, kind)
             changed[kind] = {**own, **{key: value for key, value in params.items() if key in own}}
         swept = {key: values for key, values in grid.items() if key in self.prepare_params}
-        return self.model_copy(update={**changed, "name": name, "variant_of": self.name, "swept": swept})
+        return self.model_copy(
+            update={
+                **changed,
+                "name": name,
+                "variant_of": self.name,
+                "swept": swept,
+                "with_gpus": _without(self.with_gpus, params),
+            }
+        )
 
-    def on(self, gpus: int) -> System:
-        """Return the system with packages for GPUs if its engine has them and ``gpus`` is not 0."""
-        if gpus == 0:
-            return self
-        lock = f"requirements-cuda{self.cuda}.lock"
-        able = any((folder / lock).is_file() for folder in (self.engine_dir, *self.shared))
-        components = tuple(component.on(gpus) for component in self.components)
-        return self.model_copy(update={"accelerator": "cuda" if able else None, "components": components})
+    def on(self, gpus: int, build_gpus: int | None = None) -> System:
+        """Return the system as it is with GPUs: their packages, if its engine has them, and its parameters there.
+
+        Args:
+            gpus: of the envelope that it runs in.
+            build_gpus: of the envelope that builds its index; ``gpus`` if not given.
+        """
+        counts = {"build_params": gpus if build_gpus is None else build_gpus, "search_params": gpus}
+        changed: dict[str, object] = {}
+        for kind, count in counts.items():
+            if count and self.with_gpus:
+                own = getattr(self, kind)
+                changed[kind] = {**own, **{key: value for key, value in self.with_gpus.items() if key in own}}
+        if gpus:
+            lock = f"requirements-cuda{self.cuda}.lock"
+            able = any((folder / lock).is_file() for folder in (self.engine_dir, *self.shared))
+            changed["accelerator"] = "cuda" if able else None
+        components = tuple(component.on(gpus, build_gpus) for component in self.components)
+        return self.model_copy(update={**changed, "components": components})
 
     def searching(self) -> System:
         """Return the system as it searches a built index: without packages that its builds alone need."""
@@ -485,14 +516,15 @@ def _components(
             raise ValueError(f"key 'components': unknown system {name!r}{did_you_mean(name, set(known))}")
         if name in composite:
             raise ValueError(f"key 'components': {name!r} has components itself; name those")
-        changed = {}
+        changed: dict[str, dict[str, Scalar]] = {"with_gpus": known[name].with_gpus}
         for kind in PARAMETERS:
-            own, given = getattr(known[name], kind), getattr(declared, kind)
-            changes = {key.removeprefix(f"{name}."): given[key] for key in given if key.startswith(f"{name}.")}
+            own, changes = getattr(known[name], kind), _of_component(name, getattr(declared, kind))
             if unknown := next((key for key in changes if key not in own), None):
                 hint = did_you_mean(unknown, set(own))
                 raise ValueError(f"key '{kind}': {name!r} has no parameter {unknown!r} there{hint}")
             changed[kind] = {**own, **changes}
+            changed["with_gpus"] = _without(changed["with_gpus"], changes)
+        changed["with_gpus"] |= _of_component(name, declared.with_gpus)
         components.append(known[name].model_copy(update=changed))
     if joining.two_stages and not components[1].scores:
         able = ", ".join(sorted(each.name for each in known.values() if each.scores)) or "none"
@@ -502,6 +534,14 @@ def _components(
     return components
 
 
+def _of_component(name: str, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    return {key.removeprefix(f"{name}."): value for key, value in given.items() if key.startswith(f"{name}.")}
+
+
+def _without(params: Mapping[str, Scalar], named: Collection[str]) -> dict[str, Scalar]:
+    return {key: value for key, value in params.items() if key not in named}
+
+
 def _joined(system: System, components: list[System]) -> System:
     """Add components and their parameters to a system."""
     joined: dict[str, object] = {
@@ -509,7 +549,7 @@ def _joined(system: System, components: list[System]) -> System:
             **getattr(system, kind),
             **{f"{part.name}.{key}": value for part in components for key, value in getattr(part, kind).items()},
         }
-        for kind in PARAMETERS
+        for kind in (*PARAMETERS, "with_gpus")
     }
     stand_ins = "; ".join(part.stand_in for part in components if part.stand_in)
     return system.model_copy(

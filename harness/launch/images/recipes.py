@@ -10,7 +10,8 @@ import io
 import json
 import re
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -28,6 +29,8 @@ _DRIVER_MODULES = ("__init__.py", "records.py")
 # Files of an engine's folder for people or the host.
 _HOST_ONLY = re.compile(r"engine\.toml|requirements(-[a-z0-9]+)*\.in")
 _GUIDE = "docs/guides/add-a-system.md"
+# Stages of engines' Dockerfiles in a folder of `images/shared/`.
+_STAGES = "stages.Dockerfile"
 _LOCK = re.compile(r"requirements(-[a-z0-9]+)*\.lock")
 
 
@@ -38,6 +41,7 @@ def engine_recipe(system: System, *, lean: bool = False) -> str:
         "engine": _hashes(engine_files(system)),
         "shared": _hashes(shared_files(system)),
         "packages": _hashes(system.shared_locks),
+        "stages": _hashes(_shared_stages(system.shared)),
         "driver": _hashes(driver_files()),
         "assets": checksums(system.engine_assets),
     }
@@ -93,18 +97,46 @@ def engine_files(system: System) -> dict[str, Path]:
     return {**own, "requirements.lock": system.lock}
 
 
-def line_of_step(file: Path, step: int) -> int | None:
-    """Return the line on which a step of a Dockerfile begins."""
-    steps, continued = 0, False
-    for number, line in enumerate(file.read_bytes().decode("utf-8", "replace").splitlines(), 1):
-        text = line.strip()
-        if not text or text.startswith("#"):
-            continue
-        steps += not continued
-        if steps == step:
-            return number
-        continued = text.endswith("\\")
-    return None
+@dataclass(frozen=True)
+class Dockerfile:
+    """A Dockerfile as it is built: the stages of shared folders stand before its own first one."""
+
+    lines: tuple[tuple[Path, int, str], ...]
+
+    @classmethod
+    def of(cls, file: Path, shared: Iterable[Path] = ()) -> Dockerfile:
+        """Read a Dockerfile, and the stages of these folders."""
+        own = _numbered(file)
+        first = next((index for index, (_, _, line) in enumerate(own) if line.startswith("FROM ")), len(own))
+        stages = [line for path in _shared_stages(shared).values() for line in _numbered(path)]
+        return cls((*own[:first], *stages, *own[first:]))
+
+    @property
+    def text(self) -> str:
+        """The whole."""
+        return "".join(f"{line}\n" for _, _, line in self.lines)
+
+    def place_of_step(self, step: int) -> str | None:
+        """Return the file and line where a step begins, ``file:line``."""
+        steps, continued = 0, False
+        for file, number, line in self.lines:
+            text = line.strip()
+            if not text or text.startswith("#"):
+                continue
+            steps += not continued
+            if steps == step:
+                return f"{file}:{number}"
+            continued = text.endswith("\\")
+        return None
+
+
+def _numbered(file: Path) -> list[tuple[Path, int, str]]:
+    lines = file.read_bytes().decode("utf-8", "replace").splitlines()
+    return [(file, number, line) for number, line in enumerate(lines, 1)]
+
+
+def _shared_stages(shared: Iterable[Path]) -> dict[str, Path]:
+    return {folder.name: path for folder in shared if (path := folder / _STAGES).is_file()}
 
 
 def shared_files(system: System) -> dict[str, Path]:
@@ -162,6 +194,7 @@ def write_engine_context(target: IO[bytes], system: System, wheels: Mapping[Path
     """
     folders = ("wheels", "assets", "assets/engine", "shared", "packages", "driver")
     entries: dict[str, Path | bytes | None] = {**dict.fromkeys(folders), **code_files(system)}
+    entries["Dockerfile"] = Dockerfile.of(system.engine_dir / "Dockerfile", system.shared).text.encode()
     entries |= _files("wheels", wheels[system.lock])
     for name, lock in system.shared_locks.items():
         package = f"packages/{name}"

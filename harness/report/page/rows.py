@@ -139,7 +139,7 @@ def _price_record(row: Row, tariff: Tariff, texts: SharedTexts) -> dict[str, Any
         "type": texts.number(price.instance_type),
         "usd": price.usd_per_hour,
         "architecture": texts.number(price.architecture),
-        "other": texts.number(row_pricing.other_architecture(row, price)),
+        "other": texts.number(row_pricing.other_machine(row, price)),
         "vcpus": price.vcpus,
         "memory": price.memory_bytes,
         "gpus": price.gpus,

@@ -230,6 +230,45 @@ def test_lean_if_reads_parameters_that_decide_the_image(images: Path) -> None:
         catalog.systems(images)
 
 
+WITH_GPUS = """[build_params]
+documents = "onnx"
+batch = 8
+[search_params]
+queries = "int8"
+[with_gpus]
+documents = "torch"
+queries = "torch"
+"""
+
+
+def test_parameters_have_another_value_where_there_are_gpus(images: Path) -> None:
+    write_system(images, "x", "y", WITH_GPUS)
+    system = catalog.system("y", images)
+    assert system.params == system.on(0).params == {"documents": "onnx", "batch": 8, "queries": "int8"}
+    assert system.on(1).params == {"documents": "torch", "batch": 8, "queries": "torch"}
+    assert system.on(1, 0).params == {"documents": "onnx", "batch": 8, "queries": "torch"}
+    assert system.on(0, 1).params == {"documents": "torch", "batch": 8, "queries": "int8"}
+
+
+def test_value_that_a_sweep_or_a_joining_system_sets_stays_with_gpus(images: Path) -> None:
+    write_system(images, "x", "y", WITH_GPUS)
+    point = catalog.system("y", images).varied("point", {"queries": "int8"}, {"queries": ("int8", "onnx")})
+    assert point.on(1).params == {"documents": "torch", "batch": 8, "queries": "int8"}
+    write_system(images, "lucene", "bm25", BM25)
+    write_system(images, "fusion", "both", 'components = ["bm25", "y"]\n')
+    write_system(images, "fusion", "own", 'components = ["bm25", "y"]\n[search_params]\n"y.queries" = "onnx"\n')
+    for name, queries in (("both", "torch"), ("own", "onnx")):
+        there = catalog.system(name, images).on(1)
+        assert (there.params["y.documents"], there.params["y.queries"]) == ("torch", queries)
+        assert there.components[1].params == {"documents": "torch", "batch": 8, "queries": queries}
+
+
+def test_with_gpus_names_known_parameters(images: Path) -> None:
+    write_system(images, "x", "y", WITH_GPUS + 'query = "torch"\n')
+    with pytest.raises(FileError, match=r"y.toml: .*with_gpus: query is in neither build_params nor search_params"):
+        catalog.systems(images)
+
+
 BM25 = "fewer_hits_ok = true\n[build_params]\nheap = 1024\n[search_params]\nk1 = 0.9\nheap = 96\n"
 DENSE = '[build_params]\nbackend = "torch"\n[search_params]\ntokens = 32\n'
 BOTH = 'components = ["bm25", "dense"]\n'

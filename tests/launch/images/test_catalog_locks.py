@@ -81,17 +81,12 @@ def test_a_package_is_pinned_by_one_lock_of_an_image(system: System) -> None:
     assert sum(map(len, locks)) == len(set().union(*locks))
 
 
-@pytest.mark.parametrize(
-    ("stage", "engines"),
-    [("pytorch-whole", 8), ("pytorch", 8), ("encoder", 7), ("lean", 7), ("full", 7), ("anserini", 2)],
-)
-def test_shared_dockerfile_stage_is_identical_in_each_engine(stage: str, engines: int) -> None:
-    """Docker builds an identical stage once for all engines."""
-    texts = []
-    for folder in ENGINES:
-        stages = re.split(r"^(?=FROM )", (folder / "Dockerfile").read_text(), flags=re.MULTILINE)
-        texts += [re.sub(r"^#.*\n", "", text, flags=re.MULTILINE) for text in stages if f" AS {stage}\n" in text]
-    assert len(texts) >= engines and len(set(texts)) == 1
+@pytest.mark.parametrize("system", catalog.systems().values(), ids=lambda system: system.name)
+def test_encoders_run_under_pytorch_with_gpus(system: System) -> None:
+    """The other backends run on CPUs alone, and refuse a GPU."""
+    there = system.on(1).params
+    named = {key: value for key, value in there.items() if key.rpartition(".")[2] in ("document_backend", "backend")}
+    assert set(named.values()) <= {"torch", "torch-bf16"}
 
 
 @pytest.mark.parametrize("folder", ENGINES, ids=lambda path: path.name)
@@ -112,7 +107,7 @@ def test_lean_images_are_those_of_the_backends_that_read_exported_graphs(folder:
 
 
 def test_image_keeps_the_transformers_models_of_the_encoder() -> None:
-    text = (catalog.images_dir() / "dense" / "Dockerfile").read_text()
+    text = (catalog.images_dir() / "shared/encoder/stages.Dockerfile").read_text()
     (kept,) = re.findall(r"transformers/models/\\\((.+)\\\)/", text)
     read = re.findall(
         r'^    "([a-z-]+)": Kind', (catalog.images_dir() / "shared/encoder/checkpoint.py").read_text(), re.M

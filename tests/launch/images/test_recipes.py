@@ -74,6 +74,34 @@ def test_packages_of_shared_code_change_the_build_and_recipe(toy: System, tmp_pa
     assert found["packages/common/requirements.lock"].size == len("able\n")
 
 
+def test_stages_of_shared_folders_stand_before_those_of_the_engine(toy: System, tmp_path: Path) -> None:
+    own, first, second = toy.engine_dir / "Dockerfile", tmp_path / "shared" / "a", tmp_path / "shared" / "b"
+    for folder in (first, second, tmp_path / "shared" / "none"):
+        folder.mkdir(parents=True)
+    toy = toy.model_copy(update={"shared": (first, tmp_path / "shared" / "none", second)})
+    before = engine_recipe(toy)
+    own.write_text("# FROM here\nARG BASE\n\nFROM x\nRUN one \\\n  two\n")
+    (first / "stages.Dockerfile").write_text("# of a\nFROM ${BASE} AS a\nRUN a")
+    (second / "stages.Dockerfile").write_text("FROM a AS b\n")
+    assert engine_recipe(toy) != before
+    (tmp_path / "wheels").mkdir()
+    with tarfile.open(fileobj=io.BytesIO(packed(toy, tmp_path / "wheels", tmp_path))) as tar:
+        text = tar.extractfile("Dockerfile").read().decode()
+        assert not [name for name in tar.getnames() if "stages" in name]
+    shared = "# of a\nFROM ${BASE} AS a\nRUN a\nFROM a AS b\n"
+    assert text == f"# FROM here\nARG BASE\n\n{shared}FROM x\nRUN one \\\n  two\n"
+    built = recipes_images.Dockerfile.of(own, toy.shared)
+    assert [built.place_of_step(step) for step in range(1, 8)] == [
+        f"{own}:2",
+        f"{first / 'stages.Dockerfile'}:2",
+        f"{first / 'stages.Dockerfile'}:3",
+        f"{second / 'stages.Dockerfile'}:1",
+        f"{own}:4",
+        f"{own}:5",
+        None,
+    ]
+
+
 def test_accelerator_has_its_own_image_and_packages(toy: System, tmp_path: Path) -> None:
     assert toy.on(1).image == toy.name, "an engine without such packages has one image"
     before = recipe(toy)
