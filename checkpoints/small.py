@@ -17,6 +17,7 @@ from checkpoints import container, stand_in
 from harness import filesystem
 from harness.config import data_root
 from harness.launch.images import assets, builder, catalog
+from harness.launch.images.systems import System
 from harness.records import digest
 
 log = logging.getLogger("harness.checkpoints")
@@ -230,7 +231,7 @@ def _note_file(models: Path, kind: Kind) -> Path:
     return models / f"{kind.name}.made.json"
 
 
-def _key(kind: Kind, engine: catalog.System, start: catalog.System, corpus: Path, steps: int) -> str:
+def _key(kind: Kind, engine: System, start: System, corpus: Path, steps: int) -> str:
     """Hash of everything that decides the weights, as far as arithmetic is the same everywhere."""
     scripts = sorted((Path(__file__).parent / "training").glob("*.py"))
     return digest(

@@ -17,7 +17,7 @@ import docker
 from checkpoints import container, dense, llm, rerank, rerank_heads, rerank_long, sparse, stand_in
 from harness.errors import UnknownName
 from harness.launch.images import builder, catalog
-from harness.launch.images.catalog import System
+from harness.launch.images.systems import System
 
 log = logging.getLogger("harness.checkpoints")
 

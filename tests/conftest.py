@@ -26,7 +26,7 @@ from harness.jobs import orchestrator, suite
 from harness.jobs.inputs import RunOptions, gather
 from harness.jobs.orchestrator import RunSummary
 from harness.launch.base import Launcher
-from harness.launch.images.catalog import System
+from harness.launch.images.systems import System
 from harness.launch.monitor import canary
 from harness.pricing import prices
 from harness.pricing.prices import Snapshot

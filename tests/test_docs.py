@@ -19,6 +19,7 @@ from harness.jobs import suite
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
 from harness.launch.images.recipes import driver_files
+from harness.launch.images.systems import Asset, EngineFile, SystemFile
 from harness.pricing import instances, prices
 from harness.results import reader
 from scripts.docs import generate
@@ -48,9 +49,9 @@ def test_every_suite_key_is_described() -> None:
         suite.Server,
         suite.Restriction,
         suite.Expectation,
-        catalog.SystemFile,
-        catalog.EngineFile,
-        catalog.Asset,
+        SystemFile,
+        EngineFile,
+        Asset,
     ):
         for name, field in model.model_fields.items():
             assert field.description, f"{model.__name__}.{name}"

@@ -19,7 +19,7 @@ from harness.errors import FileError, HarnessError, ImageError, UnknownName
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import catalog
 from harness.launch.images.builder import Image, ImageBuilder
-from harness.launch.images.catalog import System
+from harness.launch.images.systems import System
 from harness.progress import task
 
 log = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.plan import NO_IMAGE, Planned, component_keys, plan_here, plan_without_engine, states
 from harness.jobs.suite import Suite, dataset_name, load
 from harness.launch.base import Launcher
-from harness.launch.images.catalog import System
+from harness.launch.images.systems import System
 from harness.pricing import prices
 from harness.records import digest
 from harness.report.plan import CellPlan, plan_document

@@ -20,7 +20,7 @@ from harness.jobs.collect import CollectedJob, collect
 from harness.jobs.indexes import Index
 from harness.launch.base import Launcher, LaunchRequest, Limits, Prepared
 from harness.launch.doctor import Check, Level
-from harness.launch.images.catalog import System
+from harness.launch.images.systems import System
 from harness.progress import silent, task
 from harness.records import Envelope, JobSpec, Outcome, Query, ScenarioParams
 from harness.results.schema import NULL_SYSTEM

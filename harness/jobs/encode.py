@@ -23,7 +23,7 @@ from harness.evaluation.judged_runs import JudgedRuns
 from harness.jobs import environment, indexes
 from harness.jobs.plan import index_key
 from harness.launch.base import Launcher, Limits
-from harness.launch.images.catalog import System
+from harness.launch.images.systems import System
 from harness.progress import task
 from harness.records import Envelope, Outcome, Scalar, digest
 from harness.untrusted import open_regular, read_start

@@ -18,7 +18,7 @@ from harness.evaluation import measure_names
 from harness.jobs.suite import Suite, dataset_name
 from harness.launch.base import Limits
 from harness.launch.images import catalog
-from harness.launch.images.catalog import System
+from harness.launch.images.systems import System
 from harness.progress import bar
 from harness.records import Envelope
 from harness.results.reader import StoredJob

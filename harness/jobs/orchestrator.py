@@ -21,7 +21,7 @@ from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.plan import Planned, index_key, order, plan_here
 from harness.launch import host
 from harness.launch.base import Launcher, LaunchRequest, Prepared
-from harness.launch.images.catalog import System
+from harness.launch.images.systems import System
 from harness.progress import TimeLeft, duration, task
 from harness.records import MAX_PROBES, JobSpec, Outcome, to_json
 from harness.results import suite_record

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from harness.errors import UsageError
 from harness.jobs.inputs import AssignedWork, Inputs, RunOptions
 from harness.launch.base import Launcher
-from harness.launch.images.catalog import System
+from harness.launch.images.systems import System
 from harness.records import Isolation, Outcome, digest
 from harness.results.reader import read_jobs
 from harness.results.schema import NULL_SYSTEM, Cell, Result, ResultSpec, job_key

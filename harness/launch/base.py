@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.launch import host
-from harness.launch.images.catalog import System
+from harness.launch.images.systems import System
 from harness.launch.monitor.traces import CounterTrace, GpuTrace, MemoryTrace
 from harness.progress import Progress
 from harness.records import Cpuset, Envelope, Isolation, JobSpec, Outcome, to_json

@@ -35,7 +35,7 @@ from harness.launch.container import (
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import emulation
 from harness.launch.images.builder import Image, ImageBuilder
-from harness.launch.images.catalog import System
+from harness.launch.images.systems import System
 from harness.launch.monitor import gpu
 from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.sampler import Sampler

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from rich.cells import cell_len
 
-from harness.launch.images import catalog
-from harness.launch.images.catalog import Asset, System
 from harness.launch.images.platforms import PLATFORMS
+from harness.launch.images.systems import LANGUAGE, Asset, System
 from harness.records import Scalar
 from harness.report.document import (
     MISSING,
@@ -91,7 +90,7 @@ def system_paragraphs(system: System) -> Iterator[tuple[str, str]]:
         if params:
             yield title, _params(params)
     for part in system.parts:
-        if part.languages and catalog.LANGUAGE not in part.build_params:
+        if part.languages and LANGUAGE not in part.build_params:
             first, *others = part.languages
             yield "Languages", f"the dataset's, else {first}: {', '.join((first, *others))} ({part.name})"
     yield "Runs on", _platforms(system)

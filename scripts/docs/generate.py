@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from harness import cli
 from harness.analysis.table import OTHER
 from harness.jobs.suite import CellGroup, Ec2Settings, Expectation, Offline, Restriction, Server, Suite, SuiteProtocol
-from harness.launch.images.catalog import Asset, EngineFile, NotFor, SystemFile
+from harness.launch.images.systems import Asset, EngineFile, NotFor, SystemFile
 from harness.pricing.instances import HardwareProfile
 from harness.report import columns
 from harness.report.columns import ColumnMeaning
@@ -73,7 +73,7 @@ def suite_reference() -> str:
 def system_reference() -> str:
     """Describe every key of the files that declare engines and systems."""
     return (
-        "# System reference\n\nGenerated from `harness/launch/images/catalog.py` by `make docs`.\n"
+        "# System reference\n\nGenerated from `harness/launch/images/systems.py` by `make docs`.\n"
         + _section("`images/<engine>/engine.toml`", EngineFile)
         + _section("`[[not_for]]` in `engine.toml`", NotFor)
         + _section("`images/<engine>/systems/<system>.toml`", SystemFile)

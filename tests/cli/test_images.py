@@ -10,7 +10,7 @@ from click.testing import Result
 
 from harness.launch.images import emulation
 from harness.launch.images.builder import Image, ImageBuilder
-from harness.launch.images.catalog import System
+from harness.launch.images.systems import System
 from tests.conftest import Bench
 from tests.support.command_line import call
 

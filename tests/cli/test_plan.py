@@ -14,7 +14,7 @@ from harness.aws.cloud_run import estimates
 from harness.config import data_root
 from harness.errors import EngineError
 from harness.launch.fake import FakeLauncher
-from harness.launch.images.catalog import System
+from harness.launch.images.systems import System
 from tests.conftest import Bench
 from tests.images.test_fusion import declare
 from tests.support.command_line import Call

@@ -14,6 +14,7 @@ import pytest
 
 from harness.config import data_root
 from harness.launch.images import assets, builder, catalog
+from harness.launch.images.systems import System
 from tests.images import inside
 from tests.images.colbert import Inside, make_models
 from tests.images.inside import Warmth
@@ -176,7 +177,7 @@ def ask(engine: docker.DockerClient, warmth: Warmth, sparse_models: Path, tmp_pa
     """Run lines in the image of an engine of learned sparse retrieval; see ``impact.asker``."""
     from tests.images import impact
 
-    def warm(system: catalog.System) -> inside.Warm:
+    def warm(system: System) -> inside.Warm:
         image = builder.ImageBuilder(engine, CACHE).ensure_engine(system)
         return warmth.of(image.digest, IMPORTS[system.engine])
 

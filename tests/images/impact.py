@@ -11,6 +11,7 @@ from typing import Any
 
 from checkpoints.sparse import WORDS
 from harness.launch.images import catalog
+from harness.launch.images.systems import System
 from tests.images.inside import Warm
 
 CHECKPOINTS = [
@@ -93,7 +94,7 @@ corpus = Corpus(Path("/job/more.jsonl"), 24)
 """
 
 
-def asker(warm: Callable[[catalog.System], Warm], prelude: str, models: Path, folder: Path) -> Ask:
+def asker(warm: Callable[[System], Warm], prelude: str, models: Path, folder: Path) -> Ask:
     """Runs lines in an engine's image, over small checkpoints and a corpus of 24 documents.
 
     Args:

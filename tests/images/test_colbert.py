@@ -9,6 +9,7 @@ import pytest
 
 from harness import filesystem
 from harness.launch.images import builder, catalog
+from harness.launch.images.systems import System
 from tests.images.colbert import PLAID, SIZES, Inside, documents, queries
 from tests.images.conftest import DOCUMENTS, MADE_CLOCK
 
@@ -225,7 +226,7 @@ def _toml(values: dict[str, object]) -> str:
     return "\n".join(f"{name!r} = {value!r}" for name, value in values.items())
 
 
-def _sizes(folder: Path, models: Path) -> dict[str, catalog.System]:
+def _sizes(folder: Path, models: Path) -> dict[str, System]:
     """Three systems of the user's own, served by the shipped engine."""
     files = {path.name: filesystem.sha256(path) for path in sorted((models / "tiny").iterdir())}
     (folder / "colbert" / "systems").mkdir(parents=True)

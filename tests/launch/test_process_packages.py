@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.launch.images import assets
-from harness.launch.images.catalog import System
+from harness.launch.images.systems import System
 from harness.launch.process import ProcessLauncher
 
 

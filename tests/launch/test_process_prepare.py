@@ -9,7 +9,7 @@ import pytest
 
 from harness.errors import ImageError
 from harness.launch.images import catalog
-from harness.launch.images.catalog import System
+from harness.launch.images.systems import System
 from harness.launch.process import ProcessLauncher
 from tests.conftest import Bench
 

@@ -9,7 +9,7 @@ from typing import Any
 from harness.driver.cgroup import UNLIMITED
 from harness.jobs.plan import Planned
 from harness.launch.base import Prepared
-from harness.launch.images.catalog import System
+from harness.launch.images.systems import System
 from harness.records import Cpuset, EffectiveEnvelope, Envelope, Isolation, JobSpec, Outcome, Query, ScenarioParams
 from harness.results.schema import Cell
 from tests.support import sample_records

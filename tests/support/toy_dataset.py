@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.launch.images.catalog import Asset, System
+from harness.launch.images.systems import Asset, System
 from tests.support import job_fixtures
 
 _DOCKERFILE = """\

@@ -19,7 +19,7 @@ from harness.experiments.calibration.known_values import JobEnd
 from harness.jobs.inputs import Inputs
 from harness.jobs.suite import Suite
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared
-from harness.launch.images.catalog import System
+from harness.launch.images.systems import System
 from harness.progress import Progress
 from harness.records import Envelope, Outcome
 

@@ -22,7 +22,7 @@ from harness.jobs.inputs import RunOptions
 from harness.jobs.suite import SuiteProtocol
 from harness.launch.base import Launcher
 from harness.launch.images import catalog
-from harness.launch.images.catalog import System
+from harness.launch.images.systems import System
 from harness.progress import NOWHERE, Progress, show_progress, task
 from harness.records import Isolation, Outcome
 from harness.report.document import Escape, ReportDocument, Section, grid_of, lines_of

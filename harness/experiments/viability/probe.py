@@ -15,7 +15,7 @@ from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.plan import NO_IMAGE, identity, plan
 from harness.jobs.suite import Suite, SuiteProtocol
 from harness.launch.base import Launcher, Prepared
-from harness.launch.images.catalog import System
+from harness.launch.images.systems import System
 from harness.progress import filtering, task
 from harness.records import Envelope, Isolation, Outcome
 from harness.results.attempts import started

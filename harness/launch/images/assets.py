@@ -25,7 +25,7 @@ from typing import IO
 from harness import filesystem
 from harness.errors import ImageError
 from harness.launch.images import platforms
-from harness.launch.images.catalog import Asset, checksums
+from harness.launch.images.systems import Asset, checksums
 from harness.records import digest
 from harness.untrusted import decode
 

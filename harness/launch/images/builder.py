@@ -28,8 +28,8 @@ from harness import filesystem
 from harness.errors import ImageError
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import assets, base_image, emulation, platforms, recipes
-from harness.launch.images.catalog import Asset, System
 from harness.launch.images.recipes import engine_recipe, recipe
+from harness.launch.images.systems import Asset, System
 from harness.untrusted import MAX_TEXT, one_line
 
 log = logging.getLogger(__name__)

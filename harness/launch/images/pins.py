@@ -13,7 +13,8 @@ from tomlkit.items import AoT, Item, KeyType, SingleKey, Table
 
 from harness import filesystem
 from harness.errors import FileError, ImageError, UsageError
-from harness.launch.images.catalog import Asset, System, own_images_dir
+from harness.launch.images.catalog import own_images_dir
+from harness.launch.images.systems import Asset, System
 from harness.untrusted import one_line
 
 log = logging.getLogger(__name__)

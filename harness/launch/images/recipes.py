@@ -19,8 +19,9 @@ import harness
 from harness import filesystem
 from harness.errors import FileError
 from harness.launch.images import base_image
-from harness.launch.images.catalog import PARAMETERS, Asset, System, checksums, images_dir
+from harness.launch.images.catalog import images_dir
 from harness.launch.images.platforms import AMD64
+from harness.launch.images.systems import PARAMETERS, Asset, System, checksums
 from harness.records import digest
 
 # Modules that the driver imports from beside its folder.

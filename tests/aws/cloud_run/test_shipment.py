@@ -36,7 +36,7 @@ from harness.launch.base import Prepared
 from harness.launch.docker import DockerLauncher
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
-from harness.launch.images.catalog import System
+from harness.launch.images.systems import System
 from harness.records import Envelope, to_json
 from harness.results.schema import IndexFacts
 from tests.aws.cloud_run.planning import TYPE, WORKER_ID, Engine, Planning

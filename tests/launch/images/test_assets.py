@@ -17,7 +17,7 @@ import pytest
 
 from harness.errors import ImageError, StoreError
 from harness.launch.images import assets
-from harness.launch.images.catalog import Asset
+from harness.launch.images.systems import Asset
 
 FILES = {"config.json": b"{}", "weights.bin": b"\x00\x01" * 500}
 

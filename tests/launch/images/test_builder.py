@@ -19,8 +19,8 @@ import requests
 from harness import filesystem
 from harness.errors import EngineError, ImageError, StoreError
 from harness.launch.images import base_image, builder, emulation
-from harness.launch.images.catalog import NotFor, System
 from harness.launch.images.recipes import recipe
+from harness.launch.images.systems import NotFor, System
 from tests.support import job_fixtures
 from tests.support.toy_dataset import with_asset
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness.launch.images import catalog
-from harness.launch.images.catalog import System
 from harness.launch.images.platforms import ARM64
+from harness.launch.images.systems import System
 
 ENGINES = sorted(path.parent for path in catalog.images_dir().glob("*/engine.toml"))
 LOCKS = sorted(catalog.images_dir().rglob("requirements*.lock"))

@@ -19,7 +19,7 @@ from harness.cli import main
 from harness.errors import FileError
 from harness.launch.images import catalog
 from harness.launch.images import pins as pins_images
-from harness.launch.images.catalog import Asset
+from harness.launch.images.systems import Asset
 from tests.support.model_hub import Hub, serve
 
 OLD, NEW = "a" * 40, "b" * 40

@@ -12,9 +12,9 @@ import pytest
 
 from harness.errors import FileError
 from harness.launch.images import recipes as recipes_images
-from harness.launch.images.catalog import System
 from harness.launch.images.platforms import AMD64, ARM64
 from harness.launch.images.recipes import driver_files, engine_recipe, recipe
+from harness.launch.images.systems import System
 from tests.support.toy_dataset import with_asset
 
 

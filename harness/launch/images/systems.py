@@ -1,0 +1,405 @@
+"""Systems and their engines, as their files declare them: parameters, files, components, GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from harness.config import NAME_PATTERN, ConfigModel
+from harness.errors import UsageError, did_you_mean
+from harness.launch.images.platforms import AMD64, debian
+from harness.records import Scalar
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+# The two tables of a system's parameters.
+PARAMETERS = ("build_params", "search_params")
+
+
+class Asset(ConfigModel):
+    """Files that an image needs beside its Python packages (weights, jars), each pinned by sha256.
+
+    They come from the model hub at ``revision``, else from a local models folder, else from inside the PyPI
+    distribution ``package``.  ``files`` names files without a checksum: such an asset is unpinned, and no image is made
+    with it before ``harness pin``.
+    """
+
+    folder: str = Field(pattern=NAME_PATTERN, description="folder under /opt/assets that the files go to")
+    licence: str = Field(description="SPDX id of the files' licence; NOASSERTION where the publisher names none")
+    hub: str | None = Field(default=None, description="model id on the hub")
+    revision: str | None = Field(default=None, pattern=r"^[0-9a-f]{40}$", description="commit on the hub")
+    package: str | None = Field(default=None, description="PyPI requirement, pinned with ==, that carries the files")
+    package_sha256: Sha256 | None = Field(default=None, description="of the distribution's file: pip checks it first")
+    package_folder: str | None = Field(default=None, description="where in the distribution the files lie")
+    sha256: dict[str, Sha256] = Field(default={}, description="file name -> sha256")
+    files: tuple[str, ...] = Field(
+        default=(), description="names of files without a checksum yet; while there are any, the system is not pinned"
+    )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its files, pinned or not."""
+        return (*self.sha256, *self.files)
+
+    @property
+    def unpinned(self) -> bool:
+        """True if a file has no checksum yet."""
+        return bool(self.files)
+
+    def pinned(self, revision: str | None, sha256: dict[str, str]) -> Asset:
+        """Return the asset with checksums, and the hub's commit if known."""
+        return Asset.model_validate({**self.model_dump(), "revision": revision, "sha256": sha256, "files": ()})
+
+    @field_validator("sha256", "files")
+    @classmethod
+    def _plain_names(cls, value: Collection[str]) -> Collection[str]:
+        for name in value:
+            if name.startswith("/") or ".." in Path(name).parts:
+                raise ValueError(f"file name {name!r} must lie inside the folder")
+        return value
+
+    @model_validator(mode="after")
+    def _named_once(self) -> Asset:
+        if not self.names or len(set(self.names)) < len(self.names):
+            raise ValueError("each file is named once: in sha256 with its checksum, or in files without one")
+        return self
+
+    @model_validator(mode="after")
+    def _pinned_package(self) -> Asset:
+        # pip runs an sdist's code to read its metadata, so it must be pinned.
+        if self.package is not None and ("==" not in self.package or self.package_sha256 is None):
+            raise ValueError("a package needs a version, pinned with ==, and its package_sha256")
+        return self
+
+
+def checksums(assets: tuple[Asset, ...]) -> dict[str, str]:
+    """Map the pinned files of assets, by their path, to their sha256."""
+    return {f"{asset.folder}/{name}": sha256 for asset in assets for name, sha256 in asset.sha256.items()}
+
+
+class NotFor(ConfigModel):
+    """A platform that an engine has no image for, with the reason, so that no build has to fail first."""
+
+    platform: Literal["linux/amd64", "linux/arm64"]
+    accelerator: Literal["cuda"] | None = Field(
+        default=None, description="only the image for GPUs is meant; without this key every image of the engine"
+    )
+    reason: str = Field(min_length=1, description="why, in a few words: users read it when they ask for that image")
+
+
+class EngineSettings(ConfigModel):
+    """The settings of ``engine.toml`` that each system of the engine has."""
+
+    description: str = Field(description="one line for people")
+    extra_indexes: tuple[str, ...] = Field(
+        default=(), description="package indexes that are asked as well when the plain download of the lock fails"
+    )
+    prepare: str | None = Field(
+        default=None,
+        pattern=r"^[a-z_][a-z0-9_.]*$",
+        description="module that makes a system's assets ready when its image is built (converts weights, checks them)",
+    )
+    prepare_params: tuple[str, ...] = Field(
+        default=(), description="parameters of the system that `prepare` reads; they decide the image too"
+    )
+    lean_if: dict[str, tuple[Scalar, ...]] = Field(
+        default={},
+        description="parameters, and their values with which prepared files need fewer packages: the image is then made"
+        ' from the Dockerfile\'s stage `lean` (build argument STAGE); a missing parameter counts as `""`',
+    )
+    lean_search_if: dict[str, tuple[Scalar, ...]] = Field(
+        default={},
+        description="parameters, and their values with which searches need fewer packages than builds: the index is"
+        " then built in the system's image, and searched in `<system>-search`, made from the stage `lean`; with GPUs,"
+        " one image does both",
+    )
+    toolchain: bool = Field(
+        default=False, description="its Dockerfile compiles: gets a compiler image as the build argument TOOLCHAIN"
+    )
+    resumable_builds: bool = Field(
+        default=False, description="a build that ended early goes on from what it left in the index folder"
+    )
+    scores: bool = Field(
+        default=False, description="scores given documents, so that its systems can be the second of two stages"
+    )
+    two_stages: bool = Field(
+        default=False, description="of its systems' components, the second scores what the first finds"
+    )
+    cuda: int = Field(
+        default=12, ge=1, description="with GPUs: the release of CUDA whose packages it takes from shared folders"
+    )
+    not_for: tuple[NotFor, ...] = Field(
+        default=(), description="platforms that it has no image for; it has one for every other"
+    )
+    languages: tuple[str, ...] = Field(
+        default=(),
+        description="codes of the languages that it has analysers for, its default first; a system whose file sets no"
+        " `language` gets that of the dataset as a parameter of the build",
+    )
+
+    @model_validator(mode="after")
+    def _lean_if_prepared(self) -> EngineSettings:
+        for key, table in (("lean_if", self.lean_if), ("lean_search_if", self.lean_search_if)):
+            if unread := sorted(table.keys() - set(self.prepare_params)):
+                raise ValueError(f"{key}: {unread[0]} is not in prepare_params, which decide the image")
+            if table and not self.prepare:
+                raise ValueError(f"{key}: only files that `prepare` makes ready go into a lean image; name it")
+        return self
+
+
+LANGUAGE = "language"
+
+
+class EngineFile(EngineSettings):
+    """``images/<engine>/engine.toml``."""
+
+    assets: tuple[Asset, ...] = Field(default=(), description="files that all systems of the engine share")
+    shared: tuple[str, ...] = Field(
+        default=(),
+        description="code that engines share: folders of `images/shared/`, put into /opt/shared; the PyPI packages that"
+        " a folder pins in its own `requirements.lock` come into the build as `packages/<folder>`, and the stages of"
+        " its `stages.Dockerfile` before the engine's own",
+    )
+
+    @field_validator("assets")
+    @classmethod
+    def _all_pinned(cls, value: tuple[Asset, ...]) -> tuple[Asset, ...]:
+        if any(asset.unpinned for asset in value):
+            raise ValueError("what all systems of an engine share is pinned: give sha256, not files")
+        return value
+
+
+class SystemSettings(ConfigModel):
+    """The settings of a system's file that hold for its components too."""
+
+    description: str = Field(description="one line for people")
+    fewer_hits_ok: bool = Field(
+        default=False, description="may return fewer than k hits (lexical systems return only documents that match)"
+    )
+    result_cache: bool = Field(
+        default=False,
+        description="keeps answers of earlier queries on purpose; undeclared, a cache makes results noisy",
+    )
+    build_params: dict[str, Scalar] = Field(default={}, description="adapter parameters that shape the index")
+    search_params: dict[str, Scalar] = Field(default={}, description="adapter parameters of the search alone")
+    with_gpus: dict[str, Scalar] = Field(
+        default={},
+        description="parameters that have another value with GPUs: those of the build where it has some, those of the"
+        " search likewise; a value that a suite or a joining system sets stays",
+    )
+    assets: tuple[Asset, ...] = Field(default=(), description="files of this system alone: its weights")
+    stand_in: str | None = Field(
+        default=None,
+        description="what the checkpoint is, where it is not the published one; tables mark the system",
+    )
+
+
+class SystemFile(SystemSettings):
+    """``images/<engine>/systems/<system>.toml``."""
+
+    components: tuple[str, ...] = Field(
+        default=(),
+        description="the two systems that this one joins in one envelope, for an engine that fuses rankings; their"
+        " parameters are its own under `<component>.<name>`",
+    )
+
+    @model_validator(mode="after")
+    def _with_gpus_known(self) -> SystemFile:
+        if unknown := sorted(self.with_gpus.keys() - {*self.build_params, *self.search_params}):
+            raise ValueError(f"with_gpus: {unknown[0]} is in neither build_params nor search_params; add it there")
+        return self
+
+    def pins(self, known: SystemFile) -> bool:
+        """Check that this file differs from ``known`` only by pinning its unpinned weights."""
+        if not any(asset.unpinned for asset in known.assets):
+            return False
+        pins = {"assets": {"__all__": {"revision", "sha256", "files"}}}
+        return self.model_dump(exclude=pins) == known.model_dump(exclude=pins) and all(
+            set(mine.names) == set(theirs.names) for mine, theirs in zip(self.assets, known.assets, strict=True)
+        )
+
+
+class System(SystemSettings, EngineSettings):
+    """A system that can be measured: its engine's folder, parameters, assets and components.
+
+    ``file`` declares it; ``platform`` is that of its image; launchers set theirs.  ``variant_of`` names the system
+    whose image it has, with other parameters; ``swept`` are all values of those that ``prepare`` reads.
+    ``search_only``: its image has only what searches need.
+    """
+
+    name: str
+    file: Path
+    engine: str
+    engine_dir: Path
+    engine_assets: tuple[Asset, ...]
+    shared: tuple[Path, ...] = ()
+    components: tuple[System, ...] = ()
+    accelerator: Literal["cuda"] | None = None
+    platform: str = AMD64
+    variant_of: str | None = None
+    swept: dict[str, tuple[Scalar, ...]] = Field(default={})
+    search_only: bool = False
+
+    @property
+    def parts(self) -> tuple[System, ...]:
+        """The system itself and its components."""
+        return (self, *self.components)
+
+    @property
+    def lock(self) -> Path:
+        """The package lock of its engine, for its platform or accelerator if there is one."""
+        return self._lock(self.engine_dir)
+
+    @property
+    def shared_locks(self) -> dict[str, Path]:
+        """The package locks of its shared code, by folder name; most shared folders have none."""
+        return {folder.name: self._lock(folder) for folder in self.shared if (folder / "requirements.lock").is_file()}
+
+    def _lock(self, folder: Path) -> Path:
+        able = [f"requirements-{self.accelerator}{self.cuda}"] if self.accelerator else []
+        names = [name for base in (*able, "requirements") for name in (f"{base}-{debian(self.platform)}", base)]
+        locks = [folder / f"{name}.lock" for name in names]
+        return next((lock for lock in locks if lock.is_file()), locks[-1])
+
+    @property
+    def image(self) -> str:
+        """The name of its image; one for an accelerator or for searches alone, also a component's, has its own name."""
+        able = next((part.accelerator for part in self.parts if part.accelerator), None)
+        search = "search" if any(part.search_only for part in self.parts) else None
+        return "-".join(each for each in (self.variant_of or self.name, able, search) if each)
+
+    @property
+    def engine_image(self) -> str:
+        """The name of its engine's image."""
+        return f"{self.engine}-{self.accelerator}" if self.accelerator else self.engine
+
+    @property
+    def lean(self) -> bool:
+        """True if its image has only those packages of its engine that prepared files need."""
+        return self.search_only or self._has_all(self.lean_if)
+
+    def _has_all(self, able: Mapping[str, tuple[Scalar, ...]]) -> bool:
+        """Return whether every value of these parameters is among those listed; False without prepared files."""
+        if not (able and self.assets) or self.accelerator:
+            return False
+        values = {name: self.swept.get(name, (self.params.get(name, ""),)) for name in able}
+        return all(set(values[name]) <= set(enough) for name, enough in able.items())
+
+    def varied(self, name: str, params: Mapping[str, Scalar], grid: Mapping[str, tuple[Scalar, ...]]) -> System:
+        """Return the system under another name, with other values of some parameters.
+
+        Args:
+            grid: all values of the parameters; one image is made ready for all of them.
+
+        Raises:
+            UsageError: it has no such parameter, or a component has it, whose index depends on it.
+        """
+        able = self.search_params if self.components else self.params
+        for key in params:
+            if key not in able:
+                kind = "search parameter" if self.components else "parameter"
+                hint = did_you_mean(key, able) or f"; it has {', '.join(able) or 'none'}"
+                raise UsageError(f"[sweep.{self.name}]: {self.name} has no {kind} {key!r}{hint}")
+        changed: dict[str, object] = {}
+        for kind in PARAMETERS:
+            own = getattr(self, kind)
+            changed[kind] = {**own, **{key: value for key, value in params.items() if key in own}}
+        swept = {key: values for key, values in grid.items() if key in self.prepare_params}
+        return self.model_copy(
+            update={
+                **changed,
+                "name": name,
+                "variant_of": self.name,
+                "swept": swept,
+                "with_gpus": {key: value for key, value in self.with_gpus.items() if key not in params},
+            }
+        )
+
+    def on(self, gpus: int, build_gpus: int | None = None) -> System:
+        """Return the system as it is with GPUs: their packages, if its engine has them, and its parameters there.
+
+        Args:
+            gpus: of the envelope that it runs in.
+            build_gpus: of the envelope that builds its index; ``gpus`` if not given.
+        """
+        counts = {"build_params": gpus if build_gpus is None else build_gpus, "search_params": gpus}
+        changed: dict[str, object] = {}
+        for kind, count in counts.items():
+            if count and self.with_gpus:
+                own = getattr(self, kind)
+                changed[kind] = {**own, **{key: value for key, value in self.with_gpus.items() if key in own}}
+        if gpus:
+            lock = f"requirements-cuda{self.cuda}.lock"
+            able = any((folder / lock).is_file() for folder in (self.engine_dir, *self.shared))
+            changed["accelerator"] = "cuda" if able else None
+        components = tuple(component.on(gpus, build_gpus) for component in self.components)
+        return self.model_copy(update={**changed, "components": components})
+
+    def searching(self) -> System:
+        """Return the system as it searches a built index: without packages that its builds alone need."""
+        components = tuple(component.searching() for component in self.components)
+        search_only = self._has_all(self.lean_search_if) and not self._has_all(self.lean_if)
+        return self.model_copy(update={"search_only": search_only, "components": components})
+
+    def whole(self) -> System:
+        """Return the system with all packages of its engine, for builds and searches alike."""
+        components = tuple(component.whole() for component in self.components)
+        return self.model_copy(update={"search_only": False, "components": components})
+
+    def speaking(self, language: str | None) -> System:
+        """Return the system with the analysers of a dataset's language, unless its file names another.
+
+        Raises:
+            UsageError: it, or a component, has no analyser for the language.
+        """
+        own = {LANGUAGE: language} if language and self._follows(language) else {}
+        parts = tuple(part.speaking(language) for part in self.components)
+        theirs = {
+            f"{part.name}.{LANGUAGE}": part.build_params[LANGUAGE] for part in parts if LANGUAGE in part.build_params
+        }
+        return self.model_copy(update={"build_params": {**self.build_params, **own, **theirs}, "components": parts})
+
+    def _follows(self, language: str) -> bool:
+        """Return whether the dataset's language is a parameter here; the default needs none."""
+        if not self.languages or LANGUAGE in self.build_params or language == self.languages[0]:
+            return False
+        if language not in self.languages:
+            known = ", ".join(self.languages)
+            raise UsageError(f"{self.name} has no analyser for {language!r}; it has {known}: set one in `languages`")
+        return True
+
+    def made_for(self, platform: str) -> System:
+        """Return the system on a platform (``linux/arm64``)."""
+        components = tuple(component.made_for(platform) for component in self.components)
+        return self.model_copy(update={"platform": platform, "components": components})
+
+    @property
+    def lacking(self) -> str | None:
+        """The reason, in one line, why it or a component has no image for its platform and GPUs, or None."""
+        for part in self.parts:
+            for missing in part.not_for:
+                if missing.platform == part.platform and missing.accelerator in (None, part.accelerator):
+                    kind = " for GPUs" if missing.accelerator else ""
+                    return f"engine {part.engine!r} has no {part.platform} image{kind}: {missing.reason}"
+        releases = {part.cuda for part in self.components if part.accelerator}
+        if len(releases) > 1:
+            named = ", ".join(f"{part.name} {part.cuda}" for part in self.components)
+            return f"its components need different releases of CUDA ({named}), and an image has one"
+        return None
+
+    @property
+    def params(self) -> dict[str, Scalar]:
+        """All parameters of the adapter."""
+        return {**self.build_params, **self.search_params}
+
+    @property
+    def unpinned(self) -> tuple[str, ...]:
+        """The names of itself and its components with files without a checksum."""
+        return tuple(part.name for part in self.parts if any(asset.unpinned for asset in part.assets))
+
+    @property
+    def prepared_with(self) -> dict[str, Scalar | tuple[Scalar, ...]]:
+        """The parameters that ``prepare`` reads; one that is swept has all its values."""
+        return {name: self.swept.get(name, value) for name, value in self.params.items() if name in self.prepare_params}
