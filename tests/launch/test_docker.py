@@ -7,6 +7,7 @@ import shutil
 import signal
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -235,16 +236,24 @@ def test_health_check_of_an_image_does_not_run(bench: Bench, launcher: DockerLau
     assert job.result.image_bytes is not None and job.result.image_bytes > 50 << 20
 
 
-@pytest.mark.usefixtures("host")
-def test_runs_that_start_together_all_remove_the_containers_of_a_dead_one(
-    bench: Bench, launcher: DockerLauncher, engine: docker.DockerClient
-) -> None:
-    """The engine refuses to remove a container that another run is just removing."""
+@pytest.fixture
+def leave(host: str, bench: Bench, launcher: DockerLauncher, engine: docker.DockerClient) -> Callable[..., str]:
+    """Leave a container that belongs to another process of this host, by its pid and start; gives its id."""
     bench.run(launcher)  # the image is there now
     (image,) = {job.result.spec.image_digest for job in read_jobs(bench.results)}
-    host, boot_id, namespace, *_ = this_process().split("_")
-    labels = {LABEL: f"{host}_{boot_id}_{namespace}_4194303_77"}
-    dead = [engine.containers.create(image, labels=labels).id for _ in range(4)]
+    own = this_process().rsplit("_", 2)[0]
+
+    def create(pid: int, started: object) -> str:
+        return str(engine.containers.create(image, labels={LABEL: f"{own}_{pid}_{started}"}).id)
+
+    return create
+
+
+def test_runs_that_start_together_all_remove_the_containers_of_a_dead_one(
+    bench: Bench, engine: docker.DockerClient, leave: Callable[..., str]
+) -> None:
+    """The engine refuses to remove a container that another run is just removing."""
+    dead = {leave(4194303, 77) for _ in range(4)}
     together = threading.Barrier(8)
 
     def sweep() -> None:
@@ -256,21 +265,12 @@ def test_runs_that_start_together_all_remove_the_containers_of_a_dead_one(
     for end in ends:
         end.result()
     left = {container.id for container in engine.containers.list(all=True, ignore_removed=True)}
-    assert not left & set(dead)
+    assert not left & dead
 
 
-@pytest.mark.usefixtures("host")
 def test_containers_of_a_dead_run_are_removed_and_those_of_a_running_one_stay(
-    bench: Bench, launcher: DockerLauncher, engine: docker.DockerClient
+    launcher: DockerLauncher, engine: docker.DockerClient, leave: Callable[..., str]
 ) -> None:
-    bench.run(launcher)  # the image is there now
-    (image,) = {job.result.spec.image_digest for job in read_jobs(bench.results)}
-    host, boot_id, namespace, *_ = this_process().split("_")
-
-    def leave(pid: int, started: object) -> str:
-        labels = {LABEL: f"{host}_{boot_id}_{namespace}_{pid}_{started}"}
-        return str(engine.containers.create(image, labels=labels).id)
-
     init = Path("/proc/1/stat").read_text().rpartition(")")[2].split()[19]
     living, dead, reused = leave(1, init), leave(4194303, 77), leave(1, int(init) + 77)
     try:

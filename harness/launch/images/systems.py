@@ -186,8 +186,8 @@ class SystemSettings(ConfigModel):
     search_params: dict[str, Scalar] = Field(default={}, description="adapter parameters of the search alone")
     with_gpus: dict[str, Scalar] = Field(
         default={},
-        description="parameters that have another value with GPUs: those of the build where it has some, those of the"
-        " search likewise; a value that a suite or a joining system sets stays",
+        description="other values of parameters with GPUs: of a build parameter where the index is built with GPUs, of"
+        " a search parameter where it is searched with GPUs; a value that a suite or a joining system sets stays",
     )
     assets: tuple[Asset, ...] = Field(default=(), description="files of this system alone: its weights")
     stand_in: str | None = Field(
