@@ -80,7 +80,9 @@ def _answer(board: Leaderboard, escape: Escape) -> Section:
         ("", False, _remark),
     ]
     weights = ", ".join(f"{name} {weight:g}" for name, weight in query.weights.items())
-    heading = _caption(board, escape) + (f", weights {weights}" if query.rank_by is None else "")
+    marks = escape(summary.explain_marks([each.row for each in ranked]))
+    parts = (_caption(board, escape), f"weights {weights}" if query.rank_by is None else "", marks)
+    heading = ", ".join(part for part in parts if part)
     lines = [
         *(f"not ranked: {escape(_left_out(left))}" for left in board.left_out[:2]),
         *summary.doubts([each.row for each in ranked], escape),

@@ -165,6 +165,12 @@ def other_machine_mark(row: Row, price: Price | None) -> str:
     return "" if other is None else f" ({other})"
 
 
+def explain_marks(rows: Iterable[Row]) -> str:
+    """Return what the marks behind costs mean, such as ``(t4): priced on it, not measured on it``, or nothing."""
+    marks = {other_machine_mark(row, row.price).strip() for row in rows if row.cost.value is not None} - {""}
+    return f"{', '.join(sorted(marks))}: priced on it, not measured on it" if marks else ""
+
+
 def all_columns(measures: Sequence[str], escape: Escape) -> tuple[SummaryColumn, ...]:
     """Return every column that a summary may show, in its order; that of a measure has its name."""
     return (*_name_columns(escape), *map(_measure_column, measures), *_second_stage_columns(measures), *_FIGURES)
@@ -495,7 +501,7 @@ def _common(rows: Sequence[Row], table: Table, escape: Escape) -> list[str]:
     if table.price_date:
         term = "" if table.price_term == "on-demand" else f" {table.price_term}"
         parts.append(f"prices {table.price_provider} {table.price_region}{term} {table.price_date}")
-    return parts
+    return [*parts, escape(explain_marks(rows))]
 
 
 def doubts(rows: Sequence[Row], escape: Escape) -> list[str]:

@@ -307,8 +307,10 @@ def test_price_of_another_architecture_is_marked() -> None:
 
     machine = Machine("CPU", "x86_64", "6", 2, None, "1", None, (), None, 2)
     price = Price("a1.medium", "arm64", 1, 2 * GIB, "us-east-1", "on-demand", 0.0255, "2026-07-20")
-    cells = section(row("bm25", machine=machine, price=price), slow(machine=machine)).grids[0].cells
-    assert cells[0][-2] == "0.00760 (arm64)"
+    made = section(row("bm25", machine=machine, price=price), slow(machine=machine))
+    assert made.grids[0].cells[0][-2] == "0.00760 (arm64)"
+    assert made.lead[0].endswith(", (arm64): priced on it, not measured on it")
+    assert "(arm64)" not in section(row("bm25", machine=machine), slow(machine=machine)).lead[0]
 
 
 def test_price_of_another_gpu_is_marked() -> None:
@@ -320,6 +322,7 @@ def test_price_of_another_gpu_is_marked() -> None:
         made = section(row("bm25", machine=machine, price=price, gpus=1), slow(machine=machine))
         (found,) = (cells for cells in made.grids[0].cells if cells[0] == "bm25")
         assert cell in found
+        assert ("(t4): priced on it" in made.lead[0]) == ("(t4)" in cell)
 
 
 def printed(made: Section, width: int) -> list[str]:
