@@ -37,7 +37,8 @@ class ColBERT(Adapter):
     ``dessert``: ``kmeans_niters``, ``tables``, ``bits`` (projections a table); ``ncells``, ``scored`` (documents).
 
     ``muvera``: ``nbits``, ``kmeans_niters``; ``repetitions``, ``planes``, ``inner``, ``final`` (of its encodings),
-    ``fde_index`` (``flat`` or ``hnsw``), ``hnsw_m``; ``hnsw_ef_search``, ``candidates`` (documents that MaxSim scores).
+    ``fde_index`` (``flat``, ``sq8`` or ``hnsw``), ``hnsw_m``; ``hnsw_ef_search``, ``candidates`` (documents that MaxSim
+    scores).
     """
 
     def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
