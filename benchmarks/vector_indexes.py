@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.run_in_image import printed_by
 
-_LIBRARIES = ("hnswlib==0.8.0", "usearch==2.26.6")
+_LIBRARIES = ("hnswlib==0.8.0", "usearch==2.26.6", "numkong==7.8.6", "tqdm==4.70.1")  # usearch needs the last two
 _KINDS: dict[str, dict[str, str | int | bool]] = {
     "flat": {},
     "sq8": {"index": "sq8"},
@@ -98,7 +98,7 @@ else:
     index = Index(ndim=dims, metric="ip", dtype="f32", connectivity=16, expansion_add=100)
     index.add(numpy.arange(rows, dtype=numpy.uint64), vectors, threads=2)
     def search(query):
-        return index.search(query, 10, threads=1).keys[None]
+        return index.search(query[0], 10, threads=1).keys[None]
 for effort in efforts:
     if name == "faiss":
         index.hnsw.efSearch = effort
