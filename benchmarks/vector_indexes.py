@@ -145,6 +145,8 @@ def _wheels() -> dict[str, bytes]:
 
 def main() -> int:
     """Measure all, print the tables in Markdown."""
+    if len(sys.argv) != 3:
+        sys.exit("usage: python -m benchmarks.vector_indexes INDEX DATASET")
     index, dataset = map(Path, sys.argv[1:])
     files = {
         "vectors.f32": (index / "vectors.f32").read_bytes(),
