@@ -30,7 +30,7 @@ _EFFORTS = (10, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 _SHARES = (0.9, 0.95, 0.99)
 
 _SCRIPT = """
-import json, os, shutil, subprocess, sys, zipfile
+import json, shutil, subprocess, sys, zipfile
 from pathlib import Path
 import numpy
 from encoder.model import Model
@@ -53,7 +53,7 @@ def searched(search):
     return min(passes), rows
 '''
 KIND = COMMON + '''
-import faiss_index, parameters, shutil
+import faiss_index, parameters
 given = json.loads(sys.argv[1])
 settings = parameters.settings(parameters.complete({"document_tokens": 1, "query_tokens": 1, **given}))
 folder = Path("/index/kind")
@@ -148,6 +148,8 @@ def main() -> int:
     if len(sys.argv) != 3:
         sys.exit("usage: python -m benchmarks.vector_indexes INDEX DATASET")
     index, dataset = map(Path, sys.argv[1:])
+    if not (index / "vectors.f32").is_file():
+        sys.exit(f"{index}: no vectors.f32 here; name the folder `data` of an exact minilm index")
     files = {
         "vectors.f32": (index / "vectors.f32").read_bytes(),
         "queries.jsonl": (dataset / "queries.jsonl").read_bytes(),

@@ -166,9 +166,9 @@ def other_machine_mark(row: Row, price: Price | None) -> str:
 
 
 def explain_marks(rows: Iterable[Row]) -> str:
-    """Return what the marks behind costs mean, such as ``(t4): priced on it, not measured on it``, or nothing."""
+    """Return what the marks behind costs mean, such as ``(t4): priced there, measured elsewhere``, or nothing."""
     marks = {other_machine_mark(row, row.price).strip() for row in rows if row.cost.value is not None} - {""}
-    return f"{', '.join(sorted(marks))}: priced on it, not measured on it" if marks else ""
+    return f"{', '.join(sorted(marks))}: priced there, measured elsewhere" if marks else ""
 
 
 def all_columns(measures: Sequence[str], escape: Escape) -> tuple[SummaryColumn, ...]:

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import io
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -309,7 +310,7 @@ def test_price_of_another_architecture_is_marked() -> None:
     price = Price("a1.medium", "arm64", 1, 2 * GIB, "us-east-1", "on-demand", 0.0255, "2026-07-20")
     made = section(row("bm25", machine=machine, price=price), slow(machine=machine))
     assert made.grids[0].cells[0][-2] == "0.00760 (arm64)"
-    assert made.lead[0].endswith(", (arm64): priced on it, not measured on it")
+    assert made.lead[0].endswith(", (arm64): priced there, measured elsewhere")
     assert "(arm64)" not in section(row("bm25", machine=machine), slow(machine=machine)).lead[0]
 
 
@@ -322,7 +323,7 @@ def test_price_of_another_gpu_is_marked() -> None:
         made = section(row("bm25", machine=machine, price=price, gpus=1), slow(machine=machine))
         (found,) = (cells for cells in made.grids[0].cells if cells[0] == "bm25")
         assert cell in found
-        assert ("(t4): priced on it" in made.lead[0]) == ("(t4)" in cell)
+        assert ("(t4): priced there" in made.lead[0]) == ("(t4)" in cell)
 
 
 def printed(made: Section, width: int) -> list[str]:
@@ -364,8 +365,12 @@ def test_view_chooses_columns_and_order() -> None:
 
 def test_build_is_shown_only_where_it_is_asked_for_with_its_doubts() -> None:
     loud = Finding(Cause.FOREIGN_CPU, Validity.NOISY, "x")
-    built = {"usd_build_per_million_documents": Estimate(1.5), "index_build_s": 3.0}
-    built["build_envelope"] = Envelope("e", 1, 1 << 30)  # type: ignore[assignment]
+    envelope = Envelope("e", 1, 1 << 30)
+    built: dict[str, Any] = {
+        "usd_build_per_million_documents": Estimate(1.5),
+        "index_build_s": 3.0,
+        "build_envelope": envelope,
+    }
     doubted = row("bm25", **built, build_validity=Validity.NOISY, build_findings=(loud,))
     elsewhere = slow(**built, build_machine=replace(sample_records.MACHINE, instance_type="r6g.large"))
     usual = section(doubted, elsewhere)
