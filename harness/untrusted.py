@@ -12,14 +12,15 @@ import json
 import os
 import re
 import stat
+import tarfile
 import tomllib
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader
-from pathlib import Path
-from typing import IO, Any
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, cast
 
 from pydantic import ValidationError
 
@@ -38,6 +39,12 @@ _FREE_BYTES = 16 << 20
 # The largest stored file that is read or hashed, and what may be in a packed one.
 MAX_FILE_BYTES = 1 << 30
 MAX_UNPACKED_BYTES = 1 << 30
+# Entries of an archive, and the bytes of an entry with its extended headers: tarfile reads those into memory.
+_MAX_ENTRIES = 1_000_000
+_MAX_HEADER_BYTES = 32 << 10
+# Control characters, and the separator of other systems.
+_NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f\\]")
+_MAX_NAME = 1024
 _MAX_LEVELS = 64
 _LARGEST = 1 << 63
 _KINDS = {
@@ -125,6 +132,78 @@ def _check(path: Path, status: os.stat_result, max_bytes: int | None) -> None:
     if max_bytes is not None and status.st_size > max_bytes:
         text = f"has {status.st_size:,} bytes, at most {max_bytes:,} make sense"
         raise OSError(errno.EFBIG, text, str(path))
+
+
+def is_plain_name(name: str) -> bool:
+    """Return whether a relative path, written with ``/``, names something below its folder."""
+    path = PurePosixPath(name)
+    ordinary = 0 < len(name) <= _MAX_NAME and not _NOT_IN_NAMES.search(name) and str(path) == name != "."
+    return ordinary and not path.is_absolute() and ".." not in path.parts
+
+
+def inside(folder: Path, name: str | Path) -> Path:
+    """Return the path of ``name`` in a folder that somebody else may have written.
+
+    Raises:
+        FileError: the name, or a link on its way, leads out of the folder.
+    """
+    path = folder / name
+    if not is_plain_name(str(name)):
+        raise FileError(f"{one_line(str(path), MAX_TEXT)}: a name must stay below {folder}; correct the name")
+    try:
+        real, root = path.resolve(), folder.resolve()
+    except (OSError, RuntimeError) as error:  # a link to itself
+        raise FileError(f"{path}: is a link that leads nowhere; remove it") from error
+    if not real.is_relative_to(root):
+        raise FileError(f"{path}: is a link out of {folder}, to {real}; put the file itself there")
+    return path
+
+
+def files_inside(folder: Path, pattern: str = "*") -> Iterator[Path]:
+    """Yield the regular files below a folder whose names match, sorted; links to folders are not followed.
+
+    Raises:
+        FileError: one is a link out of the folder.
+    """
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(place, name)
+            if path.match(pattern) and path.is_file():
+                yield inside(folder, path.relative_to(folder))
+
+
+def tar_entries(
+    source: IO[bytes], *, most_bytes: int, most_entries: int = _MAX_ENTRIES
+) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
+    """Yield the entries of a plain tar in their order, with the content of each regular file.
+
+    Raises:
+        tarfile.TarError: it is damaged, or its entries are too many or too large.
+    """
+    bounded, left = _TarStream(source), most_bytes
+    with tarfile.open(fileobj=cast(IO[bytes], bounded), mode="r|") as tar:
+        for number, entry in enumerate(tar, 1):
+            left -= entry.size
+            if entry.size < 0 or left < 0 or number > most_entries:
+                raise tarfile.ReadError(f"more than {most_bytes >> 20} MiB or {most_entries:,} files")
+            # tarfile passes over the content of files alone.
+            bounded.left = _MAX_HEADER_BYTES + (entry.size if entry.isreg() else 0)
+            yield entry, cast(IO[bytes], tar.extractfile(entry)) if entry.isreg() else None
+
+
+class _TarStream:
+    """A stream that gives ``left`` bytes and no more, so that no header fills the memory."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self._source, self.left = source, _MAX_HEADER_BYTES
+
+    def read(self, size: int) -> bytes:
+        """Read on, at most ``left`` bytes in all."""
+        self.left -= size
+        if self.left < 0:
+            raise tarfile.ReadError(f"an entry's header has more than {_MAX_HEADER_BYTES >> 10} KiB")
+        return self._source.read(size)
 
 
 def bounded_lines(file: IO[bytes], max_bytes: int) -> Iterator[bytes]:
@@ -306,6 +385,8 @@ _FORMS = {
     r"^[0-9a-f]{64}$": "64 digits of 0-9 and a-f",
     r"^[0-9a-f]{40}$": "40 digits of 0-9 and a-f",
     r"^[a-z_][a-z0-9_.]*$": "a module, e.g. engine.prepare",
+    r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$": "a model of the hub, e.g. org/model",
+    r"^https://download\.pytorch\.org/whl/[a-z0-9]+$": "an index of PyTorch, https://download.pytorch.org/whl/...",
 }
 # The names of the kinds of a union: pydantic puts them behind the key.
 _SCALAR_KINDS = frozenset({"str", "int", "float", "bool"})

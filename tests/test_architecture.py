@@ -70,6 +70,26 @@ def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
     assert offenders == []
 
 
+def test_every_child_process_gets_an_environment_of_its_own() -> None:
+    offenders = []
+    for path, tree in trees():
+        if path.parts[1] == "driver":  # inside an image, whose environment is not ours
+            continue
+        spread = {ast.unparse(value) for node in ast.walk(tree) if isinstance(node, ast.Dict) for value in node.values}
+        offenders += [f"{path}: passes all of os.environ on"] if "os.environ" in spread else []
+        for node in ast.walk(tree):
+            if not (
+                isinstance(node, ast.Call)
+                and ast.unparse(node.func).startswith(("subprocess.", "os.spawn", "os.exec", "os.system", "os.popen"))
+            ):
+                continue
+            given = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
+            # `**more` hands a caller's environment on, which this test reads at the call.
+            if not ("env" in given or None in given) or "os.environ" in given.get("env", ""):
+                offenders.append(f"{path}:{node.lineno}")
+    assert offenders == []
+
+
 def test_no_module_is_too_long() -> None:
     assert [str(path) for path in MODULES if path.read_text(encoding="utf-8").count("\n") > LONGEST_MODULE] == []
 

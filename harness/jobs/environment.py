@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 import harness
+from harness import child_process
 from harness.driver import cgroup
 from harness.launch import host
 from harness.launch.monitor import gpu
@@ -183,4 +184,5 @@ def commit() -> str | None:
 
 
 def _git(root: Path, *arguments: str) -> bytes:
-    return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, check=True).stdout
+    command = ["git", "-C", str(root), *arguments]
+    return subprocess.run(command, capture_output=True, check=True, env=child_process.environment("GIT_*")).stdout

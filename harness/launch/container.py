@@ -70,6 +70,8 @@ def create_arguments(job: LaunchRequest, placement: Placement) -> dict[str, Any]
         "read_only": True,
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges:true"],
+        # The proxies of the user's docker configuration, which may name passwords, are not for the image.
+        "use_config_proxy": False,
         "tmpfs": {"/tmp": f"rw,noexec,nosuid,nodev,size={_SCRATCH_BYTES},mode=1777"},  # noqa: S108 # its own
         "shm_size": _SCRATCH_BYTES,
         "ulimits": ulimits,

@@ -22,7 +22,7 @@ from harness import filesystem
 from harness.errors import ImageError
 from harness.launch import cpu_placement, host
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason, thread_environment
-from harness.launch.images import assets, platforms, recipes
+from harness.launch.images import assets, locks, platforms, recipes
 from harness.launch.images.systems import System
 from harness.launch.monitor import gpu
 from harness.launch.monitor.canary import Canary
@@ -100,9 +100,9 @@ class ProcessLauncher(Launcher):
         for name, path in recipes.code_files(system).items():
             (partial / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, partial / name)
-        locks = [lock for lock in (*system.shared_locks.values(), system.lock) if assets.names_packages(lock)]
-        if locks and not self._python:
-            self._install(system, locks, partial / "packages")
+        pinned = [locks.read(path) for path in (*system.shared_locks.values(), system.lock)]
+        if any(lock.requirements for lock in pinned) and not self._python:
+            self._install(system, [lock for lock in pinned if lock.requirements], partial / "packages")
         shutil.copytree(files, partial / "assets")
         if system.prepare and system.assets:
             self._make_ready(system, partial)
@@ -177,19 +177,29 @@ class ProcessLauncher(Launcher):
             components=tuple(self._prepared(component).digest for component in system.components),
         )
 
-    def _install(self, system: System, locks: list[Path], target: Path) -> None:
+    def _install(self, system: System, pinned: list[locks.Lock], target: Path) -> None:
         if sys.version_info[:2] != _LOCK_PYTHON:
             raise ImageError(
                 f"system {system.name}: the engines' locks are for Python {_LOCK_PYTHON[0]}.{_LOCK_PYTHON[1]}; run"
                 f" harness with it, or set {PYTHON_VARIABLE} to an interpreter that has the engine's packages"
             )
-        sources: list[str] = []
-        for lock in locks:
-            wheels = assets.wheels(lock, system.extra_indexes, self._cache, system.platform)
-            sources += ["--find-links", str(wheels), "-r", str(lock)]
-        log.info(f"{system.name}: installing the engine's packages")
-        options = ("--quiet", "--no-index", "--no-deps", "--require-hashes", "--target", str(target))
-        if failure := assets.run_pip("install", *options, *sources):
+        options = [
+            "--quiet",
+            "--no-index",
+            "--no-deps",
+            "--only-binary=:all:",
+            "--require-hashes",
+            "--target",
+            str(target),
+        ]
+        with filesystem.scratch_folder(self._cache / "tmp", "lock") as scratch:
+            for number, lock in enumerate(pinned):
+                wheels = assets.wheels(lock.path, system.extra_indexes, self._cache, system.platform)
+                (scratch / f"{number}.txt").write_text(lock.text, encoding="utf-8")
+                options += ["--find-links", str(wheels), "-r", str(scratch / f"{number}.txt")]
+            log.info(f"{system.name}: installing the engine's packages")
+            failure = assets.run_pip("install", *options)
+        if failure:
             raise ImageError(f"system {system.name}: its packages could not be installed: {failure}")
 
     def _make_ready(self, system: System, folder: Path) -> None:

@@ -5,28 +5,21 @@ from __future__ import annotations
 import errno
 import gzip
 import io
-import re
 import shutil
 import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO, cast
 
 from harness.errors import AwsError
+from harness.untrusted import is_plain_name, tar_entries
 
 # Fast: images and indexes are large, and the worker waits for them.
 _LEVEL = 1
-_MOST_ENTRIES = 1_000_000
-_MOST_NAME = 1024
-# Of an entry, with its extended headers: tarfile reads them into memory.
-_MOST_HEADER = 32 << 10
 # What names in a tar bring about; None: of gzip, not of the system.
 _OF_NAMES = {errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, None}
-# Control characters, and the separator of other systems.
-_ODD = re.compile(r"[\x00-\x1f\\]")
-
 # Names, and a file or its content; a name that ends in "/" is a folder's.
 Entries = Iterable[tuple[str, Path | bytes]]
 Allowed = Callable[[str], bool]
@@ -66,20 +59,6 @@ def compressed(path: Path) -> Iterator[IO[bytes]]:
         yield cast(IO[bytes], target)
 
 
-class _Bounded:
-    """A stream that gives ``left`` bytes and no more."""
-
-    def __init__(self, source: IO[bytes]) -> None:
-        self._source, self.left = source, _MOST_HEADER
-
-    def read(self, size: int) -> bytes:
-        """Read on, at most ``left`` bytes in all."""
-        self.left -= size
-        if self.left < 0:
-            raise tarfile.ReadError(f"an entry's header has more than {_MOST_HEADER >> 10} KiB")
-        return self._source.read(size)
-
-
 def unpack(source: IO[bytes], folder: Path, *, what: str, most_bytes: int, allowed: Allowed | None = None) -> None:
     """Unpack a plain tar below an existing folder.
 
@@ -88,37 +67,23 @@ def unpack(source: IO[bytes], folder: Path, *, what: str, most_bytes: int, allow
     Raises:
         AwsError: ``what`` is damaged, has more than ``most_bytes``, a link, or a name that is not allowed.
     """
-    left, entries, bounded = most_bytes, 0, _Bounded(source)
     try:
-        with tarfile.open(fileobj=cast(IO[bytes], bounded), mode="r|") as tar:
-            for entry in tar:
-                name = entry.name.removesuffix("/") if entry.isdir() else entry.name
-                entries, left = entries + 1, left - entry.size
-                if entry.size < 0 or left < 0 or entries > _MOST_ENTRIES:
-                    raise tarfile.ReadError(f"more than {most_bytes >> 20} MiB or {_MOST_ENTRIES:,} files")
-                if not _is_plain(name) or (allowed and not allowed(f"{name}/" if entry.isdir() else name)):
-                    raise tarfile.ReadError(f"{name[:80]!r} has no place in it")
-                # tarfile passes over the content of files alone.
-                bounded.left = _MOST_HEADER + (entry.size if entry.isreg() else 0)
-                if entry.isdir():
-                    (folder / name).mkdir(parents=True, exist_ok=True)
-                    continue
-                if not entry.isreg() or entry.issparse():
-                    raise tarfile.ReadError(f"{name[:80]!r} is no regular file")
-                path, content = folder / name, cast(IO[bytes], tar.extractfile(entry))
-                path.parent.mkdir(parents=True, exist_ok=True)
-                # Exclusive: no name comes twice, and no file of another entry is written through.
-                with content, path.open("xb") as file:
-                    shutil.copyfileobj(content, file)
-                path.chmod(0o755 if entry.mode & 0o100 else 0o644)
+        for entry, content in tar_entries(source, most_bytes=most_bytes):
+            name = entry.name.removesuffix("/") if entry.isdir() else entry.name
+            if not is_plain_name(name) or (allowed and not allowed(f"{name}/" if entry.isdir() else name)):
+                raise tarfile.ReadError(f"{name[:80]!r} does not belong in it")
+            if entry.isdir():
+                (folder / name).mkdir(parents=True, exist_ok=True)
+                continue
+            if content is None or entry.issparse():
+                raise tarfile.ReadError(f"{name[:80]!r} is not a regular file")
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Exclusive: no name comes twice, and no file of another entry is written through.
+            with content, path.open("xb") as file:
+                shutil.copyfileobj(content, file)
+            path.chmod(0o755 if entry.mode & 0o100 else 0o644)
     except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno not in _OF_NAMES:
             raise  # the disk's
         raise AwsError(f"{what}: {error}; it is damaged, or another program wrote it", "BadTar") from error
-
-
-def _is_plain(name: str) -> bool:
-    """Return whether a name stays below the folder."""
-    path = PurePosixPath(name)
-    ordinary = 0 < len(name) <= _MOST_NAME and not _ODD.search(name) and str(path) == name != "."
-    return ordinary and not path.is_absolute() and ".." not in path.parts

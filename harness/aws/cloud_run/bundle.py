@@ -11,12 +11,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import harness
+from harness import child_process
 from harness.aws.clients import S3Uri
 from harness.aws.cloud_run.records import VERSION, ShippedInput
 from harness.config import data_root
 from harness.errors import UsageError
 from harness.jobs import environment
 from harness.launch.images.catalog import own_images_dir
+from harness.untrusted import inside
 
 LOCK = "requirements.lock"
 # The user's own engines, if there are some (HARNESS_IMAGES).
@@ -100,7 +102,7 @@ def pins(*names: str) -> list[str]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yield harness's own files of a folder."""
+    """Yield harness's own files of a folder; raise FileError for a link that leads out of it."""
     listed = _listed(folder)
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _LEFT_OUT)
@@ -108,7 +110,7 @@ def _files(folder: Path) -> Iterator[Path]:
             path = Path(place, name)
             hidden = name.startswith(".") or name.endswith((".pyc", "~"))
             if not hidden and path.is_file() and (listed is None or path in listed):
-                yield path
+                yield inside(folder, path.relative_to(folder))
 
 
 def _listed(folder: Path) -> set[Path] | None:
@@ -117,7 +119,7 @@ def _listed(folder: Path) -> set[Path] | None:
         return None
     command = ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     with suppress(OSError, subprocess.CalledProcessError):
-        done = subprocess.run(command, capture_output=True, check=True)
+        done = subprocess.run(command, capture_output=True, check=True, env=child_process.environment("GIT_*"))
         return {folder / os.fsdecode(name) for name in done.stdout.split(b"\0") if name}
     return None
 

@@ -25,7 +25,7 @@ from typing import Any
 import docker
 
 import harness
-from harness import filesystem
+from harness import child_process, filesystem
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.cloud_run import records, shipment
 from harness.aws.cloud_run.bundle import OWN_IMAGES
@@ -181,7 +181,8 @@ class Worker:
         command = [sys.executable, "-m", "harness", "run", "--launcher", self._launcher, "--cache", str(self._cache)]
         command += ["--part", str(self._root / "part.json"), "--results", str(self._root / "results")]
         root = Path(harness.__file__).resolve().parent.parent
-        variables = {**os.environ, "PYTHONPATH": str(root), "PYTHONUNBUFFERED": "1"}
+        own = {"PYTHONPATH": str(root), "PYTHONUNBUFFERED": "1"}
+        variables = child_process.environment(*child_process.HARNESS, **own)
         if (root / OWN_IMAGES).is_dir():
             variables["HARNESS_IMAGES"] = str(root / OWN_IMAGES)
         with self._log_file.open("ab") as output:

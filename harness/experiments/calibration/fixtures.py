@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness import datasets
+from harness import child_process, datasets
 from harness.datasets import Dataset, QuerySample
 from harness.experiments.calibration.cases import Case, Group
 from harness.experiments.calibration.known_values import JobEnd
@@ -191,6 +191,8 @@ def busy_cpus() -> Iterator[None]:
     with ExitStack() as stack:
         for cpu in os.sched_getaffinity(0):
             command = [sys.executable, "-c", _RIVAL, str(cpu)]
-            process = stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE))
+            process = stack.enter_context(
+                subprocess.Popen(command, stdin=subprocess.PIPE, env=child_process.environment())
+            )
             stack.callback(process.kill)
         yield

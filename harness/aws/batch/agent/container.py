@@ -59,6 +59,24 @@ def once(folder: Path, make: Callable[[Path], None]) -> Path:
     return folder
 
 
+def environment(*prefixes: str) -> dict[str, str]:
+    """Return the variables that a child may see: the usual ones, and those with these prefixes."""
+    usual = (
+        "PATH",
+        "HOME",
+        "TZ",
+        "TMPDIR",
+        "LANG",
+        "LC_",
+        "SSL_CERT_",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+        "PIP_",
+    )
+    return {name: value for name, value in os.environ.items() if name.upper().startswith((*usual, *prefixes))}
+
+
 def install(requirements: str, folder: Path) -> None:
     """Install packages into a folder; each must match its hash."""
     pins = folder / "pins.txt"
@@ -66,7 +84,8 @@ def install(requirements: str, folder: Path) -> None:
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]
     pip += ["--root-user-action=ignore", "--cache-dir", f"{ROOT}/pip", "--no-deps", "--require-hashes"]
     # Few modules are ever imported: compiling them all would take most of the time.
-    if run(*pip, "--only-binary", ":all:", "--no-compile", "--target", str(folder), "-r", str(pins)):
+    pip += ["--only-binary", ":all:", "--no-compile", "--target", str(folder), "-r", str(pins)]
+    if run(*pip, env=environment()):
         raise SystemExit("harness: the pinned packages cannot be installed; see above")
 
 
@@ -104,9 +123,10 @@ def main(*given: str) -> int:
     own.mkdir(parents=True)
     # Jobs that share a host must not share CPUs.
     paths = {"PYTHONPATH": bundle, "HARNESS_WORKER_ROOT": own, "HOME": own, "HARNESS_CPU_LEASES": ROOT / "cpus"}
-    variables = {**os.environ, "AWS_REGION": region, **{name: str(path) for name, path in paths.items()}}
+    named = {"AWS_REGION": region, **{name: str(path) for name, path in paths.items()}}
     part = launch["parts"][int(index)]
     try:
+        variables = {**environment("AWS_", "HARNESS_"), **named}
         return run(sys.executable, "-m", "harness.aws.cloud_run.worker", work, run_id, part, env=variables, cwd=own)
     finally:
         shutil.rmtree(own, ignore_errors=True)

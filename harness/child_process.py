@@ -1,0 +1,33 @@
+"""The environment of child processes: an allow-list, because ours may hold tokens and passwords."""
+
+from __future__ import annotations
+
+import os
+from fnmatch import fnmatchcase
+
+# What a program needs to start, to find its files and to speak the user's language.
+_ALWAYS = (
+    *("PATH", "HOME", "USER", "LOGNAME", "TZ", "TMPDIR", "LANG", "LANGUAGE", "LC_*", "XDG_CACHE_HOME", "XDG_CONFIG_*"),
+    *("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH"),
+)
+# How the user's network is reached.
+NETWORK = (
+    *("http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+)
+PIP = (*NETWORK, "PIP_*")
+HUB = (*NETWORK, "HF_*")
+# Another harness, which works with the same credentials.
+HARNESS = (*NETWORK, "AWS_*", "HARNESS_*", "HF_*", "PIP_*", "DOCKER_*")
+
+
+def environment(*more: str, **own: str) -> dict[str, str]:
+    """Return the variables of this process that a child may see.
+
+    Args:
+        more: patterns of names that this kind of child needs beside the usual ones, such as :data:`PIP`.
+        own: variables that the child gets with these values.
+    """
+    allowed = (*_ALWAYS, *more)
+    seen = {name: value for name, value in os.environ.items() if any(fnmatchcase(name, each) for each in allowed)}
+    return {**seen, **own}

@@ -1,0 +1,71 @@
+"""Package locks of engines: exact versions with hashes, and nothing else that pip would act on.
+
+A requirements file may also hold URLs, paths and pip's options, with which pip builds a stranger's code on the host.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import FileError
+from harness.untrusted import decode, one_line, read_whole, reading
+
+# A package's name and version, as PEP 508 and PEP 440 write them.
+NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+VERSION = r"[A-Za-z0-9](?:[A-Za-z0-9.!+_-]*[A-Za-z0-9])?"
+_EXTRAS = rf"(?:\[{NAME}(?:, ?{NAME})*\])?"
+# Without a hyphen: what follows one is an option for pip.
+_MARKER = r"(?: ?; ?[A-Za-z0-9_ .'\"()<>=!]+?)?"
+_LINE = re.compile(rf"({NAME}{_EXTRAS}=={VERSION}{_MARKER})((?: --hash=sha256:[0-9a-f]{{64}})+)")
+_MAX_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class Lock:
+    """A package lock: its file, and each requirement with its hashes on one line."""
+
+    path: Path
+    requirements: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The requirements as a file for pip."""
+        return "".join(f"{line}\n" for line in self.requirements)
+
+
+def read(path: Path) -> Lock:
+    """Read a package lock.
+
+    Raises:
+        FileError: it cannot be read, or a line is no pinned package; names the line.
+    """
+    with reading(path, "bring the file back"):
+        text = decode(read_whole(path, _MAX_BYTES), path)
+    requirements = []
+    for number, line in _logical_lines(text):
+        if not (match := _LINE.fullmatch(line)):
+            raise FileError(
+                f"{path}:{number}: {one_line(line, 80)!r} is not a pinned package; a lock may hold only lines like"
+                " 'name==version --hash=sha256:...' (scripts/lock writes it)"
+            )
+        requirements.append(match[0])
+    return Lock(path, tuple(requirements))
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each line that says something, joined with the lines that continue it, and its number."""
+    start, joined = 0, ""
+    for number, line in enumerate(text.split("\n"), 1):
+        content = re.sub("(^| )#.*", "", line.strip(" \t\r"))
+        start = start if joined else number
+        joined += f" {content.removesuffix(chr(92))}"
+        if content.endswith("\\"):
+            continue
+        if words := joined.strip(" "):
+            yield start, re.sub(" +", " ", words)
+        joined = ""
+    if words := joined.strip(" "):
+        yield start, re.sub(" +", " ", words)

@@ -1,0 +1,213 @@
+"""A stranger's folder of an engine, of a system or of models: no name and no link in it leads out of it."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.aws.cloud_run import bundle
+from harness.errors import FileError, ImageError
+from harness.launch.images import assets, catalog, pins, recipes
+from harness.launch.images.systems import Asset
+from harness.untrusted import tar_entries
+from tests.support.command_line import call
+from tests.support.package_index import checksum
+
+SECRET = b"aws_secret_access_key = hunter2\n"
+SHA = "0" * 64
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    """A file of the host that no image may have."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "credentials").write_bytes(SECRET)
+    return tmp_path / "home" / "credentials"
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stranger's engine among the user's own."""
+    folder = tmp_path / "images" / "strange"
+    (folder / "systems").mkdir(parents=True)
+    (folder / "package").mkdir()
+    texts = {
+        "Dockerfile": "ARG BASE\nFROM $BASE\n",
+        "adapter.py": "",
+        "requirements.lock": "",
+        "package/__init__.py": "",
+    }
+    texts |= {
+        "engine.toml": 'description = "an engine"\nshared = ["part"]\n',
+        "systems/odd.toml": 'description = "a"\n',
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    (tmp_path / "images" / "shared" / "part").mkdir(parents=True)
+    (tmp_path / "images" / "shared" / "part" / "code.py").write_text("")
+    monkeypatch.setenv("HARNESS_IMAGES", str(tmp_path / "images"))
+    return folder
+
+
+def context(name: str, wheels: Path) -> dict[str, bytes]:
+    """Return the files of the build context of a system's engine."""
+    system, packed = catalog.system(name), io.BytesIO()
+    wheels.mkdir(exist_ok=True)
+    folders = dict.fromkeys((*system.shared_locks.values(), system.lock), wheels)
+    recipes.write_engine_context(packed, system, folders, wheels)
+    packed.seek(0)
+    return {entry.name: content.read() for entry, content in tar_entries(packed, most_bytes=1 << 20) if content}
+
+
+LINKS = (
+    *(
+        "strange/notes.txt",
+        "strange/Dockerfile",
+        "strange/adapter.py",
+        "strange/requirements.lock",
+        "strange/engine.toml",
+    ),
+    *(
+        "strange/systems/odd.toml",
+        "strange/package/secret.py",
+        "shared/part/secret.py",
+        "shared/part/requirements.lock",
+    ),
+    *("shared/part/stages.Dockerfile", "strange/package", "shared/part"),
+)
+
+
+@pytest.mark.parametrize("name", LINKS)
+@pytest.mark.parametrize("relative", [False, True], ids=["absolute", "relative"])
+def test_link_out_of_an_engines_folder_is_refused(
+    engine: Path, secret: Path, tmp_path: Path, name: str, relative: bool
+) -> None:
+    path = engine.parent / name
+    target = secret
+    if path.is_dir():
+        target = shutil.copytree(path, secret.parent / "folder")
+        shutil.copyfile(secret, target / "secret.py")
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    path.symlink_to(os.path.relpath(target, path.parent) if relative else target)
+    with pytest.raises(FileError, match=re.escape(f"{path}: is a link out of ")):
+        context("odd", tmp_path / "wheels")
+    if target == secret and name.startswith("strange"):
+        with pytest.raises(FileError, match="is a link out of "):
+            bundle.bundle_entries()
+    else:  # folders that are links are not walked, and shared ones are not shipped
+        assert all(
+            content != SECRET and getattr(content, "name", "") != "secret.py" for _, content in bundle.bundle_entries()
+        )
+
+
+def test_link_within_an_engines_folder_is_followed(engine: Path, tmp_path: Path) -> None:
+    (engine / "more.py").symlink_to("adapter.py")
+    (engine / "adapter.py").write_text("text\n")
+    assert context("odd", tmp_path / "wheels")["more.py"] == b"text\n"
+    assert any(name == "own-images/strange/more.py" for name, _ in bundle.bundle_entries())
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ('hub = "/etc"', "hub"),
+        ('hub = "../x"', "hub"),
+        ('hub = "a/../../x"', "hub"),
+        ('hub = "a/b/c"', "hub"),
+        ('hub = "a/..hidden"', "hub"),
+        ('files = ["../passwd"]', "files"),
+        ('files = ["/etc/passwd"]', "files"),
+        ('files = ["a\\\\..\\\\b"]', "files"),
+        ('files = ["a\\nb"]', "files"),
+        ('files = ["."]', "files"),
+        ('folder = "../m"', "folder"),
+        ('package = "evil @ https://evil.example/evil.tar.gz#x==1"', "package"),
+        ('package = "evil==1\\n--index-url=https://evil.example"', "package"),
+        ('package = "evil==1 --pre"', "package"),
+        ('package = "evil==1;x"', "package"),
+        ('package = "./evil==1"', "package"),
+        ('package = "-e==1"', "package"),
+        ('package = "evil==1"\npackage_folder = "../../etc"', "package_folder"),
+    ],
+)
+def test_system_that_names_another_place_is_refused_in_one_line(engine: Path, line: str, key: str) -> None:
+    names = {"folder": '"m"', "licence": '"MIT"', "files": '["w.bin"]', "hub": '"a/m"', "package_sha256": f'"{SHA}"'}
+    names |= {part.partition(" = ")[0]: part.partition(" = ")[2] for part in line.split("\n")}
+    table = "\n".join(f"{name} = {value}" for name, value in names.items())
+    (engine / "systems" / "odd.toml").write_text(f'description = "a"\n[[assets]]\n{table}\n')
+    for command in (["images", "odd"], ["systems", "odd"], ["pin", "odd"]):
+        done = call(*command)
+        assert done.exit_code == 2 and len(done.stderr.strip().split("\n")) == 1, done.output
+        assert f"odd.toml: key 'assets.0.{key}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "line", ['shared = ["../../../etc"]', 'shared = ["/etc"]', 'extra_indexes = ["https://evil.example/simple"]']
+)
+def test_engine_that_names_another_place_is_refused(engine: Path, line: str) -> None:
+    (engine / "engine.toml").write_text(f'description = "a"\n{line}\n')
+    with pytest.raises(FileError, match=rf"engine\.toml: key '{line.split()[0]}\.0'"):
+        catalog.system("odd")
+
+
+def test_lock_with_a_url_is_refused_before_any_download(engine: Path, tmp_path: Path) -> None:
+    (engine / "requirements.lock").write_text(f"evil @ https://evil.example/evil.tar.gz --hash=sha256:{SHA}\n")
+    with pytest.raises(FileError, match=r"requirements\.lock:1: .* is not a pinned package"):
+        assets.wheels(engine / "requirements.lock", (), tmp_path / "cache")
+    assert not (tmp_path / "cache").exists()
+
+
+def model(content: bytes, pinned: bool = True) -> Asset:
+    files = {"sha256": {"w.bin": checksum(content)}} if pinned else {"files": ("w.bin",)}
+    return Asset.model_validate({"folder": "m", "licence": "MIT", "hub": "org/m", **files})
+
+
+def read_models(asset: Asset, folder: Path) -> bytes:
+    tree = assets.fetch("odd", (asset,), folder.parent / "cache", folder)
+    return (tree / "m" / "w.bin").read_bytes()
+
+
+@pytest.mark.parametrize("place", ["m/w.bin", "m", "org/m", "org"])
+def test_link_out_of_a_models_folder_is_refused(secret: Path, tmp_path: Path, place: str) -> None:
+    (tmp_path / "outside" / "m").mkdir(parents=True)
+    for folder in ("outside", "outside/m"):
+        shutil.copyfile(secret, tmp_path / folder / "w.bin")
+    link = tmp_path / "models" / place
+    link.parent.mkdir(parents=True)
+    link.symlink_to(secret if place.endswith(".bin") else tmp_path / "outside")
+    for use in (
+        lambda: read_models(model(SECRET), tmp_path / "models"),
+        lambda: pins.from_folder(model(SECRET, pinned=False), tmp_path / "models"),
+    ):
+        with pytest.raises((FileError, ImageError), match="is a link out of "):
+            use()
+
+
+def test_link_into_the_hubs_cache_of_the_model_is_followed(tmp_path: Path) -> None:
+    cache = tmp_path / "hub" / "models--org--m"
+    (cache / "blobs").mkdir(parents=True)
+    (cache / "snapshots" / "abc").mkdir(parents=True)
+    (cache / "blobs" / "1").write_bytes(b"weights")
+    (cache / "snapshots" / "abc" / "w.bin").symlink_to("../../blobs/1")
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "m").symlink_to(cache / "snapshots" / "abc")
+    assert read_models(model(b"weights"), tmp_path / "models") == b"weights"
+    assert pins.from_folder(model(b"weights", pinned=False), tmp_path / "models").sha256["w.bin"] == checksum(
+        b"weights"
+    )
+    other = model(b"weights").model_copy(update={"hub": "org/other"})
+    with pytest.raises(FileError, match="is a link out of "):
+        pins.from_folder(other, tmp_path / "models")
+
+
+def test_link_to_itself_is_one_line(engine: Path) -> None:
+    (engine / "requirements.lock").unlink()
+    (engine / "requirements.lock").symlink_to("requirements.lock")
+    with pytest.raises(FileError, match=r"requirements\.lock"):
+        recipes.engine_files(catalog.system("odd"))
