@@ -122,7 +122,7 @@ def _bootstrap(
         tar, script = work / "rootfs.tar", images_dir() / "base" / _SCRIPT
         arguments = [base.suite, platforms.debian(platform), *map(str, (pinned, work, tar))]
         command = [*_namespaces(), "bash", str(script), *arguments]
-        variables = child_process.environment(*child_process.NETWORK)
+        variables = child_process.environment(*child_process.NETWORK, "HARNESS_DEBIAN_MIRROR")
         done = subprocess.run(command, stdout=sink, stderr=sink, check=False, env=variables)
         if done.returncode != 0:
             filesystem.raise_if_disk_full(f"{work}: mmdebstrap failed", _tail(log_file))

@@ -111,13 +111,12 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     programs = tmp_path / "bin"
     programs.mkdir()
     # Makes a root with another version than the lock's.
-    script = '#!/bin/bash\necho "$@" >$SAYS\nmkdir -p "${@: -2:1}"\n'
+    script = f'#!/bin/bash\necho "$@" >{tmp_path}/said\nmkdir -p "${{@: -2:1}}"\n'
     (programs / "mmdebstrap").write_text(script)
     (programs / "chroot").write_text("#!/bin/sh\necho tiny=2\n")
     for program in programs.iterdir():
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    monkeypatch.setenv("SAYS", str(tmp_path / "said"))
     return folder
 
 

@@ -81,13 +81,13 @@ def test_invalid_system_name_is_refused(images: Path, name: str) -> None:
         ("[search_params]\nk1 = [1, 2]\n", r"key 'search_params.k1"),
         ("[search_params]\nk1 = nan\n", r"key 'search_params.k1"),
         (ASSET.replace(SHA, "123"), "key 'assets.0.sha256.w.bin' is \"123\"; write 64 digits"),
-        (ASSET.replace("w.bin", "../w.bin"), "must lie inside the folder"),
-        (ASSET.replace("w.bin", "/w.bin"), "must lie inside the folder"),
+        (ASSET.replace("w.bin", "../w.bin"), "does not name a file below the folder"),
+        (ASSET.replace("w.bin", "/w.bin"), "does not name a file below the folder"),
         (ASSET + 'revision = "main"\n', "key 'assets.0.revision'"),
         (ASSET.replace('licence = "MIT"\n', ""), "key 'assets.0.licence' is missing"),
         (ASSET + 'files = ["w.bin"]\n', "each file is named once: in sha256 with its checksum, or in files without"),
         (ASSET.split("sha256")[0], "each file is named once"),
-        (UNPINNED.replace("w.bin", "../w.bin"), "must lie inside the folder"),
+        (UNPINNED.replace("w.bin", "../w.bin"), "does not name a file below the folder"),
     ],
 )
 def test_mistake_in_a_system_file_is_named(images: Path, text: str, message: str) -> None:
