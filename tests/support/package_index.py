@@ -24,6 +24,7 @@ class PackageIndex:
     cut: set[str] = field(default_factory=set)
     # The address that pages give for a file, in place of its own.
     moved: dict[str, str] = field(default_factory=dict)
+    status: int = 200
     url: str = ""
     requests: list[str] = field(default_factory=list)
 
@@ -94,7 +95,7 @@ def _handler(index: PackageIndex) -> type[BaseHTTPRequestHandler]:
                 return
             content_type, content = index.page(project) if kind == "simple" else ("application/octet-stream", b"")
             content = files[rest[0]] if kind == "files" else content
-            self.send_response(200)
+            self.send_response(index.status)
             self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()

@@ -80,7 +80,9 @@ def download(name: str, version: str, sha256: str, target: Path) -> str | None:
                 url = _url_of(session, index, name, version, sha256)
                 actual = _fetch(session, url, target) if url else None
             except (requests.RequestException, ValueError, KeyError, TypeError, AttributeError) as error:
-                reasons.append(f"{host} does not answer as an index does: {one_line(reason_of(error), 200)}")
+                reason = str(error) if isinstance(error, requests.RequestException) else reason_of(error)
+                reason = re.sub("//[^/@ ]*@", "//", reason)  # the user's password for the index
+                reasons.append(f"{host} does not answer as an index does: {one_line(reason, 200)}")
             else:
                 if actual == sha256:
                     return None

@@ -77,6 +77,16 @@ def test_wrong_answer_is_one_reason_and_leaves_no_file(
     assert not (tmp_path / "file").exists()
 
 
+def test_password_for_the_index_is_not_shown(
+    index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", index.url.replace("//", "//me:hunter2@"))
+    assert registry.download("A.Toy", "1.0", checksum(WHEEL), tmp_path / "file") is None
+    index.status = 503
+    said = registry.download("A.Toy", "1.0", checksum(WHEEL), tmp_path / "file")
+    assert said is not None and "503 Server Error" in said and "hunter2" not in said
+
+
 def test_larger_answer_than_allowed_is_cut(
     index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
