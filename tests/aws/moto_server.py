@@ -53,8 +53,10 @@ from moto.ec2.models.security_groups import SecurityGroupBackend
 from moto.iam.access_control import PermissionResult
 from moto.iam.models import iam_backends
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication
-from moto.s3.models import FakeBucket, s3_backends
+from moto.s3.exceptions import ObjectNotInActiveTierError
+from moto.s3.models import FakeBucket, S3Backend, s3_backends
 from moto.s3.responses import S3Response
+from moto.s3.utils import ARCHIVE_STORAGE_CLASSES
 from moto.sts.models import STSBackend
 from werkzeug.serving import WSGIRequestHandler
 
@@ -65,7 +67,7 @@ _make_environment = BatchBackend.create_compute_environment
 _change_environment = BatchBackend.update_compute_environment
 _delete_group = SecurityGroupBackend.delete_security_group
 _caller = STSBackend.get_caller_identity
-_head = S3Response.head_object
+_head, _copy_part = S3Response.head_object, S3Backend.upload_part_copy
 _begin, _container = Job._start_attempt, Job._container_details
 _alone, _in_turn, _if_so = threading.Lock(), threading.Lock(), threading.Lock()
 _load = amis.load_resource
@@ -323,6 +325,14 @@ def _stated(self: S3Response, bucket_name: str, query: Any, key_name: str, heade
     return status, stated, body
 
 
+def _copied_part(self: S3Backend, *arguments: Any, **keys: Any) -> Any:
+    """S3 copies nothing out of an archive, as moto knows of whole objects alone."""
+    key = self.get_object(keys["src_bucket_name"], keys["src_key_name"])
+    if key is not None and key.storage_class in ARCHIVE_STORAGE_CLASSES:
+        raise ObjectNotInActiveTierError(key.name)
+    return _copy_part(self, *arguments, **keys)
+
+
 def _one_by_one(self: DomainDispatcherApplication, environ: dict[str, Any], start_response: Any) -> Any:
     path = environ["PATH_INFO"]
     if path.startswith("/tests/"):
@@ -358,6 +368,7 @@ def mend() -> None:
     BatchBackend.update_compute_environment = _changed_environment
     STSBackend.get_caller_identity = _identity
     S3Response.head_object = _stated
+    S3Backend.upload_part_copy = _copied_part
     Job._start_attempt, Job._container_details = _started, _details
     BaseResponse.access_key_regex = re.compile(r"AWS.*?(?P<access_key>(?<![A-Z0-9])[A-Z0-9]{20,64}(?![A-Z0-9]))[:/]")
     moto_stacks.mend()
