@@ -134,7 +134,8 @@ def shared_stages(shared: Iterable[Path]) -> dict[str, Path]:
 def _read(file: Path) -> list[Instruction]:
     """Return the instructions of a file."""
     try:
-        with open_regular(file, _MOST_BYTES) as source:
+        # Some installers link files; which links an engine's folder may have is decided where it is packed.
+        with open_regular(file.resolve(), _MOST_BYTES) as source:
             text = source.read(_MOST_BYTES).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,15 @@ def test_stage_that_is_given_must_be_there(tmp_path: Path) -> None:
         ImageError, match=r":4: 'FROM \$\{STAGE\}' is not built: FROM takes \$\{BASE\}, an earlier stage"
     ):
         checked(tmp_path, text, {"BASE": "b:1", "STAGE": "lean"})
+
+
+def test_pipe_is_refused_and_a_linked_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("FROM scratch\n")
+    (tmp_path / "link").symlink_to(tmp_path / "plain")
+    assert Dockerfile.of(tmp_path / "link").checked({}) == "FROM scratch\n"
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ImageError, match="cannot be read as a Dockerfile: is a pipe"):
+        Dockerfile.of(tmp_path / "pipe")
 
 
 @pytest.mark.parametrize("bytes_", [b"FROM \xff", b"#" * ((1 << 20) + 1)], ids=["no text", "large"])
