@@ -52,7 +52,7 @@ ALLOWED = [
     "FROM scratch\nCOPY --chown=65532:65532 --chmod=755 a b /opt/",
     "ARG BASE\nFROM ${BASE}\nFROM ${BASE}\nCOPY --from=0 /a /b",
     "ARG BASE\nFROM ${BASE}\nRUN cat <<<word && echo $((1 << 3)) http://x",
-    'ARG BASE\nFROM ${BASE}\nSHELL ["sh"]\nVOLUME /a\nHEALTHCHECK NONE\nEXPOSE 1\nENTRYPOINT ["--x"]\nARG X="a b"\nARG X',
+    'ARG BASE\nFROM $BASE\nSHELL ["sh"]\nVOLUME /a\nHEALTHCHECK NONE\nEXPOSE 1\nENTRYPOINT ["--x"]\nARG X="a b"\nARG X',
 ]
 
 
