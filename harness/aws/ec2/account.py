@@ -429,8 +429,7 @@ def runner_policy(work: S3Uri, name: str, instance_types: Any, security_group: s
         _allow("EndWorkers", "ec2", "DeleteVolume TerminateInstances", "*", _OURS),
         _allow_pass_role("WorkersRole", f"{name}-worker", "ec2.amazonaws.com", "ecs-tasks.amazonaws.com"),
         _allow_pass_role("HostsRole", f"{name}-host", "batch.amazonaws.com", "ec2.amazonaws.com"),
-        _allow("WorkPlace", "s3", "ListBucket", _s3(work), _OWN_ACCOUNT),
-        _allow("ReadWorkPlace", "s3", "GetObject", objects, _OWN_ACCOUNT),
+        _allow("ReadWorkPlace", "s3", "GetObject ListBucket", [_s3(work), objects], _OWN_ACCOUNT),
         _allow("WriteRuns", "s3", "DeleteObject PutObject", runs, _OWN_ACCOUNT),
         # What workers fetch: nobody replaces or deletes the object of another.
         _allow("WriteInputsOnce", "s3", "PutObject", inputs, once),
