@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from urllib.parse import quote
 
 from harness.aws.clients import Connections
 from harness.aws.errors import aws_errors, concealed
-from harness.aws.objects import Objects
+from harness.aws.objects import Objects, checksums_of
 from harness.errors import AwsError
 
 log = logging.getLogger(__name__)
@@ -141,8 +142,13 @@ def _body(template: str, store: Objects | None) -> dict[str, str]:
         return {"TemplateBody": template}
     if store is None:
         raise AwsError(f"the template has {len(content)} bytes; CloudFormation takes {_INLINE_BYTES}", "TooLarge")
-    name = f"inputs/templates/{hashlib.sha256(content).hexdigest()}.json"
-    store.put(name, content)
+    sha256 = hashlib.sha256(content).hexdigest()
+    name = f"inputs/templates/{sha256}.json"
+    store.put_new(name, content)
+    if (state := store.state(name)) is None or state.checksum not in checksums_of(sha256):
+        # A stranger's template would be deployed with our rights.
+        name = f"inputs/templates/{sha256}.{secrets.token_hex(8)}.json"
+        store.put_new(name, content)
     host = f"{store.place.bucket}.s3.{store.client.meta.region_name}.amazonaws.com"
     return {"TemplateURL": f"https://{host}/{quote(store.place.key(name))}"}
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import datetime
 import hashlib
-import os
-from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,14 @@ _BROKEN_OFF = PASSING | {"IncompleteReadError", "FlexibleChecksumError"}
 _DOWNLOADS = 9
 # Another write of the same name is under way, and S3 asks to try again.
 _UNDECIDED = frozenset({"ConditionalRequestConflict", "409"})
+# An upload in parts was not written by this request: perhaps by an earlier one, whose answer got lost.
+_NOT_WRITTEN = CHANGED | _UNDECIDED | {"NoSuchUpload"}
 # S3's own limit for one request.
 _DELETE_AT_ONCE = 1000
 _CHUNK = 1 << 20
-# Larger objects are copied in parts; of one copy S3 knows the checksum of the whole.
-_COPY_AT_ONCE = 1 << 30
+# Objects in parts: S3 takes 10,000 parts, each of 5 GiB at most.
+_LEAST_PART_BYTES, MOST_PART_BYTES, _MOST_PARTS, _PARTS_AT_ONCE = 32 << 20, 5 << 30, 9_000, 4
+_CHECKED = {"ChecksumAlgorithm": "SHA256"}
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,45 @@ def age(answer: dict[str, Any]) -> datetime.timedelta:
     """Return the age by S3's clock of the object that an answer shows."""
     modified: datetime.datetime = answer["LastModified"]
     return (answered_at(answer) or modified) - modified
+
+
+@dataclass(frozen=True)
+class ObjectState:
+    """What S3 states of an object.
+
+    ``checksum`` is by SHA-256: of the content, or of its parts' hashes with their number behind a dash; S3 computes it
+    of the bytes that it gets, so that nobody can claim another.
+    """
+
+    size_bytes: int
+    checksum: str
+    age: datetime.timedelta
+
+
+def checksum_of_upload(path: Path) -> str:
+    """Return the checksum that S3 states of a file after :meth:`Objects.upload_new`."""
+    size, each = path.stat().st_size, _part_bytes(path.stat().st_size)
+    with path.open("rb") as file:
+        hashes = [hashlib.sha256(file.read(each)).digest() for _ in range(max(1, -(-size // each)))]
+    return _base64(hashes[0]) if len(hashes) == 1 else _of_parts(*hashes)
+
+
+def checksums_of(sha256: str) -> set[str]:
+    """Return the checksums that S3 may state of an object with that content: as a whole, and in one part."""
+    content = bytes.fromhex(sha256)
+    return {_base64(content), _of_parts(content)}
+
+
+def _of_parts(*hashes: bytes) -> str:
+    return f"{_base64(hashlib.sha256(b''.join(hashes)).digest())}-{len(hashes)}"
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+def _part_bytes(size: int) -> int:
+    return max(_LEAST_PART_BYTES, -(-size // _MOST_PARTS))
 
 
 class Objects:
@@ -108,10 +151,11 @@ class Objects:
 
     def put(self, name: str, content: bytes, **condition: str) -> dict[str, Any]:
         """Write an object, over the one that is there; return S3's answer."""
-        checksum = base64.b64encode(hashlib.sha256(content).digest()).decode()
+        checksum = _base64(hashlib.sha256(content).digest())
         with aws_errors(f"writing {self.place.below(name)}"):
             address = self._address(name)
-            return dict(self.client.put_object(**address, Body=content, ChecksumSHA256=checksum, **condition))
+            checked = {**_CHECKED, "ChecksumSHA256": checksum}
+            return dict(self.client.put_object(**address, Body=content, **checked, **condition))
 
     def put_new(self, name: str, content: bytes) -> bool:
         """Write an object unless there is one, which S3 decides; return whether it was written."""
@@ -136,43 +180,78 @@ class Objects:
             raise
         return str(answer["ETag"]).strip('"')
 
-    def upload(self, name: str, path: Path) -> None:
-        """Write a file of any size, in parts that S3 checks."""
-        # upload_file would wrap S3's errors in another, which hides their codes.
-        with aws_errors(f"uploading {path.name} to {self.place}"), path.open("rb") as file:
-            self.client.upload_fileobj(file, **self._address(name), ExtraArgs={"ChecksumAlgorithm": "SHA256"})
+    def upload_new(self, name: str, path: Path) -> bool:
+        """Write a file of any size unless there is an object, which S3 decides; return whether it was written."""
+        size, each = path.stat().st_size, _part_bytes(path.stat().st_size)
+        if size <= each:
+            return self.put_new(name, path.read_bytes())
+
+        def send(upload: dict[str, Any], number: int) -> dict[str, Any]:
+            with path.open("rb") as file:
+                file.seek((number - 1) * each)
+                return dict(self.client.upload_part(**upload, PartNumber=number, Body=file.read(each), **_CHECKED))
+
+        return self._in_parts(name, -(-size // each), send)
+
+    def copy_new(self, name: str, to: str) -> bool:
+        """Copy an object of any size within S3 unless there is one; return whether it was written.
+
+        It goes in parts: of S3's operations that copy, only these are sure to spare an object that is there.
+        """
+        size = self.size(name) or 0
+
+        def send(upload: dict[str, Any], number: int) -> dict[str, Any]:
+            first, last = (number - 1) * MOST_PART_BYTES, min(number * MOST_PART_BYTES, size) - 1
+            of = {} if size <= MOST_PART_BYTES else {"CopySourceRange": f"bytes={first}-{last}"}
+            source = self._address(name)
+            answer = self.client.upload_part_copy(**upload, PartNumber=number, CopySource=source, **of)
+            return dict(answer["CopyPartResult"])
+
+        return self._in_parts(to, max(1, -(-size // MOST_PART_BYTES)), send)
+
+    def _in_parts(self, name: str, count: int, send: Callable[[dict[str, Any], int], dict[str, Any]]) -> bool:
+        """Write an object in parts, unless there is one; ``send`` sends a part and returns S3's answer."""
+        address = self._address(name)
+        with aws_errors(f"writing {self.place.below(name)}"):
+            upload = {**address, "UploadId": self.client.create_multipart_upload(**address, **_CHECKED)["UploadId"]}
+            try:
+                with ThreadPoolExecutor(_PARTS_AT_ONCE) as pool:
+                    sent = list(pool.map(lambda number: send(upload, number), range(1, count + 1)))
+                parts = [
+                    {"PartNumber": number, **{key: part[key] for key in ("ETag", "ChecksumSHA256") if key in part}}
+                    for number, part in enumerate(sent, 1)
+                ]
+                done = partial(self.client.complete_multipart_upload, **upload, MultipartUpload={"Parts": parts})
+                with ignoring(*_NOT_WRITTEN), aws_errors(f"writing {self.place.below(name)}"):
+                    done(IfNoneMatch="*")
+                    return True
+                self._abort(upload)
+                return False
+            except BaseException:
+                self._abort(upload)
+                raise
+
+    def _abort(self, upload: dict[str, Any]) -> None:
+        """Drop the parts of an upload; if S3 refuses, the bucket's rule drops them later."""
+        with suppress(AwsError), aws_errors("dropping an upload"):
+            self.client.abort_multipart_upload(**upload)
+
+    def state(self, name: str) -> ObjectState | None:
+        """Return what S3 states of an object; ``None``: there is none."""
+        answer = self._head(name, ChecksumMode="ENABLED")
+        if answer is None:
+            return None
+        return ObjectState(int(answer["ContentLength"]), str(answer.get("ChecksumSHA256", "")), age(answer))
 
     def size(self, name: str) -> int | None:
         """Return how many bytes an object has; ``None``: there is none."""
         answer = self._head(name)
         return None if answer is None else int(answer["ContentLength"])
 
-    def sha256(self, name: str) -> str:
-        """Return an object's SHA-256; download it if S3 knows only its parts'."""
-        answer = self._head(name, ChecksumMode="ENABLED") or {}
-        if answer.get("ChecksumType") == "FULL_OBJECT" and "ChecksumSHA256" in answer:
-            return base64.b64decode(answer["ChecksumSHA256"]).hex()
-        return self.download(name, Path(os.devnull))  # traffic out of AWS, which costs money
-
     def _head(self, name: str, **more: str) -> dict[str, Any] | None:
         with ignoring(*MISSING), aws_errors(f"looking at {self.place.below(name)}"):
             return dict(self.client.head_object(**self._address(name), **more))
         return None
-
-    def renew(self, name: str, after: datetime.timedelta) -> None:
-        """Write an older object again, as it is: rules on its age count from now."""
-        answer = self._head(name)
-        if answer is not None and age(answer) > after:
-            # S3 copies an object onto itself only where its metadata are given again.
-            self.copy(name, name, MetadataDirective="REPLACE")
-
-    def copy(self, name: str, to: str, **more: str) -> None:
-        """Copy an object of any size within S3; nothing is transferred."""
-        from boto3.s3.transfer import TransferConfig
-
-        how = {"ExtraArgs": {"ChecksumAlgorithm": "SHA256", **more}, "Config": TransferConfig(_COPY_AT_ONCE)}
-        with aws_errors(f"copying {self.place.below(name)}"):
-            self.client.copy(self._address(name), **self._address(to), **how)
 
     def delete(self, names: Iterable[str]) -> int:
         """Delete objects, present or not; return how many were named."""

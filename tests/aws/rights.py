@@ -119,6 +119,8 @@ def _of_s3(request: Mapping[str, Any]) -> Iterator[NeededRight]:
     context = {
         f"s3:{name}": request["headers"][name] for name in ("if-none-match", "if-match") if name in request["headers"]
     }
+    if key and known[method, word] == "PutObject":
+        context["s3:objectcreationoperation"] = "false" if word in ("uploads", "partNumber") else "true"
     if not key and "prefix" in query:
         context["s3:prefix"] = query["prefix"]
     yield NeededRight(request["who"], f"s3:{known[method, word]}", f"{arn}/{key}" if key else arn, context)

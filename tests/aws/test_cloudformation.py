@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -217,7 +218,23 @@ def test_large_template_is_sent_through_s3(aws: str) -> None:
     store = Objects(Connections(REGION), S3Uri("work", "some/prefix"))
     made = cloudformation.deploy(Connections(REGION), NAME, json.dumps(body), {}, {}, store=store)
     assert made["Id"].startswith("sg-")
-    assert [each.name.partition("/")[0] for each in store.list("inputs/")] == ["inputs"]
+    (stored,) = store.list("inputs/")
+    assert stored.name == f"inputs/templates/{hashlib.sha256(json.dumps(body).encode()).hexdigest()}.json"
+    cloudformation.deploy(Connections(REGION), "harness-again", json.dumps(body), {}, {}, store=store)
+    assert list(store.list("inputs/")) == [stored]
+
+
+def test_template_of_a_stranger_is_not_deployed(aws: str) -> None:
+    """It would be deployed with the rights of whoever deploys."""
+    body = json.loads(template({"Group": group()}, Id={"Ref": "Group"}))
+    body["Metadata"] = {"much": "x" * 60_000}
+    text, forged = json.dumps(body), template({"Other": group()}, Theirs={"Ref": "Other"})
+    boto3.client("s3").create_bucket(Bucket="work")
+    store = Objects(Connections(REGION), S3Uri("work", "some/prefix"))
+    name = f"inputs/templates/{hashlib.sha256(text.encode()).hexdigest()}.json"
+    store.put(name, forged.encode())
+    assert cloudformation.deploy(Connections(REGION), NAME, text, {}, {}, store=store).keys() == {"Id"}
+    assert store.get(name, 1 << 20) == forged.encode(), "and it is not replaced"
 
 
 def test_requests_of_a_stack_have_its_deployers_key(aws: str) -> None:

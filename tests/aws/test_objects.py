@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from harness.aws import errors
 from harness.aws.clients import Connections, parse_uri
-from harness.aws.objects import Objects
+from harness.aws.objects import Objects, checksum_of_upload, checksums_of
 from harness.errors import AwsError
 from tests.aws import server
 from tests.aws.ec2.faults import Injected
@@ -72,35 +71,59 @@ def test_write_that_stays_undecided_is_busy(objects: Objects, monkeypatch: pytes
     assert caught.value.code == "Busy" and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("size", [5, (8 << 20) + 5])
-def test_renewed_object_is_unchanged(objects: Objects, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    """The larger one goes in parts."""
-    monkeypatch.setattr("harness.aws.objects._COPY_AT_ONCE", 8 << 20)
-    objects.put("a", b"x" * size)
-    before = objects.client.head_object(Bucket="bucket", Key=objects.place.key("a"))["ETag"]
-    objects.renew("a", timedelta(-1))
-    assert objects.get("a", 16 << 20) == b"x" * size
-    after = objects.client.head_object(Bucket="bucket", Key=objects.place.key("a"))["ETag"]
-    assert (before == after) == (size == 5), "it was written again"
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts as small as S3 takes them."""
+    monkeypatch.setattr("harness.aws.objects._LEAST_PART_BYTES", 5 << 20)
+    monkeypatch.setattr("harness.aws.objects.MOST_PART_BYTES", 8 << 20)
 
 
-def test_the_hash_is_that_of_the_content(objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of an object in parts S3 does not know it, nor of one with another checksum: then it is downloaded."""
-    # moto does not tell it of itself.
-    objects.client.meta.events.register(
-        "after-call.s3.HeadObject",
-        lambda parsed, **_: parsed.update(ChecksumType="FULL_OBJECT" if parsed["ContentLength"] == 1 else "COMPOSITE"),
-    )
-    large, read = tmp_path / "large", list[str]()
-    large.write_bytes(b"x" * (9 << 20))
-    objects.upload("parts", large)
-    for name, kind in (("whole", "SHA256"), ("crc", "CRC32")):
-        objects.client.put_object(Bucket="bucket", Key=objects.place.key(name), Body=b"x", ChecksumAlgorithm=kind)
-    download = Objects.download
-    monkeypatch.setattr(Objects, "download", lambda *given: (read.append(given[1]), download(*given))[1])
-    for name, content in (("parts", large.read_bytes()), ("whole", b"x"), ("crc", b"x")):
-        assert objects.sha256(name) == hashlib.sha256(content).hexdigest()
-    assert read == ["parts", "crc"]
+SIZES = [0, 5, 5 << 20, (5 << 20) + 1, (10 << 20) + 5]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_s3_states_the_checksum_of_an_upload(objects: Objects, tmp_path: Path, small_parts: None, size: int) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * size)
+    assert objects.state("file") is None
+    assert objects.upload_new("file", path)
+    state = objects.state("file")
+    assert state and (state.size_bytes, state.checksum) == (size, checksum_of_upload(path))
+    assert objects.download("file", tmp_path / "back") == hashlib.sha256(path.read_bytes()).hexdigest()
+    path.write_bytes(b"y" * size)
+    assert size == 0 or state.checksum != checksum_of_upload(path)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_s3_states_the_checksum_of_a_copy_in_one_part(
+    objects: Objects, tmp_path: Path, small_parts: None, size: int
+) -> None:
+    (tmp_path / "file").write_bytes(b"x" * size)
+    objects.upload_new("file", tmp_path / "file")
+    assert objects.copy_new("file", "copy")
+    state, sha256 = objects.state("copy"), hashlib.sha256(b"x" * size).hexdigest()
+    assert state and state.size_bytes == size
+    assert (state.checksum in checksums_of(sha256)) == (size <= 8 << 20)
+    assert objects.download("copy", tmp_path / "back") == sha256
+
+
+@pytest.mark.parametrize("size", [5, (5 << 20) + 1])
+def test_upload_and_copy_never_replace_an_object(
+    objects: Objects, tmp_path: Path, small_parts: None, size: int
+) -> None:
+    (tmp_path / "file").write_bytes(b"x" * size)
+    objects.put("a", b"first")
+    objects.put("b", b"second")
+    assert not objects.upload_new("a", tmp_path / "file")
+    assert not objects.copy_new("b", "a")
+    assert objects.get("a", 100) == b"first" and [each.name for each in objects.list()] == ["a", "b"]
+    assert not objects.client.list_multipart_uploads(Bucket="bucket").get("Uploads"), "no part is left"
+
+
+def test_checksum_of_another_algorithm_is_not_taken_for_ours(objects: Objects) -> None:
+    objects.client.put_object(Bucket="bucket", Key=objects.place.key("a"), Body=b"x", ChecksumAlgorithm="CRC32")
+    state = objects.state("a")
+    assert state and state.checksum == ""
 
 
 def test_one_of_many_concurrent_writers_succeeds(objects: Objects) -> None:
@@ -118,8 +141,8 @@ def test_a_listing_goes_on_past_a_thousand(objects: Objects, aws: str) -> None:
 
 def test_file_is_uploaded_and_downloaded_whole(objects: Objects, tmp_path: Path) -> None:
     path = tmp_path / "file"
-    path.write_bytes(bytes(range(256)) * 50_000)  # more than one part
-    objects.upload("file", path)
+    path.write_bytes(bytes(range(256)) * 150_000)  # more than one part
+    assert objects.upload_new("file", path)
     assert objects.download("file", tmp_path / "back") == hashlib.sha256(path.read_bytes()).hexdigest()
     assert (tmp_path / "back").read_bytes() == path.read_bytes()
 
@@ -129,7 +152,7 @@ def test_an_upload_that_s3_refuses_keeps_its_code(objects: Objects, tmp_path: Pa
     made = Connections()
     Injected(made, "s3.PutObject", lambda *_: "SlowDown")
     with pytest.raises(AwsError, match="AWS is busy") as caught:
-        Objects(made, objects.place).upload("file", tmp_path / "file")
+        Objects(made, objects.place).upload_new("file", tmp_path / "file")
     assert caught.value.code == "Busy"
 
 
@@ -204,15 +227,15 @@ def test_every_request_names_the_owner_that_is_expected(aws: str, tmp_path: Path
     before = len(server.requests(aws))
     objects = Objects(made, parse_uri("s3://bucket/some/where"))
     large = tmp_path / "large"
-    large.write_bytes(b"x" * (9 << 20))  # in parts
+    large.write_bytes(b"x" * (33 << 20))  # in parts
     objects.put("a", b"x")
     objects.put_new("b", b"x")
-    objects.upload("c", large)
-    objects.renew("a", timedelta(-1))
-    objects.renew("c", timedelta(-1))
-    assert len(list(objects.list())) == 3 and objects.get("a", 10) == b"x"
+    objects.upload_new("c", large)
+    objects.copy_new("c", "d")
+    assert not objects.upload_new("d", large), "it is there, and its parts are dropped"
+    assert objects.state("d") and len(list(objects.list())) == 4 and objects.get("a", 10) == b"x"
     objects.download("c", tmp_path / "back")
-    objects.delete(["a", "b", "c"])
+    objects.delete(["a", "b", "c", "d"])
     client.list_objects_v2(Bucket="other")
     sent = [each for each in server.requests(aws)[before:] if each["service"] == "s3"]
     named = {path: set() for path in ("bucket", "other")}

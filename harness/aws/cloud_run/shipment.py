@@ -1,17 +1,31 @@
 """Inputs in S3: the orchestrator ships them, a worker fetches them.
 
-An input is packed into a temporary file of the cache and uploaded under a name that its bytes decide; then its record
-(:class:`ShippedInput`) is written.  If two ship the same at once, one record stays and both use it.
+An input is packed into a temporary file of the cache and uploaded under the hash of its bytes, never over an object
+that is there.  Packing is deterministic, so two orchestrators that ship the same input use one object.
+
+No object is believed for its name.  The ledger of this machine says what was packed or checked here, and S3 states by
+its checksum whether the object still is that.  Otherwise the input is packed again, and gets another name if a
+stranger's object has the first.
+
+Workers take all names and hashes from their part, and the hash of the bundle from their launch.  This trust remains:
+
+- Whoever may write ``runs/`` of the work place decides what workers do: the policies let runners, and no worker.  So
+  runners of one work place trust each other.  Runners who do not need a work place each.
+- The worker that built an index decides what it holds.  An orchestrator adopts indexes only from workers of its own
+  run, under the hash that the worker wrote; a worker that fetches one checks that it agrees with its ``facts.json``.
+  Only another build could tell whether it is right.
 """
 
 from __future__ import annotations
 
 import gzip
 import logging
+import os
 import re
+import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -24,6 +38,7 @@ from docker.models.images import Image
 from harness import filesystem
 from harness.aws.cloud_run import archive, records
 from harness.aws.cloud_run.bundle import bundle_entries
+from harness.aws.cloud_run.ledger import Entry, Ledger
 from harness.aws.cloud_run.records import (
     ARCHIVE,
     PartJob,
@@ -35,7 +50,7 @@ from harness.aws.cloud_run.records import (
     fetch,
 )
 from harness.aws.errors import OURS_TO_MEND, PASSING
-from harness.aws.objects import MISSING, Objects
+from harness.aws.objects import MISSING, MOST_PART_BYTES, Objects, checksum_of_upload, checksums_of
 from harness.datasets import Dataset, native
 from harness.errors import AwsError, ImageError, JobError, UsageError
 from harness.jobs import indexes
@@ -48,12 +63,11 @@ from harness.records import digest, to_json
 
 log = logging.getLogger(__name__)
 
-# Version of the packed form; a change ships everything again.
-_FORMAT = 1
 # The bucket's rule deletes inputs after 90 days.
 RENEWED_AFTER = timedelta(days=60)
 FACTS = "facts.json"
 INDEX_DATA = "data"
+_INDEXES = f"{records.INPUTS}/{records.INDEXES}"
 # Text packs well, but no corpus is so much larger than its tar.
 _MOST_TIMES = 1000
 _LEAST_BYTES = 1 << 30
@@ -64,7 +78,7 @@ T = TypeVar("T")
 class Shipper:
     """Uploader of inputs below a work place, and author of the parts that name them.
 
-    Inputs that are whole in S3 are not packed again; those that the bucket's rule would soon delete are renewed.
+    Inputs of the ledger are not packed again; those that the bucket's rule would soon delete are copied.
     """
 
     def __init__(self, work: Objects, engine: docker.DockerClient, cache: Path) -> None:
@@ -77,20 +91,12 @@ class Shipper:
                 ' engines do; switch it off ("features": {"containerd-snapshotter": false} in its daemon.json)'
             )
         self._work, self._engine, self._cache = work, engine, cache
+        self._ledger = Ledger(cache, str(work.place))
         self._shipped: dict[tuple[str, str], Any] = {}
 
     def bundle(self) -> ShippedInput:
-        """Ship harness itself, its engines and data."""
-        entries = bundle_entries()
-        parts = [
-            # As the tar has it: an executable file is another file.
-            [name, filesystem.sha256(content), bool(content.stat().st_mode & 0o100)]
-            if isinstance(content, Path)
-            else [name, content.decode(), False]
-            for name, content in entries
-        ]
-        name = f"{records.BUNDLES}/{digest([_FORMAT, parts])}{ARCHIVE}"
-        return self._ship(name, "harness", lambda path: archive.write_gz(path, entries))
+        """Ship harness itself, its engines and data; it is small, and so it is packed each time."""
+        return self._upload(records.BUNDLES, "harness", lambda path: archive.write_gz(path, bundle_entries())).shipped
 
     def image(self, prepared: Prepared) -> ShippedImage:
         """Ship a system's image with its tag."""
@@ -103,32 +109,32 @@ class Shipper:
                 for chunk in self._engine.api.get_image(reference):
                     target.write(chunk)
 
-        name = f"{records.IMAGES}/{prepared.digest.removeprefix('sha256:')}{ARCHIVE}"
-        file = self._ship(name, f"the image of {system.image}", save)
+        key = f"image {prepared.digest} {reference}"
+        file = self._ship(key, records.IMAGES, f"the image of {system.image}", save)
         return ShippedImage(system.image, prepared.digest, reference, file)
 
     def dataset(self, dataset: Dataset) -> ShippedInput:
         """Ship a dataset as a folder that loads as the same dataset."""
         queries = [asdict(query) for query in dataset.queries]
-        name = digest([_FORMAT, dataset.corpus.sha256, dataset.qrels_sha256, queries])
         return self._ship(
-            f"{records.DATASETS}/{name}{ARCHIVE}",
+            f"dataset {digest([dataset.corpus.sha256, dataset.qrels_sha256, queries])}",
+            records.DATASETS,
             f"the dataset {dataset.name}",
             lambda path: archive.write_gz(path, native.copy_files(dataset)),
         )
 
     def index(self, key: str, index: Index) -> ShippedInput:
-        """Ship an index of the cache, unless its key is there."""
-        return self._ship(index_name(key), f"the index {key}", lambda path: _pack_index(path, index))
+        """Ship an index of the cache, unless one of its key is shipped."""
+        return self._ship(_index(key), _INDEXES, f"the index {key}", lambda path: _pack_index(path, index))
 
     def find_index(self, key: str) -> ShippedInput | None:
-        """Find an index in S3."""
-        return _find(self._work, index_name(key))
+        """Find an index that this machine shipped, or adopted from a worker of its own runs."""
+        return self._known(_index(key), _INDEXES)
 
     def adopt_index(self, worker_id: str, key: str, most_bytes: int = 1 << 40) -> ShippedInput | None:
-        """Copy a worker's index to the inputs, unless its key is there.
+        """Copy a worker's index to the inputs, unless one of its key is shipped.
 
-        An `AwsError` of code ``BadInput``: what the worker wrote is no index, whatever is wrong with it.
+        An `AwsError` of code ``BadInput``: the worker wrote something else than an index.
         """
         shipped = self.find_index(key)
         if shipped is not None:
@@ -140,20 +146,18 @@ class Shipper:
             if built is None:
                 return None
             size = built.size_bytes
-            known = re.fullmatch(r"[0-9a-f]{64}", built.sha256) and built == _input(name, built.sha256, size)
+            known = re.fullmatch(r"[0-9a-f]{64}", built.sha256) and built.name == _with_hash(name, built.sha256)
             if not known or not self._work.size(built.name) == size <= most_bytes:
                 raise AwsError(f"{place}: names no index of this worker, or one that is cut or too large")
-            ours = _input(index_name(key), built.sha256, size)
-            self._work.copy(built.name, ours.name)
-            # Of the copy: the worker may write to its own object at any time.
-            if self._work.sha256(ours.name) != ours.sha256:
-                self._work.delete([ours.name])
+            adopted = self._copy(built, _INDEXES)
+            if adopted is None:
                 raise AwsError(f"{place}: names another content than its index has")
         except AwsError as error:
             if error.code in PASSING | OURS_TO_MEND:
                 raise
             raise AwsError(f"{error}; it is left there, and not used", "BadInput") from error
-        return _record(self._work, index_name(key), ours)
+        self._ledger.note(_index(key), adopted)
+        return adopted.shipped
 
     def part(
         self,
@@ -185,8 +189,8 @@ class Shipper:
         return WorkerPart(planned.name, planned.instance_type, suite, jobs, builds, images, datasets, used)
 
     def _index_of(self, key: str, local: Index | None) -> ShippedInput | None:
-        """Ship an index of the cache, or find it in S3 and renew it."""
-        ship = partial(self._stored_input, index_name(key)) if local is None else partial(self.index, key, local)
+        """Ship an index of the cache, or find one that is shipped."""
+        ship = partial(self.find_index, key) if local is None else partial(self.index, key, local)
         return self._once("index", key, ship)
 
     def _once(self, kind: str, name: str, ship: Callable[[], T]) -> T:
@@ -195,16 +199,58 @@ class Shipper:
             self._shipped[kind, name] = ship()
         return cast(T, self._shipped[kind, name])
 
-    def _ship(self, name: str, what: str, pack: Callable[[Path], None]) -> ShippedInput:
-        stored = self._stored_input(name)
-        return stored or _record(self._work, name, _upload(self._work, name, what, pack, self._cache))
+    def _ship(self, key: str, folder: str, what: str, pack: Callable[[Path], None]) -> ShippedInput:
+        known = self._known(key, folder)
+        if known is not None:
+            return known
+        entry = self._upload(folder, what, pack)
+        self._ledger.note(key, entry)
+        return entry.shipped
 
-    def _stored_input(self, name: str) -> ShippedInput | None:
-        """Find an input; renew it before the bucket's rule deletes it."""
-        stored = _find(self._work, name)
-        for part in (stored.name, f"{name}.json") if stored else ():
-            self._work.renew(part, RENEWED_AFTER)
-        return stored
+    def _known(self, key: str, folder: str) -> ShippedInput | None:
+        """Return the input of an entry that still holds; copy it before the bucket's rule deletes it."""
+        entry = self._ledger.find(key)
+        state = None if entry is None else self._work.state(entry.shipped.name)
+        if entry is None or state is None or not entry.is_there(state):
+            return None
+        if state.age <= RENEWED_AFTER:
+            return entry.shipped
+        renewed = self._copy(entry.shipped, folder)
+        if renewed is None:
+            return None
+        self._ledger.note(key, renewed)
+        return renewed.shipped
+
+    def _upload(self, folder: str, what: str, pack: Callable[[Path], None]) -> Entry:
+        """Pack an input; upload it unless S3 has the same bytes under their hash."""
+        with _packed(self._cache, pack) as path:
+            sha256, size = filesystem.sha256(path), path.stat().st_size
+            checksum = checksum_of_upload(path)
+            # The second, if a stranger's object or one that soon expires has the first.
+            for name in (f"{folder}/{sha256}{ARCHIVE}", _fresh_name(folder, sha256)):
+                entry, state = Entry(ShippedInput(name, sha256, size), checksum), self._work.state(name)
+                if state is None:
+                    log.info(f"uploading {what}, {size / 2**20:.1f} MiB")
+                    self._work.upload_new(name, path)
+                    state = self._work.state(name)
+                if state is not None and entry.is_there(state) and state.age <= RENEWED_AFTER:
+                    return entry
+        place = self._work.place.below(folder)
+        raise AwsError(f"{place}: what was uploaded was replaced at once; see who may write there", "BadInput")
+
+    def _copy(self, source: ShippedInput, folder: str) -> Entry | None:
+        """Copy an object to a fresh name of the inputs; ``None``: it has another content than its hash says."""
+        copy = replace(source, name=_fresh_name(folder, source.sha256))
+        self._work.copy_new(source.name, copy.name)
+        state = self._work.state(copy.name)
+        if state is None or state.size_bytes != source.size_bytes:
+            return None
+        # Of the copy: a worker may write to its own object at any time.  In several parts, S3 states no hash of it.
+        if state.checksum in checksums_of(source.sha256) or (
+            source.size_bytes > MOST_PART_BYTES and self._work.download(copy.name, Path(os.devnull)) == source.sha256
+        ):
+            return Entry(copy, state.checksum)
+        return None
 
 
 def _builders(image: Prepared, component: str | None) -> list[Prepared]:
@@ -214,15 +260,14 @@ def _builders(image: Prepared, component: str | None) -> list[Prepared]:
     return [parts[component]] if component else [image, *parts.values()]
 
 
-def index_name(key: str) -> str:
-    """Name an index among the inputs."""
-    return f"{records.INPUTS}/{records.index(key)}"
-
-
 def upload_index(work: Objects, worker_id: str, key: str, index: Index, cache: Path) -> None:
     """Upload an index that this worker built to the worker's own folder."""
     name = f"{records.worker(worker_id)}/{records.index(key)}"
-    made = _upload(work, name, f"the index {key}", lambda path: _pack_index(path, index), cache)
+    with _packed(cache, lambda path: _pack_index(path, index)) as path:
+        sha256 = filesystem.sha256(path)
+        made = ShippedInput(_with_hash(name, sha256), sha256, path.stat().st_size)
+        log.info(f"uploading the index {key}, {made.size_bytes / 2**20:.1f} MiB")
+        work.upload_new(made.name, path)
     work.put_new(f"{name}.json", dump(made))
 
 
@@ -292,7 +337,7 @@ class Fetcher:
                     raise
                 raise AwsError(f"{place}: cannot be read, or is not there; run again", "BadInput") from error
             if sha256 != shipped.sha256:
-                raise AwsError(f"{place}: its content is not what was shipped; delete it, then run again", "BadInput")
+                raise AwsError(f"{place}: its content is not what was shipped; run again", "BadInput")
             with path.open("rb") as file:
                 yield file
 
@@ -321,33 +366,24 @@ def _pack_index(path: Path, index: Index) -> None:
     archive.write_gz(path, entries)
 
 
-def _find(work: Objects, name: str) -> ShippedInput | None:
-    """Read the record of an input whose bytes are there."""
-    record = fetch(ShippedInput, work, f"{name}.json")
-    return record if record is not None and work.size(record.name) == record.size_bytes else None
-
-
-def _upload(work: Objects, name: str, what: str, pack: Callable[[Path], None], cache: Path) -> ShippedInput:
-    """Pack an input and upload its bytes, without a record."""
+@contextmanager
+def _packed(cache: Path, pack: Callable[[Path], None]) -> Iterator[Path]:
+    """Pack an input into a temporary file."""
     with filesystem.scratch_folder(cache / "shipping", "packed") as folder:
-        path = folder / "packed"
-        pack(path)
-        made = _input(name, filesystem.sha256(path), path.stat().st_size)
-        log.info(f"uploading {what}, {made.size_bytes / 2**20:.1f} MiB")
-        work.upload(made.name, path)
-    return made
+        pack(folder / "packed")
+        yield folder / "packed"
 
 
-def _record(work: Objects, name: str, made: ShippedInput) -> ShippedInput:
-    """Write an input's record; return the one that stays."""
-    if not work.put_new(f"{name}.json", dump(made)):
-        earlier = _find(work, name)
-        if earlier is not None:
-            return earlier
-        work.put(f"{name}.json", dump(made))  # the bytes that the stored one names are gone
-    return made
+def _index(key: str) -> str:
+    """Return an index's key in the ledger."""
+    return f"index {key}"
 
 
-def _input(name: str, sha256: str, size_bytes: int) -> ShippedInput:
-    """Describe an input whose bytes lie under its name with their hash."""
-    return ShippedInput(f"{name.removesuffix(ARCHIVE)}.{sha256[:12]}{ARCHIVE}", sha256, size_bytes)
+def _with_hash(name: str, sha256: str) -> str:
+    """Return the name of an archive's bytes."""
+    return f"{name.removesuffix(ARCHIVE)}.{sha256}{ARCHIVE}"
+
+
+def _fresh_name(folder: str, sha256: str) -> str:
+    """Return a name that nobody can have taken."""
+    return f"{folder}/{sha256}.{secrets.token_hex(8)}{ARCHIVE}"

@@ -409,7 +409,12 @@ def runner_policy(work: S3Uri, name: str, instance_types: Any, security_group: s
     owned = {"StringLike": {f"aws:RequestTag/{clients.OWNER}": "*"}}
     beside = [_ec2(kind) for kind in ("network-interface", "spot-instances-request", "subnet")]
     beside += [f"{_ARN}:ec2:*::image/*", _arn("ec2", f"security-group/{security_group}")]
-    objects, templates = _s3(work, work.key("*")), _ec2("launch-template")
+    objects, inputs = _s3(work, work.key("*")), _s3(work, work.key(records.INPUTS, "*"))
+    runs = [_s3(work, work.key(name, "*")) for name in (records.RUNS, records.OPEN)]
+    once = {**_OWN_ACCOUNT, "Null": {"s3:if-none-match": "false"}}
+    # Parts of an upload make no object yet: its last request does, which is conditional.
+    parts = {**_OWN_ACCOUNT, "Bool": {"s3:ObjectCreationOperation": "false"}}
+    templates = _ec2("launch-template")
     return _document(
         _allow("Look", "ec2", look),
         _allow("LookAtBatch", "batch", jobs),
@@ -424,8 +429,11 @@ def runner_policy(work: S3Uri, name: str, instance_types: Any, security_group: s
         _allow("EndWorkers", "ec2", "DeleteVolume TerminateInstances", "*", _OURS),
         _allow_pass_role("WorkersRole", f"{name}-worker", "ec2.amazonaws.com", "ecs-tasks.amazonaws.com"),
         _allow_pass_role("HostsRole", f"{name}-host", "batch.amazonaws.com", "ec2.amazonaws.com"),
-        _allow("WorkPlace", "s3", "ListBucket", _s3(work), _OWN_ACCOUNT),
-        _allow("WorkPlaceObjects", "s3", "DeleteObject GetObject PutObject", objects, _OWN_ACCOUNT),
+        _allow("ReadWorkPlace", "s3", "GetObject ListBucket", [_s3(work), objects], _OWN_ACCOUNT),
+        _allow("WriteRuns", "s3", "DeleteObject PutObject", runs, _OWN_ACCOUNT),
+        # What workers fetch: nobody replaces or deletes the object of another.
+        _allow("WriteInputsOnce", "s3", "PutObject", inputs, once),
+        _allow("WriteInputsInParts", "s3", "PutObject", inputs, parts),
         _allow("SuiteStacks", "cloudformation", _STACKS, _arn("cloudformation", "stack/harness-*/*")),
         _allow("Batch", "batch", manage, batch),
         # Batch has no word for "at submission": who submits jobs with tags may tag jobs.

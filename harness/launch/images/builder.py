@@ -9,6 +9,7 @@ built under emulation.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import shutil
@@ -27,7 +28,9 @@ from docker.errors import ImageNotFound
 from harness import filesystem
 from harness.errors import ImageError
 from harness.launch.docker_errors import engine_errors
-from harness.launch.images import assets, base_image, emulation, platforms, recipes
+from harness.launch.images import assets, base_image, emulation, engine_build, platforms, recipes
+from harness.launch.images.dockerfile import Dockerfile
+from harness.launch.images.engine_build import BuildLimits
 from harness.launch.images.recipes import engine_recipe, recipe
 from harness.launch.images.systems import Asset, System
 from harness.untrusted import MAX_TEXT, one_line
@@ -120,15 +123,22 @@ class ImageBuilder:
     Args:
         models: a local folder of models, besides the hub.
         platform: of the images; the engine's own if not given.
+        limits: of each build.
     """
 
     def __init__(
-        self, client: docker.DockerClient, cache: Path, models: Path | None = None, platform: str | None = None
+        self,
+        client: docker.DockerClient,
+        cache: Path,
+        models: Path | None = None,
+        platform: str | None = None,
+        limits: BuildLimits = engine_build.USUAL,
     ) -> None:
         self._client = client
         self._cache = cache
         self._models = models
         self._platform = platform
+        self._limits = limits
 
     def find(self, system: System) -> Image | None:
         """Return the image of a system's present recipe, or ``None``.
@@ -197,7 +207,7 @@ class ImageBuilder:
         components = recipes.components_json(system, [self._environment(image) for image in images])
 
         def write_context(packed: IO[bytes]) -> None:
-            recipes.write_system_context(packed, system, files, components)
+            recipes.write_system_context(packed, system, files, components, arguments)
 
         # No label has the system's name, so that equal content is an equal image.
         labels = {COMPONENTS_LABEL: " ".join(image.digest for image in images)} if images else {}
@@ -216,10 +226,11 @@ class ImageBuilder:
                 name.upper(): base_image.ensure(self._client, self._cache, name, system.platform) for name in names
             }
 
-        def write_context(packed: IO[bytes]) -> None:
-            recipes.write_engine_context(packed, system, wheels, files)
-
         arguments = {**bases, "STAGE": "lean"} if target.lean else bases
+
+        def write_context(packed: IO[bytes]) -> None:
+            recipes.write_engine_context(packed, system, wheels, files, arguments)
+
         return self._build(target, write_context, arguments, {ENGINE_LABEL: system.engine})
 
     def _assets(self, owner: str, files: tuple[Asset, ...]) -> Path:
@@ -258,7 +269,8 @@ class ImageBuilder:
         """Build an image from a context; the cache's folder ``logs/`` takes the log.
 
         Raises:
-            ImageError: a step failed; quotes its last lines, names the Dockerfile's line and the log.
+            ImageError: a step failed, or the build passed a limit; quotes its last lines, names the Dockerfile's line
+                and the log.
             EngineError: the Docker engine does not answer.
             StoreError: the engine's disk is full.
         """
@@ -267,22 +279,19 @@ class ImageBuilder:
         most_bytes = psutil.virtual_memory().total // 2  # as of an index build
         step, last, room, failed = "", deque[str](maxlen=_LAST_LINES), _LOG_CHARS, False
         with engine_errors(), log_file.open("w", encoding="utf-8") as sink:
-            events = self._client.api.build(
-                fileobj=context,
-                custom_context=True,
-                decode=True,
-                tag=target.reference,
-                buildargs=arguments,
-                labels={RECIPE_LABEL: target.recipe, **labels},
-                platform=target.system.platform,
-                network_mode="none",
-                use_config_proxy=False,  # they may name passwords, and a step could keep them in a layer
+            parameters = {
+                "t": target.reference,
+                "buildargs": json.dumps(arguments),
+                "labels": json.dumps({RECIPE_LABEL: target.recipe, **labels}),
+                "platform": target.system.platform,
+                "networkmode": "none",
                 # Untrusted weights may claim any size: do not let them take the host's memory.
-                container_limits={"memory": most_bytes, "memswap": most_bytes},
-                rm=True,
-                forcerm=True,
-            )
-            for line in _log_lines(events):
+                "memory": str(most_bytes),
+                "memswap": str(most_bytes),
+                "rm": "1",
+                "forcerm": "1",
+            }
+            for line in _log_lines(engine_build.events(self._client, context, parameters, self._limits)):
                 sink.write(f"{line}\n"[: max(room, 0)])
                 room -= len(line) + 1
                 if failed:  # read on, so that no connection stays open
@@ -301,7 +310,7 @@ class ImageBuilder:
                 filesystem.raise_if_disk_full(target.owner, words if full else last[-1])
             output = " | ".join(last)[-2000:]
             number = _STEP.match(step)
-            built = recipes.Dockerfile.of(target.dockerfile, target.shared)
+            built = Dockerfile.of(target.dockerfile, target.shared)
             place = (built.place_of_step(int(number[1])) if number else None) or target.dockerfile
             at = f" at {step[number.end() :][:80]!r}" if number else ""
             raise ImageError(f"{place}: the image of {target.owner} failed{at}: {output}; the whole log is {log_file}")

@@ -10,8 +10,7 @@ import io
 import json
 import re
 import tarfile
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
@@ -20,19 +19,20 @@ from harness import filesystem
 from harness.errors import FileError
 from harness.launch.images import base_image
 from harness.launch.images.catalog import images_dir
+from harness.launch.images.dockerfile import Dockerfile, shared_stages
 from harness.launch.images.platforms import AMD64
 from harness.launch.images.systems import PARAMETERS, Asset, System, checksums
 from harness.records import digest
 from harness.untrusted import files_inside, inside
 
+# Of an engine's own files, or of the code that it shares.  Weights and packages come from elsewhere.
+MOST_CODE_BYTES = 512 << 20
 # Modules that the driver imports from beside its folder.
 _DRIVER_MODULES = ("__init__.py", "records.py")
 
 # Files of an engine's folder for people or the host.
 _HOST_ONLY = re.compile(r"engine\.toml|requirements(-[a-z0-9]+)*\.in")
 _GUIDE = "docs/guides/add-a-system.md"
-# Stages of engines' Dockerfiles in a folder of `images/shared/`.
-_STAGES = "stages.Dockerfile"
 _LOCK = re.compile(r"requirements(-[a-z0-9]+)*\.lock")
 
 
@@ -43,7 +43,7 @@ def engine_recipe(system: System, *, lean: bool = False) -> str:
         "engine": _hashes(engine_files(system)),
         "shared": _hashes(shared_files(system)),
         "packages": _hashes(system.shared_locks),
-        "stages": _hashes(_shared_stages(system.shared)),
+        "stages": _hashes(shared_stages(system.shared)),
         "driver": _hashes(driver_files()),
         "assets": checksums(system.engine_assets),
     }
@@ -98,48 +98,6 @@ def engine_files(system: System) -> dict[str, Path]:
     return {**own, "requirements.lock": system.lock}
 
 
-@dataclass(frozen=True)
-class Dockerfile:
-    """A Dockerfile as it is built: the stages of shared folders stand before its own first one."""
-
-    lines: tuple[tuple[Path, int, str], ...]
-
-    @classmethod
-    def of(cls, file: Path, shared: Iterable[Path] = ()) -> Dockerfile:
-        """Read a Dockerfile, and the stages of these folders."""
-        own = _numbered(file)
-        first = next((index for index, (_, _, line) in enumerate(own) if line.startswith("FROM ")), len(own))
-        stages = [line for path in _shared_stages(shared).values() for line in _numbered(path)]
-        return cls((*own[:first], *stages, *own[first:]))
-
-    @property
-    def text(self) -> str:
-        """The whole."""
-        return "".join(f"{line}\n" for _, _, line in self.lines)
-
-    def place_of_step(self, step: int) -> str | None:
-        """Return the file and line where a step begins, ``file:line``."""
-        steps, continued = 0, False
-        for file, number, line in self.lines:
-            text = line.strip()
-            if not text or text.startswith("#"):
-                continue
-            steps += not continued
-            if steps == step:
-                return f"{file}:{number}"
-            continued = text.endswith("\\")
-        return None
-
-
-def _numbered(file: Path) -> list[tuple[Path, int, str]]:
-    lines = file.read_bytes().decode("utf-8", "replace").splitlines()
-    return [(file, number, line) for number, line in enumerate(lines, 1)]
-
-
-def _shared_stages(shared: Iterable[Path]) -> dict[str, Path]:
-    return {folder.name: path for folder in shared if (path := inside(folder, _STAGES)).is_file()}
-
-
 def shared_files(system: System) -> dict[str, Path]:
     """Return the files of code that the engine shares with others, by their path on the import path."""
     return {
@@ -164,6 +122,16 @@ def code_files(system: System) -> dict[str, Path]:
 
 
 def _hashes(files: dict[str, Path]) -> dict[str, str]:
+    """Hash the files of a folder.
+
+    Raises:
+        FileError: they are larger than code is.
+    """
+    size = sum(path.stat().st_size for path in files.values())
+    if size > MOST_CODE_BYTES:
+        folder = max(files.values(), key=lambda path: path.stat().st_size).parent
+        text = f"has {size >> 20:,} MiB of files for the build, at most {MOST_CODE_BYTES >> 20} make sense"
+        raise FileError(f"{folder}: {text}; declare weights as assets, and move other files out")
     return {name: filesystem.sha256(path) for name, path in files.items()}
 
 
@@ -186,16 +154,22 @@ def components_json(system: System, environments: list[dict[str, str]]) -> str:
     return json.dumps(components, indent=2, sort_keys=True)
 
 
-def write_engine_context(target: IO[bytes], system: System, wheels: Mapping[Path, Path], files: Path) -> None:
+def write_engine_context(
+    target: IO[bytes], system: System, wheels: Mapping[Path, Path], files: Path, arguments: Mapping[str, str]
+) -> None:
     """Write the context of an engine's image: its folder, wheels, shared code, assets and the driver.
 
     Args:
         wheels: folder of wheels by the lock that names them, of the engine and of its shared code.
         files: folder of the engine's assets.
+        arguments: the build arguments, by which the Dockerfile is checked.
+
+    Raises:
+        ImageError: the Dockerfile would fetch something, or cannot be read.
     """
     folders = ("wheels", "assets", "assets/engine", "shared", "packages", "driver")
     entries: dict[str, Path | bytes | None] = {**dict.fromkeys(folders), **code_files(system)}
-    entries["Dockerfile"] = Dockerfile.of(system.engine_dir / "Dockerfile", system.shared).text.encode()
+    entries["Dockerfile"] = Dockerfile.of(system.engine_dir / "Dockerfile", system.shared).checked(arguments).encode()
     entries |= _files("wheels", wheels[system.lock])
     for name, lock in system.shared_locks.items():
         package = f"packages/{name}"
@@ -204,9 +178,12 @@ def write_engine_context(target: IO[bytes], system: System, wheels: Mapping[Path
     _write(target, entries | _assets("assets/engine", system.engine_assets, files))
 
 
-def write_system_context(target: IO[bytes], system: System, files: Path, components: str) -> None:
+def write_system_context(
+    target: IO[bytes], system: System, files: Path, components: str, arguments: Mapping[str, str]
+) -> None:
     """Write the context of a system's image: its assets, their parameters, and its components."""
-    entries: dict[str, Path | bytes | None] = {"Dockerfile": dockerfile(system), "assets": None}
+    text = Dockerfile.of(dockerfile(system)).checked(arguments)
+    entries: dict[str, Path | bytes | None] = {"Dockerfile": text.encode(), "assets": None}
     entries |= {"system.json": prepare_parameters(system).encode(), "components.json": components.encode()}
     _write(target, entries | _assets("assets", system.assets, files))
 

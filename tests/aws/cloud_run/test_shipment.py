@@ -10,23 +10,28 @@ import re
 import subprocess
 import sys
 import tarfile
+import threading
+import time
 import tomllib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import docker
 import pytest
 
 from harness import datasets
+from harness.aws.clients import Connections, S3Uri
 from harness.aws.cloud_run import records, shipment
 from harness.aws.cloud_run.bundle import LOCAL_ONLY, bundle_entries, lock
 from harness.aws.cloud_run.records import PartJob, PlannedPart, ShippedImage, ShippedInput, WorkerPart, dump
 from harness.aws.cloud_run.records import read as read_record
 from harness.aws.cloud_run.shipment import Fetcher, Shipper
-from harness.aws.objects import Objects
+from harness.aws.objects import Objects, ObjectState
 from harness.datasets import Dataset, answers
 from harness.errors import AwsError, ImageError, UsageError
 from harness.jobs import environment, indexes
@@ -39,7 +44,9 @@ from harness.launch.images import catalog
 from harness.launch.images.systems import System
 from harness.records import Envelope, to_json
 from harness.results.schema import IndexFacts
+from tests.aws.cloud_run.conftest import WORK
 from tests.aws.cloud_run.planning import TYPE, WORKER_ID, Engine, Planning
+from tests.aws.server import REGION
 from tests.conftest import Bench, protocol, write_dataset
 from tests.datasets import examples
 from tests.images.test_fusion import declare
@@ -56,12 +63,12 @@ def fetcher(work: Objects, cache: Path) -> Fetcher:
     return Fetcher(work, cache)
 
 
-def find(work: Objects, key: str) -> ShippedInput | None:
-    return shipper(work, Path("nowhere")).find_index(key)
+def find(work: Objects, key: str, cache: Path) -> ShippedInput | None:
+    return shipper(work, cache).find_index(key)
 
 
-def adopt(work: Objects, worker_id: str, key: str) -> ShippedInput | None:
-    return shipper(work, Path("nowhere")).adopt_index(worker_id, key)
+def adopt(work: Objects, worker_id: str, key: str, cache: Path) -> ShippedInput | None:
+    return shipper(work, cache).adopt_index(worker_id, key)
 
 
 def names(objects: Objects) -> list[str]:
@@ -119,7 +126,7 @@ def test_bundle_is_shipped_again_only_after_a_change(
     first = shipper(work, tmp_path).bundle()
     before = names(work)
     assert shipper(work, tmp_path).bundle() == first
-    assert names(work) == before and len(before) == 2 and len(logged) == 1
+    assert names(work) == before == [first.name] and len(logged) == 1
     with tarfile.open(fileobj=io.BytesIO(content(work, first))) as tar:
         assert [name for name in tar.getnames() if name.startswith("own")] == ["own-images/mine/engine.toml"]
     (own / "mine" / "engine.toml").chmod(0o755)
@@ -382,9 +389,9 @@ def made_index(cache: Path, text: str = "postings") -> Index:
 
 def test_shipped_index_is_found_and_fetched(work: Objects, tmp_path: Path, logged: list[str]) -> None:
     built = made_index(tmp_path / "cache")
-    assert find(work, KEY) is None
+    assert find(work, KEY, tmp_path) is None
     shipped = shipper(work, tmp_path).index(KEY, built)
-    assert find(work, KEY) == shipped
+    assert find(work, KEY, tmp_path) == shipped
     other = tmp_path / "other"
     fetcher(work, other).index(KEY, shipped)
     found = indexes.find(other, KEY)
@@ -394,7 +401,7 @@ def test_shipped_index_is_found_and_fetched(work: Objects, tmp_path: Path, logge
     work.delete([shipped.name])
     fetcher(work, other).index(KEY, shipped)  # the cache has it, so it is not fetched
     assert indexes.find(other, KEY) == found
-    assert find(work, KEY) is None, "without its bytes it is not whole"
+    assert find(work, KEY, tmp_path) is None, "without its bytes it is not whole"
     assert shipper(work, tmp_path).index(KEY, built) == shipped, "and is shipped again"
 
 
@@ -419,50 +426,204 @@ def test_index_that_contradicts_its_facts_is_refused(work: Objects, tmp_path: Pa
 # ---- as long as a run needs it
 
 
-def test_input_that_expires_soon_is_renewed_in_place(
-    work: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def aged(monkeypatch: pytest.MonkeyPatch, work: Objects, *shipped: ShippedInput) -> None:
+    """Let S3 say that these objects will soon expire."""
+    keys = {work.place.key(each.name) for each in shipped}
+    state = Objects.state
+
+    def older(self: Objects, name: str) -> ObjectState | None:
+        found = state(self, name)
+        old = found is not None and self.place.key(name) in keys
+        return replace(found, age=shipment.RENEWED_AFTER + timedelta(seconds=1)) if found and old else found
+
+    monkeypatch.setattr(Objects, "state", older)
+
+
+def test_input_that_expires_soon_is_copied(
+    work: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[str]
 ) -> None:
+    """Written again in its place it would be replaced, which runners may not."""
     dataset = datasets.load(write_dataset(tmp_path / "data"), tmp_path / "cache")
-    shipped = shipper(work, tmp_path / "cache").dataset(dataset)
-    before, renewed = content(work, shipped), list[str]()
-    work.client.meta.events.register(
-        "provide-client-params.s3.CopyObject", lambda params, **_: renewed.append(params["Key"])
-    )
-    assert shipper(work, tmp_path / "cache").dataset(dataset) == shipped
-    assert renewed == []
-    monkeypatch.setattr("harness.aws.objects.age", lambda _: shipment.RENEWED_AFTER + timedelta(seconds=1))
-    assert shipper(work, tmp_path / "cache").dataset(dataset) == shipped
-    assert sorted(renewed) == sorted(work.place.key(name) for name in names(work)) and len(renewed) == 2
-    assert content(work, shipped) == before
-    assert shipper(work, tmp_path / "cache").dataset(dataset) == shipped
+    shipped, bundle = shipper(work, tmp_path / "cache").dataset(dataset), shipper(work, tmp_path / "cache").bundle()
+    before = {name: work.get(name, 1 << 30) for name in names(work)}
+    logged.clear()
+    aged(monkeypatch, work, shipped, bundle)
+    renewed = shipper(work, tmp_path / "cache").dataset(dataset)
+    assert renewed == replace(shipped, name=renewed.name) and renewed.name != shipped.name and logged == []
+    assert content(work, renewed) == content(work, shipped)
+    assert shipper(work, tmp_path / "cache").dataset(dataset) == renewed
+    again = shipper(work, tmp_path / "cache").bundle()
+    assert again == replace(bundle, name=again.name) and again.name != bundle.name
+    assert {name: work.get(name, 1 << 30) for name in before} == before, "nothing is written over"
 
 
 def test_age_is_by_s3s_clock(work: Objects) -> None:
-    work.renew("nothing", timedelta(-1))
     work.put("a", b"x")
     work.client.meta.events.register(
         "after-call.s3.HeadObject",
         lambda parsed, **_: parsed.update(LastModified=parsed["LastModified"] - timedelta(days=61)),
     )
-    copied = list[str]()
-    work.client.meta.events.register("before-call.s3.CopyObject", lambda **_: copied.append("a"))
-    work.renew("a", timedelta(days=62))
-    assert copied == []
-    work.renew("a", timedelta(days=60, hours=23))
-    assert copied == ["a"]
+    state = work.state("a")
+    assert state and timedelta(days=60, hours=23) < state.age < timedelta(days=61, hours=1)
 
 
-def test_record_without_its_object_is_replaced(work: Objects, tmp_path: Path) -> None:
+def test_input_without_its_object_is_not_known(work: Objects, tmp_path: Path) -> None:
     ships = shipper(work, tmp_path)
-    made = ShippedInput(f"inputs/indexes/{KEY}.0123.tar.gz", "0123" * 16, 3)
-    work.put(f"{shipment.index_name(KEY)}.json", dump(made))
-    work.put(made.name, b"abc")
-    assert ships._stored_input(shipment.index_name(KEY)) == made
-    work.delete([made.name])
-    assert ships.find_index(KEY) is None and ships._stored_input(shipment.index_name(KEY)) is None
     shipment.upload_index(work, WORKER_ID, KEY, made_index(tmp_path / "cache"), tmp_path)
     adopted = ships.adopt_index(WORKER_ID, KEY)
-    assert adopted not in (None, made) and ships.find_index(KEY) == adopted
+    assert adopted and ships.find_index(KEY) == adopted
+    work.delete([adopted.name])
+    assert ships.find_index(KEY) is None
+    again = ships.adopt_index(WORKER_ID, KEY)
+    assert again and again != adopted and ships.find_index(KEY) == again
+
+
+# ---- strangers who may write below inputs/
+
+
+class Stranger:
+    """Somebody who may write, replace and delete below ``inputs/``."""
+
+    def __init__(self, work: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("HARNESS_IMAGES", raising=False)
+        self.work, self.cache = work, tmp_path / "victim"
+        self.dataset = datasets.load(write_dataset(tmp_path / "data"), tmp_path / "cache")
+        self.built = made_index(tmp_path / "built")
+        system = SimpleNamespace(image="bm25", name="bm25")
+        self.prepared: Any = SimpleNamespace(system=system, digest="sha256:" + "d" * 64, reference="harness-bm25:0")
+        monkeypatch.setattr(shipment, "_tag", lambda *_: "harness-bm25:0")
+
+    def ship(self, what: str, cache: Path | None = None) -> ShippedInput:
+        """Ship as the victim does."""
+        engine = Engine().client
+        engine.api = SimpleNamespace(get_image=lambda _: [b"layers of the image"])
+        ships = Shipper(self.work, engine, cache or self.cache)
+        ways: dict[str, Callable[[], ShippedInput]] = {
+            "bundle": ships.bundle,
+            "dataset": lambda: ships.dataset(self.dataset),
+            "image": lambda: ships.image(self.prepared).file,
+            "index": lambda: ships.index(KEY, self.built),
+        }
+        return ways[what]()
+
+
+@pytest.fixture
+def stranger(work: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stranger:
+    return Stranger(work, tmp_path, monkeypatch)
+
+
+KINDS = ["bundle", "dataset", "image", "index"]
+
+
+@pytest.mark.parametrize("what", KINDS)
+def test_object_is_named_by_the_whole_hash_of_its_content(stranger: Stranger, work: Objects, what: str) -> None:
+    shipped = stranger.ship(what)
+    content(work, shipped)
+    assert re.fullmatch(rf"inputs/\w+/{shipped.sha256}\.tar\.gz", shipped.name)
+    assert names(work) == [shipped.name], "and nothing else is written, which somebody could believe"
+
+
+@pytest.mark.parametrize("what", KINDS)
+def test_packing_gives_the_same_bytes_on_every_machine(
+    stranger: Stranger, work: Objects, tmp_path: Path, what: str
+) -> None:
+    first = stranger.ship(what)
+    later = time.time() + 7200
+    for path in (*stranger.built.folder.rglob("*"), *stranger.dataset.corpus.folder.rglob("*")):
+        os.utime(path, (later, later))
+    assert stranger.ship(what, tmp_path / "another machine") == first and names(work) == [first.name]
+
+
+@pytest.mark.parametrize("what", KINDS)
+@pytest.mark.parametrize("size", ["same size", "another size"])
+def test_object_that_was_there_already_is_not_believed(
+    stranger: Stranger, work: Objects, tmp_path: Path, what: str, size: str
+) -> None:
+    honest = stranger.ship(what, tmp_path / "elsewhere")
+    genuine = content(work, honest)
+    work.delete([honest.name])
+    forged = genuine[:-1] + b"x" if size == "same size" else b"forged"
+    work.put(honest.name, forged)
+    record = ShippedInput(honest.name, hashlib.sha256(forged).hexdigest(), len(forged))
+    work.put(f"{honest.name}.json", dump(record))
+    shipped = stranger.ship(what)
+    assert shipped.sha256 == honest.sha256 and shipped.name != honest.name
+    assert content(work, shipped) == genuine
+    assert work.get(honest.name, 1 << 30) == forged, "another's object is not replaced"
+    assert stranger.ship(what) == shipped or what == "bundle"
+
+
+@pytest.mark.parametrize("what", KINDS)
+def test_object_that_was_replaced_is_shipped_again(stranger: Stranger, work: Objects, what: str) -> None:
+    shipped = stranger.ship(what)
+    genuine = content(work, shipped)
+    work.put(shipped.name, genuine[:-1] + b"x")
+    again = stranger.ship(what)
+    assert again == replace(shipped, name=again.name) and again.name != shipped.name
+    assert content(work, again) == genuine
+    work.delete([again.name])
+    assert content(work, stranger.ship(what)) == genuine
+
+
+def test_replaced_object_is_refused_by_the_worker(stranger: Stranger, work: Objects, tmp_path: Path) -> None:
+    shipped = stranger.ship("index")
+    work.put(shipped.name, content(work, shipped)[:-1] + b"x")
+    with pytest.raises(AwsError, match="not what was shipped; run again") as caught:
+        fetcher(work, tmp_path / "worker").index(KEY, shipped)
+    assert caught.value.code == "BadInput" and indexes.find(tmp_path / "worker", KEY) is None
+
+
+def test_record_of_an_index_is_not_believed(stranger: Stranger, work: Objects, tmp_path: Path) -> None:
+    """An index that another machine shipped is the word of whoever may write there."""
+    shipped = stranger.ship("index", tmp_path / "elsewhere")
+    for name in (f"inputs/indexes/{KEY}.tar.gz.json", f"{shipped.name}.json"):
+        work.put(name, dump(shipped))
+    assert find(work, KEY, tmp_path / "here") is None
+
+
+def test_object_that_is_replaced_all_the_time_ends_in_one_line(
+    stranger: Stranger, work: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload = Objects.upload_new
+
+    def replaced(self: Objects, name: str, path: Path) -> bool:
+        written = upload(self, name, path)
+        self.put(name, b"forged")
+        return written
+
+    monkeypatch.setattr(Objects, "upload_new", replaced)
+    with pytest.raises(AwsError, match="was replaced at once; see who may write there") as caught:
+        stranger.ship("dataset")
+    assert caught.value.code == "BadInput" and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("what", KINDS)
+def test_two_orchestrators_that_ship_at_once_use_one_object(
+    stranger: Stranger, work: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    both, upload = threading.Barrier(2), Objects.upload_new
+
+    def together(self: Objects, name: str, path: Path) -> bool:
+        both.wait(60)  # neither saw the object of the other
+        return upload(self, name, path)
+
+    monkeypatch.setattr(Objects, "upload_new", together)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda number: stranger.ship(what, tmp_path / f"machine {number}"), range(2))
+    assert first == second and names(work) == [first.name]
+    content(work, first)
+
+
+def test_damaged_or_foreign_entry_of_the_ledger_counts_for_nothing(
+    stranger: Stranger, work: Objects, tmp_path: Path
+) -> None:
+    shipped = stranger.ship("dataset")
+    (entry,) = (stranger.cache / "shipped").iterdir()
+    entry.write_text("junk")
+    assert stranger.ship("dataset") == shipped
+    elsewhere = Objects(Connections(REGION), S3Uri(WORK.bucket, "another/place"))
+    assert Shipper(elsewhere, Engine().client, stranger.cache).dataset(stranger.dataset) == shipped
+    assert names(elsewhere) == [shipped.name], "an entry is of one work place"
 
 
 def test_engine_with_the_containerd_store_is_refused(work: Objects, tmp_path: Path) -> None:
@@ -476,27 +637,37 @@ def test_engine_with_the_containerd_store_is_refused(work: Objects, tmp_path: Pa
 
 def test_an_index_of_a_worker_is_adopted_once(work: Objects, tmp_path: Path, logged: list[str]) -> None:
     built = made_index(tmp_path / "cache")
-    assert adopt(work, WORKER_ID, KEY) is None, "the worker has none yet"
+    assert adopt(work, WORKER_ID, KEY, tmp_path) is None, "the worker has none yet"
     shipment.upload_index(work, WORKER_ID, KEY, built, tmp_path)
     assert all(name.startswith(f"workers/{WORKER_ID}/indexes/{KEY}.") for name in names(work)) and len(names(work)) == 2
-    adopted = shipper(work, tmp_path).adopt_index(WORKER_ID, KEY)
-    assert adopted is not None and adopted.name.startswith(f"inputs/indexes/{KEY}.")
-    assert find(work, KEY) == adopted
+    adopted = adopt(work, WORKER_ID, KEY, tmp_path)
+    assert adopted is not None and adopted.name.startswith(f"inputs/indexes/{adopted.sha256}.")
+    assert find(work, KEY, tmp_path) == adopted
     content(work, adopted)
     fetcher(work, tmp_path / "other").index(KEY, adopted)
     fetched = indexes.find(tmp_path / "other", KEY)
     assert fetched and fetched.facts == built.facts and indexes.content(fetched.folder) == indexes.content(built.folder)
     other = made_index(tmp_path / "another", "others")
     shipment.upload_index(work, f"{WORKER_ID}-2", KEY, other, tmp_path)
-    assert adopt(work, f"{WORKER_ID}-2", KEY) == adopted, "the first one stays"
+    assert adopt(work, f"{WORKER_ID}-2", KEY, tmp_path) == adopted, "the first one stays"
+    assert shipper(work, tmp_path).index(KEY, other) == adopted
 
 
-def test_index_of_the_cache_equals_a_workers_index(work: Objects, tmp_path: Path) -> None:
-    built = made_index(tmp_path / "cache")
-    shipment.upload_index(work, WORKER_ID, KEY, built, tmp_path)
-    adopted = adopt(work, WORKER_ID, KEY)
-    work.delete([f"{shipment.index_name(KEY)}.json"])
-    assert shipper(work, tmp_path).index(KEY, built) == adopted
+def test_index_in_several_parts_is_adopted_by_its_bytes(
+    work: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then S3 states no hash of the whole."""
+    monkeypatch.setattr("harness.aws.objects.MOST_PART_BYTES", 8 << 20)
+    monkeypatch.setattr(shipment, "MOST_PART_BYTES", 8 << 20)
+    whole = bytes(range(256)) * (9 << 12)
+    sha256, folder = hashlib.sha256(whole).hexdigest(), f"{records.worker(WORKER_ID)}/indexes"
+    for body, adopted in ((whole[:-1] + b"\0", False), (whole, True)):
+        name = f"{folder}/{KEY}.{sha256}.tar.gz"
+        work.put(name, body)
+        work.put(f"{folder}/{KEY}.tar.gz.json", dump(ShippedInput(name, sha256, len(body))))
+        with contextlib.nullcontext() if adopted else pytest.raises(AwsError, match="another content"):
+            made = adopt(work, WORKER_ID, KEY, tmp_path)
+            assert made and content(work, made) == whole
 
 
 LIES = {
@@ -509,33 +680,33 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_record_that_names_no_index_of_its_worker_is_refused(work: Objects, lie: str) -> None:
+def test_a_record_that_names_no_index_of_its_worker_is_refused(work: Objects, tmp_path: Path, lie: str) -> None:
     sha256 = hashlib.sha256(b"abc").hexdigest()
-    name = LIES[lie].format(hash=sha256[:12])
+    name = LIES[lie].format(hash=sha256)
     work.put(name, b"abc")
     work.put(f"{records.worker(WORKER_ID)}/{records.index(KEY)}.json", dump(ShippedInput(name, sha256, 3)))
     before = names(work)
     with pytest.raises(AwsError, match="names no index of this worker") as caught:
-        adopt(work, WORKER_ID, KEY)
+        adopt(work, WORKER_ID, KEY, tmp_path)
     assert caught.value.code == "BadInput" and "\n" not in str(caught.value) and names(work) == before
 
 
 @pytest.mark.parametrize("sha256", ["", "../x", "A" * 64, "0" * 63])
-def test_a_record_with_no_hash_is_refused(work: Objects, sha256: str) -> None:
+def test_a_record_with_no_hash_is_refused(work: Objects, tmp_path: Path, sha256: str) -> None:
     name = f"{records.worker(WORKER_ID)}/{records.index(KEY)}"
-    made = ShippedInput(f"{name.removesuffix('.tar.gz')}.{sha256[:12]}.tar.gz", sha256, 3)
+    made = ShippedInput(f"{name.removesuffix('.tar.gz')}.{sha256}.tar.gz", sha256, 3)
     work.put(made.name, b"abc")
     work.put(f"{name}.json", dump(made))
     with pytest.raises(AwsError, match="names no index of this worker"):
-        adopt(work, WORKER_ID, KEY)
+        adopt(work, WORKER_ID, KEY, tmp_path)
 
 
 @pytest.mark.parametrize("record", [b"junk", b" " * (17 << 20)], ids=["junk", "large"])
-def test_broken_record_of_an_index_is_refused(work: Objects, record: bytes) -> None:
+def test_broken_record_of_an_index_is_refused(work: Objects, tmp_path: Path, record: bytes) -> None:
     work.put(f"{records.worker(WORKER_ID)}/{records.index(KEY)}.json", record)
     with pytest.raises(AwsError, match="left there, and not used") as caught:
-        adopt(work, WORKER_ID, KEY)
-    assert caught.value.code == "BadInput" and find(work, KEY) is None
+        adopt(work, WORKER_ID, KEY, tmp_path)
+    assert caught.value.code == "BadInput" and find(work, KEY, tmp_path) is None
 
 
 @pytest.mark.parametrize("ending", ["json", "tar.gz"])
@@ -546,7 +717,7 @@ def test_index_in_an_archive_class_is_refused(work: Objects, tmp_path: Path, end
     body, key = work.get(name, 1 << 20), work.place.key(name)
     work.client.put_object(Bucket=work.place.bucket, Key=key, Body=body, StorageClass="GLACIER")
     with pytest.raises(AwsError, match="left there, and not used") as caught:
-        adopt(work, WORKER_ID, KEY)
+        adopt(work, WORKER_ID, KEY, tmp_path)
     assert caught.value.code == "BadInput"
 
 
@@ -556,21 +727,25 @@ def test_outage_does_not_refuse_an_index(work: Objects, tmp_path: Path, monkeypa
 
     shipment.upload_index(work, WORKER_ID, KEY, made_index(tmp_path / "cache"), tmp_path)
     with monkeypatch.context() as patch, pytest.raises(AwsError, match="AWS is busy") as caught:
-        patch.setattr(Objects, "copy", away)
-        adopt(work, WORKER_ID, KEY)
-    assert caught.value.code == "Busy" and adopt(work, WORKER_ID, KEY)
+        patch.setattr(Objects, "copy_new", away)
+        adopt(work, WORKER_ID, KEY, tmp_path)
+    assert caught.value.code == "Busy" and adopt(work, WORKER_ID, KEY, tmp_path)
 
 
-def test_an_index_is_adopted_only_with_the_content_that_its_record_names(work: Objects) -> None:
+def test_an_index_is_adopted_only_with_the_content_that_its_record_names(work: Objects, tmp_path: Path) -> None:
     """Else no worker of any later run can use that index, and none builds it again."""
     sha256, folder = hashlib.sha256(b"index").hexdigest(), f"{records.worker(WORKER_ID)}/indexes"
-    name = f"{folder}/{KEY}.{sha256[:12]}.tar.gz"
+    name = f"{folder}/{KEY}.{sha256}.tar.gz"
     work.put(name, b"other")
     work.put(f"{folder}/{KEY}.tar.gz.json", dump(ShippedInput(name, sha256, 5)))
     before = names(work)
     with pytest.raises(AwsError, match="another content") as caught:
-        adopt(work, WORKER_ID, KEY)
-    assert caught.value.code == "BadInput" and names(work) == before and find(work, KEY) is None
+        adopt(work, WORKER_ID, KEY, tmp_path)
+    assert caught.value.code == "BadInput" and find(work, KEY, tmp_path) is None
+    (left,) = set(names(work)) - set(before)  # which the bucket's rule deletes
+    assert re.fullmatch(rf"inputs/indexes/{sha256}\.[0-9a-f]{{16}}\.tar\.gz", left), (
+        "no name that anybody would ship under"
+    )
 
 
 def test_an_index_that_is_larger_than_its_workers_disk_is_refused(work: Objects, tmp_path: Path) -> None:
@@ -587,8 +762,8 @@ def test_an_index_whose_bytes_are_cut_or_gone_is_not_adopted(work: Objects, tmp_
     for spoil in (lambda: work.put(packed, b"cut"), lambda: work.delete([packed])):
         spoil()
         with pytest.raises(AwsError, match="cut or too large") as caught:
-            adopt(work, WORKER_ID, KEY)
-        assert caught.value.code == "BadInput" and find(work, KEY) is None
+            adopt(work, WORKER_ID, KEY, tmp_path)
+        assert caught.value.code == "BadInput" and find(work, KEY, tmp_path) is None
 
 
 # ---- parts
@@ -667,8 +842,8 @@ def test_an_index_of_the_cache_is_shipped_with_a_part(bench: Bench, work: Object
     jobs = planning.part().jobs
     system = planning.inputs.system(jobs[0].cell)
     ready = {system.image: Prepared(system, planning.planned[0].spec.image_digest, "image:tag")}
-    local = {KEY: made_index(tmp_path / "cache")}
+    local = {KEY: made_index(tmp_path / "built")}
     made = Shipping(work, tmp_path / "cache").part(
         PlannedPart("p-1", TYPE, 0.1, 30, jobs), jobs, planning.inputs, ready, local, lambda _: KEY
     )
-    assert made.indexes == {KEY: find(work, KEY)}
+    assert made.indexes == {KEY: find(work, KEY, tmp_path / "cache")} and None not in made.indexes.values()

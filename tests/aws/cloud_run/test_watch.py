@@ -20,6 +20,7 @@ from rich.console import Console
 from harness.aws.cloud_run import journal, records, shipment
 from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused, PartState
 from harness.aws.cloud_run.journal import Journal
+from harness.aws.cloud_run.ledger import Ledger
 from harness.aws.cloud_run.local_results import LocalResults, pack
 from harness.aws.cloud_run.partition import Submission
 from harness.aws.cloud_run.records import (
@@ -127,8 +128,8 @@ class FakeBackend:
 class Indexes(shipment.Shipper):
     """Finds and adopts indexes, and ships nothing."""
 
-    def __init__(self, work: Objects) -> None:
-        self._work = work
+    def __init__(self, work: Objects, store: Store) -> None:
+        self._work, self._ledger = work, Ledger(store.folder.with_name("cache"), str(work.place))
 
 
 @dataclass
@@ -153,7 +154,7 @@ class Scene:
             self.journal,
             self.local_results,
             self.backend,
-            Indexes(self.work),
+            Indexes(self.work, self.store),
             lambda part, jobs: self.written.append((part.name, tuple(job.key for job in jobs))),
             instances.read_instances("aws"),
             self.clock,
@@ -246,13 +247,13 @@ def test_a_part_waits_for_the_index_that_another_builds(scene: Scene) -> None:
     assert [launch.name for launch in scene.backend.launched] == ["builds"]
     content, folder = b"index", f"workers/{ROLE}:builds/indexes"
     sha256 = hashlib.sha256(content).hexdigest()
-    scene.work.put(f"{folder}/{key}.{sha256[:12]}.tar.gz", content)
+    scene.work.put(f"{folder}/{key}.{sha256}.tar.gz", content)
     scene.folder("builds").put_new(
-        f"{records.index(key)}.json", dump(ShippedInput(f"{folder}/{key}.{sha256[:12]}.tar.gz", sha256, len(content)))
+        f"{records.index(key)}.json", dump(ShippedInput(f"{folder}/{key}.{sha256}.tar.gz", sha256, len(content)))
     )
     watch._tick()
     assert [launch.name for launch in scene.backend.launched] == ["builds", "p"]
-    assert Indexes(scene.work).find_index(key) is not None, "it lies among the inputs now"
+    assert Indexes(scene.work, scene.store).find_index(key) is not None, "it lies among the inputs now"
 
 
 def test_cancelled_index_build_blocks_no_part(scene: Scene) -> None:

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.cloud_run import run, shipment
+from harness.aws.cloud_run.ledger import Ledger
 from harness.aws.cloud_run.local_results import LocalResults
 from harness.aws.cloud_run.records import PartJob, PlannedPart, ShippedImage, ShippedInput, WorkerPart
 from harness.aws.cloud_run.run import ClientContext, CloudRequest, RunReport, SuiteRun
@@ -44,10 +45,10 @@ PROFILES = ("cpu1-mem256m", "cpu1-mem1")
 
 
 class FakeShipper(shipment.Shipper):
-    """Ships nothing but says so; indexes are looked for in S3."""
+    """Ships nothing but says so; indexes of workers are adopted."""
 
-    def __init__(self, work: Objects) -> None:
-        self._work = work
+    def __init__(self, work: Objects, cache: Path) -> None:
+        self._work, self._ledger = work, Ledger(cache, str(work.place))
 
     def bundle(self) -> ShippedInput:
         return ShippedInput("inputs/bundles/b.tar.gz", "0" * 64, 1)
@@ -91,7 +92,7 @@ class Field:
         client = ClientContext(
             connections=connections or Connections(REGION),
             launcher=FakeLauncher(),
-            shipper=FakeShipper,
+            shipper=lambda work: FakeShipper(work, self.bench.cache),
             agree=lambda _question: None,
             timeouts=QUICK,
         )

@@ -205,7 +205,7 @@ class FakeWorkers:
 
     def _hand_over_index(self, place: Objects, key: str) -> None:
         sha256 = hashlib.sha256(b"index").hexdigest()
-        name = f"{records.INDEXES}/{key}.{sha256[:12]}.tar.gz"
+        name = f"{records.INDEXES}/{key}.{sha256}.tar.gz"
         place.put(name, b"index")
         folder = place.place.key().removeprefix(f"{self.work.prefix}/")
         place.put_new(f"{records.index(key)}.json", dump(ShippedInput(f"{folder}/{name}", sha256, 5)))

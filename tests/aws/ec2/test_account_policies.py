@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -15,6 +16,7 @@ from harness.aws import clients, cloudformation
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.ec2 import account, instances
 from harness.aws.ec2 import instances as regions
+from harness.aws.objects import Objects
 from harness.errors import AwsError
 from tests.aws import rights, server
 from tests.aws.server import ACCOUNT, REGION
@@ -343,6 +345,7 @@ def worker_may(action: str, name: str, **context: str) -> bool:
 def test_worker_may_write_only_its_own_folder() -> None:
     assert worker_may("s3:PutObject", "/some/prefix/workers/AROAROLE:i-1/jobs/k.tar")
     others = ("workers/AROAROLE:i-2/heartbeat.json", "workers/AROAROLE:i-11/x", "workers/x", "runs/r/run.json")
+    others += ("runs/r/parts/0001.json", "runs/r/launches/0001.json", "open/r")
     for name in (*others, "inputs/indexes/k.tar.gz", "inputs/bundles/b.tar.gz", "workers/AROAROLE:i-1"):
         assert not worker_may("s3:PutObject", f"/some/prefix/{name}"), name
     assert not worker_may("s3:PutObject", "/other/workers/AROAROLE:i-1/x")
@@ -364,6 +367,56 @@ def test_bucket_of_another_account_is_neither_read_nor_written() -> None:
     away = {"aws_resourceaccount": "210987654321"}
     assert not worker_may("s3:PutObject", "/some/prefix/workers/AROAROLE:i-1/x", **away)
     assert not worker_may("s3:GetObject", "/some/prefix/inputs/x", **away)
+    new = {"s3_if_none_match": "*"}
+    assert runner_may("s3:PutObject", "inputs/x", **new) and not runner_may("s3:PutObject", "inputs/x", **new, **away)
+    assert not runner_may("s3:GetObject", "inputs/x", **away) and not runner_may("s3:PutObject", "runs/r/x", **away)
+
+
+def runner_may(action: str, name: str, **context: str) -> bool:
     given = account.resolve_policy(account.runner_policy(WORK, NAME, []), "aws", REGION, ACCOUNT)
-    key = "arn:aws:s3:::harness-work/some/prefix/inputs/x"
-    assert rights.may(given, "s3:PutObject", key) and not rights.may(given, "s3:PutObject", key, **away)
+    # The evaluator reads an underscore as the colon of a service, or as a dash.
+    creation = context.pop("creation", "")
+    more = {"s3_ObjectCreationOperation": creation} if creation else {}
+    return rights.may(given, action, f"arn:aws:s3:::harness-work/some/prefix/{name}", **context, **more)
+
+
+def test_runner_may_not_replace_or_delete_an_input() -> None:
+    """What workers fetch is nobody's to change, whoever put it there."""
+    for name in ("inputs/indexes/x.tar.gz", "inputs/bundles/x.tar.gz", "inputs/templates/x.json"):
+        assert runner_may("s3:PutObject", name, s3_if_none_match="*", creation="true")
+        assert not runner_may("s3:PutObject", name, creation="true"), "over the object that is there"
+        assert not runner_may("s3:PutObject", name, s3_if_match="etag", creation="true")
+        assert runner_may("s3:PutObject", name, creation="false"), "parts make no object yet"
+        assert not runner_may("s3:DeleteObject", name)
+        assert runner_may("s3:GetObject", name)
+
+
+def test_runner_may_write_runs_and_no_folder_of_a_worker() -> None:
+    for name in ("runs/r/parts/0001.json", "open/r"):
+        assert runner_may("s3:PutObject", name, creation="true") and runner_may("s3:DeleteObject", name)
+    for name in ("workers/AROAROLE:i-1/jobs/k.tar", "elsewhere", "runs", "inputs"):
+        for context in ({"creation": "true"}, {"creation": "false"}, {"s3_if_none_match": "*", "creation": "true"}):
+            assert not runner_may("s3:PutObject", name, **context)
+        assert not runner_may("s3:DeleteObject", name)
+    assert runner_may("s3:GetObject", "workers/AROAROLE:i-1/jobs/k.tar")
+
+
+def test_shipping_replaces_nothing_and_stays_within_the_rights_of_a_runner(
+    there: Account, runner: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In one request, in parts, and as a copy of a worker's index."""
+    monkeypatch.setattr("harness.aws.objects._LEAST_PART_BYTES", 5 << 20)
+    for name, size in (("small", 5), ("large", (5 << 20) + 1)):
+        (tmp_path / name).write_bytes(b"x" * size)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.RUNNER_KEY)
+    objects = Objects(Connections(REGION), WORK)
+
+    def ship() -> None:
+        for name in ("small", "large"):
+            objects.upload_new(f"inputs/images/{name}", tmp_path / name)
+            objects.copy_new(f"inputs/images/{name}", f"inputs/indexes/{name}")
+
+    assert runner(ship) == [] and len(list(objects.list("inputs/"))) == 4
+    assert set(runner(lambda: objects.put("inputs/images/small", b"forged"))) == {"s3:PutObject"}
+    assert runner(lambda: objects.delete(["inputs/images/small"])) == ["s3:DeleteObject"]
+    assert set(runner(ship)) == {"s3:AbortMultipartUpload"}, "the bucket's rule drops the parts"

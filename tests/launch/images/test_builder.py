@@ -42,12 +42,17 @@ if told["build_params"]["say"] == "nonsense":
 class Scripted:
     """A stand-in for the Docker client with a scripted build."""
 
+    base_url, api_version = "http+docker://localhost", "1.41"
+
     def __init__(self, *events: dict[str, str]) -> None:
         self.events = events
         self.api = self
 
-    def build(self, **_: Any) -> Iterator[dict[str, str]]:
-        yield from self.events
+    def post(self, *_: Any, **__: Any) -> Any:
+        lines = [json.dumps(event).encode() for event in self.events]
+        return SimpleNamespace(
+            iter_lines=lambda: iter(lines), raise_for_status=lambda: None, close=lambda: None, raw=None
+        )
 
     def info(self) -> dict[str, str]:
         return {"DockerRootDir": "/"}

@@ -12,6 +12,7 @@ import pytest
 
 from harness.errors import FileError
 from harness.launch.images import recipes as recipes_images
+from harness.launch.images.dockerfile import Dockerfile
 from harness.launch.images.platforms import AMD64, ARM64
 from harness.launch.images.recipes import driver_files, engine_recipe, recipe
 from harness.launch.images.systems import System
@@ -80,7 +81,7 @@ def test_stages_of_shared_folders_stand_before_those_of_the_engine(toy: System, 
         folder.mkdir(parents=True)
     toy = toy.model_copy(update={"shared": (first, tmp_path / "shared" / "none", second)})
     before = engine_recipe(toy)
-    own.write_text("# FROM here\nARG BASE\n\nFROM x\nRUN one \\\n  two\n")
+    own.write_text("# FROM here\nARG BASE\n\nFROM b\nRUN one \\\n  two\n")
     (first / "stages.Dockerfile").write_text("# of a\nFROM ${BASE} AS a\nRUN a")
     (second / "stages.Dockerfile").write_text("FROM a AS b\n")
     assert engine_recipe(toy) != before
@@ -88,9 +89,8 @@ def test_stages_of_shared_folders_stand_before_those_of_the_engine(toy: System, 
     with tarfile.open(fileobj=io.BytesIO(packed(toy, tmp_path / "wheels", tmp_path))) as tar:
         text = tar.extractfile("Dockerfile").read().decode()
         assert not [name for name in tar.getnames() if "stages" in name]
-    shared = "# of a\nFROM ${BASE} AS a\nRUN a\nFROM a AS b\n"
-    assert text == f"# FROM here\nARG BASE\n\n{shared}FROM x\nRUN one \\\n  two\n"
-    built = recipes_images.Dockerfile.of(own, toy.shared)
+    assert text == "ARG BASE\nFROM ${BASE} AS a\nRUN a\nFROM a AS b\nFROM b\nRUN one   two\n"
+    built = Dockerfile.of(own, toy.shared)
     assert [built.place_of_step(step) for step in range(1, 8)] == [
         f"{own}:2",
         f"{first / 'stages.Dockerfile'}:2",
@@ -195,7 +195,7 @@ def test_driver_imports_only_files_of_the_image() -> None:
 def packed(system: System, wheelhouse: Path, files: Path) -> bytes:
     target = io.BytesIO()
     recipes_images.write_engine_context(
-        target, system, dict.fromkeys((system.lock, *system.shared_locks.values()), wheelhouse), files
+        target, system, dict.fromkeys((system.lock, *system.shared_locks.values()), wheelhouse), files, {"BASE": "b:1"}
     )
     return target.getvalue()
 
@@ -230,4 +230,12 @@ def test_context_holds_the_inputs_and_nothing_of_the_host(toy: System, tmp_path:
 def test_missing_file_of_an_engine_is_named(toy: System, name: str) -> None:
     (toy.engine_dir / name).unlink()
     with pytest.raises(FileError, match=rf"/{name}: no such file; the engine 'toys-.*' needs it: see docs/guides"):
+        recipe(toy)
+
+
+def test_engine_with_a_file_larger_than_code_is_refused_before_it_is_read(toy: System) -> None:
+    """A sparse file costs its author nothing, and a host that hashes or packs it hours and its disk."""
+    with (toy.engine_dir / "weights.bin").open("wb") as file:
+        file.truncate(1 << 43)
+    with pytest.raises(FileError, match=r"has 8,388,608 MiB of files for the build, at most 512 .*declare weights"):
         recipe(toy)

@@ -1,0 +1,184 @@
+"""Hostile builds in a real engine: they fetch nothing, and end at their limits."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import io
+import json
+import shutil
+import tarfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import docker
+import pytest
+
+from harness.errors import ImageError
+from harness.launch.images import base_image, engine_build
+from harness.launch.images.builder import ImageBuilder
+from harness.launch.images.engine_build import BuildLimits
+from harness.launch.images.systems import System
+
+
+def with_lines(toy: System, *lines: str) -> System:
+    with (toy.engine_dir / "Dockerfile").open("a") as file:
+        file.writelines(f"{line}\n" for line in lines)
+    return toy
+
+
+def refused(engine: docker.DockerClient, toy: System, cache: Path, limits: BuildLimits | None = None) -> str:
+    with pytest.raises(ImageError) as caught:
+        ImageBuilder(engine, cache, limits=limits or engine_build.USUAL).ensure(toy)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.fixture
+def visits() -> Iterator[tuple[str, list[str]]]:
+    """A server on this host: its address, and the requests that it got."""
+    got: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            got.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}", got
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize(
+    "line", ["ADD http://{}/x /x", "FROM {}/x", "COPY --from={}/x /x /x", "ONBUILD ADD http://{}/x /x"]
+)
+def test_build_sends_no_request_for_an_address_in_a_dockerfile(
+    engine: docker.DockerClient, toy: System, tmp_path: Path, visits: tuple[str, list[str]], line: str
+) -> None:
+    address, got = visits
+    message = refused(engine, with_lines(toy, line.format(address)), tmp_path)
+    assert message.startswith(f"{toy.engine_dir / 'Dockerfile'}:5: ") and "is not built: " in message
+    assert got == []
+
+
+def containers(engine: docker.DockerClient, mark: str) -> list[Any]:
+    return [
+        container
+        for container in engine.containers.list(all=True, ignore_removed=True)
+        if mark in str(container.attrs["Config"]["Cmd"])
+    ]
+
+
+def gone(engine: docker.DockerClient, mark: str) -> None:
+    """Wait until the engine has removed the containers of a build."""
+    deadline = time.monotonic() + 120
+    while containers(engine, mark):
+        assert time.monotonic() < deadline, f"the container of {mark} is still there"
+        time.sleep(0.2)
+
+
+@pytest.mark.docker
+def test_build_that_never_ends_is_ended_and_removed(engine: docker.DockerClient, toy: System, tmp_path: Path) -> None:
+    base = base_image.ensure(engine, tmp_path)
+    other = engine.containers.run(base, ["sleep", "1000001"], detach=True, network="none")
+    try:
+        toy = with_lines(toy, "RUN echo before; sleep 1000000", "RUN touch /after")
+        message = refused(engine, toy, tmp_path, BuildLimits(seconds=5.0))
+        assert message.startswith(f"{toy.engine_dir / 'Dockerfile'}:5: ") and "failed at 'RUN echo before;" in message
+        assert "before | FAILED: harness ended the build after 0.00139 h, the longest that it may take" in message
+        gone(engine, "sleep 1000000")
+        other.reload()
+        assert other.status == "running", "only the build's own container is removed"
+        assert ImageBuilder(engine, tmp_path).find(toy) is None
+    finally:
+        other.remove(force=True)
+
+
+@pytest.mark.docker
+def test_build_that_fills_the_disk_is_ended_and_its_files_are_removed(
+    engine: docker.DockerClient, toy: System, tmp_path: Path
+) -> None:
+    # Four GB at most, should nothing end it.
+    writes = "for n in $(seq 1 200); do head -c 20000000 /dev/zero >/full$n; sleep .1; done; sleep 1000002"
+    limits = BuildLimits(seconds=600.0, disk_bytes=200 << 20)
+    message = refused(engine, with_lines(toy, f"RUN {writes}"), tmp_path, limits)
+    assert (
+        "FAILED: harness ended the build: the engine's disk lost 0.195 GiB, the most that a build may write" in message
+    )
+    gone(engine, "sleep 1000002")
+
+
+@pytest.mark.docker
+def test_build_is_ended_while_the_disk_has_room(engine: docker.DockerClient, toy: System, tmp_path: Path) -> None:
+    limits = BuildLimits(kept_free_bytes=1 << 60)
+    message = refused(engine, with_lines(toy, "RUN sleep 1000003"), tmp_path, limits)
+    assert "FAILED: harness ended the build: the engine's disk has only" in message and "make room" in message
+    gone(engine, "sleep 1000003")
+
+
+@pytest.mark.docker
+def test_build_of_a_user_who_gives_up_is_ended(engine: docker.DockerClient, tmp_path: Path) -> None:
+    """The events are not read to their end, as after Ctrl-C."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        text = f"FROM {base_image.ensure(engine, tmp_path)}\nRUN sleep 1000004\n".encode()
+        entry = tarfile.TarInfo("Dockerfile")
+        entry.size = len(text)
+        tar.addfile(entry, io.BytesIO(text))
+    packed.seek(0)
+    events = engine_build.events(engine, packed, {"networkmode": "none", "rm": "1", "forcerm": "1"}, engine_build.USUAL)
+    with contextlib.closing(events):
+        assert any("Running in" in event.get("stream", "") for event in events)
+    gone(engine, "sleep 1000004")
+
+
+class Stored:
+    """A stand-in for the Docker client whose build has these events."""
+
+    base_url, api_version, root = "http+docker://localhost", "1.41", "/"
+
+    def __init__(self, *events: dict[str, str]) -> None:
+        self.api, self.events, self.sent = self, events, dict[str, Any]()
+
+    def info(self) -> dict[str, str]:
+        return {"DockerRootDir": self.root}
+
+    def post(self, url: str, **sent: Any) -> Any:
+        self.sent = {"url": url, **sent}
+        lines = [json.dumps(event).encode() for event in self.events]
+        return SimpleNamespace(
+            iter_lines=lambda: iter([*lines, b""]), raise_for_status=lambda: None, close=lambda: None, raw=None
+        )
+
+
+def test_build_adds_no_proxies_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An address of a proxy may hold a password, which a build could write into its image."""
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"proxies": {"default": {"httpProxy": "http://me:secret@proxy"}}}))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    client = docker.DockerClient("unix:///nowhere", version="1.41")
+    stored = Stored({"stream": "x"})
+    monkeypatch.setattr(client.api, "post", stored.post)
+    monkeypatch.setattr(client, "info", stored.info)
+    parameters = {"buildargs": json.dumps({"BASE": "b:1"})}
+    assert list(engine_build.events(client, io.BytesIO(), parameters, engine_build.USUAL)) == [{"stream": "x"}]
+    assert stored.sent["url"] == "http+docker://localhost/v1.41/build"
+    assert stored.sent["params"] == parameters and "secret" not in str(stored.sent)
+
+
+def test_disk_of_an_engine_elsewhere_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    seen = [engine_build._Watch(engine_build.USUAL, Path(root)).exceeded() for root in ("/no/such/folder", "/")]
+    assert seen == ["", "harness ended the build: the engine's disk has only 0 MiB left; make room"]
