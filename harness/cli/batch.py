@@ -16,6 +16,7 @@ from harness.aws.batch.suite_stack import StackRequirements
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.ec2 import account
 from harness.cli.options import Command
+from harness.commands import quoted
 from harness.errors import UsageError, counted
 from harness.jobs import suite as suites
 from harness.pricing import prices
@@ -87,12 +88,12 @@ def up(connections: Connections, requirements: StackRequirements, subnets: tuple
     roles = account.find(connections, work, region)
     if roles is None:
         raise UsageError(
-            f"{work} has no stack of roles in {region}; an administrator makes it: `harness ec2 up {work}`"
+            f"{work} has no stack of roles in {region}; an administrator makes it: {quoted('ec2 up', work)}"
         )
     owner = clients.owner(connections, config.cache_folder())
     suite_stack.up(connections, requirements, roles, owner, subnets)
     click.echo(
-        f"costs nothing until `harness run ... --launcher batch`; `harness batch down {requirements.suite}` removes it"
+        f"costs nothing until `harness run ... --launcher batch`; {quoted('batch down', requirements.suite)} removes it"
     )
 
 

@@ -19,6 +19,7 @@ from harness.aws.ec2.instances import OwnedInstance, OwnedResources
 from harness.aws.objects import Objects
 from harness.cli.options import agree
 from harness.cli.output import columns
+from harness.commands import command
 from harness.errors import AwsError, UsageError, counted
 from harness.jobs import suite
 from harness.pricing import instances as types_of_instances
@@ -65,8 +66,8 @@ def up(
     types = _types(suites, instances, region_name)
     owner = clients.owner(connections, config.cache_folder())
     account.up(connections, folder, region_name, owner, types, subnet=subnet, agent_image=agent_image)
-    subnet_option = f" --subnet {subnet}" if subnet else ""
-    click.echo(f"next: harness run SUITE --launcher ec2 --work {folder}{subnet_option} --dry-run")
+    run = command("run", "SUITE", launcher="ec2", work=folder, subnet=subnet or None, dry_run=True)
+    click.echo(f"next: {run}")
 
 
 @ec2.command()

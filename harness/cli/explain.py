@@ -11,9 +11,10 @@ from harness.cli.locations import mirrored
 from harness.cli.options import cache_option, price_options, results_option
 from harness.cli.output import columns, show_paragraphs
 from harness.cli.stored_results import StoredResults, stored_results
+from harness.commands import command
 from harness.errors import UsageError, did_you_mean
 from harness.report import explain as texts
-from harness.results.schema import matches
+from harness.results.schema import glob_of, matches
 from harness.untrusted import one_line
 
 # The most rows that one command explains in full.
@@ -54,7 +55,7 @@ def explain(what: str | None, stored: StoredResults) -> None:
         show_paragraphs(texts.row_paragraphs(row))
         click.echo()
     for row in rows[_MOST:]:
-        click.echo(f"harness explain '{one_line(called(row))}'")
+        click.echo(command("explain", glob_of(cell_of(row))))
 
 
 def _named(row: Row, name: str) -> bool:

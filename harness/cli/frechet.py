@@ -13,6 +13,7 @@ from harness.cli.locations import named_as_given
 from harness.cli.options import cache_option, parsed_by, record_options
 from harness.cli.output import FORMATS, Destination, destination_options
 from harness.cli.stored_results import RunSelection, measures_option, runs_options
+from harness.commands import quoted
 from harness.errors import UsageError
 from harness.evaluation import embeddings, evaluate_runs, measure_names
 from harness.evaluation.embeddings import Embeddings
@@ -152,12 +153,13 @@ def _vectors(
         where = "among the files" if given else f"kept{f' in {folder}/embeddings' if folder else ''}"
         raise UsageError(
             f"{runs.dataset}: no vectors of its documents are {where}; make"
-            f" them with harness embed {encoder or 'minilm'} {runs.dataset}{f' --results {folder}' if folder else ''},"
+            f" them with {quoted('embed', encoder or 'minilm', runs.dataset, results=folder if folder else None)},"
             " or name a file with --embeddings"
         )
     chosen = [vectors for vectors in fitting if encoder in (None, vectors.encoder)]
     if not chosen:
-        raise UsageError(f"no vectors by {encoder!r} among the files; make them with harness embed {encoder}")
+        embed = quoted("embed", encoder, runs.dataset)
+        raise UsageError(f"no vectors by {encoder!r} among the files; make them with {embed}")
     return chosen
 
 

@@ -13,6 +13,7 @@ import click
 from harness.cli.options import cache_option
 from harness.cli.output import Destination, destination_options, output_option
 from harness.cli.stored_results import load_dataset
+from harness.commands import option
 from harness.datasets import Dataset
 from harness.errors import FileError, UnknownName, UsageError
 from harness.evaluation import pool, qrels_merge, trec_lines
@@ -69,7 +70,7 @@ def add(
     for note in judgements.notes:
         click.echo(one_line(note), err=True)
     if output.exists() and not (base_file.is_file() and output.samefile(base_file)):
-        raise UsageError(f"{output}: is there already; name another file, or add to it with --to {output}")
+        raise UsageError(f"{output}: is there already; name another file, or add to it with {option('to', output)}")
     if dataset is not None or not base_file.is_file():
         _check_ids(given, load_dataset(dataset or base, cache))
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

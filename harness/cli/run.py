@@ -38,6 +38,7 @@ from harness.cli.options import (
 )
 from harness.cli.output import Destination, write
 from harness.cli.stored_results import StoredResults
+from harness.commands import command
 from harness.errors import UsageError, counted
 from harness.jobs import inputs, orchestrator
 from harness.jobs.inputs import RunOptions
@@ -243,7 +244,7 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
     per_query = stored.tested(table)
     markdown, page = folder / "report.md", folder / "report.html"
     shown = location.display(folder)
-    more = f"page: {page}   all columns and notes: harness report {shown} --wide"
+    more = f"page: {page}   all columns and notes: {command('report', shown, wide=True)}"
 
     def show(output: Path | None, *pointers: str) -> None:
         view = SummaryView(pointers=pointers)
@@ -255,7 +256,7 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
     write(page, stored.page())
     location.publish(markdown, page)
     click.echo(f"{counted(len(summary.jobs), 'job')} run, {summary.done_before} done before\n", err=True)
-    show(None, f"{more}   how a number was made: harness explain --results {shown}")
+    show(None, f"{more}   how a number was made: {command('explain', results=shown)}")
     return table
 
 

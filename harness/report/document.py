@@ -15,6 +15,7 @@ from harness.analysis.row_pricing import other_machine
 from harness.analysis.table import Price, Row, Table
 from harness.errors import counted
 from harness.stats import Estimate
+from harness.untrusted import Text
 
 MISSING = "—"
 # Marks a system whose checkpoint is not the published one.
@@ -22,9 +23,9 @@ STAND_IN = "†"
 MIB = 2**20
 
 # Makes foreign text inert in one format.
-Escape = Callable[[str], str]
+Escape = Callable[[Text], str]
 # A cell for programs.
-Value = str | int | float | bool | None
+Value = Text | int | float | bool | None
 
 Item = TypeVar("Item")
 Other = TypeVar("Other")

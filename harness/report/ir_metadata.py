@@ -15,13 +15,14 @@ from typing import Any
 
 import yaml
 
+from harness.commands import command
 from harness.errors import HarnessError, StoreError
 from harness.evaluation import evaluate, measure_names, trec
 from harness.progress import Progress, silent
 from harness.records import Outcome
 from harness.report.export import new_path
 from harness.results.reader import StoredJob, judges_hits_alone, read_job_run
-from harness.results.schema import Result
+from harness.results.schema import Result, glob_of
 from harness.untrusted import MAX_FILE_BYTES, open_regular, reading
 
 # TIRA's names of a run and of its metadata.
@@ -105,7 +106,6 @@ def metadata(job: StoredJob, evaluation: dict[str, Any], actor: Actor) -> dict[s
     """Return the metadata of a job as plain values for YAML."""
     result = job.result
     spec, cell = result.spec, result.spec.cell
-    cell_name = f"{cell.system}/{cell.dataset}/{cell.scenario}/{cell.profile}"
     whole = {
         "schema version": VERSION,
         "tag": cell.system,
@@ -113,7 +113,7 @@ def metadata(job: StoredJob, evaluation: dict[str, Any], actor: Actor) -> dict[s
         "platform": _platform(result),
         "implementation": {
             # A result knows its suite's name, not where the file lies.
-            "executable": {"cmd": f"harness run SUITE --only '{cell_name}'", "image": spec.image_digest},
+            "executable": {"cmd": command("run", "SUITE", only=glob_of(cell)), "image": spec.image_digest},
             "source": {"commit": result.environment.harness_commit},
         },
         "resources": _resources(result),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from rich.cells import cell_len
 
+from harness.commands import command
 from harness.launch.images.platforms import PLATFORMS
 from harness.launch.images.systems import LANGUAGE, Asset, System
 from harness.records import Scalar
@@ -98,13 +99,13 @@ def system_paragraphs(system: System) -> Iterator[tuple[str, str]]:
         for asset in (*part.engine_assets, *part.assets):
             yield "Files", _files(asset)
     if system.unpinned:
-        yield "Not pinned", ", ".join(f"harness pin {name}" for name in system.unpinned)
+        yield "Not pinned", ", ".join(command("pin", name) for name in system.unpinned)
     if system.stand_in:
         yield "Stand-in", system.stand_in
     yield "Declared in", str(system.file)
     if page := _PAGES.get(system.engine):
         yield "Page", page
-    yield "Check it", f"harness conformance {system.name}"
+    yield "Check it", command("conformance", system.name)
 
 
 def systems_document(systems: Sequence[System]) -> ReportDocument:

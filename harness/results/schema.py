@@ -9,6 +9,7 @@ import fnmatch
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from harness.commands import literal
 from harness.records import (
     Cpuset,
     EffectiveEnvelope,
@@ -395,6 +396,11 @@ class Result:
 def job_key(spec: ResultSpec) -> str:
     """Return the name of a stored job: the first 16 hex digits of the hash of all that decides the measurement."""
     return digest(spec)[:16]
+
+
+def glob_of(cell: Cell) -> str:
+    """Return the glob that matches this cell alone."""
+    return "/".join(map(literal, (cell.system, cell.dataset, cell.scenario, cell.profile)))
 
 
 def matches(cell: Cell, glob: str) -> bool:

@@ -11,12 +11,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.analysis import row_pricing
+from harness.analysis.axes import cell_of
 from harness.analysis.row_pricing import Tariff
 from harness.analysis.table import Machine, Price, Row, Timing
+from harness.commands import command
 from harness.pricing import prices
 from harness.records import Outcome, digest
 from harness.report import explain
 from harness.report.plots import curves
+from harness.results.schema import glob_of
 from harness.stats import Estimate
 from harness.untrusted import one_line
 
@@ -235,6 +238,9 @@ def _names(row: Row, place: int, shared: SharedValues) -> dict[str, Any]:
         "memory": row.memory_limit_bytes,
         "need": shared.need(row),
         "machine": shared.machine(row.machine),
+        "again": None
+        if row.machine is None
+        else texts.number(command("run", "SUITE", fresh=True, only=glob_of(cell_of(row)))),
         "publishedType": texts.number(row.published_type),
         "started": row.started_at,
         "jobs": row.jobs,
