@@ -56,7 +56,8 @@ def parts(text: Text) -> list[tuple[str, bool]]:
 
     A command is whole, or it is left out with all that follows.
     """
-    line, found, place, left = one_line(text, _MOST), [], 0, MAX_TEXT
+    line, place, left = one_line(text, _MOST), 0, MAX_TEXT
+    found: list[tuple[str, bool]] = []
     for match in (*SPAN.finditer(line), None):
         rest = line[place : match.start() if match else len(line)]
         if len(rest) > left:

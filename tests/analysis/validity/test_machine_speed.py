@@ -18,7 +18,7 @@ from tests.support import sample_records
 from tests.support.chance import chance
 from tests.support.sample_records import canary, result
 
-RETRY = "run its suite again with --retry-noisy 3 --only 'bm25/scifact/single_stream/cpu1-mem1'"
+RETRY = "run `harness run SUITE --retry-noisy 3 --only bm25/scifact/single_stream/cpu1-mem1`"
 
 
 def look(
