@@ -148,7 +148,9 @@ def _platform(result: Result) -> dict[str, Any]:
                 "architecture": machine.architecture,
                 "number of cores": machine.host_cpus,
             },
-            "gpu": {"model": ", ".join(machine.gpu_models), "driver": machine.gpu_driver} if machine.gpu_models else {},
+            "gpu": {"model": ", ".join(map(str, machine.gpu_models)), "driver": machine.gpu_driver}
+            if machine.gpu_models
+            else {},
             "ram": f"{machine.host_memory_bytes / _GB:.1f} GB",
             "instance type": machine.instance_type,
         },

@@ -21,7 +21,7 @@ from harness.report import explain
 from harness.report.plots import curves
 from harness.results.schema import glob_of
 from harness.stats import Estimate
-from harness.untrusted import one_line
+from harness.untrusted import ForeignText, Text, one_line
 
 # A paragraph: the numbers of its title and of the parts of its text.
 ShortParagraph = list[int | None]
@@ -37,7 +37,7 @@ class SharedTexts:
 
     numbers: dict[str, int] = field(default_factory=dict)
 
-    def number(self, text: str | None) -> int | None:
+    def number(self, text: Text | None) -> int | None:
         """Return the number of a text; ``None`` for none."""
         if text is None:
             return None
@@ -83,7 +83,7 @@ def rounded(value: float | None, digits: int | None) -> float | int | None:
 
 
 # Rows with the same need are priced on the same machine, with the same words.
-MachineNeed = tuple[str | None, int, int, int, int | None, str | None, str | None]
+MachineNeed = tuple[str | None, int, int, int, int | None, str | None, ForeignText | None]
 
 
 def all_tariffs(chosen: Tariff) -> tuple[Tariff, ...]:
