@@ -87,8 +87,9 @@ def one_line(text: str | ForeignText, max_length: int | None = None) -> str:
 class ForeignText:
     """Text that a stranger wrote: no ``str``, so that no one writes it by mistake as it is.
 
-    ``str()`` and f-strings give the form of :func:`one_line`.  ``raw`` is for what programs read (JSON, CSV, Parquet,
-    hashes) alone; ``tests/test_architecture.py`` lists the modules that may use it.
+    ``str()`` and f-strings give the form of :func:`one_line`; it equals the same text as a ``str``.  ``raw`` is for
+    what programs read (JSON, CSV, Parquet, hashes) alone; ``tests/test_architecture.py`` lists the modules that may
+    use it.
     """
 
     __slots__ = ("_raw",)
@@ -114,10 +115,10 @@ class ForeignText:
         return bool(self._raw)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ForeignText) and self._raw == other._raw
+        return self._raw == (other._raw if isinstance(other, ForeignText) else other)
 
-    def __lt__(self, other: ForeignText) -> bool:
-        return self._raw < other._raw
+    def __lt__(self, other: Text) -> bool:
+        return self._raw < (other._raw if isinstance(other, ForeignText) else other)
 
     def __hash__(self) -> int:
         return hash(self._raw)

@@ -81,7 +81,7 @@ def _refused(shown: Sequence[StoredJob], newest: Environment) -> Iterator[str]:
     others = Counter(job.result.environment for job in shown if job.result.environment != newest)
     for environment, count in others.items():
         values = ", ".join(
-            f"{name} {json.dumps(theirs, default=raw_text)} against {json.dumps(getattr(newest, name), default=raw_text)}"
+            f"{name} {_quoted(theirs)} against {_quoted(getattr(newest, name))}"
             for name, theirs in vars(environment).items()
             if theirs != getattr(newest, name)
         )
@@ -90,3 +90,7 @@ def _refused(shown: Sequence[StoredJob], newest: Environment) -> Iterator[str]:
             f"{count} of {spec.jobs} {attempts.unit(spec)}s {were} measured in another environment ({values}): "
             f"not pooled; {again(spec.cell)}"
         )
+
+
+def _quoted(value: object) -> str:
+    return json.dumps(value, default=raw_text)

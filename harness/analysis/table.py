@@ -338,7 +338,7 @@ class Overhead:
     profile: str
     isolation: Isolation
     outcome: Outcome
-    detail: str | None
+    detail: ForeignText | None
     validity: Validity
     reasons: tuple[str, ...]
     key: str

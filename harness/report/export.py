@@ -78,9 +78,8 @@ def _samples(job: StoredJob) -> pa.Table:
     raw = job.samples()
     trial = raw.column("trial").cast(pa.int64())
     part = pc.if_else(pc.equal(trial, -2), "repeat", pc.if_else(pc.less(trial, 0), "warmup", "timed"))
-    values = {
-        column.name: pa.repeat(pa.scalar(_raw(column.get(job)), pa.string()), len(raw)) for column in JOBS[:_NAMES]
-    }
+    names = {column.name: pa.scalar(_raw(column.get(job)), pa.string()) for column in JOBS[:_NAMES]}
+    values = {name: pa.repeat(value, len(raw)) for name, value in names.items()}
     values["job"] = pa.repeat(pa.scalar(job.result.spec.job, pa.int64()), len(raw))
     values |= {"query_id": raw.column("query_id"), "trial": trial, "part": part}
     for name in raw.column_names:

@@ -23,7 +23,7 @@ from harness.records import Outcome
 from harness.report.export import new_path
 from harness.results.reader import StoredJob, judges_hits_alone, read_job_run
 from harness.results.schema import Result, glob_of
-from harness.untrusted import MAX_FILE_BYTES, open_regular, reading
+from harness.untrusted import MAX_FILE_BYTES, Text, one_line, open_regular, reading
 
 # TIRA's names of a run and of its metadata.
 FILE = "ir-metadata.yml"
@@ -70,7 +70,7 @@ def export_ir_metadata(
         for number, job in enumerate(jobs, start=1):
             target = folder / job.folder.relative_to(root)
             target.mkdir(parents=True)
-            meant = metadata(job, _evaluation(job, parsed, qrels_cache), actor)
+            meant = _shown(metadata(job, _evaluation(job, parsed, qrels_cache), actor))
             text = yaml.safe_dump(meant, sort_keys=False, allow_unicode=True, width=100)
             (target / FILE).write_text(text, encoding="utf-8")
             if yaml.safe_load((target / FILE).read_text(encoding="utf-8")) != meant:
@@ -78,6 +78,15 @@ def export_ir_metadata(
             if job.run_path is not None:
                 _copy(job.run_path, target / RUN)
             progress(number, len(jobs))
+
+
+def _shown(value: Any) -> Any:
+    """Return plain values for YAML, strangers' texts on one line: YAML would write characters that reorder others."""
+    if isinstance(value, dict):
+        return {name: _shown(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_shown(part) for part in value]
+    return one_line(value) if isinstance(value, Text) else value
 
 
 def _copy(run: Path, target: Path) -> None:

@@ -189,9 +189,7 @@ def _explained(table: Table, texts: SharedTexts) -> dict[str, Any]:
 
 def _machine(machine: Machine, texts: SharedTexts) -> dict[str, Any]:
     """Return the known facts of a machine."""
-    facts = {
-        name: ", ".join(map(str, value)) if isinstance(value, tuple) else value for name, value in vars(machine).items()
-    }
+    facts = vars(machine) | {"gpu_models": ", ".join(map(str, machine.gpu_models))}
     return {
         name: texts.number(value) if isinstance(value, Text) else value
         for name, value in facts.items()
