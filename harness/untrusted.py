@@ -111,8 +111,8 @@ class ForeignText:
     def __format__(self, form: str) -> str:
         return format(str(self), form)
 
-    def __bool__(self) -> bool:
-        return bool(self._raw)
+    def __len__(self) -> int:
+        return len(self._raw)
 
     def __eq__(self, other: object) -> bool:
         return self._raw == (other._raw if isinstance(other, ForeignText) else other)
@@ -125,6 +125,11 @@ class ForeignText:
 
     def __contains__(self, part: str) -> bool:
         return part in self._raw
+
+    @property
+    def last_word(self) -> str:
+        """Its last word, safe to show: of an author's name, the surname."""
+        return str(self).rpartition(" ")[2]
 
     def startswith(self, start: str) -> bool:
         """Return whether it begins with a text."""
