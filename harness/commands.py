@@ -51,6 +51,11 @@ def option(name: str, value: object = True) -> str:
     return f"{flag}{'=' if _text(value).startswith('-') else ' '}{_word(value)}"
 
 
+def words(*arguments: object) -> str:
+    """Return words for a shell: a part of another program's command."""
+    return " ".join(map(_word, arguments))
+
+
 def parts(text: Text) -> list[tuple[str, bool]]:
     """Divide a text, on one line, into commands (``True``) and the rest, cut after ``MAX_TEXT`` characters.
 

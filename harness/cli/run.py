@@ -38,7 +38,7 @@ from harness.cli.options import (
 )
 from harness.cli.output import Destination, write
 from harness.cli.stored_results import StoredResults
-from harness.commands import command
+from harness.commands import command, option
 from harness.errors import UsageError, counted
 from harness.jobs import inputs, orchestrator
 from harness.jobs.inputs import RunOptions
@@ -195,7 +195,9 @@ def _refuse_options(launcher: str, names: Collection[str]) -> None:
     for parameter in context.command.params:
         name = str(parameter.name)
         if name in names and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise UsageError(f"{parameter.opts[0]} is for --launcher ec2, this is --launcher {launcher}; leave it out")
+            raise UsageError(
+                f"{parameter.opts[0]} is for --launcher ec2, this is {option('launcher', launcher)}; leave it out"
+            )
 
 
 def _request(launcher: str, suite: Suite, options: RunOptions, work: str | None, cloud: CloudOptions) -> CloudRequest:
@@ -209,12 +211,12 @@ def _request(launcher: str, suite: Suite, options: RunOptions, work: str | None,
         )
     if options.retry_noisy:
         raise UsageError(
-            f"--retry-noisy is not for --launcher {launcher}; run it again with --contested or --fresh --only"
+            f"--retry-noisy is not for {option('launcher', launcher)}; run it again with --contested or --fresh --only"
         )
     if options.fresh_index:
         raise UsageError(
-            f"--fresh-index is not for --launcher {launcher}, which takes indexes from --cache and --work; name others"
-            " there to have them built again"
+            f"--fresh-index is not for {option('launcher', launcher)}, which takes indexes from --cache and --work;"
+            " name others there to have them built again"
         )
     return CloudRequest(suite=suite, options=options, work=parse_uri(work), **vars(cloud))
 

@@ -16,6 +16,7 @@ from typing import IO, Any, cast
 
 import harness
 from harness import filesystem
+from harness.commands import quoted
 from harness.datasets.dataset import Dataset
 from harness.datasets.generate import wordpieces
 from harness.datasets.generate.passages import source_facts
@@ -198,7 +199,7 @@ class CollectionWriter:
             f"{written.documents:,} documents, {written.queries:,} queries. Generated: the texts of documents are put "
             f"together from passages of `{made.source.name}`.\n\n"
             f"**Licence.** {licence}\n\n{attribution}"
-            f"**Changes.** `harness generate {made.kind}` with seed {made.seed} and the parameters in `{GENERATOR}`. "
+            f"**Changes.** {quoted('generate', made.kind)} with seed {made.seed} and the parameters in `{GENERATOR}`. "
             f"Relevant: {made.relevant_passage}.\n\n"
             f"| file | content |\n|---|---|\n{files}\n"
         )
