@@ -49,6 +49,7 @@ from harness.launch.images import platforms
 from harness.records import Outcome
 from harness.report.summary import SummaryView, summary_section
 from harness.results.schema import NULL_SYSTEM, Cell
+from harness.untrusted import one_line
 
 BACKENDS: dict[str, BackendClass] = {"ec2": Ec2Backend, "batch": BatchBackend}
 
@@ -246,7 +247,7 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
     per_query = stored.tested(table)
     markdown, page = folder / "report.md", folder / "report.html"
     shown = location.display(folder)
-    more = f"page: {page}   all columns and notes: {command('report', shown, wide=True)}"
+    more = f"page: {one_line(str(page))}   all columns and notes: {command('report', shown, wide=True)}"
 
     def show(output: Path | None, *pointers: str) -> None:
         view = SummaryView(pointers=pointers)
