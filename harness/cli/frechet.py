@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from harness.cli.lines import say
 from harness.cli.locations import named_as_given
 from harness.cli.options import cache_option, parsed_by, record_options
 from harness.cli.output import FORMATS, Destination, destination_options
@@ -99,7 +100,7 @@ def frechet(
                 if len(samples) == 1:
                     raise
                 failed = True  # the other samples may do
-                click.echo(f"harness: {one_line(str(error))}", err=True)
+                say(f"harness: {one_line(str(error))}", err=True)
     if measured:
         destination.show_report(frechet_document(measured))
     sys.exit(1 if failed else 0)
@@ -172,7 +173,7 @@ def _measured(
     values = {name: evaluation.values for name, evaluation in evaluations.items()}
     reasons = [f"{name}: {why}" for evaluation in evaluations.values() for name, why in evaluation.reasons.items()]
     for reason in dict.fromkeys(reasons):
-        click.echo(one_line(f"{runs.dataset}: {reason}"), err=True)
+        say(one_line(f"{runs.dataset}: {reason}"), err=True)
     with bar(f"{runs.dataset}: {vectors.encoder}", "resamples", line=True) as step:
         sample_distances = distances(runs, vectors, cutoffs, settings, step)
     return sample_distances, values

@@ -24,6 +24,7 @@ from harness.aws.cloud_run.run import run as run_in_cloud
 from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.ec2.backend import Ec2Backend
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_launcher_option, run_options
+from harness.cli.lines import say
 from harness.cli.locations import ResultsLocation, as_given, mirrored, of_suite, writable
 from harness.cli.options import (
     FiniteRange,
@@ -144,7 +145,7 @@ def run(
         suite, cells = _contested(suite, contested, choice.cache)
         if not cells:
             text = f"nothing in {contested} is contested: every row is on the front or surely dominated"
-            click.echo(as_given(text, choice.cache), err=True)
+            say(as_given(text, choice.cache), err=True)
             return
     if part is not None:
         assert isinstance(results, Path)
@@ -171,7 +172,7 @@ def run(
         if summary is not None:
             errors = [*errors, *_nothing_measured(_finish(location, loaded, summary))]
     for error in errors:
-        click.echo(f"harness: {error}", err=True)
+        say(f"harness: {error}", err=True)
     sys.exit(1 if errors else 0)
 
 
@@ -258,7 +259,8 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
     show(markdown)
     write(page, stored.page())
     location.publish(markdown, page)
-    click.echo(f"{counted(len(summary.jobs), 'job')} run, {summary.done_before} done before\n", err=True)
+    say(f"{counted(len(summary.jobs), 'job')} run, {summary.done_before} done before", err=True)
+    click.echo(err=True)
     show(None, f"{more}   how a number was made: {command('explain', results=shown)}")
     return table
 

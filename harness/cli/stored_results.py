@@ -17,6 +17,7 @@ from harness.analysis.rejudge import QrelsOverride
 from harness.analysis.row_pricing import Tariff
 from harness.analysis.stored_runs import read_stored_runs
 from harness.analysis.table import Table
+from harness.cli.lines import say
 from harness.cli.locations import absolute, readable
 from harness.cli.options import (
     DEFAULT_PRICES,
@@ -255,11 +256,11 @@ def draw(
 def show_pictures(paths: Iterable[Path], missing: Iterable[str]) -> None:
     """Print a line on stderr for each missing picture, and the paths; exit code 1 without any."""
     for reason in missing:
-        click.echo(one_line(reason), err=True)
+        say(one_line(reason), err=True)
     any_picture = False
     for path in paths:
         any_picture = True
-        click.echo(one_line(str(path)))
+        say(one_line(str(path)))
     if not any_picture:
         sys.exit(1)
 

@@ -70,7 +70,7 @@ def export_ir_metadata(
         for number, job in enumerate(jobs, start=1):
             target = folder / job.folder.relative_to(root)
             target.mkdir(parents=True)
-            meant = _shown(metadata(job, _evaluation(job, parsed, qrels_cache), actor))
+            meant = _readable(metadata(job, _evaluation(job, parsed, qrels_cache), actor))
             text = yaml.safe_dump(meant, sort_keys=False, allow_unicode=True, width=100)
             (target / FILE).write_text(text, encoding="utf-8")
             if yaml.safe_load((target / FILE).read_text(encoding="utf-8")) != meant:
@@ -80,12 +80,12 @@ def export_ir_metadata(
             progress(number, len(jobs))
 
 
-def _shown(value: Any) -> Any:
+def _readable(value: Any) -> Any:
     """Return plain values for YAML, strangers' texts on one line: YAML would write characters that reorder others."""
     if isinstance(value, dict):
-        return {name: _shown(part) for name, part in value.items()}
+        return {name: _readable(part) for name, part in value.items()}
     if isinstance(value, list):
-        return [_shown(part) for part in value]
+        return [_readable(part) for part in value]
     return one_line(value) if isinstance(value, Text) else value
 
 

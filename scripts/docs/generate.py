@@ -180,7 +180,7 @@ def _value(value: Any) -> str:
 
 def _type(annotation: Any) -> str:
     if isinstance(annotation, type) and not hasattr(annotation, "__args__"):
-        return {"str": "text", "int": "whole number", "float": "number", "bool": "true or false"}.get(
+        return {"str": "text", "ForeignText": "text", "int": "whole number", "float": "number", "bool": "true or false"}.get(
             annotation.__name__, f"`{annotation.__name__}`"
         )
     arguments = getattr(annotation, "__args__", ())
