@@ -45,4 +45,8 @@ def read_licence(folder: Path) -> Licence | None:
     with reading(path, "restore it"):
         text = path.read_text(encoding="utf-8", errors="replace")
     found, named = _LICENCE.search(text), _ATTRIBUTION.search(text)
-    return Licence(ForeignText(found[1]), ForeignText(named[1]) if named else None) if found else None
+    return Licence(_paragraph(found), _paragraph(named) if named else None) if found else None
+
+
+def _paragraph(match: re.Match[str]) -> ForeignText:
+    return ForeignText(" ".join(match[1].split()))
