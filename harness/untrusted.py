@@ -6,6 +6,7 @@ Only regular files are read, never through a link, never more bytes than an hone
 from __future__ import annotations
 
 import errno
+import functools
 import gzip
 import io
 import json
@@ -17,12 +18,13 @@ import tomllib
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from io import BufferedReader
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
-from pydantic import ValidationError
+from pydantic import GetCoreSchemaHandler, ValidationError
+from pydantic_core import core_schema
 
 from harness import filesystem
 from harness.errors import FileError
@@ -57,26 +59,128 @@ _KINDS = {
 }
 
 
+# Letters and marks without a glyph, which Python takes for printable: fillers, joiners, variation selectors.
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+
+
 def escaped(text: str) -> str:
-    """Write characters that are not printable as escapes."""
-    if text.isprintable():
+    """Write characters that no one can see, or that move others, as escapes."""
+    if text.isprintable() and (text.isascii() or not _INVISIBLE.search(text)):
         return text
     return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        character
+        if character.isprintable() and not _INVISIBLE.match(character)
+        else character.encode("unicode_escape").decode("ascii")
         for character in text
     )
 
 
-def one_line(text: str, max_length: int | None = None) -> str:
+def one_line(text: str | ForeignText, max_length: int | None = None) -> str:
     """Make foreign text safe to show on one line.
 
     White space becomes single spaces; control, bidirectional and other invisible characters become escapes, so that no
     text can move a cursor or reorder its surroundings.
     """
+    text = text.raw if isinstance(text, ForeignText) else text
     if max_length is not None:
         text = text[: 8 * max_length]  # a log may be megabytes long
     text = escaped(" ".join(text.split()))
     return text if max_length is None or len(text) <= max_length else f"{text[: max_length - 1]}…"
+
+
+@functools.total_ordering
+class ForeignText:
+    """Text that a stranger wrote: no ``str``, so that no one writes it by mistake as it is.
+
+    ``str()`` and f-strings give the form of :func:`one_line`; it equals the same text as a ``str``.  ``raw`` is for
+    what programs read (JSON, CSV, Parquet, hashes) alone; ``tests/test_architecture.py`` lists the modules that may
+    use it.
+    """
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, raw: str) -> None:
+        self._raw = raw
+
+    @property
+    def raw(self) -> str:
+        """The text as it was written."""
+        return self._raw
+
+    def __str__(self) -> str:
+        return one_line(self._raw, MAX_TEXT)
+
+    def __repr__(self) -> str:
+        return repr(str(self))
+
+    def __format__(self, form: str) -> str:
+        return format(str(self), form)
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+    def __eq__(self, other: object) -> bool:
+        return self._raw == (other._raw if isinstance(other, ForeignText) else other)
+
+    def __lt__(self, other: Text) -> bool:
+        return self._raw < (other._raw if isinstance(other, ForeignText) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._raw)
+
+    def __contains__(self, part: str) -> bool:
+        return part in self._raw
+
+    @property
+    def last_word(self) -> str:
+        """Its last word, safe to show: of an author's name, the surname."""
+        return str(self).rpartition(" ")[2]
+
+    def startswith(self, start: str) -> bool:
+        """Return whether it begins with a text."""
+        return self._raw.startswith(start)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        text = core_schema.str_schema()
+        return core_schema.no_info_before_validator_function(
+            lambda value: value.raw if isinstance(value, cls) else value,
+            core_schema.no_info_after_validator_function(cls, text),
+            serialization=core_schema.plain_serializer_function_ser_schema(lambda value: value.raw, return_schema=text),
+        )
+
+
+# Text that a writer escapes: a stranger's, or a sentence of ours that may quote one.
+Text = str | ForeignText
+
+
+def foreign(text: str | None) -> ForeignText | None:
+    """Mark a text as a stranger's; ``None`` stays missing."""
+    return None if text is None else ForeignText(text)
+
+
+def raw_text(value: Any) -> Any:
+    """Return a stranger's text for JSON (``json.dumps(..., default=raw_text)``).
+
+    Raises:
+        TypeError: it is something else that JSON cannot hold.
+    """
+    if isinstance(value, ForeignText):
+        return value.raw
+    raise TypeError(f"{type(value).__name__} is not for JSON")
+
+
+def to_json(record: Any, *, indent: int | None = None) -> str:
+    """Write a record as :func:`harness.records.to_json` does; strangers' texts in it as they are."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, ForeignText):
+            return value.raw
+        return {each.name: getattr(value, each.name) for each in fields(type(value))}
+
+    return json.dumps(record, default=plain, indent=indent, sort_keys=True, ensure_ascii=False, allow_nan=False)
 
 
 def max_line_bytes(spec: JobSpec) -> int:

@@ -133,3 +133,39 @@ def test_a_run_and_a_report_take_few_functions() -> None:
     hops = dict(re.findall(r"^hops (.+?)  +(.+)$", printed, re.MULTILINE))
     assert int(hops["harness run -> result.json"]) <= 9
     assert int(hops["harness report -> table"]) <= 8
+
+
+# What programs read: hashes, JSON, exports, words of a command, and the form to show.
+RAW_TEXT = {
+    "harness/commands.py",
+    "harness/launch/images/catalog.py",
+    "harness/report/export.py",
+    "harness/untrusted.py",
+}
+
+
+def test_few_modules_read_a_strangers_text_as_it_is() -> None:
+    users = {
+        str(path)
+        for path, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in ("raw", "_raw") and not _is_own(node)
+    }
+    assert users == RAW_TEXT
+
+
+def _is_own(node: ast.Attribute) -> bool:
+    return node.attr == "raw" and isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+def test_commands_print_lines_by_one_function() -> None:
+    """A message passes through ``say``, which escapes; whole documents are written without a further line end."""
+    loose = [
+        f"{path}:{node.lineno}"
+        for path, tree in trees()
+        if path.parts[1] == "cli" and path.name != "lines.py"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("click.echo", "click.secho", "print")
+        if node.args and "nl" not in {keyword.arg for keyword in node.keywords}
+    ]
+    assert loose == []

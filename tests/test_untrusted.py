@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import hashlib
 import io
 import json
 import os
+import pickle
 import socket
 import tarfile
 import tomllib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from harness import untrusted
 from harness.errors import FileError
-from harness.records import Query
-from harness.untrusted import max_output_bytes, open_regular, parse_json, read_start, read_whole, sha256, unpacked
+from harness.records import Query, to_json
+from harness.untrusted import (
+    ForeignText,
+    max_output_bytes,
+    open_regular,
+    parse_json,
+    read_start,
+    read_whole,
+    sha256,
+    unpacked,
+)
+from tests.support import hostile
 from tests.support.job_fixtures import FULL_SPEC
 
 
@@ -200,3 +212,60 @@ def test_header_of_a_tar_is_never_held_whole() -> None:
     header.type, header.size = tarfile.XHDTYPE, 64 << 20
     with pytest.raises(tarfile.ReadError, match="header has more than 32 KiB"):
         list(untrusted.tar_entries(io.BytesIO(header.tobuf() + bytes(64 << 20)), most_bytes=1 << 40))
+
+
+HOSTILE = ForeignText(hostile.TEXT)
+
+
+@pytest.mark.parametrize("form", [str, format, repr, "{}".format, lambda text: f"{text}"])
+def test_a_strangers_text_is_written_on_one_line_without_control_characters(form: Callable[[Any], str]) -> None:
+    text = form(HOSTILE)
+    assert "owned" in text and "\n" not in text
+    assert [character for character in hostile.FORBIDDEN if character in text] == []
+
+
+def test_a_strangers_text_is_no_str_that_could_be_joined_or_added() -> None:
+    assert not isinstance(HOSTILE, str)
+    for wrong in (
+        lambda: "a" + HOSTILE,
+        lambda: HOSTILE + "a",
+        lambda: "".join([HOSTILE]),
+        lambda: json.dumps(HOSTILE),
+    ):
+        with pytest.raises(TypeError):
+            wrong()
+
+
+def test_a_strangers_text_equals_its_plain_text_and_sorts_with_it() -> None:
+    assert ForeignText("a") == "a" == ForeignText("a") != ForeignText("b") != "c"
+    assert {ForeignText("a"): 1}["a"] == 1 and sorted([ForeignText("b"), "a"]) == ["a", "b"]
+    assert not ForeignText("") and "a" in ForeignText("bab") and ForeignText("bab").startswith("ba")
+    assert pickle.loads(pickle.dumps(HOSTILE)) == copy.deepcopy(HOSTILE) == HOSTILE
+
+
+@dataclass(frozen=True)
+class Stored:
+    text: ForeignText
+    parts: tuple[ForeignText, ...] = ()
+    other: ForeignText | None = None
+
+
+def test_stored_json_of_a_strangers_text_is_that_of_plain_text() -> None:
+    raw = {"text": hostile.TEXT, "parts": ["a", "é"], "other": None}
+    stored = TypeAdapter(Stored).validate_python(raw)
+    assert untrusted.to_json(stored) == to_json(raw)
+    assert TypeAdapter(Stored).dump_python(stored) == {**raw, "parts": ("a", "é")}
+    assert json.loads(TypeAdapter(Stored).dump_json(stored)) == raw
+    assert json.loads(json.dumps(stored.text, default=untrusted.raw_text)) == hostile.TEXT
+    assert TypeAdapter(ForeignText).json_schema() == {"type": "string"}
+    with pytest.raises(ValidationError):
+        TypeAdapter(ForeignText).validate_json("3", strict=True)
+    with pytest.raises(TypeError, match="object is not for JSON"):
+        untrusted.raw_text(object())
+
+
+@pytest.mark.parametrize(
+    "invisible", "\u034f\u115f\u1160\u17b4\u180b\u2800\u3164\ufe0f\uffa0\U000e0100\u200b\u2060\ufeff"
+)
+def test_characters_without_a_glyph_are_escaped(invisible: str) -> None:
+    assert invisible not in untrusted.one_line(f"a{invisible}b") and "\\" in untrusted.one_line(f"a{invisible}b")

@@ -12,6 +12,7 @@ from typing import Any
 from harness.analysis import first_stage, rejudge
 from harness.analysis.rejudge import JudgementBasis, QrelsOverride
 from harness.analysis.table import FirstStage
+from harness.commands import quoted
 from harness.errors import HarnessError, UsageError
 from harness.evaluation import embeddings, evaluate, judged_runs, measure_names, trec
 from harness.evaluation.embeddings import Embeddings
@@ -186,7 +187,7 @@ class Vectors:
             encoder = name.encoder or "minilm"
             raise UsageError(
                 f"no vectors of its documents{f' by {name.encoder}' if name.encoder else ''} are kept beside the"
-                f" results; make them with harness embed {encoder} {runs.dataset} --results {self.folder}"
+                f" results; make them with {quoted('embed', encoder, runs.dataset, results=self.folder)}"
             )
         if len(fitting) > 1:
             raise UsageError(

@@ -173,7 +173,7 @@ def build_place(row: Row) -> str | None:
         return None
     has = f"{processors(limits.cpus, limits.gpus)}, {limits.memory_bytes / 2**30:.3g} GiB"
     names = () if machine is None else (machine.instance_type, machine.cpu_model, *machine.gpu_models[: limits.gpus])
-    named = ", ".join(name for name in names if name) or "an unknown machine, or several"
+    named = ", ".join(str(name) for name in names if name) or "an unknown machine, or several"
     isolation = "" if row.isolation is Isolation.CONTAINER else f" ({row.isolation.value})"
     return f"{has} of {named}{isolation}"
 
@@ -266,7 +266,7 @@ def of_origins(rows: Sequence[Row]) -> Iterator[str]:
         if row.outcome is Outcome.OK and row.machine is not None:
             machine = row.machine
             parts = (f"{machine.host_cpus} CPUs of {machine.cpu_model}", machine.instance_type, *machine.gpu_models)
-            found[row.origin or "no origin"][", ".join(part for part in parts if part)] = None
+            found[row.origin or "no origin"][", ".join(str(part) for part in parts if part)] = None
     if len(found) > 1 and len({frozenset(machines) for machines in found.values()}) > 1:
         named = "; ".join(f"{origin}: {' and '.join(machines)}" for origin, machines in sorted(found.items()))
         yield (

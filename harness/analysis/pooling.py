@@ -12,6 +12,7 @@ from harness.records import Outcome
 from harness.results import attempts
 from harness.results.reader import StoredJob
 from harness.results.schema import Environment, Result
+from harness.untrusted import ForeignText, raw_text
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Pool:
 
     jobs: tuple[StoredJob, ...]
     outcome: Outcome
-    detail: str | None
+    detail: ForeignText | None
     missing: int
     notes: tuple[str, ...]
 
@@ -61,7 +62,7 @@ def pool(stored: Iterable[StoredJob], keys: Collection[str] | None = None) -> Po
     return Pool(kept, Outcome.OK, kept[0].result.detail, spec.jobs - len(kept), (*notes, *refused))
 
 
-def _failure(failed: Sequence[StoredJob]) -> tuple[Outcome, str | None]:
+def _failure(failed: Sequence[StoredJob]) -> tuple[Outcome, ForeignText | None]:
     """Return the first failure's outcome, and how many jobs failed."""
     first = failed[0].result
     if first.spec.jobs == 1:
@@ -71,7 +72,7 @@ def _failure(failed: Sequence[StoredJob]) -> tuple[Outcome, str | None]:
     more = f", {others} otherwise not ok" if others else ""
     unit = attempts.unit(first.spec)
     text = f"{same} of {first.spec.jobs} {unit}s ended {first.outcome.value}{more}"
-    return first.outcome, f"{text}: {first.detail}" if first.detail else text
+    return first.outcome, ForeignText(f"{text}: {first.detail}" if first.detail else text)
 
 
 def _refused(shown: Sequence[StoredJob], newest: Environment) -> Iterator[str]:
@@ -80,7 +81,7 @@ def _refused(shown: Sequence[StoredJob], newest: Environment) -> Iterator[str]:
     others = Counter(job.result.environment for job in shown if job.result.environment != newest)
     for environment, count in others.items():
         values = ", ".join(
-            f"{name} {json.dumps(theirs)} against {json.dumps(getattr(newest, name))}"
+            f"{name} {_quoted(theirs)} against {_quoted(getattr(newest, name))}"
             for name, theirs in vars(environment).items()
             if theirs != getattr(newest, name)
         )
@@ -89,3 +90,7 @@ def _refused(shown: Sequence[StoredJob], newest: Environment) -> Iterator[str]:
             f"{count} of {spec.jobs} {attempts.unit(spec)}s {were} measured in another environment ({values}): "
             f"not pooled; {again(spec.cell)}"
         )
+
+
+def _quoted(value: object) -> str:
+    return json.dumps(value, default=raw_text)

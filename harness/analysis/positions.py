@@ -269,7 +269,7 @@ def by_position(
         known = {query: value for query, value in pairs if query in of_query and np.isfinite(value)}
     nothing = Estimate(None)
     if not known:
-        reason = row.detail or f"no {measure} of a query with a position"
+        reason = str(row.detail or "") or f"no {measure} of a query with a position"
         return SystemByPosition(row.system, row.profile, limit, unseen, 0, nothing, nothing, reason=reason)
     scores = np.asarray(list(known.values()), dtype=np.float64)
     passages = [of_query[query] for query in known]

@@ -28,7 +28,7 @@ from harness.pricing.instances import Instance
 from harness.pricing.prices import Snapshot
 from harness.records import Isolation, Outcome
 from harness.stats import Estimate
-from harness.untrusted import mistake, read_whole, reading
+from harness.untrusted import ForeignText, mistake, read_whole, reading
 
 NAME = "published.toml"
 ERRATA = "errata.csv"
@@ -95,15 +95,15 @@ class About(ConfigModel):
     """The content of ``published.toml``."""
 
     name: str
-    title: str
-    authors: tuple[str, ...] = Field(min_length=1)
-    venue: str
+    title: ForeignText
+    authors: tuple[ForeignText, ...] = Field(min_length=1)
+    venue: ForeignText
     year: int
-    pages: str
-    doi: str
-    url: str
-    licence: str
-    licence_remark: str
+    pages: ForeignText
+    doi: ForeignText
+    url: ForeignText
+    licence: ForeignText
+    licence_remark: ForeignText
     prices: PriceList
     protocol: PrintedProtocol
     decimals: dict[str, int]
@@ -114,7 +114,7 @@ class About(ConfigModel):
 
     def citation(self) -> str:
         """Cite the paper in one line."""
-        who = f"{self.authors[0]} et al." if len(self.authors) > 2 else " and ".join(self.authors)
+        who = f"{self.authors[0]} et al." if len(self.authors) > 2 else " and ".join(map(str, self.authors))
         return f"{who} {self.year}. {self.title}. {self.venue}, pages {self.pages}. {self.url}"
 
 

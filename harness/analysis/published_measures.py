@@ -23,7 +23,7 @@ from harness.config import ConfigModel, read_toml, validate
 from harness.errors import FileError
 from harness.records import Isolation, Outcome
 from harness.stats import Estimate
-from harness.untrusted import read_whole, reading
+from harness.untrusted import ForeignText, read_whole, reading
 
 # The study of long documents that ships with harness.
 LONG_DOCUMENTS = config.data_root() / "results" / "published" / "boytsov2025"
@@ -48,7 +48,7 @@ class MeasureTable(ConfigModel):
 
     number: str
     file: str
-    title: str
+    title: ForeignText
     columns: dict[str, MeasureColumn] = Field(min_length=1)
     gain: str | None = None
 
@@ -59,9 +59,9 @@ class CodeFinding(ConfigModel):
     name: str
     systems: tuple[str, ...] = Field(min_length=1)
     tables: tuple[str, ...] = ()
-    printed: str
-    follows: str
-    evidence: str
+    printed: ForeignText
+    follows: ForeignText
+    evidence: ForeignText
 
     def touches(self, table: str, system: str) -> bool:
         """Return whether it concerns a row."""
@@ -87,15 +87,15 @@ class MeasuresPaper(ConfigModel):
     """The content of ``published.toml``."""
 
     name: str
-    title: str
-    authors: tuple[str, ...] = Field(min_length=1)
-    venue: str
+    title: ForeignText
+    authors: tuple[ForeignText, ...] = Field(min_length=1)
+    venue: ForeignText
     year: int
-    pages: str
-    url: str
-    arxiv: str
-    licence: str
-    licence_remark: str
+    pages: ForeignText
+    url: ForeignText
+    arxiv: ForeignText
+    licence: ForeignText
+    licence_remark: ForeignText
     left_out: tuple[str, ...] = ()
     figure3: RunTimeStatements | None = None
     tables: tuple[MeasureTable, ...] = Field(min_length=1)

@@ -26,6 +26,7 @@ from harness.pricing.prices import Snapshot, StoragePrice
 from harness.pricing.token_prices import TokenSnapshot
 from harness.records import Envelope, Isolation, Outcome
 from harness.stats import Estimate
+from harness.untrusted import ForeignText
 
 _ARCHITECTURES = {"aarch64": "arm64", "amd64": "x86_64"}
 # Of the records in a row, those that pricing and a repriced table read.
@@ -217,19 +218,19 @@ def other_machine(row: Row, price: Price | None) -> str | None:
     return price.gpu_model if _other_gpu(row, price) else None
 
 
-def _other_gpu(row: Row, price: Price) -> str | None:
+def _other_gpu(row: Row, price: Price) -> ForeignText | None:
     """Return the GPU that measured a row, as NVML names it, if the priced type has another model."""
     if not row.gpus or row.machine is None or not row.machine.gpu_models or price.gpu_model is None:
         return None
     model = row.machine.gpu_models[0]
     # "a10g" is "NVIDIA A10G", "h100" is "NVIDIA H100 80GB HBM3"; "t4" is no "T4G".
-    priced, there = (set(re.findall(r"[a-z0-9]+", name.lower())) for name in (price.gpu_model, model))
+    priced, there = (set(re.findall(r"[a-z0-9]+", str(name).lower())) for name in (price.gpu_model, model))
     return None if priced <= there else model
 
 
-def architecture(machine: str) -> str:
+def architecture(machine: ForeignText) -> str:
     """Return a machine's architecture, by its name among the facts of instance types."""
-    return _ARCHITECTURES.get(machine, machine)
+    return _ARCHITECTURES.get(str(machine), str(machine))
 
 
 def gpu_memory_bytes(row: Row) -> int | None:

@@ -25,6 +25,7 @@ from harness.results.attempts import CellKey
 from harness.results.reader import StoredJob
 from harness.results.schema import NULL_SYSTEM, Cell, Environment, IndexFacts, Result, ResultSpec
 from harness.stats import Estimate
+from harness.untrusted import ForeignText
 
 
 def build_rows(
@@ -220,7 +221,7 @@ def _token_model(spec: ResultSpec) -> str | None:
     return next((value for value in named if isinstance(value, str) and value), None)
 
 
-def _backend(result: Result) -> str | None:
+def _backend(result: Result) -> ForeignText | None:
     """Name what encoded queries: the backend of the system or of each component, PyTorch where it ran unnamed.
 
     OpenVINO computes in another precision than its backend's name says, where the CPU lacks the instructions.
@@ -234,14 +235,15 @@ def _backend(result: Result) -> str | None:
     return _joined(found)
 
 
-def _by_owner(facts: Mapping[str, Scalar], name: str) -> dict[str, str]:
+def _by_owner(facts: Mapping[str, Scalar | ForeignText], name: str) -> dict[str, str]:
     """Return a fact of the system (``""``), or that of each component, by the component's name."""
     split = ((key.rpartition("."), value) for key, value in facts.items())
     return {owner: str(value) for (owner, _, last), value in split if last == name}
 
 
-def _joined(by_owner: Mapping[str, str]) -> str | None:
-    return ", ".join(f"{owner}: {fact}" if owner else fact for owner, fact in sorted(by_owner.items())) or None
+def _joined(by_owner: Mapping[str, str]) -> ForeignText | None:
+    text = ", ".join(f"{owner}: {fact}" if owner else fact for owner, fact in sorted(by_owner.items()))
+    return ForeignText(text) if text else None
 
 
 def _machine(environment: Environment) -> Machine:

@@ -13,6 +13,7 @@ from harness.errors import counted
 from harness.records import Envelope, Isolation, Outcome
 from harness.results.schema import DataFault, SweepPoint
 from harness.stats import Estimate
+from harness.untrusted import ForeignText
 
 
 class Validity(str, Enum):
@@ -107,15 +108,15 @@ class Price:
 class Machine:
     """Machine that measured a row.  ``host_cpus`` are the CPUs of harness and job together."""
 
-    cpu_model: str
-    architecture: str
-    kernel: str
+    cpu_model: ForeignText
+    architecture: ForeignText
+    kernel: ForeignText
     cgroup_version: int | None
-    docker_version: str | None
-    harness_version: str
-    harness_commit: str | None
-    gpu_models: tuple[str, ...]
-    instance_type: str | None
+    docker_version: ForeignText | None
+    harness_version: ForeignText
+    harness_commit: ForeignText | None
+    gpu_models: tuple[ForeignText, ...]
+    instance_type: ForeignText | None
     host_cpus: int
 
 
@@ -213,7 +214,7 @@ class Row:
     profile: str
     isolation: Isolation
     outcome: Outcome
-    detail: str | None = None
+    detail: ForeignText | None = None
     validity: Validity
     key: str
     started_at: str | None = None
@@ -229,9 +230,9 @@ class Row:
     qrels_sha256: str | None = None
     published_type: str | None = None
     gpu_memory_bytes: int | None = None
-    backend: str | None = None
-    document_backend: str | None = None
-    stand_in: str | None = None
+    backend: ForeignText | None = None
+    document_backend: ForeignText | None = None
+    stand_in: ForeignText | None = None
     sweep: SweepPoint | None = None
     origin: str | None = None
     queries: int | None = None
@@ -288,7 +289,7 @@ class Row:
     jobs: int = 1
     keys: tuple[str, ...] = ()
     transient: bool = False
-    page_cache: str | None = None
+    page_cache: ForeignText | None = None
     harness_apart: bool | None = None
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
@@ -337,7 +338,7 @@ class Overhead:
     profile: str
     isolation: Isolation
     outcome: Outcome
-    detail: str | None
+    detail: ForeignText | None
     validity: Validity
     reasons: tuple[str, ...]
     key: str

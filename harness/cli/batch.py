@@ -15,7 +15,9 @@ from harness.aws.batch import suite_stack
 from harness.aws.batch.suite_stack import StackRequirements
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.ec2 import account
+from harness.cli.lines import say
 from harness.cli.options import Command
+from harness.commands import quoted
 from harness.errors import UsageError, counted
 from harness.jobs import suite as suites
 from harness.pricing import prices
@@ -87,12 +89,12 @@ def up(connections: Connections, requirements: StackRequirements, subnets: tuple
     roles = account.find(connections, work, region)
     if roles is None:
         raise UsageError(
-            f"{work} has no stack of roles in {region}; an administrator makes it: `harness ec2 up {work}`"
+            f"{work} has no stack of roles in {region}; an administrator makes it: {quoted('ec2 up', work)}"
         )
     owner = clients.owner(connections, config.cache_folder())
     suite_stack.up(connections, requirements, roles, owner, subnets)
-    click.echo(
-        f"costs nothing until `harness run ... --launcher batch`; `harness batch down {requirements.suite}` removes it"
+    say(
+        f"costs nothing until `harness run ... --launcher batch`; {quoted('batch down', requirements.suite)} removes it"
     )
 
 
@@ -113,7 +115,7 @@ def down(suite: str, region: str | None) -> None:
     """
     alive = suite_stack.down(Connections(region), _name(suite))
     for instance in alive:
-        click.echo(f"harness: STILL ALIVE AND COSTING MONEY: {instance}; end it in the EC2 console", err=True)
+        say(f"harness: STILL ALIVE AND COSTING MONEY: {instance}; end it in the EC2 console", err=True)
     sys.exit(1 if alive else 0)
 
 
@@ -125,7 +127,7 @@ def cancel(suite: str, region: str | None) -> None:
     connections = Connections(region)
     deployed = cloudformation.find(connections, suite_stack.stack_name(_name(suite)))
     ended, left = suite_stack.cancel(connections, deployed) if deployed else (0, 0)
-    click.echo(f"{counted(ended, 'job')} ended" + (f", {left} still end: give the same command again" if left else ""))
+    say(f"{counted(ended, 'job')} ended" + (f", {left} still end: give the same command again" if left else ""))
     sys.exit(1 if left else 0)
 
 
@@ -137,15 +139,15 @@ def ls(region: str | None) -> None:
     stacks = cloudformation.find_tagged(connections, clients.SUITE)
     for stack in stacks:
         suite = stack.tags[clients.SUITE]
-        click.echo(f"{suite}  (stack {stack.name}: {stack.status.lower()})")
+        say(f"{suite}  (stack {stack.name}: {stack.status.lower()})")
         for queue in suite_stack.queues(stack):
-            click.echo(f"  queue     {queue}")
+            say(f"  queue     {queue}")
         for instance in suite_stack.alive_machines(connections, suite):
-            click.echo(f"  instance  {instance}")
+            say(f"  instance  {instance}")
         for job in suite_stack.unfinished_jobs(connections, stack):
-            click.echo(f"  {job.status.lower():<8}  {job.name}")
+            say(f"  {job.status.lower():<8}  {job.name}")
     if not stacks:
-        click.echo(f"no suite is in AWS Batch in {connections.region}")
+        say(f"no suite is in AWS Batch in {connections.region}")
 
 
 def _name(suite: str) -> str:

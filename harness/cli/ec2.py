@@ -17,8 +17,10 @@ from harness.aws.cloud_run.records import CloudRun
 from harness.aws.ec2 import account, instances
 from harness.aws.ec2.instances import OwnedInstance, OwnedResources
 from harness.aws.objects import Objects
+from harness.cli.lines import say
 from harness.cli.options import agree
 from harness.cli.output import columns
+from harness.commands import command
 from harness.errors import AwsError, UsageError, counted
 from harness.jobs import suite
 from harness.pricing import instances as types_of_instances
@@ -65,8 +67,8 @@ def up(
     types = _types(suites, instances, region_name)
     owner = clients.owner(connections, config.cache_folder())
     account.up(connections, folder, region_name, owner, types, subnet=subnet, agent_image=agent_image)
-    subnet_option = f" --subnet {subnet}" if subnet else ""
-    click.echo(f"next: harness run SUITE --launcher ec2 --work {folder}{subnet_option} --dry-run")
+    run = command("run", "SUITE", launcher="ec2", work=folder, subnet=subnet or None, dry_run=True)
+    say(f"next: {run}")
 
 
 @ec2.command()
@@ -137,10 +139,10 @@ def ls(work: str | None, region: str | None, all_owners: bool) -> None:
     runs = _open_runs(connections, work) if work is not None else []
     for run in runs:
         jobs = counted(sum(len(part.jobs) for part in run.parts), "job")
-        click.echo(f"open run {run.run_id}: {jobs}, {run.region}; the `harness run` that began it goes on with it")
+        say(f"open run {run.run_id}: {jobs}, {run.region}; the `harness run` that began it goes on with it")
     failed = _unread_regions(found, {run.region for run in runs} | {region or connections.known_region})
     for line in failed:
-        click.echo(f"harness: not looked at: {line}", err=True)
+        say(f"harness: not looked at: {line}", err=True)
     sys.exit(1 if failed else 0)
 
 
@@ -164,15 +166,15 @@ def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> N
         try:
             regions |= {run.region for run in _open_runs(connections, work)}
         except AwsError as error:  # nothing is less to be ended for it
-            click.echo(f"harness: {error}", err=True)
+            say(f"harness: {error}", err=True)
     left = _unread_regions(found, regions)
     if not found.empty:
         agree(yes, f"end {counted(len(found.instances), 'instance')} and delete {counted(len(found.volumes), 'disk')}?")
         left += instances.end_all(connections, found)
     for line in left:
-        click.echo(f"harness: NOT GONE: {line}", err=True)
+        say(f"harness: NOT GONE: {line}", err=True)
     if not left:
-        click.echo("none of your instances or disks is left")
+        say("none of your instances or disks is left")
     sys.exit(1 if left else 0)
 
 
@@ -184,9 +186,9 @@ def _inspect(connections: Connections, region: str | None, all_owners: bool) -> 
 def _show(found: OwnedResources, owner: str) -> None:
     if found.others:
         # Also ours, should we be known to AWS by another name today.
-        click.echo(f"{found.others} instances of other owners are alive; --all-owners shows them")
+        say(f"{found.others} instances of other owners are alive; --all-owners shows them")
     if found.empty:
-        click.echo("no instance and no left-over disk of yours")
+        say("no instance and no left-over disk of yours")
         return
 
     def mine(of: dict[str, str]) -> str:
@@ -218,7 +220,7 @@ def _unread_regions(found: OwnedResources, needed: set[str]) -> list[str]:
     closed = [failure for failure in found.failed if failure.denied and failure.region not in needed]
     if closed:
         names = ", ".join(failure.region for failure in closed)
-        click.echo(f"closed to you by a policy, and not looked at: {names}")
+        say(f"closed to you by a policy, and not looked at: {names}")
     return [str(failure) for failure in found.failed if failure not in closed]
 
 
@@ -229,5 +231,5 @@ def _open_runs(connections: Connections, work: str) -> list[CloudRun]:
     except AwsError as error:
         if error.code != "NoSuchBucket":
             raise
-        click.echo(f"{work}: there is no such bucket, so no run is open there")
+        say(f"{work}: there is no such bucket, so no run is open there")
         return []

@@ -10,6 +10,7 @@ import click
 from harness import datasets
 from harness.analysis.stored_runs import read_stored_runs
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option
+from harness.cli.lines import say
 from harness.cli.locations import absolute, readable
 from harness.cli.options import cache_option, models_option, only_option, record_options, results_option
 from harness.cli.output import output_option
@@ -110,4 +111,4 @@ def embed(
     with choice.open() as launcher:
         made = encode.encode(declared, texts, path_of, launcher, cache, envelope)
     size = f"{len(made.content.ids):,} {texts.role} vectors of {made.content.vectors.shape[1]} dimensions"
-    click.echo(one_line(f"{made.path}: {size} by {system}, {made.added:,} of them new"))
+    say(one_line(f"{made.path}: {size} by {system}, {made.added:,} of them new"))

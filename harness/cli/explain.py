@@ -7,13 +7,15 @@ import click
 from harness.analysis.axes import cell_of
 from harness.analysis.comparison import called
 from harness.analysis.table import Cause, Row, Table
+from harness.cli.lines import say
 from harness.cli.locations import mirrored
 from harness.cli.options import cache_option, price_options, results_option
 from harness.cli.output import columns, show_paragraphs
 from harness.cli.stored_results import StoredResults, stored_results
+from harness.commands import command
 from harness.errors import UsageError, did_you_mean
 from harness.report import explain as texts
-from harness.results.schema import matches
+from harness.results.schema import glob_of, matches
 from harness.untrusted import one_line
 
 # The most rows that one command explains in full.
@@ -50,11 +52,11 @@ def explain(what: str | None, stored: StoredResults) -> None:
         hint = did_you_mean(what, (*systems, *texts.names(table))) or "; `harness explain` lists the results"
         raise UsageError(f"no result, column or finding {what!r}{hint}")
     for row in rows[:_MOST]:
-        click.echo(one_line(called(row)))
+        say(one_line(called(row)))
         show_paragraphs(texts.row_paragraphs(row))
         click.echo()
     for row in rows[_MOST:]:
-        click.echo(f"harness explain '{one_line(called(row))}'")
+        say(command("explain", glob_of(cell_of(row))))
 
 
 def _named(row: Row, name: str) -> bool:
@@ -70,4 +72,5 @@ def _list(table: Table) -> None:
         found += [f"index build: {finding.cause.value}" for finding in row.build_findings]
         rows.append((one_line(called(row)), ", ".join(dict.fromkeys(found)) or row.validity.value))
     columns(("result", "findings"), rows)
-    click.echo("\nharness explain NAME: one of these, or a column (latency, cost, ...)")
+    click.echo()
+    say("harness explain NAME: one of these, or a column (latency, cost, ...)")

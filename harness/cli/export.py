@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from harness.analysis import results_folder
+from harness.cli.lines import say
 from harness.cli.locations import absolute, as_given, mirrored, named_as_given, source
 from harness.cli.options import cache_option, price_options, record_options, results_argument
 from harness.cli.output import FORMATS, Destination, destination_options, output_option
@@ -66,7 +67,7 @@ def export(stored: StoredResults, form: str, output: Path, samples: bool, actor:
         measures = stored.measures or results_folder.suite_measures(stored.results)
         with bar("exporting", "jobs") as step:
             export_ir_metadata(stored.results, jobs, measures, output, actor=actor, progress=step)
-    click.echo(f"written: {output}")
+    say(f"written: {output}")
 
 
 @click.command()
@@ -84,8 +85,8 @@ def merge(sources: tuple[str, ...], output: Path, cache: Path) -> None:
         with bar("verifying", "jobs") as step:
             merged = merge_results.merge(folders, output, progress=step)
     for origin in merged.origins:
-        click.echo(f"{origin.name}: {origin.jobs:,} jobs")
-    click.echo(f"written: {output}" if merged.new else f"nothing to do: {output} holds this already")
+        say(f"{origin.name}: {origin.jobs:,} jobs")
+    say(f"written: {output}" if merged.new else f"nothing to do: {output} holds this already")
 
 
 @click.command()

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import click
 
+from harness.cli.lines import say
 from harness.cli.locations import named_as_given
 from harness.cli.options import cache_option, parsed_by, record_options
 from harness.cli.output import FORMATS, Destination, destination_options
 from harness.cli.stored_results import RunSelection, measures_option, runs_options
+from harness.commands import quoted
 from harness.errors import UsageError
 from harness.evaluation import embeddings, evaluate_runs, measure_names
 from harness.evaluation.embeddings import Embeddings
@@ -98,7 +100,7 @@ def frechet(
                 if len(samples) == 1:
                     raise
                 failed = True  # the other samples may do
-                click.echo(f"harness: {one_line(str(error))}", err=True)
+                say(f"harness: {one_line(str(error))}", err=True)
     if measured:
         destination.show_report(frechet_document(measured))
     sys.exit(1 if failed else 0)
@@ -152,12 +154,13 @@ def _vectors(
         where = "among the files" if given else f"kept{f' in {folder}/embeddings' if folder else ''}"
         raise UsageError(
             f"{runs.dataset}: no vectors of its documents are {where}; make"
-            f" them with harness embed {encoder or 'minilm'} {runs.dataset}{f' --results {folder}' if folder else ''},"
+            f" them with {quoted('embed', encoder or 'minilm', runs.dataset, results=folder if folder else None)},"
             " or name a file with --embeddings"
         )
     chosen = [vectors for vectors in fitting if encoder in (None, vectors.encoder)]
     if not chosen:
-        raise UsageError(f"no vectors by {encoder!r} among the files; make them with harness embed {encoder}")
+        embed = quoted("embed", encoder, runs.dataset)
+        raise UsageError(f"no vectors by {encoder!r} among the files; make them with {embed}")
     return chosen
 
 
@@ -170,7 +173,7 @@ def _measured(
     values = {name: evaluation.values for name, evaluation in evaluations.items()}
     reasons = [f"{name}: {why}" for evaluation in evaluations.values() for name, why in evaluation.reasons.items()]
     for reason in dict.fromkeys(reasons):
-        click.echo(one_line(f"{runs.dataset}: {reason}"), err=True)
+        say(one_line(f"{runs.dataset}: {reason}"), err=True)
     with bar(f"{runs.dataset}: {vectors.encoder}", "resamples", line=True) as step:
         sample_distances = distances(runs, vectors, cutoffs, settings, step)
     return sample_distances, values

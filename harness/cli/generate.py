@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from harness import datasets
+from harness.cli.lines import say
 from harness.cli.locations import absolute
 from harness.cli.options import FiniteRange, cache_option
 from harness.datasets.generate import CUTS, FULL, KINDS, UNIFORM
@@ -131,7 +132,7 @@ def generate(kind: str, source: str, out: Path, seed: int, cache: Path, **given:
     for folder, written in made.folders.items():
         mean = f", {written.tokens / written.documents:,.0f} tokens on average" if written.tokens else ""
         size = f"{counted(written.documents, 'document')}{mean}, {counted(written.queries, 'query')}"
-        click.echo(one_line(f"{folder}: {size}; licence: {licence}"))
+        say(one_line(f"{folder}: {size}; licence: {licence}"))
         for reason, number in sorted(written.notes.items()):
             if number:
-                click.echo(one_line(f"{folder}: left out: {number:,} {reason}"), err=True)
+                say(one_line(f"{folder}: left out: {number:,} {reason}"), err=True)

@@ -10,6 +10,7 @@ import click
 
 from harness.cli.locations import absolute
 from harness.cli.options import record_options
+from harness.commands import option
 from harness.errors import UsageError
 from harness.jobs.inputs import RunOptions
 from harness.launch import docker, fake, process
@@ -56,7 +57,7 @@ class LauncherChoice:
             return docker.DockerLauncher(cache, self.models, platform=emulated, emulated=emulated is not None)
         if emulated is not None:
             raise UsageError(
-                f"--platform is for containers, not for --launcher {self.launcher}; leave one of the two away"
+                f"--platform is for containers, not for {option('launcher', self.launcher)}; leave one of the two away"
             )
         return process.ProcessLauncher(cache, self.models) if self.launcher == "process" else fake.FakeLauncher()
 

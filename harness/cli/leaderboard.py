@@ -14,6 +14,7 @@ from harness.cli.locations import mirrored
 from harness.cli.options import FiniteRange, cache_option, parsed_by, price_options, record_options, results_argument
 from harness.cli.output import PAGE, PICTURES, Destination, destination_options
 from harness.cli.stored_results import StoredResults, draw, judging_options, stored_measures_option, stored_results
+from harness.commands import option
 from harness.errors import UsageError
 from harness.report.leaderboard import leaderboard_document
 from harness.report.page import check_view, view_fragment
@@ -142,6 +143,5 @@ def leaderboard(stored: StoredResults, query: LeaderboardQuery, destination: Des
 def _only(datasets: set[str]) -> str:
     if len(datasets) == 1:
         return datasets.pop()
-    raise UsageError(
-        f"the results are of {len(datasets)} datasets; choose one: --dataset {' | '.join(sorted(datasets))}"
-    )
+    choices = " | ".join(option("dataset", name) for name in sorted(datasets))
+    raise UsageError(f"the results are of {len(datasets)} datasets; choose one: {choices}")

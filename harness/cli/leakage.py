@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from harness.cli.lines import say
 from harness.cli.options import FiniteRange, cache_option
 from harness.cli.output import FORMATS, Destination, destination_options, write
 from harness.cli.stored_results import RunSelection, measures_option, runs_options
@@ -79,7 +80,7 @@ def leakage(
             trained, str(training), "name a file of training queries, or vectors with --embeddings"
         )
         if blank:
-            click.echo(
+            say(
                 one_line(f"{training}: {count_and_ids(blank)} queries have no word: nothing is like them"),
                 err=True,
             )

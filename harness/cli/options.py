@@ -21,6 +21,7 @@ import click
 
 from harness import config
 from harness.aws.clients import is_s3
+from harness.cli.lines import say
 from harness.errors import HarnessError, UnknownName, UsageError
 from harness.launch.images import platforms
 from harness.pricing import prices, token_prices
@@ -45,7 +46,7 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except HarnessError as error:
-        click.echo(f"harness: {one_line(str(error))}", err=True)  # it may quote an image
+        say(f"harness: {one_line(str(error))}", err=True)  # it may quote an image
         sys.exit(error.exit_code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has had enough
@@ -55,12 +56,12 @@ def one_line_errors() -> Iterator[None]:
             raise
         place = error.filename or "the disk of the output, --results or --cache"
         remedy = f"{'make room' if error.errno in _FULL else 'name another place'}, what was finished is kept"
-        click.echo(f"harness: {place}: {error.strerror}; {remedy}", err=True)
+        say(f"harness: {place}: {error.strerror}; {remedy}", err=True)
         sys.exit(1)
     except KeyboardInterrupt:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # this process is ending already
-        click.echo("harness: stopped; what was finished is kept, and the same command goes on from there", err=True)
+        say("harness: stopped; what was finished is kept, and the same command goes on from there", err=True)
         sys.exit(130)
 
 

@@ -11,6 +11,7 @@ import click
 from rich.text import Text
 
 from harness import filesystem
+from harness.cli.lines import say
 from harness.cli.options import Decorator, record_options
 from harness.errors import HarnessError, UsageError
 from harness.progress import Screen
@@ -118,7 +119,7 @@ def write(path: Path, text: str) -> None:
 def show_errors(errors: Iterable[HarnessError]) -> None:
     """Print each error once on stderr, one line each."""
     for text in dict.fromkeys(map(str, errors)):
-        click.echo(f"harness: {one_line(text)}", err=True)
+        say(f"harness: {one_line(text)}", err=True)
 
 
 def columns(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:

@@ -17,6 +17,7 @@ from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_opti
 from harness.cli.locations import named_as_given, of_suite
 from harness.cli.options import cache_option, models_option, only_option, results_option
 from harness.cli.output import FORMATS, Destination, destination_options, show_errors
+from harness.commands import command
 from harness.datasets import Dataset
 from harness.errors import EngineError
 from harness.jobs import indexes, inputs
@@ -79,14 +80,14 @@ def plan(
     plans = [*estimator.present(jobs), *estimator.absent(absent)]
     if price:
         plans = _priced(plans, loaded)
-    given = "" if str(results) == "results" else f" --results {results}"
-    given += " --fresh-index" if fresh_index else " --fresh" if fresh else ""
+    given = {"results": None if str(results) == "results" else str(results)}
+    run = command("run", suite, **given, fresh_index=fresh_index, fresh=fresh and not fresh_index)
     locations = {dataset_name(name): datasets.find(name, options.suite_dir) for name in loaded.datasets}
     missing = {name: error for name, location in locations.items() if (error := datasets.missing_folder(location))}
     notes = list(_notes(jobs, [cell.dataset for cell in absent if cell.dataset not in missing], gathered))
     if not engine:
         notes.append("no Docker engine answers: jobs count as done with the images of stored results; harness doctor")
-    document = plan_document(plans, notes, f"harness run {suite}{given}", absent=len(absent), priced=price)
+    document = plan_document(plans, notes, run, absent=len(absent), priced=price)
     destination.show_report(document)
     show_errors(missing.values())
     sys.exit(1 if missing else 0)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from harness.cli.lines import say
 from harness.cli.options import cache_option
 from harness.cli.output import Destination, destination_options
 from harness.cli.stored_results import RunSelection, load_dataset, runs_options
@@ -62,16 +63,16 @@ def pool(
             if not judging_pool.queries.get(query.query_id, "?"):
                 judging_pool.queries[query.query_id] = query.text
     if destination.on_terminal:
-        click.echo(f"Not for a terminal, with whole documents: write the pairs with -o pool.{destination.form}")
+        say(f"Not for a terminal, with whole documents: write the pairs with -o pool.{destination.form}")
     else:
         stream = io.StringIO()
         write_pool(judging_pool, documents, destination.form, stream)
         destination.show(stream.getvalue())
     _summarise(judging_pool)
     for note in dict.fromkeys(note for sample in samples for note in sample.notes):
-        click.echo(one_line(note), err=True)
+        say(one_line(note), err=True)
     for note in (note for sample in samples for note in evaluate_runs.unknown_query_notes(sample)):
-        click.echo(f"  {one_line(note)}", err=True)
+        say(f"  {one_line(note)}", err=True)
 
 
 def _are_unjudged(runs: RunSelection) -> bool:
@@ -103,13 +104,13 @@ def _summarise(judging_pool: JudgingPool) -> None:
     """Print the shares of unjudged hits by system, which the file must not show."""
     pairs, queries = len(judging_pool.pairs), judging_pool.queries_to_judge
     text = f"{counted(pairs, 'pair')} of {counted(queries, 'query')} to judge"
-    click.echo(f"{text}; {judging_pool.judged:,} more of the first {judging_pool.depth} hits are judged", err=True)
+    say(f"{text}; {judging_pool.judged:,} more of the first {judging_pool.depth} hits are judged", err=True)
     for name, system in judging_pool.systems:
         share = "no hits"
         if system.share is not None:
             unjudged = f"{system.unjudged:,} of {system.hits:,} hits unjudged ({system.unjudged / system.hits:.1%})"
             share = f"{unjudged}; mean over queries {system.share:.1%}"
-        click.echo(f"  {one_line(name)}: {share}", err=True)
+        say(f"  {one_line(name)}: {share}", err=True)
 
 
 def _holder(named: str | None, samples: tuple[JudgedRuns, ...], cache: Path) -> Dataset:

@@ -13,6 +13,7 @@ from harness.analysis import positions as placing
 from harness.analysis import published
 from harness.analysis.positions import BIN, DatasetPositions, PassagePlaces, ReadLimit
 from harness.analysis.table import Row
+from harness.cli.lines import say
 from harness.cli.locations import readable
 from harness.cli.options import cache_option, parsed_by, record_options, results_path
 from harness.cli.output import FORMATS, PICTURES, Destination, destination_options
@@ -229,7 +230,7 @@ def _of_results(stored: StoredResults, options: PlaceOptions) -> list[DatasetPos
             f"{stored.results}: no positions of {', '.join(missing)} are here; name the dataset's folder with --dataset"
         )
     for name in missing:
-        click.echo(f"{name}: left out, no positions of it are here; name its folder with --dataset", err=True)
+        say(f"{name}: left out, no positions of it are here; name its folder with --dataset", err=True)
     return made
 
 

@@ -8,6 +8,7 @@ import click
 
 from harness.analysis import reprice as repricing
 from harness.analysis import row_pricing
+from harness.cli.lines import say
 from harness.cli.locations import mirrored
 from harness.cli.options import (
     FiniteRange,
@@ -99,7 +100,7 @@ def prices() -> None:
     columns(("region", "term", "as of", "age", "types", "source"), lines)
     for (*_, term), (region, age) in newest.items():
         if age > price_files.OLD_DAYS:
-            click.echo(
+            say(
                 f"warning: the newest {term} prices of {region} are {age} days old (more than {price_files.OLD_DAYS}); "
                 "add newer ones: docs/reference/prices.md says how",
                 err=True,

@@ -10,9 +10,11 @@ from typing import Any
 
 import click
 
+from harness.cli.lines import say
 from harness.cli.options import cache_option
 from harness.cli.output import Destination, destination_options, output_option
 from harness.cli.stored_results import load_dataset
+from harness.commands import option
 from harness.datasets import Dataset
 from harness.errors import FileError, UnknownName, UsageError
 from harness.evaluation import pool, qrels_merge, trec_lines
@@ -63,13 +65,13 @@ def add(
     if given is None:
         given = qrels_merge.read_graded_qrels(file)
         if dataset is None and Path(base).is_file():
-            click.echo(one_line(f"{file}: its ids are taken as they are; --dataset checks them"), err=True)
+            say(one_line(f"{file}: its ids are taken as they are; --dataset checks them"), err=True)
     base_file = Path(base)
     judgements = _read_base(base, cache)
     for note in judgements.notes:
-        click.echo(one_line(note), err=True)
+        say(one_line(note), err=True)
     if output.exists() and not (base_file.is_file() and output.samefile(base_file)):
-        raise UsageError(f"{output}: is there already; name another file, or add to it with --to {output}")
+        raise UsageError(f"{output}: is there already; name another file, or add to it with {option('to', output)}")
     if dataset is not None or not base_file.is_file():
         _check_ids(given, load_dataset(dataset or base, cache))
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -118,7 +120,7 @@ def _report(record: MergeRecord, output: Path) -> None:
         counts.append(
             f"{len(record.conflicts):,} differ ({'new' if record.resolved == 'override' else 'old'} grades stand)"
         )
-    click.echo(one_line(f"{output}: {', '.join(counts)}; iteration {record.iteration} by {record.source}"))
+    say(one_line(f"{output}: {', '.join(counts)}; iteration {record.iteration} by {record.source}"))
 
 
 @qrels.command("show")

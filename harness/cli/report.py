@@ -20,6 +20,7 @@ from harness.cli.stored_results import (
     stored_measures_option,
     stored_results,
 )
+from harness.commands import command
 from harness.errors import UnknownName, UsageError
 from harness.report import cheapest as cheapest_report
 from harness.report import render, study
@@ -32,7 +33,7 @@ LONG_DOCUMENTS = "long-documents"
 # Each layout and its default measures; none: the suite's.
 MEASURES = {"rows": (), "santhanam2023": ("RR@10", "Success@10"), LONG_DOCUMENTS: ()}
 # The line that says where everything else is.
-POINTER = "all columns and notes: --wide   how a number was made: harness explain --results {}"
+POINTER = "all columns and notes: --wide   how a number was made: {}"
 
 
 def _view(columns: tuple[str, ...], sort: str) -> SummaryView:
@@ -131,7 +132,9 @@ def report(
         text = _published(stored, destination.form) if whole else None
         if text is None and short:
             view = replace(
-                view, measures=chosen, pointers=(POINTER.format(as_given(str(stored.results), stored.cache)),)
+                view,
+                measures=chosen,
+                pointers=(POINTER.format(command("explain", results=as_given(str(stored.results), stored.cache))),),
             )
             table = stored.table(distances=True)
             per_query = stored.tested(table)

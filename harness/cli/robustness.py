@@ -8,6 +8,7 @@ import click
 
 from harness.analysis import robustness as examining
 from harness.analysis.robustness import Robustness, RobustnessOptions
+from harness.cli.lines import say
 from harness.cli.options import cache_option, parsed_by, record_options
 from harness.cli.output import FORMATS, PICTURES, Destination, destination_options
 from harness.cli.stored_results import (
@@ -98,5 +99,5 @@ def _examine(samples: Sequence[JudgedRuns], options: RobustnessOptions) -> list[
         with bar(f"robustness {sample.dataset}", "judging") as step:
             examined.append(examining.examine(sample, options, step))
     for sample in alone:
-        click.echo(one_line(f"{sample.dataset}: left out, {', '.join(sample.runs)} is its only system"), err=True)
+        say(one_line(f"{sample.dataset}: left out, {', '.join(sample.runs)} is its only system"), err=True)
     return examined

@@ -24,6 +24,7 @@ from harness.aws.cloud_run.run import run as run_in_cloud
 from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.ec2.backend import Ec2Backend
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_launcher_option, run_options
+from harness.cli.lines import say
 from harness.cli.locations import ResultsLocation, as_given, mirrored, of_suite, writable
 from harness.cli.options import (
     FiniteRange,
@@ -38,6 +39,7 @@ from harness.cli.options import (
 )
 from harness.cli.output import Destination, write
 from harness.cli.stored_results import StoredResults
+from harness.commands import command, option
 from harness.errors import UsageError, counted
 from harness.jobs import inputs, orchestrator
 from harness.jobs.inputs import RunOptions
@@ -48,6 +50,7 @@ from harness.launch.images import platforms
 from harness.records import Outcome
 from harness.report.summary import SummaryView, summary_section
 from harness.results.schema import NULL_SYSTEM, Cell
+from harness.untrusted import one_line
 
 BACKENDS: dict[str, BackendClass] = {"ec2": Ec2Backend, "batch": BatchBackend}
 
@@ -142,7 +145,7 @@ def run(
         suite, cells = _contested(suite, contested, choice.cache)
         if not cells:
             text = f"nothing in {contested} is contested: every row is on the front or surely dominated"
-            click.echo(as_given(text, choice.cache), err=True)
+            say(as_given(text, choice.cache), err=True)
             return
     if part is not None:
         assert isinstance(results, Path)
@@ -169,7 +172,7 @@ def run(
         if summary is not None:
             errors = [*errors, *_nothing_measured(_finish(location, loaded, summary))]
     for error in errors:
-        click.echo(f"harness: {error}", err=True)
+        say(f"harness: {error}", err=True)
     sys.exit(1 if errors else 0)
 
 
@@ -194,7 +197,9 @@ def _refuse_options(launcher: str, names: Collection[str]) -> None:
     for parameter in context.command.params:
         name = str(parameter.name)
         if name in names and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise UsageError(f"{parameter.opts[0]} is for --launcher ec2, this is --launcher {launcher}; leave it out")
+            raise UsageError(
+                f"{parameter.opts[0]} is for --launcher ec2, this is {option('launcher', launcher)}; leave it out"
+            )
 
 
 def _request(launcher: str, suite: Suite, options: RunOptions, work: str | None, cloud: CloudOptions) -> CloudRequest:
@@ -208,12 +213,12 @@ def _request(launcher: str, suite: Suite, options: RunOptions, work: str | None,
         )
     if options.retry_noisy:
         raise UsageError(
-            f"--retry-noisy is not for --launcher {launcher}; run it again with --contested or --fresh --only"
+            f"--retry-noisy is not for {option('launcher', launcher)}; run it again with --contested or --fresh --only"
         )
     if options.fresh_index:
         raise UsageError(
-            f"--fresh-index is not for --launcher {launcher}, which takes indexes from --cache and --work; name others"
-            " there to have them built again"
+            f"--fresh-index is not for {option('launcher', launcher)}, which takes indexes from --cache and --work;"
+            " name others there to have them built again"
         )
     return CloudRequest(suite=suite, options=options, work=parse_uri(work), **vars(cloud))
 
@@ -243,7 +248,7 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
     per_query = stored.tested(table)
     markdown, page = folder / "report.md", folder / "report.html"
     shown = location.display(folder)
-    more = f"page: {page}   all columns and notes: harness report {shown} --wide"
+    more = f"page: {one_line(str(page))}   all columns and notes: {command('report', shown, wide=True)}"
 
     def show(output: Path | None, *pointers: str) -> None:
         view = SummaryView(pointers=pointers)
@@ -254,8 +259,9 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
     show(markdown)
     write(page, stored.page())
     location.publish(markdown, page)
-    click.echo(f"{counted(len(summary.jobs), 'job')} run, {summary.done_before} done before\n", err=True)
-    show(None, f"{more}   how a number was made: harness explain --results {shown}")
+    say(f"{counted(len(summary.jobs), 'job')} run, {summary.done_before} done before", err=True)
+    click.echo(err=True)
+    show(None, f"{more}   how a number was made: {command('explain', results=shown)}")
     return table
 
 

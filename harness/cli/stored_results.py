@@ -17,6 +17,7 @@ from harness.analysis.rejudge import QrelsOverride
 from harness.analysis.row_pricing import Tariff
 from harness.analysis.stored_runs import read_stored_runs
 from harness.analysis.table import Table
+from harness.cli.lines import say
 from harness.cli.locations import absolute, readable
 from harness.cli.options import (
     DEFAULT_PRICES,
@@ -255,11 +256,11 @@ def draw(
 def show_pictures(paths: Iterable[Path], missing: Iterable[str]) -> None:
     """Print a line on stderr for each missing picture, and the paths; exit code 1 without any."""
     for reason in missing:
-        click.echo(one_line(reason), err=True)
+        say(one_line(reason), err=True)
     any_picture = False
     for path in paths:
         any_picture = True
-        click.echo(one_line(str(path)))
+        say(one_line(str(path)))
     if not any_picture:
         sys.exit(1)
 
@@ -295,8 +296,8 @@ def _paper(folder: Path) -> tuple[str | None, tuple[str, ...], tuple[PublishedRa
         return None, (), ()
     if published_measures.holds(folder):
         about = published_measures.read(folder).about
-        return f"{about.authors[0].split()[-1]} et al. {about.year}, as published", citation_lines(about), ()
+        return f"{about.authors[0].last_word} et al. {about.year}, as published", citation_lines(about), ()
     paper = published.read(folder).about
     rates = tuple(PublishedRates("the paper's", data.name, "RR@10", data.amrs) for data in paper.datasets if data.amrs)
-    who = f"{paper.authors[0].split()[-1]} et al." if len(paper.authors) > 2 else " and ".join(paper.authors)
+    who = f"{paper.authors[0].last_word} et al." if len(paper.authors) > 2 else " and ".join(map(str, paper.authors))
     return f"{who} {paper.year}, as published", (paper.citation(), f"Licence of the figures: {paper.licence}"), rates

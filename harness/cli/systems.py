@@ -14,6 +14,7 @@ import click
 
 from harness import filesystem
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_options
+from harness.cli.lines import say
 from harness.cli.locations import writable
 from harness.cli.options import cache_option, models_option, platform_option, results_option, retry_option
 from harness.cli.output import FORMATS, Destination, destination_options, show_errors, show_paragraphs, write
@@ -70,7 +71,7 @@ def pin(system: str, models: Path | None, newest: bool, write_it: bool) -> None:
         return
     path, text = pins.edited(declared, pinned)
     write(path, text)
-    click.echo(f"{path}: {sum(len(asset.sha256) for asset in pinned)} files pinned")
+    say(f"{path}: {sum(len(asset.sha256) for asset in pinned)} files pinned")
 
 
 @click.command()

@@ -12,6 +12,7 @@ import click
 
 from harness import datasets
 from harness.cli.launchers import LauncherChoice, launcher_option
+from harness.cli.lines import say
 from harness.cli.locations import absolute, as_given, of_suite, writable
 from harness.cli.options import (
     PriceSelection,
@@ -132,7 +133,7 @@ def viable(
         destination.show_report(render.verdicts_document(limits, snapshot, selection.choice))
     for refused in errors:
         text = f"harness: {one_line(str(refused))}; evidence: {question.jobs.folder}"
-        click.echo(as_given(text, bench.cache), err=True)
+        say(as_given(text, bench.cache), err=True)
     if errors:
         sys.exit(max(refused.exit_code for refused in errors))
     sys.exit(0 if all(verdict.limit_bytes is not None for verdict in limits) else 1)
@@ -179,4 +180,4 @@ def curve(bench: Bench, cpus: int, gpus: int, limits: str | None, plots: Path | 
     for path in paths if plots is None else ():
         question.jobs.publish(path)
     destination.show_report(render.curve_document(curve_points))
-    click.echo(as_given(f"plots: {' '.join(map(str, paths))}", bench.cache), err=True)
+    say(as_given(f"plots: {' '.join(map(str, paths))}", bench.cache), err=True)

@@ -20,6 +20,7 @@ from harness.datasets.licence import MS_MARCO, Licence, read_licence
 from harness.datasets.positions import positions_content
 from harness.errors import FileError, UnknownName
 from harness.progress import Progress, silent
+from harness.untrusted import ForeignText
 
 __all__ = [
     "Dataset",
@@ -42,7 +43,9 @@ class DatasetFacts(ConfigModel):
     language: Language | None = Field(
         default=None, description="code of the language of documents and queries, e.g. `zh`"
     )
-    licence: str | None = Field(default=None, description="licence of the texts; copies that harness generates name it")
+    licence: ForeignText | None = Field(
+        default=None, description="licence of the texts; copies that harness generates name it"
+    )
 
 
 # A folder, with "#split" after its name if it has several; or an id of ir_datasets.

@@ -16,6 +16,7 @@ from harness.datasets.corpus import PreparedCorpus
 from harness.errors import FileError, HarnessError
 from harness.records import Query, digest
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS, DataFault, FaultKind
+from harness.untrusted import ForeignText
 
 # Without other queries, at most one in five queries of a sample warms up.
 _WARMUP_DIVISOR = 5
@@ -81,7 +82,7 @@ class Dataset:
             (FaultKind.UNKNOWN_QUERIES, [query for query, _ in pairs if query not in asked], len(pairs)),
         )
         empty = DataFault(FaultKind.EMPTY_DOCUMENTS, self.corpus.empty, self.corpus.size)
-        others = (DataFault(kind, len(ids), total, ids[0]) for kind, ids, total in found if ids)
+        others = (DataFault(kind, len(ids), total, ForeignText(ids[0])) for kind, ids, total in found if ids)
         return (*([empty] if empty.count else []), *others)
 
     def judge(self, run: bytes) -> dict[str, bytes] | None:

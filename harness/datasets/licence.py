@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.untrusted import reading
+from harness.untrusted import ForeignText, reading
 
 # A paragraph that begins with its subject in bold: "**Licence.** CC BY 4.0", "**Attribution.** ...".
 _PARAGRAPH = r"^\*\*{}[.:]?\*\*[.:]?\s*(.+?)\s*(?:\n\s*\n|\Z)"
@@ -18,13 +18,18 @@ _ATTRIBUTION = re.compile(_PARAGRAPH.format("Attribution"), re.M | re.S | re.I)
 class Licence:
     """Licence of a dataset's texts (``None``: its folder names none), and whom to name."""
 
-    text: str | None
-    attribution: str | None = None
+    text: ForeignText | None
+    attribution: ForeignText | None = None
 
 
 MS_MARCO = Licence(
-    "MS MARCO's terms: for non-commercial research only, without extending any licence. Do not pass the copy on.",
-    "Payal Bajaj et al.: *MS MARCO: A Human Generated MAchine Reading COmprehension Dataset*, 2016 (arXiv 1611.09268).",
+    ForeignText(
+        "MS MARCO's terms: for non-commercial research only, without extending any licence. Do not pass the copy on."
+    ),
+    ForeignText(
+        "Payal Bajaj et al.: *MS MARCO: A Human Generated MAchine Reading COmprehension Dataset*, 2016"
+        " (arXiv 1611.09268)."
+    ),
 )
 
 
@@ -40,4 +45,8 @@ def read_licence(folder: Path) -> Licence | None:
     with reading(path, "restore it"):
         text = path.read_text(encoding="utf-8", errors="replace")
     found, named = _LICENCE.search(text), _ATTRIBUTION.search(text)
-    return Licence(found[1], named[1] if named else None) if found else None
+    return Licence(_paragraph(found), _paragraph(named) if named else None) if found else None
+
+
+def _paragraph(match: re.Match[str]) -> ForeignText:
+    return ForeignText(" ".join(match[1].split()))

@@ -13,6 +13,7 @@ from itertools import chain
 
 import numpy as np
 
+from harness.commands import quoted
 from harness.errors import UsageError
 from harness.evaluation import frechet_distance
 from harness.evaluation.embeddings import Embeddings
@@ -195,7 +196,7 @@ def _check_vectors(embeddings: Embeddings, documents: Collection[str], dataset: 
     missing = embeddings.missing(documents)
     if missing:
         example = f"{len(missing)} documents have no vector of {embeddings.encoder}, e.g. {missing[0]!r}"
-        raise UsageError(f"{example}; add them with harness embed {embeddings.encoder} {dataset}")
+        raise UsageError(f"{example}; add them with {quoted('embed', embeddings.encoder, dataset)}")
     # abs() would take as much memory again.
     largest = max(float(embeddings.vectors.max(initial=0.0)), -float(embeddings.vectors.min(initial=0.0)))
     if largest > _LARGEST:

@@ -23,7 +23,7 @@ from harness.launch.monitor.traces import MemoryTrace
 from harness.records import JobSpec, Measurement, Outcome, to_json
 from harness.results.reader import check_facts
 from harness.results.schema import Counters, Environment, GpuUse, Memory, Result, job_key
-from harness.untrusted import MAX_TEXT, max_trials, mistake, one_line, read_start, reason_of
+from harness.untrusted import MAX_TEXT, foreign, max_trials, mistake, one_line, read_start, reason_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -195,7 +195,7 @@ def build_result(
         key=job_key(job.spec),
         spec=job.spec,
         outcome=collected.outcome,
-        detail=collected.detail,
+        detail=foreign(collected.detail),
         started_at=started_at,
         wall_s=ended.wall_s,
         environment=environment,

@@ -19,6 +19,7 @@ from harness.driver import cgroup
 from harness.launch import host
 from harness.launch.monitor import gpu
 from harness.results.schema import Ec2Instance, Environment
+from harness.untrusted import ForeignText, foreign
 
 _ENDPOINT = "AWS_EC2_METADATA_SERVICE_ENDPOINT"
 _DEFAULT_ENDPOINT = "http://169.254.169.254"
@@ -114,18 +115,18 @@ def read(docker_version: str | None) -> Environment:
     """Read the environment of this host."""
     gpus, instance = gpu.probe(), ec2_instance()
     return Environment(
-        cpu_model=cpu_model(),
-        architecture=platform.machine(),
+        cpu_model=ForeignText(cpu_model()),
+        architecture=ForeignText(platform.machine()),
         host_cpus=host.cpus(),
         host_memory_bytes=host.memory_bytes(),
-        kernel=platform.release(),
+        kernel=ForeignText(platform.release()),
         cgroup_version=cgroup.host_version(),
-        docker_version=docker_version,
-        harness_version=harness.__version__,
-        harness_commit=commit(),
-        gpu_models=gpus.models,
-        gpu_driver=gpus.driver,
-        instance_type=instance.instance_type if instance else None,
+        docker_version=foreign(docker_version),
+        harness_version=ForeignText(harness.__version__),
+        harness_commit=foreign(commit()),
+        gpu_models=tuple(map(ForeignText, gpus.models)),
+        gpu_driver=foreign(gpus.driver),
+        instance_type=foreign(instance.instance_type if instance else None),
     )
 
 

@@ -25,10 +25,10 @@ from harness.launch import host
 from harness.launch.base import Launcher, LaunchRequest, Limits, Prepared
 from harness.launch.watch import most_index_bytes
 from harness.progress import task
-from harness.records import Envelope, Isolation, JobSpec, Outcome, to_json
+from harness.records import Envelope, Isolation, JobSpec, Outcome
 from harness.results.schema import Environment, IndexFacts
 from harness.results.store import check_room
-from harness.untrusted import open_regular
+from harness.untrusted import open_regular, to_json
 
 log = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness import datasets
+from harness.commands import quoted
 from harness.datasets import Dataset, QuerySample
 from harness.errors import JobError, UsageError
 from harness.evaluation import measure_names
@@ -303,7 +304,7 @@ def _check_depths(systems: Iterable[System], k: int) -> None:
         if type(depth) is int and 0 < depth < k:  # what is no depth, the engine itself refuses
             raise UsageError(
                 f"{system.name} fuses the first {depth} hits of its systems, protocol.k asks for {k}; lower k, or raise"
-                f" `depth` in a system of your own (harness systems {system.name})"
+                f" `depth` in a system of your own ({quoted('systems', system.name)})"
             )
 
 

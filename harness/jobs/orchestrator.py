@@ -431,7 +431,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _reason(result: Result, expected: Outcome) -> str:
     """Return a job's detail, or that its suite expects another outcome."""
-    return result.detail or f"the suite foresees {expected.value}; change its [[expect]]"
+    return str(result.detail or "") or f"the suite foresees {expected.value}; change its [[expect]]"
 
 
 def line(number: int, total: int, results: Sequence[Result], expected: Outcome) -> str:

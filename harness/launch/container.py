@@ -19,6 +19,7 @@ from docker.errors import DockerException
 from docker.models.containers import Container
 from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
+from harness.commands import words
 from harness.driver.cgroup import UNLIMITED, Cgroup
 from harness.driver.envelope import PAGE_BYTES, same_memory
 from harness.driver.procfs import format_list
@@ -188,7 +189,8 @@ def _same_cpus_as_the_engine(group: Cgroup, requested: Cpuset) -> str:
         cpus = parent.cpus()
         if cpus is not None and not cpus.issuperset(requested.cpus):
             these = format_list(cpus)
-            return f" (the engine has CPUs {these}: run the harness on the same, `taskset -c {these} harness run ...`)"
+            here = f"taskset -c {words(these)}"
+            return f" (the engine has CPUs {these}: run the harness on the same, `{here} harness run ...`)"
     return ""
 
 

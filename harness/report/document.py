@@ -15,6 +15,7 @@ from harness.analysis.row_pricing import other_machine
 from harness.analysis.table import Price, Row, Table
 from harness.errors import counted
 from harness.stats import Estimate
+from harness.untrusted import ForeignText, Text
 
 MISSING = "—"
 # Marks a system whose checkpoint is not the published one.
@@ -22,9 +23,9 @@ STAND_IN = "†"
 MIB = 2**20
 
 # Makes foreign text inert in one format.
-Escape = Callable[[str], str]
+Escape = Callable[[Text], str]
 # A cell for programs.
-Value = str | int | float | bool | None
+Value = Text | int | float | bool | None
 
 Item = TypeVar("Item")
 Other = TypeVar("Other")
@@ -228,7 +229,7 @@ def system_name(row: Row, escape: Escape) -> str:
 
 def stand_ins(rows: Iterable[Row]) -> tuple[str, ...]:
     """Return one sentence for each stand-in checkpoint, with the systems that used it."""
-    by_text: dict[str, dict[str, None]] = {}
+    by_text: dict[ForeignText, dict[str, None]] = {}
     for row in rows:
         if row.stand_in:
             by_text.setdefault(row.stand_in, {})[row.system] = None

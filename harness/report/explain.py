@@ -262,7 +262,7 @@ def _machine(row: Row) -> str:
         Isolation.PROCESS: "CPUs were pinned; nothing enforced the memory limit",
     }.get(row.isolation, f"isolation {row.isolation.value}")
     parts = (machine.cpu_model, machine.architecture, counted(machine.host_cpus, "CPU"), *machine.gpu_models)
-    return f"{', '.join(parts)}; profile {row.profile}; {enforced}."
+    return f"{', '.join(map(str, parts))}; profile {row.profile}; {enforced}."
 
 
 def _trust(row: Row) -> str:

@@ -24,6 +24,7 @@ from harness.report.columns import JOBS, SAMPLES, ColumnMeaning, Kind, count_col
 from harness.report.document import price_facts
 from harness.report.main_table import table_document
 from harness.results.reader import StoredJob
+from harness.untrusted import ForeignText
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,7 +78,8 @@ def _samples(job: StoredJob) -> pa.Table:
     raw = job.samples()
     trial = raw.column("trial").cast(pa.int64())
     part = pc.if_else(pc.equal(trial, -2), "repeat", pc.if_else(pc.less(trial, 0), "warmup", "timed"))
-    values = {column.name: pa.repeat(pa.scalar(column.get(job), pa.string()), len(raw)) for column in JOBS[:_NAMES]}
+    names = {column.name: pa.scalar(_raw(column.get(job)), pa.string()) for column in JOBS[:_NAMES]}
+    values = {name: pa.repeat(value, len(raw)) for name, value in names.items()}
     values["job"] = pa.repeat(pa.scalar(job.result.spec.job, pa.int64()), len(raw))
     values |= {"query_id": raw.column("query_id"), "trial": trial, "part": part}
     for name in raw.column_names:
@@ -103,7 +105,13 @@ def _typed(values: Any, kind: Kind) -> Any:
         # A row of published tables has no time: it is missing, and so is what is no time.
         times = pd.Series(values, dtype="string")
         return pd.to_datetime(times, format="ISO8601", utc=kind is Kind.TIME, errors="coerce")
+    if isinstance(values, list):
+        values = [_raw(value) for value in values]
     return pd.array(values, dtype=_DTYPES[kind])
+
+
+def _raw(value: Any) -> Any:
+    return value.raw if isinstance(value, ForeignText) else value
 
 
 def export_csv(table: Table, out: Path) -> None:

@@ -15,14 +15,15 @@ from typing import Any
 
 import yaml
 
+from harness.commands import command
 from harness.errors import HarnessError, StoreError
 from harness.evaluation import evaluate, measure_names, trec
 from harness.progress import Progress, silent
 from harness.records import Outcome
 from harness.report.export import new_path
 from harness.results.reader import StoredJob, judges_hits_alone, read_job_run
-from harness.results.schema import Result
-from harness.untrusted import MAX_FILE_BYTES, open_regular, reading
+from harness.results.schema import Result, glob_of
+from harness.untrusted import MAX_FILE_BYTES, Text, one_line, open_regular, reading
 
 # TIRA's names of a run and of its metadata.
 FILE = "ir-metadata.yml"
@@ -69,7 +70,7 @@ def export_ir_metadata(
         for number, job in enumerate(jobs, start=1):
             target = folder / job.folder.relative_to(root)
             target.mkdir(parents=True)
-            meant = metadata(job, _evaluation(job, parsed, qrels_cache), actor)
+            meant = _readable(metadata(job, _evaluation(job, parsed, qrels_cache), actor))
             text = yaml.safe_dump(meant, sort_keys=False, allow_unicode=True, width=100)
             (target / FILE).write_text(text, encoding="utf-8")
             if yaml.safe_load((target / FILE).read_text(encoding="utf-8")) != meant:
@@ -77,6 +78,15 @@ def export_ir_metadata(
             if job.run_path is not None:
                 _copy(job.run_path, target / RUN)
             progress(number, len(jobs))
+
+
+def _readable(value: Any) -> Any:
+    """Return plain values for YAML, strangers' texts on one line: YAML would write characters that reorder others."""
+    if isinstance(value, dict):
+        return {name: _readable(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_readable(part) for part in value]
+    return one_line(value) if isinstance(value, Text) else value
 
 
 def _copy(run: Path, target: Path) -> None:
@@ -105,7 +115,6 @@ def metadata(job: StoredJob, evaluation: dict[str, Any], actor: Actor) -> dict[s
     """Return the metadata of a job as plain values for YAML."""
     result = job.result
     spec, cell = result.spec, result.spec.cell
-    cell_name = f"{cell.system}/{cell.dataset}/{cell.scenario}/{cell.profile}"
     whole = {
         "schema version": VERSION,
         "tag": cell.system,
@@ -113,7 +122,7 @@ def metadata(job: StoredJob, evaluation: dict[str, Any], actor: Actor) -> dict[s
         "platform": _platform(result),
         "implementation": {
             # A result knows its suite's name, not where the file lies.
-            "executable": {"cmd": f"harness run SUITE --only '{cell_name}'", "image": spec.image_digest},
+            "executable": {"cmd": command("run", "SUITE", only=glob_of(cell)), "image": spec.image_digest},
             "source": {"commit": result.environment.harness_commit},
         },
         "resources": _resources(result),
@@ -148,7 +157,9 @@ def _platform(result: Result) -> dict[str, Any]:
                 "architecture": machine.architecture,
                 "number of cores": machine.host_cpus,
             },
-            "gpu": {"model": ", ".join(machine.gpu_models), "driver": machine.gpu_driver} if machine.gpu_models else {},
+            "gpu": {"model": ", ".join(map(str, machine.gpu_models)), "driver": machine.gpu_driver}
+            if machine.gpu_models
+            else {},
             "ram": f"{machine.host_memory_bytes / _GB:.1f} GB",
             "instance type": machine.instance_type,
         },

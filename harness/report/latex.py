@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.report.document import MISSING, Grid, Section
-from harness.untrusted import MAX_TEXT, one_line
+from harness.untrusted import MAX_TEXT, Text, one_line
 
 # Characters that mean something to TeX, or that its fonts turn into others (``<`` into a question mark).
 _SPECIAL = {
@@ -113,7 +113,7 @@ _LONG, _SOON, _AT_LAST = 24, 8, 16
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def escape(text: str) -> str:
+def escape(text: Text) -> str:
     """Return foreign text as inert LaTeX on one line, for a paragraph, a cell or a caption.
 
     Text that prints more than ``MAX_TEXT`` characters is cut, because TeX cannot measure a caption of a few metres.

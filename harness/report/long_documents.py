@@ -289,7 +289,7 @@ def _published_lines(paper: PublishedMeasures) -> Iterator[str]:
 
 
 def _cited(paper: PublishedMeasures) -> str:
-    return f"{paper.about.authors[0].split()[-1]} et al. {paper.about.year}"
+    return f"{paper.about.authors[0].last_word} et al. {paper.about.year}"
 
 
 def _published(paper: PublishedMeasures, escape: Escape) -> Iterator[Section]:

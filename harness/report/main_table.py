@@ -281,12 +281,11 @@ def _machine(row: Row) -> str:
     if machine is None:
         return f"Measured on: not here ({row.isolation.value})"
     parts = [f"{machine.cpu_model} ({machine.architecture})"]
-    parts += list(machine.gpu_models)
-    parts += [machine.instance_type] if machine.instance_type else []
+    parts += map(str, (*machine.gpu_models, *filter(None, [machine.instance_type])))
     parts.append(f"kernel {machine.kernel}")
     parts.append("cgroup version unknown" if machine.cgroup_version is None else f"cgroup v{machine.cgroup_version}")
     parts += [f"Docker {machine.docker_version}"] if machine.docker_version else []
-    head, _, changed = (machine.harness_commit or "").partition("-")
+    head, _, changed = str(machine.harness_commit or "").partition("-")
     commit = f" ({head[:12]}{' with changes' if changed else ''})" if head else ""
     parts.append(f"harness {machine.harness_version}{commit}")
     return "Measured on: " + ", ".join(parts)

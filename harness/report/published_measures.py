@@ -51,7 +51,7 @@ def first_screen(paper: PublishedMeasures, escape: Escape) -> Section:
         *map(escape, about.left_out[:1]),
         f"its code differs from its text: {len(about.findings)} findings, --wide or harness explain SYSTEM",
     ]
-    lead = f"{about.authors[0].split()[-1]} et al. {about.year}, as published"
+    lead = f"{about.authors[0].last_word} et al. {about.year}, as published"
     return Section(lead=(escape(lead),), grids=(grid,), after=tuple(after), notes=tuple(notes))
 
 

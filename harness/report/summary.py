@@ -383,7 +383,7 @@ def failure(row: Row) -> str:
     text = _FAILED[row.outcome].format(memory=_size(row.memory_limit_bytes))
     if row.outcome is Outcome.OOM or not row.detail:
         return text
-    first = row.detail.splitlines()[0]
+    first = str(row.detail)
     cut = first if len(first) <= _DETAIL else first[:_DETAIL].rsplit(" ", 1)[0] + " ..."
     return f"{text}: {cut}"
 
@@ -507,7 +507,7 @@ def _common(rows: Sequence[Row], table: Table, escape: Escape) -> list[str]:
 def doubts(rows: Sequence[Row], escape: Escape) -> list[str]:
     """Return what must not be compared, judgements, data, stand-ins, and one line for each cause of doubt."""
     lines = [escape(note) for note in (*notes.not_comparable(rows), *notes.of_judgements(rows), *notes.of_data(rows))]
-    lines += [*map(escape, _missing(rows)), *stand_ins(rows), *map(escape, _without_cost(rows))]
+    lines += [*map(escape, _missing(rows)), *map(escape, stand_ins(rows)), *map(escape, _without_cost(rows))]
     lines += map(escape, (*notes.of_first_stages(rows), *notes.of_recordings(rows)))
     for validity, who, found in _by_cause(rows, lambda row: row.findings):
         why = "; ".join(causes.TEXTS[cause].short for cause in found)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from rich.cells import cell_len
 
+from harness.commands import command
 from harness.launch.images.platforms import PLATFORMS
 from harness.launch.images.systems import LANGUAGE, Asset, System
 from harness.records import Scalar
@@ -44,14 +45,14 @@ def systems_section(systems: Sequence[System], escape: Escape, width: int | None
         ("system", False, lambda system: system.name + _marks(system)),
         ("engine", False, lambda system: system.engine),
     )
-    more: tuple[GridColumn[System], ...] = (("licence", False, _licence),)
+    more: tuple[GridColumn[System], ...] = (("licence", False, lambda system: escape(_licence(system))),)
     more = more if width is None or width >= _WITH_LICENCES else ()
     used = sum(
         _GAP + max(cell_len(header), *(cell_len(cell(system)) for system in systems))
         for header, _, cell in (*names, *more)
     )
     room = None if width is None else width - used
-    what: GridColumn[System] = ("what it is", False, lambda system: escape(shortened(system.description, room)))
+    what: GridColumn[System] = ("what it is", False, lambda system: escape(shortened(str(system.description), room)))
     notes = ["parameters, weights, where it runs: harness systems SYSTEM"]
     if any(system.unpinned for system in systems):
         notes.append(f"{_UNPINNED} weights are not pinned yet: harness pin SYSTEM")
@@ -77,7 +78,7 @@ def _closed(text: str) -> bool:
 
 def system_paragraphs(system: System) -> Iterator[tuple[str, str]]:
     """Yield all that is known about a system: title and text."""
-    yield system.name, system.description
+    yield system.name, str(system.description)
     yield "Engine", f"{system.engine}, in {system.engine_dir}"
     if system.components:
         yield "Joins", " and ".join(part.name for part in system.components)
@@ -98,13 +99,13 @@ def system_paragraphs(system: System) -> Iterator[tuple[str, str]]:
         for asset in (*part.engine_assets, *part.assets):
             yield "Files", _files(asset)
     if system.unpinned:
-        yield "Not pinned", ", ".join(f"harness pin {name}" for name in system.unpinned)
+        yield "Not pinned", ", ".join(command("pin", name) for name in system.unpinned)
     if system.stand_in:
-        yield "Stand-in", system.stand_in
+        yield "Stand-in", str(system.stand_in)
     yield "Declared in", str(system.file)
     if page := _PAGES.get(system.engine):
         yield "Page", page
-    yield "Check it", f"harness conformance {system.name}"
+    yield "Check it", command("conformance", system.name)
 
 
 def systems_document(systems: Sequence[System]) -> ReportDocument:
@@ -135,7 +136,7 @@ def _marks(system: System) -> str:
 
 def _licence(system: System) -> str:
     assets = [asset for part in system.parts for asset in (*part.engine_assets, *part.assets)]
-    names = dict.fromkeys("unknown" if asset.licence == "NOASSERTION" else asset.licence for asset in assets)
+    names = dict.fromkeys("unknown" if asset.licence == "NOASSERTION" else str(asset.licence) for asset in assets)
     return ", ".join(names) or MISSING
 
 

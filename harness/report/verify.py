@@ -200,7 +200,7 @@ def _check_measures(root: Path, reported: WrittenReport | None) -> Iterator[Mism
     paper = published_measures.read(root)
     for finding in paper.about.findings:
         place = f"finding {finding.name} ({', '.join(finding.systems)})"
-        yield Mismatch(place, finding.printed, f"{finding.follows}; {finding.evidence}")
+        yield Mismatch(place, str(finding.printed), f"{finding.follows}; {finding.evidence}")
     for system, printed, follows in paper.wrong_gains():
         yield Mismatch(f"gain of {system}", f"{printed} %", follows)
     if reported is not None:

@@ -13,10 +13,11 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from harness.commands import parts
 from harness.errors import UnknownName
 from harness.report import latex
 from harness.report.document import Grid, ReportDocument, Section, Value
-from harness.untrusted import MAX_TEXT, one_line
+from harness.untrusted import Text, one_line, raw_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,9 +59,9 @@ def markdown_section(section: Section, *, padded: bool = True, heading: str = "*
     return "\n\n".join([*blocks, notes] if notes else blocks)
 
 
-def plain_escape(text: str) -> str:
+def plain_escape(text: Text) -> str:
     """Return foreign text on one line, for terminals and for HTML that escapes it again."""
-    return one_line(text, MAX_TEXT)
+    return "".join(part for part, _ in parts(text))
 
 
 def _message_last(cells: tuple[str, ...]) -> tuple[str, ...]:
@@ -72,9 +73,16 @@ def _message_last(cells: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def markdown_escape(text: str) -> str:
-    """Return foreign text as inert Markdown on one line: no table bars, HTML, links, code or emphasis."""
-    text = one_line(text, MAX_TEXT).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+def markdown_escape(text: Text) -> str:
+    """Return foreign text as inert Markdown on one line: no table bars, HTML, links, code or emphasis.
+
+    Commands of harness stay as they are, as code.
+    """
+    return "".join(part if whole else _inert(part) for part, whole in parts(text))
+
+
+def _inert(text: str) -> str:
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     text = re.sub(r"([\\`*|~\[\]])", r"\\\1", text)
     # An underscore inside a word is no emphasis in this dialect; escaped, it would only be hard to read.
     return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
@@ -120,7 +128,7 @@ def csv_cell(value: Value) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, str):
+    if isinstance(value, Text):
         text = one_line(value)
         return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
     return repr(value)
@@ -130,13 +138,13 @@ def write_json(document: ReportDocument) -> str:
     """Return the content as JSON in ASCII, so that foreign control characters reach no terminal; texts are whole."""
     content = document.content()
     if not document.dense:
-        return json.dumps(content, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+        return json.dumps(content, indent=2, ensure_ascii=True, allow_nan=False, default=raw_text) + "\n"
     return "{\n" + ",\n".join(f"{json.dumps(name)}: {_dense(value)}" for name, value in content.items()) + "\n}\n"
 
 
 def _dense(value: object) -> str:
     def one(part: object) -> str:
-        return json.dumps(part, ensure_ascii=True, allow_nan=False)
+        return json.dumps(part, ensure_ascii=True, allow_nan=False, default=raw_text)
 
     if isinstance(value, list) and value:
         return "[\n" + ",\n".join(one(part) for part in value) + "\n]"

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from harness import filesystem
+from harness.commands import quoted
 from harness.errors import FileError, HarnessError, StoreError, UsageError
 from harness.progress import Progress, silent
 from harness.results import integrity, origins, reader, seals, suite_record
@@ -133,7 +134,7 @@ def _read_sources(sources: Sequence[Source], progress: Progress) -> Iterator[tup
         for path in paths[source]:
             checked.append(integrity.check_job(path.parent, job_origins, str(path.parent)))
             for mismatch in checked[-1].mismatches:
-                raise FileError(f"{mismatch}; nothing was written: `harness verify {source.folder}` names all")
+                raise FileError(f"{mismatch}; nothing was written: {quoted('verify', source.folder)} names all")
             done += 1
             progress(done, total)
         _check_manifests(source.folder, checked)
@@ -165,7 +166,7 @@ def _check_manifests(root: Path, checked: Sequence[integrity.CheckedJob]) -> Non
     by_folder = {item.folder.absolute(): item for item in checked}
     for suite in sorted({folder.parents[4] for folder in by_folder}):
         for mismatch in integrity.check_manifest(suite, root, by_folder) if (suite / seals.MANIFEST).exists() else ():
-            raise FileError(f"{mismatch}; nothing was written: `harness verify {root}` names all")
+            raise FileError(f"{mismatch}; nothing was written: {quoted('verify', root)} names all")
 
 
 def _free_name(folder: Path, taken: set[str]) -> str:

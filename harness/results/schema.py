@@ -9,6 +9,7 @@ import fnmatch
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from harness.commands import literal
 from harness.records import (
     Cpuset,
     EffectiveEnvelope,
@@ -21,6 +22,7 @@ from harness.records import (
     ScenarioParams,
     digest,
 )
+from harness.untrusted import ForeignText
 
 # The system that does nothing: what a query costs on it is the harness's own overhead (measuring rule 23).
 NULL_SYSTEM = "null"
@@ -228,18 +230,18 @@ class ResultSpec:
 class Environment:
     """Host of a job: hardware, kernel, engine, harness."""
 
-    cpu_model: str
-    architecture: str
+    cpu_model: ForeignText
+    architecture: ForeignText
     host_cpus: int
     host_memory_bytes: int
-    kernel: str
+    kernel: ForeignText
     cgroup_version: int | None
-    docker_version: str | None
-    harness_version: str
-    harness_commit: str | None
-    gpu_models: tuple[str, ...] = ()
-    gpu_driver: str | None = None
-    instance_type: str | None = None
+    docker_version: ForeignText | None
+    harness_version: ForeignText
+    harness_commit: ForeignText | None
+    gpu_models: tuple[ForeignText, ...] = ()
+    gpu_driver: ForeignText | None = None
+    instance_type: ForeignText | None = None
 
 
 @dataclass(frozen=True)
@@ -284,7 +286,7 @@ class DataFault:
     kind: FaultKind
     count: int
     total: int
-    example: str | None = None
+    example: ForeignText | None = None
 
     @property
     def text(self) -> str:
@@ -353,7 +355,7 @@ class Result:
     key: str
     spec: ResultSpec
     outcome: Outcome
-    detail: str | None
+    detail: ForeignText | None
     started_at: str
     wall_s: float
     environment: Environment
@@ -369,8 +371,8 @@ class Result:
     oom_kills: int | None = None
     exit_code: int | None = None
     image_bytes: int | None = None
-    device: str | None = None
-    libraries: dict[str, str] = field(default_factory=dict)
+    device: ForeignText | None = None
+    libraries: dict[str, ForeignText] = field(default_factory=dict)
     warmup_done: int = 0
     warmup_steady: bool | None = None
     trials_finished: int = 0
@@ -379,10 +381,10 @@ class Result:
     counters: Counters = Counters()
     gpu: GpuUse | None = None
     placement: Placement | None = None
-    page_cache: str | None = None
+    page_cache: ForeignText | None = None
     probes: tuple[Probe, ...] = ()
     rate_qps: float | None = None
-    stand_in: str | None = None
+    stand_in: ForeignText | None = None
     sweep: SweepPoint | None = None
     instance: Ec2Instance | None = None
     shared_host: bool = False
@@ -395,6 +397,11 @@ class Result:
 def job_key(spec: ResultSpec) -> str:
     """Return the name of a stored job: the first 16 hex digits of the hash of all that decides the measurement."""
     return digest(spec)[:16]
+
+
+def glob_of(cell: Cell) -> str:
+    """Return the glob that matches this cell alone."""
+    return "/".join(map(literal, (cell.system, cell.dataset, cell.scenario, cell.profile)))
 
 
 def matches(cell: Cell, glob: str) -> bool:

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.records import digest, to_json
-from harness.untrusted import read_start
+from harness.records import digest
+from harness.untrusted import read_start, to_json
 
 MANIFEST = "manifest.txt"
 # More than any honest manifest has: a line is some 150 bytes.

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Protocol
 from harness import filesystem
 from harness.errors import StoreError
 from harness.filesystem import reports_full_disk
-from harness.records import to_json
 from harness.results import seals, suite_record
 from harness.results.reader import (
     LOG,
@@ -35,7 +34,7 @@ from harness.results.reader import (
     result_paths,
 )
 from harness.results.schema import Result
-from harness.untrusted import read_start, reason_of
+from harness.untrusted import read_start, reason_of, to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -180,9 +180,8 @@ def _value(value: Any) -> str:
 
 def _type(annotation: Any) -> str:
     if isinstance(annotation, type) and not hasattr(annotation, "__args__"):
-        return {"str": "text", "int": "whole number", "float": "number", "bool": "true or false"}.get(
-            annotation.__name__, f"`{annotation.__name__}`"
-        )
+        plain = {"str": "text", "int": "whole number", "float": "number", "bool": "true or false"}
+        return {**plain, "ForeignText": "text"}.get(annotation.__name__, f"`{annotation.__name__}`")
     arguments = getattr(annotation, "__args__", ())
     if "Literal" in str(annotation) and all(isinstance(argument, str | int) for argument in arguments):
         return " or ".join(f"`{json.dumps(argument)}`" for argument in arguments)

@@ -82,7 +82,7 @@ def test_missing_jobs_make_a_row_noisy(interleaved: Interleaved, snapshot: Snaps
     row = one(interleaved()[:3], snapshot)
     assert row.validity is Validity.NOISY
     assert not row.transient
-    assert "only 3 of 5 trials are in these numbers; run its suite again with --only 'bm25" in row.notes[0]
+    assert "only 3 of 5 trials are in these numbers; run `harness run SUITE --only bm25" in row.notes[0]
     assert row.trials == 3
 
 

@@ -15,6 +15,7 @@ from harness.errors import UsageError
 from harness.evaluation.per_query import PerQuery
 from harness.records import Outcome
 from harness.stats import Estimate
+from harness.untrusted import ForeignText
 from tests.support import sample_records
 
 RNG = np.random.default_rng(3)
@@ -163,7 +164,7 @@ def test_published_rows_have_a_ratio_and_no_verdict() -> None:
 
 def test_notes_name_doubts_about_the_comparison() -> None:
     doubt = Finding(Cause.DRIFT, Validity.NOISY, "drift: 1.5 times", transient=True)
-    machine = sample_records.replace(sample_records.MACHINE, cpu_model="Another CPU")
+    machine = sample_records.replace(sample_records.MACHINE, cpu_model=ForeignText("Another CPU"))
     b = row("b", machine=machine, findings=(doubt,), profile="cpu2-mem4", outcome=Outcome.OOM, detail="killed")
     message = "\n".join(comparison.compare(row("a"), b, None, None, ()).notes)
     assert "B ended oom: killed" in message and "B is noisy: drift: 1.5 times" in message

@@ -12,7 +12,7 @@ from harness.records import Outcome
 from tests.support import sample_records
 from tests.support.sample_records import FakeJob
 
-FRESH = "run its suite again with --fresh --only 'bm25/scifact/single_stream/cpu1-mem1'"
+FRESH = "run `harness run SUITE --fresh --only bm25/scifact/single_stream/cpu1-mem1`"
 
 
 def five(**changes: Any) -> list[FakeJob]:

@@ -123,7 +123,7 @@ def test_leaderboard_writes_a_page_that_opens_at_it(harness: Call, tmp_path: Pat
 
 def test_a_dataset_must_be_chosen_among_several(harness: Call) -> None:
     done = harness("leaderboard", "--wide", PUBLISHED)
-    assert done.exit_code == 2 and "--dataset msmarco | xortydi" in done.stderr
+    assert done.exit_code == 2 and "--dataset msmarco | --dataset xortydi" in done.stderr
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ PRICES = {
     "cpu1-mem1": ("a1.medium", 0.0255, 1, 1024),
     "cpu2-mem4": ("a1.large", 0.051, 2, 4096),
 }
-AGAIN = "run its suite again with --fresh --only 'bm25/scifact/single_stream/cpu2-mem4'"
+AGAIN = "run `harness run SUITE --fresh --only bm25/scifact/single_stream/cpu2-mem4`"
 STAND_IN = "MiniLM | of two layers, trained for a minute"
 DRIFT = f"the slowest trial's mean is 1.49 times the fastest's; then {AGAIN}"
 
-FOREIGN = "other processes had 12.0% of the build's CPU time; then run its suite again with --fresh-index"
+FOREIGN = "other processes had 12.0% of the build's CPU time; then run `harness run SUITE --fresh-index`"
 
 
 def row(system: str, profile: str, **changes: Any) -> Row:

@@ -26,6 +26,7 @@ from harness.report.long_documents import answer
 from harness.report.plots import long_documents as plots
 from harness.report.plots import style
 from harness.stats import Estimate
+from harness.untrusted import ForeignText
 from tests.support import publisher
 from tests.support.command_line import assert_refused, call
 from tests.support.publisher import Made
@@ -125,7 +126,7 @@ def test_times_of_two_machines_are_never_divided(table: Table, per_query: dict[s
 
     (first,) = (row for row in table.rows if row.system == "firstp")
     assert first.machine is not None and first.first_stage is not None
-    elsewhere = of(machine=replace(first.machine, cpu_model="another CPU"))
+    elsewhere = of(machine=replace(first.machine, cpu_model=ForeignText("another CPU")))
     assert ratios(elsewhere) == {"latency": None, "score": None, "flop": 4.74, "tokens": 5.18}
     assert elsewhere.ratios["latency"].reason == "measured on different machines"
     assert elsewhere.gain is not None and elsewhere.gain.interval.value == pytest.approx(0.6)

@@ -15,6 +15,7 @@ from harness.analysis.table import Table
 from harness.errors import UnknownName
 from harness.report import main_table, writers
 from harness.stats import Estimate
+from harness.untrusted import ForeignText
 from tests.support import sample_records
 
 COLUMNS = [
@@ -281,7 +282,7 @@ def test_several_datasets_have_a_column(table: Table) -> None:
 
 
 def test_differing_machines_have_a_footnote_at_their_rows(table: Table) -> None:
-    other = dataclasses.replace(table.rows[4].machine, cpu_model="Other CPU")
+    other = dataclasses.replace(table.rows[4].machine, cpu_model=ForeignText("Other CPU"))
     rows = (table.rows[2], dataclasses.replace(table.rows[4], machine=other))
     section = main_table.table_section(dataclasses.replace(table, rows=rows), untrusted.one_line)
     assert not any(note.startswith("Measured on") for note in section.notes)

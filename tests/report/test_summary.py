@@ -21,7 +21,7 @@ from harness.report.document import MOST_LINES, Section
 from harness.report.summary import SummaryView, summary_section
 from harness.results.schema import DataFault, FaultKind
 from harness.stats import Estimate
-from harness.untrusted import one_line
+from harness.untrusted import ForeignText, one_line
 from tests.support import sample_records
 
 MIB, GIB = 2**20, 2**30
@@ -253,7 +253,7 @@ def doubtful(system: str, cause: Cause = Cause.PLACEMENT, **changes: object) -> 
 
 
 def test_fault_of_the_data_is_said_once() -> None:
-    fault = DataFault(FaultKind.UNKNOWN_DOCUMENTS, 2, 300, "d<7>")
+    fault = DataFault(FaultKind.UNKNOWN_DOCUMENTS, 2, 300, ForeignText("d<7>"))
     made = section(*(row(name, data_faults=(fault,)) for name in "ab"), row("c", dataset="other"))
     said = "2 of 300 judgements are of documents that the corpus lacks, such as 'd<7>'; no system can find them."
     assert [note for note in made.notes if "judgements" in note] == [f"scifact: {said}"]
@@ -306,7 +306,7 @@ def test_matrix_says_the_smallest_hardware_that_every_dataset_passes_on() -> Non
 def test_price_of_another_architecture_is_marked() -> None:
     from harness.analysis.table import Machine, Price
 
-    machine = Machine("CPU", "x86_64", "6", 2, None, "1", None, (), None, 2)
+    machine = sample_records.as_record(Machine, "CPU", "x86_64", "6", 2, None, "1", None, (), None, 2)
     price = Price("a1.medium", "arm64", 1, 2 * GIB, "us-east-1", "on-demand", 0.0255, "2026-07-20")
     made = section(row("bm25", machine=machine, price=price), slow(machine=machine))
     assert made.grids[0].cells[0][-2] == "0.00760 (arm64)"
@@ -318,7 +318,7 @@ def test_price_of_another_gpu_is_marked() -> None:
     from harness.analysis.table import Machine, Price
 
     for model, cell in (("NVIDIA H100 80GB HBM3", "0.00760 (t4)"), ("Tesla T4", "0.00760")):
-        machine = Machine("CPU", "x86_64", "6", 2, None, "1", None, (model,), None, 2)
+        machine = sample_records.as_record(Machine, "CPU", "x86_64", "6", 2, None, "1", None, (model,), None, 2)
         price = Price("g.one", "x86_64", 4, 16 * GIB, "us-east-1", "on-demand", 0.5, "2026-07-20", 1, "t4")
         made = section(row("bm25", machine=machine, price=price, gpus=1), slow(machine=machine))
         (found,) = (cells for cells in made.grids[0].cells if cells[0] == "bm25")

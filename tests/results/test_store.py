@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from harness.errors import FileError, StoreError
-from harness.records import EffectiveEnvelope, Isolation, Outcome, Phase, Probe, ScenarioParams, to_json
+from harness.records import EffectiveEnvelope, Isolation, Outcome, Phase, Probe, ScenarioParams
 from harness.results import seals
 from harness.results.reader import MOST_SAMPLE_BYTES, RESULT, cell_path, read_jobs, read_result
 from harness.results.schema import (
@@ -39,12 +39,14 @@ from harness.results.schema import (
     job_key,
 )
 from harness.results.store import Store
+from harness.untrusted import ForeignText, to_json
+from tests.support import sample_records
 from tests.support.job_fixtures import SEEN
 from tests.support.sample_records import GOLDEN_SPEC
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "result.v1.json"
 SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "schema" / "result.v1.schema.json"
-HOST = Environment("a cpu", "x86_64", 2, 1 << 34, "6.18", 1, "20.10.24", "0.1.0", "abc")
+HOST = sample_records.as_record(Environment, "a cpu", "x86_64", 2, 1 << 34, "6.18", 1, "20.10.24", "0.1.0", "abc")
 TABLE = pa.table({"query_id": ["q0"], "trial": pa.array([0], pa.int32()), "warmup": [False], "latency_ns": [5]})
 
 
@@ -279,7 +281,7 @@ FULL = result(
     spec=FULL_SPEC,
     key=job_key(FULL_SPEC),
     outcome=Outcome.OOM,
-    detail="the kernel killed the job at the memory limit of 1024 MiB",
+    detail=ForeignText("the kernel killed the job at the memory limit of 1024 MiB"),
     effective=replace(SEEN, threads={"torch_intraop": 1}),
     index=IndexFacts(
         2.5,
@@ -301,7 +303,7 @@ FULL = result(
         components={"part": IndexFacts(2.0, 1 << 10, None, None, "3" * 64, GOLDEN_SPEC.envelope)},
     ),
     corpus_documents=5183,
-    data_faults=(DataFault(FaultKind.BLANK_QUERIES, 1, 300, "q9"),),
+    data_faults=(DataFault(FaultKind.BLANK_QUERIES, 1, 300, ForeignText("q9")),),
     memory=Memory(
         peak_anon_bytes=100 << 20,
         peak_mapped_bytes=3 << 20,
@@ -319,8 +321,8 @@ FULL = result(
     oom_kills=1,
     exit_code=137,
     image_bytes=306_000_000,
-    device="cpu",
-    libraries={"faiss": "1.15.1"},
+    device=ForeignText("cpu"),
+    libraries={"faiss": ForeignText("1.15.1")},
     warmup_done=40,
     warmup_steady=True,
     trials_finished=1,
@@ -333,10 +335,10 @@ FULL = result(
     counters=Counters(10.0, 9.5, 0.25, 0.0, 0.125, 0.0, 0, 12),
     gpu=GpuUse(9.5, 712.5, 38, 1965.0, {"gpu_idle": 3, "sw_power_cap": 1}, 1, 5 << 20),
     placement=Placement((2, 3), (0,), True, (0, 1), True),
-    page_cache="dropped",
+    page_cache=ForeignText("dropped"),
     probes=(Probe(0, 12.5, 300, 0.04, 2, True, False),),
     rate_qps=12.5,
-    stand_in="a small model, trained for a minute",
+    stand_in=ForeignText("a small model, trained for a minute"),
     sweep=SweepPoint("bm25", {"k1": 0.9}),
     instance=Ec2Instance("i-0", "c7g.large", "us-east-1a", "ami-0", "spot", "a-group", "h-0", "Neoverse-V1"),
     shared_host=True,

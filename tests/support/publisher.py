@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -74,9 +75,8 @@ def put(
 
 
 def _put(store: Store, made: Made, job: int, suite: str, queries: tuple[str, ...]) -> None:
-    cpus, memory = made.profile.removeprefix("cpu").split("-mem")
-    unit = MIB if memory.endswith("m") else 1024 * MIB
-    envelope = Envelope(made.profile, int(cpus), int(memory.removesuffix("m")) * unit)
+    cpus, memory, small = re.findall(r"^cpu(\d+)-mem(\d+)(m?)", made.profile)[0]
+    envelope = Envelope(made.profile, int(cpus), int(memory) * (MIB if small else 1024 * MIB))
     ok = made.outcome is Outcome.OK
     result = sample_records.result(
         made.outcome,
@@ -115,7 +115,7 @@ def _put(store: Store, made: Made, job: int, suite: str, queries: tuple[str, ...
         columns |= {"stage_retrieve_ns": halves, "stage_score_ns": halves}
     samples = sample_records.samples(latency_s[np.newaxis, :], names=queries, **columns)
     further = {FIRST_STAGE: _run(made.first, queries, made.first_name, DEPTH)} if made.first else {}
-    store.put(result, samples, _run(made.ranks, queries, made.system, made.k), b"said", further)
+    store.put(result, samples, _run(made.ranks, queries, "".join(made.system.split()), made.k), b"said", further)
 
 
 def _run(ranks: Sequence[int], queries: tuple[str, ...], tag: str, depth: int) -> bytes:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from harness.analysis import timings
 from harness.analysis.table import Machine, Price, Row, Table, Validity
@@ -27,9 +28,31 @@ from harness.results.schema import (
     ResultSpec,
     job_key,
 )
+from harness.untrusted import ForeignText, foreign
 
-ENVIRONMENT = Environment("CPU", "x86_64", 4, 2**34, "6.1", 1, "20.10", "0.1", None)
-MACHINE = Machine("AMD EPYC 9B14", "x86_64", "6.18.5", 1, "20.10.24", "0.1.0", "0123456789abcdef", (), None, 4)
+
+def as_record(kind: type[Any], *values: Any, **named: Any) -> Any:
+    """Return a record of these plain values, read as a stored one is: its free texts are strangers'."""
+    names = [each.name for each in fields(kind)]
+    return TypeAdapter(kind).validate_python({**dict(zip(names, values, strict=False)), **named})
+
+
+def as_foreign(kind: type[Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Return the changes with the free texts of a record marked as strangers'."""
+    free = {each.name for each in fields(kind) if "ForeignText" in str(each.type)}
+    return {name: _marked(value) if name in free else value for name, value in changes.items()}
+
+
+def _marked(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _marked(part) for name, part in value.items()}
+    return ForeignText(value) if isinstance(value, str) else value
+
+
+ENVIRONMENT: Environment = as_record(Environment, "CPU", "x86_64", 4, 2**34, "6.1", 1, "20.10", "0.1", None)
+MACHINE: Machine = as_record(
+    Machine, "AMD EPYC 9B14", "x86_64", "6.18.5", 1, "20.10.24", "0.1.0", "0123456789abcdef", (), None, 4
+)
 PLACEMENT = Placement((0,), (0,), True, (1, 2, 3), True)
 # Never to be changed: golden files hold it, and a golden key is made of it.
 GOLDEN_SPEC = ResultSpec(
@@ -115,7 +138,7 @@ def result(outcome: Outcome = Outcome.OK, *, detail: str | None = None, minute: 
         key=job_key(spec),
         spec=spec,
         outcome=outcome,
-        detail=detail,
+        detail=foreign(detail),
         started_at=at(minute),
         wall_s=9.0,
         environment=ENVIRONMENT,
@@ -123,10 +146,10 @@ def result(outcome: Outcome = Outcome.OK, *, detail: str | None = None, minute: 
         trials_finished=spec.trials if outcome is Outcome.OK else 0,
         ranking_disagreements=0 if outcome is Outcome.OK else None,
         placement=PLACEMENT,
-        page_cache="dropped",
+        page_cache=ForeignText("dropped"),
         counters=quiet(),
     )
-    return replace(whole, **changes)
+    return replace(whole, **as_foreign(Result, changes))
 
 
 def job(minute: int = 0, outcome: Outcome = Outcome.OK, *, detail: str | None = None, **changes: Any) -> FakeJob:
@@ -159,7 +182,7 @@ def row(**changes: Any) -> Row:
         corpus_sha256="c",
         qrels_sha256="q",
     )
-    return replace(plain, **changes)
+    return replace(plain, **as_foreign(Row, changes))
 
 
 def price(instance_type: str, usd_per_hour: float, cpus: int, memory_bytes: int) -> Price:

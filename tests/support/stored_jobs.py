@@ -20,6 +20,7 @@ from harness.pricing.prices import Snapshot
 from harness.records import Envelope, Outcome
 from harness.results.reader import StoredJob
 from harness.results.schema import Cell, Environment, IndexFacts, Memory, Result
+from harness.untrusted import ForeignText
 from tests.support import sample_records
 from tests.support.sample_records import FakeJob
 
@@ -53,8 +54,10 @@ def result(system: str, profile: str, outcome: Outcome, **spec: Any) -> Result:
     made = sample_records.result(outcome, **{**fields, **spec})
     return replace(
         made,
-        detail=None if outcome is Outcome.OK else "killed by the kernel at 256 MiB",
-        environment=Environment("Test CPU", "x86_64", 2, 2**34, "6.18", 1, "20.10.24", "0.1.0", "abcdef0123456789"),
+        detail=None if outcome is Outcome.OK else ForeignText("killed by the kernel at 256 MiB"),
+        environment=sample_records.as_record(
+            Environment, "Test CPU", "x86_64", 2, 2**34, "6.18", 1, "20.10.24", "0.1.0", "abcdef0123456789"
+        ),
         index=IndexFacts(3.0, 8 * MIB, None, None, "x", ENVELOPES["cpu2-mem4"]),
         memory=Memory(peak_anon_bytes=200 * MIB, peak_cgroup_bytes=250 * MIB),
         load_s=1.25,

@@ -11,7 +11,17 @@ from dataclasses import dataclass
 
 from harness.analysis.table import Cause, Finding, Validity
 from harness.analysis.validity import build_checks, counter_checks, machine_speed
-from harness.analysis.validity.findings import RETRY, again, invalid, noisy, remark, trials_s, warm_longer, warm_wider
+from harness.analysis.validity.findings import (
+    RETRY,
+    again,
+    go_on,
+    invalid,
+    noisy,
+    remark,
+    trials_s,
+    warm_longer,
+    warm_wider,
+)
 from harness.analysis.validity.sample_checks import (
     MAX_STAGE_GAP_S,
     MAX_STAGE_GAP_SHARE,
@@ -108,7 +118,7 @@ def _with_worst(findings: Sequence[Finding]) -> Assessment:
 
 
 def _isolation(result: Result) -> Iterator[Finding]:
-    isolation, docker = result.spec.isolation, again(result.spec.cell, "--launcher docker")
+    isolation, docker = result.spec.isolation, again(result.spec.cell, launcher="docker")
     if isolation is Isolation.PROCESS:
         yield remark(
             Cause.ISOLATION,
@@ -143,7 +153,7 @@ def _completeness(results: Sequence[Result], facts: SampleFacts, missing: int) -
         unit = "trial" if spec.trials == 1 else "job"
         yield noisy(
             Cause.INCOMPLETE,
-            f"only {spec.jobs - missing} of {spec.jobs} {unit}s are in these numbers; {again(spec.cell, '')}",
+            f"only {spec.jobs - missing} of {spec.jobs} {unit}s are in these numbers; {go_on(spec.cell)}",
         )
     finished, planned = sum(result.trials_finished for result in results), spec.trials * len(results)
     if spec.scenario_params.latency_target_s is None and finished < planned:
@@ -224,7 +234,7 @@ def _drift(results: Sequence[Result], drift: Drift, trial_means_s: Sequence[floa
         Cause.DRIFT,
         f"drift: the slowest trial's mean is {drift.ratio:.2f} times the fastest's (steady: up to {MAX_TRIAL_RATIO}), "
         f"{drift.slow_s * 1e3:.3g} against {drift.fast_s * 1e3:.3g} ms; quieten the machine "
-        f"(harness doctor shows its load), then {again(cell, RETRY)}",
+        f"(harness doctor shows its load), then {again(cell, **RETRY)}",
         transient=True,
     )
 
@@ -237,7 +247,7 @@ def _steadiness(results: Sequence[Result], facts: SampleFacts) -> Iterator[Findi
             Cause.FEW_SAMPLES,
             f"{few.few:,} of {few.samples:,} samples hold {few.share:.0%} of the time, and their queries are fast in "
             "other trials: they carry the mean (a JIT compiler, garbage collection, the machine); compare p50, or "
-            f"{again(cell, RETRY)}",
+            f"{again(cell, **RETRY)}",
             transient=True,
         )
     if tail is not None:

@@ -155,7 +155,7 @@ def _taken(results: Sequence[Result]) -> Iterator[Finding]:
             yield noisy(
                 cause,
                 f"{who} {worst[0]:.1%} of the job's CPU time{worst[1]} (steady: up to {most:.0%}); {remedy} "
-                f"{again(results[0].spec.cell, RETRY)}",
+                f"{again(results[0].spec.cell, **RETRY)}",
                 transient=True,
             )
 
@@ -254,7 +254,7 @@ def _gpu_throttled(results: Sequence[Result]) -> Iterator[Finding]:
             f"the GPU was throttled: {reasons} of the moments beside and within the trials"
             f"{of_jobs(len(slowed), len(results))} (steady: up to {MAX_THROTTLED:.0%} of those within, none beside);"
             " let it cool (nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE shows what holds it back), then "
-            f"{again(results[0].spec.cell, RETRY)}",
+            f"{again(results[0].spec.cell, **RETRY)}",
             transient=True,
         )
     capped = [shares[_POWER_LIMIT] for result in results if (shares := in_force(result, _POWER_LIMIT))]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from harness.analysis.table import Cause, Finding, Validity
-from harness.results.schema import Cell, Result, ResultSpec
+from harness.commands import literal, quoted
+from harness.results.schema import Cell, Result, ResultSpec, glob_of
 
 # Allowed range of the counted time over the length of the trials.
 COVERED = (0.5, 2.0)
-# Option of ``harness run`` that measures a cell again as long as a transient finding makes it noisy.
-RETRY = "--retry-noisy 3"
+# Options of ``harness run``: measure a cell again, and do so as long as a transient finding makes it noisy.
+FRESH: dict[str, str | int | bool] = {"fresh": True}
+RETRY: dict[str, str | int | bool] = {"retry_noisy": 3}
 
 
 def trials_s(result: Result) -> float:
@@ -60,17 +62,22 @@ def warm_wider(spec: ResultSpec) -> str:
     return f"raise protocol.warmup_queries in the suite{most}, then {again(spec.cell)}"
 
 
-def again(cell: Cell, option: str = "--fresh") -> str:
+def again(cell: Cell, **options: str | int | bool) -> str:
     """Tell the user how to measure a cell again; a result knows its suite's name, not its file.
 
     Args:
         cell: the cell.
-        option: of ``harness run``; empty to continue a run.
+        options: of ``harness run``, ``fresh=True`` where there are none.
     """
-    options = f"{option} --only" if option else "--only"
-    return f"run its suite again with {options} '{cell.system}/{cell.dataset}/{cell.scenario}/{cell.profile}'"
+    return f"run {quoted('run', 'SUITE', **(options or FRESH), only=glob_of(cell))}"
+
+
+def go_on(cell: Cell) -> str:
+    """Tell the user how to measure what is missing of a cell."""
+    return f"run {quoted('run', 'SUITE', only=glob_of(cell))}"
 
 
 def build_again(cell: Cell) -> str:
     """Tell the user how to measure the build of a cell's index again, for all cells that show it."""
-    return f"run its suite again with --fresh-index --only '{cell.system}/{cell.dataset}/*'"
+    only = f"{literal(cell.system)}/{literal(cell.dataset)}/*"
+    return f"run {quoted('run', 'SUITE', fresh_index=True, only=only)}"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from harness import stats
 from harness.analysis.table import Cause, Finding
-from harness.analysis.validity.findings import again, noisy, remark
+from harness.analysis.validity.findings import RETRY, again, noisy, remark
 from harness.analysis.validity.sample_checks import SampleFacts
 from harness.records import Outcome
 from harness.results.schema import CanaryReading, Environment, IndexFacts, Result
@@ -91,7 +91,7 @@ def check(results: Sequence[Result], all_levels: Levels, facts: SampleFacts) -> 
         elif moved > limit:
             text += (
                 f" and may have moved the mean by {moved:.1%} (steady: up to {limit:.1%}); quieten the machine "
-                f"(harness doctor shows its load), then {again(results[0].spec.cell, '--retry-noisy 3')}"
+                f"(harness doctor shows its load), then {again(results[0].spec.cell, **RETRY)}"
             )
             findings.append(noisy(Cause.CANARY, text, transient=True))
         elif moved > MIN_MOVED:
@@ -99,7 +99,7 @@ def check(results: Sequence[Result], all_levels: Levels, facts: SampleFacts) -> 
             findings.append(remark(Cause.CANARY, text))
     machine = results[0].environment, results[0].spec.envelope.cpus
     if slow := slower(results, all_levels.get(machine, [])):
-        text = f"the machine was slow for this cell: {slow}; {again(results[0].spec.cell, '--retry-noisy 3')}"
+        text = f"the machine was slow for this cell: {slow}; {again(results[0].spec.cell, **RETRY)}"
         findings.append(noisy(Cause.SLOW_MACHINE, text, transient=True))
     return findings
 

@@ -20,6 +20,7 @@ from harness.aws.cloud_run.records import CloudRun, Launch, PlannedPart, Shipped
 from harness.aws.cloud_run.run import BackendContext
 from harness.aws.ec2 import account, instances
 from harness.aws.errors import aws_errors, concealed
+from harness.commands import quoted
 from harness.errors import UsageError, counted
 from harness.jobs.plan import Planned
 
@@ -69,7 +70,7 @@ class BatchBackend:
         self._role = ""  # begins the worker id of each attempt
         self._jobs: dict[str, _LaunchedJob] = defaultdict(_LaunchedJob)
         self._ids: dict[str, str] = {}  # part -> the job that does it
-        self.ending = f"`harness batch cancel {self._suite.name} --region {self._region}`"
+        self.ending = quoted("batch cancel", self._suite.name, region=self._region)
 
     @staticmethod
     def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
@@ -102,7 +103,7 @@ class BatchBackend:
         """Refuse parts that the stack would not run."""
         suite, envelopes = self._suite.name, self._suite.envelopes()
         options = BatchOptions(region=self._region, work=self._work)
-        up = f"`harness batch up SUITE --work {self._work}` (give both commands the same --instance and --region)"
+        up = f"{quoted('batch up', 'SUITE', work=self._work)} (give both commands the same --instance and --region)"
         stack = cloudformation.find(self._connections, suite_stack.stack_name(suite))
         if stack is None:
             raise UsageError(f"{suite} is not in AWS Batch in {self._region}; make it: {up}")
@@ -118,7 +119,7 @@ class BatchBackend:
         for instance_type in dict.fromkeys(part.instance_type for part in parts):
             queue = suite_stack.queue_name(suite, instance_type)
             if ill := self._ill("queue", queue) or self._ill("environment", queue):
-                raise UsageError(f"the {ill}; enable it, or make it again: `harness batch down {suite}`, then {up}")
+                raise UsageError(f"the {ill}; enable it, or make it again: {quoted('batch down', suite)}, then {up}")
         return []
 
     def _ill(self, kind: str, name: str) -> str | None:
@@ -139,7 +140,7 @@ class BatchBackend:
         self._run, self._bundle = run, bundle
         account_stack = account.find(self._connections, self._work, self._region)
         if account_stack is None:
-            raise UsageError(f"the account stack is gone; make it with `harness ec2 up {self._work}`")
+            raise UsageError(f"the account stack is gone; make it with {quoted('ec2 up', self._work)}")
         self._role = account_stack.worker_role_id
 
     def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:

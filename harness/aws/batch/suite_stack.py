@@ -26,6 +26,7 @@ from harness.aws.ec2 import instances
 from harness.aws.ec2.account import Account, resource
 from harness.aws.errors import aws_errors
 from harness.aws.objects import Objects
+from harness.commands import quoted
 from harness.config import read_toml, validate
 from harness.errors import UsageError
 from harness.jobs.suite import Suite
@@ -232,7 +233,7 @@ def up(
     if deployed and _changes_machines(deployed, text, parameters) and (jobs := unfinished_jobs(connections, deployed)):
         raise UsageError(
             f"{len(jobs)} jobs of {wanted.suite} are not finished, and their machines would change; wait, or end them:"
-            f" `harness batch cancel {wanted.suite}`"
+            f" {quoted('batch cancel', wanted.suite)}"
         )
     own = {clients.SUITE: wanted.suite, clients.OWNER: parameters["Owner"]}
     store = Objects(connections, wanted.options.work)
@@ -249,7 +250,7 @@ def down(connections: Connections, suite: str) -> list[str]:
     name = stack_name(suite)
     deployed = cloudformation.find(connections, name)
     if deployed and (jobs := unfinished_jobs(connections, deployed)):
-        raise UsageError(f"{len(jobs)} jobs of {suite} are not finished; end them: `harness batch cancel {suite}`")
+        raise UsageError(f"{len(jobs)} jobs of {suite} are not finished; end them: {quoted('batch cancel', suite)}")
     if not cloudformation.delete(connections, name):
         log.info(f"not there: stack {name}")
     return alive_machines(connections, suite)

@@ -36,10 +36,11 @@ from harness.results.schema import (
     job_key,
 )
 from harness.results.store import Store
+from harness.untrusted import ForeignText, foreign
 
 # Of one packed job, which is held in memory; honest ones have a few MiB.
 MOST_BYTES = 256 << 20
-_UNKNOWN = "unknown"
+_UNKNOWN = ForeignText("unknown")
 _FILES = frozenset((LOG, RUN, FIRST_STAGE, SAMPLES, JUDGED_HITS, ANSWER_DEPTHS, RESULT))
 
 
@@ -75,10 +76,20 @@ class LocalResults:
         planned = self.planned(job)
         architecture, cpus, memory_bytes = _UNKNOWN, 0, 0
         if machine is not None:
-            architecture = {"arm64": "aarch64"}.get(machine.architecture, machine.architecture)
+            architecture = ForeignText({"arm64": "aarch64"}.get(machine.architecture, machine.architecture))
             cpus, memory_bytes = machine.vcpus, machine.memory_bytes
-        known = (architecture, cpus, memory_bytes, _UNKNOWN, None, None, harness.__version__, environment.commit())
-        about = Environment(_UNKNOWN, *known, instance_type=planned.spec.instance_type)
+        about = Environment(
+            cpu_model=_UNKNOWN,
+            architecture=architecture,
+            host_cpus=cpus,
+            host_memory_bytes=memory_bytes,
+            kernel=_UNKNOWN,
+            cgroup_version=None,
+            docker_version=None,
+            harness_version=ForeignText(harness.__version__),
+            harness_commit=foreign(environment.commit()),
+            instance_type=foreign(planned.spec.instance_type),
+        )
         at = datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds")
         result = build_result(planned, at, CollectedJob(Outcome.INTERRUPTED, why), about, instance=instance)
         self.keys.add(self.store.put(result, None, None, b"").result.key)

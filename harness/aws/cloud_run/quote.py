@@ -15,6 +15,7 @@ from harness.aws.cloud_run.machines import ChosenMachine
 from harness.aws.cloud_run.partition import Submission
 from harness.aws.cloud_run.records import PlannedPart
 from harness.progress import duration
+from harness.untrusted import escaped
 
 # Rows of the short quote and of all parts; further ones are counted, or joined by instance type.
 _MOST_TYPES, _MOST_PARTS = 4, 24
@@ -66,7 +67,7 @@ class Quote:
         """Print the machines, what they cost, and how to stop them; ``wide``: every part, and all remarks."""
         to.print(self._every_part() if wide else self._types())
         for line in (*self._further(wide), *notes, *self._remarks(wide), *self._sums()):
-            to.print(escape(line), highlight=False, soft_wrap=True)
+            to.print(escape(escaped(line)), highlight=False, soft_wrap=True)
 
     def _types(self) -> Table:
         table = _table("machine", "parts", "builds", "jobs", "time", "US$", "profiles")

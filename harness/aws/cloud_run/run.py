@@ -22,6 +22,7 @@ from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.cloud_run.watch import RunWatch, Timeouts
 from harness.aws.errors import ignoring
 from harness.aws.objects import Objects
+from harness.commands import option
 from harness.errors import HarnessError, ImageError, UsageError
 from harness.jobs import indexes
 from harness.jobs.indexes import Index
@@ -176,7 +177,9 @@ class SuiteRun:
         """Return the run that this very command began and did not bring to its end."""
         run = journal.find(self.work, self.backend.name, self.request.suite.name, self._results, self.owner)
         if run is not None and run.region != self.region:
-            raise UsageError(f"{run.run_id} is open in {run.region}; give --region {run.region} to go on with it")
+            raise UsageError(
+                f"{run.run_id} is open in {run.region}; give {option('region', run.region)} to go on with it"
+            )
         return run
 
     def found_images(self) -> dict[str, Prepared]:

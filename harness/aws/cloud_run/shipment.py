@@ -59,7 +59,8 @@ from harness.jobs.inputs import Inputs
 from harness.launch.base import Prepared
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import builder
-from harness.records import digest, to_json
+from harness.records import digest
+from harness.untrusted import to_json
 
 log = logging.getLogger(__name__)
 

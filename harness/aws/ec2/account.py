@@ -18,6 +18,7 @@ from harness.aws.cloud_run import bundle, records
 from harness.aws.ec2 import instances
 from harness.aws.errors import aws_errors, ignoring
 from harness.aws.objects import Objects
+from harness.commands import quoted
 from harness.errors import AwsError, UsageError
 
 log = logging.getLogger(__name__)
@@ -102,7 +103,7 @@ def up(
     ours = _is_ours(connections, work.bucket)
     made = stack is not None and bool(stack.outputs) and stack.parameters["MakeBucket"] == "yes"
     if made and ours is None:  # CloudFormation would see no difference
-        raise UsageError(f"the bucket {work.bucket} is gone; set it up again: `harness ec2 down {work}`, then `up`")
+        raise UsageError(f"the bucket {work.bucket} is gone; set it up again: {quoted('ec2 down', work)}, then `up`")
     if ours is False:
         log.info(f"left as it is: bucket {work.bucket}, which harness did not make; see that it is private")
     _linked_roles(connections)
@@ -298,10 +299,8 @@ def _refuse_alive(connections: Connections, work: S3Uri, owner: str, region: str
     users = [instance for instance in living if instance in mine or instance.profile == profiles[instance.region]]
     if users:
         where = ", ".join(sorted({instance.region for instance in users}))
-        whose = "" if users == mine else " --all-owners"
-        raise UsageError(
-            f"{len(users)} instances are alive in {where}; `harness ec2 reap{whose}` ends them, then try again"
-        )
+        reap = quoted("ec2 reap", all_owners=users != mine)
+        raise UsageError(f"{len(users)} instances are alive in {where}; {reap} ends them, then try again")
 
 
 def _remove_objects(connections: Connections, work: S3Uri, results_too: bool) -> None:

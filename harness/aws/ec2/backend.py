@@ -21,6 +21,7 @@ from harness.aws.cloud_run.run import BackendContext
 from harness.aws.ec2 import account, instances
 from harness.aws.ec2.instances import Ami, OwnedInstance, Subnet
 from harness.aws.errors import OURS_TO_MEND, PASSING, aws_errors
+from harness.commands import quoted
 from harness.errors import AwsError, UsageError
 from harness.jobs.plan import Planned
 from harness.results.schema import Ec2Instance
@@ -56,7 +57,7 @@ class Ec2Backend:
         self._known, self._clock = context.known, context.clock
         self._gone: set[str] = set()  # parts whose instance EC2 says has ended
         self._answered: dict[str, float] = {}  # part -> time of the last request
-        self.ending = f"`harness ec2 reap --region {self._region}`"
+        self.ending = quoted("ec2 reap", region=self._region)
 
     @staticmethod
     def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
@@ -85,8 +86,8 @@ class Ec2Backend:
         if there:
             account.check_reaper(self._connections, self._region, self._account)
         else:
-            where = f" --subnet {self._request.subnet}" if self._request.subnet else ""
-            lines.append(f"not there yet: the account stack; `harness ec2 up {self._request.work}{where}` makes it")
+            up = quoted("ec2 up", self._request.work, subnet=self._request.subnet or None)
+            lines.append(f"not there yet: the account stack; {up} makes it")
             if not self._request.dry_run:
                 raise UsageError(lines[-1])
         return lines
@@ -109,7 +110,7 @@ class Ec2Backend:
         """Remember the run; find images, subnets and zones of all its parts."""
         self._run, self._bundle = run, bundle
         if not self._find(run.parts):
-            raise UsageError(f"the account stack is gone; make it with `harness ec2 up {self._request.work}`")
+            raise UsageError(f"the account stack is gone; make it with {quoted('ec2 up', self._request.work)}")
 
     def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
         """Ask zone after zone for an instance.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import datasets
+from harness.commands import option
 from harness.datasets import Dataset, DatasetLocation, IrDataset
 from harness.datasets.generate.collection import (
     CANDIDATES,
@@ -124,8 +125,8 @@ def _parameters(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
     for name in given:
         if name not in defaults:
             others = ", ".join(other for other, known in KINDS.items() if name in known)
-            option = name.replace("_", "-")
-            raise UsageError(f"--{option}: is of {others}, not of {kind}; leave it out")
+            flag = option(name)
+            raise UsageError(f"{flag}: is of {others}, not of {kind}; leave it out")
     parameters = {**defaults, **given}
     for name in ("passage_tokens", "segments"):
         low, high = parameters.get(name, (1, 1))
@@ -133,7 +134,7 @@ def _parameters(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
             raise UsageError(f"--{name.replace('_', '-')} {low}-{high}: write the lower of two numbers above 0 first")
     least, most = parameters.get("min_tokens", 0), parameters.get("max_tokens", math.inf)
     if least >= most:
-        raise UsageError(f"--min-tokens {least} is not below --max-tokens {most}; lower it")
+        raise UsageError(f"--min-tokens {least} is not below {option('max-tokens', most)}; lower it")
     return parameters
 
 

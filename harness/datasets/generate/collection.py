@@ -16,6 +16,7 @@ from typing import IO, Any, cast
 
 import harness
 from harness import filesystem
+from harness.commands import quoted
 from harness.datasets.dataset import Dataset
 from harness.datasets.generate import wordpieces
 from harness.datasets.generate.passages import source_facts
@@ -23,6 +24,7 @@ from harness.datasets.licence import Licence
 from harness.datasets.positions import POSITIONS, RelevantPosition
 from harness.errors import FileError, StoreError
 from harness.records import Query, corpus_line
+from harness.untrusted import one_line, raw_text
 
 GENERATOR = "generator.json"
 CANDIDATES = "candidates.trec"
@@ -162,14 +164,10 @@ class CollectionWriter:
         positions = self._folder / POSITIONS
         if not positions.stat().st_size:
             positions.unlink()
-        record = json.dumps(self._record(), indent=1, ensure_ascii=False) + "\n"
+        record = json.dumps(self._record(), indent=1, ensure_ascii=False, default=raw_text) + "\n"
         (self._folder / GENERATOR).write_text(record, encoding="utf-8")
-        facts = {"language": made.source.language, "licence": made.licence.text or NO_LICENCE}
-        lines = [
-            f"{key} = {json.dumps(' '.join(value.split()), ensure_ascii=False)}"
-            for key, value in facts.items()
-            if value
-        ]
+        facts = {"language": made.source.language, "licence": one_line(made.licence.text or NO_LICENCE)}
+        lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in facts.items() if value]
         (self._folder / "dataset.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
         (self._folder / "README.md").write_text(self._readme(), encoding="utf-8")
 
@@ -193,13 +191,15 @@ class CollectionWriter:
         made, written = self._provenance, self.written
         present = {name: text for name, text in _FILES.items() if (self._folder / name).exists()}
         files = "\n".join(f"| `{name}` | {text} |" for name, text in present.items())
-        attribution = f"**Attribution.** {made.licence.attribution}\n\n" if made.licence.attribution else ""
+        licence = one_line(made.licence.text or NO_LICENCE)
+        named = made.licence.attribution
+        attribution = f"**Attribution.** {one_line(named)}\n\n" if named else ""
         return (
             f"# {made.source.name}, `{made.kind}`\n\n"
             f"{written.documents:,} documents, {written.queries:,} queries. Generated: the texts of documents are put "
             f"together from passages of `{made.source.name}`.\n\n"
-            f"**Licence.** {made.licence.text or NO_LICENCE}\n\n{attribution}"
-            f"**Changes.** `harness generate {made.kind}` with seed {made.seed} and the parameters in `{GENERATOR}`. "
+            f"**Licence.** {licence}\n\n{attribution}"
+            f"**Changes.** {quoted('generate', made.kind)} with seed {made.seed} and the parameters in `{GENERATOR}`. "
             f"Relevant: {made.relevant_passage}.\n\n"
             f"| file | content |\n|---|---|\n{files}\n"
         )

@@ -19,6 +19,7 @@ from harness.driver import rate_search
 from harness.records import Outcome, Probe
 from harness.results.reader import StoredJob
 from harness.results.schema import Result
+from harness.untrusted import Text
 
 MIB = 1 << 20
 # The larger of 1 % and 20 microseconds; the larger of 3 % and 8 MiB.
@@ -108,8 +109,9 @@ def percent(error: float, truth: float) -> str:
     return f"{error / truth:+.2%}"
 
 
-def short(text: str) -> str:
+def short(sentence: Text) -> str:
     """Cut a sentence to the width of a table's cell."""
+    text = str(sentence)
     return text if len(text) <= _CELL else text[: _CELL - 3].rstrip() + "..."
 
 
@@ -118,7 +120,7 @@ def allowed_error_s(truth_s: float) -> float:
     return max(TIME_SHARE * truth_s, TIME_S)
 
 
-def missing_verdict(figure: str, injected: str, reason: str | None) -> FigureVerdict:
+def missing_verdict(figure: str, injected: str, reason: Text | None) -> FigureVerdict:
     """Fail a figure that was not reported."""
     measured = f"nothing: {short(reason or 'no reason given')}"
     return FigureVerdict(figure, injected, measured, "", "a figure", False, math.inf)
@@ -133,7 +135,7 @@ def time_verdict(figure: str, truth_s: float, measured_s: float) -> FigureVerdic
     return FigureVerdict(figure, ms(truth_s), ms(measured_s), error, allowed, severity <= 1, severity)
 
 
-def memory_verdict(figure: str, truth: int, measured: int | None, reason: str | None) -> FigureVerdict:
+def memory_verdict(figure: str, truth: int, measured: int | None, reason: Text | None) -> FigureVerdict:
     """Compare two sizes in bytes, within the larger of 3 % and 8 MiB."""
     if measured is None:
         return missing_verdict(figure, mib(truth), reason)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from harness.commands import words
 from harness.errors import UnknownName, UsageError
 from harness.evaluation import measure_names
 from harness.pricing import instances
@@ -63,7 +64,7 @@ def check_sample_size(criteria: Criteria, queries: int) -> None:
         if queries < floor:
             raise UsageError(
                 f"a sample of {queries} queries shows no {target.figure}, which takes {floor}; raise --queries, choose"
-                f" a dataset with more judged queries, or ask --max-latency {MEAN}=..."
+                f" a dataset with more judged queries, or ask --max-latency {words(MEAN)}=..."
             )
 
 

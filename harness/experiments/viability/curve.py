@@ -17,6 +17,7 @@ from harness.experiments.viability.session import MAXIMUM_JOBS, Question, Sessio
 from harness.records import digest
 from harness.report.plots import style
 from harness.report.plots.style import plain_text
+from harness.untrusted import ForeignText
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +44,7 @@ class CurvePoint:
     limit_bytes: int
     unconstrained: bool
     outcome: str
-    detail: str | None
+    detail: ForeignText | None
     mean_s: float | None
     mean_low_s: float | None
     mean_high_s: float | None

@@ -269,7 +269,7 @@ def judge(observation: Observation, reference: Reference, criteria: Criteria) ->
     """
     result, rankings = observation.result, reference.rankings
     if result.outcome is not Outcome.OK:
-        why = result.detail or result.outcome.value
+        why = str(result.detail or result.outcome.value)
         return Judgement(observation, ProbeFinding.FAIL, (_cause(result),), why)
     missed: dict[str, list[str]] = {}
     other = [query for query, ids in rankings.items() if observation.rankings.get(query, ()) != ids]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,10 +23,11 @@ from harness.experiments.viability.search import (
 )
 from harness.experiments.viability.session import Question, Session
 from harness.jobs.plan import identity
-from harness.records import digest, to_json
+from harness.records import digest
 from harness.results import seals
 from harness.results.reader import VERDICTS
 from harness.results.schema import Environment
+from harness.untrusted import to_json
 
 # Beside anonymous memory: page tables and other kernel memory, and those file pages without which nothing runs.
 ALLOWANCE_BYTES = 8 * MIB
@@ -221,7 +223,8 @@ def _store(verdict: ViabilityVerdict, session: Session) -> Path:
         StoreError, FileError: it cannot be written.
     """
     question = session.question
-    key = digest([identity(session.base.spec), asdict(verdict.machine), question.step, asdict(question.criteria)])
+    machine = json.loads(to_json(verdict.machine))
+    key = digest([identity(session.base.spec), machine, question.step, asdict(question.criteria)])
     path = question.jobs.folder / VERDICTS / f"cpu{verdict.cpus}-{key[:12]}.json"
     with filesystem.atomic_write(path) as partial:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO
 
 from harness import child_process, filesystem
+from harness.commands import quoted
 from harness.errors import ImageError
 from harness.launch.images import locks, platforms, registry
 from harness.launch.images.systems import Asset, checksums
@@ -108,7 +109,7 @@ def not_pinned(owner: str, assets: tuple[Asset, ...]) -> str | None:
         return None
     return (
         f"system {owner!r}: files of {', '.join(unpinned)} have no sha256 yet, so their content is unknown;"
-        f" run 'harness pin {owner} --write' where the model hub answers, or with --models DIR"
+        f" run {quoted('pin', owner, write=True)} where the model hub answers, or with --models DIR"
     )
 
 

@@ -11,7 +11,7 @@ from harness.config import NAME_PATTERN, data_root, read_toml, validate
 from harness.errors import FileError, UnknownName, did_you_mean
 from harness.launch.images.systems import PARAMETERS, EngineFile, System, SystemFile
 from harness.records import Scalar
-from harness.untrusted import inside
+from harness.untrusted import ForeignText, inside
 
 
 def images_dir() -> Path:
@@ -154,7 +154,7 @@ def _joined(system: System, components: list[System]) -> System:
         }
         for kind in (*PARAMETERS, "with_gpus")
     }
-    stand_ins = "; ".join(part.stand_in for part in components if part.stand_in)
+    stand_ins = ForeignText("; ".join(part.stand_in.raw for part in components if part.stand_in))
     return system.model_copy(
         update={
             **joined,

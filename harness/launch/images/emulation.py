@@ -19,6 +19,7 @@ import docker
 from docker.errors import APIError, BuildError, ContainerError
 
 from harness import child_process, filesystem
+from harness.commands import words
 from harness.errors import ImageError
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import platforms
@@ -88,8 +89,9 @@ def ensure(client: docker.DockerClient, platform: str, cache: Path) -> None:
             short = platforms.debian(platform)
             raise ImageError(
                 f"this engine ({own}) does not run programs of {platform}{f' ({failure})' if failure else ''}: "
-                "'apt-get install qemu-user-static binfmt-support' on its host (where a registry answers also 'docker"
-                f" run --privileged --rm tonistiigi/binfmt --install {short}'), or make them on an {short} machine"
+                "'apt-get install qemu-user-static binfmt-support' on its host (where a registry answers also"
+                f" 'docker run --privileged --rm tonistiigi/binfmt --install {words(short)}'), or make them on an"
+                f" {short} machine"
             )
 
 

@@ -16,7 +16,7 @@ from harness.errors import FileError, ImageError, UsageError
 from harness.launch.images.assets import model_file
 from harness.launch.images.catalog import own_images_dir
 from harness.launch.images.systems import Asset, System
-from harness.untrusted import one_line
+from harness.untrusted import ForeignText, one_line
 
 log = logging.getLogger(__name__)
 
@@ -65,9 +65,11 @@ def from_hub(asset: Asset, *, newest: bool) -> Asset:
                 f" has {present}; correct the names of {asset.folder!r}, or choose another revision"
             )
         licence = getattr(info.card_data, "license", None)
-        if isinstance(licence, str) and licence.casefold() != asset.licence.casefold():
+        if isinstance(licence, str) and licence.casefold() != str(asset.licence).casefold():
             declared = f"the file as {asset.licence!r}"
-            log.info(f"{asset.folder}: the hub gives the licence of {asset.hub} as {licence!r}, {declared}")
+            log.info(
+                f"{asset.folder}: the hub gives the licence of {asset.hub} as {ForeignText(licence)!r}, {declared}"
+            )
         checked = {name: lfs.sha256 for name in asset.names if (lfs := files[name].lfs) is not None}
         with filesystem.temporary_folder("pin") as scratch:
             for name in asset.names:

@@ -13,7 +13,7 @@ from harness.errors import UsageError, did_you_mean
 from harness.launch.images import locks
 from harness.launch.images.platforms import AMD64, debian
 from harness.records import Scalar
-from harness.untrusted import inside, is_plain_name
+from harness.untrusted import ForeignText, inside, is_plain_name
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 # One or two plain names: what else the hub's client would take names a file of this machine.
@@ -34,7 +34,9 @@ class Asset(ConfigModel):
     """
 
     folder: str = Field(pattern=NAME_PATTERN, description="folder under /opt/assets that the files go to")
-    licence: str = Field(description="SPDX id of the files' licence; NOASSERTION where the publisher names none")
+    licence: ForeignText = Field(
+        description="SPDX id of the files' licence; NOASSERTION where the publisher names none"
+    )
     hub: str | None = Field(default=None, pattern=HUB_PATTERN, description="model id on the hub")
     revision: str | None = Field(default=None, pattern=r"^[0-9a-f]{40}$", description="commit on the hub")
     package: str | None = Field(
@@ -101,13 +103,15 @@ class NotFor(ConfigModel):
     accelerator: Literal["cuda"] | None = Field(
         default=None, description="only the image for GPUs is meant; without this key every image of the engine"
     )
-    reason: str = Field(min_length=1, description="why, in a few words: users read it when they ask for that image")
+    reason: ForeignText = Field(
+        min_length=1, description="why, in a few words: users read it when they ask for that image"
+    )
 
 
 class EngineSettings(ConfigModel):
     """The settings of ``engine.toml`` that each system of the engine has."""
 
-    description: str = Field(description="one line for people")
+    description: ForeignText = Field(description="one line for people")
     extra_indexes: tuple[Annotated[str, Field(pattern=INDEX_PATTERN)], ...] = Field(
         default=(),
         description="PyTorch's own package indexes that are asked as well when the plain download of the lock fails;"
@@ -191,7 +195,7 @@ class EngineFile(EngineSettings):
 class SystemSettings(ConfigModel):
     """The settings of a system's file that hold for its components too."""
 
-    description: str = Field(description="one line for people")
+    description: ForeignText = Field(description="one line for people")
     fewer_hits_ok: bool = Field(
         default=False, description="may return fewer than k hits (lexical systems return only documents that match)"
     )
@@ -207,7 +211,7 @@ class SystemSettings(ConfigModel):
         " a search parameter where it is searched with GPUs; a value that a suite or a joining system sets stays",
     )
     assets: tuple[Asset, ...] = Field(default=(), description="files of this system alone: its weights")
-    stand_in: str | None = Field(
+    stand_in: ForeignText | None = Field(
         default=None,
         description="what the checkpoint is, where it is not the published one; tables mark the system",
     )

@@ -41,7 +41,7 @@ from harness.report.page.rows import (
     short_paragraphs,
     snapshot_records,
 )
-from harness.untrusted import one_line
+from harness.untrusted import Text, one_line
 
 # Version of the data inside a page; a page reads its own alone.
 CONTENT_VERSION = 1
@@ -189,9 +189,9 @@ def _explained(table: Table, texts: SharedTexts) -> dict[str, Any]:
 
 def _machine(machine: Machine, texts: SharedTexts) -> dict[str, Any]:
     """Return the known facts of a machine."""
-    facts = {name: ", ".join(value) if isinstance(value, tuple) else value for name, value in vars(machine).items()}
+    facts = vars(machine) | {"gpu_models": ", ".join(map(str, machine.gpu_models))}
     return {
-        name: texts.number(value) if isinstance(value, str) else value
+        name: texts.number(value) if isinstance(value, Text) else value
         for name, value in facts.items()
         if value not in (None, "")
     }

@@ -245,20 +245,15 @@
     );
   }
 
-  function quoted(text) {
-    return `'${text.replaceAll("'", "'\\''")}'`;
-  }
-
   function again(row) {
     if (row.machine === undefined)
       return element("p", {}, "Nothing of this row was run here, so nothing here repeats it.");
-    const cell = [row.system, row.dataset, row.scenario, row.profile].join("/");
     return [
-      element("pre", {}, element("code", {}, `harness run SUITE.toml --fresh --only ${quoted(cell)}`)),
+      element("pre", {}, element("code", {}, data.text(row.again))),
       element(
         "p",
         { class: "quiet" },
-        `SUITE.toml is the file of the suite “${row.suite}”; what is stored stays, and is compared with.`,
+        `SUITE is the file of the suite “${row.suite}”; what is stored stays, and is compared with.`,
       ),
     ];
   }

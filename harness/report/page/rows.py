@@ -11,14 +11,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.analysis import row_pricing
+from harness.analysis.axes import cell_of
 from harness.analysis.row_pricing import Tariff
 from harness.analysis.table import Machine, Price, Row, Timing
+from harness.commands import command
 from harness.pricing import prices
 from harness.records import Outcome, digest
 from harness.report import explain
 from harness.report.plots import curves
+from harness.results.schema import glob_of
 from harness.stats import Estimate
-from harness.untrusted import one_line
+from harness.untrusted import ForeignText, Text, one_line
 
 # A paragraph: the numbers of its title and of the parts of its text.
 ShortParagraph = list[int | None]
@@ -34,7 +37,7 @@ class SharedTexts:
 
     numbers: dict[str, int] = field(default_factory=dict)
 
-    def number(self, text: str | None) -> int | None:
+    def number(self, text: Text | None) -> int | None:
         """Return the number of a text; ``None`` for none."""
         if text is None:
             return None
@@ -80,7 +83,7 @@ def rounded(value: float | None, digits: int | None) -> float | int | None:
 
 
 # Rows with the same need are priced on the same machine, with the same words.
-MachineNeed = tuple[str | None, int, int, int, int | None, str | None, str | None]
+MachineNeed = tuple[str | None, int, int, int, int | None, str | None, ForeignText | None]
 
 
 def all_tariffs(chosen: Tariff) -> tuple[Tariff, ...]:
@@ -235,6 +238,9 @@ def _names(row: Row, place: int, shared: SharedValues) -> dict[str, Any]:
         "memory": row.memory_limit_bytes,
         "need": shared.need(row),
         "machine": shared.machine(row.machine),
+        "again": None
+        if row.machine is None
+        else texts.number(command("run", "SUITE", fresh=True, only=glob_of(cell_of(row)))),
         "publishedType": texts.number(row.published_type),
         "started": row.started_at,
         "jobs": row.jobs,

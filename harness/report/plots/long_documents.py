@@ -54,7 +54,7 @@ def _frame(group: LongGroup, measure: str, paper: PublishedMeasures, styles: dic
     where = next(hardware(row) for row in rows if row.profile == group.profile)
     absent = [f"{each.row.system} ({each.reason or each.relative.reason})" for each in group.systems if _missing(each)]
     figure3 = paper.about.figure3
-    cited = f"{paper.about.authors[0].split()[-1]} et al. {paper.about.year}"
+    cited = f"{paper.about.authors[0].last_word} et al. {paper.about.year}"
     notes = [
         "Cross: FirstP. Bars: 95 % intervals of the paired test. Line and black edges: the front.",
         *style.listed("Not drawn", absent),

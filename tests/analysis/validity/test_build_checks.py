@@ -16,7 +16,7 @@ from harness.results.schema import Counters, GpuReading, IndexFacts
 from tests.support import sample_records
 from tests.support.sample_records import SPEC, build, canary, gpu, quiet, result
 
-AGAIN = "run its suite again with --fresh-index --only 'bm25/scifact/*'"
+AGAIN = "run `harness run SUITE --fresh-index --only 'bm25/scifact/*'`"
 ONCE = "one build is one measurement, without an interval"
 
 

@@ -16,7 +16,7 @@ from harness.results.schema import Counters, GpuReading, GpuUse, Placement, Resu
 from tests.support import sample_records
 from tests.support.sample_records import canary, quiet, result
 
-FRESH = "run its suite again with --fresh --only 'bm25/scifact/single_stream/cpu1-mem1'"
+FRESH = "run `harness run SUITE --fresh --only bm25/scifact/single_stream/cpu1-mem1`"
 RETRY = FRESH.replace("--fresh", "--retry-noisy 3")
 
 
@@ -255,7 +255,7 @@ def test_processes_of_others_are_reported(processes: int, held: int | None, mess
     assert (finding.cause, finding.validity) == (Cause.GPU_SHARED, Validity.NOISY)
     assert not finding.transient, "a display server is there for good: measuring again meets it again"
     assert message in finding.text and "nvidia-smi" in finding.text
-    assert "run its suite again with --fresh --only" in finding.text
+    assert "run `harness run SUITE --fresh --only" in finding.text
 
 
 def test_foreign_processes_are_reported_with_their_own_memory() -> None:

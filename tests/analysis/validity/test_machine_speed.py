@@ -14,11 +14,12 @@ from harness.analysis.validity.machine_speed import levels
 from harness.analysis.validity.sample_checks import SampleFacts
 from harness.records import Outcome
 from harness.results.schema import Result
+from harness.untrusted import ForeignText
 from tests.support import sample_records
 from tests.support.chance import chance
 from tests.support.sample_records import canary, result
 
-RETRY = "run its suite again with --retry-noisy 3 --only 'bm25/scifact/single_stream/cpu1-mem1'"
+RETRY = "run `harness run SUITE --retry-noisy 3 --only bm25/scifact/single_stream/cpu1-mem1`"
 
 
 def look(
@@ -137,7 +138,7 @@ def test_cell_on_a_slower_machine_is_reported() -> None:
 
 
 def test_levels_of_other_machines_and_of_failures_do_not_count() -> None:
-    elsewhere = replace(sample_records.ENVIRONMENT, cpu_model="fast")
+    elsewhere = replace(sample_records.ENVIRONMENT, cpu_model=ForeignText("fast"))
     others = [result(canary=(canary(0.001),), environment=elsewhere) for _ in range(8)]
     others += [result(Outcome.CRASH, canary=(canary(0.001),)) for _ in range(8)]
     slow = result(canary=(canary(0.012),))

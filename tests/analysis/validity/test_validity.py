@@ -20,7 +20,7 @@ from tests.support import sample_records
 from tests.support.job_fixtures import SEEN
 from tests.support.sample_records import result
 
-FRESH = "run its suite again with --fresh --only 'bm25/scifact/single_stream/cpu1-mem1'"
+FRESH = "run `harness run SUITE --fresh --only bm25/scifact/single_stream/cpu1-mem1`"
 RETRY = FRESH.replace("--fresh", "--retry-noisy 3")
 
 

@@ -42,8 +42,9 @@ from harness.launch.docker import DockerLauncher
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
 from harness.launch.images.systems import System
-from harness.records import Envelope, to_json
+from harness.records import Envelope
 from harness.results.schema import IndexFacts
+from harness.untrusted import to_json
 from tests.aws.cloud_run.conftest import WORK
 from tests.aws.cloud_run.planning import TYPE, WORKER_ID, Engine, Planning
 from tests.aws.server import REGION

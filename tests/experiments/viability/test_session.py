@@ -16,8 +16,9 @@ from harness.experiments.viability.search import PROBES
 from harness.experiments.viability.session import MAXIMUM_JOBS
 from harness.experiments.viability.smallest import ViabilityVerdict, smallest
 from harness.pricing import instances
-from harness.records import Outcome, to_json
+from harness.records import Outcome
 from harness.report import writers
+from harness.untrusted import to_json
 from tests.experiments.viability.conftest import Life, Questions, Script, needs
 from tests.support import chance
 

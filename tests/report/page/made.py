@@ -28,7 +28,13 @@ _MIB, _GIB = 2**20, 2**30
 # CPUs, GPUs; memory limits, MiB
 _SHAPES = ((1, 0), (2, 0), (4, 0), (16, 0), (1, 1))
 _LIMITS = (256, 512, 1024, 4096, 16384, 32768)
-_MACHINES = (sample_records.MACHINE, Machine("Ampere Altra", "aarch64", "6.12", 2, "28.0", "0.1.0", None, (), None, 8))
+_ALTRA: Machine = sample_records.as_record(
+    Machine, "Ampere Altra", "aarch64", "6.12", 2, "28.0", "0.1.0", None, (), None, 8
+)
+_MACHINES = (
+    sample_records.MACHINE,
+    _ALTRA,
+)
 _NOTE = "drift: the slowest trial's mean is 1.53 times the fastest's (steady: up to 1.25)"
 
 

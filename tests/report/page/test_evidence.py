@@ -10,12 +10,15 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from harness.analysis import causes, row_pricing
+from harness.analysis.axes import cell_of
 from harness.analysis.table import Cause
+from harness.commands import command
 from harness.pricing import prices
 from harness.report import explain
 from harness.report.page import PageSource
 from harness.report.page.answer import encodable
 from harness.report.page.rows import all_tariffs
+from harness.results.schema import glob_of
 from harness.untrusted import one_line
 from tests.report.page import made
 from tests.report.page.conftest import Open
@@ -59,7 +62,7 @@ def test_every_number_has_evidence(shared: Page, results: PageSource, column: st
     assert row.machine is not None
     for part in (*row.keys, row.machine.cpu_model, row.machine.kernel, row.system, row.profile):
         assert part in text
-    assert f"harness run SUITE.toml --fresh --only '{row.system}/scifact/single_stream/{row.profile}'" in text
+    assert command("run", "SUITE", fresh=True, only=glob_of(cell_of(row))) in text
     assert "How it was made" in text
 
 

@@ -12,6 +12,7 @@ from harness.pricing.offers import Offer
 from harness.pricing.prices import Snapshot
 from harness.report.document import Value
 from harness.report.writers import csv_cell
+from harness.untrusted import raw_text
 
 from .costs import RepricedCost, reprice
 from .errata import find_errata
@@ -84,7 +85,7 @@ def as_json(published: Published, follows: Snapshot, now: Snapshot) -> str:
             for each in find_errata(published, follows)
         ],
     }
-    return json.dumps(whole, indent=2, ensure_ascii=True) + "\n"
+    return json.dumps(whole, indent=2, ensure_ascii=True, default=raw_text) + "\n"
 
 
 def _rows(published: Published, follows: Snapshot, now: Snapshot) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from harness.pricing.cost import GIB
 from harness.report.document import MIB, Value
 from harness.report.writers import csv_cell
 from harness.stats import Estimate
+from harness.untrusted import raw_text
 
 # Version of the JSON and CSV formats.
 VERSION = 1
@@ -116,7 +117,7 @@ def as_json(table: Table) -> str:
         ],
         "notes": [*left_out(table), *table.notes],
     }
-    return json.dumps(whole, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+    return json.dumps(whole, indent=2, ensure_ascii=True, allow_nan=False, default=raw_text) + "\n"
 
 
 def _hardware(row: Row) -> tuple[Any, ...]:
