@@ -123,7 +123,7 @@ def _notes(root: Path, suites: Iterable[Path], others: Sequence[Path]) -> tuple[
         )
     if others:
         names = [below(root, path) for path in others]
-        notes.append(f"not checked: {_listed(names)}; `harness report` makes a report again")
+        notes.append(f"not checked: {_listed(names)}; harness report makes a report again")
     return tuple(notes)
 
 
