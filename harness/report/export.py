@@ -82,7 +82,7 @@ def _samples(job: StoredJob) -> pa.Table:
     values |= {"query_id": raw.column("query_id"), "trial": trial, "part": part}
     for name in raw.column_names:
         if name.endswith("_ns"):
-            values[f"{name[:-3]}_s"] = pc.divide(raw.column(name).cast(pa.float64()), 1e9)
+            values[f"{name[:-3]}_s"] = pc.divide(raw.column(name).cast(pa.float64(), safe=False), 1e9)
     for name in raw.column_names:
         if name == "batch" or name.startswith("count_"):
             values[name] = raw.column(name).cast(pa.int64())
