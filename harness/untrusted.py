@@ -177,6 +177,37 @@ def sha256(path: Path, *, packed: bool = False) -> str:
         return filesystem.sha256(unpacked(file) if packed else file)
 
 
+def whole_number(text: str) -> int:
+    """Parse a whole number of at most 64 bits in ASCII digits.
+
+    Raises:
+        ValueError: anything else that ``int`` takes: ``1_0``, blanks, another script's digits.
+    """
+    if not re.fullmatch("[+-]?[0-9]{1,19}", text) or not -_LARGEST <= int(text) < _LARGEST:
+        raise ValueError("is not a whole number of at most 64 bits")
+    return int(text)
+
+
+def finite_number(text: str) -> float:
+    """Parse a finite number in ASCII digits.
+
+    Raises:
+        ValueError: anything else that ``float`` takes: ``1_0``, ``nan``, blanks, another script's digits.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if value - value != 0 or not text.isascii() or "_" in text or text != text.strip():
+        raise ValueError("is not a finite number")
+    return value
+
+
+def fields_of(line: str) -> list[str]:
+    """Split a line at ASCII white space alone: other white space may be part of a field."""
+    return [field.decode("utf-8") for field in line.encode("utf-8").split()]
+
+
 def parse_json(content: bytes) -> Any:
     """Parse JSON, more strictly than Python does.
 

@@ -18,8 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import BaseModel, Field, ValidationError
 
-from harness import untrusted
+from harness import config, untrusted
+from harness.datasets import native, source
 from harness.errors import FileError
+from harness.evaluation import answer_recall, trec
 from harness.records import Query
 from harness.untrusted import max_output_bytes, open_regular, parse_json, read_start, read_whole, sha256, unpacked
 from tests.support.job_fixtures import FULL_SPEC
@@ -159,3 +161,47 @@ def test_mistake_names_key_value_and_what_is_allowed(raw: dict[str, Any], mistak
         _Some.model_validate(raw, strict=True)
     found = untrusted.mistake(caught.value)
     assert found == mistake if mistake else len(found) < 200 and found.isprintable()
+
+
+# What int() or float() takes, and no format means.
+ODD_NUMBERS = ["1_0", "1_0.0", " 1", "1 ", "1\n", "\u0661", "\uff11", "\u00b9", "nan", "inf", "-Infinity", "1e999"]
+ODD_NUMBERS += ["", "0x1", "1\u2028"]
+
+
+@pytest.mark.parametrize("text", ODD_NUMBERS)
+def test_number_that_only_python_reads_is_refused(text: str) -> None:
+    for read in (untrusted.whole_number, untrusted.finite_number):
+        with pytest.raises(ValueError, match=r"^is not a "):
+            read(text)
+
+
+def test_numbers_of_formats_are_read() -> None:
+    numbers = {"0": 0, "-7": -7, "+7": 7, "007": 7, str((1 << 63) - 1): (1 << 63) - 1, str(-(1 << 63)): -(1 << 63)}
+    assert {text: untrusted.whole_number(text) for text in numbers} == numbers
+    for text in (str(1 << 63), "9" * 5000, "1.0", "1e3"):
+        with pytest.raises(ValueError, match="whole number of at most 64 bits"):
+            untrusted.whole_number(text)
+    assert [untrusted.finite_number(text) for text in ("1", "-.5", "+2.5e-3", "5.")] == [1, -0.5, 0.0025, 5]
+
+
+def test_only_ascii_white_space_separates_fields() -> None:
+    assert untrusted.fields_of(" q1\t0 \x0bd\u00a0\u2028\u00851\r\n") == ["q1", "0", "d\u00a0\u2028\u00851"]
+
+
+# Each reader of a foreign file, with an odd number in it: a line that names it, or a number that is not read so.
+@pytest.mark.parametrize("number", ["1_0", "\u0661", "1\u2028"])
+def test_readers_refuse_numbers_that_only_python_reads(tmp_path: Path, number: str) -> None:
+    path = tmp_path / "foreign"
+    path.write_bytes(gzip.compress(f"q1\t-\t{number}\n".encode()))
+    with pytest.raises(FileError, match="is not a whole number"):
+        answer_recall.read_depths(path)
+    path.write_text(f"q1 0 d1 {number}\n", encoding="utf-8")
+    with pytest.raises(FileError, match="is not a whole number"):
+        source.collect_qrels(native.trec_rows(path))
+    lines = {trec.read_qrels: f"q1 0 d1 {number}\n", trec.read_run: f"q1 Q0 d1 1 {number} x\n"}
+    for read, line in lines.items():
+        path.write_text(line, encoding="utf-8")
+        with pytest.raises(FileError, match="is not a "):
+            read(path)
+    with pytest.raises(FileError, match="write a number above 0"):
+        config.csv_number("prices.csv:2", {"usd": number}, "usd")
