@@ -289,8 +289,10 @@ def reason_of(error: Exception) -> str:
         return "a value is of the wrong kind"
     if "integer string conversion" in str(error):
         return "a number has too many digits"
-    number = re.search("could not convert string to float: (.*)|invalid literal for int.*?: (.*)", str(error))
-    return f"{number[1] or number[2]} is no number" if number else str(error)
+    # Python writes bytes as b'...', which is no text for people.
+    text = re.sub(r"""\bb(?=['"])""", "", str(error))
+    number = re.search("could not convert string to float: (.*)|invalid literal for int.*?: (.*)", text)
+    return f"{number[1] or number[2]} is not a number" if number else text
 
 
 def _toml_fault(text: str) -> str:
@@ -303,6 +305,7 @@ def _toml_fault(text: str) -> str:
 
 # What pydantic finds, by its type of error: in our words, with the values of its context.
 _MISTAKES = {
+    "json_invalid": "not valid JSON: {error}",
     "missing": "is missing; add it",
     "tuple_type": 'expected a list, e.g. ["a", "b"]',
     "list_type": 'expected a list, e.g. ["a", "b"]',
@@ -342,6 +345,10 @@ _FORMS = {
 _SCALAR_KINDS = frozenset({"str", "int", "float", "bool"})
 
 
+def _as_text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
 def mistake(error: ValidationError, prefix: str = "") -> str:
     """Return the first mistake that pydantic found, as ``key 'K': what is wrong; what is allowed``."""
     errors = error.errors(include_url=False)
@@ -351,7 +358,7 @@ def mistake(error: ValidationError, prefix: str = "") -> str:
     union = len(errors) > 1 and location and location[-1] in _SCALAR_KINDS
     key = ".".join(map(str, (*filter(None, [prefix]), *(location[:-1] if union else location))))
     value = "nan or infinite" if isinstance(first["input"], float) and first["input"] - first["input"] != 0 else None
-    value = value or one_line(json.dumps(first["input"], default=str, ensure_ascii=False), 80)
+    value = value or one_line(json.dumps(first["input"], default=_as_text, ensure_ascii=False), 80)
     if union:
         text = f"is {value}; write text in quotes, a finite number, true or false"
     elif first["type"] in _MISTAKES:

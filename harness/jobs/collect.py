@@ -269,7 +269,9 @@ def _judge(
     needed = measurement.build_s if job.spec.kind == "build" else measurement.load_s
     before = measurement.resumed_s or 0.0
     if needed is None or not 0 <= before <= needed < float("inf"):
-        return Outcome.BAD_OUTPUT, f"the image says it took {needed} s to {job.spec.kind}, {before} s of them earlier"
+        says = f"says it took {needed} s to {job.spec.kind}, {before} s of them earlier"
+        silent = f"does not say how long the {job.spec.kind} took"
+        return Outcome.BAD_OUTPUT, f"the image {silent if needed is None else says}"
     return Outcome.OK, None
 
 

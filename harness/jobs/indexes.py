@@ -28,7 +28,7 @@ from harness.progress import task
 from harness.records import Envelope, Isolation, JobSpec, Outcome, to_json
 from harness.results.schema import Environment, IndexFacts
 from harness.results.store import check_room
-from harness.untrusted import open_regular
+from harness.untrusted import open_regular, reason_of
 
 log = logging.getLogger(__name__)
 
@@ -318,7 +318,7 @@ def _join(data: Path, own: IndexFacts, components: Mapping[str, Index], until: f
                 filesystem.link_tree(index.folder, data / name, copies=copies)
         except OSError as error:
             check_room(data, str(error), index.facts.index_bytes)
-            raise _failed(Outcome.CRASH, f"the index of {name} cannot be read: {error.strerror or error}") from error
+            raise _failed(Outcome.CRASH, f"the index of {name} cannot be read: {reason_of(error)}") from error
     size, checksum = content(data, until=until)
     parts = (own, *(index.facts for index in components.values()))
     return replace(
@@ -379,7 +379,7 @@ def content(data: Path, most: int | None = None, until: float | None = None) -> 
         text = "hashing what it made took longer than protocol.build_timeout_s"
         raise _failed(Outcome.TIMEOUT, text) from error
     except OSError as error:
-        text = f"the index cannot be read: {error.strerror or error}"
+        text = f"the index cannot be read: {reason_of(error)}"
         raise _failed(Outcome.BAD_OUTPUT, text) from error
     if not size:
         raise _failed(Outcome.BAD_OUTPUT, "the index is empty")

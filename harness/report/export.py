@@ -24,6 +24,7 @@ from harness.report.columns import JOBS, SAMPLES, ColumnMeaning, Kind, count_col
 from harness.report.document import price_facts
 from harness.report.main_table import table_document
 from harness.results.reader import StoredJob
+from harness.untrusted import reason_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -199,4 +200,4 @@ def new_path(out: Path, *, folder: bool = False) -> Iterator[Path]:
             yield partial
             partial.replace(out)
     except OSError as error:
-        raise StoreError(f"{out}: cannot be written: {error.strerror or error}; name another -o") from error
+        raise StoreError(f"{out}: cannot be written: {reason_of(error)}; name another -o") from error

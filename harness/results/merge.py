@@ -17,7 +17,7 @@ from harness.progress import Progress, silent
 from harness.results import integrity, origins, reader, seals, suite_record
 from harness.results.origins import JobOrigins, Origin
 from harness.results.reader import StoredJob
-from harness.untrusted import MAX_FILE_BYTES, read_whole
+from harness.untrusted import MAX_FILE_BYTES, read_whole, reason_of
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def merge(sources: Sequence[Source], out: Path, *, progress: Progress = silent) 
                 _write(whole / origin.name, by_origin[origin.name], origin)
             whole.replace(out)
     except OSError as error:
-        raise StoreError(f"{out}: cannot be written: {error.strerror or error}; name another -o") from error
+        raise StoreError(f"{out}: cannot be written: {reason_of(error)}; name another -o") from error
     return Merged(merged_origins, new=True)
 
 

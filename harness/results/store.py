@@ -300,7 +300,7 @@ def _disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StoreError(f"{path}: cannot be written: {error.strerror or error}; what was finished is kept") from error
+        raise StoreError(f"{path}: cannot be written: {reason_of(error)}; what was finished is kept") from error
 
 
 def _sync(path: Path) -> None:

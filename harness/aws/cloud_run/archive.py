@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 from harness.errors import AwsError
+from harness.untrusted import reason_of
 
 # Fast: images and indexes are large, and the worker waits for them.
 _LEVEL = 1
@@ -114,7 +115,7 @@ def unpack(source: IO[bytes], folder: Path, *, what: str, most_bytes: int, allow
     except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno not in _OF_NAMES:
             raise  # the disk's
-        raise AwsError(f"{what}: {error}; it is damaged, or another program wrote it", "BadTar") from error
+        raise AwsError(f"{what}: {reason_of(error)}; it is damaged, or another program wrote it", "BadTar") from error
 
 
 def _is_plain(name: str) -> bool:
