@@ -115,7 +115,7 @@ def test_verify_prints_one_finding_per_line_and_fails(harness: Call) -> None:
     assert harness("verify", "none").exit_code == 2
 
 
-@pytest.mark.parametrize("form", ["md", "csv", "json", "tex", "html"])
+@pytest.mark.parametrize("form", ["md", "csv", "json", "latex", "html"])
 def test_a_report_made_again_has_the_same_bytes(harness: Call, form: str) -> None:
     """So `cmp` compares a report with its results, as the documentation page says; rows are cached the second time."""
     options = ("report", "results", "--format", form, "--as-of", "2022-12-05", "--measures", "P@1")
