@@ -21,7 +21,7 @@ from typing import Any, TypeVar, get_origin
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from harness.errors import FileError, did_you_mean
-from harness.untrusted import decode, mistake, read_whole, reason_of
+from harness.untrusted import decode, finite_number, mistake, read_whole, reason_of
 
 CACHE_VARIABLE = "HARNESS_CACHE"
 NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
@@ -169,7 +169,7 @@ def csv_rows(path: Path, header: str, content: bytes | None = None) -> Iterator[
 def csv_number(location: str, row: CsvRow, column: str, *, zero: bool = False) -> float:
     """Parse a number above 0, or of 0 if ``zero``."""
     try:
-        value = float(row[column])
+        value = finite_number(row[column])
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and (value > 0 or (zero and value == 0))):

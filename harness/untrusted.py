@@ -360,6 +360,37 @@ def sha256(path: Path, *, packed: bool = False) -> str:
         return filesystem.sha256(unpacked(file) if packed else file)
 
 
+def whole_number(text: str) -> int:
+    """Parse a whole number of at most 64 bits in ASCII digits.
+
+    Raises:
+        ValueError: anything else that ``int`` takes: ``1_0``, blanks, another script's digits.
+    """
+    if not re.fullmatch("[+-]?[0-9]{1,19}", text) or not -_LARGEST <= int(text) < _LARGEST:
+        raise ValueError("is not a whole number of at most 64 bits")
+    return int(text)
+
+
+def finite_number(text: str) -> float:
+    """Parse a finite number in ASCII digits.
+
+    Raises:
+        ValueError: anything else that ``float`` takes: ``1_0``, ``nan``, blanks, another script's digits.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if value - value != 0 or not text.isascii() or "_" in text or text != text.strip():
+        raise ValueError("is not a finite number")
+    return value
+
+
+def fields_of(line: str) -> list[str]:
+    """Split a line at ASCII white space alone: other white space may be part of a field."""
+    return [field.decode("utf-8") for field in line.encode("utf-8").split()]
+
+
 def parse_json(content: bytes) -> Any:
     """Parse JSON, more strictly than Python does.
 
@@ -441,8 +472,10 @@ def reason_of(error: Exception) -> str:
         return "a value is of the wrong kind"
     if "integer string conversion" in str(error):
         return "a number has too many digits"
-    number = re.search("could not convert string to float: (.*)|invalid literal for int.*?: (.*)", str(error))
-    return f"{number[1] or number[2]} is no number" if number else str(error)
+    # Python writes bytes as b'...', which is no text for people.
+    text = re.sub(r"""\bb(?=['"])""", "", str(error))
+    number = re.search("could not convert string to float: (.*)|invalid literal for int.*?: (.*)", text)
+    return f"{number[1] or number[2]} is not a number" if number else text
 
 
 def _toml_fault(text: str) -> str:
@@ -455,6 +488,7 @@ def _toml_fault(text: str) -> str:
 
 # What pydantic finds, by its type of error: in our words, with the values of its context.
 _MISTAKES = {
+    "json_invalid": "not valid JSON: {error}",
     "missing": "is missing; add it",
     "tuple_type": 'expected a list, e.g. ["a", "b"]',
     "list_type": 'expected a list, e.g. ["a", "b"]',
@@ -496,6 +530,10 @@ _FORMS = {
 _SCALAR_KINDS = frozenset({"str", "int", "float", "bool"})
 
 
+def _as_text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
 def mistake(error: ValidationError, prefix: str = "") -> str:
     """Return the first mistake that pydantic found, as ``key 'K': what is wrong; what is allowed``."""
     errors = error.errors(include_url=False)
@@ -505,7 +543,7 @@ def mistake(error: ValidationError, prefix: str = "") -> str:
     union = len(errors) > 1 and location and location[-1] in _SCALAR_KINDS
     key = ".".join(map(str, (*filter(None, [prefix]), *(location[:-1] if union else location))))
     value = "nan or infinite" if isinstance(first["input"], float) and first["input"] - first["input"] != 0 else None
-    value = value or one_line(json.dumps(first["input"], default=str, ensure_ascii=False), 80)
+    value = value or one_line(json.dumps(first["input"], default=_as_text, ensure_ascii=False), 80)
     if union:
         text = f"is {value}; write text in quotes, a finite number, true or false"
     elif first["type"] in _MISTAKES:

@@ -21,8 +21,10 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from harness import untrusted
+from harness import config, untrusted
+from harness.datasets import native, source
 from harness.errors import FileError
+from harness.evaluation import answer_recall, trec
 from harness.records import Query, to_json
 from harness.untrusted import (
     ForeignText,
@@ -128,8 +130,11 @@ def test_output_limit_grows_with_the_spec() -> None:
         (b"ab\xff".decode, "byte 0xff is not UTF-8"),
         (lambda: tomllib.loads("= 3"), "not valid TOML at line 1, column 1: invalid statement"),
         (lambda: {}["build_heap_mib"], "key 'build_heap_mib' is missing"),
-        (lambda: float("ten"), "'ten' is no number"),
-        (lambda: int("ten"), "'ten' is no number"),
+        (lambda: float("ten"), "'ten' is not a number"),
+        (lambda: int("ten"), "'ten' is not a number"),
+        (lambda: float(b"ten"), "'ten' is not a number"),
+        (lambda: int(b"t'n"), '"t\'n" is not a number'),
+        (lambda: gzip.GzipFile(fileobj=io.BytesIO(b"PK\3\4")).read(), "the compressed file is damaged or cut short"),
         (lambda: gzip.decompress(b"\x1f\x8b\x08\x00"), "the compressed file is damaged or cut short"),
         (lambda: (3).items, "a value is of the wrong kind"),
         (lambda: pq.ParquetFile(io.BytesIO(b"PAR1 and PAR1")), "the file is damaged, or of another format"),
@@ -269,3 +274,47 @@ def test_stored_json_of_a_strangers_text_is_that_of_plain_text() -> None:
 )
 def test_characters_without_a_glyph_are_escaped(invisible: str) -> None:
     assert invisible not in untrusted.one_line(f"a{invisible}b") and "\\" in untrusted.one_line(f"a{invisible}b")
+
+
+# What int() or float() takes, and no format means.
+ODD_NUMBERS = ["1_0", "1_0.0", " 1", "1 ", "1\n", "\u0661", "\uff11", "\u00b9", "nan", "inf", "-Infinity", "1e999"]
+ODD_NUMBERS += ["", "0x1", "1\u2028"]
+
+
+@pytest.mark.parametrize("text", ODD_NUMBERS)
+def test_number_that_only_python_reads_is_refused(text: str) -> None:
+    for read in (untrusted.whole_number, untrusted.finite_number):
+        with pytest.raises(ValueError, match=r"^is not a "):
+            read(text)
+
+
+def test_numbers_of_formats_are_read() -> None:
+    numbers = {"0": 0, "-7": -7, "+7": 7, "007": 7, str((1 << 63) - 1): (1 << 63) - 1, str(-(1 << 63)): -(1 << 63)}
+    assert {text: untrusted.whole_number(text) for text in numbers} == numbers
+    for text in (str(1 << 63), "9" * 5000, "1.0", "1e3"):
+        with pytest.raises(ValueError, match="whole number of at most 64 bits"):
+            untrusted.whole_number(text)
+    assert [untrusted.finite_number(text) for text in ("1", "-.5", "+2.5e-3", "5.")] == [1, -0.5, 0.0025, 5]
+
+
+def test_only_ascii_white_space_separates_fields() -> None:
+    assert untrusted.fields_of(" q1\t0 \x0bd\u00a0\u2028\u00851\r\n") == ["q1", "0", "d\u00a0\u2028\u00851"]
+
+
+# Each reader of a foreign file, with an odd number in it: a line that names it, or a number that is not read so.
+@pytest.mark.parametrize("number", ["1_0", "\u0661", "1\u2028"])
+def test_readers_refuse_numbers_that_only_python_reads(tmp_path: Path, number: str) -> None:
+    path = tmp_path / "foreign"
+    path.write_bytes(gzip.compress(f"q1\t-\t{number}\n".encode()))
+    with pytest.raises(FileError, match="is not a whole number"):
+        answer_recall.read_depths(path)
+    path.write_text(f"q1 0 d1 {number}\n", encoding="utf-8")
+    with pytest.raises(FileError, match="is not a whole number"):
+        source.collect_qrels(native.trec_rows(path))
+    lines = {trec.read_qrels: f"q1 0 d1 {number}\n", trec.read_run: f"q1 Q0 d1 1 {number} x\n"}
+    for read, line in lines.items():
+        path.write_text(line, encoding="utf-8")
+        with pytest.raises(FileError, match="is not a "):
+            read(path)
+    with pytest.raises(FileError, match="write a number above 0"):
+        config.csv_number("prices.csv:2", {"usd": number}, "usd")

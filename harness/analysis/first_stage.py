@@ -24,7 +24,7 @@ from harness.evaluation.trec import Qrels, Run
 from harness.results.reader import StoredJob, most_first_stage_hits
 from harness.results.schema import STORED_RUN
 from harness.stats import Estimate, Floats
-from harness.untrusted import MAX_FILE_BYTES, open_regular, reading
+from harness.untrusted import MAX_FILE_BYTES, fields_of, open_regular, reading
 
 _HITS_ALONE = "only the hits of the whole system were judged, by the answers in their texts"
 _LONGEST_LINE_BYTES = 4096
@@ -74,7 +74,7 @@ def _made_by(path: Path, whole: str) -> tuple[str, bool]:
         open_regular(path, MAX_FILE_BYTES) as packed,
         gzip.GzipFile(fileobj=packed) as lines,
     ):
-        fields = lines.readline(_LONGEST_LINE_BYTES).decode("utf-8", "replace").split()
+        fields = fields_of(lines.readline(_LONGEST_LINE_BYTES).decode("utf-8", "replace"))
     tag = fields[-1] if fields else ""
     name = tag.removeprefix(f"{STORED_RUN}/")
     return ("first stage" if name in ("", whole) else name), tag.partition("/")[0] != STORED_RUN

@@ -92,21 +92,20 @@ def merge(sources: tuple[str, ...], output: Path, cache: Path) -> None:
 @click.command()
 @mirrored("results", files="ALL", thorough=True)
 @results_argument
-@click.option(
-    "--against",
-    type=click.Path(path_type=Path),
-    help="A report or leaderboard (--format json) to recompute too, at its own prices and measures.",
-)
 @destination_options(*FORMATS, wide=True)
 @cache_option
-def verify(results: Path, against: Path | None, destination: Destination, cache: Path) -> None:
-    """Recompute all checksums and derived figures of the stored RESULTS (a folder; default: results).
+def verify(results: Path, destination: Destination, cache: Path) -> None:
+    """Check the stored RESULTS (a folder; default: results) by their seals and checksums, and recompute their figures.
 
-    Prints a line for each mismatch (its place, the stored and the recomputed value), then their number.  Exit code 1 if
-    there is any.
+    Every file of a job, the suite's manifest, suite.json, qrels, query samples and verdicts, the origins of merged
+    results, and the rows in the cache.  Reports are not checked: `harness report` makes them again.
+
+    Prints a line for each mismatch (its place, the stored and the recomputed value), a note on files that were not
+    checked, then the number of mismatches.  Exit code 1 if there is any.
     """
     with bar("verifying", "jobs") as step:
-        verified = verify_results(results, cache=absolute(cache), against=against, progress=step)
+        verified = verify_results(results, cache=absolute(cache), progress=step)
     mismatches = [Mismatch(*(as_given(text, cache) for text in astuple(each))) for each in verified.mismatches]
-    destination.show_report(verification_document(verified.looked_at, mismatches))
+    notes = [as_given(note, cache) for note in verified.notes]
+    destination.show_report(verification_document(verified.looked_at, mismatches, notes))
     sys.exit(1 if mismatches else 0)

@@ -18,6 +18,7 @@ from harness.commands import option
 from harness.errors import UsageError
 from harness.report.leaderboard import leaderboard_document
 from harness.report.page import check_view, view_fragment
+from harness.untrusted import finite_number
 
 WEIGHTS = "accuracy=0.5,cost=0.25,latency=0.25"
 
@@ -57,7 +58,7 @@ def _numbers(text: str, option: str) -> dict[str, float]:
     for part in text.split(","):
         name, equals, value = (word.strip() for word in part.partition("="))
         try:
-            number = float(value)
+            number = finite_number(value)
         except ValueError:
             number = math.nan
         if not equals or not math.isfinite(number):

@@ -20,7 +20,7 @@ from harness.datasets.dataset import Dataset
 from harness.datasets.source import DatasetSource, DocumentStream, Format, SourceDocument
 from harness.errors import FileError
 from harness.records import Query
-from harness.untrusted import reason_of
+from harness.untrusted import fields_of, reason_of
 
 _FILES = (("corpus.jsonl",), ("queries.jsonl",), ("qrels.trec",))
 _QUERIES = "queries.jsonl"
@@ -60,7 +60,7 @@ def read_json_queries(path: Path) -> tuple[Query, ...]:
 def trec_rows(path: Path) -> Iterator[tuple[str, str, str, str]]:
     """Yield (place, query, document, grade) of a TREC qrels file; raise FileError without four fields."""
     for number, line in source.read_lines(path):
-        fields = line.split()
+        fields = fields_of(line)
         if fields and len(fields) != 4:
             raise FileError(
                 f"{path}: line {number}: {len(fields)} fields, expected 'query 0 document grade'; correct the line"

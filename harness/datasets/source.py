@@ -8,7 +8,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import re
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from harness.datasets.answers import Answers
 from harness.driver.adapter import MAX_ID_CHARS
 from harness.errors import FileError
 from harness.records import Query
-from harness.untrusted import reading, reason_of
+from harness.untrusted import reading, reason_of, whole_number
 
 _SUFFIXES = ("", ".gz", ".zst")
 _DAMAGED = (EOFError, OSError, zlib.error)
@@ -214,8 +213,10 @@ def collect_qrels(
     lines: list[str] = []
     pairs: set[tuple[str, str]] = set()
     for place, query_id, doc_id, grade in rows:
-        if not re.fullmatch(r"-?[0-9]+", grade):
-            raise FileError(f"{place}: grade {grade!r} is not a whole number; correct it")
+        try:
+            whole_number(grade)
+        except ValueError as error:
+            raise FileError(f"{place}: grade {grade[:80]!r} {error}; correct it") from None
         if ids is not None and query_id not in ids:
             raise FileError(f"{place}: query {query_id!r} is not in {queries_file}; add it or remove the line")
         if (query_id, doc_id) in pairs:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from harness.errors import FileError
-from harness.untrusted import MAX_FILE_BYTES, bounded_lines, open_regular, reason_of, unpacked
+from harness.untrusted import MAX_FILE_BYTES, bounded_lines, open_regular, reason_of, unpacked, whole_number
 
 # Splitting a text into tokens takes a millisecond, so a query's first tokens alone are searched, at most for R@10kt.
 MAX_TOKENS = 10_000
@@ -113,7 +113,7 @@ def read_depths(path: Path) -> dict[str, AnswerDepth]:
                 if number > _MAX_LINES:
                     raise ValueError(f"more than {_MAX_LINES:,} lines make no sense")
                 query, found, tokens, *language = line.decode("utf-8").rstrip("\n").split("\t")
-                depth = AnswerDepth(None if found == "-" else int(found), int(tokens), *language[:1])
+                depth = AnswerDepth(None if found == "-" else whole_number(found), whole_number(tokens), *language[:1])
                 depths[query] = depth
                 if len(language) > 1:
                     raise ValueError("more than four fields")

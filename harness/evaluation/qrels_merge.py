@@ -11,6 +11,7 @@ import contextlib
 import gzip
 import hashlib
 import json
+import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -185,7 +186,7 @@ def _ids(pair: GradedPair) -> tuple[str, str]:
 
 def _next_iteration(base: BaseQrels) -> int:
     """Return a number that no judgement and no merge has yet."""
-    numbers = [int(line.iteration) for line in base.lines if line.iteration.isdecimal()]
+    numbers = [int(line.iteration) for line in base.lines if re.fullmatch("[0-9]{1,18}", line.iteration)]
     return 1 + max((*numbers, *(record.iteration for record in base.merges)), default=0)
 
 

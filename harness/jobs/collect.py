@@ -1,7 +1,8 @@
 """Collect an ended job: its outcome, samples and run, and the result to store.
 
 An untrusted image wrote ``out/``: it is bounded, parsed line by line, and checked against the spec.  Observations of
-the kernel and the engine outrank the job's own measurement.
+the kernel and the engine outrank the job's own measurement.  Memory that ran out is a statement on hardware, so that
+the host must have seen it: what an image says of it is only its reason.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -39,6 +40,8 @@ _OTHER_PHASES = 8  # load, warm-up, close or build, and some to spare
 # A job out of memory that the kernel does not kill: its file pages are dropped and read back at once.
 # Share of the limit: the kernel's own (page tables, slabs) and the last file pages take the rest.
 _ANON_SHARE = 0.8
+# Share of a GPU's memory in use when its driver refused more: a refused tensor may be as large as all that is left.
+_GPU_SHARE = 0.8
 # A thrashing job had 50 to 200.  A job that reads an index from disk has more, but little anonymous memory.
 _FAULTS_PER_S = 10
 _STRETCH_S = 20
@@ -189,8 +192,6 @@ def build_result(
 ) -> Result:
     """Join the plan, the job's own measurement, the launcher's observations and other facts of a :class:`Result`."""
     measured = collected.measurement or _NO_MEASUREMENT
-    # Read inside at the very end, the kernel's own peak is at least what was sampled outside.
-    peak = most(measured.peak_cgroup_bytes or None, collected.memory.peak_cgroup_bytes)
     return Result(
         key=job_key(job.spec),
         spec=job.spec,
@@ -199,11 +200,11 @@ def build_result(
         started_at=started_at,
         wall_s=ended.wall_s,
         environment=environment,
-        memory=replace(collected.memory, peak_cgroup_bytes=peak),
+        memory=collected.memory,
         first_query_s=collected.samples[0].latency_ns / 1e9 if collected.samples else None,
-        throttled_periods=most(ended.throttled_periods, measured.throttled_periods),
-        # A sampler outside may miss the last kill; a dying job inside says nothing.
-        oom_kills=most(ended.oom_kills, measured.oom_kills),
+        # The kernel's counters as the host read them: what an image says of them proves nothing.
+        throttled_periods=ended.throttled_periods,
+        oom_kills=ended.oom_kills,
         exit_code=ended.exit_code,
         warmup_done=sum(sample.trial == WARMUP_TRIAL for sample in collected.samples),
         trials_finished=collected.trials_finished(job.spec.timed_queries),
@@ -215,11 +216,6 @@ def build_result(
         **{name: getattr(measured, name) for name in _MEASURED},
         **facts,
     )
-
-
-def most(*counts: int | None) -> int | None:
-    """Return the largest of some counts; None: none is known."""
-    return max((count for count in counts if count is not None), default=None)
 
 
 def _negative(measurement: Measurement | None) -> str | None:
@@ -235,9 +231,8 @@ def _judge(
     job: LaunchRequest, ended: LaunchEnd, measurement: Measurement | None, unreadable: str | None
 ) -> tuple[Outcome, str | None]:
     """Return the outcome, from the strongest evidence to the weakest."""
-    inside_kills = measurement.oom_kills if measurement else None
     limit = job.spec.envelope.memory_bytes >> 20
-    if ended.oom_killed or ended.oom_kills or inside_kills:
+    if ended.oom_killed or ended.oom_kills:
         what = "the job" if ended.exit_code == _KILLED else "one of its processes"
         return Outcome.OOM, f"the kernel killed {what} at the memory limit of {limit} MiB"
     peak = ended.memory.peak_cgroup_bytes or 0
@@ -248,17 +243,22 @@ def _judge(
         return _stopped(job, ended, ended.stopped)
     if measurement is None:
         if b"java.lang.OutOfMemoryError" in ended.log[-_LAST_BYTES:]:  # as -XX:+ExitOnOutOfMemoryError leaves it
-            return Outcome.OOM, f"the Java heap ran out; {_last_line(ended.log)}"
+            return _lacked_memory(job, ended, f"the Java heap ran out; {_last_line(ended.log)}")
         why = unreadable or "it left no measurement"
         return Outcome.CRASH, f"ended with exit code {ended.exit_code}: {why}; {_last_line(ended.log)}"
     if measurement.outcome in (Outcome.TIMEOUT, Outcome.NOT_APPLICABLE, Outcome.INTERRUPTED):
-        return Outcome.BAD_OUTPUT, f"the image says {measurement.outcome.value!r}, which is not its to say"
+        return (
+            Outcome.BAD_OUTPUT,
+            f"the image reported '{measurement.outcome.value}'; only the launcher may decide that",
+        )
     if measurement.outcome is not Outcome.OK:
-        return measurement.outcome, one_line(measurement.detail or "the image does not say why", MAX_TEXT)
-    if len(measurement.phases) > max_trials(job.spec) + _OTHER_PHASES:
-        return Outcome.BAD_OUTPUT, f"the image names {len(measurement.phases)} phases for {job.spec.trials} trials"
-    if measurement.effective is None:
-        return Outcome.BAD_OUTPUT, "the image does not say what limits it ran under"
+        detail = one_line(measurement.detail or "the image does not say why", MAX_TEXT)
+        return (
+            _lacked_memory(job, ended, detail) if measurement.outcome is Outcome.OOM else (measurement.outcome, detail)
+        )
+    if wrong := _unusable(job, measurement):
+        return Outcome.BAD_OUTPUT, wrong
+    assert measurement.effective is not None, "_unusable checks it"
     cpuset = ended.placement.cpuset if ended.placement else None
     lying = envelope.mismatches(job.spec.envelope, measurement.effective, job.spec.isolation, cpuset)
     lying += envelope.thread_mismatches(job.spec.envelope, measurement.effective.threads)
@@ -269,8 +269,36 @@ def _judge(
     needed = measurement.build_s if job.spec.kind == "build" else measurement.load_s
     before = measurement.resumed_s or 0.0
     if needed is None or not 0 <= before <= needed < float("inf"):
-        return Outcome.BAD_OUTPUT, f"the image says it took {needed} s to {job.spec.kind}, {before} s of them earlier"
+        says = f"says it took {needed} s to {job.spec.kind}, {before} s of them earlier"
+        silent = f"does not say how long the {job.spec.kind} took"
+        return Outcome.BAD_OUTPUT, f"the image {silent if needed is None else says}"
     return Outcome.OK, None
+
+
+def _unusable(job: LaunchRequest, measurement: Measurement) -> str | None:
+    """Return why a measurement that ended well by its own account cannot be one."""
+    if measurement.oom_kills:
+        # The host may have missed the last kill, or the image invents one: neither is a sound measurement.
+        return f"the image counted {measurement.oom_kills} kills at the memory limit; the host saw none"
+    if len(measurement.phases) > max_trials(job.spec) + _OTHER_PHASES:
+        return f"the image names {len(measurement.phases)} phases for {job.spec.trials} trials"
+    if measurement.effective is None:
+        return "the image does not say what limits it ran under"
+    return None
+
+
+def _lacked_memory(job: LaunchRequest, ended: LaunchEnd, claim: str) -> tuple[Outcome, str]:
+    """Return ``oom`` where the host saw full memory when the image said that it lacked some, else ``crash``."""
+    limit_bytes, memory = job.spec.envelope.memory_bytes, ended.memory
+    share = memory.fullest_gpu_share or 0.0
+    if share >= _GPU_SHARE:
+        return Outcome.OOM, f"{claim}; the host saw {share:.0%} of a GPU's memory in use"
+    anon_bytes = max((value for _, value in memory.anon), default=0)
+    seen = f"{anon_bytes >> 20} of {limit_bytes >> 20} MiB anonymous"
+    # Without a cgroup no limit was in force.
+    if memory.peak_cgroup_bytes is not None and anon_bytes >= _ANON_SHARE * limit_bytes:
+        return Outcome.OOM, f"{claim}; the host saw {seen}"
+    return Outcome.CRASH, f"the image reported that memory ran out, but the host saw at most {seen}: {claim}"
 
 
 def _stopped(job: LaunchRequest, ended: LaunchEnd, stopped: StopReason) -> tuple[Outcome, str]:

@@ -8,7 +8,7 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from harness import filesystem
 from harness.datasets import PreparedCorpus
 from harness.errors import JobError
-from harness.jobs.collect import collect, most
+from harness.jobs.collect import collect
 from harness.jobs.environment import shared_host
 from harness.launch import host
 from harness.launch.base import Launcher, LaunchRequest, Limits, Prepared
@@ -28,7 +28,7 @@ from harness.progress import task
 from harness.records import Envelope, Isolation, JobSpec, Outcome
 from harness.results.schema import Environment, IndexFacts
 from harness.results.store import check_room
-from harness.untrusted import open_regular, to_json
+from harness.untrusted import open_regular, reason_of, to_json
 
 log = logging.getLogger(__name__)
 
@@ -204,14 +204,14 @@ def _measure(
         build_s=measured.build_s or 0.0,
         index_bytes=size,
         peak_anon_bytes=collected.memory.peak_anon_bytes,
-        peak_cgroup_bytes=most(measured.peak_cgroup_bytes or None, collected.memory.peak_cgroup_bytes or None),
+        peak_cgroup_bytes=collected.memory.peak_cgroup_bytes,
         content_sha256=checksum,
         envelope=job.spec.envelope,
         resumed_s=measured.resumed_s,
         isolation=launcher.isolation,
         started_at=started_at,
         environment=environment,
-        throttled_periods=most(ended.throttled_periods, measured.throttled_periods),
+        throttled_periods=ended.throttled_periods,
         canary=ended.canary,
         counters=collected.counters,
         gpu=collected.gpu,
@@ -318,15 +318,15 @@ def _join(data: Path, own: IndexFacts, components: Mapping[str, Index], until: f
                 filesystem.link_tree(index.folder, data / name, copies=copies)
         except OSError as error:
             check_room(data, str(error), index.facts.index_bytes)
-            raise _failed(Outcome.CRASH, f"the index of {name} cannot be read: {error.strerror or error}") from error
+            raise _failed(Outcome.CRASH, f"the index of {name} cannot be read: {reason_of(error)}") from error
     size, checksum = content(data, until=until)
     parts = (own, *(index.facts for index in components.values()))
     return replace(
         own,
         build_s=sum(facts.build_s for facts in parts),
         index_bytes=size,
-        peak_anon_bytes=most(*(facts.peak_anon_bytes for facts in parts)),
-        peak_cgroup_bytes=most(*(facts.peak_cgroup_bytes for facts in parts)),
+        peak_anon_bytes=_most(facts.peak_anon_bytes for facts in parts),
+        peak_cgroup_bytes=_most(facts.peak_cgroup_bytes for facts in parts),
         content_sha256=checksum,
         resumed_s=sum(facts.resumed_s or 0 for facts in parts) or None,
         components={name: index.facts for name, index in components.items()},
@@ -336,6 +336,11 @@ def _join(data: Path, own: IndexFacts, components: Mapping[str, Index], until: f
 def build_envelope() -> Envelope:
     """Return the envelope of builds without a profile: all CPUs, half of the host's memory."""
     return Envelope("build", host.cpus(), host.memory_bytes() // 2 // 2**20 * 2**20, pids=2048)
+
+
+def _most(counts: Iterable[int | None]) -> int | None:
+    """Return the largest of some counts; None: none is known."""
+    return max((count for count in counts if count is not None), default=None)
 
 
 def _failed(outcome: Outcome, reason: str | None) -> JobError:
@@ -374,7 +379,7 @@ def content(data: Path, most: int | None = None, until: float | None = None) -> 
         text = "hashing what it made took longer than protocol.build_timeout_s"
         raise _failed(Outcome.TIMEOUT, text) from error
     except OSError as error:
-        text = f"the index cannot be read: {error.strerror or error}"
+        text = f"the index cannot be read: {reason_of(error)}"
         raise _failed(Outcome.BAD_OUTPUT, text) from error
     if not size:
         raise _failed(Outcome.BAD_OUTPUT, "the index is empty")

@@ -24,7 +24,7 @@ from harness.report.columns import JOBS, SAMPLES, ColumnMeaning, Kind, count_col
 from harness.report.document import price_facts
 from harness.report.main_table import table_document
 from harness.results.reader import StoredJob
-from harness.untrusted import ForeignText
+from harness.untrusted import ForeignText, reason_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,7 +84,7 @@ def _samples(job: StoredJob) -> pa.Table:
     values |= {"query_id": raw.column("query_id"), "trial": trial, "part": part}
     for name in raw.column_names:
         if name.endswith("_ns"):
-            values[f"{name[:-3]}_s"] = pc.divide(raw.column(name).cast(pa.float64()), 1e9)
+            values[f"{name[:-3]}_s"] = pc.divide(raw.column(name).cast(pa.float64(), safe=False), 1e9)
     for name in raw.column_names:
         if name == "batch" or name.startswith("count_"):
             values[name] = raw.column(name).cast(pa.int64())
@@ -207,4 +207,4 @@ def new_path(out: Path, *, folder: bool = False) -> Iterator[Path]:
             yield partial
             partial.replace(out)
     except OSError as error:
-        raise StoreError(f"{out}: cannot be written: {error.strerror or error}; name another -o") from error
+        raise StoreError(f"{out}: cannot be written: {reason_of(error)}; name another -o") from error

@@ -1,108 +1,105 @@
-"""Check stored results, cached rows and written reports against each other: list what does not follow."""
+"""Check stored results and cached rows against each other: list what does not follow.
+
+Written reports are not checked: ``harness report`` makes them again from the results.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import functools
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from harness.analysis import leaderboard, published_measures, row_cache, row_pricing
 from harness.analysis import published as published_tables
+from harness.analysis import published_measures, row_cache
 from harness.analysis.evaluate_job import JobEvaluator
-from harness.analysis.leaderboard import Bound, LeaderboardQuery
-from harness.analysis.published import Published
 from harness.analysis.row_cache import RowSet
 from harness.analysis.rows import build_rows
-from harness.analysis.table import Table
 from harness.errors import FileError, HarnessError, UsageError, counted
 from harness.evaluation.per_query import PerQuery
-from harness.pricing import prices, token_prices
-from harness.pricing.instances import TypeChoice
-from harness.pricing.prices import Snapshot
 from harness.progress import Progress, silent
-from harness.report import study, writers
+from harness.report import study
 from harness.report.document import Escape, ReportDocument, Section, lines_of
-from harness.report.leaderboard import LEADERBOARD_VERSION, leaderboard_document
-from harness.report.main_table import REPORT_VERSION, table_document
-from harness.report.study import Study
-from harness.results import integrity, origins, reader, seals
+from harness.results import integrity, origins, reader, seals, suite_record
 from harness.results.integrity_samples import Mismatch, Runs, below, differences
-from harness.untrusted import parse_json, reading
 
-# What names a row in a report, whatever stands above it.
+# What names a row, in any order of the rows.
 _NAMES = ("origin", "suite", "system", "dataset", "scenario", "profile", "isolation")
-# Lists of rows, with what else names one there; and what in a row is a sentence.
-_ROW_LISTS: dict[str, tuple[str, ...]] = {"rows": (), "overhead": ("key",), "left_out": ("key",)}
-_SENTENCES = ("notes", "price_note", "reasons", "reason")
+# Lists of rows, with what else names one there.
+_ROW_LISTS: dict[str, tuple[str, ...]] = {"rows": (), "overhead": ("key",)}
+# Files of a suite that hold no figure, and files that name their own content.
+_MARKS = frozenset({seals.MANIFEST, suite_record.FILE, origins.FILE, ".lock"})
 
 # Recomputes unpriced rows, and their values by query, by some measures.
 Recompute = Callable[[tuple[str, ...]], RowSet]
-_WROTE = "`harness report` or `harness leaderboard` wrote with --format json"
 
 
 @dataclass(frozen=True)
 class Verified:
-    """Result of a verification: the checked files in words, and the mismatches."""
+    """Result of a verification: the checked files in words, the mismatches, and notes on what was not checked."""
 
     looked_at: str
     mismatches: tuple[Mismatch, ...]
+    notes: tuple[str, ...] = ()
 
 
 # The most mismatches that people see first.
 _MOST = 20
+# Files that a note names.
+_SHOWN = 5
 
 
-def verification_document(looked_at: str, mismatches: Sequence[Mismatch]) -> ReportDocument:
-    """Return the report on a verification: each mismatch, then their number."""
+def verification_document(looked_at: str, mismatches: Sequence[Mismatch], notes: Sequence[str] = ()) -> ReportDocument:
+    """Return the report on a verification: each mismatch, what was not checked, then the number of mismatches."""
 
     def section(escape: Escape, most: int) -> Section:
         lines = [f"fail  {escape(str(mismatch))}" for mismatch in mismatches[:most]]
         lines += [f"{len(mismatches) - most:,} more: --wide"] if len(mismatches) > most else []
+        lines += [f"note  {escape(note)}" for note in notes]
         total = f"{len(mismatches):,} do not follow" if mismatches else "all follows"
         return Section(notes=(*lines, f"{looked_at}: {total}"))
 
     return ReportDocument(
         sections=lambda escape: (section(escape, len(mismatches)),),
         lines=lambda: lines_of(mismatches, [(name, attrgetter(name)) for name in ("place", "stored", "follows")]),
-        content=lambda: {"looked_at": looked_at, "mismatches": [dataclasses.asdict(each) for each in mismatches]},
+        content=lambda: {
+            "looked_at": looked_at,
+            "mismatches": [dataclasses.asdict(each) for each in mismatches],
+            "notes": list(notes),
+        },
         answer=lambda escape: (section(escape, _MOST),),
         plain=True,
     )
 
 
-def verify_results(root: Path, *, cache: Path, against: Path | None = None, progress: Progress = silent) -> Verified:
-    """Recompute every checksum, every fact that follows from others, and every derived figure that is kept.
+def verify_results(root: Path, *, cache: Path, progress: Progress = silent) -> Verified:
+    """Recompute every checksum and seal, every fact that follows from others, and the cached rows.
 
     Args:
         root: a results folder, or one of published tables.
         cache: where derived rows are kept.
-        against: a report (JSON) whose figures are to follow from these results too.
         progress: counts the checked jobs.
 
     Raises:
-        UsageError: there is nothing in it, or ``against`` is no report that is known here.
-        FileError: it is no folder, or ``against`` cannot be read.
+        UsageError: there is nothing in it.
+        FileError: it is no folder, or a file of published tables is wrong.
     """
     if not root.is_dir():
         raise FileError(f"{root}: no results here; give the folder that holds them")
-    reported = None if against is None else read_report(against)
     if published_tables.is_in(root):
-        return Verified("published tables", tuple(check_published(root, reported)))
-    folders, unreadable = _folders(root)
-    suites = sorted({folder.absolute().parents[4] for folder in folders} | _suites(root))
-    if not folders and not unreadable and not suites:
+        return Verified("published tables", tuple(check_published(root)))
+    found = _find(root)
+    suites = sorted({folder.absolute().parents[4] for folder in found.jobs} | _suites(root))
+    if not found.jobs and not found.unreadable and not suites:
         raise UsageError(f"{root}: no stored job in it; give the folder that holds results")
     job_origins, runs, checked = origins.JobOrigins(), Runs(), []
-    for number, folder in enumerate(folders, start=1):
+    for number, folder in enumerate(found.jobs, start=1):
         checked.append(integrity.check_job(folder, job_origins, below(root, folder), runs))
-        progress(number, len(folders))
-    mismatches = [*unreadable, *(mismatch for job in checked for mismatch in job.mismatches)]
+        progress(number, len(found.jobs))
+    mismatches = [*found.unreadable, *(mismatch for job in checked for mismatch in job.mismatches)]
     mismatches += integrity.check_facts_between(checked, root)
     by_folder = {job.folder.absolute(): job for job in checked}
     for suite in suites:
@@ -113,30 +110,57 @@ def verify_results(root: Path, *, cache: Path, against: Path | None = None, prog
     readable = tuple(job.job for job in checked if job.job is not None)
     recompute = functools.cache(lambda measures: build_rows(readable, JobEvaluator(measures)))
     mismatches += check_cache(root, cache, recompute)
-    if reported is not None:
-        mismatches += check_report(reported, recompute)
     files = sum(len(job.result.files) + 1 for job in readable)
-    return Verified(f"{len(folders):,} jobs, {files:,} files", tuple(mismatches))
+    return Verified(f"{len(found.jobs):,} jobs, {files:,} files", tuple(mismatches), _notes(root, suites, found.others))
 
 
-def _folders(root: Path) -> tuple[list[Path], list[Mismatch]]:
-    """Return the folders of jobs or of their remains, and a mismatch for each unreadable folder."""
+def _notes(root: Path, suites: Iterable[Path], others: Sequence[Path]) -> tuple[str, ...]:
+    """Say which files were not checked, or only in part."""
+    notes = []
+    if unsealed := [below(root, path) for suite in suites for path in integrity.unsealed_files(suite)]:
+        notes.append(
+            f"not sealed: {_listed(unsealed)}: an older harness wrote {seals.MANIFEST}; the suite's next run seals them"
+        )
+    if others:
+        names = [below(root, path) for path in others]
+        notes.append(f"not checked: {_listed(names)}; harness report makes a report again")
+    return tuple(notes)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Folders of jobs or of their remains, a mismatch for each unreadable folder, and files that belong to no job."""
+
+    jobs: list[Path]
+    unreadable: list[Mismatch]
+    others: list[Path]
+
+
+def _find(root: Path) -> _Found:
     errors: list[FileError] = []
-    folders = [
-        Path(folder)
-        for folder, entries in reader.folders(str(root), errors)
-        if integrity.is_job(frozenset(entry.name for entry in entries))
-    ]
+    jobs, others = [], []
+    for folder, entries in reader.folders(str(root), errors):
+        if integrity.is_job(frozenset(entry.name for entry in entries)):
+            jobs.append(Path(folder))
+        elif Path(folder).absolute().name not in (*integrity.INPUT_FOLDERS, reader.VERDICTS):
+            loose = (entry for entry in entries if not entry.is_dir(follow_symlinks=False))
+            others += [Path(entry.path) for entry in loose if entry.name not in _MARKS]
     unreadable = []
     for error in errors:
         folder, _, why = str(error).rpartition("; ")[0].partition(": ")
         unreadable.append(Mismatch(folder, why, "a folder"))
-    return sorted(folders), unreadable
+    return _Found(sorted(jobs), unreadable, sorted(others))
 
 
 def _suites(root: Path) -> set[Path]:
-    """Return the suites with a manifest, even if all their jobs are gone."""
-    patterns = (seals.MANIFEST, f"*/{seals.MANIFEST}", f"*/*/{seals.MANIFEST}")
+    """Return the suites with a manifest or a record, even if all their jobs are gone."""
+    names = (seals.MANIFEST, suite_record.FILE)
+    patterns = (f"{above}{name}" for name in names for above in ("", "*/", "*/*/"))
     return {path.parent.absolute() for pattern in patterns for path in root.glob(pattern)}
 
 
@@ -165,140 +189,36 @@ def _origins(root: Path, checked: list[integrity.CheckedJob]) -> Iterator[Mismat
             yield Mismatch(f"{place}: sha256", origin.sha256, f"{sha256}, that of the stored records")
 
 
-def check_published(root: Path, reported: WrittenReport | None) -> Iterator[Mismatch]:
-    """Yield the errata, those that are not recorded, and the figures of a report that do not follow.
+def check_published(root: Path) -> Iterator[Mismatch]:
+    """Yield the errata of published tables, and those that are not recorded.
 
     Raises:
         FileError: a file is missing or wrong; names the file, the line and the column.
-        UsageError: the report is of a kind that cannot be made again.
     """
     if published_measures.holds(root):
-        yield from _check_measures(root, reported)
+        yield from _check_measures(root)
         return
     published = published_tables.read(root)
-    follows, known = published.follows(), study.of(published)
+    known = study.of(published)
     for erratum in published.errata:
         place = f"Table {erratum.table} row {erratum.number} ({erratum.row}): {erratum.kind}"
         yield Mismatch(place, erratum.printed, f"{erratum.follows}; {erratum.evidence}")
     if known is not None:
         recorded, recomputed = (
             {f"{item.table}/{item.number}/{item.kind}": f"{item.printed}; {item.follows}" for item in errata}
-            for errata in (published.errata, known.find_errata(published, follows))
+            for errata in (published.errata, known.find_errata(published, published.follows()))
         )
         yield from differences(published_tables.ERRATA, recorded, recomputed)
-    if reported is None:
-        return
-    if "published" in reported.content and known is not None:
-        yield from _paper(reported, known, published, follows)
-    else:
-        # Published rows have their own measures, whatever is asked for.
-        yield from check_report(reported, lambda _: RowSet(published_tables.published_table(published, follows)))
 
 
-def _check_measures(root: Path, reported: WrittenReport | None) -> Iterator[Mismatch]:
-    """Yield findings on the code behind printed measures, gains that do not follow, and figures of a report."""
+def _check_measures(root: Path) -> Iterator[Mismatch]:
+    """Yield findings on the code behind printed measures, and gains that do not follow."""
     paper = published_measures.read(root)
     for finding in paper.about.findings:
         place = f"finding {finding.name} ({', '.join(finding.systems)})"
         yield Mismatch(place, str(finding.printed), f"{finding.follows}; {finding.evidence}")
     for system, printed, follows in paper.wrong_gains():
         yield Mismatch(f"gain of {system}", f"{printed} %", follows)
-    if reported is not None:
-        yield from check_report(reported, lambda _: RowSet(published_measures.measures_table(paper)))
-
-
-def _paper(reported: WrittenReport, known: Study, published: Published, follows: Snapshot) -> Iterator[Mismatch]:
-    """Yield the differences from the report of published tables, made again."""
-    market = reported.content.get("prices")
-    with reading(reported.path, "make it again", fault="damaged", damage=(KeyError, TypeError, ValueError)):
-        if not isinstance(market, Mapping):
-            raise ValueError("no prices in it")
-        now = prices.snapshot(datetime.date.fromisoformat(market["now"]), region=market["region"], term=market["term"])
-    again = json.loads(known.render_paper(published, follows, now, "json"))
-    yield from differences(reported.path.name, dict(reported.content), again)
-
-
-@dataclass(frozen=True)
-class WrittenReport:
-    """Report read from a file."""
-
-    path: Path
-    content: Mapping[str, Any]
-
-
-def read_report(path: Path) -> WrittenReport:
-    """Read a report.
-
-    Raises:
-        FileError: it cannot be read, or is no JSON object.
-    """
-    with reading(path, f"give what {_WROTE}", damage=(OSError, ValueError)):
-        content = parse_json(path.read_bytes())
-    if not isinstance(content, dict):
-        raise FileError(f"{path}: is no report; give what {_WROTE}")
-    return WrittenReport(path, content)
-
-
-def check_report(report: WrittenReport, recompute: Recompute) -> list[Mismatch]:
-    """Return the figures of a report that do not follow from the rows.
-
-    Raises:
-        UsageError: it is of a kind or version that cannot be made again here.
-        FileError: it is damaged.
-    """
-    kind = next((name for name in KINDS if name in report.content), None)
-    if kind is None:
-        raise UsageError(f"{report.path}: is no report that can be made again; give what {_WROTE}")
-    newest, make = KINDS[kind]
-    version = report.content[kind]
-    if type(version) is not int or version != newest:
-        raise UsageError(f"{report.path}: version {version!r}, this harness reads {newest}; update harness")
-    # A key is missing, or its value is of another type than any report's.
-    wrong = (KeyError, TypeError, ValueError, AttributeError)
-    with reading(report.path, f"give what {_WROTE}", fault="damaged", damage=wrong):
-        again = json.loads(writers.write_json(make(report.content, recompute)))
-        return list(compare_rows(report.path.name, report.content, again))
-
-
-def _report(stored: Mapping[str, Any], recompute: Recompute) -> ReportDocument:
-    """Make ``harness report --format json`` again."""
-    market = {name.removeprefix("price_"): value for name, value in stored.items()}
-    return table_document(_table(tuple(str(name) for name in stored["measures"]), market, recompute))
-
-
-def _leaderboard(stored: Mapping[str, Any], recompute: Recompute) -> ReportDocument:
-    """Make ``harness leaderboard --format json`` again."""
-    measure = str(stored["measure"])
-    query = LeaderboardQuery(
-        dataset=stored["dataset"],
-        measure=measure,
-        weights=dict(stored["weights"]),
-        mode=stored["mode"],
-        amrs={name: rate["value"] for name, rate in stored["amrs"].items() if rate["status"] == "given"},
-        bounds=tuple(Bound(**bound) for bound in stored["bounds"]),
-        rank_by=stored["rank_by"],
-        front=tuple(stored["front_axes"]),
-        **stored["asked"],
-    )
-    table = _table((measure,), stored["prices"], recompute)
-    return leaderboard_document(leaderboard.build(table, recompute((measure,)).per_query, query))
-
-
-# How each kind of report is made again, by the key that tells it, with its version.
-KINDS: dict[str, tuple[int, Callable[[Mapping[str, Any], Recompute], ReportDocument]]] = {
-    "report_version": (REPORT_VERSION, _report),
-    "leaderboard_version": (LEADERBOARD_VERSION, _leaderboard),
-}
-
-
-def _table(measures: tuple[str, ...], market: Mapping[str, Any], recompute: Recompute) -> Table:
-    """Return the table at the prices that a report names; ValueError: it names them wrongly."""
-    as_of = datetime.date.fromisoformat(market["date"])
-    snapshot = prices.snapshot(as_of, region=f"{market['provider']}/{market['region']}", term=market.get("term"))
-    choice = TypeChoice(market["architecture"], market["generation"])
-    date = market.get("tokens_date")
-    tokens = token_prices.snapshot(datetime.date.fromisoformat(date)) if date else None
-    return row_pricing.price(recompute(measures).table, row_pricing.tariff(snapshot, choice=choice, tokens=tokens))
 
 
 def check_cache(root: Path, cache: Path, recompute: Recompute) -> Iterator[Mismatch]:
@@ -333,24 +253,12 @@ def _plain_values(found: Mapping[str, PerQuery]) -> dict[str, Any]:
 
 
 def compare_rows(place: str, stored: Mapping[str, Any], follows: Mapping[str, Any]) -> Iterator[Mismatch]:
-    """Yield differences between two reports; rows are matched by name, in any order.
-
-    Figures and verdicts are compared, sentences are not: another version may have better ones.
-    """
+    """Yield differences between two tables; rows are matched by name, in any order."""
     for name, more in _ROW_LISTS.items():
-        there, here = (
-            {_row_name(row, more): _without_sentences(row) for row in each.get(name, ())} for each in (stored, follows)
-        )
+        there, here = ({_row_name(row, more): row for row in each.get(name, ())} for each in (stored, follows))
         yield from _compare_row_sets(f"{place}: {name}", there, here)
-    rest = [{key: each[key] for key in each if key not in (*_ROW_LISTS, "notes")} for each in (stored, follows)]
+    rest = [{key: each[key] for key in each if key not in _ROW_LISTS} for each in (stored, follows)]
     yield from differences(place, *rest)
-
-
-def _without_sentences(row: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in row.items() if name not in _SENTENCES}
-    if isinstance(found := kept.get("findings"), list | tuple):
-        kept["findings"] = [{**each, "text": None} if isinstance(each, dict) else each for each in found]
-    return kept
 
 
 def _compare_row_sets(place: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[Mismatch]:

@@ -15,7 +15,7 @@ from harness import untrusted
 from harness.driver import envelope
 from harness.errors import FileError, HarnessError
 from harness.records import Outcome, digest
-from harness.results import attempts, integrity_samples, reader, seals
+from harness.results import attempts, integrity_samples, origins, reader, seals, suite_record
 from harness.results.integrity_samples import CLOCK_SLACK_S, Mismatch, Runs, as_text, below, differences
 from harness.results.origins import JobOrigins
 from harness.results.reader import StoredJob
@@ -23,7 +23,7 @@ from harness.untrusted import read_start, reason_of
 
 _FILES = frozenset({reader.SAMPLES, reader.RUN, reader.FIRST_STAGE, reader.LOG})
 # Folders of a suite whose files are named by the hash of their content, and whether that is compressed.
-_INPUTS = (("qrels", True), ("samples", False))
+INPUT_FOLDERS = {"qrels": True, "samples": False}
 _MAX_VERDICT_BYTES = 16 << 20
 
 
@@ -173,7 +173,7 @@ def _damaged(error: Exception) -> str:
 
 def input_files(suite: Path) -> Iterator[tuple[Path, bool]]:
     """Return a suite's qrels and query samples, and whether each is compressed."""
-    for name, packed in _INPUTS:
+    for name, packed in INPUT_FOLDERS.items():
         folder = suite / name
         if folder.is_dir():
             yield from ((path, packed) for path in sorted(folder.iterdir()))
@@ -194,7 +194,7 @@ def check_inputs(suite: Path, place: str) -> Iterator[Mismatch]:
 
 
 def check_manifest(suite: Path, root: Path, jobs: Mapping[Path, CheckedJob]) -> Iterator[Mismatch]:
-    """Compare a suite's manifest with its jobs.
+    """Compare a suite's manifest with its jobs and files.
 
     Args:
         suite: its folder, absolute.
@@ -211,7 +211,8 @@ def check_manifest(suite: Path, root: Path, jobs: Mapping[Path, CheckedJob]) -> 
     if sealed is None:
         yield Mismatch(place, str(fault), f"a list of the jobs of {suite.name}")
         return
-    listed = {suite / folder: seal for folder, seal in sealed.items()}
+    yield from _check_sealed_files(suite, root, sealed)
+    listed = {suite / folder: seal for folder, seal in sealed.items() if not seals.names_file(folder)}
     for folder, seal in listed.items():
         # A run that ends meanwhile stores jobs that were not there when folders were listed.
         if folder not in present:
@@ -223,6 +224,46 @@ def check_manifest(suite: Path, root: Path, jobs: Mapping[Path, CheckedJob]) -> 
     for folder in sorted(present.keys() - listed.keys()):
         if present[folder] is not None:
             yield Mismatch(below(root, folder), "is there", f"no such job: {seals.MANIFEST} does not list it")
+
+
+def _check_sealed_files(suite: Path, root: Path, sealed: Mapping[str, str]) -> Iterator[Mismatch]:
+    """Compare a suite's files with its manifest; :func:`check_inputs` compares inputs with their names."""
+    listed = {name: sha256 for name, sha256 in sealed.items() if seals.names_file(name)}
+    present = _suite_files(suite)
+    for name, sha256 in listed.items():
+        place = below(root, present.get(name, suite / name))
+        if name not in present:
+            yield Mismatch(place, "gone", f"a file, by {seals.MANIFEST}; bring it back, or run its suite again")
+            continue
+        try:
+            actual = present[name].name.partition(".")[0] if _is_input(name) else untrusted.sha256(present[name])
+        except OSError as error:
+            yield Mismatch(place, _damaged(error), f"a file of sha256 {sha256}")
+            continue
+        if actual != sha256:
+            yield Mismatch(place, f"sha256 {actual}", f"{sha256}, by {seals.MANIFEST}")
+    for name in sorted(present.keys() - listed.keys()) if listed else ():
+        yield Mismatch(below(root, present[name]), "is there", f"no such file: {seals.MANIFEST} does not list it")
+
+
+def _is_input(name: str) -> bool:
+    return name.partition("/")[0] in INPUT_FOLDERS
+
+
+def _suite_files(suite: Path) -> dict[str, Path]:
+    """Return the files of a suite that reports are made from, besides its jobs, by their names in its manifest."""
+    others = {suite_record.FILE: suite / suite_record.FILE, seals.ORIGIN: suite.parent / origins.FILE}
+    inputs = {path.relative_to(suite).as_posix(): path for path, _ in input_files(suite)}
+    return {name: path for name, path in others.items() if os.path.lexists(path)} | inputs
+
+
+def unsealed_files(suite: Path) -> list[Path]:
+    """Return a suite's files if its manifest lists none of them, as an older harness wrote it."""
+    try:
+        sealed = seals.read(suite) or {}
+    except (OSError, ValueError):  # a mismatch already
+        return []
+    return [] if any(map(seals.names_file, sealed)) else list(_suite_files(suite).values())
 
 
 def _exists(job: Path) -> bool:

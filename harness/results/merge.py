@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from harness.progress import Progress, silent
 from harness.results import integrity, origins, reader, seals, suite_record
 from harness.results.origins import JobOrigins, Origin
 from harness.results.reader import StoredJob
-from harness.untrusted import MAX_FILE_BYTES, read_whole
+from harness.untrusted import MAX_FILE_BYTES, read_whole, reason_of
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def merge(sources: Sequence[Source], out: Path, *, progress: Progress = silent) 
                 _write(whole / origin.name, by_origin[origin.name], origin)
             whole.replace(out)
     except OSError as error:
-        raise StoreError(f"{out}: cannot be written: {error.strerror or error}; name another -o") from error
+        raise StoreError(f"{out}: cannot be written: {reason_of(error)}; name another -o") from error
     return Merged(merged_origins, new=True)
 
 
@@ -214,12 +215,17 @@ def _write(folder: Path, jobs: _Jobs, origin: Origin) -> None:
             if not kept.exists():
                 kept.parent.mkdir(exist_ok=True)
                 _take(path, kept)
+                listed[suite][f"{path.parent.name}/{path.name}"] = path.name.partition(".")[0]
         record, kept = verified.job.suite_folder / suite_record.FILE, folder / suite / suite_record.FILE
         if record.is_file() and not kept.exists():
-            kept.write_bytes(read_whole(record, suite_record.MOST_BYTES))  # a run of the source may change it
+            content = read_whole(record, suite_record.MOST_BYTES)
+            kept.write_bytes(content)  # a run of the source may change it
+            listed[suite][suite_record.FILE] = hashlib.sha256(content).hexdigest()
+    about = origins.text(origin).encode("utf-8")
     for suite, sealed in listed.items():
+        sealed[seals.ORIGIN] = hashlib.sha256(about).hexdigest()
         (folder / suite / seals.MANIFEST).write_text(seals.text(sealed), encoding="utf-8")
-    (folder / origins.FILE).write_text(origins.text(origin), encoding="utf-8")
+    (folder / origins.FILE).write_bytes(about)
 
 
 def _take(source: Path, target: Path) -> None:

@@ -51,6 +51,7 @@ def load_samples(path: Path) -> pa.Table:
         ):
             _check_outline(file)
             table = file.read(use_threads=False)  # a small file: threads cost more than they bring
+        table.column("query_id").validate(full=True)  # an id that is not UTF-8 is an error now, not in a table
         _check_ids(table.column("query_id"))
         if (trials := pc.count_distinct(table.column("trial")).as_py()) > _MOST_TRIALS:
             raise ValueError(f"{trials:,} trials, at most {_MOST_TRIALS:,} make sense")

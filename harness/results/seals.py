@@ -1,7 +1,8 @@
-"""Seals: a digest in each stored record, and a manifest of a suite's jobs, which reveal an edit by hand.
+"""Seals: a digest in each stored record, and a manifest of a suite's jobs and files, which reveal an edit by hand.
 
 ``result.json`` and verdicts hold the digest of all their other fields.  ``<suite>/manifest.txt`` lists each job with
-its seal, and so names lost jobs.  Another person can forge both; an accident cannot.
+its seal, and the suite's other files (``suite.json``, qrels, samples, ``origin.toml``) with the SHA-256 of their
+content, so that lost ones are named.  Another person can forge both; an accident cannot.
 """
 
 from __future__ import annotations
@@ -15,14 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from harness.records import digest
+from harness.results import origins, suite_record
 from harness.untrusted import read_start, to_json
 
 MANIFEST = "manifest.txt"
+# The origin of merged results, as a manifest names it: it is beside the suites.
+ORIGIN = f"../{origins.FILE}"
 # More than any honest manifest has: a line is some 150 bytes.
 MOST_BYTES = 64 << 20
 _MOST_LINE_BYTES = 16 << 10
 _SEAL = "seal"
 _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
+# A job's folder has five levels.
+_FILE = re.compile(rf"{re.escape(suite_record.FILE)}|(?:qrels|samples)/[^/]+|{re.escape(ORIGIN)}")
 
 
 def over(record: Any) -> str:
@@ -46,7 +52,9 @@ def broken(raw: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def read(suite: Path) -> dict[str, str] | None:
-    """Read a suite's manifest: each job's seal by its folder below the suite's; ``None``: there is no manifest.
+    """Read a suite's manifest: each job's seal, and each file's SHA-256, by its path below the suite's folder.
+
+    ``None``: there is no manifest.
 
     Raises:
         OSError: it cannot be read, or is no regular file.
@@ -63,20 +71,25 @@ def read(suite: Path) -> dict[str, str] | None:
     whole = content[: content.rfind(b"\n") + 1].decode("utf-8")
     for number, line in enumerate(whole.split("\n")[:-1], start=1):
         if not (entry := _LINE.fullmatch(line)):
-            raise ValueError(f"line {number} is no seal and folder")
-        # The last line of a folder counts: a job that was moved away can be measured again.
+            raise ValueError(f"line {number} is no seal and path")
+        # The last line of a path counts: a job that was moved away can be measured again.
         jobs[entry[2]] = entry[1]
     return jobs
 
 
-def text(jobs: Mapping[str, str]) -> str:
+def names_file(path: str) -> bool:
+    """Return whether a manifest's path names one of the suite's files; all others name jobs."""
+    return _FILE.fullmatch(path) is not None
+
+
+def text(sealed: Mapping[str, str]) -> str:
     """Return the content of a manifest."""
-    return "".join(f"{seal}  {folder}\n" for folder, seal in jobs.items())
+    return "".join(f"{seal}  {path}\n" for path, seal in sealed.items())
 
 
-def append(suite: Path, folder: str, seal: str) -> None:
-    """Add a job to a suite's manifest, to the disk, whole or not at all, in place of a line that was cut; OSError."""
-    line = text({folder: seal}).encode("utf-8")
+def append(suite: Path, path: str, seal: str) -> None:
+    """Add a line to a suite's manifest, to the disk, whole or not at all, in place of a line that was cut; OSError."""
+    line = text({path: seal}).encode("utf-8")
     with (suite / MANIFEST).open("a+b", buffering=0) as file:
         size = file.tell()
         file.seek(max(0, size - _MOST_LINE_BYTES))

@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -139,16 +140,23 @@ class Store:
             self._keep(target, content)
 
     def _keep(self, target: Path, content: bytes) -> None:
-        """Store an input file, unless it is there: its name is the hash of its content."""
-        if target.exists():
-            return
+        """Store an input file, unless it is there, and seal it: its name is the hash of its content."""
         with _disk_errors(target):
-            target.parent.mkdir(exist_ok=True)
-            partial = self.staging / target.name
-            partial.write_bytes(content)
-            if self._publisher:
-                self._publisher.keep(target, content)
-            partial.rename(target)
+            if not target.exists():
+                target.parent.mkdir(exist_ok=True)
+                partial = self.staging / target.name
+                partial.write_bytes(content)
+                if self._publisher:
+                    self._publisher.keep(target, content)
+                partial.rename(target)
+            self._seal(target, target.name.partition(".")[0])
+
+    def _seal(self, target: Path, sha256: str) -> None:
+        """List a file of the suite in the manifest, unless it is listed so already."""
+        name = target.relative_to(self.folder).as_posix()
+        if (seals.read(self.folder) or {}).get(name) != sha256:
+            seals.append(self.folder, name, sha256)
+            self._publish_manifest()
 
     def keep_suite(
         self,
@@ -163,13 +171,13 @@ class Store:
             self._keep(suite_record.positions_path(self.folder, sha256), given[name])
         target, content = self.folder / suite_record.FILE, suite_record.text(measures, pairs, hashes).encode()
         with _disk_errors(target):
-            if target.is_file() and target.read_bytes() == content:
-                return
-            if self._publisher:
-                self._publisher.write(target, content)
-            partial = self.staging / target.name
-            partial.write_bytes(content)
-            partial.rename(target)
+            if not target.is_file() or target.read_bytes() != content:
+                if self._publisher:
+                    self._publisher.write(target, content)
+                partial = self.staging / target.name
+                partial.write_bytes(content)
+                partial.rename(target)
+            self._seal(target, hashlib.sha256(content).hexdigest())
 
     def put(
         self,
@@ -226,7 +234,7 @@ class Store:
         return StoredJob(target, result)
 
     def _list_unlisted(self) -> None:
-        """Add jobs to the manifest that a killed run stored but did not list."""
+        """Add to the manifest the jobs that a killed run did not list, and the inputs that an older harness did not."""
         try:
             listed = seals.read(self.folder) or {}
         except (OSError, ValueError) as error:
@@ -236,6 +244,7 @@ class Store:
             ) from error
         folders = {path.parent.relative_to(self.folder).as_posix(): path for path in result_paths(self.folder)}
         unlisted = {name: seal for name in folders.keys() - listed.keys() if (seal := _sound_seal(folders[name]))}
+        unlisted |= {name: sha256 for name, sha256 in _inputs(self.folder) if name not in listed}
         if not unlisted:
             return
         manifest = self.folder / seals.MANIFEST
@@ -250,6 +259,14 @@ class Store:
         if self._publisher:
             path = self.folder / seals.MANIFEST
             self._publisher.write(path, path.read_bytes())
+
+
+def _inputs(suite: Path) -> Iterator[tuple[str, str]]:
+    """Yield the paths of a suite's qrels and query samples below its folder, and the hash in each name."""
+    for folder in ("qrels", "samples"):
+        for path in sorted((suite / folder).iterdir()) if (suite / folder).is_dir() else ():
+            if re.fullmatch("[0-9a-f]{64}", sha256 := path.name.partition(".")[0]):
+                yield f"{folder}/{path.name}", sha256
 
 
 def _sound_seal(path: Path) -> str | None:
@@ -282,7 +299,7 @@ def _disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StoreError(f"{path}: cannot be written: {error.strerror or error}; what was finished is kept") from error
+        raise StoreError(f"{path}: cannot be written: {reason_of(error)}; what was finished is kept") from error
 
 
 def _sync(path: Path) -> None:

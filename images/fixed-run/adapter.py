@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from harness.driver.adapter import Adapter, Corpus
 from harness.records import Envelope, Hit, Scalar
 
 _DOCUMENTS = "documents.json"
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 class FixedRun(Adapter):
@@ -71,8 +74,11 @@ class FixedRun(Adapter):
         run: dict[str, dict[str, float]] = {}
         for number, line in enumerate(self._lines("run.trec"), 1):
             try:
-                query_id, _, doc_id, _, score, _ = line.split()
+                # As TREC has it: ASCII white space alone separates fields, and a number has ASCII digits.
+                query_id, _, doc_id, _, score, _ = (field.decode("utf-8") for field in line.encode("utf-8").split())
                 ranking, value = run.setdefault(query_id, {}), float(score)
+                if not _NUMBER.fullmatch(score) or not math.isfinite(value):
+                    raise ValueError(score)
             except ValueError:
                 raise ValueError(f"run.trec, line {number}: is no 'query Q0 document rank score tag'") from None
             if doc_id in ranking:
@@ -81,7 +87,9 @@ class FixedRun(Adapter):
         return run
 
     def _lines(self, name: str) -> list[str]:
-        return [line for line in (self._folder / name).read_text(encoding="utf-8").splitlines() if line.strip()]
+        # Only line feeds end a line: a JSON text may hold other line separators.
+        lines = (self._folder / name).read_bytes().decode("utf-8").split("\n")
+        return [line for line in lines if line.strip()]
 
 
 ENGINE = FixedRun

@@ -65,7 +65,6 @@ READ_BY = {
     "training.tsv": ["leakage training.tsv one.run --qrels tiny/qrels.trec --queries tiny/queries.jsonl"],
     "judged.tsv": ["qrels add judged.tsv --to tiny/qrels.trec -o new.trec"],
     "vectors.parquet": ["frechet one.run --qrels tiny/qrels.trec --embeddings vectors.parquet"],
-    "report.json": ["verify stored --against report.json"],
 }
 
 

@@ -11,6 +11,7 @@ import re
 import shutil
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import pytest
 
@@ -164,6 +165,11 @@ def test_stored_run_is_reranked_in_its_own_order(bench: Bench) -> None:
     [
         ("q1 Q0 elsewhere 1 2.0 x\n", "", "run.trec ranks 1 documents that the corpus lacks, such as 'elsewhere'"),
         ("q1 Q0 d1 1\n", "", "run.trec, line 1: is no 'query Q0 document rank score tag'"),
+        ("q1 Q0 d1 1 1_0 x\n", "", "run.trec, line 1: is no 'query Q0 document rank score tag'"),
+        ("q1 Q0 d1 1 \u0661 x\n", "", "run.trec, line 1: is no 'query Q0 document rank score tag'"),
+        ("q1 Q0 d1 1 nan x\n", "", "run.trec, line 1: is no 'query Q0 document rank score tag'"),
+        ("q1 Q0 d1 1 2 x\u2028q1 Q0 d2 2 1 x\n", "", "run.trec, line 1: is no 'query Q0 document rank score tag'"),
+        ("q1 Q0 d\u00a01 1 2 x\n", "", "run.trec ranks 1 documents that the corpus lacks, such as 'd\\xa01'"),
         ("q1 Q0 d1 1 2 x\nq1 Q0 d1 2 1 x\n", "", "run.trec, line 2: document 'd1' comes twice for query 'q1'"),
         ("q1 Q0 d1 1 2 x\n", '{"_id": "q1", "text": "another"}\n', "queries.jsonl has no query 'a text'"),
         ("q1 Q0 d1 1 2 x\n", "{}\n", 'queries.jsonl, line 1: is no {"_id": ..., "text": ...}'),
@@ -175,15 +181,29 @@ def test_stored_run_is_reranked_in_its_own_order(bench: Bench) -> None:
     ],
 )
 def test_wrong_stored_run_is_refused_by_name(tmp_path: Path, lines: str, queries: str, message: str) -> None:
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "run.trec").write_text(lines)
-    (tmp_path / "mine" / "queries.jsonl").write_text(queries)
-    (tmp_path / "corpus.jsonl").write_text('{"_id": "d1", "title": "", "text": "x"}\n')
-    spec = importlib.util.spec_from_file_location("fixed_run", catalog.images_dir() / "fixed-run" / "adapter.py")
-    assert spec and spec.loader
-    spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
-    engine = module.ENGINE({"run": "mine"}, Envelope("e", 1, 1 << 30), tmp_path)
+    engine = fixed_run(tmp_path, lines, queries)
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):  # at one of the three verbs
         engine.build(Corpus(tmp_path / "corpus.jsonl", 1), tmp_path, lambda _: None)
         engine.load(tmp_path)
         engine.search("a text", 1)
+
+
+def test_only_line_feeds_end_a_line_of_a_stored_run(tmp_path: Path) -> None:
+    text = "one\u2028two\u0085three"
+    queries = json.dumps({"_id": "q1", "text": text}, ensure_ascii=False)
+    engine = fixed_run(tmp_path, "q1\tQ0 d1 1 +2.5e0 x\r\n", queries)
+    engine.build(Corpus(tmp_path / "corpus.jsonl", 1), tmp_path, lambda _: None)
+    engine.load(tmp_path)
+    assert [(hit.doc_id, hit.score) for hit in engine.search(text, 1)] == [("d1", 2.5)]
+
+
+def fixed_run(folder: Path, lines: str, queries: str) -> Any:
+    """Make the engine over a run and its queries, beside a corpus of one document."""
+    (folder / "mine").mkdir()
+    (folder / "mine" / "run.trec").write_bytes(lines.encode())
+    (folder / "mine" / "queries.jsonl").write_text(queries)
+    (folder / "corpus.jsonl").write_text('{"_id": "d1", "title": "", "text": "x"}\n')
+    spec = importlib.util.spec_from_file_location("fixed_run", catalog.images_dir() / "fixed-run" / "adapter.py")
+    assert spec and spec.loader
+    spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
+    return module.ENGINE({"run": "mine"}, Envelope("e", 1, 1 << 30), folder)

@@ -17,6 +17,7 @@ import pytest
 from harness import filesystem
 from tests.integration.strangers import ATTACKS
 from tests.support.chance import chance
+from tests.support.messages import PYTHON
 
 # What a command may take on top of what its modules take, and how long; honest ones need a tenth of either.
 _MORE_BYTES = 1 << 30
@@ -102,6 +103,8 @@ def _wrong(ended: Ended, codes: tuple[int, ...], named: str) -> Iterator[str]:
         yield f"exit code {ended.code}, not in {codes}"
     if "Traceback" in ended.said or "Error" in ended.said:
         yield f"a traceback: {ended.said[-2000:]}"
+    if PYTHON.search(ended.said):
+        yield f"a Python object: {ended.said[:2000]}"
     if named not in ended.said:
         yield f"{named} is not named: {ended.said[:500]}"
     lines = ended.said.splitlines()

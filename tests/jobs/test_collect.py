@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness.jobs.collect import CollectedJob, collect
+from harness.jobs.collect import CollectedJob, build_result, collect
+from harness.jobs.plan import Planned
 from harness.launch.base import LaunchEnd, LaunchRequest, StopReason
 from harness.launch.monitor.traces import (
     CounterReading,
@@ -23,8 +24,9 @@ from harness.launch.monitor.traces import (
 )
 from harness.records import Isolation, Measurement, Outcome, Phase, Query, to_json
 from harness.results.schema import GpuReading, GpuUse, Placement
-from tests.support import job_fixtures
+from tests.support import job_fixtures, sample_records
 from tests.support.job_fixtures import PREPARED, SEEN
+from tests.support.messages import PYTHON
 
 SPEC = job_fixtures.spec(
     system="bm25",
@@ -67,7 +69,7 @@ class Left:
     ) -> CollectedJob:
         collected = collect(self.job, ended, unknown_ids)
         assert "\n" not in (collected.detail or "") and len(collected.detail or "") < 700
-        assert (collected.detail or "").isprintable()
+        assert (collected.detail or "").isprintable() and not PYTHON.search(collected.detail or "")
         to_json(collected.measurement) if collected.measurement else None
         return collected
 
@@ -116,7 +118,7 @@ def test_kernel_evidence_outranks_all_other_evidence(left: Left) -> None:
     left.ends(Outcome.OOM, message, replace(ENDED, oom_kills=1, stopped=late))
     left.ends(Outcome.OOM, "killed the job", replace(ENDED, exit_code=137, oom_killed=True, stopped=late))
     left.measured(replace(MEASURED, oom_kills=1))
-    left.ends(Outcome.OOM, message, replace(ENDED, oom_kills=None, stopped=late))
+    left.ends(Outcome.TIMEOUT, "too late", replace(ENDED, oom_kills=None, stopped=late))
 
 
 def test_stop_reason_outranks_the_jobs_own_report(left: Left) -> None:
@@ -167,15 +169,81 @@ def test_job_without_a_measurement_is_a_crash_with_its_last_output(left: Left) -
     left.ends(Outcome.CRASH, r"\x1b[31m", replace(ENDED, log=b"\x1b[31m\xff" + b"x" * 1_000))
 
 
-def test_full_java_heap_is_oom_without_a_kill(left: Left) -> None:
-    left.measurement.unlink()
-    log = b"Terminating due to java.lang.OutOfMemoryError: Java heap space\n"
-    left.ends(Outcome.OOM, "the Java heap ran out; its last words: Term", replace(ENDED, exit_code=3, log=log))
+# What an image may say of memory that ran out, and how its detail begins.
+JAVA_LOG = b"Terminating due to java.lang.OutOfMemoryError: Java heap space\n"
+CLAIMS: dict[str, tuple[Measurement | None, LaunchEnd, str]] = {
+    "the log of a JVM": (
+        None,
+        replace(ENDED, exit_code=3, log=JAVA_LOG),
+        "the Java heap ran out; its last words: Term",
+    ),
+    "the driver": (
+        replace(MEASURED, outcome=Outcome.OOM, detail="JavaException: java.lang.OutOfMemoryError"),
+        replace(ENDED, exit_code=1),
+        "JavaException: java.lang.OutOfMemoryError",
+    ),
+    "the driver, with kills": (
+        replace(MEASURED, outcome=Outcome.OOM, detail="MemoryError", oom_kills=7),
+        replace(ENDED, exit_code=1),
+        "MemoryError",
+    ),
+}
+
+
+def _memory(anon_mib: int, **seen: Any) -> MemoryTrace:
+    return MemoryTrace(((0, anon_mib << 20), (1, 1 << 20)), **{"peak_cgroup_bytes": 1 << 30, **seen})
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_memory_that_ran_out_by_the_image_alone_is_a_crash(left: Left, name: str) -> None:
+    measurement, ended, claim = CLAIMS[name]
+    left.measured(measurement) if measurement else left.measurement.unlink()
+    prefix = "the image reported that memory ran out, but the host saw at most"
+    for memory in (
+        MemoryTrace(),
+        _memory(500),  # page cache filled the rest
+        _memory(900, peak_cgroup_bytes=None),  # no limit was in force
+        _memory(500, fullest_gpu_share=0.7),
+    ):
+        collected = left.ends(Outcome.CRASH, claim, replace(ended, memory=memory))
+        assert (collected.detail or "").startswith(prefix), collected.detail
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_memory_that_ran_out_is_oom_where_the_host_saw_it_full(left: Left, name: str) -> None:
+    measurement, ended, claim = CLAIMS[name]
+    left.measured(measurement) if measurement else left.measurement.unlink()
+    collected = left.ends(Outcome.OOM, claim, replace(ended, memory=_memory(900)))
+    assert (collected.detail or "").endswith("; the host saw 900 of 1024 MiB anonymous")
+    full = _memory(100, fullest_gpu_share=0.991)
+    collected = left.ends(Outcome.OOM, claim, replace(ended, memory=full))
+    assert (collected.detail or "").endswith("; the host saw 99% of a GPU's memory in use")
+
+
+def test_kills_that_the_host_did_not_see_are_never_oom(left: Left) -> None:
+    left.measured(replace(MEASURED, oom_kills=2))
+    claim = "the image counted 2 kills at the memory limit; the host saw none"
+    for ended in (ENDED, replace(ENDED, oom_kills=None), replace(ENDED, memory=_memory(900))):
+        left.ends(Outcome.BAD_OUTPUT, claim, ended)
+    left.ends(Outcome.TIMEOUT, "", replace(ENDED, stopped=StopReason(Outcome.TIMEOUT, "too late")))
+    left.measured(replace(MEASURED, outcome=Outcome.CRASH, detail="planted", oom_kills=2))
+    left.ends(Outcome.CRASH, "planted", replace(ENDED, exit_code=1))
+
+
+def test_counters_of_the_kernel_are_those_that_the_host_read(left: Left) -> None:
+    left.measured(replace(MEASURED, peak_cgroup_bytes=1 << 40, throttled_periods=9, oom_kills=9))
+    seen = {"peak_cgroup_bytes": 5 << 20, "source": "cgroup v2"}
+    for ended, expected in (
+        (replace(ENDED, memory=MemoryTrace(**seen)), (5 << 20, 0, 0)),
+        (replace(ENDED, oom_kills=None, throttled_periods=None), (None, None, None)),
+    ):
+        spec = sample_records.result().spec
+        planned = Planned(spec.cell, spec, Outcome.OK, None, None, done=False)
+        result = build_result(planned, "2026-01-01", left.collect(ended), sample_records.result().environment, ended)
+        assert (result.memory.peak_cgroup_bytes, result.throttled_periods, result.oom_kills) == expected
 
 
 def test_outcome_reported_by_the_job_is_accepted(left: Left) -> None:
-    left.measured(replace(MEASURED, outcome=Outcome.OOM, detail="JavaException: java.lang.OutOfMemoryError"))
-    left.ends(Outcome.OOM, "OutOfMemoryError", replace(ENDED, exit_code=1))
     left.measured(replace(MEASURED, outcome=Outcome.CRASH, detail="a\n\x1b[2Jb" + "x" * 10_000))
     left.ends(Outcome.CRASH, r"a \x1b[2Jbxxx", replace(ENDED, exit_code=1))
     left.measured(replace(MEASURED, outcome=Outcome.CRASH))
@@ -185,7 +253,7 @@ def test_outcome_reported_by_the_job_is_accepted(left: Left) -> None:
 @pytest.mark.parametrize("outcome", [Outcome.TIMEOUT, Outcome.NOT_APPLICABLE, Outcome.INTERRUPTED])
 def test_outcome_only_the_host_can_know_is_not_accepted_from_the_job(left: Left, outcome: Outcome) -> None:
     left.measured(replace(MEASURED, outcome=outcome))
-    left.ends(Outcome.BAD_OUTPUT, "which is not its to say")
+    left.ends(Outcome.BAD_OUTPUT, "only the launcher may decide that")
 
 
 def test_false_envelope_claim_is_an_envelope_mismatch(left: Left) -> None:
@@ -209,7 +277,8 @@ def test_failure_after_the_measurement_is_a_crash(left: Left) -> None:
 @pytest.mark.parametrize("load_s", [None, -1.0])
 def test_invalid_load_time_is_bad_output(left: Left, load_s: float | None) -> None:
     left.measured(replace(MEASURED, load_s=load_s))
-    left.ends(Outcome.BAD_OUTPUT, f"the image says it took {load_s} s to search")
+    says = "does not say how long the search took" if load_s is None else f"says it took {load_s} s to search"
+    left.ends(Outcome.BAD_OUTPUT, f"the image {says}")
 
 
 @pytest.mark.parametrize("change", [{"peak_cgroup_bytes": -1}, {"compiled_s": -1.0}, {"load_s": -1.0}])

@@ -87,10 +87,10 @@ class Watched(FakeLauncher):
     def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
         ended = super().launch(job, progress)
         measured = json.loads((job.out / MEASUREMENT).read_text())
-        measured |= {"phases": [{"name": "build", "start_ns": S, "end_ns": 4 * S}], "throttled_periods": 3}
+        measured |= {"phases": [{"name": "build", "start_ns": S, "end_ns": 4 * S}], "throttled_periods": 9}
         (job.out / MEASUREMENT).write_text(json.dumps(measured))
         readings = tuple(CounterReading(t * S, t * S, 4 * t * S // 3, 0, 0, 0, 0, 0) for t in range(7))
-        return replace(ended, canary=CANARY, placement=PLACEMENT, counters=CounterTrace(readings))
+        return replace(ended, throttled_periods=3, canary=CANARY, placement=PLACEMENT, counters=CounterTrace(readings))
 
 
 S = 1_000_000_000

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -26,7 +27,10 @@ from harness.report.export import export_csv, export_parquet, export_sqlite
 from harness.results import reader
 from harness.stats import Estimate
 from scripts.docs import generate
-from tests.support.results_folders import QUERIES, job, put
+from tests.support import publisher
+from tests.support.command_line import call
+from tests.support.publisher import Made
+from tests.support.results_folders import QUERIES, job, put, replace
 
 SHIPPED = Path(__file__).parents[2] / "results" / "published" / "santhanam2023"
 
@@ -206,3 +210,71 @@ def test_failed_sqlite_export_leaves_no_file(table: Table) -> None:
     assert not Path("out.db").exists() and not list(Path().glob("out.db*"))
     export_parquet(twice, Path("out.parquet"))
     assert pd.read_parquet("out.parquet").stage_Encode_mean_ms.tolist() == [100.0]
+
+
+def _with_samples(folder: Path, columns: dict[str, list[int] | list[str]]) -> None:
+    """Give a job samples with these values again and again, and the checksum that belongs to them."""
+    table = pq.read_table(folder / reader.SAMPLES)
+    for name, values in columns.items():
+        column = pa.array(
+            [values[row % 3] for row in range(len(table))], pa.string() if name == "query_id" else pa.int64()
+        )
+        place = table.column_names.index(name) if name in table.column_names else None
+        table = table.append_column(name, column) if place is None else table.set_column(place, name, column)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    replace(folder, reader.SAMPLES, sink.getvalue().to_pybytes())
+
+
+_MOST = (1 << 63) - 1
+# Column -> the values of three samples.
+EXTREMES: dict[str, dict[str, list[int] | list[str]]] = {
+    "latency beyond 2^53": {"latency_ns": [_MOST, (1 << 53) + 1, -_MOST]},
+    "stage": {"stage_x_ns": [_MOST, 0, -_MOST]},
+    "times": {"service_ns": [_MOST, 1, 2], "scheduled_ns": [_MOST, 1, 2]},
+    "counts": {"count_tokens": [_MOST, -_MOST, 0], "batch": [_MOST, -_MOST, 0]},
+    "ids": {"query_id": ["", "a\0b", "x" * 1024]},
+    "ids of other signs": {"query_id": ['=1+"1"', "a\nb\u2028c", "\U0010ffff"]},
+    "stage of odd name": {'stage_a"]; drop_ns': [1, 2, 3]},
+    "stage with a zero byte": {"stage_a\0b_ns": [1, 2, 3]},
+}
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_extreme_samples_are_exported_as_they_are_or_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    publisher.put(Path("results"), Made("a", 2.0, jobs=1), queries=("q1", "q2", "q3"), measures=("RR@10",))
+    _with_samples(job(Path("results"), "a"), EXTREMES[name])
+    for form in ("csv", "parquet", "ir_metadata"):
+        assert call("export", "results", "--format", form, "-o", form).exit_code == 0
+    done = call("export", "results", "--format", "sqlite", "--samples", "-o", "out.db")
+    if "\0" in "".join(EXTREMES[name]):
+        assert (done.exit_code, done.stderr.count("\n")) == (1, 1) and "export it as parquet" in done.stderr
+        return
+    assert done.exit_code == 0, done.stderr
+    frame, connection = harness.load_samples("results"), sqlite3.connect("out.db")
+    for column, values in EXTREMES[name].items():
+        kept = f"{column[:-3]}_s" if column.endswith("_ns") else column
+        if kept == column:
+            assert frame[kept].tolist()[:3] == values
+        else:
+            assert frame[kept].tolist()[:3] == pytest.approx([int(value) / 1e9 for value in values], rel=1e-15)
+        quoted = kept.replace('"', '""')
+        stored = [value for (value,) in connection.execute(f'select "{quoted}" from samples')]
+        assert stored == frame[kept].tolist()
+    connection.close()
+
+
+def test_id_that_is_not_utf_8_is_refused_in_one_line(results: Path) -> None:
+    folder = job(results)
+    table = pq.read_table(folder / reader.SAMPLES)
+    ids = [b"\xff\xed\xa0\x80"] * len(table)
+    column = pa.Array.from_buffers(pa.string(), len(ids), pa.array(ids, pa.binary()).buffers())
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.set_column(table.column_names.index("query_id"), "query_id", column), sink)
+    replace(folder, reader.SAMPLES, sink.getvalue().to_pybytes())
+    done = call("export", "results", "--format", "sqlite", "--samples", "-o", "out.db")
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1) and "samples.parquet: cannot be read" in done.stderr

@@ -16,14 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness import api
-from harness.analysis import leaderboard as boards
 from harness.analysis import results_folder, row_cache
 from harness.analysis.row_cache import CellRow, RowSet
 from harness.errors import FileError, UsageError
 from harness.evaluation import measure_names
 from harness.records import Outcome
-from harness.report import render, study, writers
-from harness.report.leaderboard import leaderboard_document
 from harness.report.verify import Mismatch, compare_rows, verify_results
 from harness.results import merge as merge_results
 from harness.results import origins, reader, seals
@@ -32,8 +29,8 @@ from tests.support.results_folders import change, job, put, replace
 SHIPPED = Path(__file__).parents[2] / "results" / "published" / "santhanam2023"
 
 
-def verify(results: Path, against: Path | None = None) -> tuple[Mismatch, ...]:
-    return verify_results(results, cache=results.parent / "cache", against=against).mismatches
+def verify(results: Path) -> tuple[Mismatch, ...]:
+    return verify_results(results, cache=results.parent / "cache").mismatches
 
 
 def test_sound_results_verify(results: Path) -> None:
@@ -318,88 +315,6 @@ def test_overheads_of_one_profile_are_verified_separately() -> None:
     assert list(compare_rows("kept", {"overhead": overhead}, {"overhead": overhead[:1]}))
 
 
-def report(results: Path, **market: Any) -> Path:
-    path = results.parent / "report.json"
-    path.write_text(render(api.table(results, "RR@10 P@1", **market), "json"))
-    return path
-
-
-def test_report_is_verified_at_its_own_prices_and_measures(results: Path) -> None:
-    path = report(results, as_of="2022-12-05")
-    assert verify(results, path) == ()
-    content = json.loads(path.read_text())
-    (place, row), *_ = [(n, row) for n, row in enumerate(content["rows"]) if row["outcome"] == "ok"]
-    row["usd_per_million_saturated" if row["scenario"] != "single_stream" else "usd_per_million"]["value"] = 1.0
-    row["validity"] = "clean"
-    row["notes"].append("another sentence")
-    content["price_date"] = "2022-12-06"
-    gone = content["rows"].pop(1 - place)
-    path.write_text(json.dumps(content))
-    by_place = {mismatch.place: mismatch for mismatch in verify(results, path)}
-    ends = {place.rpartition("fake")[2] for place in by_place}
-    assert {": validity", "", "report.json: price_date"} <= ends
-    assert any("usd_per_million" in place and "value" in place for place in by_place) and len(by_place) == 4
-    assert any(gone["system"] in mismatch.place and mismatch.stored == "no row" for mismatch in by_place.values())
-
-
-@pytest.mark.parametrize("rows", [5, [1]])
-def test_report_with_damaged_rows_is_refused(results: Path, rows: object) -> None:
-    path = report(results)
-    path.write_text(json.dumps({**json.loads(path.read_text()), "rows": rows}))
-    with pytest.raises(FileError, match=r"report.json: damaged: .*; give what `harness report`"):
-        verify(results, path)
-
-
-def leaderboard(results: Path, **asked: Any) -> Path:
-    table = api.table(results, "RR@10")
-    per_query = results_folder.load_per_query(results, ("RR@10",))
-    board = boards.build(table, per_query, boards.LeaderboardQuery("msmarco", "RR@10", **asked))
-    path = Path("board.json").absolute()
-    path.write_text(writers.write(leaderboard_document(board), "json"))
-    return path
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {},
-        {"mode": "robust", "cutoff": 0.5, "suite": "santhanam2023"},
-        {"amrs": {"latency": 33.0507}, "weights": {"accuracy": 0.9, "latency": 0.1}, "front": ("accuracy", "latency")},
-        {"rank_by": "cost", "bounds": (boards.Bound("accuracy", at_least=30.0),), "scenario": "single_stream"},
-    ],
-)
-def test_leaderboard_is_verified_with_its_own_options(tmp_path: Path, asked: dict[str, Any], monkeypatch: Any) -> None:
-    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    path = leaderboard(SHIPPED, **asked)
-    assert len(verify(SHIPPED, path)) == 12, "the errata alone"
-    content = json.loads(path.read_text())
-    content["rows"][0]["rank"] = 99
-    content["rows"][1]["figures"]["accuracy"]["value"] += 0.1
-    path.write_text(json.dumps(content))
-    mismatches = verify(SHIPPED, path)[12:]
-    assert [mismatch.place.rpartition(": ")[2] for mismatch in mismatches] == ["rank", "value"]
-    assert mismatches[0].stored == "99"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[1]", "is no report"),
-        ("{", "cannot be read"),
-        ("{}", "is no report that can be made again"),
-        ('{"report_version": 99}', "version 99, this harness reads 1; update"),
-        ('{"report_version": 1, "rows": []}', "damaged: key 'measures' is missing"),
-        ('{"report_version": 1, "rows": {}, "price_provider": "aws"}', "damaged"),
-    ],
-)
-def test_file_that_is_not_a_report_is_refused(results: Path, text: str, message: str) -> None:
-    path = Path("report.json")
-    path.write_text(text)
-    with pytest.raises(UsageError, match=message):
-        verify(results, path)
-
-
 def test_empty_folder_has_nothing_to_verify(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no stored job in it"):
         verify(tmp_path)
@@ -407,28 +322,11 @@ def test_empty_folder_has_nothing_to_verify(tmp_path: Path) -> None:
         verify(tmp_path / "none")
 
 
-def test_published_tables_have_their_errata_and_reports() -> None:
+def test_published_tables_have_their_errata() -> None:
     mismatches = verify(SHIPPED)
     assert len(mismatches) == 12 and str(mismatches[0]).startswith(
         "Table 3a row 10 (DPR, 16 CPU, 32 GiB): cost: stored: 19 ms"
     )
-
-
-def test_report_of_published_tables_verifies(tmp_path: Path) -> None:
-    from harness.analysis import published
-    from harness.pricing import prices
-
-    read = published.read(SHIPPED)
-    path = tmp_path / "report.json"
-    path.write_text(study.load("santhanam2023").render_paper(read, read.follows(), prices.snapshot(), "json"))
-    assert len(verify(SHIPPED, path)) == 12
-    content = json.loads(path.read_text())
-    content["rows"][-1]["cost_recomputed"] += 0.01
-    path.write_text(json.dumps(content))
-    assert "cost_recomputed" in verify(SHIPPED, path)[-1].place
-    path.write_text('{"published": {}, "prices": []}')
-    with pytest.raises(FileError, match="damaged: no prices in it"):
-        verify(SHIPPED, path)
 
 
 def test_merged_results_verify_against_their_sources(results: Path) -> None:

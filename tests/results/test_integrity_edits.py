@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -14,8 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from harness.errors import FileError
 from harness.report.verify import verify_results
 from harness.results import integrity, origins, reader, seals
+from harness.results import merge as merge_results
+from harness.results.store import Store
 from tests.support import sample_records
 from tests.support.results_folders import job, put, relist
 
@@ -69,7 +73,7 @@ def run(edit: Callable[[str], str]) -> Callable[[Path], object]:
 
 def suite_file(name: str, edit: Callable[[bytes], bytes]) -> Callable[[Path], object]:
     def damage(folder: Path) -> None:
-        (path,) = (folder.parents[4] / name).iterdir()
+        (path,) = (folder.parents[4]).glob(name)
         put(path, edit(path.read_bytes()))
 
     return damage
@@ -85,6 +89,41 @@ def manifest(edit: Callable[[list[str]], list[str]]) -> Callable[[Path], object]
 
 def gone(levels: int) -> Callable[[Path], object]:
     return lambda folder: shutil.rmtree((folder, *folder.parents)[levels])
+
+
+def of_suite(name: str, edit: Callable[[Path], object]) -> Callable[[Path], object]:
+    """Edit a file of the job's suite; ``..`` is the folder of merged results."""
+    return lambda folder: edit(next(iter(folder.parents[4].glob(name)), folder.parents[4] / name))
+
+
+def parsed(edit: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
+    def damage(path: Path) -> None:
+        raw = json.loads(path.read_text())
+        edit(raw)
+        put(path, json.dumps(raw).encode())
+
+    return damage
+
+
+def emptied(path: Path) -> None:
+    put(path, b"")
+
+
+def text(old: str, new: str) -> Callable[[Path], object]:
+    def damage(path: Path) -> None:
+        assert old in path.read_text()
+        put(path, path.read_text().replace(old, new).encode())
+
+    return damage
+
+
+def swapped(folder: Path) -> None:
+    """Swap two folders of jobs."""
+    other = job(folder.parents[5], "greedy")
+    aside = folder.with_name("aside")
+    folder.rename(aside)
+    other.rename(folder)
+    aside.rename(other)
 
 
 EDITS: dict[str, Callable[[Path], object]] = {
@@ -144,8 +183,8 @@ EDITS: dict[str, Callable[[Path], object]] = {
     "no run": lambda folder: (folder / reader.RUN).unlink(),
     "no record": lambda folder: (folder / reader.RESULT).unlink(),
     "stray file": lambda folder: put(folder / "notes.txt", b"x"),
-    "judgements": suite_file("qrels", lambda content: gzip.compress(gzip.decompress(content) + b"q0 0 d2 1\n")),
-    "query sample": suite_file("samples", lambda content: content.replace(b"number 1", b"number 11", 1)),
+    "judgements": suite_file("qrels/*", lambda content: gzip.compress(gzip.decompress(content) + b"q0 0 d2 1\n")),
+    "query sample": suite_file("samples/*.json", lambda content: content.replace(b"number 1", b"number 11", 1)),
     "no judgements": lambda folder: shutil.rmtree(folder.parents[4] / "qrels"),
     "no query sample": lambda folder: shutil.rmtree(folder.parents[4] / "samples"),
     "job gone": gone(0),
@@ -157,19 +196,124 @@ EDITS: dict[str, Callable[[Path], object]] = {
     "system copied": lambda folder: shutil.copytree(folder.parents[3], folder.parents[4] / "winner"),
     "suite copied": lambda folder: shutil.copytree(folder.parents[4], folder.parents[5] / "again"),
     "manifest gone": lambda folder: (folder.parents[4] / seals.MANIFEST).unlink(),
-    "line of the manifest gone": manifest(lambda lines: lines[1:]),
-    "seal in the manifest": manifest(lambda lines: ["0" * 64 + lines[0][64:], *lines[1:]]),
+    "line of the manifest gone": manifest(lambda lines: [line for line in lines if "greedy" not in line]),
+    "seal in the manifest": manifest(
+        lambda lines: ["0" * 64 + line[64:] if "greedy" in line else line for line in lines]
+    ),
     "words in the manifest": manifest(lambda lines: ["all is well\n", *lines]),
+    "manifest emptied": of_suite(seals.MANIFEST, emptied),
+    "line of a file gone": manifest(lambda lines: [line for line in lines if "suite.json" not in line]),
+    "hash of a file in the manifest": manifest(
+        lambda lines: ["0" * 64 + line[64:] if "suite.json" in line else line for line in lines]
+    ),
+    "file of another name in the manifest": manifest(lambda lines: [*lines, f"{'0' * 64}  samples/{'0' * 64}.json\n"]),
+    "jobs swapped": swapped,
+    "suite renamed": lambda folder: folder.parents[4].rename(folder.parents[5] / "again"),
+    "suite's measures": of_suite("suite.json", parsed(lambda raw: raw.update(measures=["P@1"]))),
+    "suite's pairs": of_suite("suite.json", parsed(lambda raw: raw.update(firstp={"planted": "planted"}))),
+    "suite's positions": of_suite("suite.json", parsed(lambda raw: raw["positions"].update(large="0" * 64))),
+    "suite's record gone": of_suite("suite.json", Path.unlink),
+    "suite's record emptied": of_suite("suite.json", emptied),
+    "suite's record linked": of_suite("suite.json", lambda path: path.rename("aside") and path.symlink_to("aside")),
+    "suite's record beside no job": lambda folder: put(folder.parents[3] / "suite.json", b'{"measures": ["P@1"]}'),
+    "positions": of_suite("samples/*.positions.jsonl", text("3", "4")),
+    "positions gone": of_suite("samples/*.positions.jsonl", Path.unlink),
+    "positions emptied": of_suite("samples/*.positions.jsonl", emptied),
+    "one more query sample": of_suite(
+        f"samples/{hashlib.sha256(b'[]').hexdigest()}.json", lambda path: put(path, b"[]")
+    ),
+    "one more file of judgements": of_suite("qrels/notes.txt", lambda path: put(path, b"x")),
+    "judgements emptied": of_suite("qrels/*", emptied),
+    "query sample emptied": of_suite("samples/*.json", emptied),
+    "record emptied": lambda folder: emptied(folder / reader.RESULT),
+    "samples emptied": lambda folder: emptied(folder / reader.SAMPLES),
+    "run emptied": lambda folder: emptied(folder / reader.RUN),
+    "log emptied": lambda folder: emptied(folder / reader.LOG),
+    "no log": lambda folder: (folder / reader.LOG).unlink(),
+    "first stage": lambda folder: put(folder / reader.FIRST_STAGE, gzip.compress(b"q0 Q0 d0 1 1.0 other\n")),
+}
+MERGED_EDITS: dict[str, Callable[[Path], object]] = {
+    "origin's name": of_suite("../origin.toml", text('name = "ours"', 'name = "theirs"')),
+    "origin's jobs": of_suite("../origin.toml", text("jobs = 12", "jobs = 11")),
+    "origin's hash": of_suite("../origin.toml", text('sha256 = "', 'sha256 = "0')),
+    "origin gone": of_suite("../origin.toml", Path.unlink),
+    "origin emptied": of_suite("../origin.toml", emptied),
+    "merged job": fields("wall_s", to=12.5),
+    "merged job gone": gone(0),
+    "merged suite's record": of_suite("suite.json", emptied),
+    "merged suite's manifest": of_suite(seals.MANIFEST, Path.unlink),
+    "suite in another origin": lambda folder: folder.parents[4].rename(folder.parents[5] / "late"),
 }
 
 
+@pytest.fixture
+def whole(results: Path) -> Path:
+    """A suite with everything that a record of it names."""
+    store = Store(results, "test-suite")
+    with store.held():
+        store.keep_suite(["RR@10"], {"exact": {"planted": "greedy"}}, {"large": b'{"start_token": 3}\n'})
+    (results / "test-suite" / ".lock").unlink()
+    return results
+
+
+def test_results_without_an_edit_verify(whole: Path) -> None:
+    assert verify(whole) == []
+    merge_results.merge(merge_results.parse_sources(["ours=results"]), Path("out"))
+    assert verify(Path("out").absolute()) == []
+
+
 @pytest.mark.parametrize("edit", EDITS)
-def test_verify_names_each_edit_by_hand(results: Path, edit: str) -> None:
-    assert verify(results) == []
-    folder = job(results)
-    EDITS[edit](folder)
-    found = verify(results)
+def test_verify_names_each_edit_by_hand(whole: Path, edit: str) -> None:
+    EDITS[edit](job(whole))
+    found = verify(whole)
     assert found and all("\n" not in line for line in found)
+
+
+@pytest.mark.parametrize("edit", MERGED_EDITS)
+def test_verify_names_each_edit_of_merged_results(whole: Path, edit: str) -> None:
+    merge_results.merge(merge_results.parse_sources(["ours=results"]), Path("out"))
+    merged = Path("out").absolute()
+    MERGED_EDITS[edit](job(merged))
+    found = verify(merged)
+    assert found and all("\n" not in line for line in found)
+
+
+def test_merge_refuses_an_edited_record_of_a_suite(whole: Path) -> None:
+    put(whole / "test-suite" / "suite.json", b'{"measures": ["P@1"]}')
+    with pytest.raises(FileError, match=r"suite\.json: stored: sha256 .*; nothing was written"):
+        merge_results.merge(merge_results.parse_sources(["ours=results"]), Path("out"))
+
+
+def test_files_that_an_older_manifest_does_not_list_are_noted_and_sealed_by_the_next_run(whole: Path) -> None:
+    path = whole / "test-suite" / seals.MANIFEST
+    lines = path.read_text().splitlines(keepends=True)
+    put(
+        path, "".join(line for line in lines if line.endswith(tuple("0123456789abcdef\n")) and "." not in line).encode()
+    )
+    put(whole / "test-suite" / "suite.json", b"{}")
+    verified = verify_results(whole, cache=whole.parent / "cache")
+    (note,) = verified.notes
+    assert verified.mismatches == () and note.startswith("not sealed: test-suite/suite.json, test-suite/qrels/")
+    assert note.endswith("an older harness wrote manifest.txt; the suite's next run seals them")
+    with Store(whole, "test-suite").held():
+        pass
+    assert verify(whole) == [
+        "test-suite/suite.json: stored: is there; follows: no such file: manifest.txt does not list it"
+    ]
+    with (store := Store(whole, "test-suite")).held():
+        store.keep_suite(["RR@10"], {})
+    assert verify(whole) == []
+
+
+def test_files_that_are_not_checked_are_named(whole: Path) -> None:
+    for name in ("report.html", "test-suite/report.md", "test-suite/notes.txt", "test-suite/planted/notes.txt"):
+        put(whole / name, b"99 ms")
+    verified = verify_results(whole, cache=whole.parent / "cache")
+    assert verified.mismatches == ()
+    assert verified.notes == (
+        "not checked: report.html, test-suite/notes.txt, test-suite/planted/notes.txt, test-suite/report.md;"
+        " `harness report` makes a report again",
+    )
 
 
 def leaves(value: Any, *path: str | int) -> Iterator[tuple[str | int, ...]]:

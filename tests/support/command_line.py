@@ -12,6 +12,7 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from harness.cli import main
+from tests.support.messages import PYTHON
 
 # What a person sees without scrolling.
 SCREEN_LINES = 25
@@ -47,3 +48,4 @@ def assert_refused(done: Result, message: str) -> None:
     lines = [line for line in done.stderr.splitlines() if not line.endswith(": corpus ...")]
     assert (done.exit_code, len(lines)) == (2, 1), done.output
     assert message in done.stderr
+    assert not PYTHON.search(done.stderr), done.stderr

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+# What Python writes for bytes, paths, classes and other objects, and people do not.
+PYTHON = re.compile(r"""\bb['"]|\b(Posix|Pure\w*)Path\(|<class '|\bobject at 0x|<[A-Za-z_]+\.[A-Z_]+: """)
 
 
 class _Kept(logging.Handler):

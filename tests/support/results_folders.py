@@ -12,8 +12,9 @@ from typing import Any
 from harness.launch.base import LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.records import Outcome
-from harness.results import seals
+from harness.results import integrity, seals
 from harness.results.reader import RESULT
+from harness.results.suite_record import FILE
 from tests.conftest import Bench, protocol, write_dataset
 
 QUERIES = 40
@@ -63,9 +64,19 @@ def change(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:
 
 
 def relist(suite: Path) -> None:
-    """Rewrite a suite's manifest from the stored jobs."""
+    """Rewrite a suite's manifest from the stored jobs; the lines of its other files stay."""
     records = {path.parent: json.loads(path.read_text()) for path in sorted(suite.rglob(RESULT))}
     listed = {str(folder.relative_to(suite)): raw["seal"] for folder, raw in records.items()}
+    files = {path: sha256 for path, sha256 in (seals.read(suite) or {}).items() if seals.names_file(path)}
+    put(suite / seals.MANIFEST, seals.text(listed | files).encode())
+
+
+def seal_files(suite: Path) -> None:
+    """List a suite's other files in its manifest as they are now."""
+    listed = {path: seal for path, seal in (seals.read(suite) or {}).items() if not seals.names_file(path)}
+    listed[FILE] = hashlib.sha256((suite / FILE).read_bytes()).hexdigest()
+    for path in (each for folder in integrity.INPUT_FOLDERS for each in sorted((suite / folder).glob("*"))):
+        listed[path.relative_to(suite).as_posix()] = path.name.partition(".")[0]
     put(suite / seals.MANIFEST, seals.text(listed).encode())
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from harness.errors import AwsError
-from harness.untrusted import is_plain_name, tar_entries
+from harness.untrusted import is_plain_name, reason_of, tar_entries
 
 # Fast: images and indexes are large, and the worker waits for them.
 _LEVEL = 1
@@ -86,4 +86,4 @@ def unpack(source: IO[bytes], folder: Path, *, what: str, most_bytes: int, allow
     except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno not in _OF_NAMES:
             raise  # the disk's
-        raise AwsError(f"{what}: {error}; it is damaged, or another program wrote it", "BadTar") from error
+        raise AwsError(f"{what}: {reason_of(error)}; it is damaged, or another program wrote it", "BadTar") from error

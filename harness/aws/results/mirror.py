@@ -29,6 +29,7 @@ from harness.progress import Progress, silent
 from harness.results import origins, reader, seals, suite_record
 from harness.results.reader import RESULT
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
+from harness.untrusted import reason_of
 
 log = logging.getLogger(__name__)
 
@@ -334,7 +335,7 @@ class _Round:
         except FileNotFoundError as error:  # another process removed the folder, which was empty
             raise _Moved(stored.name) from error
         except OSError as error:
-            text = f"cannot be written: {error.strerror or error}; make room or choose another --cache"
+            text = f"cannot be written: {reason_of(error)}; make room or choose another --cache"
             raise StoreError(f"{target}: {text}") from error
 
 

@@ -85,10 +85,14 @@ def _nvml() -> Iterator[None]:
 
 
 class JobGpus:
-    """The first ``count`` GPUs of a job, followed from before its start: earlier processes are not the job's."""
+    """The first ``count`` GPUs of a job, followed from before its start: earlier processes are not the job's.
+
+    ``fullest_share`` is the largest share of a GPU's memory that was in use at any reading, by any process.
+    """
 
     def __init__(self, count: int) -> None:
         self._handles = first_handles(count)
+        self.fullest_share = 0.0
         self._baseline = self._used()
         self.before = foreign_processes(processes(self._handles), (), lambda _: True)
         self._own: set[int] = set()
@@ -132,7 +136,9 @@ class JobGpus:
         return GpuMoment(t_ns, self.read(), used_mj, strangers)
 
     def _used(self) -> int:
-        return sum(int(pynvml.nvmlDeviceGetMemoryInfo(handle).used) for handle in self._handles)
+        memory = [pynvml.nvmlDeviceGetMemoryInfo(handle) for handle in self._handles]
+        self.fullest_share = max(self.fullest_share, *(int(each.used) / int(each.total) for each in memory))
+        return sum(int(each.used) for each in memory)
 
 
 @contextmanager

@@ -61,6 +61,11 @@ class GpuSampler(threading.Thread):
         self._asked.set()
         self.join()
 
+    @property
+    def fullest_share(self) -> float:
+        """Return the largest share of a GPU's memory that was in use."""
+        return self._gpus.fullest_share
+
     def trace(self) -> GpuTrace:
         """Return all readings."""
         return GpuTrace(self._gpus.before, tuple(self._moments))
@@ -150,6 +155,7 @@ class Sampler(threading.Thread):
             peak_mapped_bytes=self._mapped,
             peak_cgroup_bytes=self._peak,
             peak_gpu_bytes=self._gpus.peak_bytes if self._gpus else None,
+            fullest_gpu_share=self._gpus.fullest_share if self._gpus else None,
             source=self._memory.name,
             interval_s=self._interval_s,
         )

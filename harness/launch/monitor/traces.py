@@ -23,12 +23,16 @@ class MemoryNow:
 
 @dataclass(frozen=True)
 class MemoryTrace:
-    """Memory over time: ``anon`` holds (monotonic nanoseconds, bytes) pairs, ``interval_s`` apart at most."""
+    """Memory over time: ``anon`` holds (monotonic nanoseconds, bytes) pairs, ``interval_s`` apart at most.
+
+    ``fullest_gpu_share`` is the largest share of one of the job's GPUs' memory in use, by any process.
+    """
 
     anon: tuple[tuple[int, int], ...] = ()
     peak_mapped_bytes: int | None = None
     peak_cgroup_bytes: int | None = None
     peak_gpu_bytes: int | None = None
+    fullest_gpu_share: float | None = None
     source: str | None = None
     interval_s: float | None = None
 

@@ -14,6 +14,7 @@ import argparse
 import gzip
 import json
 import os
+import re
 import sys
 import time
 import urllib.error
@@ -137,7 +138,9 @@ def read_run(path: Path, depth: int) -> dict[str, list[str]]:
     ranked: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for number, line in enumerate(_lines(path), 1):
         try:
-            query_id, _, doc_id, rank, *_ = line.split()
+            query_id, _, doc_id, rank, *_ = (field.decode("utf-8") for field in line.encode("utf-8").split())
+            if not re.fullmatch("[+-]?[0-9]{1,19}", rank):
+                raise ValueError(rank)
             ranked[query_id].append((int(rank), doc_id))
         except ValueError:
             raise RecordingFailed(f"{path}, line {number}: no line of a TREC run") from None

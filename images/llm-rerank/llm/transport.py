@@ -101,7 +101,8 @@ def read_recording(path: Path) -> dict[str, Completion]:
     """
     found: dict[str, Completion] = {}
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Only line feeds end a line: an answer may hold other line separators.
+        lines = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path.name}: the recording cannot be read ({error})") from error
     for number, line in enumerate(lines, 1):

@@ -18,6 +18,7 @@ import pytest
 from harness.aws.cloud_run import archive
 from harness.errors import AwsError
 from harness.untrusted import tar_entries
+from tests.support.messages import PYTHON
 
 
 def tar_of(*entries: tarfile.TarInfo) -> io.BytesIO:
@@ -147,6 +148,16 @@ def test_names_that_the_disk_refuses_are_an_error_of_the_tar(
     with pytest.raises(AwsError, match="it is damaged") as caught:
         unpack(tar_of(*entries), tmp_path)
     assert caught.value.code == "BadTar"
+
+
+def test_file_that_is_not_gzipped_is_an_error_of_the_tar_in_plain_words(tmp_path: Path) -> None:
+    for content in (b"PK\3\4 and more", b"", gzip.compress(b"x" * 600)[:20]):
+        with (
+            pytest.raises(AwsError, match="it is damaged") as caught,
+            gzip.GzipFile(fileobj=io.BytesIO(content)) as file,
+        ):
+            unpack(cast(IO[bytes], file), tmp_path)
+        assert not PYTHON.search(str(caught.value))
 
 
 def test_full_disk_is_not_an_error_of_the_tar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

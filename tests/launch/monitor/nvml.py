@@ -79,7 +79,7 @@ class Nvml:
         return f"GPU {handle}"
 
     def DeviceGetMemoryInfo(self, handle: int) -> Any:
-        return SimpleNamespace(used=self.used[handle])
+        return SimpleNamespace(used=self.used[handle], total=80 << 30)
 
     def DeviceGetClockInfo(self, handle: int, clock: int) -> int:
         assert clock == pynvml.NVML_CLOCK_SM

@@ -163,7 +163,7 @@ def test_costly_counters_are_read_less_often() -> None:
 
 
 class ScriptedGpu:
-    before = ForeignProcesses(3, 1)
+    before, fullest_share = ForeignProcesses(3, 1), 0.25
 
     def __init__(self, used: Iterable[int | None] = (), work: Callable[[], object] = lambda: None) -> None:
         self._used, self._work, self.asked = iter(used), work, 0

@@ -38,7 +38,8 @@ def ask(method: str, path: str, body: Any = None, allowed: tuple[int, ...] = ())
     """Return the engine's answer; end on errors but these."""
     answer = send(method, path, body).getresponse()
     if answer.status >= 400 and answer.status not in allowed:
-        raise SystemExit(f"harness: the engine refuses {method} {path.partition('?')[0]}: {answer.read(500)!r}")
+        why = " ".join(answer.read(500).decode("utf-8", "replace").split())
+        raise SystemExit(f"harness: the engine refuses {method} {path.partition('?')[0]}: {why}")
     return answer
 
 
