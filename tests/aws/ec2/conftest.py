@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import boto3
