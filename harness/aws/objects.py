@@ -52,7 +52,7 @@ def age(answer: dict[str, Any]) -> datetime.timedelta:
 
 @dataclass(frozen=True)
 class ObjectState:
-    """State of an object, as S3 states it.
+    """The state of an object as S3 states it.
 
     ``checksum`` is by SHA-256: of the content, or of its parts' hashes with their number behind a dash; S3 computes it
     of the bytes that it gets, so that nobody can claim another.

@@ -22,7 +22,7 @@ _FORMAT = 2
 
 
 @dataclass(frozen=True)
-class KnownInput:
+class LedgerEntry:
     """An object whose content this machine knows; ``checksum`` is what S3 stated of it (`ObjectState`)."""
 
     shipped: ShippedInput
@@ -40,13 +40,13 @@ class Ledger:
     def __init__(self, cache: Path, place: str) -> None:
         self._folder, self._place = cache / "shipped", place
 
-    def find(self, key: str) -> KnownInput | None:
+    def find(self, key: str) -> LedgerEntry | None:
         """Return the entry of a key."""
         with suppress(OSError, AwsError):
-            return records.read(KnownInput, str(self._file(key)), self._file(key).read_bytes())
+            return records.read(LedgerEntry, str(self._file(key)), self._file(key).read_bytes())
         return None
 
-    def note(self, key: str, entry: KnownInput) -> None:
+    def note(self, key: str, entry: LedgerEntry) -> None:
         """Write an entry over an earlier one."""
         self._folder.mkdir(parents=True, exist_ok=True)
         with filesystem.atomic_write(self._file(key)) as path:

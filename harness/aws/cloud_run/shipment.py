@@ -38,7 +38,7 @@ from docker.models.images import Image
 from harness import filesystem
 from harness.aws.cloud_run import archive, records
 from harness.aws.cloud_run.bundle import bundle_entries
-from harness.aws.cloud_run.ledger import KnownInput, Ledger
+from harness.aws.cloud_run.ledger import Ledger, LedgerEntry
 from harness.aws.cloud_run.records import (
     ARCHIVE,
     PartJob,
@@ -222,14 +222,14 @@ class Shipper:
         self._ledger.note(key, renewed)
         return renewed.shipped
 
-    def _upload(self, folder: str, what: str, pack: Callable[[Path], None]) -> KnownInput:
+    def _upload(self, folder: str, what: str, pack: Callable[[Path], None]) -> LedgerEntry:
         """Pack an input; upload it unless S3 has the same bytes under their hash."""
         with _packed(self._cache, pack) as path:
             sha256, size = filesystem.sha256(path), path.stat().st_size
             checksum = checksum_of_upload(path)
             # The second, if a stranger's object or one that soon expires has the first.
             for name in (f"{folder}/{sha256}{ARCHIVE}", _fresh_name(folder, sha256)):
-                entry, state = KnownInput(ShippedInput(name, sha256, size), checksum), self._work.state(name)
+                entry, state = LedgerEntry(ShippedInput(name, sha256, size), checksum), self._work.state(name)
                 if state is None:
                     log.info(f"uploading {what}, {size / 2**20:.1f} MiB")
                     self._work.upload_new(name, path)
@@ -239,7 +239,7 @@ class Shipper:
         place = self._work.place.below(folder)
         raise AwsError(f"{place}: what was uploaded was replaced at once; see who may write there", "BadInput")
 
-    def _copy(self, source: ShippedInput, folder: str) -> KnownInput | None:
+    def _copy(self, source: ShippedInput, folder: str) -> LedgerEntry | None:
         """Copy an object to a fresh name of the inputs; ``None``: it has another content than its hash says."""
         copy = replace(source, name=_fresh_name(folder, source.sha256))
         self._work.copy_new(source.name, copy.name)
@@ -250,7 +250,7 @@ class Shipper:
         if state.checksum in checksums_of(source.sha256) or (
             source.size_bytes > MOST_PART_BYTES and self._work.download(copy.name, Path(os.devnull)) == source.sha256
         ):
-            return KnownInput(copy, state.checksum)
+            return LedgerEntry(copy, state.checksum)
         return None
 
 
