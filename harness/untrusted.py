@@ -299,6 +299,7 @@ _MISTAKES = {
     "less_than_equal": "is {value}; write {le} or less",
     "literal_error": "is {value}; write {expected}",
     "enum": "is {value}; write {expected}",
+    "json_invalid": "is not valid JSON: {error}",
     "extra_forbidden": "is unknown; remove it",
 }
 _FORMS = {

@@ -20,7 +20,7 @@ from harness.datasets.dataset import Dataset
 from harness.datasets.source import DatasetSource, DocumentStream, Format, SourceDocument
 from harness.errors import FileError
 from harness.records import Query
-from harness.untrusted import reason_of
+from harness.untrusted import parse_json, read_whole, reason_of
 
 _FILES = (("corpus.jsonl",), ("queries.jsonl",), ("qrels.trec",))
 _QUERIES = "queries.jsonl"
@@ -28,6 +28,8 @@ _COPIED_QRELS = "judgements.trec"
 _COPIED_ANSWERS = "judgements.answers.json"
 _NLTK = "nltk_data"
 _MODEL = "tokenizers/punkt_tab/english"
+# The answers of all questions of XOR-TyDi have less than one MiB.
+_MOST_ANSWER_BYTES = 64 << 20
 _MODEL_FILES = ("abbrev_types.txt", "collocations.tab", "ortho_context.tab", "sent_starters.txt")
 
 
@@ -108,7 +110,7 @@ def read_copy(folder: Path) -> DatasetSource:
 
 def _read_answers(path: Path) -> Answers:
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        raw = parse_json(read_whole(path, _MOST_ANSWER_BYTES))
         by_query = {str(query): tuple(map(str, texts)) for query, texts in raw["answers"].items()}
         languages = {str(query): str(language) for query, language in raw.get("languages", {}).items()}
         rule = raw["rule"]

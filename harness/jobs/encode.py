@@ -5,11 +5,10 @@ So an encoder runs in the same envelope and isolation as for any index, and not 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -26,11 +25,12 @@ from harness.launch.base import Launcher, Limits
 from harness.launch.images.systems import System
 from harness.progress import task
 from harness.records import Envelope, Outcome, Scalar, digest
-from harness.untrusted import open_regular, read_start
+from harness.untrusted import open_regular, parse_json, read_whole
 
 ENGINE = "dense"
 KIND = "flat"
 _FACTS_BYTES = 1 << 20
+_MOST_ID_BYTES = 1024  # 256 characters
 # Facts about the amount, which decide no vector.
 _OF_SIZE = ("documents",)
 
@@ -251,14 +251,28 @@ class FlatIndex:
 
     def _ids(self) -> Iterator[str]:
         with open_regular(self.folder / "ids.npy") as file:
-            ends: Any = np.load(file, allow_pickle=False)
-        if ends.shape != (self.documents,):
-            raise ValueError(f"{ends.shape} ids for {self.documents} vectors")
+            shape, _, kind = _array_header(file)
+            if shape != (self.documents,) or kind != np.dtype("<i8"):
+                raise ValueError(f"{shape} ids of {kind} for {self.documents} vectors")
+            ends = np.frombuffer(file.read(kind.itemsize * self.documents), kind)
+        if len(ends) < self.documents:
+            raise ValueError(f"{len(ends)} ids for {self.documents} vectors")
         start = 0
         with open_regular(self.folder / "ids.bin") as file:
             for end in ends.tolist():
-                yield file.read(max(end - start, 0)).decode("utf-8")
+                if not start <= end <= start + _MOST_ID_BYTES:
+                    raise ValueError(f"an id from byte {start} to {end}")
+                yield file.read(end - start).decode("utf-8")
                 start = end
+
+
+def _array_header(file: IO[bytes]) -> tuple[Any, ...]:
+    """Read shape, order and type of a NumPy array: loading it would take the memory that its shape declares."""
+    version = np.lib.format.read_magic(file)
+    if version != (1, 0):
+        raise ValueError(f"an array of version {version}")
+    header: tuple[Any, ...] = np.lib.format.read_array_header_1_0(file)
+    return header
 
 
 def read_flat_index(folder: Path) -> FlatIndex:
@@ -268,7 +282,7 @@ def read_flat_index(folder: Path) -> FlatIndex:
         JobError: it is damaged, or of another kind.
     """
     try:
-        facts: dict[str, Any] = json.loads(read_start(folder / "built-with.json", _FACTS_BYTES))
+        facts: dict[str, Any] = parse_json(read_whole(folder / "built-with.json", _FACTS_BYTES))
         if (facts["engine"], facts["index"]) != (ENGINE, KIND):
             raise ValueError(f"an index {facts['index']!r} of {facts['engine']!r}")
         made_with = digest({name: value for name, value in facts.items() if name not in _OF_SIZE})
