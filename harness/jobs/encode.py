@@ -5,10 +5,12 @@ So an encoder runs in the same envelope and isolation as for any index, and not 
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +33,11 @@ ENGINE = "dense"
 KIND = "flat"
 _FACTS_BYTES = 1 << 20
 _MOST_ID_BYTES = 1024  # 256 characters
+# As np.save writes it.  np.load would take the memory that any header declares, and fail in its own ways.
+_ARRAY_HEADER_BYTES = 128
+_ARRAY_HEADER = re.compile(
+    rb"\x93NUMPY\x01\x00..{'descr': '<i8', 'fortran_order': False, 'shape': \(([0-9]{1,18}),\), } *\n", re.DOTALL
+)
 # Facts about the amount, which decide no vector.
 _OF_SIZE = ("documents",)
 
@@ -251,12 +258,13 @@ class FlatIndex:
 
     def _ids(self) -> Iterator[str]:
         with open_regular(self.folder / "ids.npy") as file:
-            shape, _, kind = _array_header(file)
-            if shape != (self.documents,) or kind != np.dtype("<i8"):
-                raise ValueError(f"{shape} ids of {kind} for {self.documents} vectors")
-            ends = np.frombuffer(file.read(kind.itemsize * self.documents), kind)
-        if len(ends) < self.documents:
-            raise ValueError(f"{len(ends)} ids for {self.documents} vectors")
+            header = _ARRAY_HEADER.match(file.read(_ARRAY_HEADER_BYTES))
+            if header is None:
+                raise ValueError("ids.npy is no array of whole numbers of 64 bits")
+            file.seek(header.end())
+            ends = np.frombuffer(file.read(8 * self.documents), dtype="<i8")
+        if not len(ends) == int(header[1]) == self.documents:
+            raise ValueError(f"{int(header[1])} ids for {self.documents} vectors")
         start = 0
         with open_regular(self.folder / "ids.bin") as file:
             for end in ends.tolist():
@@ -264,15 +272,6 @@ class FlatIndex:
                     raise ValueError(f"an id from byte {start} to {end}")
                 yield file.read(end - start).decode("utf-8")
                 start = end
-
-
-def _array_header(file: IO[bytes]) -> tuple[Any, ...]:
-    """Read shape, order and type of a NumPy array: loading it would take the memory that its shape declares."""
-    version = np.lib.format.read_magic(file)
-    if version != (1, 0):
-        raise ValueError(f"an array of version {version}")
-    header: tuple[Any, ...] = np.lib.format.read_array_header_1_0(file)
-    return header
 
 
 def read_flat_index(folder: Path) -> FlatIndex:

@@ -61,9 +61,12 @@ def _make_records(folder: Path) -> None:
         (folder / f"{name}.json").write_bytes(records.dump(record))
 
 
-def _content(path: Path) -> bytes:
+def _content(path: Path, most_bytes: int = records.MOST_BYTES) -> bytes:
     """Return the content of an object of S3, which is no link or pipe."""
-    return path.read_bytes() if path.is_file() else b""
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        return file.read(most_bytes)
 
 
 def _read_records(folder: Path, _scratch: Path) -> object:
@@ -107,7 +110,7 @@ class _Bucket:
         return self
 
     def get(self, _name: str, most_bytes: int) -> bytes:
-        return _content(self.path)[:most_bytes]
+        return _content(self.path, most_bytes)
 
 
 def _make_job(folder: Path) -> None:

@@ -91,7 +91,7 @@ READERS = (
         _make_qrels,
         lambda folder, _: qrels_merge.read_base(folder / "base.qrels"),
         ("base.qrels", "base.qrels.*"),
-        skips=LINKED,
+        skips=NAMED,
     ),
     Reader(
         "graded pools",

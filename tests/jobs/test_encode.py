@@ -156,7 +156,7 @@ def _nan(folder: Path) -> None:
         (lambda folder: (folder / "vectors.f32").write_bytes(b"1234"), "4 bytes for 2 vectors of 2"),
         (lambda folder: (folder / "built-with.json").write_text("[]"), "no vectors can be read"),
         (lambda folder: (folder / "ids.npy").write_bytes(b"no array"), "no vectors can be read"),
-        (lambda folder: np.save(folder / "ids.npy", np.array([{}, {}], dtype=object)), "Object arrays"),
+        (lambda folder: np.save(folder / "ids.npy", np.array([{}, {}], dtype=object)), "ids.npy is no array"),
         (lambda folder: np.save(folder / "ids.npy", np.array([1])), "ids for 2 vectors"),
         (lambda folder: write_index(folder, ["a", "b"], [[1, 2], [3, 4]], index="hnsw"), "an index 'hnsw'"),
         (lambda folder: write_index(folder, ["a", "b"], [[1, 2], [3, 4]], documents=-2), "no vectors can be read"),
