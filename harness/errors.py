@@ -18,7 +18,6 @@ from collections.abc import Iterable
 
 from harness.records import Outcome
 
-
 # A longer message is cut in its middle: it quotes a file, and ends with what to do.
 _MOST_CHARACTERS = 2000
 

@@ -39,8 +39,7 @@ def read_licence(folder: Path) -> Licence | None:
     path = folder / "README.md"
     if not path.is_file():
         return None
-    with reading(path, "restore it"):
-        with path.open("rb") as file:
-            text = file.read(_MOST_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")
+    with reading(path, "restore it"), path.open("rb") as file:
+        text = file.read(_MOST_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")
     found, named = _LICENCE.search(text), _ATTRIBUTION.search(text)
     return Licence(found[1], named[1] if named else None) if found else None

@@ -27,7 +27,7 @@ from harness.launch.base import Launcher, Limits
 from harness.launch.images.systems import System
 from harness.progress import task
 from harness.records import Envelope, Outcome, Scalar, digest
-from harness.untrusted import open_regular, parse_json, read_whole
+from harness.untrusted import open_regular, parse_json, read_whole, reason_of
 
 ENGINE = "dense"
 KIND = "flat"
@@ -251,7 +251,7 @@ class FlatIndex:
                 shape = (self.documents, self.dimensions)
                 vectors = np.array(np.memmap(file, dtype="<f4", mode="r", shape=shape)[rows], dtype=np.float32)
         except (OSError, ValueError) as error:
-            raise _damaged(self.folder, error) from error
+            raise _damaged(self.folder, reason_of(error)) from error
         if not np.isfinite(vectors).all():
             raise _damaged(self.folder, "a vector is not finite")
         return tuple(name for _, name in chosen), vectors
@@ -292,11 +292,11 @@ def read_flat_index(folder: Path) -> FlatIndex:
         if documents < 1 or dimensions < 1 or size != 4 * documents * dimensions:
             raise ValueError(f"{size} bytes for {documents} vectors of {dimensions}")
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _damaged(folder, error) from error
+        raise _damaged(folder, reason_of(error)) from error
     return index
 
 
-def _damaged(folder: Path, why: object) -> JobError:
+def _damaged(folder: Path, why: str) -> JobError:
     text = f"{folder}: no vectors can be read from this index ({why}); remove its folder, and it is built again"
     return JobError(Outcome.BAD_OUTPUT, text)
 

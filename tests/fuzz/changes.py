@@ -405,8 +405,26 @@ def _tar_entry(content: bytes, at: int, value: int) -> bytes:
     if not entries:
         return content
     entry, data = entries[at % len(entries)]
-    names = ("../beside/new.txt", "/tmp/new.txt", ".", "", "a/../../b", "a\\b", "x" * 300, "result.json/x", "\x1b[2J", "é")
-    kinds = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.DIRTYPE, tarfile.GNUTYPE_SPARSE)
+    names = (
+        "../beside/new.txt",
+        "/tmp/new.txt",
+        ".",
+        "",
+        "a/../../b",
+        "a\\b",
+        "x" * 300,
+        "result.json/x",
+        "\x1b[2J",
+        "é",
+    )
+    kinds = (
+        tarfile.SYMTYPE,
+        tarfile.LNKTYPE,
+        tarfile.FIFOTYPE,
+        tarfile.CHRTYPE,
+        tarfile.DIRTYPE,
+        tarfile.GNUTYPE_SPARSE,
+    )
     changed = copy.copy(entry)
     match value % 4:
         case 0:
@@ -425,6 +443,22 @@ def _tar_entry(content: bytes, at: int, value: int) -> bytes:
                 tar.addfile(info, io.BytesIO(body) if info.isreg() else None)
     except (tarfile.TarError, ValueError, OSError, UnicodeError):
         return content
+    return target.getvalue()
+
+
+def example_parquet() -> bytes:
+    """Return a small Parquet file with metadata."""
+    table = pa.table({"id": ["a", "b"], "number": pa.array([1, 2], pa.int64())})
+    return _parquet(table.replace_schema_metadata({"facts": '{"a": 1}'}))
+
+
+def example_tar() -> bytes:
+    """Return a small tar."""
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w") as tar:
+        entry = tarfile.TarInfo("a")
+        entry.size = 3
+        tar.addfile(entry, io.BytesIO(b"abc"))
     return target.getvalue()
 
 
@@ -468,7 +502,8 @@ def unpack(content: bytes) -> bytes:
     return content
 
 
-def _pack_like(packed: bytes, content: bytes) -> bytes:
+def packed_like(packed: bytes, content: bytes) -> bytes:
+    """Compress a content as another file is compressed."""
     if packed.startswith(_GZIP_MAGIC):
         return gzip.compress(content, 1, mtime=0)
     if packed.startswith(_ZSTD_MAGIC):
@@ -481,7 +516,7 @@ def changed(content: bytes, changes: tuple[Change, ...]) -> bytes:
     for change in changes:
         edit = EDITS[change.name]
         if change.inside:
-            new = _pack_like(content, edit(unpack(content), change.at, change.value))
+            new = packed_like(content, edit(unpack(content), change.at, change.value))
         else:
             new = edit(content, change.at, change.value)
         content = new[:_MOST_BYTES]

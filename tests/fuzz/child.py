@@ -1,25 +1,26 @@
 """A child process that reads damaged files within bounds, and its parent's view of it.
 
-Bounds are CPU time and the growth of memory, so that a busy machine changes no verdict.  A read that waits for ever uses
-no CPU: the parent finds it asleep.
+Bounds are CPU time and the growth of memory, so that a busy machine changes no verdict.  A read that waits for ever
+uses no CPU: the parent finds it asleep.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import multiprocessing
 import os
 import resource
 import shutil
 import signal
 import stat
-import sys
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import psutil
@@ -30,13 +31,9 @@ from harness.untrusted import one_line
 from tests.fuzz import changes
 from tests.fuzz.changes import Change
 
-MOST_CPU_S = 5.0
-MOST_BYTES = 512 << 20
 # A message is one line that a person reads.
 MOST_MESSAGE = 4000
 SECRET = "canary-4f1d"
-# A read that does nothing for this long, twice, waits for ever.
-_ASLEEP_S = 2.5
 # Ends a child before it takes the machine's memory.
 _ADDRESS_BYTES = 6 << 30
 _MOST_WALKED = 20_000
@@ -68,6 +65,15 @@ class Reader:
 
 
 @dataclass(frozen=True)
+class Bounds:
+    """Bounds of one read; a read that does nothing for three times ``asleep_s`` waits for ever."""
+
+    cpu_s: float = 5.0
+    memory_bytes: int = 512 << 20
+    asleep_s: float = 2.5
+
+
+@dataclass(frozen=True)
 class Example:
     """A damaged file: changes of its bytes, or an odd thing in its place."""
 
@@ -77,10 +83,15 @@ class Example:
 
 
 class Sandbox:
-    """A reader's folder and the child that reads in it; the child is replaced when it dies or has grown."""
+    """A reader's folder and the child that reads in it; the child is replaced when it dies or has grown.
 
-    def __init__(self, reader: Reader, base: Path) -> None:
-        self._reader, self._base = reader, base
+    ``table`` is the module whose ``READERS`` hold the reader: a child finds it by its name.
+    """
+
+    def __init__(
+        self, reader: Reader, base: Path, bounds: Bounds = Bounds(), table: str = "tests.fuzz.readers"
+    ) -> None:
+        self._reader, self._base, self._bounds, self._table = reader, base, bounds, table
         for name in ("inside", "beside", "scratch"):
             (base / name).mkdir(parents=True)
         (base / "beside" / "secret.txt").write_text(f"{SECRET}\n", encoding="utf-8")
@@ -95,7 +106,7 @@ class Sandbox:
         assert self._connection is not None
         self._connection.send(example)
         spent, idle = -1.0, 0
-        while not self._connection.poll(_ASLEEP_S):
+        while not self._connection.poll(self._bounds.asleep_s):
             try:
                 process = psutil.Process(self._process.pid)
                 now, status = sum(process.cpu_times()[:2]), process.status()
@@ -113,7 +124,7 @@ class Sandbox:
             code = self._process.exitcode
             self.close()
             if code == -signal.SIGPROF:
-                return f"took more than {MOST_CPU_S:g} s of CPU time"
+                return f"took more than {self._bounds.cpu_s:g} s of CPU time"
             return f"the process ended with code {code}"
         if kept_bytes > _MOST_KEPT_BYTES or found:
             self.close()
@@ -133,7 +144,9 @@ class Sandbox:
         # Imported once, by the server: a child is forked in milliseconds.
         context.set_forkserver_preload(["tests.fuzz.readers"])
         self._connection, other = context.Pipe()
-        self._process = context.Process(target=_serve, args=(other, self._reader.name, self._base), daemon=True)
+        self._process = context.Process(
+            target=_serve, args=(other, self._table, self._reader.name, self._base, self._bounds), daemon=True
+        )
         self._process.start()
         other.close()
 
@@ -147,10 +160,9 @@ def _restore(base: Path) -> None:
         aside.rename(target)
 
 
-def _serve(connection: Connection, name: str, base: Path) -> None:
+def _serve(connection: Connection, table: str, name: str, base: Path, bounds: Bounds) -> None:
     """Read examples until the parent closes the pipe."""
-    from tests.fuzz.readers import READERS
-
+    reader: Reader = importlib.import_module(table).READERS[name]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_BYTES, _ADDRESS_BYTES))
@@ -160,33 +172,31 @@ def _serve(connection: Connection, name: str, base: Path) -> None:
         os.dup2(null, descriptor)
     os.environ["HARNESS_CACHE"] = str(base / "scratch" / "cache")
     os.chdir(base / "scratch")
-    reader = READERS[name]
     first = _memory("VmRSS")
     with contextlib.suppress(EOFError):
         while True:
             example = connection.recv()
-            complaint = _examine(reader, base, example)
+            complaint = _examine(reader, base, example, bounds)
             connection.send((complaint, _memory("VmRSS") - first))
 
 
 def _memory(name: str) -> int:
-    with open("/proc/self/status", encoding="ascii") as lines:
-        return next(int(line.split()[1]) << 10 for line in lines if line.startswith(f"{name}:"))
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(f"{name}:"))
 
 
-def _examine(reader: Reader, base: Path, example: Example | None) -> str | None:
+def _examine(reader: Reader, base: Path, example: Example | None, bounds: Bounds) -> str | None:
     with _in_place(base, example) as present:
         if not present:
             return None
         before = _tree(base)
-        with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
-            file.write("5")  # forget the peak
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # forget the peak
         held = _memory("VmRSS")
-        signal.setitimer(signal.ITIMER_PROF, MOST_CPU_S)
+        signal.setitimer(signal.ITIMER_PROF, bounds.cpu_s)
         complaint = _outcome(reader, base)
         signal.setitimer(signal.ITIMER_PROF, 0)
         grown = _memory("VmHWM") - held
-        if complaint is None and grown > MOST_BYTES:
+        if complaint is None and grown > bounds.memory_bytes:
             complaint = f"took {grown >> 20} MiB of memory"
         if complaint is None and (after := _tree(base)) != before:
             complaint = f"changed files outside its own: {sorted(set(after) ^ set(before))[:5]}"
@@ -198,31 +208,39 @@ def _examine(reader: Reader, base: Path, example: Example | None) -> str | None:
 
 def _outcome(reader: Reader, base: Path) -> str | None:
     """Read; return what is wrong with the outcome."""
-    value: object = None
-    try:
-        value = reader.read(base / "inside", base / "scratch")
-    except reader.errors as error:
-        message = str(error)
-        if len(one_line(message)) > MOST_MESSAGE:
-            return f"a message of {len(message):,} characters: {message[:200]!r}"
-        value = message
-    except MemoryError:
-        return f"asked for more memory than there is: {_last_calls()}"
-    except (Exception, SystemExit):
-        return f"raised {_last_calls()}"
-    return _fault(value, secret=not LINKED & reader.skips)
+    with _Escaped() as escaped:
+        try:
+            value = reader.read(base / "inside", base / "scratch")
+        except reader.errors as error:
+            value = str(error)
+            if len(one_line(value)) > MOST_MESSAGE:
+                return f"a message of {len(value):,} characters: {value[:200]!r}"
+        return _fault(value, secret=not LINKED & reader.skips)
+    return escaped.text
 
 
-def _last_calls() -> str:
-    """Return the exception that is being handled, and the last lines of harness that it passed."""
-    kind, error, trace = sys.exc_info()
-    calls = [
-        f"{Path(frame.filename).name}:{frame.lineno} {frame.name}"
-        for frame in traceback.extract_tb(trace)
-        if "harness" in Path(frame.filename).parts
-    ]
-    text = "".join(traceback.format_exception_only(kind, error)).strip()
-    return f"{text[:300]} at {' > '.join(calls[-4:])}"
+class _Escaped:
+    """Any exception that a reader may not raise, as text."""
+
+    text = ""
+
+    def __enter__(self) -> _Escaped:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if error is None:
+            return False
+        calls = [
+            f"{Path(frame.filename).name}:{frame.lineno} {frame.name}"
+            for frame in traceback.extract_tb(trace)
+            if "harness" in Path(frame.filename).parts
+        ]
+        what = "asked for more memory than there is:" if isinstance(error, MemoryError) else "raised"
+        name = "".join(traceback.format_exception_only(kind, error)).strip()
+        self.text = f"{what} {name[:300]} at {' > '.join(calls[-4:])}"
+        return True
 
 
 def _fault(value: object, *, secret: bool) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -104,7 +104,7 @@ class _Bucket:
     """A bucket whose objects all have the content of one file."""
 
     path: Path
-    place: S3Uri = S3Uri("bucket", "work")
+    place: S3Uri = field(default_factory=lambda: S3Uri("bucket", "work"))
 
     def below(self, *_names: str) -> _Bucket:
         return self

@@ -105,6 +105,12 @@ READERS = (
     _format("XOR-TyDi", _XOR, model=True),
     _format("DuReader-retrieval", _DUREADER),
     _format("DuReader-retrieval", _DUREADER, packed=True),
-    Reader("copied datasets", _make_copy, _read_with_model, ("data/judgements.answers.json", f"data/{CORPUS}"), skips=LINKED),
+    Reader(
+        "copied datasets",
+        _make_copy,
+        _read_with_model,
+        ("data/judgements.answers.json", f"data/{CORPUS}"),
+        skips=LINKED,
+    ),
     Reader("licences", _make_licence, _read, ("data/README.md", "data/dataset.toml"), skips=LINKED),
 )

@@ -12,7 +12,7 @@ from harness.jobs import encode, indexes
 from harness.jobs.collect import build_result, collect
 from harness.launch.base import LaunchRequest
 from harness.launch.watch import JobWatch
-from harness.records import Envelope, Query, to_json
+from harness.records import Envelope, to_json
 from harness.results.reader import read_result
 from harness.results.store import Store
 from tests.fuzz.child import Reader
@@ -26,7 +26,10 @@ def _make_out(folder: Path) -> None:
     given = [["d1", 3.0], ["d2", 2.0], ["d3", 1.0]]
     left.wrote(*(jobs.line(trial, query, first_stage=given, counts={"pairs": 3}) for trial, query in jobs.TURNS))
     events = [{"phase": "load", "total": 0, "t_ns": 1}, {"done": 3, "t_ns": 2}, {"pause": 0, "t_ns": 3}]
-    events += [{"phase": "trial-0", "total": 2, "t_ns": 4}, {"end": "trial-0", "start_ns": 4, "t_ns": 9, "claimed_ns": 5}]
+    events += [
+        {"phase": "trial-0", "total": 2, "t_ns": 4},
+        {"end": "trial-0", "start_ns": 4, "t_ns": 9, "claimed_ns": 5},
+    ]
     (left.job.out / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events), encoding="utf-8")
 
 
@@ -92,8 +95,6 @@ def _read_replies(folder: Path, scratch: Path) -> object:
             engine._kill()
     return found
 
-
-_CACHED = Query("q", "text")
 
 READERS = (
     Reader(

@@ -26,11 +26,11 @@ _VERDICT = {"unconstrained": {"jobs": [], "left_out": []}, "jobs": 0, "evidence"
 @functools.cache
 def stored() -> Path:
     """Return a small results folder: one system, one scenario, two jobs; made once a process, and then copied."""
-    from tests.conftest import make_bench
-    from tests.support import results_folders
-
     import atexit
     import tempfile
+
+    from tests.conftest import make_bench
+    from tests.support import results_folders
 
     folder = Path(tempfile.mkdtemp(prefix="harness-fuzz-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -78,7 +78,9 @@ def _read_table(folder: Path, _scratch: Path) -> object:
 
 def _make_origin(folder: Path) -> None:
     (folder / "a").mkdir()
-    (folder / "a" / origins.FILE).write_text(origins.text(origins.Origin(name="a", jobs=1, sha256="0")), encoding="utf-8")
+    (folder / "a" / origins.FILE).write_text(
+        origins.text(origins.Origin(name="a", jobs=1, sha256="0")), encoding="utf-8"
+    )
 
 
 def _make_depths(folder: Path) -> None:
@@ -157,24 +159,45 @@ _CONTENT = (f"{_JOB}/samples.parquet", f"{_JOB}/run.trec.gz", "results/*/qrels/*
 READERS = (
     Reader("stored jobs", make, _read_job, (f"{_JOB}/result.json", *_CONTENT)),
     Reader("suite records", make, _read_suite, ("results/*/suite.json",)),
-    Reader("rows of results", make, _read_table, (f"{_JOB}/result.json", "results/*/suite.json", *_CONTENT), weight=0.2),
+    Reader(
+        "rows of results", make, _read_table, (f"{_JOB}/result.json", "results/*/suite.json", *_CONTENT), weight=0.2
+    ),
     Reader(
         "manifests",
-        lambda folder: make(folder),
+        make,
         lambda folder, _: [seals.read(path) for path in (folder / "results").iterdir()],
         ("results/*/manifest.txt",),
         errors=(OSError, ValueError),  # its callers say what to do
     ),
     Reader("origins", _make_origin, lambda folder, _: origins.read(folder / "a"), (f"a/{origins.FILE}",)),
-    Reader("answer depths", _make_depths, lambda folder, _: answer_recall.read_depths(folder / "depths.tsv.gz"), ("depths.tsv.gz",)),
+    Reader(
+        "answer depths",
+        _make_depths,
+        lambda folder, _: answer_recall.read_depths(folder / "depths.tsv.gz"),
+        ("depths.tsv.gz",),
+    ),
     Reader("first stages", _make_first_stage, _read_first_stage, ("first_stage.trec.gz",)),
-    Reader("cached rows", _make_cached, _read_cached, ("cache/tables/*.rows.parquet", "cache/tables/*.queries.parquet"), weight=0.2),
+    Reader(
+        "cached rows",
+        _make_cached,
+        _read_cached,
+        ("cache/tables/*.rows.parquet", "cache/tables/*.queries.parquet"),
+        weight=0.2,
+    ),
     _command("report", ("report", "{results}", "--wide"), (*_RECORDS, *_CONTENT)),
-    _command("report --format html", ("report", "{results}", "--format", "html", "-o", "{scratch}/page.html"), _RECORDS),
+    _command(
+        "report --format html", ("report", "{results}", "--format", "html", "-o", "{scratch}/page.html"), _RECORDS
+    ),
     _command("leaderboard", ("leaderboard", "{results}"), _RECORDS),
     _command("explain", ("explain", "planted", "--results", "{results}"), _RECORDS),
-    _command("verify", ("verify", "{results}"), (*_RECORDS, *_CONTENT, f"{_JOB}/log.txt.gz", "results/*/*/*/verdicts/*.json")),
+    _command(
+        "verify", ("verify", "{results}"), (*_RECORDS, *_CONTENT, f"{_JOB}/log.txt.gz", "results/*/*/*/verdicts/*.json")
+    ),
     _command("merge", ("merge", "{results}", "-o", "{scratch}/merged"), (*_RECORDS, f"{_JOB}/log.txt.gz")),
-    _command("export", ("export", "{results}", "--samples", "--format", "sqlite", "-o", "{scratch}/x.sqlite"), (*_RECORDS, *_CONTENT)),
+    _command(
+        "export",
+        ("export", "{results}", "--samples", "--format", "sqlite", "-o", "{scratch}/x.sqlite"),
+        (*_RECORDS, *_CONTENT),
+    ),
     _command("evaluate", ("report", "{results}", "--format", "json"), _RECORDS),
 )

@@ -103,17 +103,33 @@ def _make_published(folder: Path, name: str) -> None:
 
 
 def _published(name: str, read: Any, *files: str) -> Reader:
-    return Reader(f"published {name}", lambda folder: _make_published(folder, name), lambda folder, _: read(folder), files)
+    return Reader(
+        f"published {name}", lambda folder: _make_published(folder, name), lambda folder, _: read(folder), files
+    )
 
 
 READERS = (
     Reader("suites", _make_suites, _read_suites, tuple(f"{name}.toml" for name in _SUITES), skips=NAMED, weight=0.5),
-    Reader("systems", _make_engine, _read_systems, (f"{_ENGINE}/engine.toml", f"{_ENGINE}/systems/minilm.toml", "fusion/systems/*.toml"), weight=0.2),
-    Reader("engine folders", _make_engine, _read_engine_folder, (f"{_ENGINE}/Dockerfile", f"{_ENGINE}/requirements.lock"), weight=0.1),
+    Reader(
+        "systems",
+        _make_engine,
+        _read_systems,
+        (f"{_ENGINE}/engine.toml", f"{_ENGINE}/systems/minilm.toml", "fusion/systems/*.toml"),
+        weight=0.2,
+    ),
+    Reader(
+        "engine folders",
+        _make_engine,
+        _read_engine_folder,
+        (f"{_ENGINE}/Dockerfile", f"{_ENGINE}/requirements.lock"),
+        weight=0.1,
+    ),
     Reader("hardware", _make_hardware, _read_hardware, ("hardware.toml", "defaults.toml"), skips=NAMED),
     Reader("prices", _make_prices, _read_prices, (_PRICES, "instances/aws.csv", "storage.csv"), skips=NAMED),
     Reader("checksums of prices", _make_prices, _read_checksums, ("prices/SHA256SUMS",), skips=NAMED),
     Reader("token prices", _make_tokens, _read_tokens, ("tokens/2026-11-09.toml",), skips=NAMED),
-    _published("santhanam2023", published.read, "published.toml", "table1_posthoc.csv", "table3c_accuracy.csv", "errata.csv"),
+    _published(
+        "santhanam2023", published.read, "published.toml", "table1_posthoc.csv", "table3c_accuracy.csv", "errata.csv"
+    ),
     _published("boytsov2025", published_measures.read, "published.toml", "table*.csv"),
 )
