@@ -281,6 +281,7 @@ def _toml_fault(text: str) -> str:
 
 # What pydantic finds, by its type of error: in our words, with the values of its context.
 _MISTAKES = {
+    "json_invalid": "not valid JSON: {error}",
     "missing": "is missing; add it",
     "tuple_type": 'expected a list, e.g. ["a", "b"]',
     "list_type": 'expected a list, e.g. ["a", "b"]',
@@ -308,7 +309,6 @@ _MISTAKES = {
     "less_than_equal": "is {value}; write {le} or less",
     "literal_error": "is {value}; write {expected}",
     "enum": "is {value}; write {expected}",
-    "json_invalid": "is not valid JSON: {error}",
     "extra_forbidden": "is unknown; remove it",
 }
 _FORMS = {

@@ -88,7 +88,7 @@ def copy_files(dataset: Dataset) -> Iterator[tuple[str, Path | bytes]]:
 
 def is_copy(folder: Path) -> bool:
     """Return whether a folder has a dataset's copy."""
-    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    names = {path.name for path in folder.iterdir() if path.is_file()} if folder.is_dir() else set()
     return {CORPUS, _QUERIES} <= names and (_COPIED_QRELS in names) is not (_COPIED_ANSWERS in names)
 
 

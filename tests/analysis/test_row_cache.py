@@ -361,6 +361,16 @@ def test_a_damaged_file_rebuilds_all_cells(results: Path, summarised: list[str],
 
 
 @pytest.mark.parametrize("odd", [os.mkfifo, Path.mkdir])
+def test_rows_are_made_anew_where_their_cache_is_an_odd_thing(results: Path, odd: Callable[[Path], object]) -> None:
+    cache = results.parent / "cache"
+    rows = results_folder.load_rows(results, cache=cache)
+    (path,) = (cache / "tables").glob("*.rows.parquet")
+    path.unlink()
+    odd(path)
+    assert results_folder.load_rows(results, cache=cache) == rows
+
+
+@pytest.mark.parametrize("odd", [os.mkfifo, Path.mkdir])
 def test_an_odd_thing_in_place_of_values_by_query_holds_none(tmp_path: Path, odd: Callable[[Path], object]) -> None:
     odd(tmp_path / "x.queries.parquet")
     assert per_query.read(tmp_path / "x.queries.parquet", "stamp") is None

@@ -306,6 +306,16 @@ def test_a_pipe_in_place_of_answers_is_refused(tmp_path: Path) -> None:
         native._read_answers(tmp_path / "answers.json")
 
 
+@pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "judgements.trec"])
+def test_a_pipe_in_place_of_a_file_of_a_copy_is_no_file(tiny: Path, name: str) -> None:
+    (tiny / "qrels.trec").rename(tiny / "judgements.trec")
+    assert load(tiny).corpus.size == 10
+    (tiny / name).unlink()
+    os.mkfifo(tiny / name)
+    with pytest.raises(FileError, match="lacks .*; add corpus, queries and qrels"):
+        load(tiny)
+
+
 def test_only_the_start_of_a_readme_is_read(tiny: Path) -> None:
     with (tiny / "README.md").open("wb") as file:
         file.write(b"**Licence.** MIT\r\n\r\nmore\n")

@@ -152,12 +152,18 @@ class Sandbox:
 
 
 def _restore(base: Path) -> None:
-    """Put back what a killed child had moved aside."""
+    """Put back what a killed child had moved aside, and remove what it had written."""
     aside = base / "aside"
     if aside.exists():
         target = base / "inside" / (base / "aside.name").read_text(encoding="utf-8")
         _remove(target)
         aside.rename(target)
+    _empty(base / "scratch")
+
+
+def _empty(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
 
 
 def _serve(connection: Connection, table: str, name: str, base: Path, bounds: Bounds) -> None:
@@ -200,8 +206,7 @@ def _examine(reader: Reader, base: Path, example: Example | None, bounds: Bounds
             complaint = f"took {grown >> 20} MiB of memory"
         if complaint is None and (after := _tree(base)) != before:
             complaint = f"changed files outside its own: {sorted(set(after) ^ set(before))[:5]}"
-    shutil.rmtree(base / "scratch", ignore_errors=True)
-    (base / "scratch").mkdir()
+    _empty(base / "scratch")
     os.chdir(base / "scratch")
     return complaint
 

@@ -8,7 +8,7 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -145,12 +145,16 @@ def run(*arguments: str) -> str:
     return text
 
 
-def _command(name: str, words: Sequence[str], files: Sequence[str], weight: float = 0.05) -> Reader:
+def _command(name: str, words: Sequence[str], files: Sequence[str], writes: Callable[[Path], object] = make) -> Reader:
     def read(folder: Path, scratch: Path) -> object:
-        given = [word.format(results=folder / "results", scratch=scratch) for word in words]
-        return run(*given)
+        return run(*(word.format(results=folder / "results", folder=folder, scratch=scratch) for word in words))
 
-    return Reader(f"harness {name}", make, read, tuple(files), weight=weight)
+    return Reader(f"harness {name}", writes, read, tuple(files), weight=0.05)
+
+
+def _make_report(folder: Path) -> None:
+    make(folder)
+    run("report", str(folder / "results"), "--format", "json", "-o", str(folder / "report.json"))
 
 
 _RECORDS = (f"{_JOB}/result.json", "results/*/suite.json", "results/*/manifest.txt")
@@ -199,5 +203,7 @@ READERS = (
         ("export", "{results}", "--samples", "--format", "sqlite", "-o", "{scratch}/x.sqlite"),
         (*_RECORDS, *_CONTENT),
     ),
-    _command("evaluate", ("report", "{results}", "--format", "json"), _RECORDS),
+    _command(
+        "verify --against", ("verify", "{results}", "--against", "{folder}/report.json"), ("report.json",), _make_report
+    ),
 )

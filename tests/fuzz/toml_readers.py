@@ -36,8 +36,9 @@ def _read_suites(folder: Path, _scratch: Path) -> object:
 
 
 def _make_engine(folder: Path) -> None:
-    for engine in (_ENGINE, "lucene", "fusion"):
-        shutil.copytree(_ROOT / "images" / engine, folder / engine)
+    for engine, system in ((_ENGINE, "minilm"), ("lucene", "bm25"), ("fusion", "hybrid-minilm")):
+        shutil.copytree(_ROOT / "images" / engine, folder / engine, ignore=shutil.ignore_patterns("systems"))
+        _copy(folder, "images", f"{engine}/systems/{system}.toml")
 
 
 def _read_systems(folder: Path, _scratch: Path) -> object:
@@ -115,7 +116,7 @@ READERS = (
         _make_engine,
         _read_systems,
         (f"{_ENGINE}/engine.toml", f"{_ENGINE}/systems/minilm.toml", "fusion/systems/*.toml"),
-        weight=0.2,
+        weight=0.5,
     ),
     Reader(
         "engine folders",
