@@ -312,7 +312,7 @@ def test_a_pipe_in_place_of_a_file_of_a_copy_is_no_file(tiny: Path, name: str) -
     assert load(tiny).corpus.size == 10
     (tiny / name).unlink()
     os.mkfifo(tiny / name)
-    with pytest.raises(FileError, match="lacks .*; add corpus, queries and qrels"):
+    with pytest.raises(FileError, match=r"lacks .*; add corpus, queries and qrels"):
         load(tiny)
 
 
