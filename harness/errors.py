@@ -18,11 +18,18 @@ from collections.abc import Iterable
 
 from harness.records import Outcome
 
+# A longer message is cut in its middle: it quotes a file, and ends with what to do.
+_MOST_CHARACTERS = 2000
+
 
 class HarnessError(Exception):
     """Base class; its text is one line: the problem, its cause, the next step."""
 
     exit_code = 1
+
+    def __init__(self, text: str = "") -> None:
+        half = _MOST_CHARACTERS // 2
+        super().__init__(text if len(text) <= _MOST_CHARACTERS else f"{text[:half]} ... {text[-half:]}")
 
 
 class UsageError(HarnessError):

@@ -330,6 +330,15 @@ def read_whole(path: Path, max_bytes: int) -> bytes:
         return file.read(max_bytes)
 
 
+def read_named(path: Path, max_bytes: int) -> bytes:
+    """Read a file or pipe that the user names; OSError if it has more than ``max_bytes``."""
+    with path.open("rb") as file:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise OSError(errno.EFBIG, f"has more than {max_bytes:,} bytes", str(path))
+    return content
+
+
 def unpacked(file: IO[bytes], max_bytes: int = MAX_UNPACKED_BYTES) -> BufferedReader:
     """Open the content of a gzipped file; reads raise OSError beyond ``max_bytes``."""
     return BufferedReader(_Unpacked(file, max_bytes), 1 << 16)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.errors import UnknownName, counted
+from harness.errors import HarnessError, UnknownName, counted
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,9 @@ def test_many_known_names_are_listed_only_where_none_is_near() -> None:
         "unknown system 'sistem-7'; did you mean 'system-7'?; see x"
     )
     assert "; known: system-0, system-1, " in str(UnknownName("system", "bm25", many))
+
+
+def test_a_long_message_keeps_its_place_and_its_remedy() -> None:
+    text = str(HarnessError(f"suite.toml: key '{'x' * 1_000_000}' is unknown; remove it"))
+    assert len(text) < 2100
+    assert text.startswith("suite.toml: key 'xxx") and text.endswith("xxx' is unknown; remove it")

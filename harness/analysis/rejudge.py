@@ -17,9 +17,10 @@ from harness.evaluation import trec, trec_lines
 from harness.evaluation.evaluate_runs import count_and_ids
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Qrels
-from harness.untrusted import decode, reading
+from harness.untrusted import decode, read_named, reading
 
 _WITHOUT = "without "
+_MOST_BYTES = 64 << 20  # of a list of ids
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def read(qrels: Path | None, without: Path | None = None) -> QrelsOverride | Non
         found = replace(found, name=qrels.name, qrels=given.qrels, sha256=filesystem.sha256(qrels), remarks=given.notes)
     if without is not None:
         with reading(without, "name a file of queries' ids, one a line"):
-            lines = decode(without.read_bytes(), without, encoding="utf-8-sig").split("\n")
+            lines = decode(read_named(without, _MOST_BYTES), without, encoding="utf-8-sig").split("\n")
         ids = frozenset(line.strip() for line in lines if line.strip())
         found = replace(found, without=ids, without_name=without.name)
     return found

@@ -36,7 +36,7 @@ from harness.evaluation.per_query import PerQuery
 from harness.results import origins, reader
 from harness.results.reader import StoredJob
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
-from harness.untrusted import reason_of
+from harness.untrusted import open_regular, reason_of
 
 log = logging.getLogger(__name__)
 
@@ -236,7 +236,7 @@ def _bytes(text: str) -> bytes:
 def _facts(path: Path) -> dict[str, str]:
     """Read the metadata of a cache file; empty where it is missing, damaged or another user's."""
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             if os.fstat(stream.fileno()).st_uid != os.getuid():
                 return {}
             about = pq.read_schema(stream).metadata or {}
@@ -248,7 +248,7 @@ def _facts(path: Path) -> dict[str, str]:
 def _read(path: Path, stamp: str, columns: Collection[str] | None = None) -> pa.Table | None:
     """Read a cache file of that stamp; None where it is missing, damaged, another user's or of other files."""
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             whole = pq.read_metadata(stream)
             about = whole.metadata or {}
             if os.fstat(stream.fileno()).st_uid != os.getuid() or about.get(b"stamp") != stamp.encode():

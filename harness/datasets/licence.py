@@ -8,6 +8,8 @@ from pathlib import Path
 
 from harness.untrusted import ForeignText, reading
 
+# A README is shorter; more is not looked at.
+_MOST_BYTES = 1 << 20
 # A paragraph that begins with its subject in bold: "**Licence.** CC BY 4.0", "**Attribution.** ...".
 _PARAGRAPH = r"^\*\*{}[.:]?\*\*[.:]?\s*(.+?)\s*(?:\n\s*\n|\Z)"
 _LICENCE = re.compile(_PARAGRAPH.format("Licen[cs]es?"), re.M | re.S | re.I)
@@ -42,8 +44,8 @@ def read_licence(folder: Path) -> Licence | None:
     path = folder / "README.md"
     if not path.is_file():
         return None
-    with reading(path, "restore it"):
-        text = path.read_text(encoding="utf-8", errors="replace")
+    with reading(path, "restore it"), path.open("rb") as file:
+        text = file.read(_MOST_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")
     found, named = _LICENCE.search(text), _ATTRIBUTION.search(text)
     return Licence(_paragraph(found), _paragraph(named) if named else None) if found else None
 

@@ -20,7 +20,7 @@ from harness.datasets.dataset import Dataset
 from harness.datasets.source import DatasetSource, DocumentStream, Format, SourceDocument
 from harness.errors import FileError
 from harness.records import Query
-from harness.untrusted import fields_of, reason_of
+from harness.untrusted import fields_of, parse_json, read_whole, reason_of
 
 _FILES = (("corpus.jsonl",), ("queries.jsonl",), ("qrels.trec",))
 _QUERIES = "queries.jsonl"
@@ -28,6 +28,8 @@ _COPIED_QRELS = "judgements.trec"
 _COPIED_ANSWERS = "judgements.answers.json"
 _NLTK = "nltk_data"
 _MODEL = "tokenizers/punkt_tab/english"
+# The answers of all questions of XOR-TyDi have less than one MiB.
+_MOST_ANSWER_BYTES = 64 << 20
 _MODEL_FILES = ("abbrev_types.txt", "collocations.tab", "ortho_context.tab", "sent_starters.txt")
 
 
@@ -86,7 +88,7 @@ def copy_files(dataset: Dataset) -> Iterator[tuple[str, Path | bytes]]:
 
 def is_copy(folder: Path) -> bool:
     """Return whether a folder has a dataset's copy."""
-    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    names = {path.name for path in folder.iterdir() if path.is_file()} if folder.is_dir() else set()
     return {CORPUS, _QUERIES} <= names and (_COPIED_QRELS in names) is not (_COPIED_ANSWERS in names)
 
 
@@ -108,7 +110,7 @@ def read_copy(folder: Path) -> DatasetSource:
 
 def _read_answers(path: Path) -> Answers:
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        raw = parse_json(read_whole(path, _MOST_ANSWER_BYTES))
         by_query = {str(query): tuple(map(str, texts)) for query, texts in raw["answers"].items()}
         languages = {str(query): str(language) for query, language in raw.get("languages", {}).items()}
         rule = raw["rule"]

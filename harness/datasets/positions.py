@@ -20,6 +20,8 @@ from harness.untrusted import mistake
 
 POSITIONS = "positions.jsonl"
 
+# The content is held in memory and stored beside results.
+_MOST_BYTES = 256 << 20
 _Offset = Annotated[int, Field(ge=0)]
 
 
@@ -59,12 +61,19 @@ def has_positions(folder: Path) -> bool:
 
 
 def positions_content(folder: Path) -> bytes:
-    """Return the content of a folder's positions, uncompressed; empty without any."""
+    """Return the content of a folder's positions, uncompressed; empty without any.
+
+    Raises:
+        FileError: it cannot be read, or has more than 256 MiB.
+    """
     paths = source.find_files(folder, (POSITIONS,))
     if not paths:
         return b""
     with source.open_file(paths[0]) as file:
-        return file.read()
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise FileError(f"{paths[0]}: has more than {_MOST_BYTES >> 20} MiB; generate a smaller collection")
+    return content
 
 
 def read_positions(folder: Path) -> Iterator[RelevantPosition]:

@@ -19,10 +19,12 @@ from harness.datasets.answers import Answers
 from harness.driver.adapter import MAX_ID_CHARS
 from harness.errors import FileError
 from harness.records import Query
-from harness.untrusted import reading, reason_of, whole_number
+from harness.untrusted import bounded_lines, reading, reason_of, whole_number
 
 _SUFFIXES = ("", ".gz", ".zst")
 _DAMAGED = (EOFError, OSError, zlib.error)
+# More than any line, document or file of topics has: compression can hide any number of bytes in a small file.
+MAX_TEXT_BYTES = 1 << 24
 
 
 class SourceDocument(NamedTuple):
@@ -118,18 +120,31 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield each line with its number, from 1; skip a byte order mark.
 
     Raises:
-        FileError: the file cannot be read, is damaged or is not UTF-8.
+        FileError: the file cannot be read, is damaged or is not UTF-8, or a line has more than 16 MiB.
     """
     number = 0
     with open_file(path) as file:
         try:
-            for line in file:
+            for line in bounded_lines(file, MAX_TEXT_BYTES):
                 number += 1
+                if len(line) == MAX_TEXT_BYTES:
+                    raise FileError(f"{path}: line {number} has more than {MAX_TEXT_BYTES >> 20} MiB; shorten it")
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
             raise FileError(f"{path}: line {number}: {reason_of(error)}; save the file as UTF-8") from None
         except _DAMAGED as error:
             raise FileError(f"{path}: line {number}: cannot be read: {reason_of(error)}; restore the file") from error
+
+
+def read_text(path: Path) -> str:
+    """Read a whole text; raise FileError as :func:`read_lines`, or if it has more than 16 MiB."""
+    lines, size = [], 0
+    for _, line in read_lines(path):
+        lines.append(line)
+        size += len(line)
+        if size > MAX_TEXT_BYTES:
+            raise FileError(f"{path}: has more than {MAX_TEXT_BYTES >> 20} MiB; give a smaller file")
+    return "".join(lines)
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -191,8 +206,7 @@ def collect_queries(rows: Iterable[tuple[str, str, str]]) -> tuple[Query, ...]:
         if query_id in queries:
             raise FileError(f"{place}: id {query_id!r} comes twice; rename or remove one")
         check_id(place, query_id)
-        # UTF-8 cannot hold a lone surrogate; the corpus is treated alike.
-        queries[query_id] = Query(query_id, text.encode("utf-8", "replace").decode("utf-8"))
+        queries[query_id] = Query(query_id, encodable(text))
     return tuple(queries.values())
 
 
@@ -226,6 +240,11 @@ def collect_qrels(
         pairs.add((query_id, doc_id))
         lines.append(f"{query_id} 0 {doc_id} {grade}\n")
     return "".join(lines).encode("utf-8")
+
+
+def encodable(text: str) -> str:
+    """Return a text with ``?`` for each half surrogate pair, which UTF-8 cannot hold; the corpus is treated alike."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def check_id(place: str, value: str) -> None:

@@ -46,18 +46,24 @@ def _documents(paths: Iterable[Path]) -> Iterator[SourceDocument]:
 def _sgml_documents(path: Path) -> Iterator[SourceDocument]:
     """Yield the documents of an SGML file; memory holds one at a time."""
     lines: list[str] | None = None
-    begun = 0
+    begun = size = 0
     for number, line in source.read_lines(path):
         tag = line.strip().upper()
         if tag == "<DOC>":
             if lines is not None:
                 break
-            lines, begun = [], number
+            lines, begun, size = [], number, 0
         elif tag == "</DOC>" and lines is not None:
             yield _parse_document(f"{path}: line {begun}", "".join(lines))
             lines = None
         elif lines is not None:
             lines.append(line)
+            size += len(line)
+            if size > source.MAX_TEXT_BYTES:
+                most = source.MAX_TEXT_BYTES >> 20
+                raise FileError(
+                    f"{path}: line {begun}: this <DOC> has more than {most} MiB; end it with a line '</DOC>'"
+                )
         elif tag:
             raise FileError(f"{path}: line {number}: expected a line '<DOC>', got {line.strip()[:40]!r}; correct it")
     if lines is not None:
@@ -82,7 +88,7 @@ def _plain(marked: str) -> str:
 
 def _topics(path: Path) -> Iterator[tuple[str, str, str]]:
     """Yield (place, id, title) of ``<top>`` topics, else of ``id<tab>text`` lines."""
-    text = "".join(line for _, line in source.read_lines(path))
+    text = source.read_text(path)
     if "<top>" not in text.lower():
         for place, (query_id, title) in source.read_columns(path, ["id text"]):
             yield place, query_id, title

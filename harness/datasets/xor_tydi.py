@@ -80,7 +80,7 @@ def _id(place: str, raw: dict[str, Any]) -> str:
 
 def _language(place: str, raw: dict[str, Any]) -> str:
     language = source.text_field(place, raw, "lang")
-    if not language or any(character.isspace() for character in language):
+    if not language or " " in language or not language.isprintable():
         raise FileError(f"{place}: key 'lang' is {language!r}; write a code such as 'ja'")
     return language
 
@@ -92,7 +92,7 @@ def _answers(place: str, raw: dict[str, Any]) -> tuple[str, ...]:
         raise FileError(f"{place}: key 'answers' is not a list of texts; correct it")
     if "" in texts:
         raise FileError(f"{place}: an empty answer, which every text holds; remove it")
-    return answers.searchable_answers(texts)
+    return answers.searchable_answers(map(source.encodable, texts))
 
 
 def _documents(path: Path) -> Iterator[SourceDocument]:

@@ -12,10 +12,11 @@ from harness.errors import FileError, UsageError
 from harness.evaluation import trec
 from harness.evaluation.trec import FlaggedLines, Qrels, Run
 from harness.progress import Progress
-from harness.untrusted import decode, reading, reason_of
+from harness.untrusted import bounded_lines, decode, reading, reason_of
 
 # Other suffixes may be part of a name: ``bm25-0.9``, or ``input.bbn1`` of TREC itself.
 _SUFFIXES = (".run", ".trec", ".txt", ".res", ".tsv")
+_MOST_LINE_BYTES = 1 << 24  # of a query
 # Ranks to look at for unjudged hits where no measure has a cutoff.
 UNJUDGED_DEPTH = 10
 
@@ -150,7 +151,9 @@ def read_queries(path: Path) -> dict[str, str]:
     """
     queries: dict[str, str] = {}
     with reading(path, "name a file of queries"), path.open("rb") as lines:
-        for number, content in enumerate(lines, start=1):
+        for number, content in enumerate(bounded_lines(lines, _MOST_LINE_BYTES), start=1):
+            if len(content) == _MOST_LINE_BYTES:
+                raise FileError(f"{path}:{number}: the line has more than {_MOST_LINE_BYTES >> 20} MiB; shorten it")
             line = decode(content, path, number, "utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
             if not line.strip():
                 continue
@@ -169,7 +172,9 @@ def _parse_query(path: Path, number: int, line: str) -> tuple[str, str]:
             fields = json.loads(line)
             if not all(isinstance(fields[name], str) for name in ("_id", "text")):
                 raise ValueError("one of them is no text in quotes")
-            return fields["_id"], fields["text"]
+            fields["_id"].encode("utf-8")
+            # As in datasets, `?` stands for half a surrogate pair, which UTF-8 cannot hold.
+            return fields["_id"], fields["text"].encode("utf-8", "replace").decode("utf-8")
         except (ValueError, KeyError, RecursionError) as error:
             raise FileError(
                 f"{path}:{number}: no JSON with '_id' and 'text' ({reason_of(error)}); correct the line"

@@ -27,13 +27,14 @@ from typing import IO, Any
 from harness.errors import FileError, UsageError
 from harness.evaluation import trec_lines
 from harness.evaluation.judged_runs import JudgedRuns, UnjudgedHits, count_unjudged
-from harness.untrusted import decode, one_line, reading, reason_of
+from harness.untrusted import decode, one_line, read_named, reading, reason_of
 
 COLUMNS = ("pair", "query_id", "query", "doc_id", "title", "document", "grade")
 _REQUIRED = ("query_id", "doc_id", "grade")
 _FORMULA = ("=", "+", "-", "@")
 # Bytes of both ids: a TREC file has no line of more than 1 MiB.
 _MAX_ID_BYTES = 1 << 16
+_MOST_BYTES = 128 << 20  # of a file of grades
 _GRADE = re.compile("[0-9]{1,4}", flags=re.ASCII)
 
 
@@ -183,7 +184,7 @@ def read_graded_pool(path: Path) -> tuple[GradedPair, ...] | None:
             has two grades; names file and line.
     """
     with reading(path, "name the file with the grades"):
-        content = path.read_bytes()
+        content = read_named(path, _MOST_BYTES)
     utf16 = content.startswith((b"\xff\xfe", b"\xfe\xff"))
     if content.startswith(b"\x1f\x8b"):
         return None

@@ -7,10 +7,10 @@ all others skip.  The record names for each iteration the judge, the date, the f
 from __future__ import annotations
 
 import codecs
-import contextlib
 import gzip
 import hashlib
 import json
+import os
 import re
 import statistics
 from collections import Counter
@@ -19,23 +19,29 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import ConfigDict, TypeAdapter
+
 from harness import filesystem, stats
 from harness.errors import FileError, UsageError
 from harness.evaluation import trec, trec_lines
 from harness.evaluation.pool import GradedPair
 from harness.evaluation.trec import FlaggedLines
-from harness.untrusted import reason_of
+from harness.untrusted import parse_json, read_whole, reading, reason_of
 
 _MAX_NAMED = 3
 _PROVENANCE_SUFFIX = ".provenance.jsonl"
 # Version of a line of provenance.  History:
 #   1  first version
 _PROVENANCE_VERSION = 1
+# More than thousands of merges have.
+_MOST_PROVENANCE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
 class Conflict:
     """Pair with different grades in the two files."""
+
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
 
     query_id: str
     doc_id: str
@@ -51,6 +57,8 @@ class MergeRecord:
     pairs that had the same grade before.
     """
 
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
+
     iteration: int
     source: str
     date: str
@@ -63,6 +71,9 @@ class MergeRecord:
     unfilled: int
     conflicts: tuple[Conflict, ...]
     resolved: str
+
+
+_RECORD = TypeAdapter(MergeRecord)
 
 
 @dataclass(frozen=True)
@@ -224,19 +235,21 @@ def provenance_path(path: Path) -> Path:
 def _read_provenance(path: Path) -> tuple[MergeRecord, ...]:
     """Read the merges into a qrels file; raise FileError if the record is damaged."""
     provenance, records = provenance_path(path), []
-    with contextlib.suppress(FileNotFoundError):
-        for number, line in enumerate(provenance.read_bytes().splitlines(), start=1):
-            try:
-                raw = json.loads(line)
-                if raw.pop("version") != _PROVENANCE_VERSION:
-                    raise ValueError("another version")
-                raw["conflicts"] = tuple(Conflict(**conflict) for conflict in raw["conflicts"])
-                records.append(MergeRecord(**raw))
-            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-                why = reason_of(error)
-                raise FileError(
-                    f"{provenance}:{number}: not provenance that this harness reads ({why}); restore or move it"
-                ) from error
+    if not os.path.lexists(provenance):
+        return ()
+    with reading(provenance, "restore or move it"):
+        content = read_whole(provenance, _MOST_PROVENANCE_BYTES)
+    for number, line in enumerate(content.splitlines(), start=1):
+        try:
+            raw = parse_json(line)
+            if raw.pop("version") != _PROVENANCE_VERSION:
+                raise ValueError("another version")
+            records.append(_RECORD.validate_json(json.dumps(raw)))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            why = reason_of(error)
+            raise FileError(
+                f"{provenance}:{number}: not provenance that this harness reads ({why}); restore or move it"
+            ) from error
     return tuple(records)
 
 

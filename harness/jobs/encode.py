@@ -6,6 +6,7 @@ So an encoder runs in the same envelope and isolation as for any index, and not 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,11 +27,17 @@ from harness.launch.base import Launcher, Limits
 from harness.launch.images.systems import System
 from harness.progress import task
 from harness.records import Envelope, Outcome, Scalar, digest
-from harness.untrusted import open_regular, read_start
+from harness.untrusted import open_regular, parse_json, read_whole, reason_of
 
 ENGINE = "dense"
 KIND = "flat"
 _FACTS_BYTES = 1 << 20
+_MOST_ID_BYTES = 1024  # 256 characters
+# As np.save writes it.  np.load would take the memory that any header declares, and fail in its own ways.
+_ARRAY_HEADER_BYTES = 128
+_ARRAY_HEADER = re.compile(
+    rb"\x93NUMPY\x01\x00..{'descr': '<i8', 'fortran_order': False, 'shape': \(([0-9]{1,18}),\), } *\n", re.DOTALL
+)
 # Facts about the amount, which decide no vector.
 _OF_SIZE = ("documents",)
 
@@ -244,20 +251,26 @@ class FlatIndex:
                 shape = (self.documents, self.dimensions)
                 vectors = np.array(np.memmap(file, dtype="<f4", mode="r", shape=shape)[rows], dtype=np.float32)
         except (OSError, ValueError) as error:
-            raise _damaged(self.folder, error) from error
+            raise _damaged(self.folder, reason_of(error)) from error
         if not np.isfinite(vectors).all():
             raise _damaged(self.folder, "a vector is not finite")
         return tuple(name for _, name in chosen), vectors
 
     def _ids(self) -> Iterator[str]:
         with open_regular(self.folder / "ids.npy") as file:
-            ends: Any = np.load(file, allow_pickle=False)
-        if ends.shape != (self.documents,):
-            raise ValueError(f"{ends.shape} ids for {self.documents} vectors")
+            header = _ARRAY_HEADER.match(file.read(_ARRAY_HEADER_BYTES))
+            if header is None:
+                raise ValueError("ids.npy is no array of whole numbers of 64 bits")
+            file.seek(header.end())
+            ends = np.frombuffer(file.read(8 * self.documents), dtype="<i8")
+        if not len(ends) == int(header[1]) == self.documents:
+            raise ValueError(f"{int(header[1])} ids for {self.documents} vectors")
         start = 0
         with open_regular(self.folder / "ids.bin") as file:
             for end in ends.tolist():
-                yield file.read(max(end - start, 0)).decode("utf-8")
+                if not start <= end <= start + _MOST_ID_BYTES:
+                    raise ValueError(f"an id from byte {start} to {end}")
+                yield file.read(end - start).decode("utf-8")
                 start = end
 
 
@@ -268,7 +281,7 @@ def read_flat_index(folder: Path) -> FlatIndex:
         JobError: it is damaged, or of another kind.
     """
     try:
-        facts: dict[str, Any] = json.loads(read_start(folder / "built-with.json", _FACTS_BYTES))
+        facts: dict[str, Any] = parse_json(read_whole(folder / "built-with.json", _FACTS_BYTES))
         if (facts["engine"], facts["index"]) != (ENGINE, KIND):
             raise ValueError(f"an index {facts['index']!r} of {facts['engine']!r}")
         made_with = digest({name: value for name, value in facts.items() if name not in _OF_SIZE})
@@ -279,11 +292,11 @@ def read_flat_index(folder: Path) -> FlatIndex:
         if documents < 1 or dimensions < 1 or size != 4 * documents * dimensions:
             raise ValueError(f"{size} bytes for {documents} vectors of {dimensions}")
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _damaged(folder, error) from error
+        raise _damaged(folder, reason_of(error)) from error
     return index
 
 
-def _damaged(folder: Path, why: object) -> JobError:
+def _damaged(folder: Path, why: str) -> JobError:
     text = f"{folder}: no vectors can be read from this index ({why}); remove its folder, and it is built again"
     return JobError(Outcome.BAD_OUTPUT, text)
 

@@ -28,7 +28,7 @@ from harness.progress import task
 from harness.records import Envelope, Isolation, JobSpec, Outcome
 from harness.results.schema import Environment, IndexFacts
 from harness.results.store import check_room
-from harness.untrusted import open_regular, reason_of, to_json
+from harness.untrusted import open_regular, read_whole, reason_of, to_json
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,7 @@ _FACTS = TypeAdapter(IndexFacts)
 _MOST_LEVELS = 64
 _INDEX_OF_CORPUS = 2  # size of an index over its corpus, roughly
 _FACTS_FILE = "facts.json"
+_MOST_FACT_BYTES = 16 << 20
 _REBUILT = "rebuilt"  # beside facts.json: replaced an index that did not load
 _LOADED = "loaded"  # beside facts.json: a job has opened it
 # Folder in which an adapter keeps the state of an unfinished build for the next attempt.
@@ -90,7 +91,7 @@ def folder(cache: Path, key: str) -> Path:
 def read(folder: Path) -> Index | None:
     """Read the finished index of a folder, if any."""
     try:
-        facts = _FACTS.validate_json((folder / _FACTS_FILE).read_bytes())
+        facts = _FACTS.validate_json(read_whole(folder / _FACTS_FILE, _MOST_FACT_BYTES))
     except (OSError, ValidationError):
         return None
     return Index(folder / "data", facts)

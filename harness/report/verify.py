@@ -18,6 +18,7 @@ from harness.analysis import published_measures, row_cache
 from harness.analysis.evaluate_job import JobEvaluator
 from harness.analysis.row_cache import RowSet
 from harness.analysis.rows import build_rows
+from harness.commands import quoted
 from harness.errors import FileError, HarnessError, UsageError, counted
 from harness.evaluation.per_query import PerQuery
 from harness.progress import Progress, silent
@@ -123,7 +124,7 @@ def _notes(root: Path, suites: Iterable[Path], others: Sequence[Path]) -> tuple[
         )
     if others:
         names = [below(root, path) for path in others]
-        notes.append(f"not checked: {_listed(names)}; harness report makes a report again")
+        notes.append(f"not checked: {_listed(names)}; {quoted('report')} makes a report again")
     return tuple(notes)
 
 

@@ -17,6 +17,7 @@ from harness.analysis import cell_summary, results_folder, row_cache, row_pricin
 from harness.analysis.row_cache import CellRow, RowCache, RowSet
 from harness.analysis.table import Overhead, Row, Table, Timing, Validity
 from harness.errors import FileError
+from harness.evaluation import per_query
 from harness.evaluation.per_query import SHARES, PerQuery
 from harness.records import Envelope, Isolation, Outcome
 from harness.results.reader import RUN
@@ -357,6 +358,22 @@ def test_a_damaged_file_rebuilds_all_cells(results: Path, summarised: list[str],
     publisher.put(results, Made("c", 9.0))
     results_folder.load_rows(results, cache=cache)
     assert sorted(summarised) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("odd", [os.mkfifo, Path.mkdir])
+def test_rows_are_made_anew_where_their_cache_is_an_odd_thing(results: Path, odd: Callable[[Path], object]) -> None:
+    cache = results.parent / "cache"
+    rows = results_folder.load_rows(results, cache=cache)
+    (path,) = (cache / "tables").glob("*.rows.parquet")
+    path.unlink()
+    odd(path)
+    assert results_folder.load_rows(results, cache=cache) == rows
+
+
+@pytest.mark.parametrize("odd", [os.mkfifo, Path.mkdir])
+def test_an_odd_thing_in_place_of_values_by_query_holds_none(tmp_path: Path, odd: Callable[[Path], object]) -> None:
+    odd(tmp_path / "x.queries.parquet")
+    assert per_query.read(tmp_path / "x.queries.parquet", "stamp") is None
 
 
 def test_other_measures_rebuild_all_cells(results: Path, summarised: list[str], tmp_path: Path) -> None:

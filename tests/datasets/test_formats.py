@@ -334,3 +334,31 @@ def test_shipped_collections_are_whole(tmp_path: Path, name: str, size: int, jud
     assert text in dict(dataset.corpus.texts([first]))[first]
     readme = (place / "README.md").read_text(encoding="utf-8")
     assert "**Licence.**" in readme and "**Attribution.**" in readme and f"{size:,}" in readme
+
+
+def test_a_trec_document_without_end_is_bounded(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets.source, "MAX_TEXT_BYTES", 1 << 16)
+    folder = example("TREC")
+    (path,) = folder.glob("documents*")
+    path.with_name("documents.endless.gz").write_bytes(gzip.compress(b"<DOC>\n" + b"a line\n" * 1_000_000))
+    assert load_error(folder) == (
+        f"{folder / 'documents.endless.gz'}: line 1: this <DOC> has more than 0 MiB; end it with a line '</DOC>'"
+    )
+
+
+def test_trec_topics_are_bounded(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = example("TREC")
+    monkeypatch.setattr(datasets.source, "MAX_TEXT_BYTES", 1 << 16)
+    (path,) = folder.glob("topics*")
+    path.unlink()
+    path.with_name("topics.gz").write_bytes(gzip.compress(b"<top>\n" * 1_000_000))
+    assert load_error(folder) == f"{folder / 'topics.gz'}: has more than 0 MiB; give a smaller file"
+
+
+def test_passage_id_that_is_not_utf8_is_named(example: Example) -> None:
+    folder = example("DuReader-retrieval")
+    path = folder / "passage-collection" / "passage2id.map.json"
+    content = path.read_bytes()
+    at = content.index(b'": "') + 4
+    path.write_bytes(content[:at] + b"\xff" + content[at:])
+    assert "byte 0xff is not UTF-8; save the file as UTF-8" in load_error(folder)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from harness import datasets
+from harness.datasets import native
 from harness.errors import FileError, HarnessError
 from harness.records import Query, digest
 from tests.conftest import write_dataset
@@ -279,3 +280,44 @@ def test_sample_equals_the_stored_one(tmp_path: Path) -> None:
     assert dataset.corpus.sha256.startswith("3a8e1a2227a3") and dataset.qrels_sha256.startswith("8b7315286f8d")
     drawn = datasets.draw_sample(dataset, 1000, 20, 2023)
     assert drawn.sample_sha256.startswith("290c91e9c465") and drawn.warmup_sha256.startswith("f71874fcade0")
+
+
+@pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "qrels.trec"])
+def test_a_line_that_compression_hides_is_bounded(tiny: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets.source, "MAX_TEXT_BYTES", 1 << 20)
+    (tiny / name).unlink()
+    (tiny / f"{name}.gz").write_bytes(gzip.compress(b"x" * (64 << 20)))
+    assert load_error(tiny) == f"{tiny / name}.gz: line 1 has more than 1 MiB; shorten it"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [(b"[" * 100_000, "more than 64 levels deep"), (b"{}", "key 'answers' is missing"), (b"\xff", "is not UTF-8")],
+)
+def test_damaged_answers_of_a_copy_are_named(tmp_path: Path, content: bytes, why: str) -> None:
+    (tmp_path / "answers.json").write_bytes(content)
+    with pytest.raises(FileError, match=why):
+        native._read_answers(tmp_path / "answers.json")
+
+
+def test_a_pipe_in_place_of_answers_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "answers.json")
+    with pytest.raises(FileError, match="is a pipe, no regular file"):
+        native._read_answers(tmp_path / "answers.json")
+
+
+@pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "judgements.trec"])
+def test_a_pipe_in_place_of_a_file_of_a_copy_is_no_file(tiny: Path, name: str) -> None:
+    (tiny / "qrels.trec").rename(tiny / "judgements.trec")
+    assert load(tiny).corpus.size == 10
+    (tiny / name).unlink()
+    os.mkfifo(tiny / name)
+    with pytest.raises(FileError, match=r"lacks .*; add corpus, queries and qrels"):
+        load(tiny)
+
+
+def test_only_the_start_of_a_readme_is_read(tiny: Path) -> None:
+    with (tiny / "README.md").open("wb") as file:
+        file.write(b"**Licence.** MIT\r\n\r\nmore\n")
+        file.truncate(1 << 33)
+    assert datasets.licence(tiny).text == "MIT"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
 
-from harness.datasets.positions import POSITIONS, RelevantPosition, has_positions, read_positions
+from harness.datasets import positions
+from harness.datasets.positions import POSITIONS, RelevantPosition, has_positions, positions_content, read_positions
 from harness.errors import FileError
 
 ONE = RelevantPosition("q1", "d1", 10, 12, 40, 51, 80)
@@ -40,3 +42,10 @@ def test_wrong_line_is_named(tmp_path: Path, line: bytes, message: str) -> None:
 def test_folder_without_positions_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"has no .*; name a folder that `harness generate` wrote"):
         list(read_positions(tmp_path))
+
+
+def test_positions_that_compression_hides_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(positions, "_MOST_BYTES", 1 << 20)
+    (tmp_path / f"{POSITIONS}.gz").write_bytes(gzip.compress(ONE.to_line() * 100_000))
+    with pytest.raises(FileError, match="has more than 1 MiB; generate a smaller collection"):
+        positions_content(tmp_path)

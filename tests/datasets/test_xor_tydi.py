@@ -167,6 +167,16 @@ def test_questions_without_translations_are_left_out(example: Example) -> None:
     assert load_error(path).startswith(f"{path}: lacks queries.tsv or *_q.jsonl (XOR-TyDi)")
 
 
+def test_half_a_character_in_an_answer_becomes_a_question_mark(example: Example) -> None:
+    folder = example("XOR-TyDi")
+    path = folder / QUESTIONS
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    lines[0]["answers"] = ["caf\ud800"]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    judged = load(folder).answers
+    assert judged and ("caf?",) in judged.by_query.values() and b"caf?" in judged.content
+
+
 def test_judgements_hash_depends_on_the_answers(example: Example) -> None:
     path = example("XOR-TyDi")
     before = load(path)

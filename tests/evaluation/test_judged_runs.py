@@ -159,3 +159,18 @@ def test_conflicting_arguments_are_refused(
         RunSelection(
             given, files, files / "qrels.txt" if qrels else None, files / "q" if queries else None, only
         ).judged()
+
+
+def test_half_a_character_in_a_query_becomes_a_question_mark(tmp_path: Path) -> None:
+    (tmp_path / "queries").write_text('{"_id": "q", "text": "caf\\ud800"}\n')
+    assert judged_runs.read_queries(tmp_path / "queries") == {"q": "caf?"}
+    (tmp_path / "queries").write_text('{"_id": "q\\ud800", "text": "t"}\n')
+    with pytest.raises(FileError, match=r"queries:1: .*half of a surrogate pair"):
+        judged_runs.read_queries(tmp_path / "queries")
+
+
+def test_an_endless_query_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / "queries").open("wb") as file:
+        file.truncate(1 << 33)
+    with pytest.raises(FileError, match="queries:1: the line has more than 16 MiB; shorten it"):
+        judged_runs.read_queries(tmp_path / "queries")

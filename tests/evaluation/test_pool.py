@@ -236,3 +236,10 @@ def test_each_judgement_has_its_line_number(tmp_path: Path) -> None:
         GradedPair(f"{place}:2", "q1", "d1", 1),
         GradedPair(f"{place}:3", "q1", "d2", None),
     )
+
+
+def test_file_of_grades_is_bounded(tmp_path: Path) -> None:
+    with (tmp_path / "pool").open("wb") as file:
+        file.truncate(1 << 33)
+    with pytest.raises(FileError, match="has more than 134,217,728 bytes; name the file with the grades"):
+        read_graded_pool(tmp_path / "pool")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -218,3 +220,20 @@ def test_judgements_are_counted_by_grade_and_query(tmp_path: Path) -> None:
     assert facts["judged_per_query"] == {"least": 1, "median": 1, "mean": 1.5, "most": 2}
     assert facts["relevant_per_query"]["least"] == 0
     assert json.dumps(qrels_merge.describe_qrels(()))
+
+
+@pytest.mark.parametrize("odd", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to(path.name)])
+def test_odd_thing_in_place_of_provenance_is_named(tmp_path: Path, odd: Callable[[Path], object]) -> None:
+    (tmp_path / "base").write_text(BASE)
+    odd(qrels_merge.provenance_path(tmp_path / "base"))
+    with pytest.raises(FileError, match=r"base.provenance.jsonl: cannot be read: .*; restore or move it"):
+        qrels_merge.read_base(tmp_path / "base")
+
+
+def test_provenance_with_a_value_of_another_kind_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "made"
+    qrels_merge.write_merged(path, merged(tmp_path))
+    record = qrels_merge.provenance_path(path)
+    record.write_text(record.read_text().replace('"iteration": 1', '"iteration": "1"'))
+    with pytest.raises(FileError, match=r"provenance.jsonl:1: .*key 'iteration' is \"1\"\); restore or move it"):
+        qrels_merge.read_base(path)

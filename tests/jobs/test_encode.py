@@ -156,11 +156,19 @@ def _nan(folder: Path) -> None:
         (lambda folder: (folder / "vectors.f32").write_bytes(b"1234"), "4 bytes for 2 vectors of 2"),
         (lambda folder: (folder / "built-with.json").write_text("[]"), "no vectors can be read"),
         (lambda folder: (folder / "ids.npy").write_bytes(b"no array"), "no vectors can be read"),
-        (lambda folder: np.save(folder / "ids.npy", np.array([{}, {}], dtype=object)), "Object arrays"),
+        (lambda folder: np.save(folder / "ids.npy", np.array([{}, {}], dtype=object)), "ids.npy is no array"),
         (lambda folder: np.save(folder / "ids.npy", np.array([1])), "ids for 2 vectors"),
         (lambda folder: write_index(folder, ["a", "b"], [[1, 2], [3, 4]], index="hnsw"), "an index 'hnsw'"),
         (lambda folder: write_index(folder, ["a", "b"], [[1, 2], [3, 4]], documents=-2), "no vectors can be read"),
         (_nan, "a vector is not finite"),
+        (
+            lambda folder: np.save(folder / "ids.npy", np.array([1, 1 << 62])),
+            "an id from byte 1 to 4611686018427387904",
+        ),
+        (lambda folder: np.save(folder / "ids.npy", np.array([3, 1])), "an id from byte 3 to 1"),
+        (lambda folder: (folder / "ids.npy").write_bytes(b""), "ids.npy is no array"),
+        (lambda folder: _shape(folder / "ids.npy", 10**9), "1000000000 ids for 2 vectors"),
+        (lambda folder: (folder / "built-with.json").write_bytes(b"[" * 200_000), "64 levels deep"),
         (lambda folder: _linked(folder / "vectors.f32"), "no vectors can be read"),
     ],
 )
@@ -171,6 +179,12 @@ def test_malformed_index_is_refused(tmp_path: Path, mischief: Callable[[Path], o
     mischief(tmp_path)
     with pytest.raises(JobError, match=why):
         encode.read_flat_index(tmp_path).take(None)
+
+
+def _shape(path: Path, number: int) -> None:
+    """Write a list of ids whose header declares another length."""
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"(2,), }" + b" " * 9, f"({number},), }}".encode()))
 
 
 def _linked(path: Path) -> None:

@@ -310,7 +310,12 @@ def test_a_kill_while_an_index_is_replaced_leaves_a_usable_cache(
 
 def test_index_with_damaged_facts_is_not_found(bench: Bench) -> None:
     build(bench, FakeLauncher())
-    (bench.cache / "indexes" / "key" / "facts.json").write_text("{")
+    path = bench.cache / "indexes" / "key" / "facts.json"
+    path.unlink()
+    os.mkfifo(path)
+    assert indexes.find(bench.cache, "key") is None
+    path.unlink()
+    path.write_text("{")
     assert indexes.find(bench.cache, "key") is None
     assert build(bench, FakeLauncher()) == indexes.find(bench.cache, "key"), "it is made again in its place"
 

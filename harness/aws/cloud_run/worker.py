@@ -41,7 +41,7 @@ from harness.launch.base import Launcher
 from harness.launch.docker_errors import engine_errors
 from harness.results.reader import StoredJob
 from harness.results.schema import job_key
-from harness.untrusted import reading
+from harness.untrusted import read_whole, reading
 
 log = logging.getLogger("harness.aws.cloud_run.worker")  # the agent runs this module as __main__
 
@@ -265,7 +265,7 @@ def worker_id(connections: Connections) -> str:
 def read_assignment(path: Path) -> Assignment:
     """Read the file that ``--part`` names."""
     with reading(path, "only a worker's agent writes it"):
-        return read(Assignment, str(path), path.read_bytes())
+        return read(Assignment, str(path), read_whole(path, records.MOST_BYTES))
 
 
 def suite_of(part: WorkerPart, file: Path) -> Suite:

@@ -323,6 +323,9 @@ def test_wrong_part_file_is_one_line(tmp_path: Path) -> None:
         worker.read_assignment(tmp_path / "x")
     with pytest.raises(FileError, match="cannot be read: No such file"):
         worker.read_assignment(tmp_path / "missing")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FileError, match="is a pipe, no regular file"):
+        worker.read_assignment(tmp_path / "pipe")
 
 
 def test_suite_of_a_part_has_the_shipped_datasets(tmp_path: Path) -> None:

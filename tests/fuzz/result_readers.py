@@ -1,0 +1,209 @@
+"""Readers of results folders: single files, whole commands, cached rows."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from harness.analysis import first_stage, results_folder, row_cache, timings
+from harness.cli import main
+from harness.evaluation import answer_recall, trec
+from harness.results import origins, reader, seals, suite_record
+from tests.fuzz.child import Reader
+
+_JOB = "results/*/planted/*/single_stream/*/*"
+_VERDICT = {"unconstrained": {"jobs": [], "left_out": []}, "jobs": 0, "evidence": [], "version": 1}
+
+
+@functools.cache
+def stored() -> Path:
+    """Return a small results folder: one system, one scenario, two jobs; made once a process, and then copied."""
+    import atexit
+    import tempfile
+
+    from tests.conftest import make_bench
+    from tests.support import results_folders
+
+    folder = Path(tempfile.mkdtemp(prefix="harness-fuzz-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    bench = make_bench(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HARNESS_IMAGES", str(folder / "engines"))
+        results_folders.make(bench)
+    (suite,) = (path for path in bench.results.iterdir() if path.is_dir())
+    shutil.rmtree(suite / "greedy")
+    for scenario in ("offline", "server"):
+        for path in suite.glob(f"planted/*/{scenario}"):
+            shutil.rmtree(path)
+    results_folders.relist(suite)
+    (dataset,) = (suite / "planted").iterdir()
+    (dataset / reader.VERDICTS).mkdir()
+    verdict = {**_VERDICT, "seal": seals.of(_VERDICT)}
+    (dataset / reader.VERDICTS / "cpu1-0.json").write_text(json.dumps(verdict), encoding="utf-8")
+    return bench.results
+
+
+def make(folder: Path) -> None:
+    """Copy the results folder to ``results``."""
+    shutil.copytree(stored(), folder / "results")
+
+
+def _read_job(folder: Path, _scratch: Path) -> object:
+    """Read all files of the stored jobs, each by its own reader."""
+    jobs = reader.read_jobs(folder / "results")
+    tables = [job.samples() for job in jobs]
+    timed = timings.read(enumerate(tables))
+    texts = [(job.sample_texts(), trec.read_stored_qrels(job.qrels_path())) for job in jobs]
+    return [job.result for job in jobs], bool(timed), texts, [reader.read_job_run(job).rankings for job in jobs]
+
+
+def _read_suite(folder: Path, _scratch: Path) -> object:
+    root = folder / "results"
+    (suite,) = (path for path in root.iterdir() if path.is_dir())
+    pairs = suite_record.read_pairs(root, suite_record.FIRSTP), suite_record.read_positions_path(suite, "large")
+    return suite_record.read_measures(root), pairs
+
+
+def _read_table(folder: Path, _scratch: Path) -> object:
+    return results_folder.load_rows(folder / "results").rows
+
+
+def _make_origin(folder: Path) -> None:
+    (folder / "a").mkdir()
+    (folder / "a" / origins.FILE).write_text(
+        origins.text(origins.Origin(name="a", jobs=1, sha256="0")), encoding="utf-8"
+    )
+
+
+def _make_depths(folder: Path) -> None:
+    import gzip
+
+    depths = {f"q{n}": answer_recall.AnswerDepth(n or None, 100 + n, "ja") for n in range(20)}
+    (folder / "depths.tsv.gz").write_bytes(gzip.compress(answer_recall.render_depths(depths), mtime=0))
+
+
+def _make_first_stage(folder: Path) -> None:
+    import gzip
+
+    lines = "".join(f"q{q} Q0 d{rank} {rank} {-rank}.0 stored/bm25\n" for q in range(5) for rank in range(1, 4))
+    (folder / "first_stage.trec.gz").write_bytes(gzip.compress(lines.encode(), mtime=0))
+
+
+def _read_first_stage(folder: Path, _scratch: Path) -> object:
+    path = folder / "first_stage.trec.gz"
+    return first_stage._made_by(path, "rerank"), trec.read_run(path, 1000).rankings
+
+
+def _make_cached(folder: Path) -> None:
+    make(folder)
+    results_folder.load_rows(folder / "results", cache=folder / "cache")
+
+
+def _read_cached(folder: Path, scratch: Path) -> object:
+    """Read rows through a damaged cache, in a copy that may be written."""
+    (scratch / "cache" / "tables").mkdir(parents=True)
+    for path in (folder / "cache" / "tables").iterdir():
+        _copy_odd(path, scratch / "cache" / "tables" / path.name)
+    table = results_folder.load_rows(folder / "results", cache=scratch / "cache")
+    found = list(row_cache.cached_files(folder / "results", scratch / "cache"))
+    return table.rows, len(found)
+
+
+def _copy_odd(source: Path, target: Path) -> None:
+    """Copy a file; make what is no file anew."""
+    if source.is_symlink():
+        target.symlink_to(source.readlink() if source.readlink().is_absolute() else "elsewhere")
+    elif source.is_dir():
+        target.mkdir()
+    elif source.is_file():
+        shutil.copyfile(source, target)
+    else:
+        os.mkfifo(target)
+
+
+def run(*arguments: str) -> str:
+    """Run a command of harness as a person does; return its output; raise what the person would see a traceback of."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main(list(arguments), prog_name="harness")
+        except SystemExit as ended:
+            code = ended.code
+    assert code in (0, 1, 2), code
+    text = out.getvalue() + err.getvalue()
+    assert code == 0 or text.strip(), "an error without a message"
+    assert "Traceback" not in text
+    assert "\x1b" not in text and "\u202e" not in text, f"control characters: {text!r}"
+    return text
+
+
+def _command(name: str, words: Sequence[str], files: Sequence[str], writes: Callable[[Path], object] = make) -> Reader:
+    def read(folder: Path, scratch: Path) -> object:
+        return run(*(word.format(results=folder / "results", folder=folder, scratch=scratch) for word in words))
+
+    return Reader(f"harness {name}", writes, read, tuple(files), weight=0.05)
+
+
+def _make_report(folder: Path) -> None:
+    make(folder)
+    run("report", str(folder / "results"), "--format", "json", "-o", str(folder / "report.json"))
+
+
+_RECORDS = (f"{_JOB}/result.json", "results/*/suite.json", "results/*/manifest.txt")
+_CONTENT = (f"{_JOB}/samples.parquet", f"{_JOB}/run.trec.gz", "results/*/qrels/*.trec.gz", "results/*/samples/*.json")
+
+READERS = (
+    Reader("stored jobs", make, _read_job, (f"{_JOB}/result.json", *_CONTENT)),
+    Reader("suite records", make, _read_suite, ("results/*/suite.json",)),
+    Reader(
+        "rows of results", make, _read_table, (f"{_JOB}/result.json", "results/*/suite.json", *_CONTENT), weight=0.2
+    ),
+    Reader(
+        "manifests",
+        make,
+        lambda folder, _: [seals.read(path) for path in (folder / "results").iterdir()],
+        ("results/*/manifest.txt",),
+        errors=(OSError, ValueError),  # its callers say what to do
+    ),
+    Reader("origins", _make_origin, lambda folder, _: origins.read(folder / "a"), (f"a/{origins.FILE}",)),
+    Reader(
+        "answer depths",
+        _make_depths,
+        lambda folder, _: answer_recall.read_depths(folder / "depths.tsv.gz"),
+        ("depths.tsv.gz",),
+    ),
+    Reader("first stages", _make_first_stage, _read_first_stage, ("first_stage.trec.gz",)),
+    Reader(
+        "cached rows",
+        _make_cached,
+        _read_cached,
+        ("cache/tables/*.rows.parquet", "cache/tables/*.queries.parquet"),
+        weight=0.2,
+    ),
+    _command("report", ("report", "{results}", "--wide"), (*_RECORDS, *_CONTENT)),
+    _command(
+        "report --format html", ("report", "{results}", "--format", "html", "-o", "{scratch}/page.html"), _RECORDS
+    ),
+    _command("leaderboard", ("leaderboard", "{results}"), _RECORDS),
+    _command("explain", ("explain", "planted", "--results", "{results}"), _RECORDS),
+    _command(
+        "verify", ("verify", "{results}"), (*_RECORDS, *_CONTENT, f"{_JOB}/log.txt.gz", "results/*/*/*/verdicts/*.json")
+    ),
+    _command("merge", ("merge", "{results}", "-o", "{scratch}/merged"), (*_RECORDS, f"{_JOB}/log.txt.gz")),
+    _command(
+        "export",
+        ("export", "{results}", "--samples", "--format", "sqlite", "-o", "{scratch}/x.sqlite"),
+        (*_RECORDS, *_CONTENT),
+    ),
+    _command(
+        "verify --against", ("verify", "{results}", "--against", "{folder}/report.json"), ("report.json",), _make_report
+    ),
+)
