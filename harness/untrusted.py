@@ -1,6 +1,6 @@
 """Bounded reads of files and text that measured systems and other people wrote.
 
-Only regular files are read, never through a link, never more bytes than an honest file has.
+Only regular files are read, never more bytes than an honest file has, and through a link only where a caller asks.
 """
 
 from __future__ import annotations
@@ -38,6 +38,10 @@ _FREE_BYTES = 16 << 20
 # The largest stored file that is read or hashed, and what may be in a packed one.
 MAX_FILE_BYTES = 1 << 30
 MAX_UNPACKED_BYTES = 1 << 30
+# The members of a gzipped file: bgzip makes one of each 64 KiB.
+_MAX_MEMBERS = 1 << 16
+_PIECE_BYTES = 8192
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _MAX_LEVELS = 64
 _LARGEST = 1 << 63
 _KINDS = {
@@ -101,14 +105,20 @@ class FileLimits:
     unpacked_bytes: int = MAX_UNPACKED_BYTES
 
 
-def open_regular(path: Path, max_bytes: int | None = None) -> BufferedReader:
+def open_regular(path: Path, max_bytes: int | None = None, *, links: bool = False) -> BufferedReader:
     """Open a regular file for reading; refuse a pipe, a device or a socket before opening.
+
+    Args:
+        path: the file.
+        max_bytes: the most that it may have.
+        links: follow a symbolic link; only for files of this user's own, never in a folder that strangers fill.
 
     Raises:
         OSError: it is missing, a link or no regular file, or it has more than ``max_bytes``.
     """
-    _check(path, os.lstat(path), None)
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    _check(path, path.stat() if links else path.lstat(), None)
+    link = 0 if links else os.O_NOFOLLOW
+    descriptor = os.open(path, os.O_RDONLY | link | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         _check(path, os.fstat(descriptor), max_bytes)
         return os.fdopen(descriptor, "rb")
@@ -141,9 +151,9 @@ def read_start(path: Path, max_bytes: int) -> bytes:
         return file.read(max_bytes)
 
 
-def read_whole(path: Path, max_bytes: int) -> bytes:
-    """Read a regular file; OSError if it has more than ``max_bytes``."""
-    with open_regular(path, max_bytes) as file:
+def read_whole(path: Path, max_bytes: int, *, links: bool = False) -> bytes:
+    """Read a regular file; OSError if it has more than ``max_bytes``.  ``links``: see :func:`open_regular`."""
+    with open_regular(path, max_bytes, links=links) as file:
         return file.read(max_bytes)
 
 
@@ -153,22 +163,56 @@ def unpacked(file: IO[bytes], max_bytes: int = MAX_UNPACKED_BYTES) -> BufferedRe
 
 
 class _Unpacked(io.RawIOBase):
-    """A gzipped stream that raises OSError beyond its limit."""
+    """A gzipped stream that raises OSError beyond its limits, also of its members, each of which takes time."""
 
     def __init__(self, file: IO[bytes], max_bytes: int) -> None:
-        self._content = gzip.GzipFile(fileobj=file, mode="rb")
+        self._file = file
         self._max_bytes = self._left = max_bytes
+        self._members = 0
+        self._packed = b""
+        self._member: zlib._Decompress | None = None
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        piece = self._content.read(len(buffer))
+        piece = b""
+        while not piece and self._has_member():
+            piece = self._unpack(len(buffer))
         self._left -= len(piece)
         if self._left < 0:
             raise OSError(errno.EFBIG, f"holds more than {self._max_bytes:,} bytes, unpacked")
         buffer[: len(piece)] = piece
         return len(piece)
+
+    def _has_member(self) -> bool:
+        """Begin the next member where one has ended; return whether there is one."""
+        if self._member is not None:
+            return True
+        while not self._packed and (more := self._file.read(_PIECE_BYTES)):
+            # Zeros may fill up the end of a file.
+            self._packed = more.lstrip(b"\0") if self._members else more
+        if not self._packed:
+            return False
+        self._members += 1
+        if self._members > _MAX_MEMBERS:
+            raise OSError(errno.EFBIG, f"holds more than {_MAX_MEMBERS:,} gzipped parts")
+        self._member = zlib.decompressobj(_GZIP_WINDOW)
+        return True
+
+    def _unpack(self, max_bytes: int) -> bytes:
+        """Return at most ``max_bytes`` of the current member; nothing at its end, or where more must be read."""
+        assert self._member is not None
+        if not self._packed:
+            self._packed = self._file.read(_PIECE_BYTES)
+            if not self._packed:
+                raise EOFError("the compressed file ends within a part")
+        piece = self._member.decompress(self._packed, max_bytes)
+        self._packed = self._member.unconsumed_tail
+        if self._member.eof:
+            self._packed = self._member.unused_data.lstrip(b"\0")
+            self._member = None
+        return piece
 
 
 def sha256(path: Path, *, packed: bool = False) -> str:
@@ -187,6 +231,16 @@ def parse_json(content: bytes) -> Any:
         value = json.loads(content.decode("utf-8"))
     except RecursionError:
         raise ValueError(f"more than {_MAX_LEVELS} levels deep") from None
+    check_storable(value)
+    return value
+
+
+def check_storable(value: Any) -> None:
+    """Refuse plain values that no stored record may hold.
+
+    Raises:
+        ValueError: NaN, a number beyond 64 bits, half a surrogate pair, or too many levels.
+    """
     waiting: list[tuple[Any, int]] = [(value, 0)]
     while waiting:
         part, level = waiting.pop()
@@ -200,7 +254,6 @@ def parse_json(content: bytes) -> Any:
             raise ValueError(f"the number {str(part)[:20]} is not finite, or beyond 64 bits")
         if level >= _MAX_LEVELS:
             raise ValueError(f"more than {_MAX_LEVELS} levels deep")
-    return value
 
 
 def decode(content: bytes, path: Path | str, line: int = 1, encoding: str = "utf-8") -> str:

@@ -102,7 +102,12 @@ def verify_results(root: Path, *, cache: Path, against: Path | None = None, prog
     for number, folder in enumerate(folders, start=1):
         checked.append(integrity.check_job(folder, job_origins, below(root, folder), runs))
         progress(number, len(folders))
-    mismatches = [*unreadable, *(mismatch for job in checked for mismatch in job.mismatches)]
+    stray = [Mismatch(published_tables.NAME, "is there", "no such file: this folder has stored jobs")]
+    mismatches = [
+        *unreadable,
+        *(stray if published_tables.stray(root) else ()),
+        *(mismatch for job in checked for mismatch in job.mismatches),
+    ]
     mismatches += integrity.check_facts_between(checked, root)
     by_folder = {job.folder.absolute(): job for job in checked}
     for suite in suites:
@@ -125,7 +130,7 @@ def _folders(root: Path) -> tuple[list[Path], list[Mismatch]]:
     folders = [
         Path(folder)
         for folder, entries in reader.folders(str(root), errors)
-        if integrity.is_job(frozenset(entry.name for entry in entries))
+        if reader.is_job(frozenset(entry.name for entry in entries))
     ]
     unreadable = []
     for error in errors:
@@ -342,7 +347,10 @@ def compare_rows(place: str, stored: Mapping[str, Any], follows: Mapping[str, An
             {_row_name(row, more): _without_sentences(row) for row in each.get(name, ())} for each in (stored, follows)
         )
         yield from _compare_row_sets(f"{place}: {name}", there, here)
-    rest = [{key: each[key] for key in each if key not in (*_ROW_LISTS, "notes")} for each in (stored, follows)]
+    rest = [
+        {key: each[key] for key in each if key not in (*_ROW_LISTS, "notes", "unreadable")}
+        for each in (stored, follows)
+    ]
     yield from differences(place, *rest)
 
 

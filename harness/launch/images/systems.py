@@ -11,11 +11,13 @@ from pydantic import Field, field_validator, model_validator
 from harness.config import NAME_PATTERN, ConfigModel
 from harness.errors import UsageError, did_you_mean
 from harness.launch.images.platforms import AMD64, debian
-from harness.records import Scalar
+from harness.records import Scalar, to_json
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 # The two tables of a system's parameters.
 PARAMETERS = ("build_params", "search_params")
+# Small beside a result (harness.results.reader.RESULT_BYTES): a joined system's has those of three files.
+_MOST_STORED_BYTES = 64 << 10
 
 
 class Asset(ConfigModel):
@@ -209,6 +211,15 @@ class SystemFile(SystemSettings):
     def _with_gpus_known(self) -> SystemFile:
         if unknown := sorted(self.with_gpus.keys() - {*self.build_params, *self.search_params}):
             raise ValueError(f"with_gpus: {unknown[0]} is in neither build_params nor search_params; add it there")
+        return self
+
+    @model_validator(mode="after")
+    def _storable(self) -> SystemFile:
+        # Each result holds them.
+        stored = to_json([self.build_params, self.search_params, self.with_gpus, self.stand_in]).encode()
+        if len(stored) > _MOST_STORED_BYTES:
+            size = f"{len(stored):,} bytes; the limit is {_MOST_STORED_BYTES:,}"
+            raise ValueError(f"its parameters and stand_in take {size}; put large values into an asset")
         return self
 
     def pins(self, known: SystemFile) -> bool:
