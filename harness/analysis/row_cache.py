@@ -170,7 +170,12 @@ def cached_files(folder: Path, cache: Path) -> Iterator[CachedFile]:
 
 
 def folder_stamp(folder: Path) -> str:
-    """Hash the code, and name and times of every stored file below ``folder`` that rows are made of."""
+    """Hash the code, and name and times of every stored file below ``folder`` that rows are made of.
+
+    Raises:
+        FileError: ``folder`` cannot be read; a folder below it may not be readable.
+    """
+    reader.entries_of(str(folder.resolve()))
     return hashlib.sha256(_bytes("\n".join((_code(), *sorted(_files(str(folder.resolve()))))))).hexdigest()
 
 

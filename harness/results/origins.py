@@ -85,9 +85,13 @@ class JobOrigins:
                 if self.unreadable is None:
                     raise
                 self.unreadable.append(error)
-                taken = self._folders.setdefault(parent.name, parent) != parent
-                self._names[parent] = str(parent) if taken else parent.name
+                self._names[parent] = self._free_name(parent)
         return self._names[parent]
+
+    def _free_name(self, parent: Path) -> str:
+        """Return the folder's name, with as many of those above as tell it from other origins."""
+        ends = ("/".join(parent.parts[-count:]) for count in range(1, len(parent.parts) + 1))
+        return next(end for end in ends if self._folders.setdefault(end, parent) == parent)
 
     def _named(self, parent: Path) -> str | None:
         origin = read(parent)

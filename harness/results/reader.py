@@ -25,7 +25,7 @@ from harness.errors import FileError, StoreError, UsageError, counted
 from harness.evaluation import answer_recall, trec
 from harness.evaluation.trec import Run
 from harness.results.origins import JobOrigins
-from harness.results.samples import load_samples, no_samples
+from harness.results.samples import SampleBudget, load_samples, no_samples
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS, SCHEMA_VERSION, Cell, Result, ResultSpec
 from harness.untrusted import parse_json, read_whole, reading, reason_of
 
@@ -44,6 +44,7 @@ STAGING = ".staging"
 VERDICTS = "verdicts"
 RESULT_BYTES, MOST_SAMPLE_BYTES = 2 << 20, 32 << 20
 _MOST_LEVELS = 64
+_NAME_BYTES = 255
 # The faults of a folder that people see; reports in JSON have all.
 _MOST_NAMED = 5
 _SHA256 = re.compile("[0-9a-f]{64}")
@@ -66,16 +67,16 @@ class StoredJob:
     result: Result
     origin: str | None = None
 
-    def samples(self) -> pa.Table:
+    def samples(self, budget: SampleBudget | None = None) -> pa.Table:
         """Read raw latencies: query_id, trial (0-based; warm-up -1), warmup, latency_ns, stage_<name>_ns.
 
-        There are no rows if the job finished no query.
+        There are no rows if the job finished no query.  ``budget``: of the samples that are held together.
 
         Raises:
             FileError: the file is damaged, or holds something else or more than samples.
         """
         path = self.folder / SAMPLES
-        return load_samples(path) if os.path.lexists(path) else no_samples()
+        return load_samples(path, budget) if os.path.lexists(path) else no_samples()
 
     @property
     def run_path(self) -> Path | None:
@@ -167,7 +168,7 @@ def read_jobs(root: Path, required: str | None = None) -> StoredJobs:
         else:
             jobs.append(StoredJob(path, result, job_origins.of_job(path)))
     if required is not None and not jobs:
-        raise UsageError(_first(unreadable) or required)
+        raise UsageError(first_fault(unreadable) or required)
     announce(map(left_out, unreadable))
     return StoredJobs(jobs, unreadable, taken)
 
@@ -190,7 +191,7 @@ def is_job(names: frozenset[str]) -> bool:
     return bool(names & {RESULT, SAMPLES, RUN, FIRST_STAGE, LOG})
 
 
-def _first(unreadable: Sequence[FileError]) -> str | None:
+def first_fault(unreadable: Sequence[FileError]) -> str | None:
     """Return the first fault and the number of the others, if there is any."""
     if not unreadable:
         return None
@@ -335,7 +336,7 @@ def check_facts(facts: Any, name: str) -> None:
 
 def names_folder(text: str) -> bool:
     """Return whether a part of a cell may have this name, which is a folder's too."""
-    return text not in ("", ".", "..") and "/" not in text and text.isprintable()
+    return text not in ("", ".", "..") and "/" not in text and text.isprintable() and len(text.encode()) <= _NAME_BYTES
 
 
 def _check_spec(result: Result) -> None:

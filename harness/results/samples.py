@@ -5,11 +5,13 @@ Another person may have made the file: its declared sizes and types are checked 
 
 from __future__ import annotations
 
+import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from harness.untrusted import MAX_FILE_BYTES, MAX_UNPACKED_BYTES, open_regular, reading
+from harness.untrusted import MAX_FILE_BYTES, open_regular, reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,22 +20,74 @@ _TYPES = {"query_id": "string", "trial": "int32", "warmup": "bool", "latency_ns"
 _MORE = re.compile(
     r"scheduled_ns|service_ns|batch|stage_.{1,200}_ns|count_[a-z0-9_]{1,40}"
 )  # whole numbers, where a sample has them
-_MOST_ROWS, _MOST_VALUES, _MOST_COLUMNS = 10_000_000, 1 << 26, 64
+_MOST_ROWS, _MOST_COLUMNS = 10_000_000, 64
 _MOST_TRIALS = 1002  # of a suite, and warm-up and repeats
 _LONGEST_ID_BYTES = 1024  # 256 characters
-_MOST_ID_BYTES = 1 << 28  # numpy takes four times that, as it gives each id the room of the longest
+_MOST_FOOTER_BYTES = 4 << 20
+_VALUE_BYTES = 8
+# Latencies hardly shrink when they are packed: a file that unpacks to more than this is no file of latencies.
+_FREE_BYTES, _MOST_TIMES = 16 << 20, 128
+# The samples of a cell, for which statistics need several times that.
+_MOST_HELD_BYTES = 256 << 20
+
+
+@dataclass
+class SampleBudget:
+    """Memory for samples that are held together, which is granted by what their files declare, before they are read.
+
+    ``more_columns`` counts the columns that a reader adds to each file's; ``most_bytes`` bounds all of them, where it
+    is given.
+    """
+
+    more_columns: int = 0
+    most_bytes: int | None = None
+    _held_bytes: int = 0
+    _file_bytes: int = 0
+
+    def take(self, rows: int, columns: int, unpacked_bytes: int, file_bytes: int) -> None:
+        """Grant a file's memory; errors as :meth:`hold`."""
+        self._file_bytes += file_bytes
+        self.hold(max(rows * (columns + self.more_columns) * _VALUE_BYTES, unpacked_bytes))
+
+    def hold(self, size: int) -> None:
+        """Grant so many bytes.
+
+        Raises:
+            ValueError: with them, more would be held than the files, or any samples, account for.
+        """
+        most = _FREE_BYTES + _MOST_TIMES * self._file_bytes
+        most = most if self.most_bytes is None else min(most, self.most_bytes)
+        if self._held_bytes + size > most:
+            raise ValueError(f"needs {size:,} bytes of memory beside {self._held_bytes:,}; at most {most:,} make sense")
+        self._held_bytes += size
+
+
+def cell_budget() -> SampleBudget:
+    """Return the budget of the samples of one cell."""
+    return SampleBudget(most_bytes=_MOST_HELD_BYTES)
 
 
 def no_samples() -> pa.Table:
     """Return the table of a job that finished no query."""
     import pyarrow as pa
 
-    kinds = {"string": pa.string(), "int32": pa.int32(), "bool": pa.bool_(), "int64": pa.int64()}
+    kinds = {"string": _ids(), "int32": pa.int32(), "bool": pa.bool_(), "int64": pa.int64()}
     return pa.schema({name: kinds[kind] for name, kind in _TYPES.items()}).empty_table()
 
 
-def load_samples(path: Path) -> pa.Table:
-    """Read a job's ``samples.parquet``.
+def _ids() -> pa.DataType:
+    """Return the type of query ids: places in a dictionary, so that a long id takes no memory in each row."""
+    import pyarrow as pa
+
+    return pa.dictionary(pa.int32(), pa.string())
+
+
+def load_samples(path: Path, budget: SampleBudget | None = None) -> pa.Table:
+    """Read a job's ``samples.parquet``; its query ids are places in a dictionary.
+
+    Args:
+        path: the file.
+        budget: of the samples that are held together with it; ``None``: it is read alone.
 
     Raises:
         FileError: it is damaged, has other columns than samples have, or more of anything than makes sense.
@@ -44,24 +98,34 @@ def load_samples(path: Path) -> pa.Table:
 
     remedy = "run its suite again with --fresh (harness verify names all damage)"
     with reading(path, remedy, damage=(OSError, ValueError, KeyError, pa.ArrowException)):
-        with (
-            open_regular(path, MAX_FILE_BYTES) as content,
-            # Ids are read as places in a dictionary: one long id, a million times, is a bomb of few bytes.
-            pq.ParquetFile(content, read_dictionary=["query_id"]) as file,
-        ):
-            _check_outline(file)
-            table = file.read(use_threads=False)  # a small file: threads cost more than they bring
-        _check_ids(table.column("query_id"))
+        with open_regular(path, MAX_FILE_BYTES) as content:
+            _check_footer(content)
+            with pq.ParquetFile(content, read_dictionary=["query_id"]) as file:
+                _check_outline(file, os.fstat(content.fileno()).st_size, budget or cell_budget())
+                table = file.read(use_threads=False)  # a small file: threads cost more than they bring
+        index = table.column_names.index("query_id")
+        ids = table.column(index)
+        ids = ids if pa.types.is_dictionary(ids.type) else ids.dictionary_encode()  # in a file without rows
+        _check_ids(ids)
         if (trials := pc.count_distinct(table.column("trial")).as_py()) > _MOST_TRIALS:
             raise ValueError(f"{trials:,} trials, at most {_MOST_TRIALS:,} make sense")
         for name in _TYPES:
             if table.column(name).null_count:
                 raise ValueError(f"column {name!r} has holes")
-        index = table.column_names.index("query_id")
-        return table.set_column(index, "query_id", table.column(index).cast(pa.string()))
+        return table.set_column(index, "query_id", ids)
 
 
-def _check_outline(file: Any) -> None:
+def _check_footer(file: IO[bytes]) -> None:
+    """Raise ValueError for declarations that would take much more memory than those of any samples."""
+    end = file.seek(0, os.SEEK_END)
+    file.seek(max(0, end - 8))
+    size = int.from_bytes(file.read(4), "little")
+    file.seek(0)
+    if size > _MOST_FOOTER_BYTES:
+        raise ValueError(f"{size:,} bytes of declarations, at most {_MOST_FOOTER_BYTES:,} make sense")
+
+
+def _check_outline(file: Any, file_bytes: int, budget: SampleBudget) -> None:
     """Check the columns and sizes that a Parquet file declares; raise ValueError if samples have others."""
     import pyarrow as pa
 
@@ -79,17 +143,27 @@ def _check_outline(file: Any) -> None:
         raise ValueError(f"no column {min(missing)!r}")
     groups = [about.row_group(number) for number in range(about.num_row_groups)]
     rows = max(about.num_rows, sum(group.num_rows for group in groups))
-    if rows > _MOST_ROWS or rows * len(schema) > _MOST_VALUES:
-        raise ValueError(f"{rows:,} rows, at most {min(_MOST_ROWS, _MOST_VALUES // len(schema)):,} make sense")
-    if (size := sum(group.total_byte_size for group in groups)) > MAX_UNPACKED_BYTES:
-        raise ValueError(f"{size:,} bytes unpacked, at most {MAX_UNPACKED_BYTES:,} make sense")
+    if rows > _MOST_ROWS:
+        raise ValueError(f"{rows:,} rows, at most {_MOST_ROWS:,} make sense")
+    budget.take(rows, len(schema), sum(group.total_byte_size for group in groups), file_bytes)
 
 
 def _check_ids(column: pa.ChunkedArray) -> None:
-    """Raise ValueError for ids that would take much more memory than the file."""
+    """Raise ValueError for ids that are longer than any, or missing."""
     import pyarrow.compute as pc
 
-    lengths = (pc.max(pc.binary_length(chunk.dictionary)).as_py() for chunk in column.chunks if len(chunk.dictionary))
-    longest = max(lengths, default=0)
-    if longest > _LONGEST_ID_BYTES or longest * len(column) > _MOST_ID_BYTES:
-        raise ValueError(f"{len(column):,} query ids, the longest of {longest:,} bytes, make no sense")
+    for dictionary in (chunk.dictionary for chunk in column.chunks if len(chunk.dictionary)):
+        if dictionary.null_count:
+            raise ValueError("column 'query_id' has holes")
+        if (longest := pc.max(pc.binary_length(dictionary)).as_py()) > _LONGEST_ID_BYTES:
+            raise ValueError(f"a query id of {longest:,} bytes, at most {_LONGEST_ID_BYTES:,} make sense")
+
+
+def id_bytes(samples: pa.Table) -> int:
+    """Return the bytes of the query ids of samples, written out in each row."""
+    import pyarrow.compute as pc
+
+    return sum(
+        pc.sum(pc.take(pc.binary_length(chunk.dictionary), chunk.indices)).as_py() or 0
+        for chunk in samples.column("query_id").chunks
+    )
