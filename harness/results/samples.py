@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from harness.results import parquet_pages
 from harness.untrusted import MAX_FILE_BYTES, open_regular, reading
 
 if TYPE_CHECKING:
@@ -101,7 +102,9 @@ def load_samples(path: Path, budget: SampleBudget | None = None) -> pa.Table:
         with open_regular(path, MAX_FILE_BYTES) as content:
             _check_footer(content)
             with pq.ParquetFile(content, read_dictionary=["query_id"]) as file:
-                _check_outline(file, os.fstat(content.fileno()).st_size, budget or cell_budget())
+                rows, columns = _check_outline(file)
+                pages_bytes = parquet_pages.unpacked_bytes(content, file.metadata)
+                (budget or cell_budget()).take(rows, columns, pages_bytes, os.fstat(content.fileno()).st_size)
                 table = file.read(use_threads=False)  # a small file: threads cost more than they bring
         index = table.column_names.index("query_id")
         ids = table.column(index)
@@ -125,8 +128,8 @@ def _check_footer(file: IO[bytes]) -> None:
         raise ValueError(f"{size:,} bytes of declarations, at most {_MOST_FOOTER_BYTES:,} make sense")
 
 
-def _check_outline(file: Any, file_bytes: int, budget: SampleBudget) -> None:
-    """Check the columns and sizes that a Parquet file declares; raise ValueError if samples have others."""
+def _check_outline(file: Any) -> tuple[int, int]:
+    """Return the rows and columns that a Parquet file declares; raise ValueError if samples have others."""
     import pyarrow as pa
 
     schema, about = file.schema_arrow, file.metadata
@@ -141,11 +144,11 @@ def _check_outline(file: Any, file_bytes: int, budget: SampleBudget) -> None:
             raise ValueError(f"column {name[:80]!r} of {kind[:80]}, must be {expected or 'no column of samples'}")
     if missing := _TYPES.keys() - types.keys():
         raise ValueError(f"no column {min(missing)!r}")
-    groups = [about.row_group(number) for number in range(about.num_row_groups)]
-    rows = max(about.num_rows, sum(group.num_rows for group in groups))
+    rows = max(about.num_rows, sum(about.row_group(number).num_rows for number in range(about.num_row_groups)))
     if rows > _MOST_ROWS:
         raise ValueError(f"{rows:,} rows, at most {_MOST_ROWS:,} make sense")
-    budget.take(rows, len(schema), sum(group.total_byte_size for group in groups), file_bytes)
+    parquet_pages.check_values(about)
+    return rows, len(schema)
 
 
 def _check_ids(column: pa.ChunkedArray) -> None:
