@@ -34,7 +34,8 @@ def read_stored_runs(folder: Path, only: str | None = None) -> tuple[JudgedRuns,
         FileError: ``folder`` is no folder.
         UsageError: there is no such run.
     """
-    stored = reader.read_jobs(folder)
+    none = f"{folder}: no finished run in it{f' that matches {only!r}' if only else ''}; run a suite first"
+    stored = reader.read_jobs(folder, none)
     unreadable = list(stored.unreadable)
     grouped: dict[tuple[str, ...], dict[str, dict[str, StoredJob]]] = defaultdict(lambda: defaultdict(dict))
     for place, tries in attempts.jobs_by_cell(stored).items():
@@ -53,7 +54,6 @@ def read_stored_runs(folder: Path, only: str | None = None) -> tuple[JudgedRuns,
         with _naming(unreadable):
             judged += _stored(systems, unreadable)
     if not judged:
-        none = f"{folder}: no finished run in it{f' that matches {only!r}' if only else ''}; run a suite first"
         raise UsageError(reader.first_fault(unreadable) or none)
     notes = tuple(map(reader.left_out, unreadable))
     reader.announce(notes)

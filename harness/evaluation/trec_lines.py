@@ -134,7 +134,7 @@ def open_input(path: Path, bound: FileLimits | None = None) -> Iterator[tuple[IO
             raise FileError(f"{path}: a {archive} archive; unpack it, or use gzip")
         if begin.startswith(_GZIP):
             yield raw, unpacked(raw, sys.maxsize if bound is None else bound.unpacked_bytes)
-        elif begin and path.suffix == ".gz":
+        elif path.suffix == ".gz":
             raise FileError(f"{path}: damaged or misnamed: it ends in .gz but is not gzipped; restore or rename it")
         else:
             yield raw, raw

@@ -36,6 +36,7 @@ FORMATS = ("parquet", "sqlite", "csv", "ir_metadata")
 # A table of the database that documents the others.
 _COLUMNS = "columns"
 _TYPES = {"string": "TEXT", "Float64": "REAL", "Int64": "INTEGER"}
+_PLACE_BYTES = 8  # of each text of a frame
 # The first columns of the jobs' table are texts that name a job; samples have them too.
 _NAMES = next(number for number, column in enumerate(JOBS) if column.kind is not Kind.TEXT)
 
@@ -63,7 +64,7 @@ def samples_frame(jobs: Sequence[StoredJob]) -> pd.DataFrame:
     """
     import pyarrow as pa
 
-    budget, tables = SampleBudget(more_columns=_NAMES + 2), []
+    budget, tables = SampleBudget(), []
     unreadable: list[FileError] = []
     for job in jobs:
         try:
@@ -92,7 +93,9 @@ def _samples(job: StoredJob, budget: SampleBudget) -> pa.Table:
     raw = job.samples(budget)
     texts = {column.name: None if (text := column.get(job)) is None else str(text) for column in JOBS[:_NAMES]}
     with reading(job.folder / reader.SAMPLES, "measure the job again", damage=(ValueError,)):
-        budget.hold(id_bytes(raw) + len(raw) * sum(len(text.encode()) for text in texts.values() if text))
+        budget.hold(
+            id_bytes(raw) + len(raw) * sum(_PLACE_BYTES + len((text or "").encode()) for text in texts.values())
+        )
     trial = raw.column("trial").cast(pa.int64())
     part = pc.if_else(pc.equal(trial, -2), "repeat", pc.if_else(pc.less(trial, 0), "warmup", "timed"))
     values = {name: pa.repeat(pa.scalar(text, pa.string()), len(raw)) for name, text in texts.items()}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from harness.driver.output import WARMUP_TRIAL
 from harness.results import parquet_pages
 from harness.untrusted import MAX_FILE_BYTES, open_regular, reading
 
@@ -21,7 +22,7 @@ _TYPES = {"query_id": "string", "trial": "int32", "warmup": "bool", "latency_ns"
 _MORE = re.compile(
     r"scheduled_ns|service_ns|batch|stage_.{1,200}_ns|count_[a-z0-9_]{1,40}"
 )  # whole numbers, where a sample has them
-_MOST_ROWS, _MOST_COLUMNS = 10_000_000, 64
+MOST_ROWS, _MOST_COLUMNS = 10_000_000, 64  # a cell has no more timed samples
 _MOST_TRIALS = 1002  # of a suite, and warm-up and repeats
 _LONGEST_ID_BYTES = 1024  # 256 characters
 _MOST_FOOTER_BYTES = 4 << 20
@@ -34,38 +35,41 @@ _MOST_HELD_BYTES = 256 << 20
 
 @dataclass
 class SampleBudget:
-    """Memory for samples that are held together, which is granted by what their files declare, before they are read.
+    """Memory for samples that are held together; what their files declare is compared with it before they are read.
 
-    ``more_columns`` counts the columns that a reader adds to each file's; ``most_bytes`` bounds all of them, where it
-    is given.
+    ``most_bytes`` bounds all of them, where it is given.  Without ``warmup``, its samples are dropped once a file is
+    read.
     """
 
-    more_columns: int = 0
     most_bytes: int | None = None
+    warmup: bool = True
     _held_bytes: int = 0
     _file_bytes: int = 0
 
-    def take(self, rows: int, columns: int, unpacked_bytes: int, file_bytes: int) -> None:
-        """Grant a file's memory; errors as :meth:`hold`."""
+    def admit(self, rows: int, columns: int, unpacked_bytes: int, file_bytes: int) -> None:
+        """Make room for reading a file; errors as :meth:`hold`."""
         self._file_bytes += file_bytes
-        self.hold(max(rows * (columns + self.more_columns) * _VALUE_BYTES, unpacked_bytes))
+        self._check(max(rows * columns * _VALUE_BYTES, unpacked_bytes))
 
     def hold(self, size: int) -> None:
-        """Grant so many bytes.
+        """Count what stays in memory.
 
         Raises:
-            ValueError: with them, more would be held than the files, or any samples, account for.
+            ValueError: with it, more would be held than the files, or any samples, account for.
         """
+        self._check(size)
+        self._held_bytes += size
+
+    def _check(self, size: int) -> None:
         most = _FREE_BYTES + _MOST_TIMES * self._file_bytes
         most = most if self.most_bytes is None else min(most, self.most_bytes)
         if self._held_bytes + size > most:
             raise ValueError(f"needs {size:,} bytes of memory beside {self._held_bytes:,}; at most {most:,} make sense")
-        self._held_bytes += size
 
 
 def cell_budget() -> SampleBudget:
-    """Return the budget of the samples of one cell."""
-    return SampleBudget(most_bytes=_MOST_HELD_BYTES)
+    """Return the budget of the samples of one cell, of which warm-up is no part."""
+    return SampleBudget(_MOST_HELD_BYTES, warmup=False)
 
 
 def no_samples() -> pa.Table:
@@ -97,6 +101,7 @@ def load_samples(path: Path, budget: SampleBudget | None = None) -> pa.Table:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
+    budget = budget or SampleBudget(_MOST_HELD_BYTES)
     remedy = "run its suite again with --fresh (harness verify names all damage)"
     with reading(path, remedy, damage=(OSError, ValueError, KeyError, pa.ArrowException)):
         with open_regular(path, MAX_FILE_BYTES) as content:
@@ -104,7 +109,7 @@ def load_samples(path: Path, budget: SampleBudget | None = None) -> pa.Table:
             with pq.ParquetFile(content, read_dictionary=["query_id"]) as file:
                 rows, columns = _check_outline(file)
                 pages_bytes = parquet_pages.unpacked_bytes(content, file.metadata)
-                (budget or cell_budget()).take(rows, columns, pages_bytes, os.fstat(content.fileno()).st_size)
+                budget.admit(rows, columns, pages_bytes, os.fstat(content.fileno()).st_size)
                 table = file.read(use_threads=False)  # a small file: threads cost more than they bring
         index = table.column_names.index("query_id")
         ids = table.column(index)
@@ -115,7 +120,11 @@ def load_samples(path: Path, budget: SampleBudget | None = None) -> pa.Table:
         for name in _TYPES:
             if table.column(name).null_count:
                 raise ValueError(f"column {name!r} has holes")
-        return table.set_column(index, "query_id", ids)
+        table = table.set_column(index, "query_id", ids)
+        if not budget.warmup:
+            table = table.filter(pc.not_equal(table.column("trial"), WARMUP_TRIAL))
+        budget.hold(max(table.nbytes, table.num_rows * columns * _VALUE_BYTES))
+        return table
 
 
 def _check_footer(file: IO[bytes]) -> None:
@@ -145,8 +154,8 @@ def _check_outline(file: Any) -> tuple[int, int]:
     if missing := _TYPES.keys() - types.keys():
         raise ValueError(f"no column {min(missing)!r}")
     rows = max(about.num_rows, sum(about.row_group(number).num_rows for number in range(about.num_row_groups)))
-    if rows > _MOST_ROWS:
-        raise ValueError(f"{rows:,} rows, at most {_MOST_ROWS:,} make sense")
+    if rows > MOST_ROWS:
+        raise ValueError(f"{rows:,} rows, at most {MOST_ROWS:,} make sense")
     parquet_pages.check_values(about)
     return rows, len(schema)
 
