@@ -104,10 +104,8 @@ def table(
 
 def stored(results: Location, *, cache: Location | None = None) -> tuple[StoredJob, ...]:
     """Return the jobs of a results folder; errors as :func:`load_samples`."""
-    jobs = reader.read_jobs(_folder(results, _cache(cache)))
-    if not jobs:
-        raise UsageError(f"{results}: no stored job in it, so no samples; published tables have rows alone")
-    return jobs
+    none = f"{results}: no stored job in it, so no samples; published tables have rows alone"
+    return reader.read_jobs(_folder(results, _cache(cache)), none)
 
 
 def _cache(cache: Location | None) -> Path:

@@ -21,11 +21,17 @@ from typing import Any, TypeVar, get_origin
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from harness.errors import FileError, did_you_mean
-from harness.untrusted import decode, finite_number, mistake, read_whole, reason_of
+from harness.untrusted import check_storable, decode, finite_number, mistake, one_line, read_whole, reason_of
 
 CACHE_VARIABLE = "HARNESS_CACHE"
 NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 _MAX_TOML_BYTES = 1 << 20
+# A line that begins with a key of a hundred parts or more: a.a.a. and so on, quoted or not.
+_LONG_KEY = re.compile(
+    r"""^[ \t]*\[{0,2}[ \t]*(?:(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\.[ \t]*){99}""", re.MULTILINE
+)
+# More than any shipped table has.
+_MAX_CSV_BYTES = 64 << 20
 
 # Column name -> text.
 CsvRow = dict[str, str]
@@ -58,16 +64,19 @@ def cache_folder() -> Path:
     return Path(os.environ.get(CACHE_VARIABLE) or default_cache_folder()).expanduser().absolute()
 
 
-def read_toml(path: Path, *, untrusted: bool = False) -> dict[str, Any]:
-    """Parse a TOML file; an untrusted one must be a regular file of at most 1 MiB.
+def read_toml(path: Path, *, links: bool = True) -> dict[str, Any]:
+    """Parse a TOML file: a regular file of at most 1 MiB.
+
+    Args:
+        path: the file.
+        links: it may be a symbolic link to one; not in a folder that others fill.
 
     Raises:
-        FileError: it is missing, unreadable, not UTF-8 or not TOML.
+        FileError: it is missing, unreadable, not UTF-8 or not TOML, or a number in it can be stored nowhere.
     """
     try:
         # A few files are read very often: parse each text once, and give each caller its own copy.
-        content = read_whole(path, _MAX_TOML_BYTES) if untrusted else path.read_bytes()
-        return copy.deepcopy(_parse_toml(decode(content, path)))
+        return copy.deepcopy(_parse_toml(decode(read_whole(path, _MAX_TOML_BYTES, links=links), path)))
     except FileNotFoundError:
         raise FileError(f"{path}: no such file; check the path") from None
     except OSError as error:
@@ -78,7 +87,33 @@ def read_toml(path: Path, *, untrusted: bool = False) -> dict[str, Any]:
         raise FileError(f"{path}: not valid TOML: nested too deep; restore it") from None
 
 
-_parse_toml = functools.lru_cache(maxsize=256)(tomllib.loads)
+@functools.lru_cache(maxsize=256)
+def _parse_toml(text: str) -> dict[str, Any]:
+    """Parse TOML.
+
+    Raises:
+        ValueError: it is no TOML, has a key of a hundred parts, which may take the parser minutes, or a huge number.
+    """
+    if match := _LONG_KEY.search(text):
+        raise ValueError(f"line {text.count(chr(10), 0, match.start()) + 1} has a key of a hundred parts")
+    raw = tomllib.loads(text)
+    _check_numbers(raw, "")
+    return raw
+
+
+def _check_numbers(value: Any, key: str) -> None:
+    """Raise ValueError for a number that no stored result can hold; checks of each file refuse infinite ones."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            _check_numbers(inner, f"{key}.{name}" if key else name)
+    elif isinstance(value, list):
+        for inner in value:
+            _check_numbers(inner, key)
+    elif isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        try:
+            check_storable(value)
+        except ValueError as error:
+            raise ValueError(f"key '{one_line(key, 80)}': {error}") from None
 
 
 def validate(model: type[Model], raw: Any, path: Path, prefix: str = "") -> Model:
@@ -133,7 +168,7 @@ def read_shipped(path: Path) -> bytes:
         FileError: missing or unreadable.
     """
     try:
-        return path.read_bytes()
+        return read_whole(path, _MAX_CSV_BYTES, links=True)
     except FileNotFoundError:
         raise FileError(f"{path}: no such file; it belongs to instance_profiles/") from None
     except OSError as error:

@@ -1,6 +1,6 @@
 """Bounded reads of files and text that measured systems and other people wrote.
 
-Only regular files are read, never through a link, never more bytes than an honest file has.
+Only regular files are read, never more bytes than an honest file has, and through a link only where a caller asks.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ import json
 import os
 import re
 import stat
-import tarfile
 import tomllib
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from io import BufferedReader
-from pathlib import Path, PurePosixPath
-from typing import IO, Any, cast
+from pathlib import Path
+from typing import IO, Any
 
 from pydantic import GetCoreSchemaHandler, ValidationError
 from pydantic_core import core_schema
@@ -41,12 +40,10 @@ _FREE_BYTES = 16 << 20
 # The largest stored file that is read or hashed, and what may be in a packed one.
 MAX_FILE_BYTES = 1 << 30
 MAX_UNPACKED_BYTES = 1 << 30
-# Entries of an archive, and the bytes of an entry with its extended headers: tarfile reads those into memory.
-_MAX_ENTRIES = 1_000_000
-_MAX_HEADER_BYTES = 32 << 10
-# Control characters, and the separator of other systems.
-_NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f\\]")
-_MAX_NAME = 1024
+# The members of a gzipped file: bgzip makes one of each 64 KiB.
+_MAX_MEMBERS = 1 << 16
+_PIECE_BYTES = 8192
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _MAX_LEVELS = 64
 _LARGEST = 1 << 63
 _KINDS = {
@@ -212,14 +209,20 @@ class FileLimits:
     unpacked_bytes: int = MAX_UNPACKED_BYTES
 
 
-def open_regular(path: Path, max_bytes: int | None = None) -> BufferedReader:
+def open_regular(path: Path, max_bytes: int | None = None, *, links: bool = False) -> BufferedReader:
     """Open a regular file for reading; refuse a pipe, a device or a socket before opening.
+
+    Args:
+        path: the file.
+        max_bytes: the most that it may have.
+        links: follow a symbolic link; only for files of this user's own, never in a folder that strangers fill.
 
     Raises:
         OSError: it is missing, a link or no regular file, or it has more than ``max_bytes``.
     """
-    _check(path, os.lstat(path), None)
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    _check(path, path.stat() if links else path.lstat(), None)
+    link = 0 if links else os.O_NOFOLLOW
+    descriptor = os.open(path, os.O_RDONLY | link | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         _check(path, os.fstat(descriptor), max_bytes)
         return os.fdopen(descriptor, "rb")
@@ -238,78 +241,6 @@ def _check(path: Path, status: os.stat_result, max_bytes: int | None) -> None:
         raise OSError(errno.EFBIG, text, str(path))
 
 
-def is_plain_name(name: str) -> bool:
-    """Return whether a relative path, written with ``/``, names something below its folder."""
-    path = PurePosixPath(name)
-    ordinary = 0 < len(name) <= _MAX_NAME and not _NOT_IN_NAMES.search(name) and str(path) == name != "."
-    return ordinary and not path.is_absolute() and ".." not in path.parts
-
-
-def inside(folder: Path, name: str | Path) -> Path:
-    """Return the path of ``name`` in a folder that somebody else may have written.
-
-    Raises:
-        FileError: the name, or a link on its way, leads out of the folder.
-    """
-    path = folder / name
-    if not is_plain_name(str(name)):
-        raise FileError(f"{one_line(str(path), MAX_TEXT)}: a name must stay below {folder}; correct the name")
-    try:
-        real, root = path.resolve(), folder.resolve()
-    except (OSError, RuntimeError) as error:  # a link to itself
-        raise FileError(f"{path}: is a link that leads nowhere; remove it") from error
-    if not real.is_relative_to(root):
-        raise FileError(f"{path}: is a link out of {folder}, to {real}; put the file itself there")
-    return path
-
-
-def files_inside(folder: Path, pattern: str = "*") -> Iterator[Path]:
-    """Yield the regular files below a folder whose names match, sorted; links to folders are not followed.
-
-    Raises:
-        FileError: one is a link out of the folder.
-    """
-    for place, folders, names in os.walk(folder):
-        folders.sort()
-        for name in sorted(names):
-            path = Path(place, name)
-            if path.match(pattern) and path.is_file():
-                yield inside(folder, path.relative_to(folder))
-
-
-def tar_entries(
-    source: IO[bytes], *, most_bytes: int, most_entries: int = _MAX_ENTRIES
-) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
-    """Yield the entries of a plain tar in their order, with the content of each regular file.
-
-    Raises:
-        tarfile.TarError: it is damaged, or its entries are too many or too large.
-    """
-    bounded, left = _TarStream(source), most_bytes
-    with tarfile.open(fileobj=cast(IO[bytes], bounded), mode="r|") as tar:
-        for number, entry in enumerate(tar, 1):
-            left -= entry.size
-            if entry.size < 0 or left < 0 or number > most_entries:
-                raise tarfile.ReadError(f"more than {most_bytes >> 20} MiB or {most_entries:,} files")
-            # tarfile passes over the content of files alone.
-            bounded.left = _MAX_HEADER_BYTES + (entry.size if entry.isreg() else 0)
-            yield entry, cast(IO[bytes], tar.extractfile(entry)) if entry.isreg() else None
-
-
-class _TarStream:
-    """A stream that gives ``left`` bytes and no more, so that no header fills the memory."""
-
-    def __init__(self, source: IO[bytes]) -> None:
-        self._source, self.left = source, _MAX_HEADER_BYTES
-
-    def read(self, size: int) -> bytes:
-        """Read on, at most ``left`` bytes in all."""
-        self.left -= size
-        if self.left < 0:
-            raise tarfile.ReadError(f"an entry's header has more than {_MAX_HEADER_BYTES >> 10} KiB")
-        return self._source.read(size)
-
-
 def bounded_lines(file: IO[bytes], max_bytes: int) -> Iterator[bytes]:
     """Yield lines of at most ``max_bytes``; a longer line is cut, has no newline, and is the last."""
     while line := file.readline(max_bytes):
@@ -324,9 +255,9 @@ def read_start(path: Path, max_bytes: int) -> bytes:
         return file.read(max_bytes)
 
 
-def read_whole(path: Path, max_bytes: int) -> bytes:
-    """Read a regular file; OSError if it has more than ``max_bytes``."""
-    with open_regular(path, max_bytes) as file:
+def read_whole(path: Path, max_bytes: int, *, links: bool = False) -> bytes:
+    """Read a regular file; OSError if it has more than ``max_bytes``.  ``links``: see :func:`open_regular`."""
+    with open_regular(path, max_bytes, links=links) as file:
         return file.read(max_bytes)
 
 
@@ -345,22 +276,56 @@ def unpacked(file: IO[bytes], max_bytes: int = MAX_UNPACKED_BYTES) -> BufferedRe
 
 
 class _Unpacked(io.RawIOBase):
-    """A gzipped stream that raises OSError beyond its limit."""
+    """A gzipped stream that raises OSError beyond its limits, also of its members, each of which takes time."""
 
     def __init__(self, file: IO[bytes], max_bytes: int) -> None:
-        self._content = gzip.GzipFile(fileobj=file, mode="rb")
+        self._file = file
         self._max_bytes = self._left = max_bytes
+        self._members = 0
+        self._packed = b""
+        self._member: zlib._Decompress | None = None
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        piece = self._content.read(len(buffer))
+        piece = b""
+        while not piece and self._has_member():
+            piece = self._unpack(len(buffer))
         self._left -= len(piece)
         if self._left < 0:
             raise OSError(errno.EFBIG, f"holds more than {self._max_bytes:,} bytes, unpacked")
         buffer[: len(piece)] = piece
         return len(piece)
+
+    def _has_member(self) -> bool:
+        """Begin the next member where one has ended; return whether there is one."""
+        if self._member is not None:
+            return True
+        while not self._packed and (more := self._file.read(_PIECE_BYTES)):
+            # Zeros may fill up the end of a file.
+            self._packed = more.lstrip(b"\0") if self._members else more
+        if not self._packed:
+            return False
+        self._members += 1
+        if self._members > _MAX_MEMBERS:
+            raise OSError(errno.EFBIG, f"holds more than {_MAX_MEMBERS:,} gzipped parts")
+        self._member = zlib.decompressobj(_GZIP_WINDOW)
+        return True
+
+    def _unpack(self, max_bytes: int) -> bytes:
+        """Return at most ``max_bytes`` of the current member; nothing at its end, or where more must be read."""
+        assert self._member is not None
+        if not self._packed:
+            self._packed = self._file.read(_PIECE_BYTES)
+            if not self._packed:
+                raise EOFError("the compressed file ends within a part")
+        piece = self._member.decompress(self._packed, max_bytes)
+        self._packed = self._member.unconsumed_tail
+        if self._member.eof:
+            self._packed = self._member.unused_data.lstrip(b"\0")
+            self._member = None
+        return piece
 
 
 def sha256(path: Path, *, packed: bool = False) -> str:
@@ -410,6 +375,16 @@ def parse_json(content: bytes) -> Any:
         value = json.loads(content.decode("utf-8"))
     except RecursionError:
         raise ValueError(f"more than {_MAX_LEVELS} levels deep") from None
+    check_storable(value)
+    return value
+
+
+def check_storable(value: Any) -> None:
+    """Refuse plain values that no stored record may hold.
+
+    Raises:
+        ValueError: NaN, a number beyond 64 bits, half a surrogate pair, or too many levels.
+    """
     waiting: list[tuple[Any, int]] = [(value, 0)]
     while waiting:
         part, level = waiting.pop()
@@ -423,7 +398,6 @@ def parse_json(content: bytes) -> Any:
             raise ValueError(f"the number {str(part)[:20]} is not finite, or beyond 64 bits")
         if level >= _MAX_LEVELS:
             raise ValueError(f"more than {_MAX_LEVELS} levels deep")
-    return value
 
 
 def decode(content: bytes, path: Path | str, line: int = 1, encoding: str = "utf-8") -> str:

@@ -22,6 +22,7 @@ from harness.evaluation import trec
 from harness.evaluation.per_query import SHARES
 from harness.records import Outcome
 from harness.results.reader import StoredJob, most_hits
+from harness.results.samples import cell_budget
 from harness.results.schema import Result
 from harness.stats import Estimate, LatencySummary
 from harness.untrusted import reason_of, sha256
@@ -67,7 +68,8 @@ def summarise(jobs: Sequence[StoredJob], *, rankings: bool = True) -> CellSummar
     disagreements = _disagreements(jobs) if rankings else None
     facts = None
     try:
-        timed = timings.read((job.result.spec.job, job.samples()) for job in jobs)
+        budget = cell_budget()
+        timed = timings.read((job.result.spec.job, job.samples(budget)) for job in jobs)
         scenario, two_stages = results[0].spec.cell.scenario, jobs[0].first_stage_path is not None
         facts = sample_checks.inspect(timed, _phases_s(results), scenario, two_stages=two_stages)
         summary = replace(_summary(results, timed), counts=_counts(timed))

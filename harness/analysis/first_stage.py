@@ -5,7 +5,6 @@ The first stage is judged as the whole system is: by the same judgements, over t
 
 from __future__ import annotations
 
-import gzip
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +23,7 @@ from harness.evaluation.trec import Qrels, Run
 from harness.results.reader import StoredJob, most_first_stage_hits
 from harness.results.schema import STORED_RUN
 from harness.stats import Estimate, Floats
-from harness.untrusted import MAX_FILE_BYTES, fields_of, open_regular, reading
+from harness.untrusted import MAX_FILE_BYTES, fields_of, open_regular, reading, unpacked
 
 _HITS_ALONE = "only the hits of the whole system were judged, by the answers in their texts"
 _LONGEST_LINE_BYTES = 4096
@@ -72,7 +71,7 @@ def _made_by(path: Path, whole: str) -> tuple[str, bool]:
     with (
         reading(path, "measure the job again", damage=(OSError, EOFError, zlib.error)),
         open_regular(path, MAX_FILE_BYTES) as packed,
-        gzip.GzipFile(fileobj=packed) as lines,
+        unpacked(packed) as lines,
     ):
         fields = fields_of(lines.readline(_LONGEST_LINE_BYTES).decode("utf-8", "replace"))
     tag = fields[-1] if fields else ""

@@ -27,6 +27,7 @@ from harness.pricing.cost import GIB
 from harness.pricing.instances import Instance
 from harness.pricing.prices import Snapshot
 from harness.records import Isolation, Outcome
+from harness.results import reader
 from harness.stats import Estimate
 from harness.untrusted import ForeignText, mistake, read_whole, reading
 
@@ -320,8 +321,19 @@ class Published:
 
 
 def is_in(folder: Path) -> bool:
-    """Return whether a folder holds ``published.toml``, broken or not."""
-    return os.path.lexists(folder / NAME)
+    """Return whether a folder holds ``published.toml``, broken or not, and no stored job."""
+    return os.path.lexists(folder / NAME) and not _holds_jobs(folder)
+
+
+def stray(folder: Path) -> tuple[FileError, ...]:
+    """Return the error of a ``published.toml`` in a folder of stored jobs, which are shown instead."""
+    if os.path.lexists(folder / NAME) and _holds_jobs(folder):
+        return (FileError(f"{folder / NAME}: is in a folder of stored jobs; move it to a folder of its own"),)
+    return ()
+
+
+def _holds_jobs(folder: Path) -> bool:
+    return next(reader.result_paths(folder, []), None) is not None
 
 
 def read(folder: Path) -> Published:
@@ -330,7 +342,7 @@ def read(folder: Path) -> Published:
     Raises:
         FileError: a file is missing or wrong; names the file, the line and the column.
     """
-    about = validate(About, read_toml(folder / NAME, untrusted=True), folder / NAME)
+    about = validate(About, read_toml(folder / NAME, links=False), folder / NAME)
 
     def table(model: type[Model], name: str) -> tuple[Model, ...]:
         return _lines(model, folder / name, about.decimals)

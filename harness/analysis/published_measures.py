@@ -171,7 +171,7 @@ def holds(folder: Path) -> bool:
     Raises:
         FileError: ``published.toml`` is no TOML.
     """
-    return is_in(folder) and "tables" in read_toml(folder / NAME, untrusted=True)
+    return is_in(folder) and "tables" in read_toml(folder / NAME, links=False)
 
 
 def read(folder: Path) -> PublishedMeasures:
@@ -180,7 +180,7 @@ def read(folder: Path) -> PublishedMeasures:
     Raises:
         FileError: a file is missing or wrong, or ``firstp`` or a finding names a system that no table has.
     """
-    about = validate(MeasuresPaper, read_toml(folder / NAME, untrusted=True), folder / NAME)
+    about = validate(MeasuresPaper, read_toml(folder / NAME, links=False), folder / NAME)
     lines = {table.number: tuple(_lines(folder / table.file, table)) for table in about.tables}
     paper = PublishedMeasures(folder, about, lines)
     rows = [(number, line[SYSTEM]) for number, held in lines.items() for line in held]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from harness.results import reader, suite_record
 if TYPE_CHECKING:
     from harness.analysis.evaluate_job import Vectors
     from harness.analysis.rejudge import QrelsOverride
-    from harness.analysis.row_cache import RowCache
+    from harness.analysis.row_cache import RowCache, RowSet
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,23 @@ def load_rows(
     if published.is_in(folder):
         return _published(folder, override)
     measures = measures or suite_measures(folder)
+    table = _measured(folder, measures, keys, cache, columns, override, distances)
+    beside = (*suite_record.unreadable(folder), *published.stray(folder))
+    unreadable = (*table.unreadable, *map(reader.left_out, beside))
+    reader.announce(unreadable)
+    return replace(table, unreadable=unreadable)
+
+
+def _measured(
+    folder: Path,
+    measures: Sequence[str],
+    keys: Collection[str] | None,
+    cache: Path | None,
+    columns: Collection[str] | None,
+    override: QrelsOverride | None,
+    distances: bool,
+) -> Table:
+    """Return the table of stored jobs; arguments and errors as for :func:`load_rows`."""
     vectors = None
     if distances and any(name.startswith("FD") for name in measures):
         from harness.analysis.evaluate_job import Vectors
@@ -71,10 +89,11 @@ def load_rows(
     jobs = _read_jobs(folder, cache)
     if keys is not None:
         if not are_default(jobs, keys):
-            return build_rows(jobs, JobEvaluator(measures), keys=keys).table
+            return _named(build_rows(jobs, JobEvaluator(measures), keys=keys), jobs).table
         if stored and (table := stored.table(columns)):
             return table
-    built = build_rows(jobs, JobEvaluator(measures, override, vectors), cached=stored.cells() if stored else {})
+    cells = stored.cells() if stored else {}
+    built = _named(build_rows(jobs, JobEvaluator(measures, override, vectors), cached=cells), jobs)
     if stored:
         stored.write(built)
     return built.table
@@ -122,10 +141,13 @@ def load_exact(folder: Path) -> dict[str, str]:
     return suite_record.read_pairs(folder, suite_record.EXACT)
 
 
-def _read_jobs(folder: Path, cache: object | None) -> tuple[reader.StoredJob, ...]:
-    jobs = reader.read_jobs(folder)
-    if not jobs:
-        raise UsageError(f"{folder}: no finished job in it; run a suite first")
+def _named(built: RowSet, jobs: reader.StoredJobs) -> RowSet:
+    """Name the records that could not be read in a table."""
+    return replace(built, table=replace(built.table, unreadable=tuple(map(reader.left_out, jobs.unreadable))))
+
+
+def _read_jobs(folder: Path, cache: object | None) -> reader.StoredJobs:
+    jobs = reader.read_jobs(folder, f"{folder}: no finished job in it; run a suite first")
     if len(jobs) >= _MANY_JOBS:
         often = "once: rows are kept" if cache else "no --cache to keep them in"
         log.info("%s: making rows of %s stored jobs, which may take minutes (%s)", folder, f"{len(jobs):,}", often)

@@ -170,7 +170,12 @@ def cached_files(folder: Path, cache: Path) -> Iterator[CachedFile]:
 
 
 def folder_stamp(folder: Path) -> str:
-    """Hash the code, and name and times of every stored file below ``folder`` that rows are made of."""
+    """Hash the code, and name and times of every stored file below ``folder`` that rows are made of.
+
+    Raises:
+        FileError: ``folder`` cannot be read; a folder below it may not be readable.
+    """
+    reader.entries_of(str(folder.resolve()))
     return hashlib.sha256(_bytes("\n".join((_code(), *sorted(_files(str(folder.resolve()))))))).hexdigest()
 
 
@@ -203,14 +208,18 @@ def _code() -> str:
 def _files(root: str) -> Iterator[str]:
     """Describe each stored file that rows below ``root`` are made of."""
     suites = set()
-    for folder, entries in reader.folders(root):
-        job = [entry for entry in entries if entry.name in _JOB_FILES]
-        if any(entry.name == reader.RESULT for entry in job):
+    wrong: list[FileError] = []
+    for folder, entries in reader.folders(root, wrong):
+        if reader.is_job(frozenset(entry.name for entry in entries)):
             suites.add(folder.rsplit("/", 5)[0])
-            yield from map(_entry, job)
+            yield from (_entry(entry) for entry in entries if entry.name in _JOB_FILES)
+    yield from map(str, wrong)
     for suite in suites:
         for name in _SUITE_FOLDERS:
-            yield from map(_entry, reader.entries_of(f"{suite}/{name}"))
+            try:
+                yield from map(_entry, reader.entries_of(f"{suite}/{name}"))
+            except FileError as error:  # rows that need its files say so
+                yield str(error)
     for home in {suite.rpartition("/")[0] for suite in suites}:
         path = f"{home}/{origins.FILE}"
         with contextlib.suppress(OSError):  # most results were never merged

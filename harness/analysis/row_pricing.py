@@ -162,7 +162,10 @@ def price(table: Table, tariff: Tariff) -> Table:
         price_tokens_date=_tokens_date(rows),
         cost_formula=cost.SEQUENTIAL.formula,
         cost_formulas=formulas(),
-        notes=notes.of_table(rows, table.overhead, snapshot, tariff.choice, tariff.storage),
+        notes=(
+            *table.unreadable,
+            *notes.of_table(rows, table.overhead, snapshot, tariff.choice, tariff.storage),
+        ),
     )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from harness.errors import UsageError
+from harness.errors import FileError, UsageError
 from harness.evaluation import trec
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Qrels, Run
@@ -26,12 +28,17 @@ def read_stored_runs(folder: Path, only: str | None = None) -> tuple[JudgedRuns,
         folder: of results.
         only: a glob over ``system/dataset/scenario/profile``, or without a slash over any one of them.
 
+    A damaged file costs the runs that need it, and the notes name it.
+
     Raises:
-        FileError: a stored file is missing or damaged.
+        FileError: ``folder`` is no folder.
         UsageError: there is no such run.
     """
+    none = f"{folder}: no finished run in it{f' that matches {only!r}' if only else ''}; run a suite first"
+    stored = reader.read_jobs(folder, none)
+    unreadable = list(stored.unreadable)
     grouped: dict[tuple[str, ...], dict[str, dict[str, StoredJob]]] = defaultdict(lambda: defaultdict(dict))
-    for place, tries in attempts.jobs_by_cell(reader.read_jobs(folder)).items():
+    for place, tries in attempts.jobs_by_cell(stored).items():
         if place.cell.system == NULL_SYSTEM or (only is not None and not matches(place.cell, only)):
             continue
         shown, _ = attempts.choose(tries)
@@ -42,36 +49,53 @@ def read_stored_runs(folder: Path, only: str | None = None) -> tuple[JudgedRuns,
         key = (spec.cell.dataset, spec.sample_sha256, spec.corpus_sha256, spec.qrels_sha256, str(spec.k))
         content = job.result.files.get(reader.RUN, job.result.key)
         grouped[tuple(map(str, key))][spec.cell.system].setdefault(content, job)
-    if not grouped:
-        raise UsageError(
-            f"{folder}: no finished run in it{f' that matches {only!r}' if only else ''}; run a suite first"
-        )
-    return tuple(_stored(systems) for _, systems in sorted(grouped.items()))
+    judged: list[JudgedRuns] = []
+    for _, systems in sorted(grouped.items()):
+        with _naming(unreadable):
+            judged += _stored(systems, unreadable)
+    if not judged:
+        raise UsageError(reader.first_fault(unreadable) or none)
+    notes = tuple(map(reader.left_out, unreadable))
+    reader.announce(notes)
+    return tuple(replace(each, notes=(*notes, *each.notes)) for each in judged)
 
 
-def _stored(systems: Mapping[str, Mapping[str, StoredJob]]) -> JudgedRuns:
+@contextmanager
+def _naming(unreadable: list[FileError]) -> Iterator[None]:
+    """Add the error of a damaged file, so that the other runs are read."""
+    try:
+        yield
+    except FileError as error:
+        unreadable.append(error)
+
+
+def _stored(systems: Mapping[str, Mapping[str, StoredJob]], unreadable: list[FileError]) -> Iterator[JudgedRuns]:
+    """Yield the runs of one query sample, unless none can be read; FileError where its judgements cannot be."""
     jobs: dict[str, StoredJob] = {}
     runs: dict[str, Run] = {}
+    hits: Qrels = {}
     for system, found in sorted(systems.items()):
         # Of one system's profiles many differ in the last digits of scores, and in nothing else.
-        distinct: dict[tuple[tuple[str, tuple[str, ...]], ...], tuple[StoredJob, Run]] = {}
+        distinct: dict[tuple[tuple[str, tuple[str, ...]], ...], tuple[StoredJob, Run, Qrels]] = {}
         for job in found.values():
-            run = read_job_run(job)
-            distinct.setdefault(tuple(sorted(run.rankings.items())), (job, run))
-        profiles = {job.result.spec.cell.profile for job, _ in distinct.values()}
-        for job, run in distinct.values():
+            with _naming(unreadable):
+                run, path = read_job_run(job), job.qrels_path()
+                own = trec.read_stored_qrels(path) if judges_hits_alone(path) else {}
+                distinct.setdefault(tuple(sorted(run.rankings.items())), (job, run, own))
+        profiles = {job.result.spec.cell.profile for job, _, _ in distinct.values()}
+        for job, run, own in distinct.values():
+            for query, judged in own.items():
+                hits.setdefault(query, {}).update(judged)
             cell = job.result.spec.cell
             name = system if len(distinct) == 1 else f"{system}/{cell.profile}"
             name = name if len(profiles) == len(distinct) else f"{cell.suite}/{name}"
             jobs[name], runs[name] = job, run
+    if not jobs:
+        return
     first = next(iter(jobs.values()))
-    path = first.qrels_path()
-    hits_alone = judges_hits_alone(path)
-    qrels: Qrels = {}
-    for each in jobs.values() if hits_alone else (first,):
-        for query, judged in trec.read_stored_qrels(each.qrels_path()).items():
-            qrels.setdefault(query, {}).update(judged)
+    hits_alone = judges_hits_alone(first.qrels_path())
+    qrels = hits if hits_alone else trec.read_stored_qrels(first.qrels_path())
     spec, queries = first.result.spec, first.sample_texts()
     grades = (grade for query in queries for grade in qrels.get(query, {}).values())
     said = () if hits_alone else tuple(trec.negative_grade_notes(grades))
-    return JudgedRuns(spec.cell.dataset, queries, qrels, runs, hits_alone, spec.corpus_sha256, notes=said)
+    yield JudgedRuns(spec.cell.dataset, queries, qrels, runs, hits_alone, spec.corpus_sha256, notes=said)

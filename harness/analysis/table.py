@@ -355,6 +355,7 @@ class Table:
     ``measures`` are the measure names in column order, as ir_measures writes them.  ``notes`` are sentences about
     the table: methods, formulas, and rows that must not be compared.  ``overhead`` holds the null system on each
     profile.  ``cost_formula`` is that of the model ``sequential``; ``cost_formulas`` holds all, by name.
+    ``unreadable``: sentences on records that could not be read and are left out.
     ``rounded_to``: the step to which published rows print a measure (0.001 for tenths of a per cent).
     """
 
@@ -373,3 +374,4 @@ class Table:
     price_tokens_date: str = ""
     cost_formulas: dict[str, str] = field(default_factory=dict)
     rounded_to: dict[str, float] = field(default_factory=dict)
+    unreadable: tuple[str, ...] = ()

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 # As the driver writes it (see docs/reference/results.md): a query asked twice in a row after the trials.
 REPEAT_TRIAL = -2
 _STAGE, _COUNT = "stage_", "count_"
-_MOST_PLACES = 1 << 26  # of the grid of queries by trials
+# The grid of queries by trials: nearly every query is asked in nearly every trial.
+_FREE_PLACES, _MOST_PLACES_A_SAMPLE = 1 << 20, 16
 
 
 @dataclass(frozen=True)
@@ -149,13 +150,13 @@ def read(tables: Iterable[tuple[int, pa.Table]]) -> Timings:
     """
     import pyarrow as pa
 
-    numbered = [table.append_column("job", pa.array([job] * len(table), pa.int64())) for job, table in tables]
-    joined = pa.concat_tables(numbered, promote_options="default")
+    numbered = [_with_places(table).append_column("job", pa.repeat(job, len(table))) for job, table in tables]
+    joined = pa.concat_tables(numbered, promote_options="default").unify_dictionaries()
 
     def seconds(column: str) -> Floats:
         return np.asarray(joined.column(column).to_numpy() / 1e9, dtype=np.float64)
 
-    ids = np.asarray(joined.column("query_id").to_pylist(), dtype=np.str_)
+    places, names = _query_places(joined)
     jobs, latency = joined.column("job").to_numpy(), seconds("latency_ns")
     # Warm-up rows have trial -1 already, unless the file contradicts itself.
     numbers = joined.column("trial").to_numpy().astype(np.int64)
@@ -163,37 +164,68 @@ def read(tables: Iterable[tuple[int, pa.Table]]) -> Timings:
     if not np.all(np.isfinite(latency) & (latency >= 0)):
         raise StoreError("samples: a latency is negative or no number; measure the job again")
     timed, repeated = numbers >= 0, numbers == REPEAT_TRIAL
-    queries, query = np.unique(ids[timed], return_inverse=True)
+    queries, known_places = _timed_queries(places[timed], names)
+    query = known_places[places[timed]]
     pairs, trial = np.unique(np.stack([jobs[timed], numbers[timed]]), axis=1, return_inverse=True)
     trial = trial.reshape(-1)
-    if len(queries) * pairs.shape[1] > _MOST_PLACES:
+    if len(queries) * pairs.shape[1] > max(_FREE_PLACES, _MOST_PLACES_A_SAMPLE * len(query)):
         raise StoreError(
             f"samples: {len(queries):,} queries in {pairs.shape[1]:,} trials make no sense; measure the job again"
         )
     if timed.any() and np.bincount(query * pairs.shape[1] + trial).max() > 1:
         raise StoreError("samples: a query was timed twice in one trial; measure the job again")
-    known = repeated & np.isin(ids, queries)
-    names = set(joined.column_names)
-    batch = joined.column("batch").to_numpy()[timed] if "batch" in names else None
+    known = repeated & (known_places[places] >= 0)
+    columns = sorted(joined.column_names)
+    batch = joined.column("batch").to_numpy()[timed] if "batch" in columns else None
     return Timings(
-        queries=tuple(queries.tolist()),
+        queries=queries,
         trials=tuple((int(job), int(number)) for job, number in pairs.T),
-        query=query.astype(np.int64),
+        query=query,
         trial=trial.astype(np.int64),
         latency_s=latency[timed],
-        service_s=seconds("service_ns")[timed] if "service_ns" in names else None,
+        service_s=seconds("service_ns")[timed] if "service_ns" in columns else None,
         batch=None if batch is None else np.nan_to_num(batch, nan=-1).astype(np.int64),
         stages_s={
             name.removeprefix(_STAGE).removesuffix("_ns"): seconds(name)[timed]
-            for name in sorted(names)
+            for name in columns
             if name.startswith(_STAGE)
         },
         counts={
             name.removeprefix(_COUNT): np.asarray(joined.column(name).to_numpy()[timed], dtype=np.float64)
-            for name in sorted(names)
+            for name in columns
             if name.startswith(_COUNT)
         },
-        repeat_query=np.searchsorted(queries, ids[known]).astype(np.int64),
+        repeat_query=known_places[places[known]],
         repeat_job=jobs[known],
         repeat_s=latency[known],
     )
+
+
+def _with_places(table: pa.Table) -> pa.Table:
+    """Return samples whose query ids are places in a dictionary."""
+    import pyarrow as pa
+
+    index = table.column_names.index("query_id")
+    column = table.column(index)
+    return (
+        table
+        if pa.types.is_dictionary(column.type)
+        else table.set_column(index, "query_id", column.dictionary_encode())
+    )
+
+
+def _query_places(joined: pa.Table) -> tuple[Ints, list[str]]:
+    """Return the place of each sample's query id in a list of ids, which may hold one twice."""
+    chunks = joined.column("query_id").chunks
+    places = [np.asarray(chunk.indices.to_numpy(), dtype=np.int64) for chunk in chunks]
+    return (np.concatenate(places), chunks[0].dictionary.to_pylist()) if chunks else (np.zeros(0, dtype=np.int64), [])
+
+
+def _timed_queries(places: Ints, names: list[str]) -> tuple[tuple[str, ...], Ints]:
+    """Return the ids of the timed queries in order, and where each place of ``names`` is among them (-1: nowhere)."""
+    timed = np.unique(places).tolist()
+    queries = sorted({names[place] for place in timed})
+    number = {name: index for index, name in enumerate(queries)}
+    known = np.full(len(names), -1, dtype=np.int64)
+    known[timed] = [number[names[place]] for place in timed]
+    return tuple(queries), known

@@ -89,12 +89,14 @@ def compare(
         if len(compared) > 2:
             raise UsageError(f"stored rows are named by A and B, not by {len(compared)} names; put globs in quotes")
         theirs = stored if others is None else replace(stored, results=others)
-        comparisons = _stored(compared[0], compared[-1], stored, theirs, changed)
+        comparisons, notes = _stored(compared[0], compared[-1], stored, theirs, changed)
     destination.show_report(comparison_document(comparison.corrected(comparisons), notes))
 
 
-def _stored(a: str, b: str, ours: StoredResults, theirs: StoredResults, count: int) -> list[Comparison]:
-    """Compare the pairs of stored rows that A of our results and B of theirs name."""
+def _stored(
+    a: str, b: str, ours: StoredResults, theirs: StoredResults, count: int
+) -> tuple[list[Comparison], Sequence[str]]:
+    """Compare the pairs of stored rows that A of our results and B of theirs name; notes say what could not be read."""
     table, per_query = ours.table(), ours.per_query()
     their_table, their_per_query = table, per_query
     if theirs is not ours:
@@ -112,7 +114,7 @@ def _stored(a: str, b: str, ours: StoredResults, theirs: StoredResults, count: i
             query = QueryChoice(measure, count, texts.get(row.sample_sha256, {})) if measure else None
             values, other_values = per_query.get(row.per_query_key), their_per_query.get(other.per_query_key)
             comparisons.append(comparison.compare(row, other, values, other_values, table.measures, query))
-    return comparisons
+    return comparisons, tuple(dict.fromkeys((*table.unreadable, *their_table.unreadable)))
 
 
 def _texts(results: Path, row: Row) -> Mapping[str, str]:

@@ -61,9 +61,8 @@ def export(stored: StoredResults, form: str, output: Path, samples: bool, actor:
             raise UsageError(f"{stored.results}: published tables have no samples; leave --samples out")
         export_sqlite(table, jobs, output, samples=samples)
     else:
-        jobs = reader.read_jobs(stored.results)
-        if not jobs:
-            raise UsageError(f"{stored.results}: no stored job in it, and published tables have no runs to describe")
+        none = f"{stored.results}: no stored job in it, and published tables have no runs to describe"
+        jobs = reader.read_jobs(stored.results, none)
         measures = stored.measures or results_folder.suite_measures(stored.results)
         with bar("exporting", "jobs") as step:
             export_ir_metadata(stored.results, jobs, measures, output, actor=actor, progress=step)

@@ -29,7 +29,7 @@ from harness.launch.images.systems import System
 from harness.pricing import prices
 from harness.records import digest
 from harness.report.plan import CellPlan, plan_document
-from harness.results.reader import read_jobs
+from harness.results.reader import stored_jobs
 from harness.results.schema import NULL_SYSTEM, Cell
 
 _NO_DATA = "to do: its data is not here"
@@ -105,8 +105,8 @@ class _Estimator:
     component_digests: Mapping[str, Sequence[str]]
 
     def __post_init__(self) -> None:
-        folder, limits = self.options.results / self.inputs.suite.name, self.inputs.limits
-        stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []
+        limits = self.inputs.limits
+        stored = [job.result for job in stored_jobs(self.options.results / self.inputs.suite.name)]
         self._model = DurationModel(stored, job_timeout_s=limits.job_s, build_timeout_s=limits.build_s)
         self._built: set[tuple[str, str, str]] = set()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from harness.datasets import Dataset, DatasetLocation, IrDataset
 from harness.datasets.judged_passages import read_chunks, read_passages
 from harness.datasets.passage_matching import JudgedPassage, match_passages
 from harness.datasets.positions import POSITIONS, has_positions, read_positions, read_positions_file
-from harness.errors import UnknownName, UsageError
+from harness.errors import FileError, UnknownName, UsageError
 from harness.evaluation.trec import read_stored_qrels
 from harness.jobs import suite as suites
 from harness.jobs.inputs import suite_systems
@@ -208,7 +209,10 @@ def _of_results(stored: StoredResults, options: PlaceOptions) -> list[DatasetPos
     for name, rows in _by_dataset(table.rows).items():
         theirs = [jobs[row.key] for row in rows if row.key in jobs]
         other_source = name in given or options.passages or options.chunks
-        kept = None if other_source or not theirs else read_positions_path(theirs[0].suite_folder, name)
+        kept = None
+        if theirs and not other_source:
+            with suppress(FileError):  # the table has named the damaged record
+                kept = read_positions_path(theirs[0].suite_folder, name)
         if kept is not None:
             places = placing.first_passages(name, "stored with the results", read_positions_file(kept))
         else:

@@ -7,15 +7,15 @@ Empty lines and comments (first field ``#``, as in trec_eval's own files) are sk
 
 from __future__ import annotations
 
-import gzip
 import io
+import sys
 import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from harness.errors import FileError
 from harness.progress import Progress
@@ -132,9 +132,8 @@ def open_input(path: Path, bound: FileLimits | None = None) -> Iterator[tuple[IO
         if archive is not None:
             raise FileError(f"{path}: a {archive} archive; unpack it, or use gzip")
         if begin.startswith(_GZIP):
-            packed = cast(IO[bytes], gzip.GzipFile(fileobj=raw, mode="rb"))
-            yield raw, packed if bound is None else unpacked(raw, bound.unpacked_bytes)
-        elif begin and path.suffix == ".gz":
+            yield raw, unpacked(raw, sys.maxsize if bound is None else bound.unpacked_bytes)
+        elif path.suffix == ".gz":
             raise FileError(f"{path}: damaged or misnamed: it ends in .gz but is not gzipped; restore or rename it")
         else:
             yield raw, raw

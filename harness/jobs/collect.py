@@ -7,7 +7,6 @@ the host must have seen it: what an image says of it is only its reason.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from harness.jobs.plan import Planned
 from harness.launch.base import LaunchEnd, LaunchRequest, StopReason
 from harness.launch.monitor.traces import MemoryTrace
 from harness.records import JobSpec, Measurement, Outcome, to_json
-from harness.results.reader import check_facts
+from harness.results.reader import RESULT_BYTES, check_facts, parse_record
 from harness.results.schema import Counters, Environment, GpuUse, Memory, Result, job_key
 from harness.untrusted import MAX_TEXT, foreign, max_trials, mistake, one_line, read_start, reason_of
 
@@ -31,7 +30,8 @@ if TYPE_CHECKING:
 
 
 _MEASUREMENT = TypeAdapter(Measurement)
-_MEASUREMENT_BYTES = 4 << 20
+# The share of a record that a measurement may take: names of its phases come twice, and plan and host say the rest.
+_MEASUREMENT_BYTES = RESULT_BYTES // 4
 _LAST_BYTES = 4096
 _KILLED = 137  # 128 + SIGKILL
 _AT_LIMIT = 0.98
@@ -157,9 +157,9 @@ def collect(job: LaunchRequest, ended: LaunchEnd, unknown_ids: Callable[[set[str
     Args:
         unknown_ids: returns the document ids that the corpus does not have.
     """
-    measurement, unreadable = _measurement(job)
+    measurement, unreadable, unstorable = _measurement(job)
     samples, doc_ids, wrong = read_samples(job)
-    outcome, detail = _judge(job, ended, measurement, unreadable)
+    outcome, detail = _judge(job, ended, measurement, unreadable or unstorable)
     if outcome is Outcome.OK and measurement is not None:
         if job.spec.kind == "search":
             wrong = wrong or incomplete(job.spec, measurement, samples) or _unknown(doc_ids, unknown_ids)
@@ -167,14 +167,15 @@ def collect(job: LaunchRequest, ended: LaunchEnd, unknown_ids: Callable[[set[str
         wrong = wrong or clock_contradiction(job.spec, ended.handed, samples, ended.counters.readings)
         if wrong:
             outcome, detail = Outcome.BAD_OUTPUT, wrong
-    negative = _negative(measurement)
-    if outcome is Outcome.OK and negative:
-        outcome, detail = Outcome.BAD_OUTPUT, negative
+    if unstorable:
+        if outcome is Outcome.OK or (outcome is Outcome.CRASH and ended.exit_code == 0):
+            outcome, detail = Outcome.BAD_OUTPUT, unstorable
+        measurement = None  # no reader would take it
     phases = measurement.phases[: max_trials(job.spec) + _OTHER_PHASES] if measurement else ()
     return CollectedJob(
         outcome,
         detail,
-        None if negative else measurement,  # no reader would take it
+        measurement,
         ended.memory.summary(phases),
         tuple(samples),
         ended.counters.summary(phases),
@@ -216,15 +217,6 @@ def build_result(
         **{name: getattr(measured, name) for name in _MEASURED},
         **facts,
     )
-
-
-def _negative(measurement: Measurement | None) -> str | None:
-    """Return the error where the image reports a fact below 0."""
-    try:
-        check_facts(json.loads(to_json(measurement)), "")
-    except ValueError as error:
-        return f"the image says {error}"
-    return None
 
 
 def _judge(
@@ -333,19 +325,30 @@ def at_limit(ended: LaunchEnd, memory_bytes: int) -> str | None:
     )
 
 
-def _measurement(job: LaunchRequest) -> tuple[Measurement | None, str | None]:
+def _measurement(job: LaunchRequest) -> tuple[Measurement | None, str | None, str | None]:
+    """Return what the image measured, why that cannot be read, and why it cannot be stored."""
     try:
-        text = read_start(job.out / MEASUREMENT, _MEASUREMENT_BYTES)
+        text = read_start(job.out / MEASUREMENT, _MEASUREMENT_BYTES + 1)
     except OSError:
-        return None, None
+        return None, None, None
+    if len(text) > _MEASUREMENT_BYTES:
+        return None, None, _unstorable(f"has more than {_MEASUREMENT_BYTES:,} bytes")
     try:
         measurement = _MEASUREMENT.validate_json(text)
-        to_json(measurement)  # it will be stored, and JSON has no word for nan
-        return measurement, None
+        stored = to_json(measurement, indent=2)  # JSON has no word for nan
     except ValidationError as error:
-        return None, f"its measurement.json is wrong: {mistake(error)}"
+        return None, f"its measurement.json is wrong: {mistake(error)}", None
     except ValueError as error:
-        return None, f"its measurement.json is wrong: {reason_of(error)}"
+        return None, f"its measurement.json is wrong: {reason_of(error)}", None
+    try:
+        check_facts(parse_record(stored.encode("utf-8"), _MEASUREMENT_BYTES), "")
+    except ValueError as error:
+        return measurement, None, _unstorable(reason_of(error))
+    return measurement, None, None
+
+
+def _unstorable(why: str) -> str:
+    return one_line(f"The image's measurement cannot be stored: {why}.", MAX_TEXT)
 
 
 def _unknown(doc_ids: set[str], unknown_ids: Callable[[set[str]], set[str]]) -> str | None:

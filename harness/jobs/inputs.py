@@ -23,6 +23,7 @@ from harness.launch.images.systems import System
 from harness.progress import bar
 from harness.records import Envelope
 from harness.results.reader import StoredJob
+from harness.results.samples import MOST_ROWS
 from harness.results.schema import Cell, SweepPoint
 from harness.results.store import ResultPublisher
 from harness.stats import MIN_QUERIES
@@ -215,6 +216,7 @@ def gather(suite: Suite, options: RunOptions, absent: list[Cell] | None = None) 
     for name in served:
         _check_proves(suite, name, len(samples[name].timed))
     for name, queries in samples.items():
+        _check_size(suite, name, len(queries.timed))
         if queries.held_out:
             log.info(
                 f"  {name}: {len(queries.held_out):,} of {len(queries.sample):,} queries warm the systems up;"
@@ -306,6 +308,15 @@ def _check_depths(systems: Iterable[System], k: int) -> None:
                 f"{system.name} fuses the first {depth} hits of its systems, protocol.k asks for {k}; lower k, or raise"
                 f" `depth` in a system of your own ({quoted('systems', system.name)})"
             )
+
+
+def _check_size(suite: Suite, dataset: str, queries: int) -> None:
+    """Refuse a protocol that measures more samples of a cell than its table would read."""
+    if (samples := queries * suite.protocol.trials) > MOST_ROWS:
+        raise UsageError(
+            f"dataset {dataset}: a cell would have {samples:,} samples; the limit is {MOST_ROWS:,}. Lower"
+            " protocol.sample_size or protocol.trials"
+        )
 
 
 def _check_proves(suite: Suite, dataset: str, queries: int) -> None:

@@ -15,7 +15,7 @@ from harness.jobs.inputs import AssignedWork, Inputs, RunOptions
 from harness.launch.base import Launcher
 from harness.launch.images.systems import System
 from harness.records import Isolation, Outcome, digest
-from harness.results.reader import read_jobs
+from harness.results.reader import stored_jobs
 from harness.results.schema import NULL_SYSTEM, Cell, Result, ResultSpec, job_key
 
 # The digest of a system without an image.
@@ -63,12 +63,14 @@ def plan_here(
         images = {name: launcher.find(system) for name, system in inputs.images(inputs.cells).items()}
         digests = {name: image.digest for name, image in images.items() if image}
     folder = options.results / inputs.suite.name
-    stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []
+    jobs = stored_jobs(folder)
+    stored = [job.result for job in jobs]
     planned = plan(
         inputs,
         launcher.isolation,
         digests,
         stored,
+        taken=jobs.taken,
         cannot={name: reason for name, envelope in inputs.profiles.items() if (reason := launcher.cannot(envelope))},
         # New results alone carry the figures of a new build into a table.
         fresh=options.fresh or options.fresh_index,
@@ -85,8 +87,7 @@ def plan_without_engine(inputs: Inputs, options: RunOptions, launcher: Launcher)
     folder, cells = options.results / inputs.suite.name, set(inputs.cells)
     digests: dict[str, str] = {}
     index_keys: dict[Cell, str] = {}
-    stored = (job.result for job in read_jobs(folder)) if folder.is_dir() else ()
-    for result in sorted(stored, key=lambda result: result.started_at):
+    for result in sorted((job.result for job in stored_jobs(folder)), key=lambda result: result.started_at):
         spec = result.spec
         if spec.cell in cells and spec.isolation is launcher.isolation and spec.image_digest != NO_IMAGE:
             digests[inputs.system(spec.cell).image] = spec.image_digest
@@ -100,6 +101,7 @@ def plan(
     digests: Mapping[str, str],
     stored: Iterable[Result],
     *,
+    taken: Collection[str] = (),
     cannot: Mapping[str, str] | None = None,
     fresh: bool = False,
     instance_types: Mapping[str, str] | None = None,
@@ -112,6 +114,8 @@ def plan(
 
     Args:
         digests: image name -> image digest, for the images that exist.
+        stored: the results that can be read.
+        taken: keys of stored jobs that cannot be read; they are not done, and nothing new may have them.
         cannot: profile name -> why the host cannot provide it.
         fresh: measure again whatever is stored.
         instance_types: profile name -> the machine that its jobs are planned for.
@@ -133,7 +137,7 @@ def plan(
             expected = Outcome.NOT_APPLICABLE
         for job in range(spec.jobs):
             attempts = by_spec.get(identity(replace(spec, job=job)), []) if by_spec else []
-            planned.append(_planned(replace(spec, job=job), attempts, expected, reason, fresh))
+            planned.append(_free(_planned(replace(spec, job=job), attempts, expected, reason, fresh), taken))
     return planned
 
 
@@ -190,6 +194,13 @@ def _planned(spec: ResultSpec, stored: list[Result], expected: Outcome, cannot: 
     free = attempts[-1].spec.repetition + 1 if attempts else 0
     repetition = latest.spec.repetition if done and latest else free
     return Planned(spec.cell, replace(spec, repetition=repetition), expected, cannot, latest, done)
+
+
+def _free(job: Planned, taken: Collection[str]) -> Planned:
+    """Return a job to do as the first attempt whose key no unreadable job has."""
+    while taken and not job.done and job_key(job.spec) in taken:
+        job = replace(job, spec=replace(job.spec, repetition=job.spec.repetition + 1))
+    return job
 
 
 def states(planned: Iterable[Planned]) -> list[tuple[Cell, str]]:

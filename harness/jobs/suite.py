@@ -18,6 +18,7 @@ from harness.evaluation import measure_names
 from harness.pricing import instances
 from harness.pricing.instances import HardwareProfile
 from harness.records import Envelope, Outcome, Scalar, ScenarioParams
+from harness.results.reader import names_folder
 from harness.results.schema import NULL_SYSTEM, Cell, SweepPoint, matches
 
 # Defaults that differ between the named protocols.
@@ -49,7 +50,7 @@ def _check_once(value: tuple[Any, ...]) -> tuple[Any, ...]:
 def _check_dataset_names(value: tuple[str, ...]) -> tuple[str, ...]:
     names = [dataset_name(declared) for declared in value]
     for declared, name in zip(value, names, strict=True):
-        if name in ("", ".", ".."):
+        if not names_folder(name):
             raise ValueError(f"{declared!r} gives no name; write the folder's own, e.g. '../my-data'")
         if names.count(name) > 1:
             raise ValueError(f"two datasets are called {name!r}; rename a folder")

@@ -151,6 +151,7 @@ def _instance(place: str, row: config.CsvRow) -> Instance:
 
 
 _UNITS = {"MiB": 2**20, "GiB": 2**30}
+_MOST_MEMORY_BYTES = 1 << 60
 
 
 class HardwareProfile(ConfigModel):
@@ -177,7 +178,10 @@ def parse_memory(text: str) -> int:
     match = re.fullmatch(r"([1-9][0-9]*) ?(MiB|GiB)", text, flags=re.ASCII)
     if match is None:
         raise ValueError(f'{text!r} is not a memory size; write a whole number of MiB or GiB, e.g. "256MiB" or "4GiB"')
-    return int(match[1]) * _UNITS[match[2]]
+    size = int(match[1]) * _UNITS[match[2]]
+    if size > _MOST_MEMORY_BYTES:
+        raise ValueError(f"{text!r} is beyond {_MOST_MEMORY_BYTES >> 30:,} GiB; write a smaller size")
+    return size
 
 
 def hardware_profiles(path: Path | None = None) -> dict[str, Envelope]:

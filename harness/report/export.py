@@ -18,13 +18,15 @@ import pandas as pd
 
 from harness import filesystem
 from harness.analysis.table import Table
-from harness.errors import FileError, StoreError
+from harness.errors import FileError, StoreError, UsageError
 from harness.report import columns, writers
 from harness.report.columns import JOBS, SAMPLES, ColumnMeaning, Kind, count_column, stage_column
 from harness.report.document import price_facts
 from harness.report.main_table import table_document
+from harness.results import reader
 from harness.results.reader import StoredJob
-from harness.untrusted import ForeignText, reason_of
+from harness.results.samples import SampleBudget, id_bytes
+from harness.untrusted import ForeignText, reading, reason_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,6 +36,7 @@ FORMATS = ("parquet", "sqlite", "csv", "ir_metadata")
 # A table of the database that documents the others.
 _COLUMNS = "columns"
 _TYPES = {"string": "TEXT", "Float64": "REAL", "Int64": "INTEGER"}
+_PLACE_BYTES = 8  # of each text of a frame
 # The first columns of the jobs' table are texts that name a job; samples have them too.
 _NAMES = next(number for number, column in enumerate(JOBS) if column.kind is not Kind.TEXT)
 
@@ -54,12 +57,24 @@ def jobs_frame(jobs: Sequence[StoredJob]) -> pd.DataFrame:
 def samples_frame(jobs: Sequence[StoredJob]) -> pd.DataFrame:
     """Return a frame with a row for each sample of at least one job, in the order of measurement.
 
+    The samples of a job that cannot be read are left out, and named in the log.
+
     Raises:
-        FileError: a job's samples are damaged.
+        UsageError: no job's samples can be read.
     """
     import pyarrow as pa
 
-    whole = pa.concat_tables([_samples(job) for job in jobs], promote_options="default")
+    budget, tables = SampleBudget(), []
+    unreadable: list[FileError] = []
+    for job in jobs:
+        try:
+            tables.append(_samples(job, budget))
+        except FileError as error:
+            unreadable.append(error)
+    if (fault := reader.first_fault(unreadable)) and not any(map(len, tables)):
+        raise UsageError(fault)
+    reader.announce(map(reader.left_out, unreadable))
+    whole = pa.concat_tables(tables, promote_options="default")
     stages, counts = (
         sorted(name for name in whole.column_names if name.startswith(start)) for start in ("stage_", "count_")
     )
@@ -70,18 +85,22 @@ def samples_frame(jobs: Sequence[StoredJob]) -> pd.DataFrame:
     )
 
 
-def _samples(job: StoredJob) -> pa.Table:
+def _samples(job: StoredJob, budget: SampleBudget) -> pa.Table:
     """Return the samples of a job with the job's names, and times in seconds."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    raw = job.samples()
+    raw = job.samples(budget)
+    texts = {column.name: _raw(column.get(job)) for column in JOBS[:_NAMES]}
+    with reading(job.folder / reader.SAMPLES, "measure the job again", damage=(ValueError,)):
+        budget.hold(
+            id_bytes(raw) + len(raw) * sum(_PLACE_BYTES + len((text or "").encode()) for text in texts.values())
+        )
     trial = raw.column("trial").cast(pa.int64())
     part = pc.if_else(pc.equal(trial, -2), "repeat", pc.if_else(pc.less(trial, 0), "warmup", "timed"))
-    names = {column.name: pa.scalar(_raw(column.get(job)), pa.string()) for column in JOBS[:_NAMES]}
-    values = {name: pa.repeat(value, len(raw)) for name, value in names.items()}
+    values = {name: pa.repeat(pa.scalar(text, pa.string()), len(raw)) for name, text in texts.items()}
     values["job"] = pa.repeat(pa.scalar(job.result.spec.job, pa.int64()), len(raw))
-    values |= {"query_id": raw.column("query_id"), "trial": trial, "part": part}
+    values |= {"query_id": raw.column("query_id").cast(pa.string()), "trial": trial, "part": part}
     for name in raw.column_names:
         if name.endswith("_ns"):
             values[f"{name[:-3]}_s"] = pc.divide(raw.column(name).cast(pa.float64(), safe=False), 1e9)
@@ -145,7 +164,8 @@ def export_sqlite(table: Table, jobs: Sequence[StoredJob], out: Path, *, samples
         samples: every raw sample too.
 
     Raises:
-        FileError: ``out`` is there already, or a job's samples are damaged.
+        FileError: ``out`` is there already.
+        UsageError: no job's samples can be read.
         StoreError: it cannot be written.
     """
     frames = {"rows": rows_frame(table)}

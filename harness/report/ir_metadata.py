@@ -16,11 +16,12 @@ from typing import Any
 import yaml
 
 from harness.commands import command
-from harness.errors import HarnessError, StoreError
+from harness.errors import FileError, HarnessError, StoreError
 from harness.evaluation import evaluate, measure_names, trec
 from harness.progress import Progress, silent
 from harness.records import Outcome
 from harness.report.export import new_path
+from harness.results import reader
 from harness.results.reader import StoredJob, judges_hits_alone, read_job_run
 from harness.results.schema import Result, glob_of
 from harness.untrusted import MAX_FILE_BYTES, Text, one_line, open_regular, reading
@@ -76,7 +77,10 @@ def export_ir_metadata(
             if yaml.safe_load((target / FILE).read_text(encoding="utf-8")) != meant:
                 raise StoreError(f"{job.folder}: its metadata do not read back as they were meant; report this")
             if job.run_path is not None:
-                _copy(job.run_path, target / RUN)
+                try:
+                    _copy(job.run_path, target / RUN)
+                except FileError as error:
+                    reader.announce([reader.left_out(error)])
             progress(number, len(jobs))
 
 

@@ -125,7 +125,7 @@ def _section(board: Leaderboard, escape: Escape) -> Section:
     return Section(
         grids=(ranked, left_out) if board.left_out else (ranked,),
         footnotes=footnotes.texts,
-        notes=tuple(escape(note) for note in (*_method(board), *stand_ins(rows), *shared)),
+        notes=tuple(escape(note) for note in (*board.table.unreadable, *_method(board), *stand_ins(rows), *shared)),
     )
 
 
@@ -332,6 +332,7 @@ def _content(board: Leaderboard) -> dict[str, Any]:
         "compared": board.place._asdict(),
         "systems": list(board.systems),
         "prices": price_facts(table),
+        "unreadable": list(table.unreadable),
         "rows": [_ranked_row(ranked) for ranked in board.ranked_rows],
         "left_out": [
             {"system": left.row.system, "profile": left.row.profile, "suite": left.row.suite, "key": left.row.key}

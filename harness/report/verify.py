@@ -100,7 +100,12 @@ def verify_results(root: Path, *, cache: Path, progress: Progress = silent) -> V
     for number, folder in enumerate(found.jobs, start=1):
         checked.append(integrity.check_job(folder, job_origins, below(root, folder), runs))
         progress(number, len(found.jobs))
-    mismatches = [*found.unreadable, *(mismatch for job in checked for mismatch in job.mismatches)]
+    stray = [Mismatch(published_tables.NAME, "is there", "no such file: this folder has stored jobs")]
+    mismatches = [
+        *found.unreadable,
+        *(stray if published_tables.stray(root) else ()),
+        *(mismatch for job in checked for mismatch in job.mismatches),
+    ]
     mismatches += integrity.check_facts_between(checked, root)
     by_folder = {job.folder.absolute(): job for job in checked}
     for suite in suites:
@@ -146,7 +151,7 @@ def _find(root: Path) -> _Found:
     errors: list[FileError] = []
     jobs, others = [], []
     for folder, entries in reader.folders(str(root), errors):
-        if integrity.is_job(frozenset(entry.name for entry in entries)):
+        if reader.is_job(frozenset(entry.name for entry in entries)):
             jobs.append(Path(folder))
         elif Path(folder).absolute().name not in (*integrity.INPUT_FOLDERS, reader.VERDICTS):
             loose = (entry for entry in entries if not entry.is_dir(follow_symlinks=False))
@@ -258,7 +263,8 @@ def compare_rows(place: str, stored: Mapping[str, Any], follows: Mapping[str, An
     for name, more in _ROW_LISTS.items():
         there, here = ({_row_name(row, more): row for row in each.get(name, ())} for each in (stored, follows))
         yield from _compare_row_sets(f"{place}: {name}", there, here)
-    rest = [{key: each[key] for key in each if key not in _ROW_LISTS} for each in (stored, follows)]
+    left_out = (*_ROW_LISTS, "notes", "unreadable")
+    rest = [{key: each[key] for key in each if key not in left_out} for each in (stored, follows)]
     yield from differences(place, *rest)
 
 

@@ -21,7 +21,6 @@ from harness.results.origins import JobOrigins
 from harness.results.reader import StoredJob
 from harness.untrusted import read_start, reason_of
 
-_FILES = frozenset({reader.SAMPLES, reader.RUN, reader.FIRST_STAGE, reader.LOG})
 # Folders of a suite whose files are named by the hash of their content, and whether that is compressed.
 INPUT_FOLDERS = {"qrels": True, "samples": False}
 _MAX_VERDICT_BYTES = 16 << 20
@@ -35,11 +34,6 @@ class CheckedJob:
     job: StoredJob | None
     mismatches: tuple[Mismatch, ...]
     sha256: str | None = None
-
-
-def is_job(names: frozenset[str]) -> bool:
-    """Return whether files of these names belong to a stored job, or are left of one."""
-    return reader.RESULT in names or bool(names & _FILES)
 
 
 def check_job(folder: Path, job_origins: JobOrigins, place: str, runs: Runs | None = None) -> CheckedJob:

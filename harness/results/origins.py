@@ -43,7 +43,7 @@ def read(folder: Path) -> Origin | None:
     path = folder / FILE
     if not os.path.lexists(path):
         return None
-    origin = validate(Origin, read_toml(path, untrusted=True), path)
+    origin = validate(Origin, read_toml(path, links=False), path)
     if not is_valid_name(origin.name):
         raise FileError(f"{path}: {origin.name!r} {NAME_FAULT}")
     return origin
@@ -59,23 +59,46 @@ def text(origin: Origin) -> str:
 
 @dataclass
 class JobOrigins:
-    """Reader of the origins of jobs; reads each ``origin.toml`` once."""
+    """Reader of the origins of jobs; reads each ``origin.toml`` once.
 
+    With ``unreadable``, a damaged one is added there, and its jobs have the name of their folder as their origin: so
+    they are never pooled with others.
+    """
+
+    unreadable: list[FileError] | None = None
     _names: dict[Path, str | None] = field(default_factory=dict)
     _folders: dict[str, Path] = field(default_factory=dict)
 
     def of_job(self, folder: Path) -> str | None:
-        """Return the origin of a job's folder; raise FileError as :func:`read`, or if two folders have one name."""
+        """Return the origin of a job's folder.
+
+        Raises:
+            FileError: as :func:`read`, or two folders have one name; never with ``unreadable``.
+        """
         parent = origin_folder(folder)
         if parent is None:
             return None
         if parent not in self._names:
-            origin = read(parent)
-            self._names[parent] = origin.name if origin else None
-            if origin and self._folders.setdefault(origin.name, parent) != parent:
-                other = self._folders[origin.name]
-                raise FileError(f"{parent / FILE}: {origin.name!r} is also the name of {other}; rename one of them")
+            try:
+                self._names[parent] = self._named(parent)
+            except FileError as error:
+                if self.unreadable is None:
+                    raise
+                self.unreadable.append(error)
+                self._names[parent] = self._free_name(parent)
         return self._names[parent]
+
+    def _free_name(self, parent: Path) -> str:
+        """Return the folder's name, with as many of those above as tell it from other origins."""
+        ends = ("/".join(parent.parts[-count:]) for count in range(1, len(parent.parts) + 1))
+        return next(end for end in ends if self._folders.setdefault(end, parent) == parent)
+
+    def _named(self, parent: Path) -> str | None:
+        origin = read(parent)
+        if origin and self._folders.setdefault(origin.name, parent) != parent:
+            other = self._folders[origin.name]
+            raise FileError(f"{parent / FILE}: {origin.name!r} is also the name of {other}; rename one of them")
+        return origin.name if origin else None
 
 
 def origin_folder(job: Path) -> Path | None:

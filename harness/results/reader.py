@@ -9,26 +9,30 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import TypeAdapter
 
-from harness.errors import FileError, StoreError
+from harness.errors import FileError, StoreError, UsageError, counted
 from harness.evaluation import answer_recall, trec
 from harness.evaluation.trec import Run
 from harness.results.origins import JobOrigins
-from harness.results.samples import load_samples, no_samples
+from harness.results.samples import SampleBudget, load_samples, no_samples
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS, SCHEMA_VERSION, Cell, Result, ResultSpec
 from harness.untrusted import parse_json, read_whole, reading, reason_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+log = logging.getLogger(__name__)
 
 RESULT = "result.json"
 SAMPLES = "samples.parquet"
@@ -38,8 +42,11 @@ LOG = "log.txt.gz"
 STAGING = ".staging"
 # Folder of the verdicts of `harness viable`, beside a subject's jobs.
 VERDICTS = "verdicts"
-_RESULT_BYTES, MOST_SAMPLE_BYTES = 2 << 20, 32 << 20
+RESULT_BYTES, MOST_SAMPLE_BYTES = 2 << 20, 32 << 20
 _MOST_LEVELS = 64
+_NAME_BYTES = 255
+# The faults of a folder that people see; reports in JSON have all.
+_MOST_NAMED = 5
 _SHA256 = re.compile("[0-9a-f]{64}")
 _MAY_BE_NEGATIVE = frozenset({"params", "effective", "exit_code", "temperature_c"})
 # The largest values of a suite (harness.jobs.suite); the ids of a larger sample would fill its file.
@@ -60,16 +67,16 @@ class StoredJob:
     result: Result
     origin: str | None = None
 
-    def samples(self) -> pa.Table:
+    def samples(self, budget: SampleBudget | None = None) -> pa.Table:
         """Read raw latencies: query_id, trial (0-based; warm-up -1), warmup, latency_ns, stage_<name>_ns.
 
-        There are no rows if the job finished no query.
+        There are no rows if the job finished no query.  ``budget``: of the samples that are held together.
 
         Raises:
             FileError: the file is damaged, or holds something else or more than samples.
         """
         path = self.folder / SAMPLES
-        return load_samples(path) if os.path.lexists(path) else no_samples()
+        return load_samples(path, budget) if os.path.lexists(path) else no_samples()
 
     @property
     def run_path(self) -> Path | None:
@@ -116,17 +123,100 @@ class StoredJob:
         return self.folder.absolute().parents[4]
 
 
-def read_jobs(root: Path) -> tuple[StoredJob, ...]:
-    """Read every stored job below ``root``, in the order of their paths.
+class StoredJobs(tuple[StoredJob, ...]):
+    """Readable jobs of a folder, in the order of their paths.
+
+    ``unreadable`` says what is left out, and why.  ``taken`` are the keys of unreadable jobs: their folders are in the
+    way of new ones.
+    """
+
+    unreadable: tuple[FileError, ...]
+    taken: frozenset[str]
+
+    def __new__(
+        cls, jobs: Iterable[StoredJob] = (), unreadable: Iterable[FileError] = (), taken: Iterable[str] = ()
+    ) -> Self:
+        """Join the jobs and what is known of the others."""
+        made = super().__new__(cls, jobs)
+        made.unreadable, made.taken = tuple(unreadable), frozenset(taken)
+        return made
+
+
+def read_jobs(root: Path, required: str | None = None) -> StoredJobs:
+    """Read the stored jobs below ``root``; name in the log, and leave out, what cannot be read.
+
+    Args:
+        root: a folder of results.
+        required: the error where there is no job at all; ``None``: there may be none.
 
     Raises:
-        FileError: ``root`` is no folder, or a ``result.json`` or ``origin.toml`` is damaged.
+        FileError: ``root`` is no folder.
+        UsageError: no job can be read, though one is required.
     """
     if not root.is_dir():
         raise FileError(f"{root}: no results here; run a suite first, or give the folder that holds them")
-    job_origins = JobOrigins()
-    paths = sorted(result_paths(root))
-    return tuple(StoredJob(path.parent, read_result(path), job_origins.of_job(path.parent)) for path in paths)
+    unreadable: list[FileError] = []
+    job_origins, jobs, taken = JobOrigins(unreadable), [], []
+    for path, names in sorted(_job_folders(root, unreadable)):
+        try:
+            if RESULT not in names:
+                raise FileError(f"{path / RESULT}: is gone; bring it back, or move its folder away")
+            result = read_result(path / RESULT)
+        except FileError as error:
+            unreadable.append(error)
+            taken.append(path.name)
+        else:
+            jobs.append(StoredJob(path, result, job_origins.of_job(path)))
+    if required is not None and not jobs:
+        raise UsageError(first_fault(unreadable) or required)
+    announce(map(left_out, unreadable))
+    return StoredJobs(jobs, unreadable, taken)
+
+
+def stored_jobs(root: Path) -> StoredJobs:
+    """Read the stored jobs of a suite that may never have run."""
+    return read_jobs(root) if root.is_dir() else StoredJobs()
+
+
+def _job_folders(root: Path, unreadable: list[FileError]) -> Iterator[tuple[Path, frozenset[str]]]:
+    """Find the folders of jobs or of their remains, with the names of their files."""
+    for folder, entries in folders(str(root), unreadable):
+        names = frozenset(entry.name for entry in entries)
+        if is_job(names):
+            yield Path(folder), names
+
+
+def is_job(names: frozenset[str]) -> bool:
+    """Return whether files of these names belong to a stored job, or are left of one."""
+    return bool(names & {RESULT, SAMPLES, RUN, FIRST_STAGE, LOG})
+
+
+def first_fault(unreadable: Sequence[FileError]) -> str | None:
+    """Return the first fault and the number of the others, if there is any."""
+    if not unreadable:
+        return None
+    others = len(unreadable) - 1
+    return f"{unreadable[0]} ({counted(others, 'record')} more cannot be read)" if others else str(unreadable[0])
+
+
+def left_out(error: FileError) -> str:
+    """Return the note on a record that could not be read."""
+    return f"left out: {error}"
+
+
+def announce(notes: Iterable[str]) -> None:
+    """Log what is left out: the first notes in full, and the number of the others; each once in a process."""
+    listed = tuple(notes)
+    for note in listed[:_MOST_NAMED]:
+        _log_once(note)
+    if len(listed) > _MOST_NAMED:
+        more = counted(len(listed) - _MOST_NAMED, "record")
+        _log_once(f"left out: {more} more that cannot be read; harness verify names all")
+
+
+@cache
+def _log_once(text: str) -> None:
+    log.warning("%s", text)
 
 
 def of_key(root: Path, key: str) -> StoredJob | None:
@@ -139,13 +229,9 @@ def of_key(root: Path, key: str) -> StoredJob | None:
     return None if path is None else StoredJob(path.parent, read_result(path))
 
 
-def result_paths(root: Path) -> Iterator[Path]:
-    """Find every ``result.json`` below ``root``, to which a run may be adding.
-
-    Raises:
-        FileError: a folder cannot be read, or lies too deep.
-    """
-    for folder, entries in folders(str(root)):
+def result_paths(root: Path, wrong: list[FileError] | None = None) -> Iterator[Path]:
+    """Find every ``result.json`` below ``root``, to which a run may be adding; arguments as :func:`folders`."""
+    for folder, entries in folders(str(root), wrong):
         if any(entry.name == RESULT for entry in entries):
             yield Path(folder, RESULT)
 
@@ -193,7 +279,7 @@ def read_result(path: Path) -> Result:
         FileError: it is damaged, or of a version that this harness does not know.
     """
     try:
-        return _parsed(read_whole(path, _RESULT_BYTES))
+        return parse_result(read_whole(path, RESULT_BYTES))
     except FileError as error:
         raise FileError(f"{path}: {error}") from None
     except PermissionError as error:
@@ -203,9 +289,14 @@ def read_result(path: Path) -> Result:
 
 
 @lru_cache(maxsize=512)
-def _parsed(content: bytes) -> Result:
-    """Parse a result, each text once: ``harness viable`` reads all its jobs again after each new one."""
-    raw = parse_json(content)
+def parse_result(content: bytes) -> Result:
+    """Parse a result, each text once: ``harness viable`` reads all its jobs again after each new one.
+
+    Raises:
+        FileError: it is of a version that this harness does not know.
+        ValueError, AttributeError: it is damaged, or no stored result may look like it.
+    """
+    raw = parse_record(content)
     version = raw.get("schema_version")
     if type(version) is not int or version != SCHEMA_VERSION:
         raise FileError(f"schema version {version!r}, this harness reads {SCHEMA_VERSION}; update harness")
@@ -213,6 +304,17 @@ def _parsed(content: bytes) -> Result:
     result = result_adapter().validate_python(raw)
     _check_spec(result)
     return result
+
+
+def parse_record(content: bytes, most_bytes: int = RESULT_BYTES) -> Any:
+    """Parse a stored record, or a part of one that is to be stored.
+
+    Raises:
+        ValueError: it is larger than ``most_bytes``, or JSON that no record may hold.
+    """
+    if len(content) > most_bytes:
+        raise ValueError(f"has {len(content):,} bytes, at most {most_bytes:,} make sense")
+    return parse_json(content)
 
 
 def check_facts(facts: Any, name: str) -> None:
@@ -232,14 +334,23 @@ def check_facts(facts: Any, name: str) -> None:
         raise ValueError(f"key '{name}': {facts} is below 0")
 
 
+def names_folder(text: str) -> bool:
+    """Return whether a part of a cell may have this name, which is a folder's too."""
+    return text not in ("", ".", "..") and "/" not in text and text.isprintable() and len(text.encode()) <= _NAME_BYTES
+
+
 def _check_spec(result: Result) -> None:
-    """Raise ValueError for names that lead out of a folder, and for counts beyond any suite's."""
+    """Raise ValueError for names that lead out of a folder, counts beyond any suite's, and what is no time."""
     for name, value in vars(result.spec.cell).items():
-        if value in ("", ".", "..") or "/" in value or not value.isprintable():
+        if not names_folder(value):
             raise ValueError(f"key 'spec.cell.{name}': {value[:80]!r} is no name of a folder")
     for name, most in _MOST.items():
         if (count := getattr(result.spec, name)) > most:
             raise ValueError(f"key 'spec.{name}': {count} is beyond {most:,}")
+    try:
+        datetime.fromisoformat(result.started_at)
+    except ValueError:
+        raise ValueError(f"key 'started_at': {result.started_at[:80]!r} is not an ISO time") from None
 
 
 def cell_path(cell: Cell) -> Path:

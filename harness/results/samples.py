@@ -5,11 +5,15 @@ Another person may have made the file: its declared sizes and types are checked 
 
 from __future__ import annotations
 
+import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from harness.untrusted import MAX_FILE_BYTES, MAX_UNPACKED_BYTES, open_regular, reading
+from harness.driver.output import WARMUP_TRIAL
+from harness.results import parquet_pages
+from harness.untrusted import MAX_FILE_BYTES, open_regular, reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,22 +22,77 @@ _TYPES = {"query_id": "string", "trial": "int32", "warmup": "bool", "latency_ns"
 _MORE = re.compile(
     r"scheduled_ns|service_ns|batch|stage_.{1,200}_ns|count_[a-z0-9_]{1,40}"
 )  # whole numbers, where a sample has them
-_MOST_ROWS, _MOST_VALUES, _MOST_COLUMNS = 10_000_000, 1 << 26, 64
+MOST_ROWS, _MOST_COLUMNS = 10_000_000, 64  # a cell has no more timed samples
 _MOST_TRIALS = 1002  # of a suite, and warm-up and repeats
 _LONGEST_ID_BYTES = 1024  # 256 characters
-_MOST_ID_BYTES = 1 << 28  # numpy takes four times that, as it gives each id the room of the longest
+_MOST_FOOTER_BYTES = 4 << 20
+_VALUE_BYTES = 8
+# Latencies hardly shrink when they are packed: a file that unpacks to more than this is no file of latencies.
+_FREE_BYTES, _MOST_TIMES = 16 << 20, 128
+# The samples of a cell, for which statistics need several times that.
+_MOST_HELD_BYTES = 256 << 20
+
+
+@dataclass
+class SampleBudget:
+    """Memory for samples that are held together; what their files declare is compared with it before they are read.
+
+    ``most_bytes`` bounds all of them, where it is given.  Without ``warmup``, its samples are dropped once a file is
+    read.
+    """
+
+    most_bytes: int | None = None
+    warmup: bool = True
+    _held_bytes: int = 0
+    _file_bytes: int = 0
+
+    def admit(self, rows: int, columns: int, unpacked_bytes: int, file_bytes: int) -> None:
+        """Make room for reading a file; errors as :meth:`hold`."""
+        self._file_bytes += file_bytes
+        self._check(max(rows * columns * _VALUE_BYTES, unpacked_bytes))
+
+    def hold(self, size: int) -> None:
+        """Count what stays in memory.
+
+        Raises:
+            ValueError: with it, more would be held than the files, or any samples, account for.
+        """
+        self._check(size)
+        self._held_bytes += size
+
+    def _check(self, size: int) -> None:
+        most = _FREE_BYTES + _MOST_TIMES * self._file_bytes
+        most = most if self.most_bytes is None else min(most, self.most_bytes)
+        if self._held_bytes + size > most:
+            raise ValueError(f"needs {size:,} bytes of memory beside {self._held_bytes:,}; at most {most:,} make sense")
+
+
+def cell_budget() -> SampleBudget:
+    """Return the budget of the samples of one cell, of which warm-up is no part."""
+    return SampleBudget(_MOST_HELD_BYTES, warmup=False)
 
 
 def no_samples() -> pa.Table:
     """Return the table of a job that finished no query."""
     import pyarrow as pa
 
-    kinds = {"string": pa.string(), "int32": pa.int32(), "bool": pa.bool_(), "int64": pa.int64()}
+    kinds = {"string": _ids(), "int32": pa.int32(), "bool": pa.bool_(), "int64": pa.int64()}
     return pa.schema({name: kinds[kind] for name, kind in _TYPES.items()}).empty_table()
 
 
-def load_samples(path: Path) -> pa.Table:
-    """Read a job's ``samples.parquet``.
+def _ids() -> pa.DataType:
+    """Return the type of query ids: places in a dictionary, so that a long id takes no memory in each row."""
+    import pyarrow as pa
+
+    return pa.dictionary(pa.int32(), pa.string())
+
+
+def load_samples(path: Path, budget: SampleBudget | None = None) -> pa.Table:
+    """Read a job's ``samples.parquet``; its query ids are places in a dictionary.
+
+    Args:
+        path: the file.
+        budget: of the samples that are held together with it; ``None``: it is read alone.
 
     Raises:
         FileError: it is damaged, has other columns than samples have, or more of anything than makes sense.
@@ -42,28 +101,45 @@ def load_samples(path: Path) -> pa.Table:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
+    budget = budget or SampleBudget(_MOST_HELD_BYTES)
     remedy = "run its suite again with --fresh (harness verify names all damage)"
     with reading(path, remedy, damage=(OSError, ValueError, KeyError, pa.ArrowException)):
-        with (
-            open_regular(path, MAX_FILE_BYTES) as content,
-            # Ids are read as places in a dictionary: one long id, a million times, is a bomb of few bytes.
-            pq.ParquetFile(content, read_dictionary=["query_id"]) as file,
-        ):
-            _check_outline(file)
-            table = file.read(use_threads=False)  # a small file: threads cost more than they bring
+        with open_regular(path, MAX_FILE_BYTES) as content:
+            _check_footer(content)
+            with pq.ParquetFile(content, read_dictionary=["query_id"]) as file:
+                rows, columns = _check_outline(file)
+                pages_bytes = parquet_pages.unpacked_bytes(content, file.metadata)
+                budget.admit(rows, columns, pages_bytes, os.fstat(content.fileno()).st_size)
+                table = file.read(use_threads=False)  # a small file: threads cost more than they bring
         table.column("query_id").validate(full=True)  # an id that is not UTF-8 is an error now, not in a table
-        _check_ids(table.column("query_id"))
+        index = table.column_names.index("query_id")
+        ids = table.column(index)
+        ids = ids if pa.types.is_dictionary(ids.type) else ids.dictionary_encode()  # in a file without rows
+        _check_ids(ids)
         if (trials := pc.count_distinct(table.column("trial")).as_py()) > _MOST_TRIALS:
             raise ValueError(f"{trials:,} trials, at most {_MOST_TRIALS:,} make sense")
         for name in _TYPES:
             if table.column(name).null_count:
                 raise ValueError(f"column {name!r} has holes")
-        index = table.column_names.index("query_id")
-        return table.set_column(index, "query_id", table.column(index).cast(pa.string()))
+        table = table.set_column(index, "query_id", ids)
+        if not budget.warmup:
+            table = table.filter(pc.not_equal(table.column("trial"), WARMUP_TRIAL))
+        budget.hold(max(table.nbytes, table.num_rows * columns * _VALUE_BYTES))
+        return table
 
 
-def _check_outline(file: Any) -> None:
-    """Check the columns and sizes that a Parquet file declares; raise ValueError if samples have others."""
+def _check_footer(file: IO[bytes]) -> None:
+    """Raise ValueError for declarations that would take much more memory than those of any samples."""
+    end = file.seek(0, os.SEEK_END)
+    file.seek(max(0, end - 8))
+    size = int.from_bytes(file.read(4), "little")
+    file.seek(0)
+    if size > _MOST_FOOTER_BYTES:
+        raise ValueError(f"{size:,} bytes of declarations, at most {_MOST_FOOTER_BYTES:,} make sense")
+
+
+def _check_outline(file: Any) -> tuple[int, int]:
+    """Return the rows and columns that a Parquet file declares; raise ValueError if samples have others."""
     import pyarrow as pa
 
     schema, about = file.schema_arrow, file.metadata
@@ -78,19 +154,29 @@ def _check_outline(file: Any) -> None:
             raise ValueError(f"column {name[:80]!r} of {kind[:80]}, must be {expected or 'no column of samples'}")
     if missing := _TYPES.keys() - types.keys():
         raise ValueError(f"no column {min(missing)!r}")
-    groups = [about.row_group(number) for number in range(about.num_row_groups)]
-    rows = max(about.num_rows, sum(group.num_rows for group in groups))
-    if rows > _MOST_ROWS or rows * len(schema) > _MOST_VALUES:
-        raise ValueError(f"{rows:,} rows, at most {min(_MOST_ROWS, _MOST_VALUES // len(schema)):,} make sense")
-    if (size := sum(group.total_byte_size for group in groups)) > MAX_UNPACKED_BYTES:
-        raise ValueError(f"{size:,} bytes unpacked, at most {MAX_UNPACKED_BYTES:,} make sense")
+    rows = max(about.num_rows, sum(about.row_group(number).num_rows for number in range(about.num_row_groups)))
+    if rows > MOST_ROWS:
+        raise ValueError(f"{rows:,} rows, at most {MOST_ROWS:,} make sense")
+    parquet_pages.check_values(about)
+    return rows, len(schema)
 
 
 def _check_ids(column: pa.ChunkedArray) -> None:
-    """Raise ValueError for ids that would take much more memory than the file."""
+    """Raise ValueError for ids that are longer than any, or missing."""
     import pyarrow.compute as pc
 
-    lengths = (pc.max(pc.binary_length(chunk.dictionary)).as_py() for chunk in column.chunks if len(chunk.dictionary))
-    longest = max(lengths, default=0)
-    if longest > _LONGEST_ID_BYTES or longest * len(column) > _MOST_ID_BYTES:
-        raise ValueError(f"{len(column):,} query ids, the longest of {longest:,} bytes, make no sense")
+    for dictionary in (chunk.dictionary for chunk in column.chunks if len(chunk.dictionary)):
+        if dictionary.null_count:
+            raise ValueError("column 'query_id' has holes")
+        if (longest := pc.max(pc.binary_length(dictionary)).as_py()) > _LONGEST_ID_BYTES:
+            raise ValueError(f"a query id of {longest:,} bytes, at most {_LONGEST_ID_BYTES:,} make sense")
+
+
+def id_bytes(samples: pa.Table) -> int:
+    """Return the bytes of the query ids of samples, written out in each row."""
+    import pyarrow.compute as pc
+
+    return sum(
+        pc.sum(pc.take(pc.binary_length(chunk.dictionary), chunk.indices)).as_py() or 0
+        for chunk in samples.column("query_id").chunks
+    )

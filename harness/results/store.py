@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -27,11 +27,13 @@ from harness.results.reader import (
     LOG,
     MOST_SAMPLE_BYTES,
     RESULT,
+    RESULT_BYTES,
     RUN,
     SAMPLES,
     STAGING,
     StoredJob,
     cell_path,
+    parse_result,
     result_paths,
 )
 from harness.results.schema import Result
@@ -63,7 +65,6 @@ class ResultPublisher(Protocol):
 
 _LOCK = ".lock"
 _LEAST_FREE_BYTES = 1 << 20
-_MOST_RECORD_BYTES = 16 << 20
 _ROOMY_BYTES = 256 << 20
 
 
@@ -170,13 +171,19 @@ class Store:
         for name, sha256 in hashes.items():
             self._keep(suite_record.positions_path(self.folder, sha256), given[name])
         target, content = self.folder / suite_record.FILE, suite_record.text(measures, pairs, hashes).encode()
+        if len(content) > suite_record.MOST_BYTES:
+            text = f"would have {len(content):,} bytes; the limit is {suite_record.MOST_BYTES:,}"
+            raise StoreError(f"{target}: {text}; name fewer pairs in the suite's [firstp] and [exact]")
         with _disk_errors(target):
-            if not target.is_file() or target.read_bytes() != content:
-                if self._publisher:
-                    self._publisher.write(target, content)
-                partial = self.staging / target.name
-                partial.write_bytes(content)
-                partial.rename(target)
+            with suppress(OSError):  # it is missing, or no regular file: then it is replaced
+                if read_start(target, len(content) + 1) == content:
+                    self._seal(target, hashlib.sha256(content).hexdigest())
+                    return
+            if self._publisher:
+                self._publisher.write(target, content)
+            partial = self.staging / target.name
+            partial.write_bytes(content)
+            partial.rename(target)
             self._seal(target, hashlib.sha256(content).hexdigest())
 
     def put(
@@ -200,7 +207,8 @@ class Store:
             whole: a checked folder on the same disk that holds the finished job already.
 
         Raises:
-            StoreError: no space, no permission, or the key is taken (it never should be).
+            StoreError: no space, no permission, or the key is taken or nobody could read the record (neither ever
+                should be).
         """
         target = self.folder.parent / cell_path(result.spec.cell) / result.key
         with _disk_errors(target):
@@ -217,7 +225,7 @@ class Store:
                 files = {path.name: filesystem.sha256(path) for path in sorted(whole.iterdir())}
                 result = replace(result, files=files)
                 result = replace(result, seal=seals.over(result))
-                (whole / RESULT).write_text(to_json(result, indent=2) + "\n", encoding="utf-8")
+                (whole / RESULT).write_bytes(_record(result, target))
             for path in whole.iterdir():
                 _sync(path)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -242,7 +250,7 @@ class Store:
             raise StoreError(
                 f"{path}: damaged: {reason_of(error)}; remove that line, or bring the file back"
             ) from error
-        folders = {path.parent.relative_to(self.folder).as_posix(): path for path in result_paths(self.folder)}
+        folders = {path.parent.relative_to(self.folder).as_posix(): path for path in result_paths(self.folder, [])}
         unlisted = {name: seal for name in folders.keys() - listed.keys() if (seal := _sound_seal(folders[name]))}
         unlisted |= {name: sha256 for name, sha256 in _inputs(self.folder) if name not in listed}
         if not unlisted:
@@ -269,10 +277,21 @@ def _inputs(suite: Path) -> Iterator[tuple[str, str]]:
                 yield f"{folder}/{path.name}", sha256
 
 
+def _record(result: Result, target: Path) -> bytes:
+    """Return the content of ``result.json``; raise StoreError where its reader would refuse it."""
+    try:
+        content = (to_json(result, indent=2) + "\n").encode("utf-8")
+        parse_result(content)
+    except ValueError as error:
+        text = f"the record would be unreadable: {reason_of(error)}; what was finished is kept"
+        raise StoreError(f"{target}: {text}") from error
+    return content
+
+
 def _sound_seal(path: Path) -> str | None:
     """Return the seal of a record that was not edited; None of any other."""
     try:
-        raw = json.loads(read_start(path, _MOST_RECORD_BYTES))
+        raw = json.loads(read_start(path, RESULT_BYTES))
         return None if seals.broken(raw) else str(raw["seal"])
     except (OSError, ValueError, AttributeError, RecursionError):
         return None

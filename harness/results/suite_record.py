@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from harness.errors import FileError
 from harness.records import to_json
 from harness.untrusted import parse_json, read_whole, reading
 
 FILE = "suite.json"
-MOST_BYTES = 64 << 10
+MOST_BYTES = 4 << 20
 Part = TypeVar("Part")
 # Folders between a job and its suite.
 _LEVELS = 5
@@ -48,7 +50,7 @@ def read_positions_path(suite: Path, dataset: str) -> Path | None:
     Raises:
         FileError: the record is damaged.
     """
-    if not (suite / FILE).is_file():
+    if not os.path.lexists(suite / FILE):
         return None
     sha256 = dict(_read(suite / FILE, _positions)).get(dataset)
     path = None if sha256 is None else positions_path(suite, sha256)
@@ -58,22 +60,32 @@ def read_positions_path(suite: Path, dataset: str) -> Path | None:
 def read_measures(root: Path) -> tuple[str, ...]:
     """Return the measures of the suites below a folder, or of the one that it is in, without duplicates.
 
-    Raises:
-        FileError: a record is damaged.
+    A damaged record has none (:func:`unreadable` names it).
     """
-    return tuple(dict.fromkeys(name for path in _paths(root) for name in _read(path, _names)))
+    return tuple(dict.fromkeys(name for path in _paths(root) for name in _readable(path, _names)))
 
 
 def read_pairs(root: Path, kind: str) -> dict[str, str]:
     """Return each system's partner (``FIRSTP``, ``EXACT``), as the suites of :func:`read_measures` name it.
 
     Of two names the last counts.
-
-    Raises:
-        FileError: a record is damaged.
     """
     part = functools.partial(_pairs, kind)
-    return {system: other for path in _paths(root) for system, other in _read(path, part)}
+    return {system: other for path in _paths(root) for system, other in _readable(path, part)}
+
+
+def unreadable(root: Path) -> tuple[FileError, ...]:
+    """Return the error of each damaged record of the suites of :func:`read_measures`."""
+    found = []
+    pairs = (functools.partial(_pairs, kind) for kind in (FIRSTP, EXACT))
+    parts: tuple[Callable[[Any], list[Any]], ...] = (_names, _positions, *pairs)
+    for path in _paths(root):
+        try:
+            for part in parts:
+                _read(path, part)
+        except FileError as error:
+            found.append(error)
+    return tuple(found)
 
 
 def _paths(root: Path) -> list[Path]:
@@ -84,10 +96,18 @@ def _paths(root: Path) -> list[Path]:
     return paths
 
 
-def _read(path: Path, part: Callable[[Any], Iterable[Part]]) -> Iterator[Part]:
-    wrong = (OSError, ValueError, KeyError, TypeError)
+def _read(path: Path, part: Callable[[Any], list[Part]]) -> list[Part]:
+    """Read a part of a record; raise FileError if it is damaged."""
+    wrong = (OSError, ValueError, KeyError, TypeError, AttributeError)
     with reading(path, "run its suite again, which writes it", fault="damaged", damage=wrong):
-        yield from part(parse_json(read_whole(path, MOST_BYTES)))
+        return part(parse_json(read_whole(path, MOST_BYTES)))
+
+
+def _readable(path: Path, part: Callable[[Any], list[Part]]) -> list[Part]:
+    try:
+        return _read(path, part)
+    except FileError:
+        return []
 
 
 def _names(content: Any) -> list[str]:

@@ -160,7 +160,9 @@ def test_run_stores_positions_with_the_results(bench: Bench, monkeypatch: pytest
     (record,) = bench.results.glob(f"*/{suite_record.FILE}")
     record.write_text('{"measures": ["P@1"], "positions": {"tiny": "../../x"}}')
     wrong = call("positions", "results", "--cache", str(bench.cache))
-    assert_refused(wrong, "damaged: 'positions' names no SHA-256 for each dataset")
+    left_out, refused = [line for line in wrong.stderr.splitlines() if not line.endswith(": corpus ...")]
+    assert left_out.startswith("left out: results/test-suite/suite.json: damaged: 'positions' names no SHA-256")
+    assert wrong.exit_code == 2 and "no positions of tiny are here" in refused
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def test_adapter_names_the_parameter_that_its_system_lacks_and_its_line(harness:
         ("run test-suite.toml --launcher fake --cache suite.toml", 2, "--cache': suite.toml: is a file; name a folder"),
         ("plan test-suite.toml --launcher fake --cache one.run/deep", 1, "Not a directory; name another place"),
         ("run test-suite.toml --launcher fake --results one.run", 1, "Not a directory; choose another --results"),
-        ("run tiny --launcher fake", 2, "tiny: cannot be read: Is a directory; name a TOML file"),
+        ("run tiny --launcher fake", 2, "tiny: cannot be read: is a folder, no regular file; name a TOML file"),
         ("run none.toml --launcher fake", 2, "none.toml: key 'systems' has 0 entries; write 1 or more"),
         ("report one.run", 2, "one.run: cannot be read: Not a directory; name a folder"),
         ("report stored", 2, "stored: no finished job in it; run a suite first"),

@@ -284,7 +284,33 @@ def test_invalid_load_time_is_bad_output(left: Left, load_s: float | None) -> No
 @pytest.mark.parametrize("change", [{"peak_cgroup_bytes": -1}, {"compiled_s": -1.0}, {"load_s": -1.0}])
 def test_measurement_with_negative_values_is_not_stored(left: Left, change: dict[str, Any]) -> None:
     left.measured(replace(MEASURED, **change))
-    assert left.ends(Outcome.BAD_OUTPUT, "the image says ").measurement is None
+    assert left.ends(Outcome.BAD_OUTPUT, " below 0" if "load_s" not in change else "-1.0 s to").measurement is None
+
+
+def test_huge_number_of_threads_is_a_mismatch_and_not_stored(left: Left) -> None:
+    left.measured(replace(MEASURED, effective=replace(SEEN, threads={"lib": 10**25})))
+    assert left.ends(Outcome.ENVELOPE_MISMATCH, "threads on 2 CPUs").measurement is None
+
+
+_UNSTORABLE: dict[str, Measurement] = {
+    "kernel peak": replace(MEASURED, peak_cgroup_bytes=1 << 63),
+    "phase": replace(MEASURED, phases=(Phase("load", 0, 1 << 64),)),
+    "load": replace(MEASURED, compiled_s=1e30),
+    "libraries": replace(MEASURED, libraries={f"library{n}": "1" * 100 for n in range(25_000)}),
+    "libraries that would fit without their indentation": replace(MEASURED, libraries={"n" * 600_000: "1"}),
+    "device": replace(MEASURED, device="x" * 3_000_000),
+    "CPUs, one a line": replace(MEASURED, effective=replace(SEEN, network_interfaces=("x",) * 60_000)),
+}
+
+
+@pytest.mark.parametrize("claim", _UNSTORABLE)
+def test_claim_that_no_reader_takes_is_bad_output_and_not_stored(left: Left, claim: str) -> None:
+    left.measured(_UNSTORABLE[claim])
+    collected = left.ends(Outcome.BAD_OUTPUT, "The image's measurement cannot be stored: ")
+    assert collected.measurement is None and len(collected.samples) == 5
+    # Stronger evidence of how it ended stays.
+    left.ends(Outcome.OOM, "the kernel killed", replace(ENDED, oom_kills=1))
+    left.ends(Outcome.CRASH, "exit code 3", replace(ENDED, exit_code=3))
 
 
 WRONG = {
@@ -292,13 +318,12 @@ WRONG = {
     "half": to_json(MEASURED).encode()[:-20],
     "no UTF-8": b'{"outcome": "\xff"}',
     "a list": b"[]",
-    "deep inside": b'{"outcome":' + b'{"a":' * 500_000,
+    "deep inside": b'{"outcome":' + b'{"a":' * 100_000,
     "another outcome": to_json(MEASURED).replace('"outcome": "ok"', '"outcome": "great"').encode(),
     "a lone surrogate": to_json(MEASURED).replace('"detail": null', '"detail": "\\ud800"').encode(),
     "nan": to_json(MEASURED).replace('"load_s": 0.5', '"load_s": NaN').encode(),
     "infinite": to_json(MEASURED).replace('"load_s": 0.5', '"load_s": 1e999').encode(),
     "nan inside": to_json(MEASURED).replace('"cpu_quota": -1', '"cpu_quota": NaN').encode(),
-    "10 MB": to_json(replace(MEASURED, libraries={"x": "y" * 10_000_000})).encode(),
 }
 
 

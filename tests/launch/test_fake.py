@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import FileError, UnknownName, UsageError
+from harness.errors import UnknownName, UsageError
 from harness.jobs.plan import NO_IMAGE
 from harness.launch.base import LaunchRequest
 from harness.launch.fake import FakeLauncher
@@ -175,13 +175,20 @@ def test_interrupted_run_keeps_finished_jobs_and_resumes(bench: Bench) -> None:
     assert summary.done_before == 1 and len(summary.jobs) == 2
 
 
+def test_damaged_result_is_not_done_and_its_key_is_left_alone(bench: Bench) -> None:
+    bench.run(FakeLauncher())
+    (first,) = read_jobs(bench.results)
+    (first.folder / "result.json").write_text("{")
+    assert not bench.run(FakeLauncher()).unforeseen
+    stored = read_jobs(bench.results)
+    assert [job.result.spec.repetition for job in stored] == [1] and stored.taken == {first.folder.name}
+    assert bench.run(FakeLauncher()).done_before == 1
+
+
 def test_run_continues_after_a_damaged_result_was_moved(bench: Bench) -> None:
     bench.run(FakeLauncher(Script(Outcome.CRASH)))
     (first,) = read_jobs(bench.results)
     bench.run(FakeLauncher(Script(Outcome.CRASH, Outcome.CRASH)))  # the second on an index built again
-    (first.folder / "result.json").write_text("{")
-    with pytest.raises(FileError, match=r"damaged: .*; move its folder away and run the suite again"):
-        bench.run(FakeLauncher())
     first.folder.rename(bench.folder / "away")
     assert not bench.run(FakeLauncher()).unforeseen
     assert outcomes(bench) == {1: Outcome.CRASH, 2: Outcome.OK}

@@ -76,7 +76,7 @@ def test_frame_carries_units_prices_and_notes(results: Path) -> None:
 def test_rows_are_cached_in_the_folder_of_the_command_line(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = harness.load(results)
     assert list((results.parent / "cache" / "tables").iterdir())
-    monkeypatch.setattr(reader, "read_jobs", lambda _: pytest.fail("rows were made again"))
+    monkeypatch.setattr(reader, "read_jobs", lambda *_: pytest.fail("rows were made again"))
     pd.testing.assert_frame_equal(harness.load(str(results)), before)
     with pytest.raises(pytest.fail.Exception):
         harness.load(results, cache=results.parent / "elsewhere")
@@ -109,10 +109,15 @@ def test_every_raw_sample_names_its_job(results: Path) -> None:
     assert single.batch.isna().all() and set(single.trial) == {-2, -1, 0, 1}
 
 
-def test_damaged_samples_are_named(results: Path) -> None:
-    folder = job(results)
+def test_damaged_samples_are_named_and_left_out(results: Path, caplog: pytest.LogCaptureFixture) -> None:
+    whole, folder = harness.load_samples(results), job(results)
     put(folder / reader.SAMPLES, b"no parquet")
-    with pytest.raises(FileError, match=f"{folder.name}/samples.parquet: cannot be read"):
+    made = harness.load_samples(results)
+    assert 0 < len(made) < len(whole) and folder.name not in set(made.key)
+    assert f"{folder.name}/samples.parquet: cannot be read" in caplog.text
+    for path in results.rglob(reader.SAMPLES):
+        put(path, b"no parquet")
+    with pytest.raises(UsageError, match=r"samples\.parquet: cannot be read: .* \(\d+ records more cannot be read\)"):
         harness.load_samples(results)
 
 

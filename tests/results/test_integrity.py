@@ -105,7 +105,12 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
     ),
     "record": (lambda f: put(f / reader.RESULT, b'{"x'), "result.json", "damaged", "a readable result"),
     "version": (_set(schema_version=99), "result.json", "schema version 99", "a readable result"),
-    "time": (_set(started_at="noon"), "result.json", "started_at 'noon' is no ISO time", "a readable result"),
+    "time": (
+        _set(started_at="noon"),
+        "result.json",
+        "key 'started_at': 'noon' is not an ISO time",
+        "a readable result",
+    ),
     "no record": (lambda f: (f / reader.RESULT).unlink(), "", "files of a job", "result.json beside them"),
     "spec": (lambda f: change(f, lambda raw: raw["spec"].update(k=4)), "result.json: key", "", "the hash of its spec"),
     "place": (

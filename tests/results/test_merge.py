@@ -307,8 +307,14 @@ def test_renamed_origin_rebuilds_rows(two: tuple[Path, Path]) -> None:
 def test_two_folders_cannot_have_one_origin(two: tuple[Path, Path]) -> None:
     merge("ours")
     shutil.copytree("out/ours", "out/again")
-    with pytest.raises(FileError, match="'ours' is also the name of"):
-        read_jobs(Path("out"))
-    put(Path("out/again") / origins.FILE, b'name = "../x"\njobs = 1\nsha256 = ""\n')
-    with pytest.raises(FileError, match="is no name of an origin"):
-        read_jobs(Path("out"))
+    for content, fault in (
+        (None, "'ours' is also the name of"),
+        (b'name = "../x"\njobs = 1\nsha256 = ""\n', "no name of"),
+    ):
+        if content:
+            put(Path("out/again") / origins.FILE, content)
+        jobs = read_jobs(Path("out"))
+        (error,) = jobs.unreadable
+        assert fault in str(error) and {job.origin for job in jobs} == {"ours", "again" if content else "out/ours"}
+        with pytest.raises(FileError, match=fault):
+            merge("out", out="more")

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import gzip
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,7 +18,7 @@ import jsonschema
 import pyarrow as pa
 import pytest
 
-from harness.errors import FileError, StoreError
+from harness.errors import FileError, StoreError, UsageError
 from harness.records import EffectiveEnvelope, Isolation, Outcome, Phase, Probe, ScenarioParams
 from harness.results import seals
 from harness.results.reader import MOST_SAMPLE_BYTES, RESULT, cell_path, read_jobs, read_result
@@ -73,7 +74,7 @@ def test_job_reads_back_as_stored(tmp_path: Path, store: Store) -> None:
     (job,) = read_jobs(tmp_path)
     assert job.folder == folder and job.result.files.keys() == {"log.txt.gz", "run.trec.gz", "samples.parquet"}
     assert replace(job.result, files={}, seal=None) == result()
-    assert job.samples().equals(TABLE)
+    assert job.samples().cast(TABLE.schema).equals(TABLE)
     assert job.run_path is not None and gzip.decompress(job.run_path.read_bytes()) == b"q0 Q0 d0 1 2.0 bm25\n"
     assert gzip.decompress((folder / "log.txt.gz").read_bytes()) == b"log\n"
     assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == [".lock", "bm25", "manifest.txt"]
@@ -83,7 +84,7 @@ def test_a_job_that_finished_no_query_has_a_table_without_rows(tmp_path: Path, s
     with store.held():
         store.put(result(outcome=Outcome.CRASH), None, None, b"")
     (job,) = read_jobs(tmp_path)
-    assert job.samples().schema.equals(TABLE.schema) and job.samples().num_rows == 0
+    assert job.samples().cast(TABLE.schema).equals(TABLE.schema.empty_table())
     assert job.run_path is None
 
 
@@ -225,10 +226,12 @@ def test_a_damaged_result_is_one_clear_line(tmp_path: Path, content: bytes, said
     path = tmp_path / "demo" / RESULT
     path.parent.mkdir()
     path.write_bytes(content)
-    with pytest.raises(FileError) as caught:
-        read_jobs(tmp_path)
-    assert str(caught.value).startswith(f"{path}: {said}")
-    assert "\n" not in str(caught.value)
+    jobs = read_jobs(tmp_path)
+    (error,) = jobs.unreadable
+    assert jobs == () and jobs.taken == {"demo"}
+    assert str(error).startswith(f"{path}: {said}") and "\n" not in str(error)
+    with pytest.raises(UsageError, match=re.escape(str(error))):
+        read_jobs(tmp_path, "no job at all")
 
 
 def test_a_wrong_value_in_a_result_is_named(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 from harness.analysis import timings
 from harness.analysis.table import Machine, Price, Row, Table, Validity
 from harness.records import Envelope, Isolation, Outcome
+from harness.results.samples import SampleBudget
 from harness.results.schema import (
     CanaryReading,
     Cell,
@@ -96,7 +97,7 @@ class FakeJob:
     queries: tuple[str, ...] = ()
     origin: str | None = None
 
-    def samples(self) -> pa.Table:
+    def samples(self, budget: SampleBudget | None = None) -> pa.Table:
         assert self.table is not None, "nothing here should read samples"
         return self.table
 

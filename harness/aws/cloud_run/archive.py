@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
+from harness.containment import is_plain_name, tar_entries
 from harness.errors import AwsError
-from harness.untrusted import is_plain_name, reason_of, tar_entries
+from harness.untrusted import reason_of
 
 # Fast: images and indexes are large, and the worker waits for them.
 _LEVEL = 1

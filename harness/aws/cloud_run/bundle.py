@@ -15,10 +15,10 @@ from harness import child_process
 from harness.aws.clients import S3Uri
 from harness.aws.cloud_run.records import VERSION, ShippedInput
 from harness.config import data_root
+from harness.containment import inside
 from harness.errors import UsageError
 from harness.jobs import environment
 from harness.launch.images.catalog import own_images_dir
-from harness.untrusted import inside
 
 LOCK = "requirements.lock"
 # The user's own engines, if there are some (HARNESS_IMAGES).

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -36,7 +36,7 @@ from harness.pricing import instances, prices
 from harness.pricing.instances import Instance
 from harness.progress import console, task
 from harness.records import Outcome, digest
-from harness.results.reader import read_jobs
+from harness.results.reader import read_jobs, stored_jobs
 from harness.results.schema import Result
 from harness.results.store import Store
 
@@ -203,9 +203,9 @@ class SuiteRun:
 
     def draft(self, images: dict[str, Prepared], open_run: CloudRun | None) -> Draft:
         """Return what is to do with these images."""
-        folder = self.store.folder
-        stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []
-        jobs = self._plan(images, stored)
+        readable = stored_jobs(self.store.folder)
+        stored = [job.result for job in readable]
+        jobs = self._plan(images, stored, readable.taken)
         local, remote = self._indexes(images, jobs)
         if open_run is not None:
             known = self.local_results(images, stored)
@@ -217,13 +217,15 @@ class SuiteRun:
         )
         return Draft(images, jobs, stored, self.backend.parts(todo, how), local, None)
 
-    def _plan(self, images: dict[str, Prepared], stored: Iterable[Result]) -> list[Planned]:
+    def _plan(
+        self, images: dict[str, Prepared], stored: Iterable[Result], taken: Collection[str] = ()
+    ) -> list[Planned]:
         """Plan every job of the suite for machines elsewhere, whatever this host can run."""
         types = {name: machine.name for name, machine in self.machines.items()}
         digests = {name: prepared.digest for name, prepared in images.items()}
         isolation = self.client.launcher.isolation
         fresh = self.request.options.fresh
-        return plan_jobs(self.inputs, isolation, digests, stored, fresh=fresh, instance_types=types)
+        return plan_jobs(self.inputs, isolation, digests, stored, taken=taken, fresh=fresh, instance_types=types)
 
     def local_results(self, images: dict[str, Prepared], stored: Iterable[Result]) -> LocalResults:
         """Return the jobs of a run with these images, against the store."""

@@ -19,7 +19,7 @@ from harness.launch.images.systems import System
 from harness.progress import filtering, task
 from harness.records import Envelope, Isolation, Outcome
 from harness.results.attempts import started
-from harness.results.reader import StoredJob, cell_path, read_jobs
+from harness.results.reader import StoredJob, cell_path, stored_jobs
 from harness.results.schema import Environment, Result, ResultSpec
 from harness.results.store import ResultPublisher
 from harness.untrusted import read_start, reason_of
@@ -105,7 +105,7 @@ class SubjectJobs:
         # Written with the first job: a search that never began outdates nothing.
         self._unmarked = datetime.now(UTC) if fresh else None
         since, here = self._unmarked or self._since(), machine(environment.read(launcher.engine_version()))
-        stored = read_jobs(self.folder) if self.folder.is_dir() else ()
+        stored = stored_jobs(self.folder)
         # Another machine's jobs are no evidence for this one.
         self._stored: dict[str, list[StoredJob]] = defaultdict(list)
         for job in stored:

@@ -25,11 +25,12 @@ from typing import IO
 
 from harness import child_process, filesystem
 from harness.commands import quoted
+from harness.containment import inside, tar_entries
 from harness.errors import ImageError
 from harness.launch.images import locks, platforms, registry
 from harness.launch.images.systems import Asset, checksums
 from harness.records import digest
-from harness.untrusted import MAX_TEXT, inside, one_line, tar_entries, unpacked
+from harness.untrusted import MAX_TEXT, one_line, unpacked
 
 log = logging.getLogger(__name__)
 

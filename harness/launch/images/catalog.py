@@ -8,10 +8,11 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from harness.config import NAME_PATTERN, data_root, read_toml, validate
+from harness.containment import inside
 from harness.errors import FileError, UnknownName, did_you_mean
 from harness.launch.images.systems import PARAMETERS, EngineFile, System, SystemFile
 from harness.records import Scalar
-from harness.untrusted import ForeignText, inside
+from harness.untrusted import ForeignText
 
 
 def images_dir() -> Path:

@@ -15,8 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.containment import inside
 from harness.errors import ImageError
-from harness.untrusted import inside, one_line, open_regular
+from harness.untrusted import one_line, open_regular
 
 # Stages of engines' Dockerfiles in a folder of `images/shared/`.
 _STAGES = "stages.Dockerfile"

@@ -16,6 +16,7 @@ from typing import IO
 
 import harness
 from harness import filesystem
+from harness.containment import files_inside, inside
 from harness.errors import FileError
 from harness.launch.images import base_image
 from harness.launch.images.catalog import images_dir
@@ -23,7 +24,6 @@ from harness.launch.images.dockerfile import Dockerfile, shared_stages
 from harness.launch.images.platforms import AMD64
 from harness.launch.images.systems import PARAMETERS, Asset, System, checksums
 from harness.records import digest
-from harness.untrusted import files_inside, inside
 
 # Of an engine's own files, or of the code that it shares.  Weights and packages come from elsewhere.
 MOST_CODE_BYTES = 512 << 20

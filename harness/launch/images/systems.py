@@ -9,11 +9,12 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from harness.config import NAME_PATTERN, ConfigModel
+from harness.containment import inside, is_plain_name
 from harness.errors import UsageError, did_you_mean
 from harness.launch.images import locks
 from harness.launch.images.platforms import AMD64, debian
-from harness.records import Scalar
-from harness.untrusted import ForeignText, inside, is_plain_name
+from harness.records import Scalar, to_json
+from harness.untrusted import ForeignText
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 # One or two plain names: what else the hub's client would take names a file of this machine.
@@ -23,6 +24,8 @@ PACKAGE_PATTERN = rf"^{locks.NAME}=={locks.VERSION}$"
 INDEX_PATTERN = r"^https://download\.pytorch\.org/whl/[a-z0-9]+$"
 # The two tables of a system's parameters.
 PARAMETERS = ("build_params", "search_params")
+# Small beside a result (harness.results.reader.RESULT_BYTES): a joined system's has those of three files.
+_MOST_STORED_BYTES = 64 << 10
 
 
 class Asset(ConfigModel):
@@ -230,6 +233,15 @@ class SystemFile(SystemSettings):
     def _with_gpus_known(self) -> SystemFile:
         if unknown := sorted(self.with_gpus.keys() - {*self.build_params, *self.search_params}):
             raise ValueError(f"with_gpus: {unknown[0]} is in neither build_params nor search_params; add it there")
+        return self
+
+    @model_validator(mode="after")
+    def _storable(self) -> SystemFile:
+        # Each result holds them.
+        stored = to_json([self.build_params, self.search_params, self.with_gpus, self.stand_in]).encode()
+        if len(stored) > _MOST_STORED_BYTES:
+            size = f"{len(stored):,} bytes; the limit is {_MOST_STORED_BYTES:,}"
+            raise ValueError(f"its parameters and stand_in take {size}; put large values into an asset")
         return self
 
     def pins(self, known: SystemFile) -> bool:

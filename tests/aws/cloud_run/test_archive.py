@@ -16,8 +16,8 @@ from typing import IO, cast
 import pytest
 
 from harness.aws.cloud_run import archive
+from harness.containment import tar_entries
 from harness.errors import AwsError
-from harness.untrusted import tar_entries
 from tests.support.messages import PYTHON
 
 

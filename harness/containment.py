@@ -1,0 +1,92 @@
+"""Names and links in the folders and archives of other people: none leads out of them."""
+
+from __future__ import annotations
+
+import os
+import re
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO, cast
+
+from harness.errors import FileError
+from harness.untrusted import MAX_TEXT, one_line
+
+# Entries of an archive, and the bytes of an entry with its extended headers: tarfile reads those into memory.
+_MAX_ENTRIES = 1_000_000
+_MAX_HEADER_BYTES = 32 << 10
+# Control characters, and the separator of other systems.
+_NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f\\]")
+_MAX_NAME = 1024
+
+
+def is_plain_name(name: str) -> bool:
+    """Return whether a relative path, written with ``/``, names something below its folder."""
+    path = PurePosixPath(name)
+    ordinary = 0 < len(name) <= _MAX_NAME and not _NOT_IN_NAMES.search(name) and str(path) == name != "."
+    return ordinary and not path.is_absolute() and ".." not in path.parts
+
+
+def inside(folder: Path, name: str | Path) -> Path:
+    """Return the path of ``name`` in a folder that somebody else may have written.
+
+    Raises:
+        FileError: the name, or a link on its way, leads out of the folder.
+    """
+    path = folder / name
+    if not is_plain_name(str(name)):
+        raise FileError(f"{one_line(str(path), MAX_TEXT)}: a name must stay below {folder}; correct the name")
+    try:
+        real, root = path.resolve(), folder.resolve()
+    except (OSError, RuntimeError) as error:  # a link to itself
+        raise FileError(f"{path}: is a link that leads nowhere; remove it") from error
+    if not real.is_relative_to(root):
+        raise FileError(f"{path}: is a link out of {folder}, to {real}; put the file itself there")
+    return path
+
+
+def files_inside(folder: Path, pattern: str = "*") -> Iterator[Path]:
+    """Yield the regular files below a folder whose names match, sorted; links to folders are not followed.
+
+    Raises:
+        FileError: one is a link out of the folder.
+    """
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(place, name)
+            if path.match(pattern) and path.is_file():
+                yield inside(folder, path.relative_to(folder))
+
+
+def tar_entries(
+    source: IO[bytes], *, most_bytes: int, most_entries: int = _MAX_ENTRIES
+) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
+    """Yield the entries of a plain tar in their order, with the content of each regular file.
+
+    Raises:
+        tarfile.TarError: it is damaged, or its entries are too many or too large.
+    """
+    bounded, left = _TarStream(source), most_bytes
+    with tarfile.open(fileobj=cast(IO[bytes], bounded), mode="r|") as tar:
+        for number, entry in enumerate(tar, 1):
+            left -= entry.size
+            if entry.size < 0 or left < 0 or number > most_entries:
+                raise tarfile.ReadError(f"more than {most_bytes >> 20} MiB or {most_entries:,} files")
+            # tarfile passes over the content of files alone.
+            bounded.left = _MAX_HEADER_BYTES + (entry.size if entry.isreg() else 0)
+            yield entry, cast(IO[bytes], tar.extractfile(entry)) if entry.isreg() else None
+
+
+class _TarStream:
+    """A stream that gives ``left`` bytes and no more, so that no header fills the memory."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self._source, self.left = source, _MAX_HEADER_BYTES
+
+    def read(self, size: int) -> bytes:
+        """Read on, at most ``left`` bytes in all."""
+        self.left -= size
+        if self.left < 0:
+            raise tarfile.ReadError(f"an entry's header has more than {_MAX_HEADER_BYTES >> 10} KiB")
+        return self._source.read(size)

@@ -1,0 +1,251 @@
+"""One record that cannot be read is named and left out: every command shows the rest, and a run goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import harness
+from harness.launch.fake import FakeLauncher
+from harness.report.verify import verify_results
+from harness.results import origins, reader, suite_record
+from harness.results.reader import RESULT, RUN, SAMPLES, read_jobs
+from tests.conftest import Bench, protocol
+from tests.support import publisher
+from tests.support.command_line import call
+from tests.support.publisher import Made
+from tests.support.results_folders import change, job, put
+
+_LARGEST = 1 << 63
+
+
+@pytest.fixture(autouse=True)
+def _own_process() -> None:
+    """Forget what other tests made harness say: it says each thing once in a process."""
+    reader._log_once.cache_clear()
+
+
+@pytest.fixture
+def ranked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of two suites, in which every command finds something."""
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    cells = Made("fast", 2.0, (1, 2, 0)), Made("good", 20.0, (1, 1, 2)), Made("slow", 30.0, (1,))
+    publisher.put(Path("results"), *cells, suite="early", measures=("P@1", "RR@10"), exact={"fast": "good"})
+    return publisher.put(Path("results"), *cells[:2], suite="late", measures=("P@1", "RR@10"), exact={"fast": "good"})
+
+
+def _replace(path: Path, way: Callable[[Path], object]) -> None:
+    path.unlink(missing_ok=True)
+    way(path)
+
+
+def _bind(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as bound:
+        # The path of a socket has at most 107 bytes.
+        before = Path.cwd()
+        os.chdir(path.parent)
+        try:
+            bound.bind(path.name)
+        finally:
+            os.chdir(before)
+
+
+def _hole(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+# What may take the place of any file.
+_FILES: dict[str, Callable[[Path], object]] = {
+    "nothing in it": lambda path: path.write_bytes(b""),
+    "half": lambda path: path.write_bytes(b'{"a": [1, '),
+    "deep": lambda path: path.write_bytes(b"[" * 100_000),
+    "a pipe": os.mkfifo,
+    "a link": lambda path: path.symlink_to("/etc/passwd"),
+    "a link to a device": lambda path: path.symlink_to("/dev/zero"),
+    "a socket": _bind,
+    "a terabyte": _hole,
+    "a folder": Path.mkdir,
+}
+# Records that are JSON, and that no reader takes.
+_RECORDS: dict[str, Callable[[dict[str, object]], object]] = {
+    "a number beyond 64 bits": lambda raw: raw.update(wall_s=_LARGEST),
+    "a parameter beyond 64 bits": lambda raw: raw["spec"]["params"].update(x=10**23),  # type: ignore[index]
+    "megabytes of libraries": lambda raw: raw.update(libraries={"x": "y" * 2_500_000}),
+    "a negative fact": lambda raw: raw.update(load_s=-1.0),
+    "no time": lambda raw: raw.update(started_at="noon"),
+    "a name that is a path": lambda raw: raw["spec"]["cell"].update(system="../x"),  # type: ignore[index]
+    "a long name": lambda raw: raw["spec"]["cell"].update(system="x" * 300),  # type: ignore[index]
+    "another version": lambda raw: raw.update(schema_version=99),
+}
+_TABLES = (
+    "report",
+    "report --format json",
+    "report --wide",
+    "leaderboard results/early",
+    "explain",
+    "compare fast good --results results/early",
+    "export --format csv -o out.csv",
+    "export --format sqlite --samples -o out.sqlite",
+    "recall",
+    "reprice",
+)
+_COMMANDS = (*_TABLES, "robustness results/early", "export --format ir_metadata -o out")
+
+
+def _check(commands: tuple[str, ...], fault: str) -> None:
+    """Run commands: each names the fault, and shows the rest."""
+    for command in commands:
+        reader._log_once.cache_clear()
+        done = call(*command.split())
+        assert done.exit_code == 0, (command, done.output)
+        assert "left out: " in done.stderr and fault in done.stderr, (command, done.stderr)
+        assert "fast" in done.stdout or "-o" in command, (command, done.stdout)
+
+
+@pytest.mark.parametrize("way", _FILES)
+def test_record_in_any_state_costs_its_job_alone(results: Path, way: str) -> None:
+    before, folder = read_jobs(results), job(results)
+    _replace(folder / RESULT, _FILES[way])
+    jobs = read_jobs(results)
+    assert [each.folder for each in jobs] == [each.folder for each in before if each.folder != folder]
+    assert jobs.taken == {folder.name} and len(jobs.unreadable) == 1
+    frame = harness.load(results, "P@1")
+    assert set(frame.system) == {"planted", "greedy"}
+    assert [note for note in frame.attrs["notes"] if note.startswith(f"left out: {folder / RESULT}: ")]
+    # A second table comes from the cache, with the same notes.
+    assert harness.load(results, "P@1").attrs["notes"] == frame.attrs["notes"]
+    assert verify_results(results, cache=Path("cache")).mismatches
+
+
+@pytest.mark.parametrize("record", _RECORDS)
+def test_record_that_no_reader_takes_costs_its_job_alone(results: Path, record: str) -> None:
+    folder = job(results)
+    change(folder, _RECORDS[record])
+    jobs = read_jobs(results)
+    assert jobs.taken == {folder.name} and len(jobs) == 11
+    assert call("report").exit_code == 0
+    assert call("verify").exit_code == 1
+
+
+@pytest.mark.slow
+def test_every_command_names_an_unreadable_record_and_shows_the_rest(ranked: Path) -> None:
+    change(job(ranked, "good", number=1), _RECORDS["megabytes of libraries"])
+    _check(_COMMANDS, "bytes, at most 2,097,152 make sense")
+
+
+@pytest.mark.slow
+def test_every_command_names_a_job_whose_record_is_gone(ranked: Path) -> None:
+    (job(ranked, "good", number=1) / RESULT).unlink()
+    _check(_COMMANDS, f"{RESULT}: is gone; bring it back, or move its folder away")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [SAMPLES, RUN])
+@pytest.mark.parametrize("way", _FILES)
+def test_damaged_file_of_a_job_costs_what_needs_it(ranked: Path, name: str, way: str) -> None:
+    for number in range(3):
+        _replace(job(ranked, "slow", number=number) / name, _FILES[way])
+    for command in _COMMANDS:
+        done = call(*command.split())
+        assert done.exit_code == 0 and ("fast" in done.stdout or "-o" in command), (command, done.output)
+    rows = {row["system"]: row for row in json.loads(call("report", "--format", "json").stdout)["rows"]}
+    reasons = [rows["slow"]["latency_mean_s"]["reason"], rows["slow"]["measures"]["P@1"]["reason"]]
+    assert ["cannot be" in (reason or "") for reason in reasons] == [name == SAMPLES, name == RUN]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", _FILES)
+def test_damaged_record_of_a_suite_costs_what_it_names_alone(ranked: Path, way: str) -> None:
+    record = ranked / "early" / suite_record.FILE
+    _replace(record, _FILES[way])
+    _check(tuple(command for command in _TABLES if "results/early" not in command), f"{record}: damaged: ")
+
+
+@pytest.mark.parametrize("way", _FILES)
+def test_stray_origin_costs_no_job(results: Path, way: str) -> None:
+    _replace(results / origins.FILE, _FILES[way])
+    jobs = read_jobs(results)
+    assert {each.origin for each in jobs} == {"results"} and len(jobs.unreadable) == 1 and len(jobs) == 12
+    assert call("report").exit_code == 0
+    assert call("verify").exit_code == 1
+
+
+@pytest.mark.parametrize("way", _FILES)
+def test_stray_published_tables_cost_no_job(results: Path, way: str) -> None:
+    before = call("report", "--format", "csv").stdout
+    _replace(results / "published.toml", _FILES[way])
+    assert call("report", "--format", "csv").stdout == before
+    (note,) = json.loads(call("report", "--format", "json").stdout)["unreadable"]
+    assert note.startswith("left out: results/published.toml: is in a folder of stored jobs; ")
+    assert call("verify").exit_code == 1
+
+
+def test_folders_that_are_too_deep_are_named(results: Path) -> None:
+    (job(results).parent / Path(*["deep"] * 80)).mkdir(parents=True)
+    done = call("report")
+    assert done.exit_code == 0 and "is a folder more than 64 levels deep; remove it" in done.stderr
+
+
+def test_many_faults_are_counted_and_all_in_json(results: Path) -> None:
+    folders = [path.parent for path in results.rglob(RESULT)]
+    for folder in folders[1:]:
+        put(folder / RESULT, b"{")
+    done = call("report", "--format", "json")
+    assert done.exit_code == 0 and len(done.stderr.splitlines()) == 6
+    assert f"left out: {len(folders) - 6} records more that cannot be read; harness verify names all" in done.stderr
+    content = json.loads(done.stdout)
+    assert len(content["unreadable"]) == len(folders) - 1 and set(content["unreadable"]) < set(content["notes"])
+
+
+@pytest.mark.slow
+def test_folder_without_a_readable_job_is_one_line(ranked: Path) -> None:
+    for path in ranked.rglob(RESULT):
+        put(path, b"{")
+    for command in _COMMANDS:
+        done = call(*command.split())
+        (line,) = done.stderr.splitlines()
+        assert done.exit_code == 2 and "damaged: " in line and "records more cannot be read" in line, (command, line)
+
+
+def test_run_measures_a_damaged_job_again_and_plan_says_so(bench: Bench) -> None:
+    path = bench.suite(protocol(3))
+    bench.run(FakeLauncher(), path)
+    damaged = job(bench.results, number=1)
+    change(damaged, _RECORDS["a parameter beyond 64 bits"])
+    reader._log_once.cache_clear()
+    done = call("plan", str(path), "--results", str(bench.results), "--cache", str(bench.cache), "--launcher", "fake")
+    assert done.exit_code == 0 and "left out: " in done.stderr and " 2 of 3 " in done.stdout
+    summary = bench.run(FakeLauncher(), path)
+    ((again, _),) = summary.jobs
+    assert summary.done_before == 2 and (again.spec.job, again.spec.repetition) == (1, 1)
+    assert not bench.run(FakeLauncher(), path).jobs
+    assert (damaged / RESULT).is_file()
+
+
+@pytest.mark.parametrize("way", [*_FILES])
+def test_suite_that_is_no_regular_file_is_one_line(bench: Bench, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    monkeypatch.chdir(bench.folder)
+    path = bench.folder / "odd.toml"
+    _replace(path, _FILES[way])
+    # A read that hangs would hang the tests: so it is a process of its own, which the kernel ends.
+    command = [sys.executable, "-m", "harness", "plan", "odd.toml"]
+    limited = ["prlimit", "--as=8000000000", "timeout", "60", *command]
+    done = subprocess.run(limited, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("harness: odd.toml: "), done.stderr
+
+
+def test_suite_behind_a_link_is_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(bench.folder)
+    (bench.folder / "linked.toml").symlink_to(bench.suite(protocol(1)))
+    done = call("plan", "linked.toml", "--cache", str(bench.cache), "--launcher", "fake")
+    assert done.exit_code == 0, done.output
