@@ -13,8 +13,8 @@ from harness.containment import inside, is_plain_name
 from harness.errors import UsageError, did_you_mean
 from harness.launch.images import locks
 from harness.launch.images.platforms import AMD64, debian
-from harness.records import Scalar, to_json
-from harness.untrusted import ForeignText
+from harness.records import Scalar
+from harness.untrusted import ForeignText, to_json
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 # One or two plain names: what else the hub's client would take names a file of this machine.
