@@ -94,3 +94,27 @@ def test_read_toml_returns_fresh_content_and_an_own_copy(tmp_path: Path) -> None
     assert read_toml(path) == {"names": [1]}
     path.write_text("names = [3]")
     assert read_toml(path) == {"names": [3]}
+
+
+@pytest.mark.parametrize("number", ["100000000000000000000000", "-9223372036854775809", "1e30"])
+def test_number_that_no_result_can_hold_is_refused_with_its_key(tmp_path: Path, number: str) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text(f"[[group]]\nvalues = [1, {{ x = {number} }}]\n")
+    with pytest.raises(FileError, match=r"key 'group\.values\.x': the number .* beyond 64 bits; correct it"):
+        read_toml(path)
+
+
+@pytest.mark.parametrize(
+    "key", ["a" + ".a" * 400_000, '"="' + " . 'a'" * 100_000, "[" + "a." * 100_000 + "a]", "a.b\n" + "a." * 99 + "a"]
+)
+def test_key_that_would_take_the_parser_minutes_is_refused(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text(f"x = 1\n{key} = 1\n" if not key.startswith("[") else f"x = 1\n{key}\n" + "y = 1\n")
+    with pytest.raises(FileError, match="has a key of a hundred parts; correct it"):
+        read_toml(path)
+
+
+def test_dots_in_texts_and_lists_are_no_keys(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text(f'text = "{"a." * 500}"\nnumbers = [{"1.5, " * 500}]\n')
+    assert len(read_toml(path)["numbers"]) == 500

@@ -11,6 +11,7 @@ import os
 import pickle
 import socket
 import tomllib
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -277,3 +278,36 @@ def test_readers_refuse_numbers_that_only_python_reads(tmp_path: Path, number: s
             read(path)
     with pytest.raises(FileError, match="write a number above 0"):
         config.csv_number("prices.csv:2", {"usd": number}, "usd")
+
+
+@pytest.mark.parametrize("parts", [[b"one"], [b"one", b"", b"two" * 100_000], [b"", b""], [b"x" * 20] * 2000])
+@pytest.mark.parametrize("padding", [b"", b"\0" * 10_000])
+def test_gzipped_parts_are_one_content(parts: list[bytes], padding: bytes) -> None:
+    packed = b"".join(map(gzip.compress, parts)) + padding
+    assert unpacked(io.BytesIO(packed)).read() == b"".join(parts) == gzip.decompress(packed)
+
+
+def test_gzipped_file_of_very_many_parts_is_refused_before_its_end() -> None:
+    packed = io.BytesIO(gzip.compress(b"") * 2_000_000)
+    with pytest.raises(OSError, match="holds more than 65,536 gzipped parts"):
+        unpacked(packed).read()
+    assert packed.tell() < 4 << 20
+
+
+@pytest.mark.parametrize("kept", [1, 12, -9, -1])
+def test_gzipped_file_that_is_cut_is_damaged(kept: int) -> None:
+    with pytest.raises((EOFError, zlib.error)):
+        unpacked(io.BytesIO(gzip.compress(b"one" * 1000)[:kept])).read()
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a socket", "a device"])
+def test_link_is_followed_to_a_regular_file_alone(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    (tmp_path / "good").symlink_to("file")
+    assert read_whole(tmp_path / "good", 10, links=True) == b"x"
+    with pytest.raises(OSError, match="is a link"):
+        read_whole(tmp_path / "good", 10)
+    plant(tmp_path / "odd", kind)
+    (tmp_path / "bad").symlink_to("odd")
+    with pytest.raises(OSError, match="no regular file"):
+        read_whole(tmp_path / "bad", 10, links=True)

@@ -18,6 +18,7 @@ from harness.evaluation.trec import Qrels, QrelsCache, Run
 from harness.records import MAX_PROBES, Outcome
 from harness.results import reader
 from harness.results.reader import StoredJob, judges_hits_alone, most_first_stage_hits, most_hits
+from harness.results.samples import query_ids
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def check(job: StoredJob) -> Iterator[Mismatch]:
     yield from _check_work(table)
     yield from _check_trials(job, trials)
     if ok:
-        counts = Counter(zip(trials, table.column("query_id").to_pylist(), strict=True))
+        counts = Counter(zip(trials, query_ids(table), strict=True))
         timed = tuple(query for query in sample if (WARMUP_TRIAL, query) not in counts)
         warm = len(sample) - len(timed)
         follows = f"{warm}, as many queries of the sample as warmed up"

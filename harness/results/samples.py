@@ -28,7 +28,7 @@ _LONGEST_ID_BYTES = 1024  # 256 characters
 _MOST_FOOTER_BYTES = 4 << 20
 _VALUE_BYTES = 8
 # Latencies hardly shrink when they are packed: a file that unpacks to more than this is no file of latencies.
-_FREE_BYTES, _MOST_TIMES = 16 << 20, 128
+_FREE_BYTES, _MOST_TIMES = 8 << 20, 128
 # The samples of a cell, for which statistics need several times that.
 _MOST_HELD_BYTES = 256 << 20
 
@@ -180,3 +180,10 @@ def id_bytes(samples: pa.Table) -> int:
         pc.sum(pc.take(pc.binary_length(chunk.dictionary), chunk.indices)).as_py() or 0
         for chunk in samples.column("query_id").chunks
     )
+
+
+def query_ids(samples: pa.Table) -> list[str]:
+    """Return the query id of each sample; equal ones are one text in memory."""
+    chunks = samples.column("query_id").chunks
+    named = ((chunk.dictionary.to_pylist(), chunk.indices.to_pylist()) for chunk in chunks)
+    return [names[place] for names, places in named for place in places]

@@ -223,9 +223,8 @@ class Store:
 
                     pq.write_table(samples, whole / SAMPLES, compression="zstd")
                 files = {path.name: filesystem.sha256(path) for path in sorted(whole.iterdir())}
-                result = replace(result, files=files)
-                result = replace(result, seal=seals.over(result))
-                (whole / RESULT).write_bytes(_record(result, target))
+                result, content = _sealed(replace(result, files=files), target)
+                (whole / RESULT).write_bytes(content)
             for path in whole.iterdir():
                 _sync(path)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -277,15 +276,16 @@ def _inputs(suite: Path) -> Iterator[tuple[str, str]]:
                 yield f"{folder}/{path.name}", sha256
 
 
-def _record(result: Result, target: Path) -> bytes:
-    """Return the content of ``result.json``; raise StoreError where its reader would refuse it."""
+def _sealed(result: Result, target: Path) -> tuple[Result, bytes]:
+    """Return a result with its seal, and its record; raise StoreError where the record's reader would refuse it."""
     try:
+        result = replace(result, seal=seals.over(result))
         content = (to_json(result, indent=2) + "\n").encode("utf-8")
         parse_result(content)
     except ValueError as error:
         text = f"the record would be unreadable: {reason_of(error)}; what was finished is kept"
         raise StoreError(f"{target}: {text}") from error
-    return content
+    return result, content
 
 
 def _sound_seal(path: Path) -> str | None:

@@ -256,3 +256,26 @@ def test_judgements_of_missing_documents_are_reported_and_accepted(bench: Bench)
         "  tiny: 2 of 6 judgements are of documents that the corpus lacks, such as 'd77'; no system can find them\n"
     )
     assert b"q1 0 d77 1" in gathered.datasets["tiny"].qrels
+
+
+def test_protocol_with_more_samples_than_a_table_reads_is_refused(
+    gather: Gather, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inputs, "MOST_ROWS", 19)
+    protocol = "[protocol]\nwarmup_queries = 2\nsample_size = 4\ntrials = {}\n"
+    assert gather(protocol.format(4)).samples
+    with pytest.raises(
+        UsageError, match=r"a cell would have 20 samples; the limit is 19\. Lower protocol\.sample_size"
+    ):
+        gather(protocol.format(5))
+
+
+@pytest.mark.parametrize("value", ["1e30", "100000000000000000000000", "-9223372036854775809"])
+def test_parameter_beyond_64_bits_is_refused_before_anything_runs(gather: Gather, value: str) -> None:
+    with pytest.raises(UsageError, match=r"key 'sweep\.planted\.x': the number .* is not finite, or beyond 64 bits"):
+        gather(f"[sweep.planted]\nx = [1, {value}]\n")
+
+
+def test_dataset_whose_name_no_result_can_have_is_refused(bench: Bench) -> None:
+    with pytest.raises(UsageError, match="gives no name; write the folder's own"):
+        suite.load(bench.suite(datasets=["./a\tb"]))

@@ -156,3 +156,8 @@ def test_wrong_profile_names_key_and_fix(tmp_path: Path, text: str, message: str
     assert str(caught.value).startswith(str(path))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_memory_that_no_result_can_hold_is_refused() -> None:
+    with pytest.raises(ValueError, match="'9999999999GiB' is beyond 1,073,741,824 GiB; write a smaller size"):
+        instances.parse_memory("9999999999GiB")

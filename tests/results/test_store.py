@@ -7,6 +7,7 @@ import errno
 import fcntl
 import gzip
 import json
+import os
 import re
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import pytest
 
 from harness.errors import FileError, StoreError, UsageError
 from harness.records import EffectiveEnvelope, Isolation, Outcome, Phase, Probe, ScenarioParams
-from harness.results import seals
+from harness.results import seals, suite_record
 from harness.results.reader import MOST_SAMPLE_BYTES, RESULT, cell_path, read_jobs, read_result
 from harness.results.schema import (
     CanaryReading,
@@ -399,3 +400,36 @@ def test_file_system_without_locks_is_not_reported_as_another_run(
     monkeypatch.setattr(fcntl, "flock", fails)
     with pytest.raises(StoreError, match="cannot be locked: No locks available"), Store(tmp_path, "demo").held():
         pass
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"wall_s": 1e30}, "beyond 64 bits"),
+        ({"libraries": {"x": "y" * 2_500_000}}, "at most 2,097,152 make sense"),
+        ({"load_s": -1.0}, "key 'load_s': -1.0 is below 0"),
+        ({"detail": "\ud800"}, "half of a surrogate pair"),
+        ({"started_at": "noon"}, "is not an ISO time"),
+    ],
+)
+def test_record_that_its_reader_would_refuse_is_not_stored(
+    tmp_path: Path, store: Store, change: dict[str, Any], said: str
+) -> None:
+    with store.held(), pytest.raises(StoreError, match=f"the record would be unreadable: .*{said}"):
+        store.put(replace(result(), **change), TABLE, b"", b"")
+    assert read_jobs(tmp_path) == () and not read_jobs(tmp_path).unreadable
+
+
+def test_suite_record_that_its_reader_would_refuse_is_not_stored(store: Store) -> None:
+    pairs = {suite_record.EXACT: {f"system{number}": "x" * 60 for number in range(60_000)}}
+    with store.held(), pytest.raises(StoreError, match=r"suite\.json: would have .* bytes; the limit is 4,194,304"):
+        store.keep_suite(["P@1"], pairs)
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_odd_suite_record_is_replaced(tmp_path: Path, store: Store, kind: str) -> None:
+    with store.held():
+        path = store.folder / suite_record.FILE
+        path.symlink_to("/dev/zero") if kind == "link" else os.mkfifo(path)
+        store.keep_suite(["P@1"], {})
+    assert suite_record.read_measures(tmp_path) == ("P@1",) and not path.is_symlink()

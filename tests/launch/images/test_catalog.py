@@ -465,3 +465,17 @@ def test_lean_search_if_is_checked(images: Path, engine: str, message: str) -> N
     write_system(images, "x", "y", engine_text=engine)
     with pytest.raises(FileError, match=f"engine.toml: .*{message}"):
         catalog.systems(images)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 100000000000000000000000", r"key 'search_params\.x': the number 1000.* beyond 64 bits; correct it"),
+        (f'x = "{"y" * 70_000}"', r"parameters and stand_in take 70,\d+ bytes; the limit is 65,536; put large"),
+    ],
+)
+def test_parameters_that_no_result_can_hold_are_refused(images: Path, text: str, message: str) -> None:
+    folder = next(images.glob("*/systems"))
+    (folder / "large.toml").write_text(f'description = "x"\n[search_params]\n{text}\n')
+    with pytest.raises(FileError, match=message):
+        catalog.system("large", images)
