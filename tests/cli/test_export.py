@@ -126,7 +126,7 @@ def test_a_report_made_again_has_the_same_bytes(harness: Call, form: str) -> Non
 
 def test_verify_says_that_it_does_not_check_reports(harness: Call) -> None:
     assert harness("report", "results", "--format", "html", "-o", "results/report.html").exit_code == 0
-    note = "- note  not checked: report.html; harness report makes a report again"
+    note = "- note  not checked: report.html; `harness report` makes a report again"
     assert harness("verify").stdout == f"{note}\n- 12 jobs, 36 files: all follows\n"
     put(Path("results/report.html"), b"0 ms")
     assert harness("verify").stdout.splitlines()[0] == note
