@@ -107,7 +107,7 @@ def test_leakage_share_counts_only_comparable_queries(harness: Call) -> None:
         (
             "t0\tx\n",
             ("--queries", "odd.jsonl", "--write", "ids"),
-            "odd.jsonl:1: no JSON with '_id' and 'text' (half of a surrogate pair",
+            "odd.jsonl:1: no JSON with '_id' and 'text' (half of",
         ),
     ],
 )

@@ -470,6 +470,7 @@ PARQUET: dict[str, Edit] = {
     "Parquet facts": _parquet_facts,
 }
 TAR: dict[str, Edit] = {"tar entry": _tar_entry}
+_PARSED = {**JSON, **TOML, **PARQUET, **TAR}
 EDITS = {**ANY, **TEXT, **JSON, **TOML, **PARQUET, **TAR}
 
 
@@ -512,8 +513,8 @@ def packed_like(packed: bytes, content: bytes) -> bytes:
 
 
 def changed(content: bytes, changes: tuple[Change, ...]) -> bytes:
-    """Apply changes one after the other."""
-    for change in changes:
+    """Apply changes: first those that parse the file, which is still a valid one, then the others in their order."""
+    for change in sorted(changes, key=lambda each: each.name not in _PARSED):
         edit = EDITS[change.name]
         if change.inside:
             new = packed_like(content, edit(unpack(content), change.at, change.value))

@@ -174,7 +174,7 @@ def _serve(connection: Connection, table: str, name: str, base: Path, bounds: Bo
     resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_BYTES, _ADDRESS_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1):
+    for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
     os.environ["HARNESS_CACHE"] = str(base / "scratch" / "cache")
     os.chdir(base / "scratch")

@@ -6,7 +6,6 @@ A file of the mirror has its object's size and time, so that a listing alone sho
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import os
 import secrets
@@ -29,7 +28,7 @@ from harness.progress import Progress, silent
 from harness.results import origins, reader, seals, suite_record
 from harness.results.reader import RESULT
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
-from harness.untrusted import reason_of
+from harness.untrusted import parse_json, reason_of
 
 log = logging.getLogger(__name__)
 
@@ -395,8 +394,8 @@ def fetch(objects: Objects, stored: StoredObject, sink: IO[bytes], sha256: str |
 def _hashes(record: bytes) -> dict[str, str]:
     """Return the hashes of the files that a record names; a damaged record names none."""
     try:
-        return {str(name): str(sha256) for name, sha256 in json.loads(record)["files"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {str(name): str(sha256) for name, sha256 in parse_json(record)["files"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 

@@ -499,3 +499,8 @@ def test_md5_is_what_moto_calls_an_etag(made: Path, bucket: Bucket) -> None:
     each = next(each for each in bucket.objects.list() if each.name.endswith("result.json"))
     path = made / each.name.removeprefix("results/")
     assert hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() == each.etag
+
+
+@pytest.mark.parametrize("record", [b"[" * 200_000, b"null", b'{"files": []}', b'{"files": {"a\xed\xa0\x80": "0"}}'])
+def test_a_damaged_record_names_no_hashes(record: bytes) -> None:
+    assert mirror._hashes(record) == {}
