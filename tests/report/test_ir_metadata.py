@@ -13,7 +13,6 @@ from harness.errors import FileError, UsageError
 from harness.evaluation import measure_names
 from harness.report.ir_metadata import Actor, export_ir_metadata
 from harness.results import reader
-from tests.support.messages import messages
 from tests.support.results_folders import change, job, put
 
 SECTIONS = {"platform", "implementation", "resources", "method", "research goal", "data", "actor"}
@@ -85,13 +84,14 @@ def test_untrusted_texts_are_harmless(results: Path) -> None:
     assert {path.relative_to("meta").parts[0] for path in Path("meta").rglob("*.yml")} == {"test-suite"}
 
 
-def test_a_run_that_is_a_link_is_not_followed(results: Path) -> None:
+def test_a_run_that_is_a_link_is_not_followed_but_named(results: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = job(results) / "run.trec.gz"
     path.unlink()
     path.symlink_to("/dev/zero")
-    with messages() as lines:
-        exported(results)
-    assert any("left out: " in line and "cannot be read: is a link, no regular file" in line for line in lines)
+    exported(results)
+    assert "run.trec.gz: cannot be read: is a link, no regular file" in caplog.text
+    assert not (Path("meta") / path.parent.relative_to(results) / "run.txt.gz").is_symlink()
+    assert len(list(Path("meta").rglob("run.txt.gz"))) == len(list(results.rglob("run.trec.gz"))) - 1
 
 
 def test_nonempty_folder_is_left_unchanged(results: Path) -> None:

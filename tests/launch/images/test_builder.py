@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import io
 import json
+import mmap
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import docker
+import psutil
 import pytest
 import requests
 
@@ -398,6 +400,15 @@ def test_build_has_no_network_and_a_failed_build_leaves_no_image(
         container for container in built.containers.list(all=True, ignore_removed=True) if container.id not in before
     ]
     assert not [container for container in left if "no route at all" in str(container.attrs["Config"]["Cmd"])]
+
+
+@pytest.mark.docker
+def test_build_may_take_half_of_the_memory(built: docker.DockerClient, toy: System, tmp_path: Path) -> None:
+    limit = psutil.virtual_memory().total // 2 // mmap.PAGESIZE * mmap.PAGESIZE
+    with (toy.engine_dir / "Dockerfile").open("a") as file:
+        file.write("RUN cd /sys/fs/cgroup; cat memory/memory.limit_in_bytes memory.max 2>/dev/null; exit 3\n")
+    with pytest.raises(ImageError, match=rf" {limit} \|"):
+        builder.ImageBuilder(built, tmp_path).ensure(toy)
 
 
 @pytest.mark.docker
