@@ -32,7 +32,7 @@ _NAMES = ("origin", "suite", "system", "dataset", "scenario", "profile", "isolat
 # Lists of rows, with what else names one there.
 _ROW_LISTS: dict[str, tuple[str, ...]] = {"rows": (), "overhead": ("key",)}
 # Files of a suite that hold no figure, and files that name their own content.
-_MARKS = frozenset({seals.MANIFEST, suite_record.FILE, origins.FILE, ".lock"})
+_MARKS = frozenset({seals.MANIFEST, suite_record.FILE, origins.FILE, published_tables.NAME, ".lock"})
 
 # Recomputes unpriced rows, and their values by query, by some measures.
 Recompute = Callable[[tuple[str, ...]], RowSet]
