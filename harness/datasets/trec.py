@@ -6,6 +6,7 @@ import html
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from harness.datasets import native, source
 from harness.datasets.source import DatasetSource, DocumentStream, Format, SourceDocument
@@ -14,11 +15,14 @@ from harness.errors import FileError
 _DOCUMENTS = ("documents.*", "documents/*", "documents/*/*")
 _TOPICS = ("topics", "topics.*")
 _QRELS = ("qrels", "qrels.*")
-_ID = re.compile(r"<DOCNO>(.*?)</DOCNO>", re.S | re.I)
-_TITLE = re.compile(r"<(TITLE|HEADLINE|HL|HEAD|TTL)>(.*?)</\1>", re.S | re.I)
-_TEXT = re.compile(r"<(TEXT|LP|LEADPARA)>(.*?)</\1>", re.S | re.I)
-_TAG = re.compile(r"</?[A-Za-z][^<>]*>|<!--.*?-->", re.S)
-_TOPIC = re.compile(r"<num>\s*(?:Number:)?\s*([^<]*?)\s*<.*?title>\s*(?:Topic:)?\s*([^<]*)", re.S | re.I)
+# Each pattern takes a time that grows with the text alone: no two of its parts match the same characters.
+_ID = re.compile("<(DOCNO)>", re.I)
+_TITLE = re.compile("<(TITLE|HEADLINE|HL|HEAD|TTL)>", re.I)
+_TEXT = re.compile("<(TEXT|LP|LEADPARA)>", re.I)
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
+_NUMBER = re.compile("<num>([^<]*)<", re.I)
+_TOPIC_TITLE = re.compile("title>([^<]*)", re.I)
+_LONG_NUMBER = re.compile("&#[0-9]{4000}")
 
 
 def _read(folder: Path) -> DatasetSource:
@@ -72,18 +76,64 @@ def _sgml_documents(path: Path) -> Iterator[SourceDocument]:
 
 def _parse_document(place: str, content: str) -> SourceDocument:
     """Return title and text without tags; without a marked text, all that is neither id nor title."""
-    doc_id = _ID.search(content)
-    if not doc_id:
+    doc_id = next(_elements(_ID, content), None)
+    if doc_id is None:
         raise FileError(f"{place}: this document has no <DOCNO>...</DOCNO>; add it")
-    title = _TITLE.search(content)
-    marked = [body for _, body in _TEXT.findall(content)]
+    title = next(_elements(_TITLE, content), None)
+    marked = [element.body for element in _elements(_TEXT, content)]
     # A title inside the text counts once.
-    parts = [_TITLE.sub(" ", body) for body in marked] or [_TITLE.sub(" ", _ID.sub(" ", content))]
-    return SourceDocument(place, doc_id[1].strip(), _plain(title[2]) if title else "", _plain("\n".join(parts)))
+    parts = [_without(_TITLE, body) for body in marked] or [_without(_TITLE, _without(_ID, content))]
+    text = _plain(place, "\n".join(parts))
+    return SourceDocument(place, doc_id.body.strip(), _plain(place, title.body) if title else "", text)
 
 
-def _plain(marked: str) -> str:
-    return " ".join(html.unescape(_TAG.sub(" ", marked)).split())
+class _Element(NamedTuple):
+    """An SGML element: where it is in the text, and what is in it."""
+
+    start: int
+    end: int
+    body: str
+
+
+def _elements(opening: re.Pattern[str], content: str) -> Iterator[_Element]:
+    """Yield the elements that begin with a tag of a pattern and end with its closing tag, one after the other."""
+    at, unclosed = 0, set[str]()
+    while begin := opening.search(content, at):
+        name, at = begin[1].upper(), begin.end()
+        end = None if name in unclosed else re.compile(f"</{name}>", re.I).search(content, at)
+        if end is None:
+            unclosed.add(name)  # nor has a later one a closing tag
+            continue
+        at = end.end()
+        yield _Element(begin.start(), at, content[begin.end() : end.start()])
+
+
+def _without(opening: re.Pattern[str], content: str) -> str:
+    """Return a text with a blank for each element."""
+    parts, at = [], 0
+    for element in _elements(opening, content):
+        parts.append(content[at : element.start])
+        at = element.end
+    return " ".join([*parts, content[at:]])
+
+
+def _plain(place: str, marked: str) -> str:
+    """Return a text without comments, tags and references, with single blanks."""
+    return " ".join(_unescape(place, _TAG.sub(" ", _without_comments(marked))).split())
+
+
+def _without_comments(marked: str) -> str:
+    parts, at = [], 0
+    while (begin := marked.find("<!--", at)) >= 0 and (end := marked.find("-->", begin + 4)) >= 0:
+        parts.append(marked[at:begin])
+        at = end + 3
+    return " ".join([*parts, marked[at:]])
+
+
+def _unescape(place: str, text: str) -> str:
+    if _LONG_NUMBER.search(text):
+        raise FileError(f"{place}: a character reference has thousands of digits; correct it")
+    return html.unescape(text)
 
 
 def _topics(path: Path) -> Iterator[tuple[str, str, str]]:
@@ -99,10 +149,17 @@ def _topics(path: Path) -> Iterator[tuple[str, str, str]]:
         number += part.count("\n")
         if not part.lower().startswith("<top>"):
             continue
-        topic = _TOPIC.search(part)
-        if not topic:
+        number_found = _NUMBER.search(part)
+        title = _TOPIC_TITLE.search(part, number_found.end()) if number_found else None
+        if not number_found or not title:
             raise FileError(f"{place}: this <top> has no <num> with a <title> after it; add them")
-        yield place, topic[1], " ".join(html.unescape(topic[2]).split())
+        text = _unescape(place, _without_label(title[1], "Topic:"))
+        yield place, _without_label(number_found[1], "Number:").rstrip(), " ".join(text.split())
+
+
+def _without_label(text: str, label: str) -> str:
+    text = text.lstrip()
+    return text[len(label) :].lstrip() if text[: len(label)].lower() == label.lower() else text
 
 
 FORMAT = Format("TREC", (_DOCUMENTS, _TOPICS, _QRELS), _read)

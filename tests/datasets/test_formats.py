@@ -362,3 +362,45 @@ def test_passage_id_that_is_not_utf8_is_named(example: Example) -> None:
     at = content.index(b'": "') + 4
     path.write_bytes(content[:at] + b"\xff" + content[at:])
     assert "byte 0xff is not UTF-8; save the file as UTF-8" in load_error(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "hostile", "what"),
+    [
+        ("topics", b"<top>\n<num> Number: 7" + b"\t" * 2_000_000 + b"<x>\n</top>\n", "this <top> has no <num>"),
+        ("topics", b"<top>\n" + b"<num>" * 200_000 + b"\n</top>\n", "this <top> has no <num>"),
+        ("documents", b"<DOC>\n" + b"<TITLE>" * 200_000 + b"\n</DOC>\n", "this document has no <DOCNO>"),
+        ("documents", b"<DOC>\n<DOCNO>x</DOCNO>\n" + b"<TEXT>" * 200_000 + b"\n</DOC>\n", ""),
+        ("documents", b"<DOC>\n<DOCNO>x</DOCNO>\n" + b"<!-- " * 200_000 + b"\n</DOC>\n", ""),
+        (
+            "documents",
+            b"<DOC>\n<DOCNO>x</DOCNO>\n<TEXT>&#" + b"9" * 5000 + b";</TEXT>\n</DOC>\n",
+            "thousands of digits",
+        ),
+    ],
+)
+def test_trec_takes_a_time_that_grows_with_the_text_alone(
+    example: Example, file: str, hostile: bytes, what: str
+) -> None:
+    """A pattern that tries all combinations would take hours: this test ends at once, or never."""
+    folder = example("TREC")
+    (path,) = folder.glob(f"{file}*")
+    path.write_bytes(path.read_bytes() + hostile)
+    if what:
+        assert what in load_error(folder)
+    else:
+        assert load(folder).corpus.size == 3
+
+
+def test_trec_comments_titles_and_references_are_no_text(example: Example) -> None:
+    folder = example("TREC")
+    (path,) = folder.glob("documents*")
+    path.write_text(
+        "<DOC>\n<docno> d1 </docno>\n<headline>On <b>ice</b></HEADLINE>\n"
+        "<TEXT>one<!-- <P> not --> &amp; <title>two</title> <P>three</P></TEXT>\n<TEXT>four</TEXT>\n</DOC>\n"
+        "<DOC>\n<DOCNO>d2</DOCNO>\n<TITLE>open\n<HL>closed</HL>\nfive\n</DOC>\n"
+    )
+    assert [(each["title"], each["text"]) for each in documents(folder)] == [
+        ("On ice", "one & three four"),
+        ("closed", "open five"),
+    ]

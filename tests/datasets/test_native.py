@@ -321,3 +321,9 @@ def test_only_the_start_of_a_readme_is_read(tiny: Path) -> None:
         file.write(b"**Licence.** MIT\r\n\r\nmore\n")
         file.truncate(1 << 33)
     assert datasets.licence(tiny).text == "MIT"
+
+
+def test_licence_of_a_megabyte_of_blanks_is_read_at_once(tiny: Path) -> None:
+    (tiny / "README.md").write_text(f"# x\n\n**License:**\n\n CC BY 4.0 {' ' * 900_000}x\n \n**Attribution**: us\n")
+    found = datasets.licence(tiny)
+    assert (found.text or "")[:9] == "CC BY 4.0" and found.attribution == "us"

@@ -17,7 +17,7 @@ from harness.analysis import first_stage, results_folder, row_cache, timings
 from harness.cli import main
 from harness.evaluation import answer_recall, trec
 from harness.results import origins, reader, seals, suite_record
-from tests.fuzz.child import Reader
+from tests.fuzz.child import NAMED, Reader
 
 _JOB = "results/*/planted/*/single_stream/*/*"
 _VERDICT = {"unconstrained": {"jobs": [], "left_out": []}, "jobs": 0, "evidence": [], "version": 1}
@@ -145,11 +145,17 @@ def run(*arguments: str) -> str:
     return text
 
 
-def _command(name: str, words: Sequence[str], files: Sequence[str], writes: Callable[[Path], object] = make) -> Reader:
+def _command(
+    name: str,
+    words: Sequence[str],
+    files: Sequence[str],
+    writes: Callable[[Path], object] = make,
+    skips: frozenset[str] = frozenset(),
+) -> Reader:
     def read(folder: Path, scratch: Path) -> object:
         return run(*(word.format(results=folder / "results", folder=folder, scratch=scratch) for word in words))
 
-    return Reader(f"harness {name}", writes, read, tuple(files), weight=0.05)
+    return Reader(f"harness {name}", writes, read, tuple(files), skips=skips, weight=0.05)
 
 
 def _make_report(folder: Path) -> None:
@@ -204,6 +210,10 @@ READERS = (
         (*_RECORDS, *_CONTENT),
     ),
     _command(
-        "verify --against", ("verify", "{results}", "--against", "{folder}/report.json"), ("report.json",), _make_report
+        "verify --against",
+        ("verify", "{results}", "--against", "{folder}/report.json"),
+        ("report.json",),
+        _make_report,
+        NAMED,
     ),
 )
