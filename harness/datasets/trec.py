@@ -149,12 +149,12 @@ def _topics(path: Path) -> Iterator[tuple[str, str, str]]:
         number += part.count("\n")
         if not part.lower().startswith("<top>"):
             continue
-        number_found = _NUMBER.search(part)
-        title = _TOPIC_TITLE.search(part, number_found.end()) if number_found else None
-        if not number_found or not title:
+        named = _NUMBER.search(part)
+        titled = _TOPIC_TITLE.search(part, named.end()) if named else None
+        if not named or not titled:
             raise FileError(f"{place}: this <top> has no <num> with a <title> after it; add them")
-        text = _unescape(place, _without_label(title[1], "Topic:"))
-        yield place, _without_label(number_found[1], "Number:").rstrip(), " ".join(text.split())
+        text = _unescape(place, _without_label(titled[1], "Topic:"))
+        yield place, _without_label(named[1], "Number:").rstrip(), " ".join(text.split())
 
 
 def _without_label(text: str, label: str) -> str:
