@@ -73,7 +73,7 @@ class ProcessLauncher(Launcher):
     isolation = Isolation.PROCESS
 
     def __init__(self, cache: Path, models: Path | None = None) -> None:
-        self._cache = cache
+        self._cache = cache.absolute()
         self._models = models
         self._python = os.environ.get(PYTHON_VARIABLE)
         self._canary = Canary()

@@ -10,6 +10,7 @@ import resource
 import subprocess
 import tarfile
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -142,6 +143,21 @@ def test_only_members_are_extracted_from_a_distribution(
     assert not list(tmp_path.rglob("evil"))
 
 
+def test_wheel_that_is_packed_in_an_odd_way_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Damaged LZMA raises an error of its own, and its header may ask for 4 GiB of memory."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("config.json", bytes(1000))
+    damaged = bytearray(packed.getvalue())
+    start = damaged.index(b"config.json") + len("config.json") + 9  # behind the properties of LZMA
+    damaged[start : start + 9] = b"\xff" * 9
+    offered(monkeypatch, bytes(damaged))
+    with pytest.raises(
+        ImageError, match=r"cannot be unpacked: its files are packed in another way than those of wheels"
+    ):
+        assets.fetch("toy", asset(package="toy==1", package_sha256="b" * 64), tmp_path / "cache", None)
+
+
 def test_link_in_an_sdist_is_not_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with io.BytesIO() as packed:
         with tarfile.open(fileobj=packed, mode="w:gz") as sdist:
@@ -254,6 +270,24 @@ def test_pip_itself_checks_the_hashes(tmp_path: Path, monkeypatch: pytest.Monkey
     else:
         with pytest.raises(ImageError, match="pip cannot download"):
             assets.wheels(engine, (), tmp_path / "cache")
+
+
+@pytest.mark.slow
+def test_pip_builds_no_file_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip takes a requirement that ends as archives do for a file; its backend would run here."""
+    pip_that_knows(tmp_path, monkeypatch, b"")
+    (tmp_path / "cwd").mkdir()
+    monkeypatch.chdir(tmp_path / "cwd")
+    evil = tmp_path / "cwd" / "evil==1.zip"
+    with zipfile.ZipFile(evil, "w") as packed:
+        packed.writestr(
+            "evil-1/pyproject.toml", '[build-system]\nrequires=[]\nbuild-backend="evil"\nbackend-path=["."]\n'
+        )
+        packed.writestr("evil-1/evil.py", f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    engine = lock(tmp_path / "toys", f"{evil.name} --hash=sha256:{sha256(evil.read_bytes())}\n")
+    with pytest.raises(ImageError, match="pip cannot download"):
+        assets.wheels(engine, (), Path("cache"))
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.slow
