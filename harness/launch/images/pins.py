@@ -18,7 +18,7 @@ from harness.errors import FileError, ImageError, UsageError
 from harness.launch.images.assets import model_file
 from harness.launch.images.catalog import own_images_dir
 from harness.launch.images.systems import Asset, System
-from harness.untrusted import ForeignText, one_line
+from harness.untrusted import ForeignText, escaped, one_line
 
 log = logging.getLogger(__name__)
 
@@ -141,9 +141,11 @@ def _hub_errors(hub: str) -> Iterator[None]:
 
 
 def as_toml(asset: Asset) -> str:
-    """Write an asset's tables as in its system's file."""
+    """Write an asset's tables as in its system's file, safe to show."""
     declared = asset.model_dump(exclude_none=True, exclude={"sha256", "files"})
-    return tomlkit.dumps({"assets": [{**declared, "sha256": _checksums(asset)}]})
+    text = tomlkit.dumps({"assets": [{**declared, "sha256": _checksums(asset)}]})
+    # They can only be in its strings, where this is TOML's own escape.
+    return "".join(each if each == "\n" or escaped(each) == each else f"\\U{ord(each):08x}" for each in text)
 
 
 def edited(system: System, pinned: Sequence[Asset]) -> tuple[Path, str]:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from harness.containment import tar_entries
 from harness.errors import FileError, ImageError
 from harness.launch.images import assets, catalog, pins, recipes
 from harness.launch.images.systems import Asset
+from harness.untrusted import ForeignText
 from tests.support.command_line import call
 from tests.support.package_index import checksum
 
@@ -256,6 +258,15 @@ def test_git_reads_no_configuration_of_a_strangers_folder(
     subprocess.run(["git", "-C", str(engine), "config", "core.fsmonitor", str(program)], check=True)
     assert any(name == "own-images/strange/adapter.py" for name, _ in bundle.bundle_entries())
     assert not (tmp_path / "ran").exists()
+
+
+def test_printed_pins_show_no_hidden_characters() -> None:
+    licence = "MIT\u202e\x9b31m\x1b[2J \u00e4"
+    asset = model(b"").model_copy(update={"licence": ForeignText(licence), "sha256": {"w\u2066": SHA}})
+    text = pins.as_toml(asset)
+    assert not set("\u202e\x9b\x1b\u2066") & set(text)
+    (table,) = tomllib.loads(text)["assets"]
+    assert (table["licence"], table["sha256"]) == (licence, {"w\u2066": SHA})
 
 
 def test_pins_follow_no_link_out_of_the_folder(engine: Path, secret: Path) -> None:
