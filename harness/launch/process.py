@@ -209,6 +209,7 @@ class ProcessLauncher(Launcher):
         done = subprocess.run(
             [*command, str(folder / "system.json")],
             env={**_bare_environment(folder), **_engine_environment(folder)},
+            cwd=folder,  # Python imports from there first
             capture_output=True,
             text=True,
             check=False,
