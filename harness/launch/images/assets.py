@@ -305,13 +305,15 @@ def _cache_file(path: Path, expected: str, name: str, source: str, cache: Path) 
     Raises:
         ImageError: its content is not the declared one.
     """
-    actual = filesystem.sha256(path)
-    if actual != expected:
-        raise ImageError(f"{name} from {source} has sha256 {actual}, expected {expected}; remove or replace that file")
     target = _folder(cache / "files") / expected
     with filesystem.scratch_folder(cache / "tmp", "file") as scratch:
-        shutil.copyfile(path, scratch / "file")
-        (scratch / "file").replace(target)
+        copy = scratch / "file"
+        shutil.copyfile(path, copy)
+        actual = filesystem.sha256(copy)  # of the copy: the file itself may change meanwhile
+        if actual != expected:
+            text = f"{name} from {source} has sha256 {actual}, expected {expected}"
+            raise ImageError(f"{text}; remove or replace that file")
+        copy.replace(target)
 
 
 def _has_content(path: Path, sha256: str) -> bool:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import filesystem
 from harness.errors import ImageError, StoreError
 from harness.launch.images import assets, registry
 from harness.launch.images.systems import Asset
@@ -81,6 +82,20 @@ def test_wrong_checksum_names_the_file_and_both_checksums(tmp_path: Path) -> Non
     assert "\n" not in message
     assert not (tmp_path / "cache" / "assets").exists()
     assert not (tmp_path / "cache" / "files" / sha256(FILES["weights.bin"])).exists()
+
+
+def test_file_that_changes_after_its_check_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    models, real = write(tmp_path / "models" / "model"), filesystem.sha256
+
+    def swapped(path: Path) -> str:
+        found = real(path)
+        if path.parent == models:
+            path.write_bytes(b"another content")
+        return found
+
+    monkeypatch.setattr(filesystem, "sha256", swapped)
+    tree = assets.fetch("toy", asset(), tmp_path / "cache", tmp_path / "models")
+    assert {path.name: path.read_bytes() for path in (tree / "model").iterdir()} == FILES
 
 
 def test_missing_file_names_all_tried_sources(tmp_path: Path) -> None:
