@@ -15,8 +15,8 @@ from harness.untrusted import MAX_TEXT, one_line
 # Entries of an archive, and the bytes of an entry with its extended headers: tarfile reads those into memory.
 _MAX_ENTRIES = 1_000_000
 _MAX_HEADER_BYTES = 32 << 10
-# Control characters, and the separator of other systems.
-_NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f\\]")
+# Control characters, the separator of other systems, and what is not UTF-8.
+_NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
 _MAX_NAME = 1024
 
 

@@ -89,7 +89,8 @@ def atomic_write(path: Path) -> Iterator[Path]:
         StoreError: the disk is full.
         FileError: another error of the file system.
     """
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    # In a stranger's folder a link may have any name that can be guessed.
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(8)}{_SUFFIX}")
     try:
         yield partial
         partial.replace(path)

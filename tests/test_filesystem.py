@@ -235,6 +235,22 @@ def test_missing_folder_or_link_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "kept").is_dir() and (tmp_path / "link").is_symlink()
 
 
+def test_atomic_write_uses_no_name_that_a_stranger_can_guess(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("kept")
+    (tmp_path / "folder").mkdir()
+    report = tmp_path / "folder" / "report.md"
+    names = set()
+    for _ in range(2):
+        with filesystem.atomic_write(report) as path:
+            path.write_text("text")
+            names.add(path.name)
+        for name in (*names, f"report.md.{os.getpid()}.partial"):
+            report.with_name(name).unlink(missing_ok=True)
+            report.with_name(name).symlink_to(tmp_path / "victim")
+    assert len(names) == 2
+    assert (report.read_text(), (tmp_path / "victim").read_text()) == ("text", "kept")
+
+
 def test_walk_yields_every_entry_and_follows_no_link(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "file").touch()

@@ -45,6 +45,8 @@ _DISTINCT = 0.632
 _BLOCK_NUMBERS = 1 << 25
 _BLOCK_SIDE = 64
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+# Of the processes; with the second, none of them imports a module of the working directory.
+_VARIABLES = {**dict.fromkeys(_ONE_THREAD, "1"), "PYTHONSAFEPATH": "1"}
 _CHUNK = 250  # resamples at once: their covariances are held together
 _MAX_BYTES = 8 << 30  # of all processes together
 # Multiplications that justify starting processes: a second or two of one CPU.
@@ -167,10 +169,10 @@ def _workers(dims: int, pairs: Sequence[tuple[VectorRows, VectorRows]], weights:
 def _process_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     """Start processes with libraries of one thread; they end at once if this process is interrupted."""
     others = set(multiprocessing.active_children())
-    environment = {name: os.environ[name] for name in _ONE_THREAD if name in os.environ}
+    environment = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
     # Not forked: the libraries of a fork keep the threads that they were loaded with.
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_ignore_interrupt)
-    os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
+    os.environ.update(_VARIABLES)
     try:
         yield pool
     except BaseException:
@@ -179,7 +181,7 @@ def _process_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
         raise
     finally:
         pool.shutdown(cancel_futures=True)
-        for name in _ONE_THREAD:
+        for name in _VARIABLES:
             del os.environ[name]
         os.environ.update(environment)
 

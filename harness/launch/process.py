@@ -73,7 +73,7 @@ class ProcessLauncher(Launcher):
     isolation = Isolation.PROCESS
 
     def __init__(self, cache: Path, models: Path | None = None) -> None:
-        self._cache = cache
+        self._cache = cache.absolute()
         self._models = models
         self._python = os.environ.get(PYTHON_VARIABLE)
         self._canary = Canary()
@@ -209,6 +209,7 @@ class ProcessLauncher(Launcher):
         done = subprocess.run(
             [*command, str(folder / "system.json")],
             env={**_bare_environment(folder), **_engine_environment(folder)},
+            cwd=folder,  # Python imports from there first
             capture_output=True,
             text=True,
             check=False,

@@ -89,7 +89,7 @@ def test_s3_states_the_checksum_of_an_upload(objects: Objects, tmp_path: Path, s
     assert objects.upload_new("file", path)
     state = objects.state("file")
     assert state and (state.size_bytes, state.checksum) == (size, checksum_of_upload(path))
-    assert objects.download("file", tmp_path / "back") == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert objects.download("file", tmp_path / "back", 1 << 40) == hashlib.sha256(path.read_bytes()).hexdigest()
     path.write_bytes(b"y" * size)
     assert size == 0 or state.checksum != checksum_of_upload(path)
 
@@ -104,7 +104,7 @@ def test_s3_states_the_checksum_of_a_copy_in_one_part(
     state, sha256 = objects.state("copy"), hashlib.sha256(b"x" * size).hexdigest()
     assert state and state.size_bytes == size
     assert (state.checksum in checksums_of(sha256)) == (size <= 8 << 20)
-    assert objects.download("copy", tmp_path / "back") == sha256
+    assert objects.download("copy", tmp_path / "back", 1 << 40) == sha256
 
 
 @pytest.mark.parametrize("size", [5, (5 << 20) + 1])
@@ -143,7 +143,7 @@ def test_file_is_uploaded_and_downloaded_whole(objects: Objects, tmp_path: Path)
     path = tmp_path / "file"
     path.write_bytes(bytes(range(256)) * 150_000)  # more than one part
     assert objects.upload_new("file", path)
-    assert objects.download("file", tmp_path / "back") == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert objects.download("file", tmp_path / "back", 1 << 40) == hashlib.sha256(path.read_bytes()).hexdigest()
     assert (tmp_path / "back").read_bytes() == path.read_bytes()
 
 
@@ -214,7 +214,7 @@ def test_an_answer_that_breaks_off_is_one_line(
         objects.get("a", 1000)
     monkeypatch.setattr(errors, "_PAUSE_S", 0.0)
     with pytest.raises(AwsError, match="not reached"):
-        objects.download("a", tmp_path / "a")
+        objects.download("a", tmp_path / "a", 1)
 
 
 def test_every_request_names_the_owner_that_is_expected(aws: str, tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_every_request_names_the_owner_that_is_expected(aws: str, tmp_path: Path
     objects.copy_new("c", "d")
     assert not objects.upload_new("d", large), "it is there, and its parts are dropped"
     assert objects.state("d") and len(list(objects.list())) == 4 and objects.get("a", 10) == b"x"
-    objects.download("c", tmp_path / "back")
+    objects.download("c", tmp_path / "back", 1 << 40)
     objects.delete(["a", "b", "c", "d"])
     client.list_objects_v2(Bucket="other")
     sent = [each for each in server.requests(aws)[before:] if each["service"] == "s3"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -202,6 +203,17 @@ def test_several_processes_give_the_result_of_one(monkeypatch: pytest.MonkeyPatc
     assert together == pytest.approx(alone, rel=1e-6)  # single precision: other chunks are rounded otherwise
     assert seen == [(done, 4) for done in range(5)]
     assert "OMP_NUM_THREADS" not in os.environ and not multiprocessing.active_children()
+
+
+@pytest.mark.slow
+def test_processes_import_nothing_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stranger's folder of results may hold a module of that name."""
+    (tmp_path / "multiprocessing.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    with frechet_distance._process_pool(1) as pool:
+        assert pool.submit(abs, -1).result() == 1
+    assert not (tmp_path / "ran").exists() and "PYTHONSAFEPATH" not in os.environ
 
 
 def test_draws_have_the_query_count_and_depend_on_the_seed() -> None:

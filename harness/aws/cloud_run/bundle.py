@@ -62,7 +62,8 @@ def bundle_entries() -> list[tuple[str, Path | bytes]]:
     package = Path(harness.__file__).resolve().parent
     files: dict[str, Path | bytes] = {}
     for name, folder in (("harness", package), *((name, data_root() / name) for name in _DATA)):
-        files |= {f"{name}/{path.relative_to(folder).as_posix()}": path for path in _files(folder)}
+        listed = _listed(folder)
+        files |= {f"{name}/{path.relative_to(folder).as_posix()}": path for path in _files(folder, listed)}
     own = own_images_dir()
     for engine in sorted(own.iterdir()) if own else ():
         # The user's folder may hold other files, too: only engines and systems are shipped.
@@ -101,9 +102,8 @@ def pins(*names: str) -> list[str]:
     return [known[name] for name in names]
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    """Yield harness's own files of a folder; raise FileError for a link that leads out of it."""
-    listed = _listed(folder)
+def _files(folder: Path, listed: set[Path] | None = None) -> Iterator[Path]:
+    """Yield a folder's files, of those listed if given; raise FileError for a link that leads out of it."""
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _LEFT_OUT)
         for name in sorted(names):
@@ -114,13 +114,16 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _listed(folder: Path) -> set[Path] | None:
-    """List a checkout's files that git does not ignore; ``None`` elsewhere."""
-    if not (data_root() / ".git").exists() or not folder.is_relative_to(data_root()):
+    """List the files of a folder of harness's checkout that git does not ignore; ``None`` elsewhere."""
+    root = data_root()
+    if not (root / ".git").exists() or not folder.is_relative_to(root):
         return None
-    command = ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    # In the checkout itself: a stranger's folder may be a repository, whose configuration names programs that git runs.
+    command = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"]
+    command.append(folder.relative_to(root).as_posix())
     with suppress(OSError, subprocess.CalledProcessError):
         done = subprocess.run(command, capture_output=True, check=True, env=child_process.environment("GIT_*"))
-        return {folder / os.fsdecode(name) for name in done.stdout.split(b"\0") if name}
+        return {root / os.fsdecode(name) for name in done.stdout.split(b"\0") if name}
     return None
 
 

@@ -247,8 +247,9 @@ class Shipper:
         if state is None or state.size_bytes != source.size_bytes:
             return None
         # Of the copy: a worker may write to its own object at any time.  In several parts, S3 states no hash of it.
+        size, nowhere = source.size_bytes, Path(os.devnull)
         if state.checksum in checksums_of(source.sha256) or (
-            source.size_bytes > MOST_PART_BYTES and self._work.download(copy.name, Path(os.devnull)) == source.sha256
+            size > MOST_PART_BYTES and self._work.download(copy.name, nowhere, size) == source.sha256
         ):
             return LedgerEntry(copy, state.checksum)
         return None
@@ -332,7 +333,7 @@ class Fetcher:
         with filesystem.scratch_folder(self._cache / "shipping", "fetched") as folder:
             path = folder / "it"
             try:
-                sha256 = self._work.download(shipped.name, path)
+                sha256 = self._work.download(shipped.name, path, shipped.size_bytes)
             except AwsError as error:
                 if error.code not in MISSING | {"AccessDenied"}:  # which it is for workers, that may not list
                     raise

@@ -19,7 +19,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -126,6 +126,7 @@ def wheels(lock: Path, extra_indexes: tuple[str, ...], cache: Path, platform: st
         StoreError: the disk is full.
     """
     pinned = locks.read(lock)
+    cache = cache.absolute()
     folder = cache / "wheels" / platforms.with_platform(filesystem.sha256(lock)[:16], platform)
     if folder.is_dir():
         return folder
@@ -189,8 +190,9 @@ def model_file(asset: Asset, models: Path, folder: str, name: str) -> Path:
     """
     path = models / folder / name
     cached = f"models--{asset.hub.replace('/', '--')}" if asset.hub else None
-    if any(parent.name == cached for parent in path.resolve().parents):
-        return path
+    with suppress(OSError, RuntimeError):  # a link to itself
+        if any(parent.name == cached for parent in path.resolve().parents):
+            return path
     return inside(models, f"{folder}/{name}")
 
 
@@ -249,6 +251,8 @@ def _distribution_files(path: Path, wanted: Collection[str]) -> Iterator[tuple[s
         return
     with zipfile.ZipFile(path) as wheel:
         members = [member for member in wheel.infolist() if member.filename in wanted and not member.is_dir()]
+        if any(member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in members):
+            raise zipfile.BadZipFile("its files are packed in another way than those of wheels")
         if sum(member.file_size for member in members) > _MAX_UNPACKED_BYTES:
             raise zipfile.BadZipFile(f"its files have more than {_MAX_UNPACKED_BYTES >> 30} GiB")
         yield from ((member.filename, wheel.open(member)) for member in members)
@@ -260,7 +264,7 @@ def _pip_download(options: list[str], target: Path) -> str | None:
 
 
 def run_pip(*arguments: str) -> str | None:
-    """Run this Python's pip; return ``None``, or its error in one line.
+    """Run this Python's pip in an empty folder, with absolute paths; return ``None``, or its error in one line.
 
     Raises:
         StoreError: the disk is full.
@@ -268,7 +272,9 @@ def run_pip(*arguments: str) -> str | None:
     # Without the working directory: a file `pip.py` there would be run in place of pip.
     command = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", *arguments]
     environment = child_process.environment(*child_process.PIP)
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    # pip takes the requirement `x==1.zip` for a file of its folder, and builds it; so its folder is empty.
+    with filesystem.temporary_folder("pip") as empty:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=empty)
     if done.returncode == 0:
         return None
     filesystem.raise_if_disk_full(f"pip {arguments[0]}", done.stderr)
@@ -299,13 +305,15 @@ def _cache_file(path: Path, expected: str, name: str, source: str, cache: Path) 
     Raises:
         ImageError: its content is not the declared one.
     """
-    actual = filesystem.sha256(path)
-    if actual != expected:
-        raise ImageError(f"{name} from {source} has sha256 {actual}, expected {expected}; remove or replace that file")
     target = _folder(cache / "files") / expected
     with filesystem.scratch_folder(cache / "tmp", "file") as scratch:
-        shutil.copyfile(path, scratch / "file")
-        (scratch / "file").replace(target)
+        copy = scratch / "file"
+        shutil.copyfile(path, copy)
+        actual = filesystem.sha256(copy)  # of the copy: the file itself may change meanwhile
+        if actual != expected:
+            text = f"{name} from {source} has sha256 {actual}, expected {expected}"
+            raise ImageError(f"{text}; remove or replace that file")
+        copy.replace(target)
 
 
 def _has_content(path: Path, sha256: str) -> bool:

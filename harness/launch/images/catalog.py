@@ -14,6 +14,9 @@ from harness.launch.images.systems import PARAMETERS, EngineFile, System, System
 from harness.records import Scalar
 from harness.untrusted import ForeignText
 
+# First words of the names of images that are no system's: a build that holds their lock would wait for itself.
+_NOT_SYSTEMS = ("base", "toolchain", "engine")
+
 
 def images_dir() -> Path:
     """Return ``images/``, which has a folder for each engine."""
@@ -68,6 +71,10 @@ def _declared(path: Path, earlier: System | None, files: dict[str, SystemFile]) 
     """Read a system's file; raise FileError if it is wrong, or its name is taken."""
     if not re.fullmatch(NAME_PATTERN, path.stem):
         raise FileError(f"{path}: system names are lower-case letters, digits, '.', '_' or '-'; rename the file")
+    if not re.fullmatch(NAME_PATTERN, path.parent.parent.name):
+        raise FileError(f"{path}: engine names are lower-case letters, digits, '.', '_' or '-'; rename the folder")
+    if (first := path.stem.partition("-")[0]) in _NOT_SYSTEMS:
+        raise FileError(f"{path}: names with {first!r} as their first word are of other images; rename the file")
     declared = validate(SystemFile, read_toml(inside(path.parent.parent, f"systems/{path.name}")), path)
     if earlier and not (earlier.engine == path.parent.parent.name and declared.pins(files[path.stem])):
         raise FileError(f"{path}: the engine {earlier.engine!r} has a system of this name; rename one")

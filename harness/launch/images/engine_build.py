@@ -19,7 +19,7 @@ from typing import IO, Any
 
 import docker
 import requests
-from docker.errors import create_api_error_from_http_exception
+from docker.errors import APIError, create_api_error_from_http_exception
 
 # The longest builds that we know: minutes for an engine, some hours for the export of a large model under emulation.
 MOST_BUILD_S = 6 * 3600.0
@@ -102,9 +102,13 @@ def events(
     try:
         with contextlib.closing(response):
             try:
-                response.raise_for_status()
-            except requests.HTTPError as error:
-                create_api_error_from_http_exception(error)
+                _raise_for_status(response)
+            except APIError as error:
+                if error.status_code != requests.codes.bad_request:
+                    raise
+                # The engine cannot read this Dockerfile: other images can still be made.
+                yield {"error": str(error.explanation or error)}
+                return
             follower.start()
             try:
                 yield from (json.loads(line) for line in response.iter_lines() if line)
@@ -117,6 +121,14 @@ def events(
             follower.join()
     if exceeded:
         yield {"error": exceeded[0]}
+
+
+def _raise_for_status(response: requests.Response) -> None:
+    """Raise the engine's own words as an APIError if it refuses the request."""
+    try:
+        response.raise_for_status()
+    except requests.HTTPError as error:
+        create_api_error_from_http_exception(error)
 
 
 def _cut(response: requests.Response) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -12,11 +13,12 @@ import tomlkit
 from tomlkit.items import AoT, Item, KeyType, SingleKey, Table
 
 from harness import filesystem
+from harness.containment import inside
 from harness.errors import FileError, ImageError, UsageError
 from harness.launch.images.assets import model_file
 from harness.launch.images.catalog import own_images_dir
 from harness.launch.images.systems import Asset, System
-from harness.untrusted import ForeignText, one_line
+from harness.untrusted import ForeignText, escaped, one_line
 
 log = logging.getLogger(__name__)
 
@@ -139,9 +141,11 @@ def _hub_errors(hub: str) -> Iterator[None]:
 
 
 def as_toml(asset: Asset) -> str:
-    """Write an asset's tables as in its system's file."""
+    """Write an asset's tables as in its system's file, safe to show."""
     declared = asset.model_dump(exclude_none=True, exclude={"sha256", "files"})
-    return tomlkit.dumps({"assets": [{**declared, "sha256": _checksums(asset)}]})
+    text = tomlkit.dumps({"assets": [{**declared, "sha256": _checksums(asset)}]})
+    # They can only be in its strings, where this is TOML's own escape.
+    return "".join(each if each == "\n" or escaped(each) == each else f"\\U{ord(each):08x}" for each in text)
 
 
 def edited(system: System, pinned: Sequence[Asset]) -> tuple[Path, str]:
@@ -162,8 +166,9 @@ def edited(system: System, pinned: Sequence[Asset]) -> tuple[Path, str]:
             f"{path}: cannot be written; set HARNESS_IMAGES to a folder of your own, which then gets"
             f" {system.engine}/systems/{path.name}"
         )
-    (own / system.engine / "systems").mkdir(parents=True, exist_ok=True)
-    return own / system.engine / "systems" / path.name, text
+    target = inside(own, f"{system.engine}/systems/{path.name}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return target, text
 
 
 def with_pins(text: str, assets: Sequence[Asset], path: Path) -> str:
@@ -218,10 +223,8 @@ def _checksums(asset: Asset) -> Table:
 
 def _writable(path: Path) -> bool:
     """Check by trial that the file can be replaced: permissions do not show a read-only disk."""
-    probe = path.with_name(f".{path.name}.probe")
     try:
-        probe.touch()
-        probe.unlink()
+        with tempfile.TemporaryFile(dir=path.parent):
+            return True
     except OSError:
         return False
-    return True

@@ -146,12 +146,19 @@ def components_json(system: System, environments: list[dict[str, str]]) -> str:
             "name": component.name,
             "engine": component.engine,
             # Detects two engines that put their adapters into one place.
-            "adapter_sha256": filesystem.sha256(inside(component.engine_dir, "adapter.py")),
+            "adapter_sha256": filesystem.sha256(_adapter(component)),
             "environment": environment,
         }
         for component, environment in zip(system.components, environments, strict=True)
     ]
     return json.dumps(components, indent=2, sort_keys=True)
+
+
+def _adapter(component: System) -> Path:
+    path = inside(component.engine_dir, "adapter.py")
+    if not path.is_file():
+        raise FileError(f"{path}: no such file; a component needs it: see {_GUIDE}")
+    return path
 
 
 def write_engine_context(

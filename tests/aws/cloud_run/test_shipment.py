@@ -574,6 +574,24 @@ def test_replaced_object_is_refused_by_the_worker(stranger: Stranger, work: Obje
     assert caught.value.code == "BadInput" and indexes.find(tmp_path / "worker", KEY) is None
 
 
+def test_replaced_object_does_not_fill_the_workers_disk(
+    stranger: Stranger, work: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped, written = stranger.ship("index"), []
+    work.put(shipped.name, content(work, shipped) + bytes(5 << 20))
+    download = Objects.download
+
+    def measured(self: Objects, name: str, path: Path, most_bytes: int) -> str:
+        sha256 = download(self, name, path, most_bytes)
+        written.append(path.stat().st_size)
+        return sha256
+
+    monkeypatch.setattr(Objects, "download", measured)
+    with pytest.raises(AwsError, match="not what was shipped; run again"):
+        fetcher(work, tmp_path / "worker").index(KEY, shipped)
+    assert written[0] <= shipped.size_bytes + (1 << 20)
+
+
 def test_record_of_an_index_is_not_believed(stranger: Stranger, work: Objects, tmp_path: Path) -> None:
     """An index that another machine shipped is the word of whoever may write there."""
     shipped = stranger.ship("index", tmp_path / "elsewhere")

@@ -10,11 +10,13 @@ import resource
 import subprocess
 import tarfile
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from harness import filesystem
 from harness.errors import ImageError, StoreError
 from harness.launch.images import assets, registry
 from harness.launch.images.systems import Asset
@@ -82,6 +84,20 @@ def test_wrong_checksum_names_the_file_and_both_checksums(tmp_path: Path) -> Non
     assert not (tmp_path / "cache" / "files" / sha256(FILES["weights.bin"])).exists()
 
 
+def test_file_that_changes_after_its_check_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    models, real = write(tmp_path / "models" / "model"), filesystem.sha256
+
+    def swapped(path: Path) -> str:
+        found = real(path)
+        if path.parent == models:
+            path.write_bytes(b"another content")
+        return found
+
+    monkeypatch.setattr(filesystem, "sha256", swapped)
+    tree = assets.fetch("toy", asset(), tmp_path / "cache", tmp_path / "models")
+    assert {path.name: path.read_bytes() for path in (tree / "model").iterdir()} == FILES
+
+
 def test_missing_file_names_all_tried_sources(tmp_path: Path) -> None:
     toy = asset(hub="someone/model", revision="0" * 40, package="toy==1", package_sha256="a" * 64)
     with pytest.raises(ImageError) as caught:
@@ -140,6 +156,21 @@ def test_only_members_are_extracted_from_a_distribution(
     tree = assets.fetch("toy", toy, tmp_path / "cache", None)
     assert {path.name: path.read_bytes() for path in (tree / "model").iterdir()} == FILES
     assert not list(tmp_path.rglob("evil"))
+
+
+def test_wheel_that_is_packed_in_an_odd_way_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Damaged LZMA raises an error of its own, and its header may ask for 4 GiB of memory."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("config.json", bytes(1000))
+    damaged = bytearray(packed.getvalue())
+    start = damaged.index(b"config.json") + len("config.json") + 9  # behind the properties of LZMA
+    damaged[start : start + 9] = b"\xff" * 9
+    offered(monkeypatch, bytes(damaged))
+    with pytest.raises(
+        ImageError, match=r"cannot be unpacked: its files are packed in another way than those of wheels"
+    ):
+        assets.fetch("toy", asset(package="toy==1", package_sha256="b" * 64), tmp_path / "cache", None)
 
 
 def test_link_in_an_sdist_is_not_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,6 +285,24 @@ def test_pip_itself_checks_the_hashes(tmp_path: Path, monkeypatch: pytest.Monkey
     else:
         with pytest.raises(ImageError, match="pip cannot download"):
             assets.wheels(engine, (), tmp_path / "cache")
+
+
+@pytest.mark.slow
+def test_pip_builds_no_file_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip takes a requirement that ends as archives do for a file; its backend would run here."""
+    pip_that_knows(tmp_path, monkeypatch, b"")
+    (tmp_path / "cwd").mkdir()
+    monkeypatch.chdir(tmp_path / "cwd")
+    evil = tmp_path / "cwd" / "evil==1.zip"
+    with zipfile.ZipFile(evil, "w") as packed:
+        packed.writestr(
+            "evil-1/pyproject.toml", '[build-system]\nrequires=[]\nbuild-backend="evil"\nbackend-path=["."]\n'
+        )
+        packed.writestr("evil-1/evil.py", f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    engine = lock(tmp_path / "toys", f"{evil.name} --hash=sha256:{sha256(evil.read_bytes())}\n")
+    with pytest.raises(ImageError, match="pip cannot download"):
+        assets.wheels(engine, (), Path("cache"))
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.slow

@@ -73,6 +73,15 @@ def test_build_sends_no_request_for_an_address_in_a_dockerfile(
     assert got == []
 
 
+@pytest.mark.docker
+def test_dockerfile_that_the_engine_cannot_read_is_its_images_fault(
+    engine: docker.DockerClient, toy: System, tmp_path: Path
+) -> None:
+    """An EngineError would end the builds of all other images."""
+    message = refused(engine, with_lines(toy, "HEALTHCHECK ON"), tmp_path)
+    assert message.startswith(f"{toy.engine_dir / 'Dockerfile'}: the image of engine ") and "HEALTHCHECK" in message
+
+
 def containers(engine: docker.DockerClient, mark: str) -> list[Any]:
     return [
         container

@@ -6,6 +6,8 @@ import io
 import os
 import re
 import shutil
+import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from harness.containment import tar_entries
 from harness.errors import FileError, ImageError
 from harness.launch.images import assets, catalog, pins, recipes
 from harness.launch.images.systems import Asset
+from harness.untrusted import ForeignText
 from tests.support.command_line import call
 from tests.support.package_index import checksum
 
@@ -204,6 +207,76 @@ def test_link_into_the_hubs_cache_of_the_model_is_followed(tmp_path: Path) -> No
     other = model(b"weights").model_copy(update={"hub": "org/other"})
     with pytest.raises(FileError, match="is a link out of "):
         pins.from_folder(other, tmp_path / "models")
+
+
+def test_model_that_is_a_link_to_itself_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "models" / "m").mkdir(parents=True)
+    (tmp_path / "models" / "m" / "w.bin").symlink_to("w.bin")
+    with pytest.raises(FileError, match=r"w\.bin: is a link that leads nowhere"):
+        pins.from_folder(model(b"", pinned=False), tmp_path / "models")
+
+
+@pytest.mark.parametrize("name", ["a;b", "a\nb", "-x", "A", ".hidden", "\x1b[31m", "\udcff", "a" * 64])
+def test_engine_with_an_odd_name_is_refused(engine: Path, name: str) -> None:
+    engine.rename(engine.parent / name)
+    with pytest.raises(FileError, match="engine names are lower-case letters"):
+        catalog.system("odd")
+
+
+@pytest.mark.parametrize("name", ["engine", "engine-strange", "base", "base-0123456789ab", "toolchain"])
+def test_system_does_not_take_the_name_of_another_image(engine: Path, name: str) -> None:
+    """The build of ``engine-strange`` would hold the lock that the build of its engine waits for."""
+    (engine / "systems" / "odd.toml").rename(engine / "systems" / f"{name}.toml")
+    with pytest.raises(FileError, match=r"names with '[a-z]+' as their first word are of other images"):
+        catalog.system(name)
+
+
+def test_file_whose_name_is_not_text_is_refused(engine: Path) -> None:
+    (engine / "\udcff.py").touch()
+    with pytest.raises(FileError, match="a name must stay below"):
+        recipes.recipe(catalog.system("odd"))
+
+
+def test_component_without_an_adapter_is_one_line(engine: Path) -> None:
+    (engine / "adapter.py").unlink()
+    system = catalog.system("odd")
+    with pytest.raises(FileError, match=r"adapter\.py: no such file; a component needs it"):
+        recipes.components_json(system.model_copy(update={"components": (system,)}), [{}])
+
+
+def test_git_reads_no_configuration_of_a_strangers_folder(
+    engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repository's own configuration names programs that git runs, here as HARNESS_IMAGES is in the checkout."""
+    monkeypatch.setattr(bundle, "data_root", lambda: tmp_path)
+    for folder in (tmp_path, engine):
+        subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
+    subprocess.run(["git", "-C", str(engine), "add", "engine.toml"], check=True)
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\nexit 1\n")
+    program.chmod(0o755)
+    subprocess.run(["git", "-C", str(engine), "config", "core.fsmonitor", str(program)], check=True)
+    assert any(name == "own-images/strange/adapter.py" for name, _ in bundle.bundle_entries())
+    assert not (tmp_path / "ran").exists()
+
+
+def test_printed_pins_show_no_hidden_characters() -> None:
+    licence = "MIT\u202e\x9b31m\x1b[2J \u00e4"
+    asset = model(b"").model_copy(update={"licence": ForeignText(licence), "sha256": {"w\u2066": SHA}})
+    text = pins.as_toml(asset)
+    assert not set("\u202e\x9b\x1b\u2066") & set(text)
+    (table,) = tomllib.loads(text)["assets"]
+    assert (table["licence"], table["sha256"]) == (licence, {"w\u2066": SHA})
+
+
+def test_pins_follow_no_link_out_of_the_folder(engine: Path, secret: Path) -> None:
+    """The trial whether a file can be written makes no file elsewhere."""
+    path = engine / "systems" / "odd.toml"
+    made = secret.parent / "made"
+    path.with_name(".odd.toml.probe").symlink_to(made)
+    path.write_text('description = "a"\n[[assets]]\nfolder = "m"\nlicence = "MIT"\nhub = "org/m"\nfiles = ["w.bin"]\n')
+    written, _ = pins.edited(catalog.system("odd"), [model(b"")])
+    assert written == path and not made.exists()
 
 
 def test_link_to_itself_is_one_line(engine: Path) -> None:
