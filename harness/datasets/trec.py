@@ -149,12 +149,12 @@ def _topics(path: Path) -> Iterator[tuple[str, str, str]]:
         number += part.count("\n")
         if not part.lower().startswith("<top>"):
             continue
-        number_found = _NUMBER.search(part)
-        title = _TOPIC_TITLE.search(part, number_found.end()) if number_found else None
-        if not number_found or not title:
+        topic = _NUMBER.search(part)
+        heading = _TOPIC_TITLE.search(part, topic.end()) if topic else None
+        if not topic or not heading:
             raise FileError(f"{place}: this <top> has no <num> with a <title> after it; add them")
-        text = _unescape(place, _without_label(title[1], "Topic:"))
-        yield place, _without_label(number_found[1], "Number:").rstrip(), " ".join(text.split())
+        title = _unescape(place, _without_label(heading[1], "Topic:"))
+        yield place, _without_label(topic[1], "Number:").rstrip(), " ".join(title.split())
 
 
 def _without_label(text: str, label: str) -> str:
