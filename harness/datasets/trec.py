@@ -149,12 +149,12 @@ def _topics(path: Path) -> Iterator[tuple[str, str, str]]:
         number += part.count("\n")
         if not part.lower().startswith("<top>"):
             continue
-        named = _NUMBER.search(part)
-        titled = _TOPIC_TITLE.search(part, named.end()) if named else None
-        if not named or not titled:
+        topic = _NUMBER.search(part)
+        heading = _TOPIC_TITLE.search(part, topic.end()) if topic else None
+        if not topic or not heading:
             raise FileError(f"{place}: this <top> has no <num> with a <title> after it; add them")
-        text = _unescape(place, _without_label(titled[1], "Topic:"))
-        yield place, _without_label(named[1], "Number:").rstrip(), " ".join(text.split())
+        title = _unescape(place, _without_label(heading[1], "Topic:"))
+        yield place, _without_label(topic[1], "Number:").rstrip(), " ".join(title.split())
 
 
 def _without_label(text: str, label: str) -> str:
