@@ -128,12 +128,12 @@ class RowCache:
         # If a run stored something meanwhile, nobody knows which files these rows are made of.
         if folder_stamp(self._folder) != self._stamp:
             return
-        about = {
-            "stamp": self._stamp,
-            "judged": self._judged,
-            "table": _table_adapter().dump_json(replace(built.table, rows=()), exclude_defaults=True),
-        }
         try:
+            about = {
+                "stamp": self._stamp,
+                "judged": self._judged,
+                "table": _table_adapter().dump_json(replace(built.table, rows=()), exclude_defaults=True),
+            }
             content = _encode(built).replace_schema_metadata(about)
             with filesystem.scratch_folder(self.path.parent, self.path.name.partition(".")[0]) as scratch:
                 # Values by query first: rows without them would look whole.

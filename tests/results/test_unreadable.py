@@ -249,3 +249,27 @@ def test_suite_behind_a_link_is_read(bench: Bench, monkeypatch: pytest.MonkeyPat
     (bench.folder / "linked.toml").symlink_to(bench.suite(protocol(1)))
     done = call("plan", "linked.toml", "--cache", str(bench.cache), "--launcher", "fake")
     assert done.exit_code == 0, done.output
+
+
+def test_broken_record_in_a_folder_whose_name_is_not_utf8_costs_itself_alone(ranked: Path) -> None:
+    for name in (b"\xff", b"\x1b[31m"):
+        folder = os.path.join(os.fsencode(ranked), name)
+        os.mkdir(folder)
+        Path(os.fsdecode(folder), RESULT).write_bytes(b"{")
+    for command in ("report", "report --format json", "explain", "export --format sqlite -o out.sqlite", "recall"):
+        done = call(*command.split())
+        assert done.exit_code == 0 and "\x1b" not in done.output, (command, done.output)
+    assert len([note for note in harness.load(ranked).attrs["notes"] if "\\udcff" in note]) == 1
+
+
+def test_origin_whose_folder_is_not_utf8_has_a_name_that_files_can_hold(tmp_path: Path) -> None:
+    parents = [Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), name))) for name in (b"\xff", b"\\udcff")]
+    job_origins, names = origins.JobOrigins([]), set()
+    for parent in parents:
+        folder = parent / "a" / "b" / "c" / "d" / "e" / "f"
+        folder.mkdir(parents=True)
+        (parent / origins.FILE).write_bytes(b"broken")
+        name = job_origins.of_job(folder)
+        assert name is not None and name.encode("utf-8")
+        names.add(name)
+    assert len(names) == 2
