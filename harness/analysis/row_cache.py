@@ -43,8 +43,8 @@ log = logging.getLogger(__name__)
 _ROWS, _QUERIES = ".rows.parquet", ".queries.parquet"
 # Numbers depend on these libraries beside our own sources.
 _LIBRARIES = ("ir-measures", "numpy", "pyarrow", "scipy")
-# The files of a job that rows are made of, and those of a suite, five folders above a job's.
-_JOB_FILES = (reader.RESULT, reader.SAMPLES, reader.RUN, reader.FIRST_STAGE, JUDGED_HITS, ANSWER_DEPTHS)
+# The files of a job that rows and notes on its remains are made of, and those of a suite, five folders above a job's.
+_JOB_FILES = (reader.RESULT, reader.LOG, reader.SAMPLES, reader.RUN, reader.FIRST_STAGE, JUDGED_HITS, ANSWER_DEPTHS)
 _SUITE_FOLDERS = ("qrels", "samples")
 # Columns beside those of a row.
 _STAMP, _FACTS, _DISAGREEMENTS = "cell_stamp", "cell_facts", "cell_disagreements"

@@ -64,14 +64,14 @@ def read_measures(root: Path) -> tuple[str, ...]:
     A damaged record has none, nor has one whose measures would be too many beside the others'
     (:func:`unreadable` names both).
     """
-    return _measures(root)[0]
+    return _measures(_paths(root))[0]
 
 
-def _measures(root: Path) -> tuple[tuple[str, ...], list[FileError]]:
+def _measures(paths: Iterable[Path]) -> tuple[tuple[str, ...], list[FileError]]:
     """Return the measures of :func:`read_measures`, and an error for each record whose measures are left out."""
     found: tuple[str, ...] = ()
     errors = []
-    for path in _paths(root):
+    for path in paths:
         try:
             more = tuple(dict.fromkeys((*found, *_read(path, _names))))
             if len(more) > measure_names.MOST_NAMES:
@@ -94,11 +94,12 @@ def read_pairs(root: Path, kind: str) -> dict[str, str]:
 
 def unreadable(root: Path) -> tuple[FileError, ...]:
     """Return the error of each damaged record of the suites of :func:`read_measures`."""
-    _, found = _measures(root)
+    paths = _paths(root)
+    _, found = _measures(paths)
     pairs = (functools.partial(_pairs, kind) for kind in (FIRSTP, EXACT))
     parts: tuple[Callable[[Any], list[Any]], ...] = (_positions, *pairs)
     named = {str(error) for error in found}
-    for path in _paths(root):
+    for path in paths:
         try:
             for part in parts:
                 _read(path, part)

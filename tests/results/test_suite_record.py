@@ -57,9 +57,7 @@ def test_commands_use_the_measures_that_the_suite_named(results: Path) -> None:
         ([f"P@{k}" for k in range(1, 101)], "makes 101 measures with the other suites'; the limit is 100"),
     ],
 )
-def test_measures_that_no_suite_can_name_cost_their_suite_alone(
-    results: Path, measures: list[str], fault: str
-) -> None:
+def test_measures_that_no_suite_can_name_cost_their_suite_alone(results: Path, measures: list[str], fault: str) -> None:
     path = results / "late" / suite_record.FILE
     path.unlink()
     path.write_text(json.dumps({"measures": measures}))
