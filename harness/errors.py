@@ -31,6 +31,10 @@ class HarnessError(Exception):
         half = _MOST_CHARACTERS // 2
         super().__init__(text if len(text) <= _MOST_CHARACTERS else f"{text[:half]} ... {text[-half:]}")
 
+    def __str__(self) -> str:
+        """Return the text in characters that every file can hold: a path may have bytes that are not UTF-8."""
+        return super().__str__().encode("utf-8", "backslashreplace").decode("utf-8")
+
 
 class UsageError(HarnessError):
     """A request that cannot be met."""

@@ -43,8 +43,8 @@ log = logging.getLogger(__name__)
 _ROWS, _QUERIES = ".rows.parquet", ".queries.parquet"
 # Numbers depend on these libraries beside our own sources.
 _LIBRARIES = ("ir-measures", "numpy", "pyarrow", "scipy")
-# The files of a job that rows are made of, and those of a suite, five folders above a job's.
-_JOB_FILES = (reader.RESULT, reader.SAMPLES, reader.RUN, reader.FIRST_STAGE, JUDGED_HITS, ANSWER_DEPTHS)
+# The files of a job that rows and notes on its remains are made of, and those of a suite, five folders above a job's.
+_JOB_FILES = (reader.RESULT, reader.LOG, reader.SAMPLES, reader.RUN, reader.FIRST_STAGE, JUDGED_HITS, ANSWER_DEPTHS)
 _SUITE_FOLDERS = ("qrels", "samples")
 # Columns beside those of a row.
 _STAMP, _FACTS, _DISAGREEMENTS = "cell_stamp", "cell_facts", "cell_disagreements"
@@ -128,12 +128,12 @@ class RowCache:
         # If a run stored something meanwhile, nobody knows which files these rows are made of.
         if folder_stamp(self._folder) != self._stamp:
             return
-        about = {
-            "stamp": self._stamp,
-            "judged": self._judged,
-            "table": _table_adapter().dump_json(replace(built.table, rows=()), exclude_defaults=True),
-        }
         try:
+            about = {
+                "stamp": self._stamp,
+                "judged": self._judged,
+                "table": _table_adapter().dump_json(replace(built.table, rows=()), exclude_defaults=True),
+            }
             content = _encode(built).replace_schema_metadata(about)
             with filesystem.scratch_folder(self.path.parent, self.path.name.partition(".")[0]) as scratch:
                 # Values by query first: rows without them would look whole.

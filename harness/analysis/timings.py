@@ -176,7 +176,8 @@ def read(tables: Iterable[tuple[int, pa.Table]]) -> Timings:
         raise StoreError("samples: a query was timed twice in one trial; measure the job again")
     known = repeated & (known_places[places] >= 0)
     columns = sorted(joined.column_names)
-    batch = joined.column("batch").to_numpy()[timed] if "batch" in columns else None
+    # Beside holes numpy would make floats of whole numbers.
+    batch = joined.column("batch").fill_null(-1).to_numpy()[timed] if "batch" in columns else None
     return Timings(
         queries=queries,
         trials=tuple((int(job), int(number)) for job, number in pairs.T),
@@ -184,7 +185,7 @@ def read(tables: Iterable[tuple[int, pa.Table]]) -> Timings:
         trial=trial.astype(np.int64),
         latency_s=latency[timed],
         service_s=seconds("service_ns")[timed] if "service_ns" in columns else None,
-        batch=None if batch is None else np.nan_to_num(batch, nan=-1).astype(np.int64),
+        batch=None if batch is None else np.asarray(batch, dtype=np.int64),
         stages_s={
             name.removeprefix(_STAGE).removesuffix("_ns"): seconds(name)[timed]
             for name in columns

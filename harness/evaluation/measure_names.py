@@ -34,6 +34,10 @@ _OF_THE_SET = frozenset(
 MAX_GDEVAL_GRADE = 4
 # trec_eval stores cutoffs as C's int.
 _MAX_CUTOFF = 2**31 - 1
+# Of a suite, and of all suites of a folder: each measure takes time for each run.
+MOST_NAMES = 100
+# Names that are known without ir_measures, which takes long to import.
+_PLAIN = re.compile("(?:AP|P|R|RR|Success|nDCG)@[1-9][0-9]{0,8}")
 _DISTANCE_FORM = "FD@10, with any of judged=5 (or 'all'), unlabelled=True and encoder='minilm' in brackets after FD"
 
 
@@ -141,6 +145,17 @@ def parse(names: Iterable[str], *, distances: bool = False) -> tuple[Any, ...]:
         UsageError: a name is unknown, no installed provider computes it, or a parameter is out of range.
     """
     return tuple(dict.fromkeys(_parse_one(name, distances=distances) for name in names))
+
+
+def check(names: Iterable[str]) -> None:
+    """Refuse names that :func:`parse` refuses, distances apart; for usual ones ir_measures is not imported.
+
+    Raises:
+        UsageError: names the first that is wrong.
+    """
+    for name in names:
+        if not _PLAIN.fullmatch(name):
+            _parse_one(name, distances=True)
 
 
 def _parse_one(name: str, *, distances: bool) -> Any:

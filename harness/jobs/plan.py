@@ -15,7 +15,7 @@ from harness.jobs.inputs import AssignedWork, Inputs, RunOptions
 from harness.launch.base import Launcher
 from harness.launch.images.systems import System
 from harness.records import Isolation, Outcome, digest
-from harness.results.reader import stored_jobs
+from harness.results.reader import MOST_REPETITION, stored_jobs
 from harness.results.schema import NULL_SYSTEM, Cell, Result, ResultSpec, job_key
 
 # The digest of a system without an image.
@@ -192,6 +192,9 @@ def _planned(spec: ResultSpec, stored: list[Result], expected: Outcome, cannot: 
     latest = reached[-1] if done else attempts[-1] if attempts else None
     # One past the last, not their number: an attempt may have been moved away.
     free = attempts[-1].spec.repetition + 1 if attempts else 0
+    if free > MOST_REPETITION:  # a stranger's: no reader would take the next
+        used = {attempt.spec.repetition for attempt in attempts}
+        free = next(number for number in range(free) if number not in used)
     repetition = latest.spec.repetition if done and latest else free
     return Planned(spec.cell, replace(spec, repetition=repetition), expected, cannot, latest, done)
 

@@ -235,6 +235,7 @@ class Suite(ConfigModel):
     )
     measures: Annotated[tuple[str, ...], AfterValidator(_check_once)] = Field(
         default=(),
+        max_length=measure_names.MOST_NAMES,
         description="as ir_measures writes them; reports show the first, and all with `--wide`",
         json_schema_extra={"default": ", ".join(measure_names.DEFAULT)},
     )

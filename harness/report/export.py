@@ -78,9 +78,12 @@ def samples_frame(jobs: Sequence[StoredJob]) -> pd.DataFrame:
     stages, counts = (
         sorted(name for name in whole.column_names if name.startswith(start)) for start in ("stage_", "count_")
     )
+    # Whole numbers beside holes stay whole: as floats they would be wrong beyond 2^53.
+    whole_numbers = {pa.int64(): pd.Int64Dtype()}.get
+    found = {name: whole.column(name).to_pandas(types_mapper=whole_numbers) for name in whole.column_names}
     # A column that no job has is missing throughout.
     return _frame(
-        (column, whole.column(column.name).to_pandas() if column.name in whole.column_names else [None] * len(whole))
+        (column, found.get(column.name, [None] * len(whole)))
         for column in (*SAMPLES, *map(stage_column, stages), *map(count_column, counts))
     )
 

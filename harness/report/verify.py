@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -31,8 +31,8 @@ from harness.results.integrity_samples import Mismatch, Runs, below, differences
 _NAMES = ("origin", "suite", "system", "dataset", "scenario", "profile", "isolation")
 # Lists of rows, with what else names one there.
 _ROW_LISTS: dict[str, tuple[str, ...]] = {"rows": (), "overhead": ("key",)}
-# Files of a suite that hold no figure, and files that name their own content.
-_MARKS = frozenset({seals.MANIFEST, suite_record.FILE, origins.FILE, published_tables.NAME, ".lock"})
+# Files of a suite, and beside suites, that hold no figure.
+_MARKS = frozenset({seals.MANIFEST, suite_record.FILE, ".lock"})
 
 # Recomputes unpriced rows, and their values by query, by some measures.
 Recompute = Callable[[tuple[str, ...]], RowSet]
@@ -120,17 +120,24 @@ def verify_results(root: Path, *, cache: Path, progress: Progress = silent) -> V
     return Verified(f"{len(found.jobs):,} jobs, {files:,} files", tuple(mismatches), _notes(root, suites, found.others))
 
 
-def _notes(root: Path, suites: Iterable[Path], others: Sequence[Path]) -> tuple[str, ...]:
+def _notes(root: Path, suites: Collection[Path], others: Sequence[Path]) -> tuple[str, ...]:
     """Say which files were not checked, or only in part."""
     notes = []
     if unsealed := [below(root, path) for suite in suites for path in integrity.unsealed_files(suite)]:
         notes.append(
             f"not sealed: {_listed(unsealed)}: an older harness wrote {seals.MANIFEST}; the suite's next run seals them"
         )
-    if others:
-        names = [below(root, path) for path in others]
+    homes = {suite.parent for suite in suites}
+    if unknown := [path for path in others if not _is_mark(path.absolute(), suites, homes)]:
+        names = [below(root, path) for path in unknown]
         notes.append(f"not checked: {_listed(names)}; {quoted('report')} makes a report again")
     return tuple(notes)
+
+
+def _is_mark(path: Path, suites: Collection[Path], homes: Collection[Path]) -> bool:
+    """Return whether a file is checked with its suite; in another place the same name says nothing."""
+    beside = path.name in (origins.FILE, published_tables.NAME)  # the latter is a mismatch
+    return (path.name in _MARKS and path.parent in suites) or (beside and path.parent in homes)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -155,7 +162,7 @@ def _find(root: Path) -> _Found:
             jobs.append(Path(folder))
         elif Path(folder).absolute().name not in (*integrity.INPUT_FOLDERS, reader.VERDICTS):
             loose = (entry for entry in entries if not entry.is_dir(follow_symlinks=False))
-            others += [Path(entry.path) for entry in loose if entry.name not in _MARKS]
+            others += [Path(entry.path) for entry in loose]
     unreadable = []
     for error in errors:
         folder, _, why = str(error).rpartition("; ")[0].partition(": ")

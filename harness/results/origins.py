@@ -15,6 +15,7 @@ from pathlib import Path
 
 from harness.config import ConfigModel, read_toml, validate
 from harness.errors import FileError
+from harness.untrusted import escaped
 
 FILE = "origin.toml"
 NAME_FAULT = "is no name of an origin; write letters, digits, '.', '_' and '-'"
@@ -90,8 +91,10 @@ class JobOrigins:
 
     def _free_name(self, parent: Path) -> str:
         """Return the folder's name, with as many of those above as tell it from other origins."""
-        ends = ("/".join(parent.parts[-count:]) for count in range(1, len(parent.parts) + 1))
-        return next(end for end in ends if self._folders.setdefault(end, parent) == parent)
+        ends = (escaped("/".join(parent.parts[-count:])) for count in range(1, len(parent.parts) + 1))
+        # Two paths may look the same once they are escaped.
+        free = (end for end in ends if self._folders.setdefault(end, parent) == parent)
+        return next(free, f"origin {len(self._folders)}")
 
     def _named(self, parent: Path) -> str | None:
         origin = read(parent)

@@ -49,8 +49,12 @@ _NAME_BYTES = 255
 _MOST_NAMED = 5
 _SHA256 = re.compile("[0-9a-f]{64}")
 _MAY_BE_NEGATIVE = frozenset({"params", "effective", "exit_code", "temperature_c"})
+# Entries of a list or a table in a record: of a suite's most trials, and more than any honest one.
+_MOST_ENTRIES = 4096
+_LEAST = 1e-100
 # The largest values of a suite (harness.jobs.suite); the ids of a larger sample would fill its file.
-_MOST = {"trials": 1000, "jobs": 1000, "k": 10_000, "sample_size": 100_000}
+MOST_REPETITION = 1_000_000
+_MOST = {"trials": 1000, "jobs": 1000, "k": 10_000, "sample_size": 100_000, "repetition": MOST_REPETITION}
 
 
 @cache
@@ -317,21 +321,27 @@ def parse_record(content: bytes, most_bytes: int = RESULT_BYTES) -> Any:
     return parse_json(content)
 
 
-def check_facts(facts: Any, name: str) -> None:
-    """Refuse negative facts, except the kernel's and the system's parameters.
+def check_facts(facts: Any, name: str, *, negative: bool = False) -> None:
+    """Refuse facts that no job has: long lists and tables, numbers so small that a quotient is infinite, negative ones.
+
+    ``negative``: numbers may be below 0, as the kernel's and the system's parameters may.
 
     Raises:
         ValueError: names the key and the number.
     """
+    if isinstance(facts, dict | list) and len(facts) > _MOST_ENTRIES:
+        raise ValueError(f"key '{name[:80]}' has {len(facts):,} entries; the limit is {_MOST_ENTRIES:,}")
     if isinstance(facts, dict):
         for key, value in facts.items():
-            if key not in _MAY_BE_NEGATIVE:
-                check_facts(value, f"{name}.{key}" if name else key)
+            check_facts(value, f"{name}.{key}" if name else key, negative=negative or key in _MAY_BE_NEGATIVE)
     elif isinstance(facts, list):
         for value in facts:
-            check_facts(value, name)
-    elif isinstance(facts, int | float) and facts < 0:
-        raise ValueError(f"key '{name}': {facts} is below 0")
+            check_facts(value, name, negative=negative)
+    elif isinstance(facts, int | float) and not negative:
+        if facts < 0:
+            raise ValueError(f"key '{name}': {facts} is below 0")
+        if 0 < facts < _LEAST:
+            raise ValueError(f"key '{name}': {facts} is too close to 0")
 
 
 def names_folder(text: str) -> bool:

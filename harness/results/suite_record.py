@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from harness.errors import FileError
+from harness.errors import FileError, UsageError
+from harness.evaluation import measure_names
 from harness.records import to_json
 from harness.untrusted import parse_json, read_whole, reading
 
@@ -60,9 +61,26 @@ def read_positions_path(suite: Path, dataset: str) -> Path | None:
 def read_measures(root: Path) -> tuple[str, ...]:
     """Return the measures of the suites below a folder, or of the one that it is in, without duplicates.
 
-    A damaged record has none (:func:`unreadable` names it).
+    A damaged record has none, nor has one whose measures would be too many beside the others'
+    (:func:`unreadable` names both).
     """
-    return tuple(dict.fromkeys(name for path in _paths(root) for name in _readable(path, _names)))
+    return _measures(_paths(root))[0]
+
+
+def _measures(paths: Iterable[Path]) -> tuple[tuple[str, ...], list[FileError]]:
+    """Return the measures of :func:`read_measures`, and an error for each record whose measures are left out."""
+    found: tuple[str, ...] = ()
+    errors = []
+    for path in paths:
+        try:
+            more = tuple(dict.fromkeys((*found, *_read(path, _names))))
+            if len(more) > measure_names.MOST_NAMES:
+                text = f"makes {len(more):,} measures with the other suites'; the limit is {measure_names.MOST_NAMES}"
+                raise FileError(f"{path}: {text}; name those to show, or give the folder of one suite")
+            found = more
+        except FileError as error:
+            errors.append(error)
+    return found, errors
 
 
 def read_pairs(root: Path, kind: str) -> dict[str, str]:
@@ -76,15 +94,18 @@ def read_pairs(root: Path, kind: str) -> dict[str, str]:
 
 def unreadable(root: Path) -> tuple[FileError, ...]:
     """Return the error of each damaged record of the suites of :func:`read_measures`."""
-    found = []
+    paths = _paths(root)
+    _, found = _measures(paths)
     pairs = (functools.partial(_pairs, kind) for kind in (FIRSTP, EXACT))
-    parts: tuple[Callable[[Any], list[Any]], ...] = (_names, _positions, *pairs)
-    for path in _paths(root):
+    parts: tuple[Callable[[Any], list[Any]], ...] = (_positions, *pairs)
+    named = {str(error) for error in found}
+    for path in paths:
         try:
             for part in parts:
                 _read(path, part)
         except FileError as error:
-            found.append(error)
+            # A record that cannot be read at all has one error.
+            found += [error] if str(error) not in named else []
     return tuple(found)
 
 
@@ -114,6 +135,12 @@ def _names(content: Any) -> list[str]:
     names = content["measures"]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError("'measures' is no list of names")
+    if len(names) > measure_names.MOST_NAMES:
+        raise ValueError(f"'measures' has {len(names):,} names; the limit is {measure_names.MOST_NAMES}")
+    try:
+        measure_names.check(names)
+    except UsageError as error:
+        raise ValueError(str(error).partition("; ")[0]) from None
     return names
 
 

@@ -14,6 +14,7 @@ from harness.jobs.plan import NO_IMAGE, Planned, index_key, order, plan, states
 from harness.jobs.suite import Expectation, Offline, Restriction, Server, Suite, SuiteProtocol
 from harness.launch.images.systems import System
 from harness.records import Envelope, Isolation, Outcome, ScenarioParams
+from harness.results.reader import MOST_REPETITION
 from harness.results.schema import NULL_SYSTEM, Cell, Result, job_key
 from tests.support import job_fixtures, sample_records
 
@@ -109,6 +110,13 @@ def test_repetition_number_is_not_reused_after_a_result_was_moved() -> None:
     first = ended(one(), Outcome.CRASH)
     second = ended(one([first]), Outcome.CRASH)
     assert one([second]).spec.repetition == 2, "the first one's folder was moved away, the second one's is there"
+
+
+def test_next_repetition_is_one_that_readers_of_results_take() -> None:
+    last = ended(one(), Outcome.CRASH)
+    last = replace(last, spec=replace(last.spec, repetition=MOST_REPETITION))
+    assert one([last]).spec.repetition == 0
+    assert one([ended(one(), Outcome.CRASH), last]).spec.repetition == 1
 
 
 def test_fresh_ignores_stored_results() -> None:

@@ -284,3 +284,15 @@ def test_id_that_is_not_utf_8_is_named_and_its_job_left_out(results: Path) -> No
     done = call("export", "results", "--format", "sqlite", "--samples", "-o", "out.db")
     assert (done.exit_code, done.stderr.count("\n")) == (0, 1), done.stderr
     assert "left out: " in done.stderr and "samples.parquet: cannot be read" in done.stderr
+
+
+def test_whole_numbers_beside_holes_stay_whole_beyond_2_53(results: Path) -> None:
+    folder, most = job(results), 2**63 - 1
+    table = pq.read_table(folder / reader.SAMPLES)
+    numbers = pa.array([None, *[most] * (len(table) - 1)], pa.int64())
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.append_column("count_x", numbers).append_column("batch", numbers), sink)
+    replace(folder, reader.SAMPLES, sink.getvalue().to_pybytes())
+    done = call("export", "results", "--format", "sqlite", "--samples", "-o", "out.db")
+    assert done.exit_code == 0, done.output
+    assert sqlite3.connect("out.db").execute("select max(batch), max(count_x) from samples").fetchone() == (most, most)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,25 @@ def test_commands_use_the_measures_that_the_suite_named(results: Path) -> None:
     assert [line["metric"] for line in csv.DictReader(io.StringIO(differences))] == ["latency", "RR@10", "AP"]
     assert "AP" not in harness.load(results / "early").columns
     assert {"P@1", "RR@10", "AP"} < set(harness.load(results).columns)
+
+
+@pytest.mark.parametrize(
+    ("measures", "fault"),
+    [
+        (["Foo@3"], "unknown measure 'Foo@3'"),
+        (["P@1", "\x1b[31mP@1"], "unknown measure"),
+        (["P@0"], "unknown measure 'P@0'"),
+        ([f"P@{k}" for k in range(1, 20_001)], "'measures' has 20,000 names; the limit is 100"),
+        ([f"P@{k}" for k in range(1, 101)], "makes 101 measures with the other suites'; the limit is 100"),
+    ],
+)
+def test_measures_that_no_suite_can_name_cost_their_suite_alone(results: Path, measures: list[str], fault: str) -> None:
+    path = results / "late" / suite_record.FILE
+    path.unlink()
+    path.write_text(json.dumps({"measures": measures}))
+    assert suite_record.read_measures(results) == ("P@1", "RR@10")
+    (error,) = suite_record.unreadable(results)
+    assert fault in str(error)
+    done = call("report")
+    assert done.exit_code == 0 and " P@1 |" in done.stdout, done.output
+    assert any(fault in note for note in harness.load(results).attrs["notes"])

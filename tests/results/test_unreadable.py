@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -84,6 +85,10 @@ _RECORDS: dict[str, Callable[[dict[str, object]], object]] = {
     "no time": lambda raw: raw.update(started_at="noon"),
     "a name that is a path": lambda raw: raw["spec"]["cell"].update(system="../x"),  # type: ignore[index]
     "a long name": lambda raw: raw["spec"]["cell"].update(system="x" * 300),  # type: ignore[index]
+    "a repetition beyond any": lambda raw: raw["spec"].update(repetition=_LARGEST - 1),  # type: ignore[index]
+    "thousands of parameters": lambda raw: raw["spec"]["params"].update({f"x{n}": 1 for n in range(5000)}),  # type: ignore[index]
+    "thousands of phases": lambda raw: raw.update(phases=[{"name": "x", "start_ns": 1, "end_ns": 2}] * 5000),
+    "a rate whose price is infinite": lambda raw: raw.update(rate_qps=5e-324),
     "another version": lambda raw: raw.update(schema_version=99),
 }
 _TABLES = (
@@ -249,3 +254,48 @@ def test_suite_behind_a_link_is_read(bench: Bench, monkeypatch: pytest.MonkeyPat
     (bench.folder / "linked.toml").symlink_to(bench.suite(protocol(1)))
     done = call("plan", "linked.toml", "--cache", str(bench.cache), "--launcher", "fake")
     assert done.exit_code == 0, done.output
+
+
+def _below(folder: Path, name: bytes) -> Path:
+    return folder / os.fsdecode(name)
+
+
+def test_broken_record_in_a_folder_whose_name_is_not_utf8_costs_itself_alone(ranked: Path) -> None:
+    for name in (b"\xff", b"\x1b[31m"):
+        folder = _below(ranked, name)
+        folder.mkdir()
+        (folder / RESULT).write_bytes(b"{")
+    for command in ("report", "report --format json", "explain", "export --format sqlite -o out.sqlite", "recall"):
+        done = call(*command.split())
+        assert done.exit_code == 0 and "\x1b" not in done.output, (command, done.output)
+    assert len([note for note in harness.load(ranked).attrs["notes"] if "\\udcff" in note]) == 1
+
+
+def test_origin_whose_folder_is_not_utf8_has_a_name_that_files_can_hold(tmp_path: Path) -> None:
+    job_origins, names = origins.JobOrigins([]), set()
+    for parent in (_below(tmp_path, b"\xff"), _below(tmp_path, b"\\udcff")):
+        folder = parent / "a" / "b" / "c" / "d" / "e" / "f"
+        folder.mkdir(parents=True)
+        (parent / origins.FILE).write_bytes(b"broken")
+        name = job_origins.of_job(folder)
+        assert name is not None and name.encode("utf-8")
+        names.add(name)
+    assert len(names) == 2
+
+
+def test_note_on_the_remains_of_a_job_goes_with_them(ranked: Path) -> None:
+    folder = job(ranked, "good", number=1)
+    for path in folder.iterdir():
+        if path.name != reader.LOG:
+            path.unlink()
+    assert [note for note in harness.load(ranked).attrs["notes"] if "is gone" in note]
+    shutil.rmtree(folder)
+    assert not [note for note in harness.load(ranked).attrs["notes"] if "is gone" in note]
+
+
+def test_verify_names_files_of_a_suite_in_other_places(ranked: Path) -> None:
+    strays = [ranked / "early" / "good" / "scifact" / suite_record.FILE, ranked / "early" / origins.FILE]
+    for path in strays:
+        path.write_text("{}")
+    (note,) = (note for note in verify_results(ranked, cache=Path("cache")).notes if note.startswith("not checked: "))
+    assert all(str(path.relative_to(ranked)) in note for path in strays)

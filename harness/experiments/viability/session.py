@@ -6,7 +6,6 @@ import logging
 from collections import Counter
 from copy import copy
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from pathlib import Path
 
 from harness.errors import HarnessError, UsageError, counted
@@ -184,8 +183,9 @@ class Session:
         job = self.question.jobs.next_after(beside.job)
         if job is None or job.result.spec.envelope != self._whole:
             return None
-        last = started(beside.job) + timedelta(seconds=beside.result.wall_s + RIGHT_AFTER_S)
-        return job if started(job) <= last else None
+        # A difference of two times, which no stored wall_s can take beyond the calendar.
+        waited = started(job) - started(beside.job)
+        return job if waited.total_seconds() <= beside.result.wall_s + RIGHT_AFTER_S else None
 
     def _decide(self, judgement: Judgement, control: Observation | None) -> tuple[Judgement | None, str]:
         """Decide a doubtful job by its control, and record both; ``None``: the control excuses it."""

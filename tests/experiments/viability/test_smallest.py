@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,14 +15,16 @@ from harness.experiments.viability import curve, render
 from harness.experiments.viability.acceptance import Criteria, MinimumMeasure, Target
 from harness.experiments.viability.probe import MIB, SUITE
 from harness.experiments.viability.search import CONFIRMATIONS, PROBES
+from harness.experiments.viability.session import Session
 from harness.experiments.viability.smallest import ViabilityVerdict, smallest
 from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.pricing import prices
 from harness.records import Outcome
 from harness.report import writers
 from harness.report.verify import verify_results
-from harness.results.reader import read_jobs
+from harness.results.reader import StoredJob, read_jobs
 from tests.experiments.viability.conftest import STIRRED, Life, Questions, Scripted, needs
+from tests.support import sample_records
 
 
 def limits(verdict: ViabilityVerdict, purpose: str) -> list[int]:
@@ -411,3 +416,11 @@ def test_each_cpu_count_has_its_own_verdict(questions: Questions) -> None:
     question, launcher = questions(needs(129))
     assert [smallest(question, cpus).cpus for cpus in (1, 2)] == [1, 2]
     assert launcher.limits.count(None) == 6
+
+
+def test_control_is_found_after_a_job_whose_time_is_beyond_the_calendar(tmp_path: Path) -> None:
+    first = StoredJob(tmp_path, replace(sample_records.result(Outcome.OK), wall_s=9e18))
+    session: Any = object.__new__(Session)
+    session.question = SimpleNamespace(jobs=SimpleNamespace(next_after=lambda _: first))
+    session._whole = first.result.spec.envelope
+    assert session._right_after(SimpleNamespace(job=first, result=first.result)) is first
