@@ -43,8 +43,8 @@ log = logging.getLogger(__name__)
 _ROWS, _QUERIES = ".rows.parquet", ".queries.parquet"
 # Numbers depend on these libraries beside our own sources.
 _LIBRARIES = ("ir-measures", "numpy", "pyarrow", "scipy")
-# The files of a job that rows and notes on its remains are made of, and those of a suite, five folders above a job's.
-_JOB_FILES = (reader.RESULT, reader.LOG, reader.SAMPLES, reader.RUN, reader.FIRST_STAGE, JUDGED_HITS, ANSWER_DEPTHS)
+# The files of a job that rows are made of, and those of a suite, five folders above a job's.
+_JOB_FILES = (reader.RESULT, reader.SAMPLES, reader.RUN, reader.FIRST_STAGE, JUDGED_HITS, ANSWER_DEPTHS)
 _SUITE_FOLDERS = ("qrels", "samples")
 # Columns beside those of a row.
 _STAMP, _FACTS, _DISAGREEMENTS = "cell_stamp", "cell_facts", "cell_disagreements"
@@ -210,8 +210,11 @@ def _files(root: str) -> Iterator[str]:
     suites = set()
     wrong: list[FileError] = []
     for folder, entries in reader.folders(root, wrong):
-        if reader.is_job(frozenset(entry.name for entry in entries)):
+        names = frozenset(entry.name for entry in entries)
+        if reader.is_job(names):
             suites.add(folder.rsplit("/", 5)[0])
+            if reader.RESULT not in names:
+                yield f"{folder} holds remains"
             yield from (_entry(entry) for entry in entries if entry.name in _JOB_FILES)
     yield from map(str, wrong)
     for suite in suites:
