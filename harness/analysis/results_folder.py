@@ -57,7 +57,7 @@ def load_rows(
     """
     if published.is_in(folder):
         return _published(folder, override)
-    measures = measures or suite_measures(folder)
+    measures = measures or suite_measures(folder, distances=distances)
     table = _measured(folder, measures, keys, cache, columns, override, distances)
     beside = (*suite_record.unreadable(folder), *published.stray(folder))
     unreadable = (*table.unreadable, *map(reader.left_out, beside))
@@ -126,9 +126,15 @@ def load_per_query(
     return build_rows(_read_jobs(folder, cache), JobEvaluator(measures, override, None)).per_query
 
 
-def suite_measures(folder: Path) -> tuple[str, ...]:
-    """Return the measures that the suites of stored results name, else the default ones."""
-    return suite_record.read_measures(folder) or measure_names.DEFAULT
+def suite_measures(folder: Path, *, distances: bool = False) -> tuple[str, ...]:
+    """Return the measures that the suites of stored results name, else the default ones.
+
+    Args:
+        folder: of stored results.
+        distances: with Frechet distances, which most commands cannot show: one suite's must not stop them for all.
+    """
+    named = suite_record.read_measures(folder)
+    return tuple(name for name in named if distances or not name.startswith("FD")) or measure_names.DEFAULT
 
 
 def load_firstp(folder: Path) -> dict[str, str]:

@@ -67,3 +67,15 @@ def test_measures_that_no_suite_can_name_cost_their_suite_alone(results: Path, m
     done = call("report")
     assert done.exit_code == 0 and " P@1 |" in done.stdout, done.output
     assert any(fault in note for note in harness.load(results).attrs["notes"])
+
+
+def test_distance_of_one_suite_does_not_stop_a_leaderboard_of_all(results: Path) -> None:
+    path = results / "late" / suite_record.FILE
+    path.unlink()
+    path.write_text(json.dumps({"measures": ["FD@10"]}))
+    assert suite_record.read_measures(results) == ("P@1", "RR@10", "FD@10")
+    dataset = harness.load(results)["dataset"].iloc[0]
+    done = call("leaderboard", "--dataset", dataset)
+    assert "FD@10" not in done.stderr and "FD@10" not in done.stdout, done.output
+    done = call("export", "--format", "csv", "-o", "out.csv")
+    assert done.exit_code == 0, done.output
