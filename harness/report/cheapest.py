@@ -26,6 +26,7 @@ from harness.report.document import (
     at_most,
     bounded,
     digits,
+    left_out_records,
     lines_of,
     number,
     price_facts,
@@ -84,11 +85,12 @@ def answer(
         sentences = [f"{_name(each, found, escape)}: {text}" for each, text in zip(found, sentences, strict=True)]
     prices = f", prices {table.price_provider} {table.price_region} {table.price_date}" if table.price_date else ""
     lead = (f"Cheapest with {escape(_words(found, goal))}{prices}",) if rows else ()
+    unread = tuple(map(escape, left_out_records(table)))
     if not rows:
-        return Section(after=tuple(sentences))
+        return Section(after=tuple(sentences), notes=unread)
     # Of the other measures nothing is shown.
     shown = [replace(point.row, measures={goal.measure: point.mean}) for _, point in rows]
-    notes = [*doubts(shown, escape), *map(escape, _left_out(found))]
+    notes = [*unread, *doubts(shown, escape), *map(escape, _left_out(found))]
     pointer = "every row in order of cost: --wide"
     return Section(lead=lead, grids=grids, after=tuple(sentences), notes=(*at_most(notes, MOST_LINES - 1), pointer))
 

@@ -239,6 +239,16 @@ def stand_ins(rows: Iterable[Row]) -> tuple[str, ...]:
     )
 
 
+def left_out_records(table: Table) -> tuple[str, ...]:
+    """Return one sentence on the records that could not be read, if there are some."""
+    if not table.unreadable:
+        return ()
+    are = "is" if len(table.unreadable) == 1 else "are"
+    return (
+        f"{counted(len(table.unreadable), 'record')} cannot be read and {are} left out; `harness verify` names each.",
+    )
+
+
 def digits(value: float | None, form: str) -> str:
     """Return a number in a format such as ``.3f``, or the mark of a missing one."""
     return MISSING if value is None else format(value, form)

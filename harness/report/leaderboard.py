@@ -28,6 +28,7 @@ from harness.report.document import (
     bounded,
     digits,
     grid_of,
+    left_out_records,
     number,
     price_facts,
     stand_ins,
@@ -84,6 +85,7 @@ def _answer(board: Leaderboard, escape: Escape) -> Section:
     parts = (_caption(board, escape), f"weights {weights}" if query.rank_by is None else "", marks)
     heading = ", ".join(part for part in parts if part)
     lines = [
+        *map(escape, left_out_records(board.table)),
         *(f"not ranked: {escape(_left_out(left))}" for left in board.left_out[:2]),
         *summary.doubts([each.row for each in ranked], escape),
     ]

@@ -30,6 +30,7 @@ from harness.report.document import (
     at_most,
     bounded,
     digits,
+    left_out_records,
     number,
     stand_ins,
     system_name,
@@ -128,7 +129,8 @@ def summary_section(
     room = MOST_LINES - len(view.pointers) - len(sentence_lines)
     # Notes that begin with a measure say why it is missing.
     missing = [note for note in table.notes if note.startswith(tuple(f"{name}: " for name in table.measures))]
-    lines = (*at_most([*map(escape, missing), *built, *doubts(rows, escape)], room, view.rest), *view.pointers)
+    first_lines = map(escape, (*left_out_records(table), *missing))
+    lines = (*at_most([*first_lines, *built, *doubts(rows, escape)], room, view.rest), *view.pointers)
     return Section(lead=(lead,), grids=grids, after=sentence_lines, notes=lines)
 
 

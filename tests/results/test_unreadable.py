@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,16 +78,16 @@ _FILES: dict[str, Callable[[Path], object]] = {
     "a folder": Path.mkdir,
 }
 # Records that are JSON, and that no reader takes.
-_RECORDS: dict[str, Callable[[dict[str, object]], object]] = {
+_RECORDS: dict[str, Callable[[dict[str, Any]], object]] = {
     "a number beyond 64 bits": lambda raw: raw.update(wall_s=_LARGEST),
-    "a parameter beyond 64 bits": lambda raw: raw["spec"]["params"].update(x=10**23),  # type: ignore[index]
+    "a parameter beyond 64 bits": lambda raw: raw["spec"]["params"].update(x=10**23),
     "megabytes of libraries": lambda raw: raw.update(libraries={"x": "y" * 2_500_000}),
     "a negative fact": lambda raw: raw.update(load_s=-1.0),
     "no time": lambda raw: raw.update(started_at="noon"),
-    "a name that is a path": lambda raw: raw["spec"]["cell"].update(system="../x"),  # type: ignore[index]
-    "a long name": lambda raw: raw["spec"]["cell"].update(system="x" * 300),  # type: ignore[index]
-    "a repetition beyond any": lambda raw: raw["spec"].update(repetition=_LARGEST - 1),  # type: ignore[index]
-    "thousands of parameters": lambda raw: raw["spec"]["params"].update({f"x{n}": 1 for n in range(5000)}),  # type: ignore[index]
+    "a name that is a path": lambda raw: raw["spec"]["cell"].update(system="../x"),
+    "a long name": lambda raw: raw["spec"]["cell"].update(system="x" * 300),
+    "a repetition beyond any": lambda raw: raw["spec"].update(repetition=_LARGEST - 1),
+    "thousands of parameters": lambda raw: raw["spec"]["params"].update({f"x{n}": 1 for n in range(5000)}),
     "thousands of phases": lambda raw: raw.update(phases=[{"name": "x", "start_ns": 1, "end_ns": 2}] * 5000),
     "a rate whose price is infinite": lambda raw: raw.update(rate_qps=5e-324),
     "another version": lambda raw: raw.update(schema_version=99),
@@ -139,6 +140,16 @@ def test_record_that_no_reader_takes_costs_its_job_alone(results: Path, record: 
     assert jobs.taken == {folder.name} and len(jobs) == 11
     assert call("report").exit_code == 0
     assert call("verify").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "command", ["report", "report --at-least P@1=.1", "report --at-least P@1=.99", "leaderboard results/early"]
+)
+def test_short_answer_says_that_a_record_is_left_out(ranked: Path, command: str) -> None:
+    note = "1 record cannot be read and is left out; `harness verify` names each."
+    assert note not in call(*command.split()).stdout
+    change(job(ranked / "early", "slow"), _RECORDS["no time"])
+    assert note in call(*command.split()).stdout
 
 
 @pytest.mark.slow
