@@ -99,7 +99,7 @@ def _lines(ids: Iterable[str]) -> str:
     """Write ids one a line, as --without-queries reads them."""
     queries = tuple(ids)
     for query in queries:
-        if query.encode("utf-8", "replace").decode() != query or "\n" in query or query.strip() != query or not query:
+        if "\n" in query or query.strip() != query or not query:
             raise UsageError(
                 f"query {query!r}: cannot stand in a list of ids, one a line; correct it, or leave --write out"
             )

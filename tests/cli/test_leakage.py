@@ -104,16 +104,18 @@ def test_leakage_share_counts_only_comparable_queries(harness: Call) -> None:
             "--threshold nan: is no finite number; write one",
         ),
         ("t0\tx\n", ("--measures", "X@3"), "unknown measure 'X@3'"),
+        ("t0\tx\n", ("--queries", "odd.jsonl", "--write", "ids"), "query ' q': cannot stand in a list of ids"),
         (
             "t0\tx\n",
-            ("--queries", "odd.jsonl", "--write", "ids"),
-            "odd.jsonl:1: no JSON with '_id' and 'text' (half of",
+            ("--queries", "half.jsonl"),
+            "half.jsonl:1: no JSON with '_id' and 'text' (half of a surrogate pair",
         ),
     ],
 )
 def test_leakage_refuses_unusable_input(harness: Call, training: str, options: tuple[str, ...], message: str) -> None:
     Path("training.tsv").write_text(training)
-    Path("odd.jsonl").write_text('{"_id": "\\ud800", "text": "x"}\n{"_id": "q0", "text": "other"}\n')
+    Path("odd.jsonl").write_text('{"_id": " q", "text": "x"}\n{"_id": "q0", "text": "other"}\n')
+    Path("half.jsonl").write_text('{"_id": "\\ud800", "text": "x"}\n')
     done = harness("leakage", "training.tsv", *RUN_FILES, *options)
     assert_refused(done, message)
     assert not done.stdout

@@ -12,9 +12,10 @@ from harness.jobs import encode, indexes
 from harness.jobs.collect import build_result, collect
 from harness.launch.base import LaunchRequest
 from harness.launch.watch import JobWatch
-from harness.records import Envelope, to_json
+from harness.records import Envelope
 from harness.results.reader import read_result
 from harness.results.store import Store
+from harness.untrusted import to_json
 from tests.fuzz.child import Reader
 from tests.jobs import test_collect as jobs
 from tests.jobs.test_encode import write_index

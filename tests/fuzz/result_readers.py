@@ -17,7 +17,7 @@ from harness.analysis import first_stage, results_folder, row_cache, timings
 from harness.cli import main
 from harness.evaluation import answer_recall, trec
 from harness.results import origins, reader, seals, suite_record
-from tests.fuzz.child import NAMED, Reader
+from tests.fuzz.child import Reader
 
 _JOB = "results/*/planted/*/single_stream/*/*"
 _VERDICT = {"unconstrained": {"jobs": [], "left_out": []}, "jobs": 0, "evidence": [], "version": 1}
@@ -158,11 +158,6 @@ def _command(
     return Reader(f"harness {name}", writes, read, tuple(files), skips=skips, weight=0.05)
 
 
-def _make_report(folder: Path) -> None:
-    make(folder)
-    run("report", str(folder / "results"), "--format", "json", "-o", str(folder / "report.json"))
-
-
 _RECORDS = (f"{_JOB}/result.json", "results/*/suite.json", "results/*/manifest.txt")
 _CONTENT = (f"{_JOB}/samples.parquet", f"{_JOB}/run.trec.gz", "results/*/qrels/*.trec.gz", "results/*/samples/*.json")
 
@@ -208,12 +203,5 @@ READERS = (
         "export",
         ("export", "{results}", "--samples", "--format", "sqlite", "-o", "{scratch}/x.sqlite"),
         (*_RECORDS, *_CONTENT),
-    ),
-    _command(
-        "verify --against",
-        ("verify", "{results}", "--against", "{folder}/report.json"),
-        ("report.json",),
-        _make_report,
-        NAMED,
     ),
 )

@@ -79,7 +79,7 @@ def download(name: str, version: str, sha256: str, target: Path) -> str | None:
             try:
                 url = _url_of(session, index, name, version, sha256)
                 actual = _fetch(session, url, target) if url else None
-            except (requests.RequestException, ValueError, KeyError, TypeError, AttributeError) as error:
+            except (requests.RequestException, ValueError) as error:
                 reason = str(error) if isinstance(error, requests.RequestException) else reason_of(error)
                 reason = re.sub("//[^/@ ]*@", "//", reason)  # the user's password for the index
                 reasons.append(f"{host} does not answer as an index does: {one_line(reason, 200)}")
@@ -105,14 +105,7 @@ def _url_of(session: requests.Session, index: str, name: str, version: str, sha2
         answer.raise_for_status()
         content = b"".join(_pieces(answer, _MAX_PAGE_BYTES))
         base, kind = answer.url, answer.headers.get("Content-Type", "")
-    if "json" in kind:
-        files = parse_json(content).get("files", [])
-        listed = {str(file["url"]): str(file.get("hashes", {}).get("sha256", "")) for file in files}
-    else:
-        anchors = _Anchors()
-        anchors.feed(content.decode("utf-8", "replace"))
-        parts = (urldefrag(address) for address in anchors.addresses)
-        listed = {url: fragment.partition("sha256=")[2] for url, fragment in parts}
+    listed = listed_files(content, kind)
     found = next((url for url, checksum in listed.items() if checksum == sha256), None)
     if found is None:  # an index need not know the checksums of its files
         unknown = (url for url, checksum in listed.items() if not checksum)
@@ -123,6 +116,24 @@ def _url_of(session: requests.Session, index: str, name: str, version: str, sha2
     if url and urlsplit(url).scheme not in ("http", "https"):
         raise ValueError(f"it names the address {one_line(url, 80)}, and only http and https are read")
     return url
+
+
+def listed_files(content: bytes, kind: str) -> dict[str, str]:
+    """Return the files that an index's page lists: their addresses, and each SHA-256 or nothing.
+
+    Raises:
+        ValueError: the page is damaged.
+    """
+    if "json" in kind:
+        try:
+            files = parse_json(content).get("files", [])
+            return {str(file["url"]): str(file.get("hashes", {}).get("sha256", "")) for file in files}
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"its page is damaged: {reason_of(error)}") from error
+    anchors = _Anchors()
+    anchors.feed(content.decode("utf-8", "replace"))
+    parts = (urldefrag(address) for address in anchors.addresses)
+    return {url: fragment.partition("sha256=")[2] for url, fragment in parts}
 
 
 class _Anchors(HTMLParser):
