@@ -8,7 +8,7 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -145,17 +145,11 @@ def run(*arguments: str) -> str:
     return text
 
 
-def _command(
-    name: str,
-    words: Sequence[str],
-    files: Sequence[str],
-    writes: Callable[[Path], object] = make,
-    skips: frozenset[str] = frozenset(),
-) -> Reader:
+def _command(name: str, words: Sequence[str], files: Sequence[str]) -> Reader:
     def read(folder: Path, scratch: Path) -> object:
         return run(*(word.format(results=folder / "results", folder=folder, scratch=scratch) for word in words))
 
-    return Reader(f"harness {name}", writes, read, tuple(files), skips=skips, weight=0.05)
+    return Reader(f"harness {name}", make, read, tuple(files), weight=0.05)
 
 
 _RECORDS = (f"{_JOB}/result.json", "results/*/suite.json", "results/*/manifest.txt")

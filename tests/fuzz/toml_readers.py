@@ -14,6 +14,7 @@ from harness.jobs import suite
 from harness.launch.images import catalog, locks, pins, recipes, registry
 from harness.launch.images.dockerfile import Dockerfile
 from harness.pricing import instances, prices, token_prices
+from harness.untrusted import read_whole
 from tests.fuzz.child import NAMED, Reader
 from tests.support.package_index import PackageIndex
 
@@ -67,8 +68,8 @@ def _read_pages(folder: Path, _scratch: Path) -> object:
     """Read a page of each kind; one that is damaged is what harness calls an answer of no index."""
     found = []
     for kind in ("json", "html"):
-        content = (folder / f"page.{kind}").read_bytes() if (folder / f"page.{kind}").is_file() else b""
-        with suppress(ValueError):
+        with suppress(ValueError, OSError):
+            content = read_whole(folder / f"page.{kind}", registry.MAX_PAGE_BYTES)
             found.append(registry.listed_files(content, kind))
     return found
 

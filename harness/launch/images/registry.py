@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 INDEX = "https://pypi.org/simple"
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
-_MAX_PAGE_BYTES = 64 << 20
+MAX_PAGE_BYTES = 32 << 20
 _MAX_FILE_BYTES = 32 << 30
 # To connect, and between two pieces of an answer.
 _TIMEOUT_S = (15.0, 60.0)
@@ -103,7 +103,7 @@ def _url_of(session: requests.Session, index: str, name: str, version: str, sha2
         if answer.status_code == 404:
             return None
         answer.raise_for_status()
-        content = b"".join(_pieces(answer, _MAX_PAGE_BYTES))
+        content = b"".join(_pieces(answer, MAX_PAGE_BYTES))
         base, kind = answer.url, answer.headers.get("Content-Type", "")
     listed = listed_files(content, kind)
     found = next((url for url, checksum in listed.items() if checksum == sha256), None)
