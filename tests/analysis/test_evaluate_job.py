@@ -119,10 +119,8 @@ def test_a_report_shows_distances_beside_cost(harness: Call, tmp_path: Path) -> 
     asked = ("--measures", "RR@10 FD@10 FD(unlabelled=True)@2")
     before = rows(harness, *asked)
     assert {row["FD@10"] for row in before} == {""}
-    message = (
-        "FD@10: no vectors of its documents are kept beside the results; make them with harness embed minilm scifact"
-    )
-    assert message in harness("report", "--wide", *asked).stdout
+    message = "FD@10: no vectors of its documents are kept beside the results; make them with"
+    assert f"{message} `harness embed minilm scifact --results " in harness("report", "--wide", *asked).stdout
 
     made = vectors(corpus_of(results))
     keep(results, made)

@@ -101,8 +101,8 @@ LIES = {
     "a changed file": (lambda files: files.update({"run.trec.gz": b"better"}), r"run\.trec\.gz are not as"),
     "a missing file": (lambda files: files.pop("samples.parquet"), r"samples\.parquet are not as"),
     "one more": (lambda files: files.update({"judged-hits.trec.gz": b"x"}), r"judged-hits\.trec\.gz are not as"),
-    "another name": (lambda files: files.update({"origin.toml": b"x"}), r"'origin\.toml' has no place"),
-    "a folder's": (lambda files: files.update({"a/result.json": b"x"}), "has no place"),
+    "another name": (lambda files: files.update({"origin.toml": b"x"}), r"'origin\.toml' does not belong"),
+    "a folder's": (lambda files: files.update({"a/result.json": b"x"}), "does not belong"),
     "no JSON": (lambda files: files.update({"result.json": b"{"}), "damaged"),
     "too deep": (lambda files: files.update({"result.json": b"[" * 500_000}), "result.json"),
     "no number": (
@@ -135,7 +135,7 @@ def test_a_folder_in_a_files_place_is_not_stored(job: Path, work: Objects, store
             entry.type, entry.size = (tarfile.DIRTYPE, 0) if path.name == "log.txt.gz" else (tarfile.REGTYPE, 1)
             tar.addfile(entry, io.BytesIO(b"x"))
     work.below(records.worker(WORKER_ID)).put(records.job(job.name), target.getvalue())
-    with pytest.raises(AwsError, match=r"'log\.txt\.gz' has no place") as caught:
+    with pytest.raises(AwsError, match=r"'log\.txt\.gz' does not belong") as caught:
         local_results.fetch_job(work, WORKER_ID, job.name, result().spec, store)
     assert caught.value.code == "BadJob" and read_jobs(store.folder) == ()
 
