@@ -142,3 +142,14 @@ def test_each_page_has_one_title_and_whole_code_blocks() -> None:
         text, fences = re.subn(r"^ *```.*?^ *```\s*?$", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
         assert "```" not in text, f"{path}: a code block is not closed"
         assert len(re.findall(r"^# ", text, re.M)) == 1, f"{path}: {fences} blocks taken out, not one title left"
+
+
+def test_each_promise_on_strangers_files_names_tests_that_exist() -> None:
+    page = (ROOT / "docs" / "method" / "security.md").read_text(encoding="utf-8")
+    promises = re.findall(r"^\| (?!promise|---).* \| (.*) \|$", page, flags=re.MULTILINE)
+    assert len(promises) > 20
+    for names in promises:
+        tests = re.findall(r"`([^`]*)`", names)
+        assert tests, names
+        for name in tests:
+            assert (ROOT / name).exists() or list((ROOT / "tests").rglob(name)), name
