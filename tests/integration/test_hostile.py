@@ -199,7 +199,8 @@ def _check_outcome(attacked: Attacked, attack: str) -> None:
     result = attacked.result(attack)
     said = (result.outcome, result.detail)
     assert any(result.outcome is outcome and words in (result.detail or "") for outcome, words in _ENDS[attack]), said
-    assert "\n" not in (result.detail or "") and (result.detail or "").isprintable()
+    detail = result.detail.raw if result.detail else ""
+    assert "\n" not in detail and detail.isprintable()
     assert len(result.detail or "") < 700
 
 

@@ -61,7 +61,7 @@ def test_every_number_has_evidence(shared: Page, results: PageSource, column: st
     row = next(each for each in results.measured.rows if each.key == first)
     assert row.machine is not None
     for part in (*row.keys, row.machine.cpu_model, row.machine.kernel, row.system, row.profile):
-        assert part in text
+        assert str(part) in text
     assert command("run", "SUITE", fresh=True, only=glob_of(cell_of(row))) in text
     assert "How it was made" in text
 
