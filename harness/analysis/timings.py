@@ -148,10 +148,7 @@ def read(tables: Iterable[tuple[int, pa.Table]]) -> Timings:
         StoreError: a latency is negative or no number, or a query stands twice in a trial.
         KeyError: a column is missing.
     """
-    import pyarrow as pa
-
-    numbered = [_with_places(table).append_column("job", pa.repeat(job, len(table))) for job, table in tables]
-    joined = pa.concat_tables(numbered, promote_options="default").unify_dictionaries()
+    joined = _joined(tables)
 
     def seconds(column: str) -> Floats:
         return np.asarray(joined.column(column).to_numpy() / 1e9, dtype=np.float64)
@@ -200,6 +197,14 @@ def read(tables: Iterable[tuple[int, pa.Table]]) -> Timings:
         repeat_job=jobs[known],
         repeat_s=latency[known],
     )
+
+
+def _joined(tables: Iterable[tuple[int, pa.Table]]) -> pa.Table:
+    """Join the samples of several jobs, with the number of each job and one dictionary of query ids."""
+    import pyarrow as pa
+
+    numbered = [_with_places(table).append_column("job", pa.repeat(job, len(table))) for job, table in tables]
+    return pa.concat_tables(numbered, promote_options="default").unify_dictionaries()
 
 
 def _with_places(table: pa.Table) -> pa.Table:
