@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from pydantic import GetCoreSchemaHandler, ValidationError
 from pydantic_core import core_schema
@@ -28,6 +28,9 @@ from pydantic_core import core_schema
 from harness import filesystem
 from harness.errors import FileError
 from harness.records import MAX_PROBES, JobSpec, most_first_stage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # Characters of a foreign text in a table or a message; JSON reports have all of it.
 MAX_TEXT = 500
@@ -229,6 +232,18 @@ def open_regular(path: Path, max_bytes: int | None = None, *, links: bool = Fals
     except BaseException:
         os.close(descriptor)
         raise
+
+
+@contextmanager
+def native_file(file: IO[bytes]) -> Iterator[pa.NativeFile]:
+    """Open an open file again, as pyarrow reads it without Python.
+
+    A thread of pyarrow that needs Python while the process ends would abort it.
+    """
+    import pyarrow as pa
+
+    with pa.OSFile(f"/proc/self/fd/{file.fileno()}") as native:
+        yield native
 
 
 def _check(path: Path, status: os.stat_result, max_bytes: int | None) -> None:

@@ -36,7 +36,7 @@ from harness.evaluation.per_query import PerQuery
 from harness.results import origins, reader
 from harness.results.reader import StoredJob
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
-from harness.untrusted import open_regular, reason_of
+from harness.untrusted import native_file, open_regular, reason_of
 
 log = logging.getLogger(__name__)
 
@@ -268,8 +268,9 @@ def _read(path: Path, stamp: str, columns: Collection[str] | None = None) -> pa.
             records = {name for name, column in _columns().items() if not column.is_plain}
             names = [name for name in whole.schema.names if columns is None or name in columns or name not in records]
             texts = [name for name in names if name in records]
-            file = pq.ParquetFile(stream, metadata=whole, read_dictionary=texts, page_checksum_verification=True)
-            return file.read(columns=names, use_threads=False)
+            checked = {"metadata": whole, "read_dictionary": texts, "page_checksum_verification": True}
+            with native_file(stream) as native, pq.ParquetFile(native, **checked) as file:
+                return file.read(columns=names, use_threads=False)
     except _DAMAGE:
         return None
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from harness import filesystem
 from harness.errors import FileError
 from harness.records import corpus_line
-from harness.untrusted import open_regular, reason_of
+from harness.untrusted import native_file, open_regular, reason_of
 
 Vectors = NDArray[np.float32]
 
@@ -85,7 +85,11 @@ def read(path: Path) -> Embeddings:
     try:
         if path.is_dir():
             raise ValueError("a folder")
-        with path.open("rb") as content, pq.ParquetFile(content, read_dictionary=["id"]) as file:
+        with (
+            path.open("rb") as content,
+            native_file(content) as native,
+            pq.ParquetFile(native, read_dictionary=["id"]) as file,
+        ):
             facts = _facts(file.schema_arrow)
             _check_size(file, os.fstat(content.fileno()).st_size)
             table = file.read()

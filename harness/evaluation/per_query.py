@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.stats import Floats
-from harness.untrusted import open_regular
+from harness.untrusted import native_file, open_regular
 
 # Shares of all timed samples that ``quantiles_s`` has: 0, 2 %, ... 100 %.
 SHARES = np.linspace(0.0, 1.0, 51)
@@ -92,7 +92,7 @@ def read(path: Path, stamp: str) -> dict[str, PerQuery] | None:
     import pyarrow.parquet as pq
 
     try:
-        with open_regular(path) as content, pq.ParquetFile(content) as file:
+        with open_regular(path) as content, native_file(content) as native, pq.ParquetFile(native) as file:
             table = file.read()
         if (table.schema.metadata or {}).get(b"stamp") != stamp.encode("ascii"):
             return None
