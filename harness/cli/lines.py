@@ -8,5 +8,5 @@ from harness.untrusted import escaped
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print a line; characters that would drive the terminal, of whomever they are, become escapes."""
+    """Print a line; characters that would control the terminal become escapes."""
     click.echo(escaped(text), err=err)

@@ -387,5 +387,5 @@ def _with_hash(name: str, sha256: str) -> str:
 
 
 def _fresh_name(folder: str, sha256: str) -> str:
-    """Return a name that nobody can have taken."""
+    """Return a name with a random part, so that no object has it yet."""
     return f"{folder}/{sha256}.{secrets.token_hex(8)}{ARCHIVE}"
