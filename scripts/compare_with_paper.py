@@ -22,8 +22,13 @@ from pathlib import Path
 ERRATA = "errata.csv"
 # A column whose cells are compared as text: versions and names of commits.
 VALUE = "value"
+# Ends the name of a gain that stands in the cell of a figure.
+GAIN = ", gain"
 # A cell spread over the lines of a table: its parts.
 _PARTS = re.compile(r"<br>|\\\\")
+# A figure with the marks of significance and the gain beside it: 0.416a (+5.5%); and one that the text does not show.
+_FIGURE = re.compile(r"([+-]?[0-9]*\.?[0-9]+)[a-z]{0,4}(?: \(([+-][0-9]+\.[0-9]+)%\))?")
+_LOST = "?"
 _NUMBER = re.compile(r"(?<![\w.])[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?(?<=\d)[KMB]?(?![\w])", flags=re.ASCII)
 _MARKUP = re.compile(r"\\(?:begin|end)\{\w+\}|\\[a-z]+|\^\{?\w+\}?|</?\w+>|[${}\\*&]")
 _SENTENCES = re.compile(r"(?<=[.!?:])\s+")
@@ -95,14 +100,22 @@ def numbers_of(text: str) -> list[str]:
 
 
 def shipped(path: Path) -> list[list[Cell]]:
-    """Read the cells of a CSV file; empty cells, which the paper does not print, are left out."""
+    """Read the cells of a CSV file, without empty ones, which the paper does not print, and lost ones."""
     with path.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
 
-    def is_number(column: str, text: str) -> bool:
-        return column != VALUE and _NUMBER.fullmatch(text) is not None
+    def cells(name: str, text: str) -> Iterator[Cell]:
+        figure = None if name == VALUE or _NUMBER.fullmatch(text) else _FIGURE.fullmatch(text)
+        if figure is None:
+            yield Cell(name, text, name != VALUE and _NUMBER.fullmatch(text) is not None)
+            return
+        yield Cell(name, figure[1], True)
+        if figure[2]:
+            yield Cell(f"{name}{GAIN}", figure[2], True)
 
-    return [[Cell(name, text, is_number(name, text)) for name, text in row.items() if text] for row in rows]
+    return [
+        [cell for name, text in row.items() if text not in ("", _LOST) for cell in cells(name, text)] for row in rows
+    ]
 
 
 def tables(text: str) -> list[list[Line]]:
@@ -195,6 +208,13 @@ def whole_columns(rows: Sequence[Sequence[Cell]], text: str) -> set[str]:
     }
 
 
+def whole_row(cells: Sequence[Cell], text: str) -> bool:
+    """Return whether a line outside tables prints all numbers of a row, four or more, from first to last."""
+    tokens = [cell.token for cell in cells if cell.is_number]
+    lines = (line for line in text.splitlines() if "|" not in line and "\t" not in line)
+    return len(tokens) > 3 and any(f" {' '.join(tokens)} " in f" {' '.join(numbers_of(line))} " for line in lines)
+
+
 def in_sentence(cells: Sequence[Cell], sentences: Sequence[str]) -> bool:
     """Return whether one sentence holds a row's first cell and its numbers."""
     wanted = [cell for cell in cells[1:] if cell.is_number or cell.column == VALUE]
@@ -211,7 +231,8 @@ def compare(path: Path, text: str) -> Compared:
     """Compare the cells of one CSV file with a text."""
     rows = shipped(path)
     numbers = sum(cell.is_number or cell.column == VALUE for cells in rows for cell in cells)
-    sentences = [each for line in text.splitlines() if "|" not in line for each in _SENTENCES.split(line)]
+    lines = [line for line in text.splitlines() if "|" not in line and "\t" not in line]
+    sentences = [each for line in lines for each in _SENTENCES.split(line)]
     if all(in_sentence(cells, sentences) for cells in rows):
         return Compared(path.name, numbers, (), (), "sentences")
     wanted = {cell.token for cells in rows for cell in cells}
@@ -222,15 +243,22 @@ def compare(path: Path, text: str) -> Compared:
         default=[],
     )
     whole = whole_columns(rows, text)
+    # A line of several rows may be broken between a figure and what belongs to it.
+    beside = {line.number: set[str]() for table in likely for line in table}
+    for table in likely:
+        for line in table:
+            beside[line.number].update(line.tokens)
     wrong: list[Wrong] = []
     names: list[Wrong] = []
     for number, (cells, (indexes, line)) in enumerate(zip(rows, matched, strict=True), 1):
-        for index, cell in enumerate(cells):
-            if index not in indexes and cell.column not in whole:
+        missing = [] if whole_row(cells, text) else [index for index in range(len(cells)) if index not in indexes]
+        for index in missing:
+            cell = cells[index]
+            if cell.column not in whole and not (cell.column.endswith(GAIN) and cell.token in beside[line.number]):
                 is_number = cell.is_number or cell.column == VALUE
                 (wrong if is_number else names).append(Wrong(path.name, number, cell, line.number))
-    lines = [line.number for _, line in matched]
-    where = f"lines {min(lines)} to {max(lines)}" if lines else "no table"
+    places = [line.number for _, line in matched]
+    where = f"lines {min(places)} to {max(places)}" if places else "no table"
     if not matched:
         wrong = [Wrong(path.name, row, cell, None) for row, cells in enumerate(rows, 1) for cell in cells]
     return Compared(path.name, numbers, tuple(wrong), tuple(names), where)
