@@ -20,7 +20,7 @@ _CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789!?.,;:'\"()[]{}-_/+*=%&#@$"
 #   repbert                    BertModel under bert., with a pooler; no file of a tokenizer but vocab.txt
 #   bert                       BertModel without a prefix, with a pooler: cocondenser, cot-mae, rocketqa-v2 (converted)
 #   bert-4k                    BertModel of 4,096 positions: e5-base-4k
-#   distilbert                 DistilBertModel without a prefix: sbert
+#   distilbert                 DistilBertModel without a prefix: sbert; distilbert is DistilBertForMaskedLM, prefixed
 KINDS = ("dpr-question", "dpr-context", "ance", "repbert", "bert", "bert-4k", "distilbert")
 
 

@@ -12,8 +12,8 @@ import click
 from harness.cli.lines import say
 from harness.cli.locations import named_as_given
 from harness.cli.options import cache_option, parsed_by, record_options
-from harness.cli.output import FORMATS, Destination, destination_options
-from harness.cli.stored_results import RunSelection, measures_option, runs_options
+from harness.cli.output import FORMATS, PICTURES, Destination, destination_options
+from harness.cli.stored_results import RunSelection, measures_option, runs_options, show_pictures
 from harness.commands import quoted
 from harness.errors import UsageError
 from harness.evaluation import embeddings, evaluate_runs, measure_names
@@ -23,6 +23,7 @@ from harness.evaluation.frechet import Distances, Settings, check_source, distan
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.progress import bar
 from harness.report.frechet import frechet_document
+from harness.report.plots import frechet as plots
 from harness.untrusted import one_line
 
 _MOST = {"1": 1, "5": 5, "10": 10, "all": None}
@@ -68,7 +69,7 @@ def _bootstraps(count: int) -> int:
     help=f"Resamples of the queries, {_LEAST_BOOTSTRAPS} or more; 0: no intervals.",
 )
 @click.option("--seed", type=click.IntRange(0), default=2024, help="Seed of all random draws.")
-@destination_options(*FORMATS)
+@destination_options(*FORMATS, *PICTURES)
 @cache_option
 @record_options("settings", Settings)
 def frechet(
@@ -84,8 +85,10 @@ def frechet(
 
     RUNS: a folder of results (default: results), or run files with --qrels.  FD@k compares the embeddings of all judged
     relevant documents with those of all that a system has in its first k: 0 where they spread alike, and smaller is
-    better.  See docs/method/frechet.md for what it cannot see.
+    better.  See docs/method/frechet.md for what it cannot see.  With png, svg or pdf: a picture of each distance against
+    the first measure, into the folder of -o.
     """
+    folder = destination.folder if destination.form in PICTURES else None
     depths = tuple(dict.fromkeys(cutoffs))
     measured, failed = [], False
     with named_as_given(runs.cache):
@@ -101,7 +104,9 @@ def frechet(
                     raise
                 failed = True  # the other samples may do
                 say(f"harness: {one_line(str(error))}", err=True)
-    if measured:
+    if measured and folder is not None:
+        show_pictures(plots.write_pictures(measured, folder, destination.form), plots.missing(measured))
+    elif measured:
         destination.show_report(frechet_document(measured))
     sys.exit(1 if failed else 0)
 

@@ -23,6 +23,7 @@ def frechet_document(samples: Sequence[Sample]) -> ReportDocument:
     return ReportDocument(
         sections=lambda escape: (
             *(_section(distances, values, escape) for distances, values in samples),
+            *_between_encoders(samples, escape),
             Section(notes=tuple(method(samples))),
         ),
         lines=lambda: _lines(samples),
@@ -37,13 +38,7 @@ def distance_name(distance: Distance) -> str:
 
 def taus(sample: Distances, values: Values) -> dict[str, dict[str, float | None]]:
     """Return Kendall's tau between minus each distance and each measure: 1 is the same order of systems."""
-    nearness: dict[str, dict[str, float]] = {}
-    for system, distances in sample.systems.items():
-        for distance in distances:
-            by_system = nearness.setdefault(distance_name(distance), {})
-            if distance.figure.value is not None:
-                # Equal documents in another order differ in the last digits: that is a tie, and no order.
-                by_system[system] = -round(distance.figure.value, 9)
+    nearness = _nearness(sample)
     measures: dict[str, dict[str, float]] = {}
     for system, row in values.items():
         for measure, value in row.items():
@@ -53,6 +48,57 @@ def taus(sample: Distances, values: Values) -> dict[str, dict[str, float | None]
         name: {measure: kendall_tau(by_system, scores) for measure, scores in measures.items()}
         for name, by_system in nearness.items()
     }
+
+
+def taus_between(nearness: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float | None]]:
+    """Return Kendall's tau between the orders of systems by each two distances."""
+    return {
+        name: {other: kendall_tau(by_system, theirs) for other, theirs in nearness.items() if other != name}
+        for name, by_system in nearness.items()
+    }
+
+
+def _nearness(sample: Distances) -> dict[str, dict[str, float]]:
+    """Return minus each distance, by its name and by system."""
+    nearness: dict[str, dict[str, float]] = {}
+    for system, distances in sample.systems.items():
+        for distance in distances:
+            by_system = nearness.setdefault(distance_name(distance), {})
+            if distance.figure.value is not None:
+                # Equal documents in another order differ in the last digits: that is a tie, and no order.
+                by_system[system] = -round(distance.figure.value, 9)
+    return nearness
+
+
+def _between_encoders(samples: Sequence[Sample], escape: Escape) -> Iterator[Section]:
+    """Yield, for each dataset with vectors of several encoders, the matrix of all its distances."""
+    for dataset in dict.fromkeys(sample.dataset for sample, _ in samples):
+        encoded = [sample for sample, _ in samples if sample.dataset == dataset]
+        if len({sample.encoder for sample in encoded}) < 2:
+            continue
+        found = {f"{name} {each.encoder}": near for each in encoded for name, near in _nearness(each).items()}
+        yield Section(title=f"dataset {escape(dataset)}, encoders compared", grids=(_tau_grid({}, (), found, escape),))
+
+
+def _tau_grid(
+    agreed: Mapping[str, Mapping[str, float | None]],
+    measures: Sequence[str],
+    nearness: Mapping[str, Mapping[str, float]],
+    escape: Escape,
+) -> Grid:
+    """Return the matrix of tau: distances by measures and by the distances before them."""
+    between, kinds = taus_between(nearness), list(nearness)
+    cells = tuple(
+        (
+            escape(kind),
+            *(digits(agreed[kind].get(measure), ".3f") for measure in measures),
+            *(digits(between[kind][other], ".3f") if place < number else "" for place, other in enumerate(kinds[:-1])),
+        )
+        for number, kind in enumerate(kinds)
+        if measures or number
+    )
+    headers = ("tau with", *measures, *map(escape, kinds[:-1]))
+    return Grid("", headers, (False, *(True for _ in headers[1:])), cells)
 
 
 def method(samples: Sequence[Sample]) -> list[str]:
@@ -82,7 +128,10 @@ DIFFERENCE = (
     " difference; the two intervals of its parts overstate its spread."
 )
 UNLABELLED = "URR: all judged documents of a query are skipped before k are taken."
-TAU = "tau: Kendall's tau-b over systems between the order by -FD and that by the measure; 1 where they are the same."
+TAU = (
+    "tau: Kendall's tau-b over systems between the order by -FD and that by the measure, or by the other distance; 1"
+    " where they are the same."
+)
 
 
 _SystemDistances = tuple[str, tuple[Distance, ...]]
@@ -106,10 +155,8 @@ def _section(sample: Distances, values: Values, escape: Escape) -> Section:
     )
     headers = ("system", *kinds, *paired, *measures)
     grids = [Grid("", headers, (False, *(True for _ in headers[1:])), cells)]
-    if len(rows) > 1 and measures:
-        agreed = taus(sample, values)
-        cells = tuple((kind, *(digits(agreed[kind].get(measure), ".3f") for measure in measures)) for kind in kinds)
-        grids.append(Grid("", ("tau with", *measures), (False, *(True for _ in measures)), cells))
+    if len(rows) > 1 and (measures or len(kinds) > 1):
+        grids.append(_tau_grid(taus(sample, values), measures, _nearness(sample), escape))
     return Section(
         title=f"dataset {escape(sample.dataset)}, embeddings by {escape(sample.encoder)}",
         grids=tuple(grids),
@@ -205,5 +252,6 @@ def _record(sample: Distances, values: Values) -> dict[str, Any]:
             for system, distances in _ordered(sample)
         ],
         "tau": taus(sample, values),
+        "tau_between": taus_between(_nearness(sample)),
         "notes": notes(sample),
     }

@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,8 @@ from harness.errors import UnknownName
 from harness.evaluation.frechet import Distance, Distances, Settings
 from harness.report import writers
 from harness.report.frechet import FRECHET_VERSION, Sample, frechet_document, taus
+from harness.report.plots import frechet as plots
+from harness.report.plots import style
 from harness.stats import Estimate
 
 
@@ -73,6 +76,39 @@ def test_differences_from_a_system_have_their_own_column_and_interval() -> None:
 def test_tie_of_equal_documents_has_no_order() -> None:
     tied = replace(MADE, systems={"far": (distance(0.2 + 1e-12),), "near": (distance(0.2),)})
     assert taus(tied, VALUES) == {"FD@10": {"RR@10": None}}
+
+
+def two_kinds(far: tuple[float, float], near: tuple[float, float], middle: tuple[float, float]) -> Distances:
+    values = {"far": far, "near": near, "middle": middle}
+    systems = {name: tuple(distance(each, k=k) for each, k in zip(of, (1, 10), strict=True)) for name, of in values.items()}
+    return replace(MADE, systems=systems)
+
+
+def test_orders_by_two_distances_and_by_two_encoders_have_a_tau() -> None:
+    made = two_kinds((0.5, 0.6), (0.2, 0.1), (0.3, 0.7))
+    worth = {name: {"RR@10": value} for name, value in (("far", 0.6), ("near", 0.7), ("middle", 0.65))}
+    rows = [line.replace(" ", "") for line in render([(made, worth)], "md").splitlines() if line.startswith("|")]
+    # FD@1 orders near, middle, far, as RR@10 does; FD@10 near, far, middle: two of three pairs agree.
+    assert rows[-4:] == ["|tauwith|RR@10|FD@1|", "|--------|----:|----:|", "|FD@1|1.000||", "|FD@10|0.333|0.333|"]
+    other = replace(two_kinds((0.1, 0.1), (0.2, 0.2), (0.3, 0.3)), encoder="plain")
+    text = render([(made, worth), (other, worth)], "md")
+    assert "toy\\|set, encoders compared" in text
+    assert "|FD@10plain|-0.333|0.333|1.000|" in text.replace(" ", "")
+    (sample,) = json.loads(render([(made, worth)], "json"))["samples"]
+    assert sample["tau_between"]["FD@1"] == {"FD@10": pytest.approx(1 / 3)}
+
+
+def test_picture_has_a_panel_for_each_distance_with_each_system(tmp_path: Path) -> None:
+    made = two_kinds((0.5, 0.6), (0.2, 0.1), (0.3, 0.7))
+    worth: dict[str, dict[str, float | None]] = {"far": {"RR@10": 0.6}, "near": {"RR@10": 0.7}, "middle": {"RR@10": None}}
+    with style.settings(9):
+        figure = plots.draw(made, worth, "RR@10", style.system_styles([*made.systems]))
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["FD@1, tau 1.00", "FD@10, tau 1.00"]
+    drawn = {tuple(line.get_xydata()[0]) for axes in figure.axes for line in axes.lines if len(line.get_xydata()) == 1}
+    assert {(0.6, 0.5), (0.7, 0.2), (0.6, 0.6), (0.7, 0.1)} <= drawn
+    (path,) = plots.write_pictures([(made, worth), (made, {"far": {}, "near": {}, "middle": {}})], tmp_path, "svg")
+    assert path.name.startswith("toy-set-") and path.name.endswith("-frechet-minilm.svg")
+    assert plots.missing([(made, {"far": {}, "near": {}})])[0].startswith("toy|set: no picture: no measure of two")
 
 
 def test_csv_and_json_hold_every_digit_and_leave_missing_values_empty() -> None:
