@@ -1,7 +1,7 @@
 """Places of relevant passages in documents, and each system's measure by these places.
 
 Positions are tokens of bert-base-uncased.  Of each pair of a query and a document the first relevant passage counts,
-of a query with several documents the earliest.  Histograms and shares follow Boytsov et al. (2025), Figure 1, the
+of a query with several documents the earliest.  Histograms, of lengths too, and shares follow Boytsov et al. (2025), Figure 1, the
 measure by position their Figure 7.
 """
 
@@ -70,6 +70,11 @@ class PassagePlaces:
         return [each.start_token for each in self.firsts]
 
     @property
+    def lengths(self) -> list[int]:
+        """The tokens of each relevant document, once for each query."""
+        return [each.length for each in self.firsts]
+
+    @property
     def of_query(self) -> dict[str, RelevantPosition]:
         """The earliest passage of each query."""
         earliest: dict[str, RelevantPosition] = {}
@@ -92,9 +97,9 @@ def first_passages(
     return PassagePlaces(dataset, origin, tuple(firsts.values()), pairs)
 
 
-def histogram(starts: Iterable[int], width: int = BIN) -> tuple[int, ...]:
-    """Return how many passages start in each bin of ``width`` tokens, up to the last that has one."""
-    counts = Counter(start // width for start in starts)
+def histogram(tokens: Iterable[int], width: int = BIN) -> tuple[int, ...]:
+    """Return how many starts, or lengths, lie in each bin of ``width`` tokens, up to the last that has one."""
+    counts = Counter(each // width for each in tokens)
     return tuple(counts[number] for number in range(max(counts, default=-1) + 1))
 
 

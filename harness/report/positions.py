@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -95,19 +96,28 @@ def _section(made: DatasetPositions, escape: Escape, *, wide: bool) -> Section:
 
 
 def _histogram(made: DatasetPositions, *, wide: bool) -> Grid:
-    counts, width = histogram(made.places.starts, made.width), made.width
-    total, so_far = max(1, sum(counts)), 0
-    shown = counts if wide or len(counts) <= _MOST_BINS else (*counts[: _MOST_BINS - 1], sum(counts[_MOST_BINS - 1 :]))
-    largest = max(shown, default=1)
+    width, both = made.width, _both(made)
+    total, so_far = max(1, len(made.places.firsts)), 0
+    most = len(both) if wide else _MOST_BINS
+    rest = both[most - 1 :]
+    shown = both if len(both) <= most else [*both[: most - 1], (sum(each[0] for each in rest), sum(each[1] for each in rest))]
+    largest = max((count for count, _ in shown), default=1)
     cells = []
-    for number, count in enumerate(shown):
+    for number, (count, documents) in enumerate(shown):
         so_far += count
-        last = number == len(shown) - 1 < len(counts) - 1
+        last = number == len(shown) - 1 < len(both) - 1
         name = f"from {number * width:,}" if last else f"{number * width:,}-{(number + 1) * width - 1:,}"
         bar = "#" * round(_BAR * count / max(1, largest)) or ("." if count else "")
-        cells.append((name, f"{count:,}", _percent(count / total), _percent(so_far / total), bar))
-    headers = ("starts at", "passages", "share", "so far", "")
-    return Grid("", headers, (True, True, True, True, False), tuple(cells))
+        figures = (f"{count:,}", _percent(count / total), _percent(so_far / total), _percent(documents / total))
+        cells.append((name, *figures, bar))
+    headers = ("tokens", "passages start", "share", "so far", "documents end", "")
+    return Grid("", headers, (True, True, True, True, True, False), tuple(cells))
+
+
+def _both(made: DatasetPositions) -> list[tuple[int, int]]:
+    """Return for each bin how many passages start there, and how many of their documents end there."""
+    starts, lengths = histogram(made.places.starts, made.width), histogram(made.places.lengths, made.width)
+    return [*itertools.zip_longest(starts, lengths, fillvalue=0)]
 
 
 def _shares(made: DatasetPositions, escape: Escape, *, wide: bool) -> Grid:
@@ -209,18 +219,18 @@ def _lines(datasets: Sequence[DatasetPositions]) -> Iterator[Sequence[Value]]:
     """Yield a line for each bin of a dataset (no system), for each reader, and for each bin of each system."""
     yield (
         *("dataset", "kind", "system", "start", "end", "passages", "queries", "measure", "value", "low", "high"),
-        *("depth", "target_length", *_LIMITS, "slope", "slope_low", "slope_high", "reason"),
+        *("depth", "target_length", *_LIMITS, "slope", "slope_low", "slope_high", "reason", "documents"),
     )
     for made in datasets:
         name = made.places.dataset
-        for number, count in enumerate(histogram(made.places.starts, made.width)):
+        for number, (count, documents) in enumerate(_both(made)):
             start = number * made.width
-            yield name, "passages", None, start, start + made.width, count, *(None,) * 14
+            yield name, "passages", None, start, start + made.width, count, *(None,) * 15, documents
         for reader in made.readers:
-            yield name, "reads", reader.name, *(None,) * 10, *_limits(reader.limit, reader.unseen), *(None,) * 4
+            yield name, "reads", reader.name, *(None,) * 10, *_limits(reader.limit, reader.unseen), *(None,) * 5
         for system in made.systems:
             rest = (*_limits(system.limit, system.unseen), system.slope.value, system.slope.low, system.slope.high)
-            rest = (*rest, system.reason)
+            rest = (*rest, system.reason, None)
             whole = (name, "all", system.system, None, None, None, system.queries, made.measure)
             yield *whole, *_ends(system.value), None, None, *rest
             for each in system.bins:
@@ -249,6 +259,7 @@ def _record(made: DatasetPositions) -> dict[str, Any]:
         "pairs": places.pairs,
         "bin_tokens": made.width,
         "histogram": list(histogram(places.starts, made.width)),
+        "length_histogram": list(histogram(places.lengths, made.width)),
         "shares_before": {
             str(bound * made.width): dataclasses.asdict(share_before(places, bound * made.width)) for bound in BOUNDS
         },

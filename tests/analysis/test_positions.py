@@ -16,6 +16,7 @@ import pytest
 
 from harness.analysis.positions import (
     REFERENCES,
+    DatasetPositions,
     ReadLimit,
     UnseenPassages,
     first_passages,
@@ -29,6 +30,8 @@ from harness.datasets.positions import POSITIONS, RelevantPosition
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
 from harness.records import Outcome
+from harness.report.plots import positions as plots
+from harness.report.plots import style
 from harness.report.verify import verify_results
 from harness.results import suite_record
 from tests.conftest import Bench
@@ -79,6 +82,7 @@ def test_measure_by_position_is_that_computed_by_hand(stored: Path) -> None:
     assert "scifact: left out, no positions" in done.stderr
     (made,) = json.loads(done.stdout)["datasets"]
     assert made["histogram"] == [35, 35, 35, 0, 0, 0, 35]
+    assert made["length_histogram"] == [0] * 16 + [140], "all documents have 4,096 tokens"
     assert [made["shares_before"][bound]["value"] for bound in ("256", "512", "1024")] == [0.25, 0.5, 0.75]
     found = {each["system"]: each for each in made["systems"]}
     first = found["firstp"]
@@ -107,14 +111,27 @@ def test_first_screen_and_csv_and_pictures(stored: Path, tmp_path: Path) -> None
     assert "0.500" in done.stdout and "Intervals of shares" not in done.stdout
     wide = call("positions", str(stored), "--wide").stdout
     assert "Intervals of shares" in wide and "cut or unseen" in wide and "cut or unseen" not in done.stdout
-    rows = list(csv.DictReader(io.StringIO(call("positions", str(stored), "--format", "csv").stdout)))
+    written = call("positions", str(stored), "--format", "csv").stdout
+    assert len({len(line) for line in csv.reader(io.StringIO(written))}) == 1, "every line has every column"
+    rows = list(csv.DictReader(io.StringIO(written)))
     assert {row["kind"] for row in rows} == {"passages", "all", "bin", "placed"}
+    assert [row["documents"] for row in rows if row["kind"] == "passages"] == ["0"] * 16 + ["140"]
     assert [row["value"] for row in rows if row["kind"] == "bin" and row["system"] == "firstp"][:2] == ["1.0", "0.5"]
     drawn = call("positions", str(stored), "--format", "png", "-o", str(tmp_path / "pictures"))
     assert drawn.exit_code == 0, drawn.output
     paths = sorted((tmp_path / str(tmp_path / "pictures")).iterdir())
     assert [path.name for path in paths] == ["far-by-position.png", "far-depth-length.png", "far-positions.png"]
     assert all(path.read_bytes().startswith(PNG) for path in paths)
+
+
+def test_picture_has_starts_and_document_lengths_in_the_same_bins() -> None:
+    firsts = [RelevantPosition(f"q{n}", "d", 100 * n, 100 * n + 20, 0, 1, 700 + 300 * (n % 2)) for n in range(4)]
+    made = DatasetPositions(first_passages("far", "by hand", firsts), 256)
+    with style.settings(9):
+        (axes,) = plots.draw_histogram(made).axes
+    ends, starts = ([round(bar.get_height()) for bar in bars] for bars in axes.containers)
+    assert (starts, ends) == ([75, 25], [0, 0, 50, 50])
+    assert histogram(made.places.lengths) == (0, 0, 2, 2)
 
 
 def test_dataset_alone_says_what_is_unseen_before_anything_runs(stored: Path, tmp_path: Path) -> None:

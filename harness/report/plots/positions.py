@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # More bins or panels are illegible.
 _MOST_BINS, _MOST_PANELS = 40, 8
 _DRAWN = 10
+_STARTS, _LENGTHS = "#0072B2", "#c9d3dc"
 
 
 def write_pictures(made: Sequence[DatasetPositions], folder: Path, form: str) -> Iterator[Path]:
@@ -42,18 +43,25 @@ def write_pictures(made: Sequence[DatasetPositions], folder: Path, form: str) ->
 
 
 def draw_histogram(made: DatasetPositions) -> Figure:
-    """Draw the share of passages that start in each bin, with published shares where the bins are theirs."""
+    """Draw the shares of passages that start, and of documents that end, in each bin, and published shares.
+
+    Published shares are drawn where the bins are theirs.
+    """
     places, width = made.places, made.width
-    counts = histogram(places.starts, width)
-    shown = counts[:_MOST_BINS]
+    counts, ends = histogram(places.starts, width), histogram(places.lengths, width)
+    shown, lengths = counts[:_MOST_BINS], ends[:_MOST_BINS]
     notes = [
-        f"Tokens of bert-base-uncased, bins of {width:,}. The first relevant passage of each query and document."
-        f" Positions: {places.origin}."
+        f"Tokens of bert-base-uncased, bins of {width:,}. The first relevant passage of each query and document, and"
+        f" the length of that document. Positions: {places.origin}."
     ]
     notes += [f"{sum(counts[_MOST_BINS:]):,} passages start later."] if len(counts) > _MOST_BINS else []
+    notes += [f"{sum(ends[_MOST_BINS:]):,} documents are longer."] if len(ends) > _MOST_BINS else []
     references = REFERENCES if width == BIN else ()
     notes += [f"Lines: {SOURCE}."] if references else []
-    entries = []
+    entries = [
+        (style.handle(color=_STARTS, linewidth=6, alpha=0.85), "passages start"),
+        (style.handle(color=_LENGTHS, linewidth=6), "documents end (their length)"),
+    ]
     looks: list[dict[str, Any]] = [
         {"color": colour, "marker": marker, "linestyle": dash, "markersize": 4, "linewidth": 1.1}
         for colour, marker, dash in (("#D55E00", "s", "--"), ("#009E73", "^", ":"))
@@ -65,14 +73,15 @@ def draw_histogram(made: DatasetPositions) -> Figure:
     figure = style.framed_figure(frame, 2.9, entries, columns=2)
     axes = figure.subplots()
     at = np.arange(len(shown))
-    axes.bar(at, [100 * count / total for count in shown], width=0.9, color="#0072B2", alpha=0.85)
+    axes.bar(range(len(lengths)), [100 * count / total for count in lengths], width=0.94, color=_LENGTHS)
+    axes.bar(at, [100 * count / total for count in shown], width=0.5, color=_STARTS, alpha=0.85)
     for each, look in zip(references, looks, strict=False):
         axes.plot(range(len(each.counts)), [100 * count / each.total for count in each.counts], **look)
-    last = max([len(shown), *(len(each.counts) for each in references)])
+    last = max([len(shown), len(lengths), *(len(each.counts) for each in references)])
     step = -(-last // 12)
     axes.set_xticks([number - 0.5 for number in range(0, last + 1, step)], _edges(last, step, width))
-    axes.set_xlabel("the passage starts at token")
-    axes.set_ylabel("passages, %")
+    axes.set_xlabel("the passage starts, the document ends at token")
+    axes.set_ylabel("passages, documents, %")
     axes.set_ylim(bottom=0)
     style.add_grid(axes, "y")
     return figure
