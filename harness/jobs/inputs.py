@@ -201,7 +201,8 @@ def gather(suite: Suite, options: RunOptions, absent: list[Cell] | None = None) 
         here = set(map(dataset_name, declared))
         absent += [cell for cell in cells if cell.dataset not in here]
         cells = [cell for cell in cells if cell.dataset in here]
-    systems = _systems(suite, dict.fromkeys((*suite.systems, *(cell.system for cell in cells))))
+    measured = (cell.system for cell in (*cells, *(absent or ())))  # the null system is in no suite's list
+    systems = _systems(suite, dict.fromkeys((*suite.systems, *measured)))
     _check_curves(suite, systems)
     _check_depths(systems.values(), suite.protocol.k)
     served = tuple(dict.fromkeys(cell.dataset for cell in cells if cell.scenario == "server"))

@@ -206,7 +206,8 @@ class Suite(ConfigModel):
         default={},
         description="parameters of a system in several values: `[sweep.bm25-minilm]`, `depth = [10, 20, 50]` put"
         " `bm25-minilm-depth10` ... in its place; several lists are a grid, the product of all. The points share the"
-        " image, and the index if they differ in search parameters; of a system of two only search parameters",
+        " image, and the index if they differ in search parameters. A component's parameters are"
+        ' `"<component>.<name>"`: its index is built for each value, the other component\'s once',
     )
     curve: dict[Annotated[str, Field(pattern=NAME_PATTERN)], Annotated[Names, Field(min_length=2)]] = Field(
         default={},

@@ -30,12 +30,15 @@ def make_ready(assets: Path, given: dict[str, Any]) -> None:
 
     Args:
         assets: folder that holds the checkpoint's folder.
-        given: the system's parameters, as far as ``prepare_params`` names them.
+        given: the system's parameters, as far as ``prepare_params`` names them; a swept one has all its values.
 
     Raises:
         BadCheckpoint: the checkpoint is not what the parameters say.
         ValueError: a parameter is wrong.
     """
+    lengths = given.get("document_tokens")
+    if isinstance(lengths, list):  # no file depends on them; the longest has to be possible
+        given = {**given, "document_tokens": max(lengths)}
     params = parameters.complete(given)
     folder = assets / params["model"]
     if params["aggregation"] in parameters.WINDOW_SCORES:

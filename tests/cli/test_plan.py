@@ -141,6 +141,16 @@ def test_stored_jobs_count_as_done_without_an_engine(
     assert "- 1 of 2 jobs done" in harness(*FAKE).stdout
 
 
+def test_missing_data_leave_the_null_system_in_the_plan(
+    harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("ir_datasets.util.home_path", lambda: tmp_path / "none")
+    bench.suite(datasets=["msmarco-document/dev"], overhead=True)
+    planned = harness(*FAKE)
+    assert planned.exit_code == 0 and "- data is not here: msmarco-document-dev" in planned.stdout, planned.output
+    assert "| null " in planned.stdout
+
+
 def test_missing_folder_of_a_dataset_is_an_error_that_names_the_nearest(harness: Call, bench: Bench) -> None:
     bench.suite(datasets=["./tiny", "./tinny"])
     planned = harness(*FAKE)

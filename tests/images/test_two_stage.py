@@ -78,6 +78,22 @@ def test_documents_above_depth_are_ordered_by_the_second_stage_and_the_rest_stay
 
 
 @pytest.mark.slow
+def test_sweep_of_the_second_stages_index_scores_by_each_and_keeps_the_first_stages_index(bench: Bench) -> None:
+    stage(bench, 1000)
+    swept = '[sweep.both]\n"letters.shared" = ["letters", "words"]\n'
+    jobs = measured(bench, "words", "letters", "both", more=swept)
+    assert {job.result.outcome for job in jobs.values()} == {Outcome.OK}, jobs
+    ranked = rankings(bench.results)
+    for shared in ("letters", "words"):
+        point = f"both-letters.shared_{shared}"
+        assert jobs[point].result.spec.params["letters.shared"] == shared
+        for query_id, alone in ranked[shared].items():
+            assert [hit.score for hit in ranked[point][query_id]] == [hit.score for hit in alone]
+    built = {name: job.result.spec.index_key for name, job in jobs.items()}
+    assert len(set(built.values())) == 4, "words, letters, and two joined ones"
+
+
+@pytest.mark.slow
 def test_stages_sum_to_the_latency_and_counts_are_stored(bench: Bench) -> None:
     stage(bench, 2)
     job = measured(bench, "both")["both"]

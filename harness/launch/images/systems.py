@@ -322,20 +322,18 @@ class System(SystemSettings, EngineSettings):
         return all(set(values[name]) <= set(enough) for name, enough in able.items())
 
     def varied(self, name: str, params: Mapping[str, Scalar], grid: Mapping[str, tuple[Scalar, ...]]) -> System:
-        """Return the system under another name, with other values of some parameters.
+        """Return the system under another name, with other values of some parameters, its components' among them.
 
         Args:
             grid: all values of the parameters; one image is made ready for all of them.
 
         Raises:
-            UsageError: it has no such parameter, or a component has it, whose index depends on it.
+            UsageError: it has no such parameter.
         """
-        able = self.search_params if self.components else self.params
         for key in params:
-            if key not in able:
-                kind = "search parameter" if self.components else "parameter"
-                hint = did_you_mean(key, able) or f"; it has {', '.join(able) or 'none'}"
-                raise UsageError(f"[sweep.{self.name}]: {self.name} has no {kind} {key!r}{hint}")
+            if key not in self.params:
+                hint = did_you_mean(key, self.params) or f"; it has {', '.join(self.params) or 'none'}"
+                raise UsageError(f"[sweep.{self.name}]: {self.name} has no parameter {key!r}{hint}")
         changed: dict[str, object] = {}
         for kind in PARAMETERS:
             own = getattr(self, kind)
@@ -348,6 +346,7 @@ class System(SystemSettings, EngineSettings):
                 "variant_of": self.name,
                 "swept": swept,
                 "with_gpus": {key: value for key, value in self.with_gpus.items() if key not in params},
+                "components": tuple(_varied_component(part, params, grid) for part in self.components),
             }
         )
 
@@ -437,3 +436,13 @@ class System(SystemSettings, EngineSettings):
     def prepared_with(self) -> dict[str, Scalar | tuple[Scalar, ...]]:
         """The parameters that ``prepare`` reads; one that is swept has all its values."""
         return {name: self.swept.get(name, value) for name, value in self.params.items() if name in self.prepare_params}
+
+
+def _varied_component(
+    part: System, params: Mapping[str, Scalar], grid: Mapping[str, tuple[Scalar, ...]]
+) -> System:
+    """Return a component with its share of a swept system's parameters: ``<component>.<name>``."""
+    start = f"{part.name}."
+    own = {key.removeprefix(start): value for key, value in params.items() if key.startswith(start)}
+    values = {key.removeprefix(start): each for key, each in grid.items() if key.startswith(start)}
+    return part.varied(part.name, own, values) if own else part

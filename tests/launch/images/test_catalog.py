@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import FileError, UnknownName, UsageError
+from harness.jobs import plan
 from harness.launch.images import catalog, recipes
 from harness.launch.images.platforms import ARM64
 from harness.launch.images.recipes import recipe
@@ -413,12 +414,27 @@ def test_variants_share_one_image_that_is_ready_for_all_values() -> None:
     assert minilm.varied("few", {"batch_size": 8}, {"batch_size": (8,)}).swept == {}
 
 
-def test_sweep_of_an_unknown_parameter_or_of_a_components_index_is_refused() -> None:
+def test_sweep_of_an_unknown_parameter_is_refused() -> None:
     with pytest.raises(UsageError, match=r"minilm has no parameter 'bakend'; did you mean 'backend'"):
         catalog.system("minilm").varied("a", {"bakend": "torch"}, {})
-    name = "minilm.document_backend"
-    with pytest.raises(UsageError, match=rf"hybrid-minilm has no search parameter '{name}'"):
-        catalog.system("hybrid-minilm").varied("a", {name: "torch"}, {name: ("torch",)})
+    with pytest.raises(UsageError, match=r"hybrid-minilm has no parameter 'minilm.bakend'; did you mean 'minilm.back"):
+        catalog.system("hybrid-minilm").varied("a", {"minilm.bakend": "torch"}, {})
+
+
+def test_sweep_of_a_components_index_builds_one_for_each_value_over_one_image() -> None:
+    """Table 6 of Boytsov et al. (2025): a reranker reads more and more of a document after the same first stage."""
+    name, lengths = "parade-attn.document_tokens", (477, 954, 1431)
+    whole = catalog.system("bm25-parade-attn")
+    points = [whole.varied(f"point{tokens}", {name: tokens}, {name: lengths}) for tokens in lengths]
+    assert [point.params[name] for point in points] == [*lengths]
+    assert [point.components[1].build_params["document_tokens"] for point in points] == [*lengths]
+    assert whole.components[1].build_params["document_tokens"] == 1431, "the system itself stays"
+    assert len({recipe(point) for point in points}) == len({point.components[1].image for point in points}) == 1
+    read = json.loads(recipes.prepare_parameters(points[0].components[1]))
+    assert read["build_params"]["document_tokens"] == [*lengths]
+    keys = [plan.component_keys(point, ("first", "second"), "corpus") for point in points]
+    assert len({each["bm25"] for each in keys}) == 1 and len({each["parade-attn"] for each in keys}) == 3
+    assert len({plan.index_key(point, "image", "corpus") for point in points}) == 3
 
 
 LEAN_SEARCH = 'prepare = "x"\nprepare_params = ["method"]\n[lean_search_if]\nmethod = ["deepct"]\n'
