@@ -267,16 +267,17 @@ def read(folder: Path) -> PublishedMeasures:
     paper = PublishedMeasures(folder, about, lines)
     rows = [(table.number, line[table.key]) for table in about.tables for line in lines[table.number]]
     systems = {system for _, system in rows}
-    for where, pairs in (("firstp", about.firstp), *((f"tables {each.number}, over", each.over) for each in about.tables)):
+    for where, pairs in (
+        ("firstp", about.firstp),
+        *((f"tables {each.number}, over", each.over) for each in about.tables),
+    ):
         for name in (*pairs, *pairs.values()):
             if name not in systems:
                 raise FileError(f"{folder / NAME}: [{where}] names {name!r}, which no table has; correct the name")
     for kind, listed in (("finding", about.findings), ("erratum", about.errata)):
         for each in listed:
             if each.systems and not any(each.touches(*row) for row in rows):
-                raise FileError(
-                    f"{folder / NAME}: {kind} {each.name} concerns no row; correct `systems` or `tables`"
-                )
+                raise FileError(f"{folder / NAME}: {kind} {each.name} concerns no row; correct `systems` or `tables`")
     return paper
 
 

@@ -142,6 +142,11 @@ def load_firstp(folder: Path) -> dict[str, str]:
     return suite_record.read_pairs(folder, suite_record.FIRSTP)
 
 
+def load_seeds(folder: Path) -> dict[str, str]:
+    """Return the model of each system that is one of its seeds, as the suites of stored results name it."""
+    return suite_record.read_pairs(folder, suite_record.SEEDS)
+
+
 def load_exact(folder: Path) -> dict[str, str]:
     """Return the exact search of each approximate system, as the suites of stored results name it."""
     return suite_record.read_pairs(folder, suite_record.EXACT)

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from harness.analysis import comparison
 from harness.analysis.comparison import Comparison
 from harness.analysis.paired_differences import QueryChoice
-from harness.analysis.table import Row
+from harness.analysis.table import Row, Table
 from harness.cli.locations import mirrored
 from harness.cli.options import cache_option, price_options, results_option, results_path
 from harness.cli.output import FORMATS, Destination, destination_options
@@ -28,6 +28,7 @@ from harness.cli.stored_results import (
 )
 from harness.errors import FileError, UsageError
 from harness.evaluation import evaluate_runs, measure_names, trec_lines
+from harness.evaluation.per_query import PerQuery
 from harness.progress import bar
 from harness.report.comparison import comparison_document
 from harness.results import reader
@@ -49,6 +50,7 @@ _OF_RESULTS = {"results": "--results", "others": "--with", "as_of": "--as-of", "
 @queries_option()
 @without_queries_option
 @stored_measures_option("As ir_measures writes them; the first is compared with cost.")
+@click.option("--each-seed", is_flag=True, help="Compare the seeds of a model ([seeds] of the suite) one by one.")
 @click.option(
     "--changed",
     type=click.IntRange(0, 1000),
@@ -66,6 +68,7 @@ def compare(
     others: Path | None,
     queries: Path | None,
     changed: int,
+    each_seed: bool,
     destination: Destination,
 ) -> None:
     """Compare B with A, query by query: latency and each measure, with intervals and tests.  Runs nothing.
@@ -73,6 +76,7 @@ def compare(
     A and B are globs over system/dataset/scenario/profile, or over any one of them.  Rows of the same dataset, query
     sample and profile are compared, or the only two; all that one command compares is corrected together.  Says what B
     costs and is worth against A, which queries changed most, and how many queries would show a difference of that size.
+    The seeds of a model ([seeds] of its suite) are one row of the model's name: means over the seeds, query by query.
 
     With --qrels, run files that others made are compared; they have measures, and neither latency nor cost.  A and B
     may be globs in quotes: each file of A with each of B.  Of one glob, or of more than two files, all pairs.
@@ -89,19 +93,19 @@ def compare(
         if len(compared) > 2:
             raise UsageError(f"stored rows are named by A and B, not by {len(compared)} names; put globs in quotes")
         theirs = stored if others is None else replace(stored, results=others)
-        comparisons, notes = _stored(compared[0], compared[-1], stored, theirs, changed)
+        comparisons, notes = _stored(compared[0], compared[-1], stored, theirs, changed, each_seed=each_seed)
     destination.show_report(comparison_document(comparison.corrected(comparisons), notes))
 
 
 def _stored(
-    a: str, b: str, ours: StoredResults, theirs: StoredResults, count: int
+    a: str, b: str, ours: StoredResults, theirs: StoredResults, count: int, *, each_seed: bool
 ) -> tuple[list[Comparison], Sequence[str]]:
     """Compare the pairs of stored rows that A of our results and B of theirs name; notes say what could not be read."""
-    table, per_query = ours.table(), ours.per_query()
+    table, per_query = _rows(ours, each_seed=each_seed)
     their_table, their_per_query = table, per_query
     if theirs is not ours:
         theirs = replace(theirs, measures=table.measures)
-        their_table, their_per_query = theirs.table(), theirs.per_query()
+        their_table, their_per_query = _rows(theirs, each_seed=each_seed)
     pairs = comparison.pairs(table.rows, their_table.rows, a, b)
     measure = next(iter(table.measures), None)
     texts: dict[str | None, Mapping[str, str]] = {}
@@ -115,6 +119,10 @@ def _stored(
             values, other_values = per_query.get(row.per_query_key), their_per_query.get(other.per_query_key)
             comparisons.append(comparison.compare(row, other, values, other_values, table.measures, query))
     return comparisons, tuple(dict.fromkeys((*table.unreadable, *their_table.unreadable)))
+
+
+def _rows(stored: StoredResults, *, each_seed: bool) -> tuple[Table, Mapping[str, PerQuery]]:
+    return (stored.table(), stored.per_query()) if each_seed else stored.averaged()
 
 
 def _texts(results: Path, row: Row) -> Mapping[str, str]:

@@ -85,8 +85,8 @@ def frechet(
 
     RUNS: a folder of results (default: results), or run files with --qrels.  FD@k compares the embeddings of all judged
     relevant documents with those of all that a system has in its first k: 0 where they spread alike, and smaller is
-    better.  See docs/method/frechet.md for what it cannot see.  With png, svg or pdf: a picture of each distance against
-    the first measure, into the folder of -o.
+    better.  See docs/method/frechet.md for what it cannot see.  With png, svg or pdf: a picture of each distance
+    against the first measure, into the folder of -o.
     """
     folder = destination.folder if destination.form in PICTURES else None
     depths = tuple(dict.fromkeys(cutoffs))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import click
 
-from harness.analysis import cheapest, long_documents, published, published_measures, results_folder
+from harness.analysis import cheapest, long_documents, published, published_measures, results_folder, seeds
 from harness.analysis.cheapest import QualityGoal
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.cli.locations import as_given, mirrored
@@ -163,8 +163,9 @@ def _long_documents(stored: StoredResults, destination: Destination) -> None:
             f"{stored.results}: a paper's figures have no times or queries to compare; leave --layout out, which shows"
             " its printed gains"
         )
-    table, firstp = stored.table(), results_folder.load_firstp(stored.results)
-    made = long_documents.build(table, stored.per_query(), firstp, (*table.measures, "")[0])
+    table, per_query = stored.averaged()
+    firstp = seeds.models_of(results_folder.load_firstp(stored.results), results_folder.load_seeds(stored.results))
+    made = long_documents.build(table, per_query, firstp, (*table.measures, "")[0])
     paper = published_measures.read(published_measures.LONG_DOCUMENTS)
     if folder is not None:
         drawn = long_plots.write_pictures(made, paper, folder, destination.form)

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from harness import datasets
-from harness.analysis import published, published_measures, rejudge, results_folder, row_pricing
+from harness.analysis import published, published_measures, rejudge, results_folder, row_pricing, seeds
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.rejudge import QrelsOverride
 from harness.analysis.row_pricing import Tariff
@@ -139,6 +139,12 @@ class StoredResults:
         return results_folder.load_per_query(
             self.results, self.measures, cache=absolute(self.cache), override=self.override
         )
+
+    def averaged(self, *, priced: bool = True) -> tuple[Table, Mapping[str, PerQuery]]:
+        """Return the table and the values by query, with one row for the seeds of each model."""
+        table, per_query = self.table(priced=priced), self.per_query()
+        models = results_folder.load_seeds(self.results)
+        return seeds.averaged(table, per_query, models) if models else (table, per_query)
 
     def tested(self, table: Table) -> Mapping[str, PerQuery]:
         """Return the rows' values by query; none for a large table, where reading them is slow."""

@@ -219,7 +219,12 @@ def _first_stage_tag(system: System) -> str:
 def keep_inputs(inputs: Inputs, store: Store) -> None:
     """Store what a table needs besides the jobs."""
     positions = {name: dataset.positions for name, dataset in inputs.datasets.items() if dataset.positions}
-    pairs = {suite_record.FIRSTP: inputs.suite.firstp, suite_record.EXACT: inputs.suite.exact}
+    suite = inputs.suite
+    pairs = {
+        suite_record.FIRSTP: suite.firstp,
+        suite_record.EXACT: suite.exact,
+        suite_record.SEEDS: {system: model for model, systems in suite.seeds.items() for system in systems},
+    }
     store.keep_suite(inputs.suite.measures, pairs, positions)
     for name, dataset in inputs.datasets.items():
         sample = inputs.samples[name]

@@ -259,6 +259,12 @@ class Suite(ConfigModel):
         description='the exact search of each approximate system, of the same model: `[exact]`, `hnsw = "flat"` (of'
         " swept systems those with the same parameters); `harness recall` compares them",
     )
+    seeds: dict[Annotated[str, Field(pattern=NAME_PATTERN)], Annotated[Names, Field(min_length=2)]] = Field(
+        default={},
+        description="systems that are one model, trained with several seeds: `[seeds]`,"
+        ' `maxp = ["maxp-s1", "maxp-s2", "maxp-s3"]`; `harness compare` and `harness report --layout long-documents`'
+        " take the mean over them, query by query; `[firstp]` may name the model",
+    )
     expect: tuple[Expectation, ...] = Field(default=(), description="outcomes foreseen that are not ok")
     ec2: Ec2Settings = Field(default=Ec2Settings(), description="what runs it on AWS")
 
@@ -472,14 +478,27 @@ def _wrong_curves(suite: Suite) -> Iterator[str]:
             drawn[system] = f"curve.{curve}"
 
 
+def _wrong_seeds(suite: Suite) -> Iterator[str]:
+    """Yield each model with a system's name, and each system that is a seed of two models."""
+    model_of: dict[str, str] = {}
+    for model, systems in suite.seeds.items():
+        if model in suite.systems:
+            yield f"key 'seeds.{model}': a system of this suite has this name; choose another"
+        for system in systems:
+            if system in model_of:
+                yield f"key 'seeds.{model}': {system} is a seed of {model_of[system]} already; take it from one of them"
+            model_of[system] = model
+
+
 def _mistakes(suite: Suite) -> Iterator[str]:
     """Yield each contradiction between the keys of a suite, with its key."""
     names: dict[str, tuple[Iterable[str], tuple[str, ...]]] = {}
     names["languages"] = (map(dataset_name, suite.languages), tuple(map(dataset_name, suite.datasets)))
     names["ec2.instances"] = (suite.ec2.instances, (*suite.profiles, *filter(None, (suite.build_profile,))))
-    names["firstp"] = ((*suite.firstp, *suite.firstp.values()), suite.systems)
+    names["firstp"] = ((*suite.firstp, *suite.firstp.values()), (*suite.systems, *suite.seeds))
     names["exact"] = ((*suite.exact, *suite.exact.values()), suite.systems)
     names |= {f"curve.{name}": (systems, suite.systems) for name, systems in suite.curve.items()}
+    names |= {f"seeds.{name}": (systems, suite.systems) for name, systems in suite.seeds.items()}
     for index, restriction in enumerate(suite.restrict):
         names[f"restrict.{index}.profiles"] = (restriction.profiles, suite.profiles)
         names[f"restrict.{index}.systems"] = (restriction.systems, suite.systems)
@@ -492,6 +511,7 @@ def _mistakes(suite: Suite) -> Iterator[str]:
                 hint = did_you_mean(name, declared) or f"; it has {', '.join(declared)}"
                 yield f"key '{key}': {name!r} is not in this suite{hint}"
     yield from _wrong_curves(suite)
+    yield from _wrong_seeds(suite)
     restricted: set[str] = set()
     for index, restriction in enumerate(suite.restrict):
         if again := restricted.intersection(restriction.profiles):

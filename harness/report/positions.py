@@ -100,7 +100,11 @@ def _histogram(made: DatasetPositions, *, wide: bool) -> Grid:
     total, so_far = max(1, len(made.places.firsts)), 0
     most = len(both) if wide else _MOST_BINS
     rest = both[most - 1 :]
-    shown = both if len(both) <= most else [*both[: most - 1], (sum(each[0] for each in rest), sum(each[1] for each in rest))]
+    shown = (
+        both
+        if len(both) <= most
+        else [*both[: most - 1], (sum(each[0] for each in rest), sum(each[1] for each in rest))]
+    )
     largest = max((count for count, _ in shown), default=1)
     cells = []
     for number, (count, documents) in enumerate(shown):

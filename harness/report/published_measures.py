@@ -65,7 +65,9 @@ def first_screen(paper: PublishedMeasures, escape: Escape) -> Section:
         *map(escape, about.left_out[:1]),
         _contradictions(about),
     ]
-    return Section(lead=(escape(f"{about.cited}, as published"),), grids=(grid,), after=tuple(after), notes=tuple(notes))
+    return Section(
+        lead=(escape(f"{about.cited}, as published"),), grids=(grid,), after=tuple(after), notes=tuple(notes)
+    )
 
 
 def _contradictions(about: MeasuresPaper) -> str:

@@ -173,7 +173,7 @@ class Store:
         target, content = self.folder / suite_record.FILE, suite_record.text(measures, pairs, hashes).encode()
         if len(content) > suite_record.MOST_BYTES:
             text = f"would have {len(content):,} bytes; the limit is {suite_record.MOST_BYTES:,}"
-            raise StoreError(f"{target}: {text}; name fewer pairs in the suite's [firstp] and [exact]")
+            raise StoreError(f"{target}: {text}; name fewer pairs in the suite's [firstp], [exact] and [seeds]")
         with _disk_errors(target):
             with suppress(OSError):  # it is missing, or no regular file: then it is replaced
                 if read_start(target, len(content) + 1) == content:

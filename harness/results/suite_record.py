@@ -22,8 +22,9 @@ _LEVELS = 5
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
-# Kinds of pairs of systems that a suite declares.
-FIRSTP, EXACT = "firstp", "exact"
+# Kinds of pairs that a suite declares: of two systems, or of a system that is one seed of a model, and the model.
+FIRSTP, EXACT, SEEDS = "firstp", "exact", "seeds"
+KINDS = (FIRSTP, EXACT, SEEDS)
 
 
 def text(
@@ -33,7 +34,7 @@ def text(
 ) -> str:
     """Return the content of the record; empty parts are left out.
 
-    ``pairs`` map systems to their partners, by ``FIRSTP`` or ``EXACT``; ``positions`` datasets to the SHA-256 of their
+    ``pairs`` map systems to their partners, by one of ``KINDS``; ``positions`` datasets to the SHA-256 of their
     positions, which lie in :func:`positions_path`.
     """
     parts = {name: dict(part) for name, part in {**(pairs or {}), "positions": positions}.items() if part}
@@ -84,7 +85,7 @@ def _measures(paths: Iterable[Path]) -> tuple[tuple[str, ...], list[FileError]]:
 
 
 def read_pairs(root: Path, kind: str) -> dict[str, str]:
-    """Return each system's partner (``FIRSTP``, ``EXACT``), as the suites of :func:`read_measures` name it.
+    """Return each system's partner (of one of ``KINDS``), as the suites of :func:`read_measures` name it.
 
     Of two names the last counts.
     """
@@ -96,7 +97,7 @@ def unreadable(root: Path) -> tuple[FileError, ...]:
     """Return the error of each damaged record of the suites of :func:`read_measures`."""
     paths = _paths(root)
     _, found = _measures(paths)
-    pairs = (functools.partial(_pairs, kind) for kind in (FIRSTP, EXACT))
+    pairs = (functools.partial(_pairs, kind) for kind in KINDS)
     parts: tuple[Callable[[Any], list[Any]], ...] = (_positions, *pairs)
     named = {str(error) for error in found}
     for path in paths:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -296,6 +297,20 @@ def test_a_grid_is_the_product_of_its_lists_in_their_order(tmp_path: Path) -> No
 def test_wrong_curve_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(FileError, match=message):
         load(tmp_path, f"{TWO}[curve]\n{text}\n")
+
+
+def test_seeds_are_systems_of_one_model_that_firstp_may_name(tmp_path: Path) -> None:
+    four = 'systems = ["a-1", "a-2", "b-1", "b-2"]\ndatasets = ["scifact"]\nprofiles = ["cpu1-mem4"]\n'
+    both = '[seeds]\na = ["a-1", "a-2"]\nb = ["b-1", "b-2"]\n[firstp]\nb = "a"\n'
+    named = load(tmp_path, four + both)
+    assert named.seeds == {"a": ("a-1", "a-2"), "b": ("b-1", "b-2")} and named.firstp == {"b": "a"}
+    for wrong, message in (
+        ('a-1 = ["a-2", "b-1"]', "key 'seeds.a-1': a system of this suite has this name; choose another"),
+        ('a = ["a-1", "a-2"]\nb = ["a-1", "b-1"]', "key 'seeds.b': a-1 is a seed of a already; take it from one"),
+        ('a = ["a-1", "c-1"]', "key 'seeds.a': 'c-1' is not in this suite"),
+    ):
+        with pytest.raises(FileError, match=re.escape(message)):
+            load(tmp_path, f"{four}[seeds]\n{wrong}\n")
 
 
 def test_exact_search_of_swept_systems_is_the_one_that_is_named(tmp_path: Path) -> None:

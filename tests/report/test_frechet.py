@@ -80,7 +80,9 @@ def test_tie_of_equal_documents_has_no_order() -> None:
 
 def two_kinds(far: tuple[float, float], near: tuple[float, float], middle: tuple[float, float]) -> Distances:
     values = {"far": far, "near": near, "middle": middle}
-    systems = {name: tuple(distance(each, k=k) for each, k in zip(of, (1, 10), strict=True)) for name, of in values.items()}
+    systems = {
+        name: tuple(distance(each, k=k) for each, k in zip(of, (1, 10), strict=True)) for name, of in values.items()
+    }
     return replace(MADE, systems=systems)
 
 
@@ -100,7 +102,11 @@ def test_orders_by_two_distances_and_by_two_encoders_have_a_tau() -> None:
 
 def test_picture_has_a_panel_for_each_distance_with_each_system(tmp_path: Path) -> None:
     made = two_kinds((0.5, 0.6), (0.2, 0.1), (0.3, 0.7))
-    worth: dict[str, dict[str, float | None]] = {"far": {"RR@10": 0.6}, "near": {"RR@10": 0.7}, "middle": {"RR@10": None}}
+    worth: dict[str, dict[str, float | None]] = {
+        "far": {"RR@10": 0.6},
+        "near": {"RR@10": 0.7},
+        "middle": {"RR@10": None},
+    }
     with style.settings(9):
         figure = plots.draw(made, worth, "RR@10", style.system_styles([*made.systems]))
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["FD@1, tau 1.00", "FD@10, tau 1.00"]

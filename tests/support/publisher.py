@@ -14,7 +14,7 @@ from harness.records import Envelope, Outcome
 from harness.results.reader import FIRST_STAGE
 from harness.results.schema import Cell, IndexFacts, Memory, SweepPoint, job_key
 from harness.results.store import Store
-from harness.results.suite_record import EXACT, FIRSTP
+from harness.results.suite_record import EXACT, FIRSTP, SEEDS
 from tests.support import sample_records
 
 MIB = 2**20
@@ -60,6 +60,7 @@ def put(
     measures: tuple[str, ...] = (),
     firstp: Mapping[str, str] = {},
     exact: Mapping[str, str] = {},
+    seeds: Mapping[str, str] = {},
 ) -> Path:
     """Store these cells below ``root``; returns it."""
     store = Store(root, suite)
@@ -67,7 +68,7 @@ def put(
         judged = "".join(f"{query} 0 right 1\n" for query in queries)
         sample = json.dumps([{"query_id": query, "text": query} for query in queries])
         store.keep_inputs(judged.encode(), _QRELS, {_SAMPLE: sample})
-        store.keep_suite(measures, {FIRSTP: firstp, EXACT: exact})
+        store.keep_suite(measures, {FIRSTP: firstp, EXACT: exact, SEEDS: seeds})
         for cell in cells:
             for job in range(cell.jobs):
                 _put(store, cell, job, suite, queries)

@@ -438,9 +438,7 @@ class System(SystemSettings, EngineSettings):
         return {name: self.swept.get(name, value) for name, value in self.params.items() if name in self.prepare_params}
 
 
-def _varied_component(
-    part: System, params: Mapping[str, Scalar], grid: Mapping[str, tuple[Scalar, ...]]
-) -> System:
+def _varied_component(part: System, params: Mapping[str, Scalar], grid: Mapping[str, tuple[Scalar, ...]]) -> System:
     """Return a component with its share of a swept system's parameters: ``<component>.<name>``."""
     start = f"{part.name}."
     own = {key.removeprefix(start): value for key, value in params.items() if key.startswith(start)}

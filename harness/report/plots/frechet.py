@@ -67,9 +67,7 @@ def draw(sample: Distances, values: Values, measure: str, styles: Mapping[str, S
         of_system = dict(zip(sample.systems, kind, strict=True))
         tau = agreed[distance_name(kind[0])].get(measure)
         _draw_panel(panel, {name: of_system[name] for name in shown}, values, measure, frame)
-        panel.set_title(
-            f"{distance_name(kind[0])}{'' if tau is None else f', tau {tau:.2f}'}", fontsize=8, loc="left"
-        )
+        panel.set_title(f"{distance_name(kind[0])}{'' if tau is None else f', tau {tau:.2f}'}", fontsize=8, loc="left")
     return figure
 
 
@@ -83,9 +81,7 @@ def _notes(sample: Distances, absent: Sequence[str]) -> tuple[str, ...]:
     return (" ".join([text, *style.listed("Not drawn", absent)]),)
 
 
-def _draw_panel(
-    panel: Axes, distances: Mapping[str, Distance], values: Values, measure: str, frame: Frame
-) -> None:
+def _draw_panel(panel: Axes, distances: Mapping[str, Distance], values: Values, measure: str, frame: Frame) -> None:
     for name, distance in distances.items():
         figure, x = distance.figure, values[name][measure]
         if figure.value is None or x is None:

@@ -1,0 +1,104 @@
+"""The mean of a model's seeds: by query, of its row, and in the commands that compare models."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.analysis import results_folder, seeds
+from harness.analysis.table import Row
+from harness.evaluation.per_query import PerQuery
+from harness.launch.fake import FakeLauncher
+from harness.records import Outcome
+from harness.stats import INTERVAL_MIN_QUERIES
+from tests.conftest import Bench
+from tests.support import publisher
+from tests.support.command_line import Call, call
+from tests.support.publisher import Made
+
+# Ranks of the right document for the queries in turn; 0: not found.  No seed of "new" is better on every query.
+NEW = {"new-s1": (1, 2, 2), "new-s2": (2, 1, 2), "new-s3": (2, 2, 1)}
+OLD = {"old-s1": (2, 2, 2), "old-s2": (2, 2, 2), "old-s3": (2, 2, 2)}
+MODEL = {name: name.partition("-")[0] for name in (*NEW, *OLD)}
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("seeds")
+    cells = [Made(name, latency_ms, ranks, jobs=1) for latency_ms, (name, ranks) in enumerate((NEW | OLD).items(), 1)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("HARNESS_CACHE", str(folder / "cache"))
+        cells.append(Made("alone", 9.0, (1, 1, 1), jobs=1))
+        options = {"measures": ("RR@10",), "firstp": {"new": "old"}, "seeds": MODEL}
+        yield publisher.put(folder / "results", *cells, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def harness() -> Call:
+    return functools.partial(call)
+
+
+def averaged(stored: Path) -> tuple[dict[str, Row], dict[str, PerQuery]]:
+    table, values = results_folder.load_rows(stored), results_folder.load_per_query(stored)
+    found, by_query = seeds.averaged(table, values, results_folder.load_seeds(stored))
+    return {row.system: row for row in found.rows}, by_query
+
+
+def test_each_query_has_the_mean_of_the_seeds_and_the_row_follows(stored: Path) -> None:
+    rows, values = averaged(stored)
+    assert list(rows) == ["alone", "new", "old"]
+    new = rows["new"]
+    by_query = values[new.per_query_key].measures["RR@10"]
+    np.testing.assert_allclose(by_query, np.full(len(by_query), (1 + 0.5 + 0.5) / 3))
+    assert len(by_query) >= INTERVAL_MIN_QUERIES
+    assert new.measured("RR@10") == pytest.approx(2 / 3)
+    assert (new.jobs, len(new.keys), len(new.trial_means_s)) == (3, 3, 3 * len(rows["alone"].trial_means_s))
+    mean_ms = [1000 * (row.latency_mean_s.value or 0) for row in (new, rows["old"])]
+    singles = {row.system: row for row in results_folder.load_rows(stored).rows}
+    for got, names in zip(mean_ms, (NEW, OLD), strict=True):
+        assert got == pytest.approx(np.mean([1000 * (singles[name].latency_mean_s.value or 0) for name in names]))
+    assert new.notes[0].startswith("mean of 3 seeds by RR@10: new-s1 0.6")
+    assert rows["alone"] == singles["alone"], "a system without seeds stays as it is"
+
+
+def test_a_failed_seed_is_left_out_and_named(stored: Path, tmp_path: Path) -> None:
+    cells = [Made("new-s1", 1.0, (1, 1, 1), jobs=1), Made("new-s2", 1.0, outcome=Outcome.OOM, jobs=1)]
+    folder = publisher.put(tmp_path / "results", *cells, measures=("RR@10",), seeds=MODEL)
+    rows, _ = averaged(folder)
+    assert list(rows) == ["new"] and rows["new"].measured("RR@10") == 1
+    assert rows["new"].notes[1] == "not in the mean, as they failed: new-s2 (oom); run them again"
+    gone = publisher.put(tmp_path / "gone", Made("new-s1", 1.0, outcome=Outcome.OOM), measures=("RR@10",), seeds=MODEL)
+    assert list(averaged(gone)[0]) == ["new-s1"], "nothing to average"
+
+
+def test_run_stores_the_seeds_of_its_suite(bench: Bench) -> None:
+    bench.run(FakeLauncher(), bench.suite('[seeds]\nmodel = ["planted", "null"]\n', systems=["planted", "null"]))
+    assert results_folder.load_seeds(bench.results) == {"planted": "model", "null": "model"}
+
+
+def test_models_are_compared_by_means_over_seeds(stored: Path, harness: Call) -> None:
+    shown = json.loads(harness("compare", "old", "new", "--results", str(stored), "--format", "json").stdout)
+    (one,) = shown["comparisons"]
+    (gain,) = [each for each in one["differences"] if each["metric"] == "RR@10"]
+    # Every query gains a sixth of a point by the mean; a single seed gains on a third of the queries.
+    assert (gain["won"], gain["lost"], gain["tied"]) == (gain["queries"], 0, 0)
+    each = harness("compare", "old-s1", "new-s1", "--results", str(stored), "--each-seed", "--format", "json")
+    (one,) = json.loads(each.stdout)["comparisons"]
+    (gain,) = [each for each in one["differences"] if each["metric"] == "RR@10"]
+    assert 0 < gain["won"] < gain["queries"]
+    missing = harness("compare", "old-s1", "new", "--results", str(stored))
+    assert missing.exit_code == 2 and "old-s1" in missing.stderr
+
+
+def test_gains_over_firstp_are_of_means_over_seeds(stored: Path, harness: Call) -> None:
+    shown = json.loads(harness("report", str(stored), "--layout", "long-documents", "--format", "json").stdout)
+    (group,) = shown["groups"]
+    (new,) = group["systems"]
+    assert (new["system"], new["firstp"], len(new["keys"])) == ("new", "old", 3)
+    assert new["gain"]["value"] == pytest.approx(1 / 6)
