@@ -1,8 +1,8 @@
 """Places of relevant passages in documents, and each system's measure by these places.
 
 Positions are tokens of bert-base-uncased.  Of each pair of a query and a document the first relevant passage counts,
-of a query with several documents the earliest.  Histograms, of lengths too, and shares follow Boytsov et al. (2025), Figure 1, the
-measure by position their Figure 7.
+of a query with several documents the earliest.  Histograms, of the documents' lengths too, and shares follow Boytsov et
+al. (2025), Figure 1, the measure by position their Figure 7.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 ``published.toml`` says which column of which CSV file is which measure on which dataset, which systems are baselines of
 which (``firstp``, ``over``), where the code behind a figure differs from the text (``findings``), and where the print
 contradicts itself (``errata``).  A cell holds the figure as printed, the marks of significance and the gain:
-``0.416a (+5.5%)``.  An empty cell is a dash in the print; ``?`` is a figure that the copy at hand does not show.  Tables
-with costs are read by :mod:`harness.analysis.published`.
+``0.416a (+5.5%)``.  An empty cell is a dash in the print; ``?`` is a figure that the copy at hand does not show.
+
+Tables with costs are read by :mod:`harness.analysis.published`.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ class MeasureTable(ConfigModel):
     """One table.
 
     ``columns`` hold measures, ``facts`` (headers by column) anything else, as printed; ``key`` is the first column.
-    ``gain`` names the column of mean gains, per cent.  ``over``: the baseline of a system's gains in this table, where it
-    is not the FirstP.  ``marks``: what each mark of significance means.
+    ``gain`` names the column of mean gains, per cent.  ``over``: the baseline of a system's gains in this table, where
+    it is not the FirstP.  ``marks``: what each mark of significance means.
     """
 
     number: str
