@@ -122,7 +122,8 @@ def _stored(
 
 
 def _rows(stored: StoredResults, *, each_seed: bool) -> tuple[Table, Mapping[str, PerQuery]]:
-    return (stored.table(), stored.per_query()) if each_seed else stored.averaged()
+    rows = stored.table(), stored.per_query()
+    return rows if each_seed else stored.averaged(*rows)
 
 
 def _texts(results: Path, row: Row) -> Mapping[str, str]:

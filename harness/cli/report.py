@@ -137,7 +137,7 @@ def report(
                 pointers=(POINTER.format(command("explain", results=as_given(str(stored.results), stored.cache))),),
             )
             table = stored.table(distances=True)
-            per_query = stored.tested(table)
+            table, per_query = stored.averaged(table, stored.tested(table))
             destination.show_answer(lambda escape, width: (summary_section(table, per_query, escape, view, width),))
         else:
             destination.show(text or render(stored.table(distances=True), destination.form, layout=layout))
@@ -163,7 +163,7 @@ def _long_documents(stored: StoredResults, destination: Destination) -> None:
             f"{stored.results}: a paper's figures have no times or queries to compare; leave --layout out, which shows"
             " its printed gains"
         )
-    table, per_query = stored.averaged()
+    table, per_query = stored.averaged(stored.table(), stored.per_query())
     firstp = seeds.models_of(results_folder.load_firstp(stored.results), results_folder.load_seeds(stored.results))
     made = long_documents.build(table, per_query, firstp, (*table.measures, "")[0])
     paper = published_measures.read(published_measures.LONG_DOCUMENTS)

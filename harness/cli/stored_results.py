@@ -140,10 +140,9 @@ class StoredResults:
             self.results, self.measures, cache=absolute(self.cache), override=self.override
         )
 
-    def averaged(self, *, priced: bool = True) -> tuple[Table, Mapping[str, PerQuery]]:
-        """Return the table and the values by query, with one row for the seeds of each model."""
-        table, per_query = self.table(priced=priced), self.per_query()
-        models = results_folder.load_seeds(self.results)
+    def averaged(self, table: Table, per_query: Mapping[str, PerQuery]) -> tuple[Table, Mapping[str, PerQuery]]:
+        """Return the table and its values by query with one row for the seeds of each model."""
+        models = {} if published.is_in(self.results) else results_folder.load_seeds(self.results)
         return seeds.averaged(table, per_query, models) if models else (table, per_query)
 
     def tested(self, table: Table) -> Mapping[str, PerQuery]:

@@ -96,6 +96,13 @@ def test_models_are_compared_by_means_over_seeds(stored: Path, harness: Call) ->
     assert missing.exit_code == 2 and "old-s1" in missing.stderr
 
 
+def test_first_screen_has_a_row_for_each_model_and_csv_one_for_each_seed(stored: Path, harness: Call) -> None:
+    shown = harness("report", str(stored)).stdout
+    assert "| new " in shown and "| alone " in shown and "new-s1 " not in shown.partition("\n\n- ")[0]
+    every = harness("report", str(stored), "--format", "csv").stdout
+    assert all(f"\n{name}," in every for name in (*NEW, *OLD)) and "\nnew," not in every
+
+
 def test_gains_over_firstp_are_of_means_over_seeds(stored: Path, harness: Call) -> None:
     shown = json.loads(harness("report", str(stored), "--layout", "long-documents", "--format", "json").stdout)
     (group,) = shown["groups"]
