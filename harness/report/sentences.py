@@ -21,9 +21,9 @@ _MOST_LEADERS = 3
 def answers(table: Table, per_query: Mapping[str, PerQuery], measure: str, escape: Escape = str) -> tuple[str, ...]:
     """Return one sentence on cost and quality for each of at most two datasets, or one that counts over more.
 
-    The cheapest of two systems or more is compared with the best one by the paired test of ``harness compare``.  Of rows
-    that may not be compared the sentence takes the largest group, and names its suite.  Names alone are escaped: a
-    format that knows links needs no backslash before ``[0.1, 8.1]``.
+    The cheapest of two systems or more is compared with the best one by the paired test of ``harness compare``.  If
+    the dataset has rows that may not be compared, the sentence takes the largest group and names its suite.  Names
+    alone are escaped: a format that knows links needs no backslash before ``[0.1, 8.1]``.
     """
     valid = [row for row in table.rows if row.outcome is Outcome.OK and row.validity is not Validity.INVALID]
     datasets = sorted({row.dataset for row in table.rows})

@@ -306,7 +306,9 @@ def test_sentence_has_the_figures_of_the_matrix_below_it_where_rows_may_not_be_c
     assert ("bm25", "other", "—", "0.00100") in costs.cells
     # 0.0724 / 0.0076, both of suite demo; the other sample's bm25 costs less.
     sentences_ = made.after
-    assert sentences_[1].startswith("scifact, suite demo: bm25 costs 9.5x less than minilm and is 3.4 points nDCG@10 better")
+    assert sentences_[1].startswith(
+        "scifact, suite demo: bm25 costs 9.5x less than minilm and is 3.4 points nDCG@10 better"
+    )
     assert sentences_[0].startswith("b: bm25 costs 9.5x less than minilm")
 
 
