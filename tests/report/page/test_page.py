@@ -303,7 +303,7 @@ def test_back_and_forward_restore_each_view(page: Page) -> None:
     page.go_back()
     page.wait_for_function("harnessPage.main.current().weights[0] === 500")
     page.go_forward()
-    page.wait_for_function("harnessPage.main.current().weights[0] === 100")
+    page.wait_for_function("harnessPage.main.current().weights[0] === 400")
 
 
 @pytest.mark.parametrize(
