@@ -18,6 +18,7 @@ from results.published.santhanam2023.study import find_errata, paper
 from results.published.santhanam2023.study.costs import costs, rents
 from results.published.santhanam2023.study.dialects import MARKDOWN
 from results.published.santhanam2023.study.scores import recomputed_scores
+from scripts.docs import captions
 
 # The page stays as it is when a newer price list arrives.
 NOW = datetime.date(2026, 7, 20)
@@ -31,7 +32,7 @@ def page() -> str:
     parts = (
         _head(published),
         MARKDOWN.write(paper.recomputed(published, follows, markdown_escape), 2),
-        _FIGURES,
+        _figures(),
         _scores(published, follows),
         f"## {len(wrong)} errata\n\n{_ERRATA}",
         MARKDOWN.write(Section(notes=paper.listed(wrong, markdown_escape).notes), 2),
@@ -112,19 +113,17 @@ printed cost agrees if some number in that interval rounds to it. Fractions are 
 **{agree} of {len(every)} costs agree.**"""
 
 
-_FIGURES = """## Figures 1 and 2, and Table 4
+def _figures() -> str:
+    shown = {name: text for name, text in captions.captions().items() if name.endswith(("-cost", "-winners"))}
+    drawn = "\n\n".join(f"![{text}](../assets/{name}.png)" for name, text in shown.items())
+    return f"""## Figures 1 and 2, and Tables 4, 7 and 8
 
 At the paper's prices and exchange rates; marks: [pictures.md](../guides/pictures.md), rates:
-[leaderboards.md](../method/leaderboards.md). A page in which weights, prices and rates can be moved:
-`harness report results/published/santhanam2023 --format html -o page.html`.
+[leaderboards.md](../method/leaderboards.md). The paper's Figure 1 is of the costs of Table 2; Table 3's costs, measured
+in one protocol, follow in the same form. A page in which weights, prices and rates can be moved:
+`harness report santhanam2023 --format html -o page.html`.
 
-![Figure 1: cost and accuracy on MS MARCO](../assets/msmarco-santhanam2023-cost.png)
-
-![Figure 1: cost and accuracy on XOR-TyDi](../assets/xortydi-cost.png)
-
-![Figure 2: the weights under which each row wins on MS MARCO](../assets/msmarco-santhanam2023-winners.png)
-
-![Figure 2: the weights under which each row wins on XOR-TyDi](../assets/xortydi-winners.png)"""
+{drawn}"""
 
 
 _ERRATA = """A contradiction is one of these:
