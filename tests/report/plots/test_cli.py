@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from harness.cli import main
+from harness.cli import main, stored_results
 from harness.cli import report as commands
-from harness.cli import stored_results
 from harness.config import data_root
 from harness.launch.fake import FakeLauncher
 from harness.report import plots
