@@ -62,7 +62,7 @@ def published_folder() -> Path:
 def published_names() -> tuple[str, ...]:
     """Return the names of the published results that ship with harness."""
     folder = published_folder()
-    return tuple(sorted(path.name for path in folder.iterdir())) if folder.is_dir() else ()
+    return tuple(sorted(path.name for path in folder.iterdir() if path.is_dir())) if folder.is_dir() else ()
 
 
 def results_by_name(results: Path) -> Path:

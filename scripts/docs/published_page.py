@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 from harness.analysis import published as published_tables
+from harness.analysis import results_folder
 from harness.analysis.published import Published
-from harness.config import data_root
+from harness.config import data_root, published_folder
 from harness.pricing import prices
 from harness.pricing.offers import Offer
 from harness.pricing.prices import Snapshot
@@ -39,8 +40,30 @@ def page() -> str:
         _changed(published, follows, now),
         MARKDOWN.write(paper.rented(published, follows, now, markdown_escape), 3),
         MARKDOWN.write(paper.repriced(published, follows, now, markdown_escape), 3),
+        _reference(),
     )
     return "\n\n".join(parts) + "\n"
+
+
+def _reference() -> str:
+    """Describe the measured result that ships, by its stored jobs."""
+    table = results_folder.load_rows(published_folder() / "quickstart")
+    row = next(row for row in table.rows if row.system == "bm25")
+    measure = table.measures[0]
+    assert row.machine is not None and row.latency_mean_s.value is not None
+    return f"""## A measured result
+
+`results/published/quickstart/` is a result of our own, sealed as each run seals it: `{row.system}` of
+`suites/quickstart.toml` on SciFact, {row.queries} queries x {row.trials} trials in containers of {row.cpus} CPU, on
+{row.machine.cpu_model} with {row.machine.host_cpus} CPUs. {measure} is {row.measured(measure):.3f}, the mean latency
+{1e3 * row.latency_mean_s.value:.3g} ms; the verdict on its timing is `{row.validity.value}`.
+
+```sh
+harness report quickstart                   # the table; --wide, --format html and all other formats work, too
+harness explain bm25 --results quickstart   # how each number was made, and what is in doubt
+harness verify quickstart                   # its seals and checksums
+make reference                              # measures it again, on a machine that does nothing else
+```"""
 
 
 def _scores(published: Published, follows: Snapshot) -> str:
