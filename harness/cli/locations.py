@@ -1,4 +1,4 @@
-"""Where results are: in a folder, under the name of published ones, or in S3 as folders of a local mirror."""
+"""Results in a folder, under the name of published ones, or in S3; those are mirrored into a local folder."""
 
 from __future__ import annotations
 
