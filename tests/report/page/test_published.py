@@ -1,4 +1,4 @@
-"""The published results' page: Figure 1, Figure 2 and Table 4 of the paper, as far as its printed figures go."""
+"""The published results' page: the front of Table 3, the winners and Table 4 of the paper, as far as its figures go."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_computed_rates_are_one_choice_away(published: Page) -> None:
     assert "(mode reference, " in published.locator("#summary").inner_text()
 
 
-def test_figure_1_has_the_papers_front(published: Page) -> None:
+def test_front_of_table_3a_has_the_systems_of_the_paper(published: Page) -> None:
     front = published.evaluate(
         """() => { const view = harnessPage.main.view();
           const front = view.rows.filter((row) => view.frontOf[row] !== "dominated");
