@@ -36,7 +36,8 @@ def load(
     """Return the priced table of stored results, one row for each cell, as ``harness report --format csv``.
 
     Args:
-        results: a results folder, or one of published tables; or ``"s3://bucket/prefix"``.
+        results: a results folder, the name of published results such as ``"santhanam2023"``, or
+            ``"s3://bucket/prefix"``.
         measures: names as ir_measures writes them; ``None``: those of the suite, else RR@10, Success@10 and nDCG@10
             (published tables have their own).
         as_of: prices of this date (text: ``YYYY-MM-DD``) or the last before it; ``None``: the newest.
@@ -117,7 +118,7 @@ def _folder(results: Location, cache: Path) -> Path:
     if not isinstance(results, str) or not is_s3(results):
         if str(results).startswith("s3:/") and not Path(results).is_dir():
             raise UsageError(f'{results}: a path keeps one of the two slashes; give the text "s3://..." instead')
-        return Path(results)
+        return config.results_by_name(Path(results))
     from harness.aws.results import open_to_read
     from harness.aws.results.mirror import FileSelection
 

@@ -54,6 +54,29 @@ def data_root() -> Path:
     return shipped if shipped.is_dir() else package.parent
 
 
+def published_folder() -> Path:
+    """Return the folder of the published results that ship with harness."""
+    return data_root() / "results" / "published"
+
+
+def published_names() -> tuple[str, ...]:
+    """Return the names of the published results that ship with harness."""
+    folder = published_folder()
+    return tuple(sorted(path.name for path in folder.iterdir() if path.is_dir())) if folder.is_dir() else ()
+
+
+def results_by_name(results: Path) -> Path:
+    """Return the shipped folder of published results for its name; a folder of that name here comes first.
+
+    ``santhanam2023`` and ``results/published/santhanam2023`` name the same results, wherever one is.
+    """
+    *folders, name = results.parts or ("",)
+    shipped = published_folder() / name
+    if os.path.lexists(results) or folders not in ([], ["results", "published"]):
+        return results
+    return shipped if re.fullmatch(NAME_PATTERN, name) and shipped.is_dir() else results
+
+
 def default_cache_folder() -> Path:
     """Return the cache folder by the XDG convention."""
     return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "ir-harness")

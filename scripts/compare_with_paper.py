@@ -4,7 +4,8 @@
 ``|`` or tabs between them.  Each CSV file (without ``errata.csv``) is compared with the one table of the text that
 holds most of its numbers: a row with the line that holds the most of its cells in their order.  A column that the text
 prints on one line, without its table, counts if the line holds the whole column in order.  The rows of a file without
-a table are looked up in the sentences: one must hold the row's first cell and all its numbers.
+a table, and of one with a column ``value``, are looked up in the sentences: one must hold the row's first cell and all
+its numbers.
 
 Prints cells compared, cells wrong, and each wrong cell; exits with 1 if one is wrong.
 """
@@ -32,6 +33,8 @@ _LOST = "?"
 _NUMBER = re.compile(r"(?<![\w.])[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?(?<=\d)[KMB]?(?![\w])", flags=re.ASCII)
 _MARKUP = re.compile(r"\\(?:begin|end)\{\w+\}|\\[a-z]+|\^\{?\w+\}?|</?\w+>|[${}\\*&]")
 _SENTENCES = re.compile(r"(?<=[.!?:])\s+")
+_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_SPELLED = {word: str(number) for number, word in enumerate(_WORDS, start=1)}
 # Tables are tried in the order of how many of a file's numbers they hold.
 _TRIED = 6
 
@@ -220,7 +223,8 @@ def in_sentence(cells: Sequence[Cell], sentences: Sequence[str]) -> bool:
     wanted = [cell for cell in cells[1:] if cell.is_number or cell.column == VALUE]
 
     def holds(sentence: str) -> bool:
-        words = set(re.findall(r"[\w.]*\w", sentence)) | set(numbers_of(sentence))
+        spelled = {_SPELLED[word] for word in sentence.lower().split() if word in _SPELLED}
+        words = set(re.findall(r"[\w.]*\w", sentence)) | set(numbers_of(sentence)) | spelled
         return all((cell.token if cell.is_number else cell.text) in words for cell in wanted)
 
     name = cells[0].token
@@ -233,8 +237,15 @@ def compare(path: Path, text: str) -> Compared:
     numbers = sum(cell.is_number or cell.column == VALUE for cells in rows for cell in cells)
     lines = [line for line in text.splitlines() if "|" not in line and "\t" not in line]
     sentences = [each for line in lines for each in _SENTENCES.split(line)]
-    if all(in_sentence(cells, sentences) for cells in rows):
-        return Compared(path.name, numbers, (), (), "sentences")
+    said = [in_sentence(cells, sentences) for cells in rows]
+    if all(said) or any(cell.column == VALUE for cell in rows[0]):
+        unsaid = (
+            Wrong(path.name, number, cell, None)
+            for number, (cells, found) in enumerate(zip(rows, said, strict=True), 1)
+            for cell in cells
+            if not found and (cell.is_number or cell.column == VALUE)
+        )
+        return Compared(path.name, numbers, tuple(unsaid), (), "sentences")
     wanted = {cell.token for cells in rows for cell in cells}
     likely = sorted(tables(text), key=lambda table: -len(wanted & {token for line in table for token in line.tokens}))
     matched = max(

@@ -16,7 +16,7 @@ from harness.analysis.axes import ACCURACY, Axis, ComparisonGroup
 from harness.analysis.dynascore import DynascoreOptions, Entry, Rate
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.resampling import Resampled
-from harness.analysis.table import Row, Table
+from harness.analysis.table import PublishedRates, Row, Table
 from harness.errors import UnknownName, UsageError
 from harness.evaluation.per_query import PerQuery
 from harness.records import Outcome
@@ -34,19 +34,25 @@ _SEED = 20230710
 
 @dataclass(frozen=True)
 class Preset:
-    """Named weights."""
+    """Named weights; ``word`` is their name as an option's value."""
 
+    word: str
     name: str
     weights: Mapping[str, float]
 
 
-# The first is that of Table 4 of Santhanam et al. 2023; the others put most of the weight on one metric.
+# The weightings of Santhanam et al. 2023 by the paper's names: Tables 4 and 7a, 7b, 7c, 7d (8 for XOR-TyDi).
 PRESETS = (
-    Preset("balanced", {"accuracy": 0.5, "cost": 0.25, "latency": 0.25}),
-    Preset("accuracy first", {"accuracy": 0.9, "cost": 0.05, "latency": 0.05}),
-    Preset("cost first", {"accuracy": 0.1, "cost": 0.8, "latency": 0.1}),
-    Preset("latency first", {"accuracy": 0.1, "cost": 0.1, "latency": 0.8}),
+    Preset("default", "default", {"accuracy": 0.5, "cost": 0.25, "latency": 0.25}),
+    Preset("quality", "heavy emphasis on quality", {"accuracy": 0.9, "cost": 0.05, "latency": 0.05}),
+    Preset("low-latency", "low latency is key", {"accuracy": 0.75, "cost": 0.01, "latency": 0.24}),
+    Preset("cost-sensitive", "cost is a very significant concern", {"accuracy": 0.4, "cost": 0.4, "latency": 0.2}),
 )
+
+
+def preset_of(weights: Mapping[str, float]) -> Preset | None:
+    """Return the preset with these weights."""
+    return next((preset for preset in PRESETS if dict(preset.weights) == dict(weights)), None)
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,7 @@ class LeaderboardQuery:
     """Options of a leaderboard.
 
     ``rank_by`` names the axis that ranks the rows within the ``bounds``; ``None``: the Dynascore by ``weights``.
+    ``mode`` is one of ``dynascore.MODES``; ``None``: the rates published with the rows, else ``reference``.
     ``amrs`` fixes rates, ``cutoff`` (points of accuracy) replaces the one from the sample's uncertainty.  ``suite`` and
     ``scenario`` narrow the rows.  ``front`` lists the axes of the Pareto front.
     """
@@ -70,7 +77,7 @@ class LeaderboardQuery:
     dataset: str
     measure: str = ""
     weights: Mapping[str, float] = field(default_factory=lambda: PRESETS[0].weights)
-    mode: str = "reference"
+    mode: str | None = None
     amrs: Mapping[str, float] = field(default_factory=dict)
     cutoff: float | None = None
     bounds: tuple[Bound, ...] = ()
@@ -120,6 +127,7 @@ class Leaderboard:
     """Ranked rows in their order, the rows left out, and everything that the ranks depend on.
 
     ``rates`` are those of all ranked rows; there are none if one axis ranks.  ``table`` holds all rows.
+    ``rates_source`` names the paper's table whose rates were taken; ``None``: they are computed, or as asked.
     """
 
     query: LeaderboardQuery
@@ -130,6 +138,12 @@ class Leaderboard:
     ranked_rows: tuple[RankedRow, ...]
     left_out: tuple[ExcludedRow, ...]
     table: Table
+    rates_source: str | None = None
+
+    @property
+    def mode(self) -> str:
+        """Return the mode of rates that are computed."""
+        return self.query.mode or dynascore.MODES[0]
 
     @property
     def has_origins(self) -> bool:
@@ -166,7 +180,9 @@ def build(table: Table, by_query: Mapping[str, PerQuery], query: LeaderboardQuer
     uncertainty = pareto_front.uncertainty(ranked, by_query, query.measure, table.rounded_to)
     cutoff = uncertainty.cutoff if query.cutoff is None else query.cutoff
     higher = frozenset(name for name in query.weights if axes.axis(name, query.measure).higher)
-    weighing = DynascoreOptions(query.weights, higher, query.mode, cutoff, query.amrs)
+    published = None if query.amrs or query.mode or query.rank_by else _published_rates(table, group, query)
+    given = published.values if published else query.amrs
+    weighing = DynascoreOptions(query.weights, higher, query.mode or dynascore.MODES[0], cutoff, given)
     entries = [_entry(row, needed) for row in ranked]
     if query.rank_by:
         rates: Mapping[str, Rate] = {}
@@ -200,7 +216,15 @@ def build(table: Table, by_query: Mapping[str, PerQuery], query: LeaderboardQuer
         for number, row in enumerate(ranked)
     ]
     ranked_rows.sort(key=lambda item: (item.rank is None, item.rank or 0, _entry(item.row, ()).name))
-    return Leaderboard(query, group, shown, rates, cutoff, tuple(ranked_rows), (*left_out, *others), table)
+    source = published.source if published else None
+    return Leaderboard(query, group, shown, rates, cutoff, tuple(ranked_rows), (*left_out, *others), table, source)
+
+
+def _published_rates(table: Table, group: ComparisonGroup, query: LeaderboardQuery) -> PublishedRates | None:
+    """Return the rates that were published with a group's scores, if any is of a weighed metric."""
+    of_group = (group.dataset, group.suite, query.measure)
+    found = (rates for rates in table.rates if (rates.dataset, rates.suite, rates.measure) == of_group)
+    return next((rates for rates in found if any(query.weights.get(name) for name in rates.values)), None)
 
 
 def _needed(query: LeaderboardQuery) -> set[str]:

@@ -19,7 +19,7 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from harness import config
-from harness.analysis.table import Row, Table, Validity
+from harness.analysis.table import PublishedRates, Row, Table, Validity
 from harness.config import ConfigModel, read_toml, validate
 from harness.errors import FileError, counted
 from harness.pricing import prices
@@ -66,10 +66,22 @@ class TableFiles(ConfigModel):
     table1: str
     table2: str
     table3c: str
+    table5: str
+    table6: str
+    settings: str
+
+
+class ScoreTable(ConfigModel):
+    """A table of Dynascores: its number, ``again`` if it is printed twice, its weights."""
+
+    number: str
+    again: str = ""
+    file: str
+    weights: dict[str, float] = Field(min_length=1)
 
 
 class PaperDataset(ConfigModel):
-    """One dataset: its name here, its name in the paper, its part of Tables 3 and 4.
+    """One dataset: its name here, its name in the paper, its part of Table 3, its tables of scores.
 
     ``amrs``: the exchange rates that its scores were made with (units of each metric for a point of accuracy).
     """
@@ -78,8 +90,7 @@ class PaperDataset(ConfigModel):
     label: str
     table3: str
     table3_file: str
-    table4: str
-    table4_file: str
+    scores: tuple[ScoreTable, ...] = Field(min_length=1)
     amrs: dict[str, float] = Field(default_factory=dict)
 
 
@@ -112,6 +123,12 @@ class About(ConfigModel):
     files: TableFiles
     datasets: tuple[PaperDataset, ...] = Field(min_length=1)
     table2: tuple[LatencySource, ...]
+
+    @property
+    def short(self) -> str:
+        """Authors and year, such as ``Santhanam et al. 2023``."""
+        who = f"{self.authors[0].last_word} et al." if len(self.authors) > 2 else " and ".join(map(str, self.authors))
+        return f"{who} {self.year}"
 
     def citation(self) -> str:
         """Cite the paper in one line."""
@@ -236,8 +253,33 @@ class Accuracy(TableLine):
     success_at_10: Figure
 
 
+class Examples(TableLine):
+    """Row of Table 5: how many examples a dataset has for training and for development."""
+
+    dataset: str
+    training: Count
+    dev: Count
+
+
+class Lengths(TableLine):
+    """Row of Table 6: the longest query and passage that a system reads, in tokens."""
+
+    system: str
+    query_tokens: Count
+    passage_tokens: Count
+
+
+class Setting(TableLine):
+    """A setting that the text states: a commit, a version, or a number of epochs, and where."""
+
+    subject: str
+    value: str
+    kind: str
+    section: str
+
+
 class Scored(TableLine):
-    """Row of Table 4: a Dynascore with its rank."""
+    """Row of Table 4, 7 or 8: a Dynascore with its rank."""
 
     rank: Count
     system: str
@@ -262,7 +304,7 @@ class Erratum(TableLine):
 
 @dataclass(frozen=True)
 class Published:
-    """All tables of a paper; ``table3`` and ``table4`` by the dataset's name in ``about.datasets``."""
+    """All tables of a paper: ``table3`` by a dataset's name in ``about.datasets``, ``scores`` by a table's number."""
 
     folder: Path
     about: About
@@ -270,7 +312,10 @@ class Published:
     table2: tuple[Viable, ...]
     table3: dict[str, tuple[TimedSystem, ...]]
     table3c: tuple[Accuracy, ...]
-    table4: dict[str, tuple[Scored, ...]]
+    scores: dict[str, tuple[Scored, ...]]
+    table5: tuple[Examples, ...]
+    table6: tuple[Lengths, ...]
+    settings: tuple[Setting, ...]
     errata: tuple[Erratum, ...]
 
     def follows(self) -> Snapshot:
@@ -354,7 +399,10 @@ def read(folder: Path) -> Published:
         table2=table(Viable, about.files.table2),
         table3={dataset.name: table(TimedSystem, dataset.table3_file) for dataset in about.datasets},
         table3c=table(Accuracy, about.files.table3c),
-        table4={dataset.name: table(Scored, dataset.table4_file) for dataset in about.datasets},
+        scores={each.number: table(Scored, each.file) for dataset in about.datasets for each in dataset.scores},
+        table5=table(Examples, about.files.table5),
+        table6=table(Lengths, about.files.table6),
+        settings=table(Setting, about.files.settings),
         errata=table(Erratum, ERRATA) if os.path.lexists(folder / ERRATA) else (),
     )
 
@@ -417,7 +465,19 @@ def published_table(published: Published, follows: Snapshot) -> Table:
     ]
     digits = {name: published.about.decimals[column] for name, column in MEASURES.items()}  # of a per cent
     rounded_to = {name: float(Fraction(1, 100 * 10**places)) for name, places in digits.items()}
-    return Table(tuple(rows), tuple(MEASURES), rounded_to=rounded_to)
+    return Table(tuple(rows), tuple(MEASURES), rounded_to=rounded_to, rates=_rates(published.about))
+
+
+def _rates(about: About) -> tuple[PublishedRates, ...]:
+    """Return the exchange rates of each dataset's scores; they are of Table 3 and of the first measure."""
+    measure = next(iter(MEASURES))
+    return tuple(
+        PublishedRates(
+            f"{about.short}, Table {dataset.scores[0].number}", dataset.name, about.name, measure, dataset.amrs
+        )
+        for dataset in about.datasets
+        if dataset.amrs
+    )
 
 
 def _row(

@@ -5,7 +5,7 @@ Frozen dataclasses, standard library only.  Units stand in the names.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -349,6 +349,20 @@ class Overhead:
 
 
 @dataclass(frozen=True)
+class PublishedRates:
+    """Exchange rates (AMRS) behind published scores: units of each metric for a point of ``measure``.
+
+    They hold for the rows of one dataset and suite; ``source`` names the paper's table.
+    """
+
+    source: str
+    dataset: str
+    suite: str
+    measure: str
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class Table:
     """Rows in reading order, with what holds for all of them; without prices until :func:`row_pricing.price` adds them.
 
@@ -357,6 +371,7 @@ class Table:
     profile.  ``cost_formula`` is that of the model ``sequential``; ``cost_formulas`` holds all, by name.
     ``unreadable``: sentences on records that could not be read and are left out.
     ``rounded_to``: the step to which published rows print a measure (0.001 for tenths of a per cent).
+    ``rates``: exchange rates of published scores.
     """
 
     rows: tuple[Row, ...]
@@ -375,3 +390,4 @@ class Table:
     cost_formulas: dict[str, str] = field(default_factory=dict)
     rounded_to: dict[str, float] = field(default_factory=dict)
     unreadable: tuple[str, ...] = ()
+    rates: tuple[PublishedRates, ...] = ()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import click
 
-from harness.analysis import axes
+from harness.analysis import axes, dynascore
 from harness.analysis import leaderboard as boards
 from harness.analysis.leaderboard import Bound, LeaderboardQuery
 from harness.cli.locations import mirrored
@@ -15,15 +16,20 @@ from harness.cli.options import FiniteRange, cache_option, parsed_by, price_opti
 from harness.cli.output import PAGE, PICTURES, Destination, destination_options
 from harness.cli.stored_results import StoredResults, draw, judging_options, stored_measures_option, stored_results
 from harness.commands import option
-from harness.errors import UsageError
+from harness.errors import UnknownName, UsageError
 from harness.report.leaderboard import leaderboard_document
 from harness.report.page import check_view, view_fragment
 from harness.untrusted import finite_number
 
 WEIGHTS = "accuracy=0.5,cost=0.25,latency=0.25"
+_PRESETS = {preset.word: preset.weights for preset in boards.PRESETS}
 
 
-def _weights(text: str) -> dict[str, float]:
+def _weights(text: str) -> Mapping[str, float]:
+    if text in _PRESETS:
+        return _PRESETS[text]
+    if "=" not in text:
+        raise UnknownName("preset of weights", text, tuple(_PRESETS), f"or weigh each axis: {WEIGHTS}")
     weights = _numbers(text, "--weights")
     total = sum(weights.values())
     if any(weight < 0 for weight in weights.values()) or abs(total - 1) > 1e-6:
@@ -70,24 +76,30 @@ def _numbers(text: str, option: str) -> dict[str, float]:
     return numbers
 
 
+rates_option = click.option(
+    "--amrs",
+    callback=parsed_by(_rates),
+    metavar="AXIS=RATE,...",
+    help="Fixed exchange rates, e.g. latency=33.0507,cost=10.4392.",
+)
 leaderboard_options = record_options(
     "query",
     LeaderboardQuery,
     click.option("--dataset", help="Dataset to rank.  [default: the only one]"),
     click.option(
         "--weights",
-        default=WEIGHTS,
+        default="default",
         callback=parsed_by(_weights),
         metavar="AXIS=W,...",
-        help="They sum to 1.  Axes: accuracy, cost, latency, memory, index, throughput.",
+        help=f"{', '.join(_PRESETS)} (of Santhanam et al. 2023), or weights that sum to 1."
+        "  Axes: accuracy, cost, latency, memory, index, throughput.",
     ),
-    click.option("--mode", type=click.Choice(["reference", "robust"]), default="reference"),
     click.option(
-        "--amrs",
-        callback=parsed_by(_rates),
-        metavar="AXIS=RATE,...",
-        help="Fixed exchange rates, e.g. latency=33.0507,cost=10.4392.",
+        "--mode",
+        type=click.Choice(dynascore.MODES),
+        help="Compute exchange rates of the ranked rows.  [default: the paper's, of published results; else reference]",
     ),
+    rates_option,
     click.option(
         "--cutoff",
         type=FiniteRange(0),

@@ -1,4 +1,4 @@
-"""Results in S3, which commands read and write as folders of a local mirror."""
+"""Results in a folder, under the name of published ones, or in S3; those are mirrored into a local folder."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Literal
 
+from harness import config
 from harness.aws.clients import is_s3
 from harness.errors import HarnessError
 from harness.progress import bar, filtering
@@ -62,9 +63,9 @@ def mirrored(
 
 
 def readable(results: Path | str, cache: Path, files: Files = "FIGURES", *, thorough: bool = False) -> Path:
-    """Return a folder of results to read, after mirroring results in S3."""
+    """Return a folder of results to read: shipped ones by their name, and results in S3 after mirroring them."""
     if not isinstance(results, str):
-        return results
+        return config.results_by_name(results)
     from harness.aws.results import open_to_read  # slow to import
     from harness.aws.results.mirror import FileSelection
 
@@ -113,8 +114,8 @@ def named_as_given(cache: Path) -> Iterator[None]:
 
 
 def as_given(text: str, cache: Path) -> str:
-    """Replace paths of the mirror by their URIs in S3."""
-    return text.replace(f"{absolute(cache)}/s3/", "s3://")
+    """Replace paths of the mirror by their URIs in S3, and paths of shipped results by their names."""
+    return text.replace(f"{absolute(cache)}/s3/", "s3://").replace(f"{config.published_folder()}/", "")
 
 
 def absolute(cache: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import click
@@ -9,6 +10,7 @@ import click
 from harness.analysis import cheapest, long_documents, published, published_measures, results_folder, seeds
 from harness.analysis.cheapest import QualityGoal
 from harness.analysis.leaderboard import LeaderboardQuery
+from harness.cli.leaderboard import rates_option
 from harness.cli.locations import as_given, mirrored
 from harness.cli.options import cache_option, parsed_by, price_options, record_options, results_argument
 from harness.cli.output import FORMATS, PAGE, PICTURES, Destination, destination_options
@@ -86,23 +88,28 @@ view_options = record_options(
     "As ir_measures writes them; in tables also FD@10, a Frechet distance by the vectors of harness embed."
 )
 @view_options
+@rates_option
 @judging_options
 @price_options
 @cache_option
 @stored_results
 def report(
-    stored: StoredResults, layout: str, destination: Destination, view: SummaryView, goal: QualityGoal | None
+    stored: StoredResults,
+    layout: str,
+    destination: Destination,
+    view: SummaryView,
+    goal: QualityGoal | None,
+    amrs: Mapping[str, float],
 ) -> None:
     """Show systems, quality, latency and cost of the stored RESULTS (a folder; default: results).  Runs nothing.
 
     --wide has every column and note; csv, json and latex always do.
 
-    With png, svg or pdf: pictures of each dataset, into the folder that -o names.
+    With png, svg or pdf: pictures of each dataset, into the folder that -o names; --amrs is for those of Dynascores.
     """
     chosen = stored.measures
     short = destination.form == "md" and layout == "rows" and not destination.wide
-    if view != SummaryView() and not short:
-        raise UsageError("--columns and --sort are of the short table; leave out --wide, --layout and --format")
+    _check_options(destination.form, short, view, amrs)
     if goal is not None:
         if layout != "rows" or view != SummaryView() or chosen or destination.form not in FORMATS:
             raise UsageError(
@@ -124,7 +131,7 @@ def report(
         if layout != "rows":
             raise UsageError(f"--layout {layout} is the shape of a table; leave it out to draw pictures")
         table = stored.table()
-        draw(table, stored.per_query(), LeaderboardQuery("", table.measures[0]), destination)
+        draw(table, stored.per_query(), LeaderboardQuery("", table.measures[0], amrs=amrs), destination)
     else:
         # A paper's own tables are hundreds of lines: a terminal gets the answer first, as does who names columns.
         answers = short and (destination.on_terminal or view != SummaryView())
@@ -141,6 +148,14 @@ def report(
             destination.show_answer(lambda escape, width: (summary_section(table, per_query, escape, view, width),))
         else:
             destination.show(text or render(stored.table(distances=True), destination.form, layout=layout))
+
+
+def _check_options(form: str, short: bool, view: SummaryView, amrs: Mapping[str, float]) -> None:
+    """Raise UsageError for an option that the chosen form has no use for."""
+    if view != SummaryView() and not short:
+        raise UsageError("--columns and --sort are of the short table; leave out --wide, --layout and --format")
+    if amrs and form not in PICTURES:
+        raise UsageError("--amrs is for pictures; harness leaderboard has it for tables and the page. Leave it out.")
 
 
 def _cheapest(stored: StoredResults, goal: QualityGoal, destination: Destination) -> None:

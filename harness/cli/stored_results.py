@@ -39,7 +39,7 @@ from harness.evaluation.per_query import PerQuery
 from harness.progress import Progress, bar
 from harness.report.page import PageSource, page_content, render_page
 from harness.report.page.answer import answer_html
-from harness.report.page.groups import PublishedRates, ranking_data
+from harness.report.page.groups import ranking_data
 from harness.report.plots import KINDS, album
 from harness.report.published_measures import citation_lines, first_screen
 from harness.report.summary import SummaryView, summary_section
@@ -157,13 +157,13 @@ class StoredResults:
         tariff = self._tariff()
         rows, per_query = self.table(priced=False), self.per_query()
         table = row_pricing.price(rows, tariff)
-        title, about, rates = _paper(self.results)
+        title, about = _paper(self.results)
         content = PageSource(
             title=title or f"Results in {self.results.resolve().name}",
             about=about,
             measured=rows,
             tariff=tariff,
-            ranking=ranking_data(table, per_query, rates),
+            ranking=ranking_data(table, per_query),
             quantiles_s={key: values.quantiles_s for key, values in per_query.items()},
             notes=table.notes,
             view=view,
@@ -295,14 +295,12 @@ def read_run_files(
     return (runs_of_files if override is None else rejudge.override_runs((runs_of_files,), override)[0],)
 
 
-def _paper(folder: Path) -> tuple[str | None, tuple[str, ...], tuple[PublishedRates, ...]]:
-    """Return the title, citation and exchange rates of the paper whose tables a folder holds."""
+def _paper(folder: Path) -> tuple[str | None, tuple[str, ...]]:
+    """Return the title and citation of the paper whose tables a folder holds."""
     if not published.is_in(folder):
-        return None, (), ()
+        return None, ()
     if published_measures.holds(folder):
         about = published_measures.read(folder).about
-        return f"{about.cited}, as published", citation_lines(about), ()
+        return f"{about.cited}, as published", citation_lines(about)
     paper = published.read(folder).about
-    rates = tuple(PublishedRates("the paper's", data.name, "RR@10", data.amrs) for data in paper.datasets if data.amrs)
-    who = f"{paper.authors[0].last_word} et al." if len(paper.authors) > 2 else " and ".join(map(str, paper.authors))
-    return f"{who} {paper.year}, as published", (paper.citation(), f"Licence of the figures: {paper.licence}"), rates
+    return f"{paper.short}, as published", (paper.citation(), f"Licence of the figures: {paper.licence}")

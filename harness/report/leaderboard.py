@@ -8,7 +8,15 @@ from typing import Any
 
 from harness.analysis import dynascore, notes
 from harness.analysis.axes import ACCURACY, Axis
-from harness.analysis.leaderboard import PERTURBATION, PERTURBED, ExcludedRow, Leaderboard, RankedRow, RankInterval
+from harness.analysis.leaderboard import (
+    PERTURBATION,
+    PERTURBED,
+    ExcludedRow,
+    Leaderboard,
+    RankedRow,
+    RankInterval,
+    preset_of,
+)
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.resampling import RESAMPLES
 from harness.analysis.table import Row
@@ -80,7 +88,9 @@ def _answer(board: Leaderboard, escape: Escape) -> Section:
         ("other queries", True, lambda each: _places(each.by_queries)) if varied else None,
         ("", False, _remark),
     ]
+    preset = preset_of(query.weights)
     weights = ", ".join(f"{name} {weight:g}" for name, weight in query.weights.items())
+    weights += f" ({preset.name})" if preset else ""
     marks = escape(summary.explain_marks([each.row for each in ranked]))
     parts = (_caption(board, escape), f"weights {weights}" if query.rank_by is None else "", marks)
     heading = ", ".join(part for part in parts if part)
@@ -140,8 +150,25 @@ def _caption(board: Leaderboard, escape: Escape) -> str:
         for word, limit in (("at most", bound.at_most), ("at least", bound.at_least))
         if limit is not None
     )
-    by = f"by {query.rank_by}" if query.rank_by else f"by Dynascore ({query.mode})"
+    by = f"by {query.rank_by}" if query.rank_by else f"by Dynascore ({_rates_name(board, escape)})"
     return f"{escape(query.dataset)}, {escape(board.place.scenario)}, {by}{bounds}"
+
+
+def _rates_name(board: Leaderboard, escape: Escape) -> str:
+    """Return which exchange rates the scores have: the paper's or the given ones with their values, or the mode."""
+    if board.rates_source is None and not board.query.amrs:
+        return board.mode
+    units = {axis.name: axis.unit for axis in board.shown}
+    amounts = {"ms": "{:g} ms", "US$ per million queries": "US$ {:g}"}
+    given = [
+        amounts.get(units[name], f"{{:g}} {units[name]}").format(rate.value)
+        for name, rate in sorted(board.rates.items(), reverse=True)
+        if rate.status is dynascore.RateStatus.GIVEN
+    ]
+    others = [name for name, rate in board.rates.items() if rate.status is not dynascore.RateStatus.GIVEN]
+    computed = f"; {' and '.join(others)} {board.mode}" if others else ""
+    whose = f"rates of {board.rates_source}" if board.rates_source else "rates as asked"
+    return escape(f"{whose}: a point is worth {' or '.join(given)}{computed}")
 
 
 def _columns(board: Leaderboard, notes: Footnotes) -> list[GridColumn[RankedRow] | None]:
@@ -208,8 +235,9 @@ def _method(board: Leaderboard) -> Iterator[str]:
             "Dynascore: the sum of weight x value / AMRS, what is better when smaller negated (Ma et al. 2021; "
             "Santhanam et al. 2023, equations 1 and 2); the AMRS of accuracy is 1."
         )
-        yield f"AMRS (units for a point of accuracy), {query.mode}: {_rates(board)}."
-        yield _rates_method(board)
+        yield f"AMRS (units for a point of accuracy), {board.rates_source or board.mode}: {_rates(board)}."
+        if any(rate.status is not dynascore.RateStatus.GIVEN for rate in board.rates.values()):
+            yield _rates_method(board)
     yield f"Set of systems: {', '.join(board.systems)} ({counted(len(rows), 'row')})."
     yield from _spans(board)
     yield (
@@ -243,7 +271,7 @@ def _rates(board: Leaderboard) -> str:
 
 
 def _rates_method(board: Leaderboard) -> str:
-    if board.query.mode == "reference":
+    if board.mode == "reference":
         return (
             "Mode reference: the mean of |d metric| / |d accuracy| over neighbouring rows by accuracy (equal ones by "
             f"system, profile, key) that differ by more than {dynascore.LEAST_SHARE:g} of the largest; it depends on "
@@ -319,7 +347,8 @@ def _content(board: Leaderboard) -> dict[str, Any]:
         "leaderboard_version": LEADERBOARD_VERSION,
         "dataset": query.dataset,
         "measure": query.measure,
-        "mode": query.mode,
+        "mode": board.mode,
+        "amrs_source": board.rates_source,
         "weights": dict(query.weights),
         "rank_by": query.rank_by,
         "bounds": [asdict(bound) for bound in query.bounds],

@@ -308,7 +308,7 @@ def _published(paper: PublishedMeasures, escape: Escape) -> Iterator[Section]:
         title=escape(f"Published: {paper.about.cited}, Table {table.number}"),
         lead=(escape(f"{paper.about.citation()} {paper.about.licence}. Not measured here."),),
         grids=(grid,),
-        notes=(escape(NOT_COMPARABLE), "findings: harness report results/published/boytsov2025 --wide"),
+        notes=(escape(NOT_COMPARABLE), "findings: harness report boytsov2025 --wide"),
     )
     if figure is not None:
         yield Section(

@@ -21,7 +21,8 @@ _MOST_LEADERS = 3
 def answers(table: Table, per_query: Mapping[str, PerQuery], measure: str, escape: Escape = str) -> tuple[str, ...]:
     """Return one sentence on cost and quality for each of at most two datasets, or one that counts over more.
 
-    The cheapest of two systems or more is compared with the best one by the paired test of ``harness compare``.  Names
+    The cheapest of two systems or more is compared with the best one by the paired test of ``harness compare``.  If
+    the dataset has rows that may not be compared, the sentence takes the largest group and names its suite.  Names
     alone are escaped: a format that knows links needs no backslash before ``[0.1, 8.1]``.
     """
     valid = [row for row in table.rows if row.outcome is Outcome.OK and row.validity is not Validity.INVALID]
@@ -30,8 +31,14 @@ def answers(table: Table, per_query: Mapping[str, PerQuery], measure: str, escap
     compared = {name: rows for name, rows in cheapest.items() if len(rows) > 1}
     if len(datasets) > 2:
         return (_counted(list(compared.values()), measure, escape),) if compared else ()
-    said = {name: _answer(rows, per_query, measure, escape) for name, rows in compared.items()}
-    return tuple(sentence if len(datasets) == 1 else f"{escape(name)}: {sentence}" for name, sentence in said.items())
+    names = axes.group_names(table.rows)
+    said = []
+    for dataset, rows in compared.items():
+        group = names[axes.comparison_group(rows[0])]
+        parts = ([dataset] if len(datasets) > 1 else []) + ([f"suite {group.text}"] if group.needed else [])
+        sentence = _answer(rows, per_query, measure, escape)
+        said.append(f"{escape(', '.join(parts))}: {sentence}" if parts else sentence)
+    return tuple(said)
 
 
 def _cheapest(rows: Sequence[Row]) -> list[Row]:

@@ -40,9 +40,9 @@ def load(name: str) -> Study:
     """
     if name not in NAMES:
         raise UnknownName("study", name, NAMES)
-    module = f"results.published.{name}.study"
+    # By path, under its own name: a wheel has no package `results`, and the working directory may hold another one.
+    module = f"_harness_study_{name}"
     if module not in sys.modules:
-        # By path: a folder `results` in the working directory must not come first.
         path = config.data_root() / "results" / "published" / name / "study" / "__init__.py"
         spec = importlib.util.spec_from_file_location(module, path)
         assert spec is not None and spec.loader is not None

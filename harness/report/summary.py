@@ -419,17 +419,22 @@ def _matrices(
 ) -> tuple[list[str], tuple[Grid, ...]]:
     """Return a matrix of systems and datasets for each measure, the mean latency and the cost.
 
-    On several hardware profiles each cell is of the one where the system costs least there.
+    On several hardware profiles each cell is of the one where the system costs least there.  Rows that may not be
+    compared have lines of their own, which name their suite.
     """
     several = len({hardware(row) for row in rows}) > 1
     scenarios = len({row.scenario for row in rows}) > 1
+    suites = axes.group_names(rows)
+    by_suite = any(name.needed for name in suites.values())
     held: dict[tuple[str, ...], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        held[system_name(row, escape), *([escape(row.scenario)] if scenarios else [])][row.dataset].append(row)
+        suite = suites[axes.comparison_group(row)].text
+        more = [*([row.scenario] if scenarios else []), *([suite] if by_suite else [])]
+        held[system_name(row, escape), *map(escape, more)][row.dataset].append(row)
     order = sorted(held, key=lambda key: -_mean_value(held[key], measures))
 
     def grid(title: str, cell: Callable[[Row], str], *, smallest: bool = False) -> Grid:
-        names = ["system", *(["scenario"] if scenarios else [])]
+        names = ["system", *(["scenario"] if scenarios else []), *(["suite"] if by_suite else [])]
         last = ["runs in"] if smallest and several else []
         cells = []
         for key in order:
@@ -457,8 +462,13 @@ def _matrices(
 
 
 def _cheapest(rows: Sequence[Row]) -> Row:
-    """Return the row that costs least, of rows without a cost the fastest, of failed rows the first."""
-    return min(rows, key=lambda row: (row.outcome is not Outcome.OK, row.cost.value is None, spent(row) or 0))
+    """Return the valid row that costs least, of rows without a cost the fastest, of failed rows the first."""
+
+    def order(row: Row) -> tuple[bool, bool, bool, float]:
+        failed, invalid = row.outcome is not Outcome.OK, row.validity is Validity.INVALID
+        return failed, invalid, row.cost.value is None, spent(row) or 0
+
+    return min(rows, key=order)
 
 
 def _mean_value(by_dataset: Mapping[str, Sequence[Row]], measures: Sequence[str]) -> float:

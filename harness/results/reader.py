@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import TypeAdapter
 
-from harness.errors import FileError, StoreError, UsageError, counted
+from harness import config
+from harness.errors import FileError, StoreError, UsageError, counted, did_you_mean
 from harness.evaluation import answer_recall, trec
 from harness.evaluation.trec import Run
 from harness.results.origins import JobOrigins
@@ -158,7 +159,8 @@ def read_jobs(root: Path, required: str | None = None) -> StoredJobs:
         UsageError: no job can be read, though one is required.
     """
     if not root.is_dir():
-        raise FileError(f"{root}: no results here; run a suite first, or give the folder that holds them")
+        hint = did_you_mean(root.name, config.published_names())
+        raise FileError(f"{root}: no results here; run a suite first, or give the folder that holds them{hint}")
     unreadable: list[FileError] = []
     job_origins, jobs, taken = JobOrigins(unreadable), [], []
     for path, names in sorted(_job_folders(root, unreadable)):

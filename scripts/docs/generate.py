@@ -23,7 +23,7 @@ from harness.report import columns
 from harness.report.columns import ColumnMeaning
 from harness.results import reader
 from harness.results.schema import SCHEMA_VERSION
-from scripts.docs import architecture, frechet_page, published_page
+from scripts.docs import architecture, captions, frechet_page, published_page
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -40,6 +40,7 @@ def pages() -> dict[str, str]:
         "reference/frechet-scifact.md": frechet_page.page(),
         "reference/dependencies.md": architecture.dependencies(),
         "../CONTRIBUTING.md": architecture.contributing(),
+        **{name: captions.with_captions(DOCS / name) for name in ("../README.md", "index.md", "guides/pictures.md")},
     }
 
 

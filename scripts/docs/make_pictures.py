@@ -8,35 +8,21 @@ from pathlib import Path
 
 from PIL import Image
 
-from harness.analysis import published, results_folder, robustness, row_pricing
+from harness.analysis import robustness
 from harness.analysis.leaderboard import LeaderboardQuery
-from harness.config import data_root
 from harness.evaluation import judged_runs, qrels_subsample
 from harness.report.plots import album, order_flips, style
-from scripts.docs import example_runs, measures_example
+from scripts.docs import captions, example_runs, measures_example
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "assets"
-SHOWN = (
-    "msmarco-santhanam2023-cost",
-    "msmarco-santhanam2023-instances",
-    "msmarco-santhanam2023-winners",
-    "xortydi-cost",
-    "xortydi-winners",
-    "xortydi-ranks",
-)
 
 
 def pictures() -> list[album.Plot]:
-    """Those that are shown, at the paper's own prices."""
-    folder = data_root() / "results" / "published" / "santhanam2023"
-    paper = published.read(folder)
-    table = row_pricing.price(results_folder.load_rows(folder), row_pricing.tariff(paper.follows()))
-    return [
-        each
-        for dataset in paper.about.datasets
-        for each in album.plots_of(table, {}, LeaderboardQuery("", "RR@10", amrs=dataset.amrs)).pictures
-        if each.place.dataset == dataset.name and each.name in SHOWN
-    ]
+    """Return the pictures of published rows that docs show, at the paper's prices and exchange rates."""
+    _, table = captions.priced()
+    shown = captions.captions()
+    drawn = album.plots_of(table, {}, LeaderboardQuery("", captions.MEASURE)).pictures
+    return [each for each in drawn if each.name in shown]
 
 
 def example() -> robustness.Robustness:

@@ -37,7 +37,7 @@ COLOURS = 64
 TERMINALS = PICTURES.parents[1] / "build" / "terminal"
 WIDTHS = (80, 100, 160)
 _ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-_PAPER = "#rcost=10.4392&rlatency=33.0507&p=aws,us-east-1,on-demand,2022-10-31"
+_PAPER = "#p=aws,us-east-1,on-demand,2022-10-31"
 
 
 def main() -> int:

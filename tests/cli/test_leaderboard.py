@@ -31,16 +31,37 @@ def test_leaderboard_shows_few_columns_and_what_is_not_ranked(harness: Call) -> 
 
 
 def test_published_leaderboard_is_reproduced(harness: Call) -> None:
-    options = ("--dataset", "msmarco", "--amrs", "latency=33.0507,cost=10.4392", "--as-of", "2022-12-05")
-    done = harness("leaderboard", "--wide", PUBLISHED, *options)
+    done = harness("leaderboard", "--wide", PUBLISHED, "--dataset", "msmarco", "--as-of", "2022-12-05")
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
-    assert lines[0] == "**msmarco, single_stream, by Dynascore (reference)**"
+    rates = "rates of Santhanam et al. 2023, Table 4a: a point is worth 33.0507 ms or US$ 10.4392"
+    assert lines[0].replace("\\", "") == f"**msmarco, single_stream, by Dynascore ({rates})**"
     assert lines[4].startswith("| 1 | ColBERTv2-M | cpu16-mem32 | c7g.4xlarge (0.58) | 19.130 |")
-    assert (
-        "AMRS (units for a point of accuracy), reference: cost 10.4392 US$ per million queries (given)" in done.stdout
-    )
+    assert "Santhanam et al. 2023, Table 4a: cost 10.4392 US$ per million queries (given)" in done.stdout
+    assert "Mode reference" not in done.stdout
     assert "Set of systems: BM25, BT-SPLADE-L, ColBERTv2-L, ColBERTv2-M, ColBERTv2-S, DPR (28 rows)." in done.stdout
+
+
+def test_first_line_names_the_rates(harness: Call) -> None:
+    def first(*options: str) -> str:
+        return harness("leaderboard", PUBLISHED, "--dataset", "xortydi", *options).stdout.splitlines()[0]
+
+    assert "rates of Santhanam et al. 2023, Table 4b: a point is worth 18.1102 ms or US$ 35.1647" in first()
+    assert "(heavy emphasis on quality)" in first("--weights", "quality")
+    assert "by Dynascore (robust)" in first("--mode", "robust")
+    assert "by Dynascore (reference)" in first("--measures", "Success@10")
+    asked = "by Dynascore (rates as asked: a point is worth US$ 2; latency reference)"
+    assert asked in first("--amrs", "cost=2")
+    assert (
+        json.loads(harness("leaderboard", PUBLISHED, "--dataset", "xortydi", "--format", "json").stdout)["amrs_source"]
+        == "Santhanam et al. 2023, Table 4b"
+    )
+
+
+def test_default_order_of_published_results_is_the_papers(harness: Call) -> None:
+    lines = harness("leaderboard", PUBLISHED, "--dataset", "msmarco").stdout.splitlines()
+    (fifth,) = (line for line in lines if line.startswith("|    5 |"))
+    assert "BT-SPLADE-L" in fifth and "c7g.4xlarge" in fifth
 
 
 def test_csv_and_json_hold_the_same_values(harness: Call) -> None:
@@ -82,7 +103,11 @@ def test_thresholds_exclude_rows_with_a_reason(harness: Call) -> None:
         (("--weights", "accuracy=0.5,cost=0.2"), "they are not negative and sum to 1, these to 0.7"),
         (("--weights", "accuracy=1.5,cost=-0.5"), "not negative"),
         (("--weights", "accuracy=0.5,speed=0.5"), "unknown axis 'speed'"),
-        (("--weights", "half"), "'half' is no axis=number"),
+        (
+            ("--weights", "half"),
+            "unknown preset of weights 'half'; known: cost-sensitive, default, low-latency, quality",
+        ),
+        (("--weights", "cost=half"), "'cost=half' is no axis=number"),
         (("--weights", "accuracy=0.5,accuracy=0.5"), "accuracy appears twice"),
         (("--amrs", "latency=0"), "a rate is above 0"),
         (("--amrs", "latency=nan"), "is no axis=number"),

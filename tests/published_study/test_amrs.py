@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from harness.analysis.published import Published
-from tests.published_study.test_table4 import RATES, UNROUNDED
+from tests.published_study.test_scores import RATES, UNROUNDED
 
 Sums = NDArray[np.float64]
 

@@ -42,7 +42,8 @@ def grid(text: str, title: str) -> list[list[str]]:
 
 def test_tables_have_the_papers_shape(text: str) -> None:
     assert re.findall(r"^## (Table \w+)", text, flags=re.MULTILINE) == [
-        f"Table {name}" for name in ("1", "2", "3a", "3b", "3c", "4a", "4b")
+        *(f"Table {name}" for name in ("1", "2", "3a", "3b", "3c", "5", "6")),
+        *(f"Table {name}" for name in ("4a", "7b", "7c", "7d", "4b", "8b", "8c", "8d")),
     ]
     third = grid(text, "Table 3a")
     assert third[0] == ["GPU", "CPU", "RAM, GiB", "instance type", "system", "latency, ms", "US$ per million queries"]
@@ -54,16 +55,14 @@ def test_tables_have_the_papers_shape(text: str) -> None:
     assert grid(text, "Table 3c")[1] == ["BM25", "18.7", "38.6", "26.3", "44.5"]
 
 
-def test_every_score_of_table_4_is_shown_with_the_recomputed_score(text: str) -> None:
+def test_every_score_is_shown_with_the_recomputed_score(text: str) -> None:
     published = published_tables.read(SHIPPED)
-    for dataset in published.about.datasets:
-        lines = grid(text, f"Table {dataset.table4}")[1:]
-        assert [(line[1], line[3]) for line in lines] == [
-            (line.system, str(line.dynascore)) for line in published.table4[dataset.name]
-        ]
+    for number, printed_lines in published.scores.items():
+        lines = [[cell.partition(" [E")[0] for cell in line] for line in grid(text, f"Table {number}")[1:]]
+        assert [(line[1], line[3]) for line in lines] == [(line.system, str(line.dynascore)) for line in printed_lines]
         for *_, printed, again, difference, _ in lines:
             assert float(again) - float(printed) == pytest.approx(float(difference), abs=1e-9)
-            assert abs(float(difference)) < 0.025
+            assert abs(float(difference)) < 0.04
 
 
 def test_every_printed_figure_is_there(text: str) -> None:
@@ -82,7 +81,7 @@ def test_errata_are_marked_at_their_rows_and_listed(text: str) -> None:
     assert grid(text, "Table 2")[3][5] == "0.07 [E2]"
     marks = re.findall(r"\[E(\d+)\](?! \()", text)
     listed = re.findall(r"^- \[E(\d+)\]", text, flags=re.MULTILINE)
-    assert listed == [str(number) for number in range(1, 13)]
+    assert listed == [str(number) for number in range(1, 16)]
     assert sorted(marks, key=int) == listed
 
 
@@ -129,8 +128,10 @@ def test_csv_reads_back_as_printed() -> None:
 def test_the_paper_as_json_holds_every_row_and_erratum() -> None:
     whole = json.loads(rendered("json"))
     assert whole["published"]["doi"] == "10.18653/v1/2023.findings-acl.738"
-    assert len(whole["rows"]) == 77 and len(whole["errata"]) == 12
-    assert {name: len(lines) for name, lines in whole["table4"].items()} == {"msmarco": 28, "xortydi": 24}
+    assert len(whole["rows"]) == 77 and len(whole["errata"]) == 15
+    assert sum(len(lines) for lines in whole["scores"].values()) == 4 * 28 + 4 * 24
+    assert whole["table6"][1] == {"system": "PLAID ColBERTv2", "query_tokens": 32, "passage_tokens": 300}
+    assert {"subject": "PrimeQA", "value": "7b5aa6c", "kind": "commit", "section": "appendix A"} in whole["settings"]
     assert whole["rows"][8]["latency_ms"] is None
     assert {row["dataset"] for row in whole["rows"]} == {"msmarco", "xortydi"}
 

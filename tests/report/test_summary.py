@@ -296,6 +296,29 @@ def test_several_datasets_are_matrices_of_measure_latency_and_cost() -> None:
     assert made.grids[0].cells == (("bm25", "0.679", "0.679"), ("minilm", "0.645", "0.645"))
 
 
+def test_sentence_has_the_figures_of_the_matrix_below_it_where_rows_may_not_be_compared() -> None:
+    other = {"suite": "other", "sample_sha256": "b" * 64, "usd_per_million": Estimate(0.001)}
+    rows = [row("bm25"), slow(), slow("dpr"), row("bm25", dataset="b"), slow(dataset="b")]
+    made = section(*rows, row("bm25", **other, measures={"nDCG@10": Estimate(0.9)}))
+    matrix, _, costs = made.grids
+    assert matrix.headers == ("system", "suite", "b", "scifact")
+    assert ("bm25", "demo", "0.679", "0.679") in matrix.cells and ("bm25", "other", "—", "0.900") in matrix.cells
+    assert ("bm25", "other", "—", "0.00100") in costs.cells
+    # 0.0724 / 0.0076, both of suite demo; the other sample's bm25 costs less.
+    sentences_ = made.after
+    assert sentences_[1].startswith(
+        "scifact, suite demo: bm25 costs 9.5x less than minilm and is 3.4 points nDCG@10 better"
+    )
+    assert sentences_[0].startswith("b: bm25 costs 9.5x less than minilm")
+
+
+def test_matrix_shows_a_valid_row_before_a_cheaper_invalid_one() -> None:
+    cheap = {"usd_per_million": Estimate(0.001), "profile": "small", "memory_limit_bytes": 256 * MIB}
+    rows = [row("bm25", dataset=name) for name in ("a", "b")]
+    rows += [row("bm25", dataset=name, **cheap, validity=Validity.INVALID) for name in ("a", "b")]
+    assert section(*rows).grids[2].cells[0][1:3] == ("0.00760", "0.00760")
+
+
 def test_matrix_says_the_smallest_hardware_that_every_dataset_passes_on() -> None:
     small = {"memory_limit_bytes": 256 * MIB}
     rows = [row("bm25", dataset=name) for name in ("a", "b")]

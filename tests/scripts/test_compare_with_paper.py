@@ -8,7 +8,7 @@ from scripts.compare_with_paper import compare, main
 
 TEXT = """# A paper
 
-We use commit 7b5aa6c of PrimeQA and Python 3.9.13. Each model was trained for 3 epochs.
+We use commit 7b5aa6c of PrimeQA and Python 3.9.13. Each model was trained for three epochs.
 
 |       | CPU | Type    | Latency        | Cost               |
 |-------|-----|---------|----------------|--------------------|
@@ -47,7 +47,7 @@ SECOND = """rank,system,hardware,score
 4,C,2 CPU,12.1
 5,C,1 CPU,11.1
 """
-SETTINGS = "subject,value\nPrimeQA,7b5aa6c\nPython,3.9.13\n"
+SETTINGS = "subject,value\nPrimeQA,7b5aa6c\nPython,3.9.13\nEach model,3\n"
 
 
 def wrong(folder: Path, content: str) -> list[str]:
@@ -73,6 +73,7 @@ def test_tables_agree_however_the_text_breaks_their_lines(tmp_path: Path, conten
         (CELLS, "(-1.3%)", "(+1.3%)", "2 mrr, gain +1.3"),
         (SECOND, "13.1", "13.2", "3 score 13.2"),
         (SETTINGS, "3.9.13", "3.9.1", "2 value 3.9.1"),
+        (SETTINGS, "model,3", "model,4", "3 value 4"),
     ],
 )
 def test_a_changed_cell_is_found(tmp_path: Path, content: str, right: str, other: str, found: str) -> None:

@@ -22,7 +22,7 @@ from urllib.parse import urlencode
 import numpy as np
 
 import harness
-from harness.analysis import axes, leaderboard
+from harness.analysis import axes, dynascore, leaderboard
 from harness.analysis.axes import ComparisonGroup
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.row_pricing import Tariff
@@ -282,12 +282,16 @@ def check_view(asked: LeaderboardQuery) -> None:
 
 
 def view_fragment(asked: LeaderboardQuery, where: ComparisonGroup) -> str:
-    """Return the URL fragment of a leaderboard's rows, measure, weights, mode and fixed rates."""
+    """Return the URL fragment of a leaderboard's rows, measure, weights, mode and fixed rates.
+
+    Without a mode the page takes the rates that were published with the rows, unless others are fixed.
+    """
+    mode = asked.mode or (dynascore.MODES[0] if asked.amrs else None)
     chosen = {
         "g": group_id(where),
         "m": asked.measure,
         "w": ",".join(f"{asked.weights.get(name, 0.0):.3f}" for name in _WEIGHED),
-        "mode": asked.mode,
+        **({} if mode is None else {"mode": mode}),
         **{f"r{name}": repr(rate) for name, rate in asked.amrs.items()},
     }
     return urlencode(chosen)

@@ -106,7 +106,7 @@
       select(
         "mode",
         "Dynascore mode",
-        page.state.MODES.map((mode) => [mode, mode]),
+        page.state.modes().map((mode) => [mode, mode]),
         (mode) => change({ mode }),
       ),
       element("div", { class: "pair" }, rate("latency", "ms"), rate("cost", "US$/million")),
@@ -180,7 +180,7 @@
     showWeights(state);
     find("mode").value = state.mode;
     for (const axis of ["latency", "cost"]) showRate(axis, view);
-    showKnownRates(view);
+    showGivenRates(view.state);
     showPrices(state);
   }
 
@@ -210,33 +210,13 @@
     input.placeholder = computed;
   }
 
-  // Rates that somebody published for this group, and the way back to the computed ones.
-  function showKnownRates(view) {
-    const { state } = view;
-    const measure = page.content.measures[state.measure];
-    const known = view.groups.length === 1 ? view.groups[0].rates.filter((each) => each.measure === measure) : [];
-    const button = (text, rates) =>
-      element(
-        "button",
-        {
-          type: "button",
-          class: "preset",
-          "aria-pressed": String(["cost", "latency"].every((axis) => state.rates[axis] === rates[axis])),
-          onclick: () => page.main.change({ rates }),
-        },
-        text,
-      );
-    const none = { cost: null, latency: null };
+  // The way back from rates that somebody typed.
+  function showGivenRates(state) {
     const box = find("known-rates");
-    const held =
-      document.activeElement && box.contains(document.activeElement) ? document.activeElement.textContent : null;
     const given = state.rates.cost !== null || state.rates.latency !== null;
-    box.replaceChildren(
-      ...(known.length || given ? [button("computed", none)] : []),
-      ...known.map((each) => button(each.name, { ...none, ...each.values })),
-    );
-    const again = Array.from(box.children).find((child) => child.textContent === held);
-    if (again) again.focus();
+    const none = { cost: null, latency: null };
+    const back = () => element("button", { type: "button", class: "preset", onclick: () => page.main.change({ rates: none }) }, state.mode);
+    box.replaceChildren(...(given ? [back()] : []));
   }
 
   function showPrices(state) {
@@ -276,8 +256,7 @@
     const missing = ranking.metrics.filter((metric) => metric.rate.value === null);
     const rates = known.map((metric) => {
       const unit = page.content.axes.find((axis) => axis.name === metric.name).unit;
-      const from = metric.rate.status === "given" ? "given" : `${state.mode}, ${count(metric.rate.pairs, "pair")}`;
-      return `${number(metric.rate.value)} ${unit} (${from})`;
+      return `${number(metric.rate.value)} ${unit} (${page.view.rateSource(ranking.group, metric, state)})`;
     });
     const none = missing.map((metric) => ` No exchange rate of ${metric.name} (${metric.rate.status}), so no scores.`);
     const cut = state.mode === "robust" ? `; accuracies within ${number(ranking.cutoff)} points are one` : "";

@@ -53,8 +53,7 @@
     );
     for (const metric of ranking.metrics) {
       const unit = page.content.axes.find((axis) => axis.name === metric.name).unit;
-      const how =
-        metric.rate.status === "given" ? "given" : `mode ${view.state.mode}, ${count(metric.rate.pairs, "pair")}`;
+      const how = page.view.rateSource(ranking.group, metric, view.state);
       lines.push(`exchange rate of ${metric.name}: ${full(metric.rate.value)} ${unit} for a point (${how})`);
     }
     lines.push(`rank ${view.rank[row.number]} of ${count(ranking.rows.length, "row")} of this comparison group`);

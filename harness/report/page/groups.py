@@ -15,7 +15,7 @@ from harness.analysis import axes, leaderboard, pareto_front
 from harness.analysis.axes import ACCURACY, ComparisonGroup
 from harness.analysis.pareto_front import Uncertainty
 from harness.analysis.resampling import BETTER, EQUAL, WORSE, Resampled
-from harness.analysis.table import Row, Table
+from harness.analysis.table import PublishedRates, Row, Table
 from harness.evaluation.per_query import PerQuery
 from harness.records import digest
 from harness.untrusted import one_line
@@ -30,16 +30,6 @@ _NEEDED = (ACCURACY, "cost", "latency")
 
 
 @dataclass(frozen=True)
-class PublishedRates:
-    """Exchange rates (AMRS) that somebody published: units of each metric for a point of ``measure``."""
-
-    name: str
-    dataset: str
-    measure: str
-    values: Mapping[str, float]
-
-
-@dataclass(frozen=True)
 class RankingData:
     """Keys of the rows that are ranked, with their uncertainty, by group and measure; and published rates."""
 
@@ -47,13 +37,12 @@ class RankingData:
     rates: tuple[PublishedRates, ...] = ()
 
 
-def ranking_data(table: Table, found: Mapping[str, PerQuery], rates: tuple[PublishedRates, ...] = ()) -> RankingData:
+def ranking_data(table: Table, found: Mapping[str, PerQuery]) -> RankingData:
     """Return the data that a leaderboard of each comparison group ranks with, at this table's prices.
 
     Args:
         table: priced rows.
         found: what they are made of, by :attr:`harness.analysis.table.Row.per_query_key`.
-        rates: exchange rates that somebody published.
     """
     known = {}
     for group, rows in axes.group_rows(table.rows).items():
@@ -65,7 +54,7 @@ def ranking_data(table: Table, found: Mapping[str, PerQuery], rates: tuple[Publi
             if ranked:
                 uncertainty = pareto_front.uncertainty(ranked, found, measure, table.rounded_to)
                 known[group, measure] = [row.per_query_key for row in ranked], uncertainty
-    return RankingData(known, rates)
+    return RankingData(known, table.rates)
 
 
 def group_numbers(rows: Iterable[Row]) -> dict[ComparisonGroup, int]:
@@ -117,9 +106,9 @@ def group_record(
         "resampled": {name: _packed(numbers, drawn.accuracy) for name, (numbers, drawn) in resampled.items()},
         "slower": next((_slower(*drawn) for drawn in resampled.values()), None),
         "rates": [
-            {"name": rates.name, "measure": rates.measure, "values": dict(rates.values)}
+            {"source": one_line(rates.source), "measure": rates.measure, "values": dict(rates.values)}
             for rates in ranking.rates
-            if rates.dataset == group.dataset and rates.measure in measures
+            if (rates.dataset, rates.suite) == (group.dataset, group.suite) and rates.measure in measures
         ],
     }
 

@@ -70,7 +70,7 @@
       return `harness itself on ${page.data.text(null_.profile)} (suite ${page.data.text(null_.suite)}, ${null_.origin === undefined || null_.origin === null ? "" : `of ${page.data.text(null_.origin)}, `}${null_.isolation}, ${null_.validity}): ${mean} a query.`;
     });
     const how = [
-      "Dynascore: weight × accuracy in points, minus weight × cost and weight × latency, each divided by its exchange rate: how much of it one point of accuracy is worth among these rows. Mode “reference” takes the mean over neighbours in accuracy, as Dynaboard does; “robust” the median over neighbours whose accuracies can be told apart.",
+      "Dynascore: weight × accuracy in points, minus weight × cost and weight × latency, each divided by its exchange rate: how much of it one point of accuracy is worth among these rows. Mode “reference” takes the mean over neighbours in accuracy, as Dynaboard does; “robust” the median over neighbours whose accuracies can be told apart; “published” is what the paper’s scores were made with.",
       "Only rows of one comparison group are ranked together: same questions, same documents, asked in the same way. Failed and invalid rows are listed, never ranked.",
       "Front: ● no row is at least as good on both axes and better on one; ◆ contested: one is, by its values, but the intervals leave it open; ○ dominated.",
       "— is not measured, never 0; the number beside it stands below the table with the reason.",

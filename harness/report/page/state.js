@@ -5,7 +5,8 @@
 
   const AXES = ["accuracy", "cost", "latency"];
   const WHOLE = 1000; // weights are thousandths
-  const MODES = ["reference", "robust"];
+  const PUBLISHED = "published"; // the paper's rates; computed ones as "reference" where it has none
+  const COMPUTED = ["reference", "robust"];
   const ACROSS = ["cost", "latency", "memory", "index", "throughput"];
   const LONGEST = 200;
   const ALL = "*";
@@ -36,7 +37,7 @@
       group: group ? group.number : null,
       measure: 0,
       weights: thousandths(usual),
-      mode: MODES[0],
+      mode: modes()[0],
       rates: { cost: null, latency: null },
       snapshot: content.snapshot,
       query: "",
@@ -50,6 +51,10 @@
       intervals: true,
       evidence: null,
     };
+  }
+
+  function modes() {
+    return page.content.groups.some((group) => group.rates.length) ? [PUBLISHED, ...COMPUTED] : COMPUTED;
   }
 
   function sorts() {
@@ -95,7 +100,7 @@
     },
     mode: {
       write: (state) => state.mode,
-      read: (text) => (MODES.includes(text) ? { mode: text } : undefined),
+      read: (text) => (modes().includes(text) ? { mode: text } : undefined),
     },
     p: {
       write: (state) => snapshotName(page.content.snapshots[state.snapshot]),
@@ -215,5 +220,5 @@
     return weights;
   }
 
-  page.state = { AXES, WHOLE, MODES, ACROSS, ALL, parse, format, moved, balanced, thousandths, largest };
+  page.state = { AXES, WHOLE, PUBLISHED, COMPUTED, modes, ACROSS, ALL, parse, format, moved, balanced, thousandths, largest };
 })((window.harnessPage = window.harnessPage || {}));

@@ -53,14 +53,31 @@
     return group.cutoffs[page.content.measures[measure]] || 0;
   }
 
+  // The rate that a paper's scores of this group were made with, where the mode asks for it; else null.
+  function publishedRate(group, axis, state) {
+    const measure = page.content.measures[state.measure];
+    const known = state.mode === page.state.PUBLISHED && group.rates.find((each) => each.measure === measure);
+    return known && known.values[axis] ? known.values[axis] : null;
+  }
+
   function rate(group, rows, axes, axis, state) {
     const chosen = settings(state);
-    const given = state.rates[axis];
+    const given = state.rates[axis] === null ? publishedRate(group, axis, state) : state.rates[axis];
     const key = ["rate", group.number, axes, axis, state.mode, given, chosen.measure, chosen.snapshot].join(" ");
     const higher = page.content.axes.find((each) => each.name === axis).higher;
     const accuracy = page.data.column("accuracy", chosen).value;
     const metric = { value: page.data.column(axis, chosen).value, higher, given };
     return remembered(key, () => page.dynascore.rate(rows, accuracy, metric, state.mode, cutoff(group, state.measure)));
+  }
+
+  // In words: where a rate is from.
+  function rateSource(group, metric, state) {
+    if (metric.rate.status !== "given") {
+      const mode = state.mode === page.state.PUBLISHED ? page.state.COMPUTED[0] : state.mode;
+      return `mode ${mode}, ${page.numbers.count(metric.rate.pairs, "pair")}`;
+    }
+    if (state.rates[metric.name] !== null) return "given";
+    return group.rates.find((each) => each.values[metric.name]).source;
   }
 
   // The leaderboard of one group.
@@ -185,5 +202,5 @@
     return view;
   }
 
-  page.view = { compute, members, front, above, rate, instanceOf, settings };
+  page.view = { compute, members, front, above, rate, rateSource, instanceOf, settings };
 })((window.harnessPage = window.harnessPage || {}));

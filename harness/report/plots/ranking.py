@@ -62,8 +62,10 @@ def make_ranks(rows: PlotRows) -> Drawing:
 
 def _rates(board: Leaderboard) -> str:
     """Return the source of the exchange rates."""
+    if board.rates_source is not None:
+        return f"rates of {board.rates_source}"
     given = all(rate.status is RateStatus.GIVEN for rate in board.rates.values())
-    return "rates given" if given else f"mode {board.query.mode}"
+    return "rates given" if given else f"mode {board.mode}"
 
 
 def draw_ranks(rows: Sequence[RankedRow], frame: Frame, axis: Axis | None) -> Figure:
@@ -140,11 +142,7 @@ def make_winners(rows: PlotRows) -> Drawing:
         if rate.value is None:
             raise NoPlot(f"{plot}: the AMRS of {name} is undefined ({rate.status.value})")
         rates[name] = rate.value
-    candidates = []
-    for ranked in sorted(board.ranked_rows, key=lambda ranked: (ranked.row.system, ranked.row.profile, ranked.row.key)):
-        accuracy, cost, latency = (ranked.figures[name].value or 0.0 for name in WEIGHED)
-        gains = (accuracy, -cost / rates["cost"], -latency / rates["latency"])
-        candidates.append(Candidate(ranked.row.system, ranked.row.profile, gains))
+    candidates = candidates_of(board, rates)
     presets = {
         preset.name: (preset.weights["accuracy"], preset.weights["cost"], preset.weights["latency"])
         for preset in leaderboard.PRESETS
@@ -157,6 +155,16 @@ def make_winners(rows: PlotRows) -> Drawing:
     )
     frame = rows.frame(f"who wins under which weights ({rows.measure})", [note], left_out)
     return lambda: draw_winners(candidates, presets, frame)
+
+
+def candidates_of(board: Leaderboard, rates: Mapping[str, float]) -> list[Candidate]:
+    """Return what each ranked row gains from a full weight of each metric, at these exchange rates."""
+    candidates = []
+    for ranked in sorted(board.ranked_rows, key=lambda ranked: (ranked.row.system, ranked.row.profile, ranked.row.key)):
+        accuracy, cost, latency = (ranked.figures[name].value or 0.0 for name in WEIGHED)
+        gains = (accuracy, -cost / rates["cost"], -latency / rates["latency"])
+        candidates.append(Candidate(ranked.row.system, ranked.row.profile, gains))
+    return candidates
 
 
 @dataclass(frozen=True)
@@ -341,5 +349,5 @@ def _letter(place: int) -> str:
 
 def _preset_entry(name: str, weights: Weights, place: int) -> tuple[Any, str]:
     parts = " / ".join(f"{weight:g}" for weight in weights)
-    label = f"{_letter(place)}  {style.plain_text(name, 24)}: {parts}"
+    label = f"{_letter(place)}  {style.plain_text(name, 36)}: {parts}"
     return style.handle(**_PRESET_MARK, markersize=8), label

@@ -214,10 +214,10 @@ def test_rows_are_shown_forty_to_a_page(open_file: Open, tmp_path: Path) -> None
 
 def test_preset_sets_the_sliders_and_is_marked(page: Page) -> None:
     before = column(page, "score")
-    page.get_by_role("button", name="latency first").click()
-    assert page.locator("#weight-latency").input_value() == "80"
-    assert page.get_by_role("button", name="latency first").get_attribute("aria-pressed") == "true"
-    assert page.get_by_role("button", name="balanced").get_attribute("aria-pressed") == "false"
+    page.get_by_role("button", name="low latency is key").click()
+    assert page.locator("#weight-latency").input_value() == "24"
+    assert page.get_by_role("button", name="low latency is key").get_attribute("aria-pressed") == "true"
+    assert page.get_by_role("button", name="default").get_attribute("aria-pressed") == "false"
     assert column(page, "score") != before
 
 
@@ -274,7 +274,7 @@ def test_measure_and_dataset_can_be_changed(page: Page) -> None:
 def test_address_restores_the_view(page: Page, open_file: Open, file: Path) -> None:
     page.locator("#dataset").select_option("nfcorpus")
     page.locator("#mode").select_option("robust")
-    page.get_by_role("button", name="cost first").click()
+    page.get_by_role("button", name="cost is a very significant concern").click()
     page.locator("#date").select_option("2022-12-05")
     page.locator("#across").select_option("latency")
     page.locator('th[data-column="latency"] button').click()
@@ -283,7 +283,7 @@ def test_address_restores_the_view(page: Page, open_file: Open, file: Path) -> N
     page.locator("#outcome").select_option("ok")
     page.locator('#body tr:nth-child(2) td[data-column="cost"] button').click()
     fragment = str(page.evaluate("window.location.hash.slice(1)"))
-    for part in ("mode=robust", "w=0.1,0.8,0.1", "s=latency", "q=cpu", "o=ok", "x=latency", "e="):
+    for part in ("mode=robust", "w=0.4,0.4,0.2", "s=latency", "q=cpu", "o=ok", "x=latency", "e="):
         assert part in fragment
     sent = open_file(file, f"#{fragment}")
     assert sent.evaluate("harnessPage.main.current()") == page.evaluate("harnessPage.main.current()")
@@ -295,15 +295,15 @@ def test_address_restores_the_view(page: Page, open_file: Open, file: Path) -> N
 
 
 def test_back_and_forward_restore_each_view(page: Page) -> None:
-    page.get_by_role("button", name="cost first").click()
+    page.get_by_role("button", name="cost is a very significant concern").click()
     page.locator('th[data-column="latency"] button').click()
     page.go_back()
     page.wait_for_function("harnessPage.main.current().sort === 'rank'")
-    assert page.evaluate("harnessPage.main.current().weights") == [100, 800, 100]
+    assert page.evaluate("harnessPage.main.current().weights") == [400, 400, 200]
     page.go_back()
     page.wait_for_function("harnessPage.main.current().weights[0] === 500")
     page.go_forward()
-    page.wait_for_function("harnessPage.main.current().weights[0] === 100")
+    page.wait_for_function("harnessPage.main.current().weights[0] === 400")
 
 
 @pytest.mark.parametrize(

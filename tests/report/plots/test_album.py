@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -32,6 +33,7 @@ from tests.report.plots.conftest import (
     words,
 )
 from tests.support.chance import chance
+from tests.support.published import shipped
 
 ASKED = LeaderboardQuery("", "RR@10")
 
@@ -196,10 +198,45 @@ def test_missing_picture_has_a_reason(published: Table) -> None:
 
 
 def test_published_rows_have_the_papers_figures(published: Table) -> None:
-    names = [each.name for each in album.plots_of(published, {}, ASKED, ["cost", "winners"]).pictures]
-    assert {"msmarco-santhanam2023-cost", "msmarco-santhanam2023-winners", "xortydi-cost", "xortydi-winners"} <= {
-        *names
+    names = {each.name for each in album.plots_of(published, {}, ASKED, ["cost", "winners"]).pictures}
+    figure_1, figure_2 = "msmarco-santhanam2023-table2-cost", ("msmarco-santhanam2023-winners", "xortydi-winners")
+    assert {figure_1, *figure_2, "msmarco-santhanam2023-cost", "xortydi-cost"} <= names
+
+
+def test_figure_1_has_the_costs_of_table_2_and_the_accuracies_of_table_1(published: Table) -> None:
+    (figure_1,) = (
+        each for each in album.plots_of(published, {}, ASKED, ["cost"]).pictures if each.name.endswith("table2-cost")
+    )
+    (axes,) = axes_of(figure_1.draw())
+    table = shipped()
+    wanted = {
+        (float(line.cost_usd_per_million.value), float(row.mrr_at_10.value))
+        for line in table.table2
+        if (row := table.latency_of(line)[1]) is not None
     }
+    drawn = dots(axes)
+    assert len(drawn) == len(table.table2)
+    for cost, accuracy in wanted:
+        assert any(abs(x / cost - 1) < 0.15 and abs(y - accuracy) < 1e-6 for x, y in drawn), (cost, accuracy)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({}, "rates of Santhanam et al. 2023, Table 4b, RR@10; a point of accuracy is worth 35.16 US$"),
+        ({"amrs": {"cost": 2.0, "latency": 3.0}}, "rates given, RR@10; a point of accuracy is worth 2 US$"),
+        ({"mode": "robust"}, "mode robust, RR@10; "),
+    ],
+)
+def test_figure_2_has_the_papers_rates_unless_others_are_asked_for(
+    published: Table, asked: dict[str, Any], said: str
+) -> None:
+    (figure_2,) = (
+        each
+        for each in album.plots_of(published, {}, replace(ASKED, **asked), ["winners"]).pictures
+        if each.name == "xortydi-winners"
+    )
+    assert said in words(figure_2.draw()).replace("\n", " ")
 
 
 def test_missing_figures_are_left_out_and_not_drawn_as_zero(table: Table, whole: album.PlotSet) -> None:

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from harness.cli import main
+from harness.cli import main, stored_results
 from harness.cli import report as commands
 from harness.config import data_root
 from harness.launch.fake import FakeLauncher
 from harness.report import plots
 from harness.report.plots import style
-from scripts.docs import make_pictures
 from tests.conftest import Bench
 
 PUBLISHED = data_root() / "results" / "published" / "santhanam2023"
@@ -37,6 +36,16 @@ def test_pictures_go_into_a_folder_and_their_paths_are_printed(tmp_path: Path, m
         "xortydi-winners.svg",
     }
     assert "xortydi: no picture of memory limits: each system was measured at one limit only" in done.stderr
+
+
+def test_rates_are_given_to_pictures_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(stored_results.album, "plots_of", lambda _table, _values, query, _kinds: asked.append(query))
+    with pytest.raises(AttributeError):  # nothing is drawn
+        ask(PUBLISHED, "--format", "png", "-o", tmp_path, "--amrs", "latency=3,cost=2", "--cache", tmp_path)
+    assert asked[0].amrs == {"latency": 3.0, "cost": 2.0}
+    done = ask(PUBLISHED, "--amrs", "latency=3,cost=2", "--cache", tmp_path)
+    assert done.exit_code == 2 and "--amrs is for pictures; harness leaderboard has it" in done.stderr
 
 
 def test_pictures_without_a_folder_are_refused(tmp_path: Path) -> None:
@@ -81,14 +90,3 @@ def test_a_leaderboard_as_latex(tmp_path: Path) -> None:
     asked = ["leaderboard", str(PUBLISHED), "--dataset", "xortydi", "--format", "latex", "--cache", str(tmp_path)]
     done = CliRunner().invoke(main, asked, catch_exceptions=False)
     assert done.exit_code == 0 and r"1 & ColBERTv2-L & cpu16-mem64 &" in done.stdout
-
-
-def test_pages_show_every_picture_made_for_them() -> None:
-    page = "".join(
-        (make_pictures.FOLDER.parent / name).read_text() for name in ("guides/pictures.md", "reference/published.md")
-    )
-    names = {f"{name}.png" for name in make_pictures.SHOWN}
-    assert names <= {path.name for path in make_pictures.FOLDER.iterdir()}
-    assert {f"{picture.name}.png" for picture in make_pictures.pictures()} == names
-    assert all(f"](../assets/{name})" in page for name in names)
-    assert all(path.stat().st_size < 200_000 for path in make_pictures.FOLDER.iterdir() if path.name in names)

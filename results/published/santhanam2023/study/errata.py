@@ -1,4 +1,4 @@
-"""Find contradictions between the paper's tables, their own figures, and the facts of the machines."""
+"""Find contradictions between the paper's tables, their own figures, its text, and the facts of the machines."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from harness.analysis.published import (
     Erratum,
     Hardware,
     LatencySource,
+    PaperDataset,
     Published,
     TimedSystem,
     Viable,
@@ -21,6 +22,7 @@ from harness.pricing.instances import Instance
 from harness.pricing.prices import Snapshot
 
 from .costs import Cost, Interval, costs, decimal, fraction, interval, per_million
+from .statements import find_statements
 
 
 def find_errata(published: Published, snapshot: Snapshot) -> tuple[Erratum, ...]:
@@ -38,6 +40,7 @@ def find_errata(published: Published, snapshot: Snapshot) -> tuple[Erratum, ...]
         *_latency(published),
         *_accuracy(published),
         *_score(published),
+        *find_statements(published, snapshot),
     )
 
 
@@ -209,32 +212,37 @@ def _accuracy(published: Published) -> Iterator[Erratum]:
 
 
 def _score(published: Published) -> Iterator[Erratum]:
-    """Find rows of Table 4 that do not rank Table 3's rows once, by falling scores."""
+    """Find rows of a table of scores that do not rank Table 3's rows once, by falling scores."""
     for dataset in published.about.datasets:
-        scored = published.table4[dataset.name]
-        ranked = [(row.system, row.hardware) for row in scored]
-        timed = [(row.system, _as_table_4(row.hardware)) for row in published.table3[dataset.name]]
-        for table, rows, other, counterparts in (
-            (dataset.table4, ranked, dataset.table3, timed),
-            (dataset.table3, timed, dataset.table4, ranked),
-        ):
-            for number, (system, hardware) in enumerate(rows, start=1):
-                if rows.count((system, hardware)) > counterparts.count((system, hardware)):
-                    row = f"{system}, {hardware}"
-                    yield _erratum(
-                        "score", table, number, row, "stands here", f"missing from Table {other}", "one row for each"
-                    )
-        for rank, (before, after) in enumerate(pairwise(scored), start=1):
-            if after.dynascore.value > before.dynascore.value or (before.rank, after.rank) != (rank, rank + 1):
+        for table in dataset.scores:
+            yield from _score_table(published, dataset, table.number)
+
+
+def _score_table(published: Published, dataset: PaperDataset, number_of_table: str) -> Iterator[Erratum]:
+    scored = published.scores[number_of_table]
+    ranked = [(row.system, row.hardware) for row in scored]
+    timed = [(row.system, _as_table_4(row.hardware)) for row in published.table3[dataset.name]]
+    for table, rows, other, counterparts in (
+        (number_of_table, ranked, dataset.table3, timed),
+        (dataset.table3, timed, number_of_table, ranked),
+    ):
+        for number, (system, hardware) in enumerate(rows, start=1):
+            if rows.count((system, hardware)) > counterparts.count((system, hardware)):
+                row = f"{system}, {hardware}"
                 yield _erratum(
-                    "score",
-                    dataset.table4,
-                    rank + 1,
-                    f"{after.system}, {after.hardware}",
-                    f"rank {after.rank}, {after.dynascore}",
-                    f"not behind rank {before.rank}, {before.dynascore}",
-                    "ranks go by falling Dynascores",
+                    "score", table, number, row, "stands here", f"missing from Table {other}", "one row for each"
                 )
+    for rank, (before, after) in enumerate(pairwise(scored), start=1):
+        if after.dynascore.value > before.dynascore.value or (before.rank, after.rank) != (rank, rank + 1):
+            yield _erratum(
+                "score",
+                number_of_table,
+                rank + 1,
+                f"{after.system}, {after.hardware}",
+                f"rank {after.rank}, {after.dynascore}",
+                f"not behind rank {before.rank}, {before.dynascore}",
+                "ranks go by falling Dynascores",
+            )
 
 
 def _as_table_4(hardware: Hardware) -> str:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
+from collections.abc import Mapping
 from fractions import Fraction
 
-from harness.analysis import leaderboard, row_pricing
-from harness.analysis import published as published_tables
-from harness.analysis.leaderboard import Leaderboard, LeaderboardQuery
 from harness.analysis.published import (
     Accuracy,
     Erratum,
@@ -16,21 +13,19 @@ from harness.analysis.published import (
     PaperDataset,
     Printed,
     Published,
-    Scored,
     TimedSystem,
 )
-from harness.analysis.table import Table
 from harness.errors import UnknownName
 from harness.pricing.offers import Offer
 from harness.pricing.prices import Snapshot
 from harness.report.document import MISSING, Escape, Section, grid_section
 from harness.report.latex import HEAD
-from harness.stats import Estimate
 
 from . import paper_records
 from .costs import Rent, RepricedCost, costs, decimal, rents, reprice
 from .dialects import LATEX, MARKDOWN, Dialect
 from .errata import find_errata
+from .scores import RecomputedScores, recomputed_scores
 
 FORMATS = ("md", "csv", "json", "latex")
 _COST = "US$ per million queries = mean latency x US$ per hour / 3600 x 1,000,000"
@@ -65,13 +60,13 @@ def _written(published: Published, follows: Snapshot, now: Snapshot, dialect: Di
 
 
 def sections(published: Published, follows: Snapshot, now: Snapshot, escape: Escape) -> tuple[Section, ...]:
-    """List Tables 1 to 3, the errata, recomputed costs and scores, and costs at later prices."""
+    """List Tables 1 to 3, 5 and 6, the errata, recomputed costs and scores, and costs at later prices."""
     wrong = find_errata(published, follows)
     return (
         *tables(published, wrong, escape),
         listed(wrong, escape),
         recomputed(published, follows, escape),
-        *scores(published, follows, escape),
+        *scores(published, follows, wrong, escape),
         rented(published, follows, now, escape),
         repriced(published, follows, now, escape),
     )
@@ -213,12 +208,24 @@ def _named(offer: Offer | None, moved: RepricedCost, escape: Escape) -> str:
 
 
 def tables(published: Published, wrong: tuple[Erratum, ...], escape: Escape) -> tuple[Section, ...]:
-    """Show Tables 1, 2 and 3 as the paper has them, with a mark at each row that has an erratum."""
+    """Show Tables 1, 2, 3, 5 and 6 as the paper has them, with a mark at each row that has an erratum, and settings."""
+    marks = _marks(wrong)
+    third = [_table3(published, dataset, marks, escape) for dataset in published.about.datasets]
+    return (
+        _table1(published, escape),
+        _table2(published, marks, escape),
+        *third,
+        _table3c(published, escape),
+        *_appendix(published, escape),
+    )
+
+
+def _marks(wrong: tuple[Erratum, ...]) -> dict[tuple[str, int], str]:
+    """Return the marks of the errata by table and row."""
     marks: dict[tuple[str, int], str] = defaultdict(str)
     for number, each in enumerate(wrong, start=1):
         marks[each.table, each.number] += f" [E{number}]"
-    third = [_table3(published, dataset, marks, escape) for dataset in published.about.datasets]
-    return (_table1(published, escape), _table2(published, marks, escape), *third, _table3c(published, escape))
+    return marks
 
 
 def listed(wrong: tuple[Erratum, ...], escape: Escape) -> Section:
@@ -305,6 +312,28 @@ def _table3c(published: Published, escape: Escape) -> Section:
     return grid_section("Table 3c: accuracy", (), ("system", *headers), (False, *(True for _ in headers)), tuple(cells))
 
 
+def _appendix(published: Published, escape: Escape) -> tuple[Section, ...]:
+    """Show Tables 5 and 6, and the settings that the text states."""
+    examples = tuple((escape(line.dataset), str(line.training), str(line.dev)) for line in published.table5)
+    lengths = tuple(
+        (escape(line.system), str(line.query_tokens), str(line.passage_tokens)) for line in published.table6
+    )
+    settings = tuple(
+        tuple(map(escape, (line.subject, line.value, line.kind, line.section))) for line in published.settings
+    )
+    return (
+        grid_section("Table 5: examples", (), ("dataset", "training", "dev"), (False, True, True), examples),
+        grid_section(
+            "Table 6: the longest query and passage, tokens",
+            (),
+            ("system", "query", "passage"),
+            (False, True, True),
+            lengths,
+        ),
+        grid_section("Settings in the text", (), ("of", "value", "kind", "where"), (False,) * 4, settings),
+    )
+
+
 def _both(line: Accuracy | None) -> tuple[Printed | None, Printed | None]:
     return (line.mrr_at_10, line.success_at_10) if line else (None, None)
 
@@ -317,65 +346,49 @@ def _cell(value: Printed | int | None) -> str:
     return MISSING if value is None else str(value)
 
 
-def scores(published: Published, follows: Snapshot, escape: Escape) -> tuple[Section, ...]:
-    """Show each dataset's printed scores beside those that follow from the printed figures.
+def scores(published: Published, follows: Snapshot, wrong: tuple[Erratum, ...], escape: Escape) -> tuple[Section, ...]:
+    """Show all printed scores beside those that follow from the printed figures.
 
     Args:
         published: the tables.
         follows: the prices that they follow.
+        wrong: the errata, which are marked at their rows.
         escape: escapes texts for the format.
     """
-    table = _table(published, follows)
-    found = []
-    for dataset in published.about.datasets:
-        if dataset.amrs:
-            asked = LeaderboardQuery(dataset.name, "RR@10", amrs=dataset.amrs, suite=published.about.name)
-            found.append(_section(published, dataset, leaderboard.build(table, {}, asked), escape))
-    return tuple(found)
+    marks = _marks(wrong)
+    return tuple(scored(made, marks, escape) for made in recomputed_scores(published, follows))
 
 
-def _table(published: Published, follows: Snapshot) -> Table:
-    """Price Table 3 with its printed costs: the paper computed them from latencies before rounding."""
-    table = row_pricing.price(published_tables.published_table(published, follows), row_pricing.tariff(follows))
-    name = published.about.name
-    printed = {
-        f"{name}/table{dataset.table3}/{number}": Estimate(float(line.cost_usd_per_million.value))
-        for dataset in published.about.datasets
-        for number, line in enumerate(published.table3[dataset.name], start=1)
-    }
-    rows = (replace(row, usd_per_million=printed[row.key]) for row in table.rows if row.key in printed)
-    return replace(table, rows=tuple(rows))
-
-
-def _section(published: Published, dataset: PaperDataset, board: Leaderboard, escape: Escape) -> Section:
-    made = {(each.row.system, each.row.profile): each for each in board.ranked_rows}
-    cells, off = [], 0.0
-    for line in published.table4[dataset.name]:
-        mine = made.get((line.system, profile(line)))
+def scored(made: RecomputedScores, marks: Mapping[tuple[str, int], str], escape: Escape) -> Section:
+    """Show one table of scores beside those that follow."""
+    cells = []
+    for number, (line, ranked) in enumerate(made.pairs(), start=1):
         printed = float(line.dynascore.value)
-        if mine is None or mine.score is None:
+        if ranked is None or ranked.score is None:
             again = (MISSING,) * 3
         else:
-            off = max(off, abs(mine.score - printed))
-            again = (f"{mine.score:.3f}", f"{mine.score - printed:+.3f}", str(mine.rank))
-        cells.append((str(line.rank), escape(line.system), escape(line.hardware), str(line.dynascore), *again))
-    rates = ", ".join(f"{name} {rate:g}" for name, rate in dataset.amrs.items())
-    weights = ", ".join(f"{name} {weight:g}" for name, weight in board.query.weights.items())
+            again = (f"{ranked.score:.3f}", f"{ranked.score - printed:+.3f}", str(ranked.rank))
+        cells.append(
+            (
+                str(line.rank),
+                escape(line.system),
+                escape(line.hardware),
+                f"{line.dynascore}{marks.get((made.table.number, number), '')}",
+                *again,
+            )
+        )
+    rates = ", ".join(f"{name} {rate:g}" for name, rate in made.dataset.amrs.items())
+    weights = ", ".join(f"{name} {weight:g}" for name, weight in made.table.weights.items())
+    printed_again = f" (printed again as {escape(made.table.again)})" if made.table.again else ""
     return grid_section(
-        f"Table {escape(dataset.table4)}: {escape(dataset.label)}, Dynascores made again",
+        f"Table {escape(made.table.number)}{printed_again}: {escape(made.dataset.label)}, Dynascores made again",
         (
             f"Weights: {escape(weights)}. AMRS: {escape(rates)} (units for a point of RR@10). Made of accuracies,"
-            f" latencies and costs as printed; the largest difference is {off:.3f}, which rounding explains.",
+            f" latencies and costs as printed; the largest difference is {made.largest_difference:.3f}, which rounding"
+            " explains.",
         ),
         ("rank", "system", "hardware", "printed", "made again", "difference", "rank"),
         (True, False, False, True, True, True, True),
         tuple(cells),
         keys=3,
     )
-
-
-def profile(line: Scored) -> str:
-    """Turn ``1 GPU, 16 CPU, 32 GB memory`` into the name of a hardware profile."""
-    parts = {unit: count for count, unit in (words.split()[:2] for words in line.hardware.split(", "))}
-    gpus = f"gpu{parts['GPU']}-" if "GPU" in parts else ""
-    return f"{gpus}cpu{parts['CPU']}-mem{parts['GB']}"

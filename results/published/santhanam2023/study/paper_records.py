@@ -62,7 +62,7 @@ def as_csv(published: Published, follows: Snapshot, now: Snapshot) -> str:
 
 
 def as_json(published: Published, follows: Snapshot, now: Snapshot) -> str:
-    """Write the source, rows of Tables 1 to 3, Tables 3c and 4, and the errata.  Missing is null.
+    """Write the source, rows of Tables 1 to 3, all other tables, and the errata.  Missing is null.
 
     Only ASCII is written, so that control characters of foreign text reach no terminal.
     """
@@ -71,7 +71,10 @@ def as_json(published: Published, follows: Snapshot, now: Snapshot) -> str:
         "prices": {"paper": str(follows.as_of), "now": str(now.as_of), "region": now.region, "term": now.term},
         "rows": list(_rows(published, follows, now)),
         "table3c": [_plain(line) for line in published.table3c],
-        "table4": {name: [_plain(line) for line in lines] for name, lines in published.table4.items()},
+        "scores": {number: [_plain(line) for line in lines] for number, lines in published.scores.items()},
+        "table5": [_plain(line) for line in published.table5],
+        "table6": [_plain(line) for line in published.table6],
+        "settings": [_plain(line) for line in published.settings],
         "errata": [
             {
                 "kind": each.kind,
