@@ -78,6 +78,8 @@ def _read_examples(sandbox: Sandbox, reader: Reader, number: int, drawn: int | N
 
 def _fits(file: str, oddity: str) -> bool:
     """Return whether a reader of this file unpacks what is in it."""
+    if "zip of" in oddity and "members" not in oddity:
+        return file.endswith(".whl" if oddity.startswith("a zip") else ".tar.gz")
     return file.endswith(("*", ".gz")) or ("gzip" not in oddity and "zstd" not in oddity)
 
 
