@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from harness.errors import FileError
 from harness.untrusted import MAX_TEXT, one_line
@@ -82,7 +82,7 @@ def tar_entries(
             bounded.left = _MAX_HEADER_BYTES + (entry.size if entry.isreg() else 0)
             yield entry, cast(IO[bytes], tar.extractfile(entry)) if entry.isreg() else None
             # tarfile would keep every entry and the headers meant for all entries.
-            tar.members, tar.pax_headers = [], {}
+            cast(Any, tar).members, tar.pax_headers = [], {}
 
 
 class _TarStream:

@@ -73,7 +73,7 @@ READERS = (
         "folders of models",
         _make_models,
         _read_models,
-        tuple(f"plain/model/{name}" for name in _FILES) + ("models--us--model/blobs/*",),
+        (*(f"plain/model/{name}" for name in _FILES), "models--us--model/blobs/*"),
         errors=(),
         skips=frozenset({"a sparse file of 1 GiB"}),  # weights may be as large
     ),

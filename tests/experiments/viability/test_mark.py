@@ -22,5 +22,5 @@ def test_mark_names_the_time_since_which_jobs_count(tmp_path: Path) -> None:
 def test_mark_without_a_time_and_its_zone_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "fresh-since"
     path.write_text(text)
-    with pytest.raises(StoreError, match="fresh-since: cannot be read: .*; remove it to use all that is stored"):
+    with pytest.raises(StoreError, match=r"fresh-since: cannot be read: .*; remove it to use all that is stored"):
         probe.read_mark(path)
