@@ -68,7 +68,9 @@ def _read_models(folder: Path, scratch: Path) -> object:
 
 READERS = (
     # harness itself writes a distribution's file, so that it is a regular one.
-    Reader("distributions", _make_packages, _read_packages, _PACKAGES, errors=(), skips=NAMED | {"a socket"}),
+    Reader(
+        "distributions", _make_packages, _read_packages, _PACKAGES, errors=(), skips=NAMED | {"a socket"}, weight=0.5
+    ),
     Reader(
         "folders of models",
         _make_models,
@@ -76,5 +78,6 @@ READERS = (
         (*(f"plain/model/{name}" for name in _FILES), "models--us--model/blobs/*"),
         errors=(),
         skips=frozenset({"a sparse file of 1 GiB"}),  # weights may be as large
+        weight=0.25,
     ),
 )

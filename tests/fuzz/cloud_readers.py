@@ -229,9 +229,18 @@ def _make_record(folder: Path) -> None:
 READERS = (
     Reader("records of workers", _make_records, _read_records, tuple(f"{name}.json" for name in _RECORDS)),
     Reader("archives", _make_archive, _read_archive, ("a.tar", "b.tar.gz")),
-    Reader("launches", _make_launch, _read_launch, ("launch.json",), errors=()),
-    Reader("listings of S3", _make_listing, _read_listing, ("names.jsonl", records.HEARTBEAT, records.END), errors=()),
-    Reader("locks of results", _make_lock, _read_lock, ("lock.json",), skips=frozenset({"a link to a secret"})),
+    Reader("launches", _make_launch, _read_launch, ("launch.json",), errors=(), weight=0.25),
+    Reader(
+        "listings of S3",
+        _make_listing,
+        _read_listing,
+        ("names.jsonl", records.HEARTBEAT, records.END),
+        errors=(),
+        weight=0.25,
+    ),
+    Reader(
+        "locks of results", _make_lock, _read_lock, ("lock.json",), skips=frozenset({"a link to a secret"}), weight=0.25
+    ),
     Reader("uploaded jobs", _make_job, _read_job, ("job.tar",)),
     Reader(
         "hashes of mirrored records",

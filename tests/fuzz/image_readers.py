@@ -138,7 +138,7 @@ def _read_metadata(folder: Path, _scratch: Path) -> object:
 
 
 READERS = (
-    Reader("instance metadata", _make_metadata, _read_metadata, ("notice.json", "facts.json"), errors=()),
+    Reader("instance metadata", _make_metadata, _read_metadata, ("notice.json", "facts.json"), errors=(), weight=0.25),
     Reader(
         "a job's output", _make_out, _read_out, ("out/measurement.json", "out/samples.jsonl"), errors=(), weight=0.5
     ),

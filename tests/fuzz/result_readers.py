@@ -171,11 +171,17 @@ def _make_merged(folder: Path) -> None:
     shutil.copytree(_merged(), folder / "results")
 
 
-def _command(name: str, words: Sequence[str], files: Sequence[str], make: Callable[[Path], None] = make) -> Reader:
+def _command(
+    name: str,
+    words: Sequence[str],
+    files: Sequence[str],
+    make: Callable[[Path], None] = make,
+    weight: float = 0.05,
+) -> Reader:
     def read(folder: Path, scratch: Path) -> object:
         return run(*(word.format(results=folder / "results", folder=folder, scratch=scratch) for word in words))
 
-    return Reader(f"harness {name}", make, read, tuple(files), weight=0.05)
+    return Reader(f"harness {name}", make, read, tuple(files), weight=weight)
 
 
 _DEEP_JOB = f"results/*/{_JOB.removeprefix('results/')}"
@@ -201,6 +207,7 @@ READERS = (
         lambda folder: (folder / "fresh-since").write_text("2026-11-20T10:00:00.000+00:00\n", encoding="ascii"),
         _read_mark,
         ("fresh-since",),
+        weight=0.25,
     ),
     Reader("origins", _make_origin, lambda folder, _: origins.read(folder / "a"), (f"a/{origins.FILE}",)),
     Reader(
@@ -228,13 +235,14 @@ READERS = (
     ),
     _command("merge", ("merge", "{results}", "-o", "{scratch}/merged"), (*_RECORDS, f"{_JOB}/log.txt.gz")),
     # Below their origins, results are as any other.
-    _command("report of merged results", ("report", "{results}"), (_ORIGIN,), _make_merged),
-    _command("verify of merged results", ("verify", "{results}"), (_ORIGIN,), _make_merged),
+    _command("report of merged results", ("report", "{results}"), (_ORIGIN,), _make_merged, 0.02),
+    _command("verify of merged results", ("verify", "{results}"), (_ORIGIN,), _make_merged, 0.02),
     _command(
         "merge of merged results",
         ("merge", "{results}", "-o", "{scratch}/merged"),
         (_ORIGIN, f"{_DEEP_JOB}/result.json"),
         _make_merged,
+        0.02,
     ),
     _command(
         "export",

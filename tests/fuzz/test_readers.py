@@ -21,7 +21,7 @@ from tests.fuzz.child import Example, Reader, Sandbox
 from tests.fuzz.readers import READERS
 from tests.support import chance
 
-_FEW, _SOME, _MANY = 8, 80, 2000
+_FEW, _SOME, _MANY = 8, 76, 2000
 _NUMBER = st.integers(0, MOST_NUMBER - 1)
 # A whole command takes a tenth of a second for each example.
 _COMMANDS = [name for name, reader in READERS.items() if name.startswith("harness ") and reader.weight < 0.1]
