@@ -15,9 +15,10 @@ import re
 import stat
 import tomllib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from enum import Enum
 from io import BufferedReader
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -150,6 +151,36 @@ class ForeignText:
             core_schema.no_info_after_validator_function(cls, text),
             serialization=core_schema.plain_serializer_function_ser_schema(lambda value: value.raw, return_schema=text),
         )
+
+
+# Fields of records whose texts may be anything: a system's parameters (prompts, paths), which a job's key hashes.
+FREE_FIELDS = frozenset({"params", "build_params", "search_params", "with_gpus", "lean_if", "lean_search_if"})
+_MOST_NAME = 4096
+
+
+def check_names(record: object, name: str = "") -> None:
+    """Refuse a record of a stranger with a ``str`` that is not a printable line: free text is :class:`ForeignText`.
+
+    Keys of tables count, and the values of all fields but ``FREE_FIELDS``.  ``name``: the record's field.
+
+    Raises:
+        ValueError: names the field and the text.
+    """
+    if isinstance(record, str):
+        if not record.isprintable() or len(record) > _MOST_NAME:
+            limit = f"at most {_MOST_NAME:,} printable characters on one line"
+            raise ValueError(f"key '{one_line(name, 80)}' is {one_line(record, 80)!r}; write {limit}")
+    elif isinstance(record, Mapping):
+        for key, value in record.items():
+            check_names(key, name)
+            if name not in FREE_FIELDS:
+                check_names(value, name)
+    elif isinstance(record, tuple | list):
+        for value in record:
+            check_names(value, name)
+    elif hasattr(record, "__dict__") and not isinstance(record, Enum):
+        for each, value in vars(record).items():
+            check_names(value, each)
 
 
 # Text that a writer escapes: a stranger's, or a sentence of ours that may quote one.

@@ -27,7 +27,7 @@ from harness.evaluation.trec import Run
 from harness.results.origins import JobOrigins
 from harness.results.samples import SampleBudget, load_samples, no_samples
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS, SCHEMA_VERSION, Cell, Result, ResultSpec
-from harness.untrusted import parse_json, read_whole, reading, reason_of
+from harness.untrusted import check_names, parse_json, read_whole, reading, reason_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -306,6 +306,7 @@ def parse_result(content: bytes) -> Result:
         raise FileError(f"schema version {version!r}, this harness reads {SCHEMA_VERSION}; update harness")
     check_facts(raw, "")
     result = result_adapter().validate_python(raw)
+    check_names(result)
     _check_spec(result)
     return result
 
