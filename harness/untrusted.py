@@ -153,15 +153,18 @@ class ForeignText:
         )
 
 
-# Fields of records whose texts may be anything: a system's parameters (prompts, paths), which a job's key hashes.
-FREE_FIELDS = frozenset({"params", "build_params", "search_params", "with_gpus", "lean_if", "lean_search_if"})
+# Tables whose values may be any text: a system's parameters (prompts, paths), which a job's key hashes, and the suite
+# of a cloud run, which the suite's own reader checks.
+FREE_FIELDS = frozenset(
+    {"params", "build_params", "search_params", "with_gpus", "lean_if", "lean_search_if", "sweep", "suite"}
+)
 _MOST_NAME = 4096
 
 
 def check_names(record: object, name: str = "") -> None:
     """Refuse a record of a stranger with a ``str`` that is not a printable line: free text is :class:`ForeignText`.
 
-    Keys of tables count, and the values of all fields but ``FREE_FIELDS``.  ``name``: the record's field.
+    Keys of tables count, and all values but those of ``FREE_FIELDS``.  ``name``: the record's field.
 
     Raises:
         ValueError: names the field and the text.
