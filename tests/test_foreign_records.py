@@ -203,13 +203,17 @@ def test_a_result_with_a_control_character_is_refused_or_marked_as_foreign() -> 
 def test_each_reader_refuses_a_control_character(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"x.csv:2: key '' is '\\\\x1b\[2J'; write at most"):
         list(csv_rows(tmp_path / "x.csv", "a,b", f"a,b\n1,{HOSTILE}\n".encode()))
-    assert list(csv_rows(tmp_path / "x.csv", "a,b", b"a,b\r\n1,2\r\n")) == [(f"{tmp_path}/x.csv:2", {"a": "1", "b": "2"})]
+    assert list(csv_rows(tmp_path / "x.csv", "a,b", b"a,b\r\n1,2\r\n")) == [
+        (f"{tmp_path}/x.csv:2", {"a": "1", "b": "2"})
+    ]
     beat = records.dump(records.Heartbeat("0001", "i-1", HOSTILE))
     with pytest.raises(AwsError, match="no record of this harness"):
         records.read(records.Heartbeat, "x", beat)
     (tmp_path / suite_record.FILE).write_text(suite_record.text(["RR@10"], {suite_record.EXACT: {"a": HOSTILE}}))
     assert suite_record.read_pairs(tmp_path, suite_record.EXACT) == {}
     assert "printable" in str(suite_record.unreadable(tmp_path)[0])
-    facts = sample_records.as_record(IndexFacts, 1.0, 1, None, None, HOSTILE, {"name": "x", "cpus": 1, "memory_bytes": 1})
+    facts = sample_records.as_record(
+        IndexFacts, 1.0, 1, None, None, HOSTILE, {"name": "x", "cpus": 1, "memory_bytes": 1}
+    )
     (tmp_path / indexes._FACTS_FILE).write_text(to_json(facts))
     assert indexes.read(tmp_path) is None
