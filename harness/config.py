@@ -109,7 +109,7 @@ def _parse_toml(text: str) -> dict[str, Any]:
     """Parse TOML.
 
     Raises:
-        ValueError: it is no TOML, has a key of a hundred parts, which may take the parser minutes, or a huge number.
+        ValueError: it is not TOML, has a key of a hundred parts, which may take the parser minutes, or a huge number.
     """
     if match := _LONG_KEY.search(text):
         raise ValueError(f"line {text.count(chr(10), 0, match.start()) + 1} has a key of a hundred parts")

@@ -164,7 +164,7 @@ _MOST_NAME = 4096
 def check_names(record: object, name: str = "") -> None:
     """Refuse a record of a stranger with a ``str`` that is not a printable line: free text is :class:`ForeignText`.
 
-    Keys of tables count, and all values but those of ``FREE_FIELDS``.  ``name``: the record's field.
+    Keys of tables count, and all values except in ``FREE_FIELDS``.  ``name``: the record's field.
 
     Raises:
         ValueError: names the field and the text.
@@ -504,7 +504,7 @@ def reason_of(error: Exception) -> str:
         return "a value is of the wrong kind"
     if "integer string conversion" in str(error):
         return "a number has too many digits"
-    # Python writes bytes as b'...', which is no text for people.
+    # Python writes bytes as b'...', which people cannot read.
     text = re.sub(r"""\bb(?=['"])""", "", str(error))
     number = re.search("could not convert string to float: (.*)|invalid literal for int.*?: (.*)", text)
     return f"{number[1] or number[2]} is not a number" if number else text

@@ -147,7 +147,7 @@ def grid_of(
 
 
 def column_of(column: GridColumn[Item], read: Callable[[Other], Item]) -> GridColumn[Other]:
-    """Return a column for items that hold those of the given column."""
+    """Return a column for items that hold the items of the given column."""
     header, numeric, cell = column
     return header, numeric, lambda each: cell(read(each))
 

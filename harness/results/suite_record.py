@@ -134,7 +134,7 @@ def _readable(path: Path, part: Callable[[Any], list[Part]]) -> list[Part]:
 def _names(content: Any) -> list[str]:
     names = content["measures"]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError("'measures' is no list of names")
+        raise ValueError("'measures' must be a list of names")
     if len(names) > measure_names.MOST_NAMES:
         raise ValueError(f"'measures' has {len(names):,} names; the limit is {measure_names.MOST_NAMES}")
     try:
