@@ -15,9 +15,10 @@ import re
 import stat
 import tomllib
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from enum import Enum
 from io import BufferedReader
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
@@ -152,6 +153,39 @@ class ForeignText:
             core_schema.no_info_after_validator_function(cls, text),
             serialization=core_schema.plain_serializer_function_ser_schema(lambda value: value.raw, return_schema=text),
         )
+
+
+# Tables whose values may be any text: a system's parameters (prompts, paths), which a job's key hashes, and the suite
+# of a cloud run, which the suite's own reader checks.
+FREE_FIELDS = frozenset(
+    {"params", "build_params", "search_params", "with_gpus", "lean_if", "lean_search_if", "sweep", "suite"}
+)
+_MOST_NAME = 4096
+
+
+def check_names(record: object, name: str = "") -> None:
+    """Refuse a record of a stranger with a ``str`` that is not a printable line: free text is :class:`ForeignText`.
+
+    Keys of tables count, and all values except in ``FREE_FIELDS``.  ``name``: the record's field.
+
+    Raises:
+        ValueError: names the field and the text.
+    """
+    if isinstance(record, str):
+        if not record.isprintable() or len(record) > _MOST_NAME:
+            limit = f"at most {_MOST_NAME:,} printable characters on one line"
+            raise ValueError(f"key '{one_line(name, 80)}' is {one_line(record, 80)!r}; write {limit}")
+    elif isinstance(record, Mapping):
+        for key, value in record.items():
+            check_names(key, name)
+            if name not in FREE_FIELDS:
+                check_names(value, name)
+    elif isinstance(record, tuple | list):
+        for value in record:
+            check_names(value, name)
+    elif hasattr(record, "__dict__") and not isinstance(record, Enum):
+        for each, value in vars(record).items():
+            check_names(value, each)
 
 
 # Text that a writer escapes: a stranger's, or a sentence of ours that may quote one.
@@ -518,7 +552,7 @@ def reason_of(error: Exception) -> str:
         return "a value is of the wrong kind"
     if "integer string conversion" in str(error):
         return "a number has too many digits"
-    # Python writes bytes as b'...', which is no text for people.
+    # Python writes bytes as b'...', which people cannot read.
     text = re.sub(r"""\bb(?=['"])""", "", str(error))
     number = re.search("could not convert string to float: (.*)|invalid literal for int.*?: (.*)", text)
     return f"{number[1] or number[2]} is not a number" if number else text
