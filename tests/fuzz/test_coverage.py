@@ -29,6 +29,7 @@ FUZZED = {
     "containment": "archives",
     "datasets/__init__": "licences",
     "datasets/corpus": "harness datasets",
+    "datasets/dureader_questions": "questions of DuReader 2.0",
     "datasets/judged_passages": "judged chunks",
     "datasets/licence": "licences",
     "datasets/native": "copied datasets",
