@@ -1,20 +1,22 @@
 """Published tables of measures alone: no latency, no hardware, no cost.
 
 ``published.toml`` says which column of which CSV file is which measure on which dataset, which systems are baselines of
-which (``firstp``), and where the code behind a figure differs from the text (``findings``).  Tables with costs are read
-by :mod:`harness.analysis.published`.
+which (``firstp``, ``over``), where the code behind a figure differs from the text (``findings``), and where the print
+contradicts itself (``errata``).  A cell holds the figure as printed, the marks of significance and the gain:
+``0.416a (+5.5%)``.  An empty cell is a dash in the print; ``?`` is a figure that the copy at hand does not show.  Tables
+with costs are read by :mod:`harness.analysis.published`.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from harness import config
 from harness.analysis.published import NAME, NOT_JUDGED, is_in
@@ -30,7 +32,26 @@ LONG_DOCUMENTS = config.data_root() / "results" / "published" / "boytsov2025"
 NO_LATENCY = "the paper prints no latency"
 SYSTEM = "system"
 _MAX_BYTES = 8 << 20
-_PRINTED = re.compile(r"[+-]?[0-9]{0,9}\.[0-9]{1,6}|[+-]?[0-9]{1,9}", flags=re.ASCII)
+# A printed figure that the copy at hand does not show.
+LOST = "?"
+_FIGURE = r"[+-]?(?:[0-9]{0,9}\.[0-9]{1,6}|[0-9]{1,9})"
+_PRINTED = re.compile(_FIGURE, flags=re.ASCII)
+_CELL = re.compile(rf"({_FIGURE})([a-z]{{0,4}})(?: \(({_FIGURE})%\))?", flags=re.ASCII)
+
+
+@dataclass(frozen=True)
+class PrintedCell:
+    """A printed figure, the marks of significance beside it, and the printed gain over its baseline, per cent."""
+
+    figure: str
+    marks: str = ""
+    gain: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> PrintedCell | None:
+        """Parse ``0.416a (+5.5%)``; ``None``: a dash, or a lost figure."""
+        match = _CELL.fullmatch(text)
+        return None if match is None else cls(match[1], match[2], match[3] or "")
 
 
 class MeasureColumn(ConfigModel):
@@ -44,20 +65,43 @@ class MeasureColumn(ConfigModel):
 
 
 class MeasureTable(ConfigModel):
-    """One table; ``gain`` names the column of printed gains over FirstP, per cent."""
+    """One table.
+
+    ``columns`` hold measures, ``facts`` (headers by column) anything else, as printed; ``key`` is the first column.
+    ``gain`` names the column of mean gains, per cent.  ``over``: the baseline of a system's gains in this table, where it
+    is not the FirstP.  ``marks``: what each mark of significance means.
+    """
 
     number: str
     file: str
     title: ForeignText
-    columns: dict[str, MeasureColumn] = Field(min_length=1)
+    key: str = SYSTEM
+    columns: dict[str, MeasureColumn] = Field(default_factory=dict)
+    facts: dict[str, ForeignText] = Field(default_factory=dict)
     gain: str | None = None
+    over: dict[str, str] = Field(default_factory=dict)
+    marks: dict[str, ForeignText] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _has_columns(self) -> MeasureTable:
+        if not self.columns and not self.facts:
+            raise ValueError("neither columns nor facts; name the columns of its file")
+        return self
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        """The columns of its file."""
+        return (self.key, *self.columns, *self.facts, *([self.gain] if self.gain else []))
 
 
-class CodeFinding(ConfigModel):
-    """A difference between text and code, in all rows that ``systems`` (globs) name in ``tables`` (none: all)."""
+class Contradiction(ConfigModel):
+    """A contradiction between text and code, or within the print, in the rows that ``systems`` (globs) name.
+
+    ``tables``: their numbers, none: all.  Without ``systems`` it concerns the text alone.
+    """
 
     name: str
-    systems: tuple[str, ...] = Field(min_length=1)
+    systems: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()
     printed: ForeignText
     follows: ForeignText
@@ -69,7 +113,7 @@ class CodeFinding(ConfigModel):
         return here and any(fnmatch.fnmatchcase(system, pattern) for pattern in self.systems)
 
     def __str__(self) -> str:
-        return f"finding {self.name}: printed: {self.printed}; but {self.follows}; {self.evidence}"
+        return f"{self.name}: printed: {self.printed}; but {self.follows}; {self.evidence}"
 
 
 class RunTimeStatements(ConfigModel):
@@ -100,11 +144,20 @@ class MeasuresPaper(ConfigModel):
     figure3: RunTimeStatements | None = None
     tables: tuple[MeasureTable, ...] = Field(min_length=1)
     firstp: dict[str, str] = Field(default_factory=dict)
-    findings: tuple[CodeFinding, ...] = ()
+    findings: tuple[Contradiction, ...] = ()
+    errata: tuple[Contradiction, ...] = ()
+
+    @property
+    def cited(self) -> str:
+        """The authors' last names and the year."""
+        names = [author.last_word for author in self.authors]
+        who = " and ".join(names) if len(names) < 3 else f"{names[0]} et al."
+        return f"{who} {self.year}"
 
     def citation(self) -> str:
         """Cite the paper in one line."""
-        return f"{self.authors[0]} et al. {self.year}. {self.title}. {self.venue}, pages {self.pages}. {self.url}"
+        who = " and ".join(map(str, self.authors)) if len(self.authors) < 3 else f"{self.authors[0]} et al."
+        return f"{who} {self.year}. {self.title}. {self.venue}, pages {self.pages}. {self.url}"
 
 
 @dataclass(frozen=True)
@@ -115,37 +168,61 @@ class PublishedMeasures:
     about: MeasuresPaper
     lines: dict[str, tuple[dict[str, str], ...]]
 
-    def findings(self, table: str, system: str) -> list[CodeFinding]:
-        """Return the findings that concern a row."""
+    def findings(self, table: str, system: str) -> list[Contradiction]:
+        """Return the findings on the code that concern a row."""
         return [finding for finding in self.about.findings if finding.touches(table, system)]
 
+    def errata(self, table: str, system: str) -> list[Contradiction]:
+        """Return the errata that concern a row."""
+        return [erratum for erratum in self.about.errata if erratum.touches(table, system)]
+
+    def baseline(self, table: MeasureTable, system: str) -> str | None:
+        """Return the system over which a row's gains are printed."""
+        return table.over.get(system, self.about.firstp.get(system))
+
+    @property
+    def gain_table(self) -> MeasureTable | None:
+        """The first table with a column of mean gains over FirstP."""
+        return next((table for table in self.about.tables if table.gain is not None), None)
+
     def printed_gains(self) -> dict[str, float]:
-        """Return the printed gain over FirstP of each system that has one, per cent."""
-        return {
-            line[SYSTEM]: float(line[table.gain])
-            for table in self.about.tables
-            if table.gain is not None
-            for line in self.lines[table.number]
-            if line[table.gain]
-        }
+        """Return the printed mean gain over FirstP of each system that has one, per cent."""
+        table = self.gain_table
+        if table is None or table.gain is None:
+            return {}
+        return {line[table.key]: float(line[table.gain]) for line in self.lines[table.number] if line[table.gain]}
 
     def wrong_gains(self) -> Iterator[tuple[str, str, str]]:
-        """Yield system, printed gain and what follows, where the mean relative gain over FirstP is another.
+        """Yield place, printed gain and what follows, where a gain does not follow from the printed figures.
 
-        A printed figure stands for all that round to it, so the mean is an interval.
+        A printed figure stands for all that round to it, so what follows is an interval.
         """
+        for _, place, printed, ends in self._gains():
+            if ends is None:
+                yield place, printed, "no baseline of this row is named in [firstp] or [tables.over]"
+            elif not ends[0] - _half(printed) <= Fraction(printed) <= ends[1] + _half(printed):
+                yield place, printed, f"{float(ends[0]):+.2f} to {float(ends[1]):+.2f}"
+
+    def checked_gains(self) -> int:
+        """Return how many printed gains can be held against printed figures."""
+        return sum(ends is not None for _, _, _, ends in self._gains())
+
+    def _gains(self) -> Iterator[tuple[MeasureTable, str, str, tuple[Fraction, Fraction] | None]]:
+        """Yield each printed gain with its place, and the least and largest that the figures allow."""
         for table in self.about.tables:
-            by_system = {line[SYSTEM]: line for line in self.lines[table.number]}
-            for line in self.lines[table.number] if table.gain else ():
-                printed, first = line[table.gain or ""], by_system.get(self.about.firstp.get(line[SYSTEM], ""))
-                if not printed:
-                    continue
-                if first is None:
-                    yield line[SYSTEM], printed, "no FirstP is named in [firstp]"
-                    continue
-                low, high = _mean_gain(line, first, table.columns)
-                if not low - _half(printed) <= Fraction(printed) <= high + _half(printed):
-                    yield line[SYSTEM], printed, f"{float(low):+.2f} to {float(high):+.2f}"
+            by_system = {line[table.key]: line for line in self.lines[table.number]}
+            for system, line in by_system.items():
+                base = by_system.get(self.baseline(table, system) or "")
+                cells = {name: PrintedCell.parse(line[name]) for name in table.columns}
+                place = f"Table {table.number}, {system}"
+                for name, cell in cells.items():
+                    if cell is not None and cell.gain and (base is None or base[name] != LOST):
+                        yield table, f"{place}, {name}", cell.gain, _ends(line, base, [name])
+                printed = line[table.gain] if table.gain else ""
+                used = [name for name, cell in cells.items() if cell is not None and base and base[name]]
+                # A mean over figures of which one is lost cannot be made again.
+                if printed and LOST not in line.values() and (base is None or LOST not in base.values()):
+                    yield table, place, printed, _ends(line, base, used)
 
 
 def _half(printed: str) -> Fraction:
@@ -153,15 +230,20 @@ def _half(printed: str) -> Fraction:
     return Fraction(1, 2 * 10 ** len(printed.partition(".")[2]))
 
 
-def _mean_gain(
-    line: dict[str, str], first: dict[str, str], columns: dict[str, MeasureColumn]
-) -> tuple[Fraction, Fraction]:
+def _ends(
+    line: Mapping[str, str], base: Mapping[str, str] | None, columns: Sequence[str]
+) -> tuple[Fraction, Fraction] | None:
     """Return the least and the largest mean of relative gains, per cent, that the rounded figures allow."""
-    pairs = [(line[name], first[name]) for name in columns if line[name] and first[name]]
+    if base is None:
+        return None
+    pairs = [(PrintedCell.parse(line[name]), PrintedCell.parse(base[name])) for name in columns]
+    figures = [(one.figure, other.figure) for one, other in pairs if one is not None and other is not None]
+    if not figures:
+        return None
     ends = []
     for sign in (-1, 1):
-        ratios = [(Fraction(a) + sign * _half(a)) / (Fraction(b) - sign * _half(b)) - 1 for a, b in pairs]
-        ends.append(100 * sum(ratios, Fraction()) / max(1, len(ratios)))
+        ratios = [(Fraction(a) + sign * _half(a)) / (Fraction(b) - sign * _half(b)) - 1 for a, b in figures]
+        ends.append(100 * sum(ratios, Fraction()) / len(ratios))
     return ends[0], ends[1]
 
 
@@ -178,32 +260,42 @@ def read(folder: Path) -> PublishedMeasures:
     """Read a folder of published measures.
 
     Raises:
-        FileError: a file is missing or wrong, or ``firstp`` or a finding names a system that no table has.
+        FileError: a file is missing or wrong, or a baseline, a finding or an erratum names a system that no table has.
     """
     about = validate(MeasuresPaper, read_toml(folder / NAME, links=False), folder / NAME)
     lines = {table.number: tuple(_lines(folder / table.file, table)) for table in about.tables}
     paper = PublishedMeasures(folder, about, lines)
-    rows = [(number, line[SYSTEM]) for number, held in lines.items() for line in held]
+    rows = [(table.number, line[table.key]) for table in about.tables for line in lines[table.number]]
     systems = {system for _, system in rows}
-    for name in (*about.firstp, *about.firstp.values()):
-        if name not in systems:
-            raise FileError(f"{folder / NAME}: [firstp] names {name!r}, which no table has; correct the name")
-    for finding in about.findings:
-        if not any(finding.touches(*row) for row in rows):
-            raise FileError(f"{folder / NAME}: finding {finding.name} concerns no row; correct `systems` or `tables`")
+    for where, pairs in (("firstp", about.firstp), *((f"tables {each.number}, over", each.over) for each in about.tables)):
+        for name in (*pairs, *pairs.values()):
+            if name not in systems:
+                raise FileError(f"{folder / NAME}: [{where}] names {name!r}, which no table has; correct the name")
+    for kind, listed in (("finding", about.findings), ("erratum", about.errata)):
+        for each in listed:
+            if each.systems and not any(each.touches(*row) for row in rows):
+                raise FileError(
+                    f"{folder / NAME}: {kind} {each.name} concerns no row; correct `systems` or `tables`"
+                )
     return paper
 
 
 def _lines(path: Path, table: MeasureTable) -> Iterator[dict[str, str]]:
-    header = ",".join((SYSTEM, *table.columns, *([table.gain] if table.gain else [])))
     with reading(path, "bring the file back"):
         content = read_whole(path, _MAX_BYTES)
-    for place, cells in config.csv_rows(path, header, content):
-        if not cells[SYSTEM]:
-            raise FileError(f"{place}: system is empty; name it as the paper does")
+    names: set[str] = set()
+    for place, cells in config.csv_rows(path, ",".join(table.header), content):
+        name = cells[table.key]
+        if not name:
+            raise FileError(f"{place}: {table.key} is empty; name it as the paper does")
+        if name in names:
+            raise FileError(f"{place}: {name!r} has a row already; give each row a name of its own")
+        names.add(name)
         for column, text in cells.items():
-            if column != SYSTEM and text and not _PRINTED.fullmatch(text):
-                raise FileError(f"{place}: {column}: {text!r} is no printed number; write digits and one point")
+            if column in table.columns and text not in ("", LOST) and PrintedCell.parse(text) is None:
+                raise FileError(f"{place}: {column}: {text!r} is not a printed figure; write it as 0.416a (+5.5%)")
+            if column == table.gain and text and not _PRINTED.fullmatch(text):
+                raise FileError(f"{place}: {column}: {text!r} is not a printed number; write digits and one point")
         yield cells
 
 
@@ -224,17 +316,13 @@ def _rows(paper: PublishedMeasures, table: MeasureTable) -> Iterator[Row]:
     suite = name if table is paper.about.tables[0] else f"{name}-table{table.number}"
     unknown = Estimate(None, reason=NO_LATENCY)
     for number, line in enumerate(paper.lines[table.number], start=1):
-        system = line[SYSTEM]
-        first = paper.about.firstp.get(system)
-        notes = (NOT_JUDGED, *([f"its FirstP is {first}"] if first else []))
-        for column_name, column in table.columns.items():
-            if not line[column_name]:
-                continue
-            key = f"{name}/table{table.number}/{number}/{column_name}"
+        cells = {column: cell for column in table.columns if (cell := PrintedCell.parse(line[column])) is not None}
+        for dataset, names in _by_dataset(table, cells).items():
+            key = f"{name}/table{table.number}/{number}/{names[0]}"
             yield Row(
                 suite=suite,
-                system=system,
-                dataset=column.dataset,
+                system=line[table.key],
+                dataset=dataset,
                 scenario="single_stream",
                 profile="not-printed",
                 isolation=Isolation.PUBLISHED,
@@ -244,13 +332,36 @@ def _rows(paper: PublishedMeasures, table: MeasureTable) -> Iterator[Row]:
                 cpus=0,
                 memory_limit_bytes=0,
                 gpus=0,
-                k=column.depth,
-                measures={column.measure: Estimate(float(line[column_name]))},
+                k=table.columns[names[0]].depth,
+                measures={table.columns[column].measure: Estimate(float(cells[column].figure)) for column in names},
                 latency_mean_s=unknown,
                 p50_s=unknown,
                 p95_s=unknown,
                 p99_s=unknown,
                 throughput_qps=unknown,
                 keys=(key,),
-                notes=(*notes, *map(str, paper.findings(table.number, system))),
+                notes=tuple(_notes(paper, table, line[table.key], {column: cells[column] for column in names})),
             )
+
+
+def _by_dataset(table: MeasureTable, columns: Iterable[str]) -> dict[str, list[str]]:
+    """Return columns by their dataset, in the order of the table."""
+    found: dict[str, list[str]] = {}
+    for column in columns:
+        found.setdefault(table.columns[column].dataset, []).append(column)
+    return found
+
+
+def _notes(
+    paper: PublishedMeasures, table: MeasureTable, system: str, cells: Mapping[str, PrintedCell]
+) -> Iterator[str]:
+    yield NOT_JUDGED
+    if (first := paper.about.firstp.get(system)) is not None:
+        yield f"its FirstP is {first}"
+    for column, cell in cells.items():
+        said = [f"{cell.gain} % over {paper.baseline(table, system)}"] if cell.gain else []
+        said += [str(table.marks.get(mark, f"mark {mark}")) for mark in cell.marks]
+        if said:
+            yield f"printed beside {table.columns[column].measure}: {'; '.join(said)}"
+    yield from (f"finding {each}" for each in paper.findings(table.number, system))
+    yield from (f"erratum {each}" for each in paper.errata(table.number, system))

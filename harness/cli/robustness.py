@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import click
 
@@ -32,8 +33,9 @@ def _keeps(given: tuple[str, ...]) -> tuple[KeepRule, ...]:
 
 
 def _options(
-    measures: tuple[str, ...], keeps: tuple[KeepRule, ...], resamples: int, draws: int, seed: int
+    measures: tuple[str, ...], keeps: tuple[KeepRule, ...], any_grade: bool, resamples: int, draws: int, seed: int
 ) -> RobustnessOptions:
+    keeps = tuple(replace(keep, any_grade=any_grade and keep.share is None) for keep in keeps)
     return RobustnessOptions(measures[0], measures[1:], keeps, resamples, draws, seed)
 
 
@@ -51,8 +53,9 @@ robustness_options = record_options(
         default=("1", "50%"),
         callback=parsed_by(_keeps),
         metavar="N|SHARE",
-        help="Fewer judgements: at most N relevant ones by query, or a share of all; repeatable.",
+        help="Fewer judgements: at most N relevant ones by query, best grades first, or a share of all; repeatable.",
     ),
+    click.option("--any-grade", is_flag=True, help="Keep N relevant judgements at random, whatever their grade."),
     click.option("--resamples", type=click.IntRange(100, 100_000), default=1000, help="Of the queries."),
     click.option(
         "--draws",

@@ -296,7 +296,7 @@ def _paper(folder: Path) -> tuple[str | None, tuple[str, ...], tuple[PublishedRa
         return None, (), ()
     if published_measures.holds(folder):
         about = published_measures.read(folder).about
-        return f"{about.authors[0].last_word} et al. {about.year}, as published", citation_lines(about), ()
+        return f"{about.cited}, as published", citation_lines(about), ()
     paper = published.read(folder).about
     rates = tuple(PublishedRates("the paper's", data.name, "RR@10", data.amrs) for data in paper.datasets if data.amrs)
     who = f"{paper.authors[0].last_word} et al." if len(paper.authors) > 2 else " and ".join(map(str, paper.authors))

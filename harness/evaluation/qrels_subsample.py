@@ -23,15 +23,20 @@ from harness.stats import Floats, Ints
 
 @dataclass(frozen=True)
 class KeepRule:
-    """Judgements to keep: at most ``relevant`` relevant ones of each query, or a ``share`` of all."""
+    """Judgements to keep: at most ``relevant`` relevant ones of each query, or a ``share`` of all.
+
+    Relevant ones of the best grades are kept first, as Arabzadeh and Clarke (2024, section 5) do; with ``any_grade``
+    chance alone decides.
+    """
 
     relevant: int | None = None
     share: float | None = None
+    any_grade: bool = False
 
     def __str__(self) -> str:
         if self.share is not None:
             return f"{100 * self.share:.3g} % of all"
-        return f"at most {self.relevant} relevant a query"
+        return f"at most {self.relevant} relevant a query{', of any grade' if self.any_grade else ''}"
 
 
 def parse_keep(text: str) -> KeepRule:
@@ -76,9 +81,10 @@ class QrelsDraws:
 def draw_qrels(qrels: Qrels, query_ids: Sequence[str], keep: KeepRule, draws: int, seed: int) -> QrelsDraws:
     """Subsample qrels ``draws`` times.
 
-    ``keep.relevant`` keeps relevant judgements (grade above 0) at random and no others, as collections with sparse
-    labels have; ``keep.share`` keeps a share of all judgements of all queries at random, whatever their grade.
-    Unjudged queries of ``query_ids`` are left out.
+    ``keep.relevant`` keeps relevant judgements (grade above 0) and no others, as collections with sparse labels have:
+    those of the best grades, equal grades at random, or any at random with ``keep.any_grade``.  ``keep.share`` keeps a
+    share of all judgements of all queries at random, whatever their grade.  Unjudged queries of ``query_ids`` are left
+    out.
     """
     judged = [query for query in dict.fromkeys(query_ids) if qrels.get(query)]
     subsets: Qrels = {}
@@ -106,11 +112,9 @@ def _draw_once(
     """Yield each query's kept documents, in the order of its judgements."""
     if keep.relevant is not None:
         for query in judged:
-            relevant = [document for document, grade in qrels[query].items() if grade > 0]
-            if len(relevant) > keep.relevant:
-                chosen = np.sort(rng.choice(len(relevant), keep.relevant, replace=False))
-                relevant = [relevant[index] for index in chosen]
-            yield query, tuple(relevant)
+            relevant = {document: grade for document, grade in qrels[query].items() if grade > 0}
+            kept = _draw_relevant(relevant, keep.relevant, rng, any_grade=keep.any_grade)
+            yield query, tuple(document for document in relevant if document in kept)
         return
     assert keep.share is not None
     total = sum(len(qrels[query]) for query in judged)
@@ -121,6 +125,21 @@ def _draw_once(
         flags = kept[start : start + len(qrels[query])]
         start += len(flags)
         yield query, tuple(document for document, flag in zip(qrels[query], flags, strict=True) if flag)
+
+
+def _draw_relevant(
+    relevant: Mapping[str, int], most: int, rng: np.random.Generator, *, any_grade: bool
+) -> frozenset[str]:
+    """Return at most so many documents: all of the better grades, and some of the last at random."""
+    kept: list[str] = []
+    grades = [None] if any_grade else sorted(set(relevant.values()), reverse=True)
+    for grade in grades:
+        equal = [document for document, own in relevant.items() if grade in (None, own)]
+        room = most - len(kept)
+        if len(equal) > room:
+            equal = [equal[index] for index in rng.choice(len(equal), room, replace=False)]
+        kept += equal
+    return frozenset(kept)
 
 
 def mean_per_draw(runs: JudgedRuns, draws: QrelsDraws, measure: Any, step: Progress = silent) -> Floats:

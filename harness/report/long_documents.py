@@ -283,19 +283,16 @@ def _published_lines(paper: PublishedMeasures) -> Iterator[str]:
     gains = paper.printed_gains()
     low, high = (choose(gains, key=lambda name: gains[name]) for choose in (min, max))
     yield (
-        f"published ({_cited(paper)}): {gains[low]:+g} % ({low}) to {gains[high]:+g} % ({high}) over FirstP; "
+        f"published ({paper.about.cited}): {gains[low]:+g} % ({low}) to {gains[high]:+g} % ({high}) over FirstP; "
         "of run time only three statements"
     )
-
-
-def _cited(paper: PublishedMeasures) -> str:
-    return f"{paper.about.authors[0].last_word} et al. {paper.about.year}"
 
 
 def _published(paper: PublishedMeasures, escape: Escape) -> Iterator[Section]:
     """Yield the printed gains, the statements on run time, and the findings on the code behind them."""
     gains = paper.printed_gains()
-    table = next(table for table in paper.about.tables if table.gain)
+    table = paper.gain_table
+    assert table is not None, "the study of long documents prints gains"
     cells = tuple(
         (
             escape(system),
@@ -308,7 +305,7 @@ def _published(paper: PublishedMeasures, escape: Escape) -> Iterator[Section]:
     grid = Grid("", ("system", "FirstP", "gain %", "findings"), (False, False, True, False), cells)
     figure = paper.about.figure3
     yield Section(
-        title=escape(f"Published: {_cited(paper)}, Table {table.number}"),
+        title=escape(f"Published: {paper.about.cited}, Table {table.number}"),
         lead=(escape(f"{paper.about.citation()} {paper.about.licence}. Not measured here."),),
         grids=(grid,),
         notes=(escape(NOT_COMPARABLE), "findings: harness report results/published/boytsov2025 --wide"),

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from harness.analysis.published_measures import SYSTEM, MeasuresPaper, MeasureTable, PublishedMeasures
+from harness.analysis.published_measures import (
+    LOST,
+    Contradiction,
+    MeasuresPaper,
+    MeasureTable,
+    PrintedCell,
+    PublishedMeasures,
+)
 from harness.analysis.table import Table
 from harness.report.document import MISSING, Escape, Grid, ReportDocument, Section
 from harness.report.main_table import table_document
@@ -30,29 +37,43 @@ def first_screen(paper: PublishedMeasures, escape: Escape) -> Section:
     """Return systems by the columns with a short header, the printed gains, and where the rest is."""
     about, first = paper.about, paper.about.tables[0]
     gains = paper.printed_gains()
+    printed = {
+        (table.number, line[table.key], name): cell.figure
+        for table in about.tables
+        for line in paper.lines[table.number]
+        for name in table.columns
+        if (cell := PrintedCell.parse(line[name])) is not None
+    }
     short = [(table, name, column.short) for table in about.tables for name, column in table.columns.items()]
     shown = [(table.number, name, header) for table, name, header in short if header]
-    by_line = {(number, line[SYSTEM]): line for number, lines in paper.lines.items() for line in lines}
     cells = []
     for line in paper.lines[first.number]:
-        system = line[SYSTEM]
-        figures = [by_line.get((number, system), {}).get(name) or MISSING for number, name, _ in shown]
-        cells.append((escape(system), *figures, escape(line[first.gain]) if first.gain else ""))
-    headers = ("system", *(header for _, _, header in shown), "gain %" if first.gain else "")
+        system = line[first.key]
+        figures = [printed.get((number, system, name), MISSING) for number, name, _ in shown]
+        cells.append((escape(system), *figures, *([escape(line[first.gain])] if first.gain else [])))
+    headers = ("system", *(header for _, _, header in shown), *(["gain %"] if first.gain else []))
     grid = Grid("", headers, (False, *[True] * (len(headers) - 1)), tuple(cells))
     best = max(gains, key=lambda name: gains[name], default=None)
     after = [] if best is None else [f"No system gains more over its FirstP than {escape(best)}: {gains[best]:g} %."]
     by_measure: dict[str, list[str]] = {}
     for table, name, header in short:
-        by_measure.setdefault(table.columns[name].measure, []).extend([header] if header else [])
+        measure = table.columns[name].measure
+        by_measure.setdefault(measure, []).extend([header] if header not in ("", measure) else [])
     notes = [
         f"published, not measured here: {escape(about.licence)}, {escape(about.url)}",
-        "; ".join(f"{measure}: {', '.join(named)}" for measure, named in by_measure.items() if named),
+        *filter(None, ["; ".join(f"{measure}: {', '.join(named)}" for measure, named in by_measure.items() if named)]),
         *map(escape, about.left_out[:1]),
-        f"its code differs from its text: {len(about.findings)} findings, --wide or harness explain SYSTEM",
+        _contradictions(about),
     ]
-    lead = f"{about.authors[0].last_word} et al. {about.year}, as published"
-    return Section(lead=(escape(lead),), grids=(grid,), after=tuple(after), notes=tuple(notes))
+    return Section(lead=(escape(f"{about.cited}, as published"),), grids=(grid,), after=tuple(after), notes=tuple(notes))
+
+
+def _contradictions(about: MeasuresPaper) -> str:
+    """Return how many contradictions are known, and where they are listed."""
+    known = [f"{len(about.findings)} findings on its code"] if about.findings else []
+    known += [f"{len(about.errata)} errata"] if about.errata else []
+    where = "--wide or harness explain SYSTEM"
+    return f"{' and '.join(known)}, and all {len(about.tables)} tables: {where}" if known else f"all tables: {where}"
 
 
 def _sections(paper: PublishedMeasures, escape: Escape) -> Iterator[Section]:
@@ -66,21 +87,57 @@ def _sections(paper: PublishedMeasures, escape: Escape) -> Iterator[Section]:
             lead=(escape("The figure prints no number. All that the text says:"),),
             notes=tuple(map(escape, (*about.figure3.statements, about.figure3.remark))),
         )
-    listed = [f"{finding} (rows: {', '.join(finding.systems)})" for finding in about.findings]
-    yield Section(title="Where the code differs from the text", notes=tuple(map(escape, listed)))
-    yield Section(title="Left out", notes=tuple(map(escape, about.left_out)))
+    for title, kind, listed in (
+        ("Where the code differs from the text", "finding", about.findings),
+        ("Errata", "erratum", about.errata),
+    ):
+        if listed:
+            yield Section(title=title, notes=tuple(escape(f"{kind} {each}{_where(each)}") for each in listed))
+    if about.left_out:
+        yield Section(title="Left out", notes=tuple(map(escape, about.left_out)))
+
+
+def _where(each: Contradiction) -> str:
+    """Return the rows of a contradiction, in brackets."""
+    tables = f"Table {', '.join(each.tables)}: " if each.tables else ""
+    return f" ({tables}{', '.join(each.systems)})" if each.systems else " (text)"
 
 
 def _table(paper: PublishedMeasures, table: MeasureTable, escape: Escape) -> Section:
-    """Return a table as printed, with the FirstP that gains are over, and the names of findings."""
-    names = [*table.columns, *([table.gain] if table.gain else [])]
+    """Return a table as printed, with the baseline of its gains, and the names of findings and errata."""
+    names = table.header[1:]
     headers = [f"{column.header} {column.measure}" for column in table.columns.values()]
-    headers += ["gain %", "over"] if table.gain else []
-    cells = []
-    for line in paper.lines[table.number]:
-        over = [escape(paper.about.firstp.get(line[SYSTEM], MISSING))] if table.gain else []
-        found = ", ".join(finding.name for finding in paper.findings(table.number, line[SYSTEM]))
-        cells.append((escape(line[SYSTEM]), *(escape(line[name]) or MISSING for name in names), *over, escape(found)))
-    numeric = (False, *[True] * len(names), *([False] if table.gain else []), False)
-    grid = Grid("", ("system", *headers, "findings"), numeric, tuple(cells))
-    return Section(title=escape(f"Table {table.number}: {table.title}"), grids=(grid,))
+    headers += [*map(str, table.facts.values()), *(["gain %"] if table.gain else [])]
+    lines = paper.lines[table.number]
+    gained = [bool(table.gain and line[table.gain]) or any(map(_gain, _cells(table, line))) for line in lines]
+    known = [
+        ", ".join(each.name for each in (*paper.findings(table.number, key), *paper.errata(table.number, key)))
+        for key in (line[table.key] if table.columns else "" for line in lines)
+    ]
+    cells = [
+        (
+            escape(line[table.key]),
+            *(escape(line[name]) or MISSING for name in names),
+            *([escape(paper.baseline(table, line[table.key]) or "") if has else ""] if any(gained) else []),
+            *([escape(contradicted)] if any(known) else []),
+        )
+        for line, has, contradicted in zip(lines, gained, known, strict=True)
+    ]
+    more = [*(["over"] if any(gained) else []), *(["contradictions"] if any(known) else [])]
+    right = [name not in table.facts or all(line[name][:1] in "+-0123456789" for line in lines) for name in names]
+    numeric = (False, *right, *[False] * len(more))
+    grid = Grid("", (table.key.replace("_", " "), *headers, *more), numeric, tuple(cells))
+    notes = [f"{mark}: {meaning}" for mark, meaning in table.marks.items()]
+    notes += [f"{LOST}: printed, but not legible in the copy that these figures are from"] * any(
+        LOST in line.values() for line in lines
+    )
+    title = escape(f"Table {table.number}: {table.title}")
+    return Section(title=title, grids=(grid,), notes=tuple(map(escape, notes)))
+
+
+def _gain(cell: PrintedCell | None) -> str:
+    return "" if cell is None else cell.gain
+
+
+def _cells(table: MeasureTable, line: Mapping[str, str]) -> Iterator[PrintedCell | None]:
+    return (PrintedCell.parse(line[name]) for name in table.columns)

@@ -33,8 +33,9 @@ METHOD = (
     "± points: another --seed draws others, and shares change by chance: 95 % of them lie within this many points of a "
     "share near 50 %, closer near 0 or 100 %. Four times as many draws halve it.",
     "Other queries: these, drawn with replacement, the same ones for all systems. Fewer judgements: relevant ones "
-    "(grade above 0) are kept at random and all others dropped, or a share of all is kept at random; a query that "
-    "keeps none is out of that draw's mean. Another measure: by it, over resampled queries.",
+    "(grade above 0) are kept, best grades first and equal ones at random (with --any-grade any at random), and all "
+    "others dropped, or a share of all is kept at random; a query that keeps none is out of that draw's mean. Another "
+    "measure: by it, over resampled queries.",
     "Kendall's tau-b with the leaderboard: 1 is the same order, -1 the reverse; mean over draws, smallest and largest; "
     "for another measure, its value over all queries comes first.",
 )

@@ -225,13 +225,14 @@ def check_published(root: Path) -> Iterator[Mismatch]:
 
 
 def _check_measures(root: Path) -> Iterator[Mismatch]:
-    """Yield findings on the code behind printed measures, and gains that do not follow."""
+    """Yield findings on the code behind printed measures, errata, and gains that do not follow."""
     paper = published_measures.read(root)
-    for finding in paper.about.findings:
-        place = f"finding {finding.name} ({', '.join(finding.systems)})"
-        yield Mismatch(place, str(finding.printed), f"{finding.follows}; {finding.evidence}")
-    for system, printed, follows in paper.wrong_gains():
-        yield Mismatch(f"gain of {system}", f"{printed} %", follows)
+    for kind, listed in (("finding", paper.about.findings), ("erratum", paper.about.errata)):
+        for each in listed:
+            place = f"{kind} {each.name} ({', '.join(each.systems) or 'text'})"
+            yield Mismatch(place, str(each.printed), f"{each.follows}; {each.evidence}")
+    for place, printed, follows in paper.wrong_gains():
+        yield Mismatch(f"gain: {place}", f"{printed} %", follows)
 
 
 def check_cache(root: Path, cache: Path, recompute: Recompute) -> Iterator[Mismatch]:

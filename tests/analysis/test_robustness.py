@@ -96,7 +96,7 @@ def test_fewer_judgements_match_all_possible_draws() -> None:
         {name: Run(dict.fromkeys(qrels, hits), ()) for name, hits in rankings.items()},
     )
     (measure,) = measure_names.parse(["RR@10"])
-    drawn = qrels_subsample.draw_qrels(qrels, runs.query_ids, KeepRule(relevant=1), 400, seed=1)
+    drawn = qrels_subsample.draw_qrels(qrels, runs.query_ids, KeepRule(relevant=1, any_grade=True), 400, seed=1)
     assert len(drawn.qrels) == 4 and all(len(kept) == 1 and "n" not in kept for kept in drawn.qrels.values())
     found = qrels_subsample.mean_per_draw(runs, drawn, measure)
     expected = {}
@@ -111,6 +111,21 @@ def test_fewer_judgements_match_all_possible_draws() -> None:
         assert share == pytest.approx(len(same) / 4, abs=0.1), (one, two)
 
 
+def test_best_grades_are_kept_first_and_equal_ones_at_random() -> None:
+    """The study's order: perfectly relevant ones, then highly relevant ones until there are enough."""
+    qrels: Qrels = {"q1": {"n": 0, "d": 1, "b": 3, "c1": 2, "c2": 2, "a": 3}}
+
+    def kept(most: int, **options: bool) -> set[frozenset[str]]:
+        drawn = qrels_subsample.draw_qrels(qrels, ["q1"], KeepRule(relevant=most, **options), 60, seed=3)
+        return {frozenset(each) for each in drawn.qrels.values()}
+
+    assert kept(1) == {frozenset("a"), frozenset("b")}
+    assert kept(2) == {frozenset("ab")}
+    assert kept(3) == {frozenset({"a", "b", "c1"}), frozenset({"a", "b", "c2"})}
+    assert kept(9) == {frozenset({"a", "b", "c1", "c2", "d"})}
+    assert kept(1, any_grade=True) == {frozenset({each}) for each in ("a", "b", "c1", "c2", "d")}
+
+
 def test_each_draw_matches_an_evaluation_with_its_judgements() -> None:
     rng = np.random.default_rng(6)
     qrels: Qrels = {
@@ -122,7 +137,7 @@ def test_each_draw_matches_an_evaluation_with_its_judgements() -> None:
     rankings = {query: tuple(f"d{each}" for each in rng.permutation(20)[:12]) for query in QUERIES[1:]}
     runs = JudgedRuns("r", dict.fromkeys(QUERIES, ""), qrels, {"s": Run(rankings, ())})
     for keep, name in itertools.product(
-        (KeepRule(relevant=1), KeepRule(relevant=2), KeepRule(share=0.3)), ("nDCG@5", "AP", "RR@3")
+        (KeepRule(relevant=1), KeepRule(relevant=2, any_grade=True), KeepRule(share=0.3)), ("nDCG@5", "AP", "RR@3")
     ):
         (measure,) = measure_names.parse([name])
         drawn = qrels_subsample.draw_qrels(qrels, QUERIES, keep, 5, seed=2)

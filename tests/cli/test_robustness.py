@@ -55,6 +55,8 @@ def test_robustness_of_run_files_draws_pictures(harness: Call, tmp_path: Path) -
         "AP",
     ]
     assert [each["draws"] for each in board["conditions"]] == [100, 5, 5, 100, 100]
+    (any_grade,) = json.loads(harness(*options, "--any-grade", "--format", "json").stdout)["leaderboards"]
+    assert any_grade["conditions"][1]["name"] == "at most 1 relevant a query, of any grade"
     drawn = harness(*options, "--format", "svg", "-o", "pictures")
     assert drawn.exit_code == 0, drawn.output
     assert [Path(line) for line in drawn.stdout.splitlines()] == [Path("pictures") / "qrels.txt-flips.svg"]

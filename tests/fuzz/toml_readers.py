@@ -154,4 +154,5 @@ READERS = (
         "santhanam2023", published.read, "published.toml", "table1_posthoc.csv", "table3c_accuracy.csv", "errata.csv"
     ),
     _published("boytsov2025", published_measures.read, "published.toml", "table*.csv"),
+    _published("arabzadeh2024", published_measures.read, "published.toml", "table*.csv"),
 )

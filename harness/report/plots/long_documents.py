@@ -54,14 +54,13 @@ def _frame(group: LongGroup, measure: str, paper: PublishedMeasures, styles: dic
     where = next(hardware(row) for row in rows if row.profile == group.profile)
     absent = [f"{each.row.system} ({each.reason or each.relative.reason})" for each in group.systems if _missing(each)]
     figure3 = paper.about.figure3
-    cited = f"{paper.about.authors[0].last_word} et al. {paper.about.year}"
     notes = [
         "Cross: FirstP. Bars: 95 % intervals of the paired test. Line and black edges: the front.",
         *style.listed("Not drawn", absent),
     ]
     if figure3 is not None:
         notes.append(
-            f"Star and dotted line: all that the text of {cited} states of its Figure 3 ({figure3.system}: "
+            f"Star and dotted line: all that the text of {paper.about.cited} states of its Figure 3 ({figure3.system}: "
             f"{figure3.slower:g}x, {figure3.gain_percent:g} %; every long model at least {figure3.least_slower:g}x), "
             "of other models, data and machines."
         )
