@@ -3,8 +3,8 @@
 ``published.toml`` says which column of which CSV file is which measure on which dataset, which systems are baselines of
 which (``firstp``, ``over``), where the code behind a figure differs from the text (``findings``), and where the print
 contradicts itself (``errata``).  A cell holds the figure as printed, the marks of significance and the gain:
-``0.416a (+5.5%)``.  An empty cell is a dash in the print; ``?`` is a figure that the copy at hand does not show.  Tables
-with costs are read by :mod:`harness.analysis.published`.
+``0.416a (+5.5%)``.  An empty cell is a dash in the print; ``?`` is a figure that the copy at hand does not show.
+Tables with costs are read by :mod:`harness.analysis.published`.
 """
 
 from __future__ import annotations
@@ -68,13 +68,15 @@ class MeasureTable(ConfigModel):
     """One table.
 
     ``columns`` hold measures, ``facts`` (headers by column) anything else, as printed; ``key`` is the first column.
-    ``gain`` names the column of mean gains, per cent.  ``over``: the baseline of a system's gains in this table, where it
-    is not the FirstP.  ``marks``: what each mark of significance means.
+    ``source``: where it is from, if not from the paper.  ``gain`` names the column of mean gains, per cent.
+    ``over``: the baseline of a system's gains in this table, where it is not the FirstP.  ``marks``: what each mark of
+    significance means.
     """
 
     number: str
     file: str
     title: ForeignText
+    source: ForeignText | None = None
     key: str = SYSTEM
     columns: dict[str, MeasureColumn] = Field(default_factory=dict)
     facts: dict[str, ForeignText] = Field(default_factory=dict)
@@ -135,7 +137,7 @@ class MeasuresPaper(ConfigModel):
     authors: tuple[ForeignText, ...] = Field(min_length=1)
     venue: ForeignText
     year: int
-    pages: ForeignText
+    pages: ForeignText | None = None
     url: ForeignText
     arxiv: ForeignText
     licence: ForeignText
@@ -157,7 +159,8 @@ class MeasuresPaper(ConfigModel):
     def citation(self) -> str:
         """Cite the paper in one line."""
         who = " and ".join(map(str, self.authors)) if len(self.authors) < 3 else f"{self.authors[0]} et al."
-        return f"{who} {self.year}. {self.title}. {self.venue}, pages {self.pages}. {self.url}"
+        pages = f", pages {self.pages}" if self.pages else ""
+        return f"{who} {self.year}. {self.title}. {self.venue}{pages}. {self.url}"
 
 
 @dataclass(frozen=True)
@@ -267,16 +270,17 @@ def read(folder: Path) -> PublishedMeasures:
     paper = PublishedMeasures(folder, about, lines)
     rows = [(table.number, line[table.key]) for table in about.tables for line in lines[table.number]]
     systems = {system for _, system in rows}
-    for where, pairs in (("firstp", about.firstp), *((f"tables {each.number}, over", each.over) for each in about.tables)):
+    for where, pairs in (
+        ("firstp", about.firstp),
+        *((f"tables {each.number}, over", each.over) for each in about.tables),
+    ):
         for name in (*pairs, *pairs.values()):
             if name not in systems:
                 raise FileError(f"{folder / NAME}: [{where}] names {name!r}, which no table has; correct the name")
     for kind, listed in (("finding", about.findings), ("erratum", about.errata)):
         for each in listed:
             if each.systems and not any(each.touches(*row) for row in rows):
-                raise FileError(
-                    f"{folder / NAME}: {kind} {each.name} concerns no row; correct `systems` or `tables`"
-                )
+                raise FileError(f"{folder / NAME}: {kind} {each.name} concerns no row; correct `systems` or `tables`")
     return paper
 
 

@@ -32,7 +32,7 @@ from harness.evaluation.pool import (
 from harness.untrusted import one_line
 
 # Hits of each run to look at, and with rerankers, which choose a few of them (Qiu et al. 2022, section 2.3).
-_SHALLOW, _DEEP, _KEPT = 5, 50, 5
+SHALLOW, DEEP, KEPT = 5, 50, 5
 
 
 def _package_options(function: Command) -> Command:
@@ -111,7 +111,7 @@ def pool(
     if no_texts and dataset is not None:
         raise UsageError("--no-texts leaves out what --dataset has; leave one of them out")
     plan = _check_plan(packages, destination)
-    depth = depth or (_DEEP if rerankers or candidates else _SHALLOW)
+    depth = depth or (DEEP if rerankers or candidates else SHALLOW)
     samples, holder = _samples(runs, dataset)
     if candidates is not None:
         _write_candidates(candidates, samples, depth)
@@ -180,7 +180,7 @@ def _ensemble(rerankers: tuple[Path, ...], keep: int | None) -> Ensemble | None:
             raise UsageError("--keep is of rerankers; name their runs with --reranker, or leave it out")
         return None
     names = judged_runs.run_names(rerankers)
-    return Ensemble(dict(zip(names, map(trec.read_scores, rerankers), strict=True)), keep or _KEPT)
+    return Ensemble(dict(zip(names, map(trec.read_scores, rerankers), strict=True)), keep or KEPT)
 
 
 def _write_candidates(path: Path, samples: tuple[JudgedRuns, ...], depth: int) -> None:

@@ -113,8 +113,8 @@ def _draw_once(
     if keep.relevant is not None:
         for query in judged:
             relevant = {document: grade for document, grade in qrels[query].items() if grade > 0}
-            kept = _draw_relevant(relevant, keep.relevant, rng, any_grade=keep.any_grade)
-            yield query, tuple(document for document in relevant if document in kept)
+            drawn = _draw_relevant(relevant, keep.relevant, rng, any_grade=keep.any_grade)
+            yield query, tuple(document for document in relevant if document in drawn)
         return
     assert keep.share is not None
     total = sum(len(qrels[query]) for query in judged)

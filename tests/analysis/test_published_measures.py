@@ -1,4 +1,4 @@
-"""Published tables of measures as printed: their figures, what follows from them, findings and errata beside the rows."""
+"""Published tables of measures as printed: figures, what follows from them, findings and errata beside the rows."""
 
 from __future__ import annotations
 
@@ -96,7 +96,9 @@ def test_table2_has_needle_and_passkey_of_both_trainings_trec_dl_and_firstp() ->
 def test_rows_stand_in_the_tables_that_print_them_with_marks_gains_and_findings() -> None:
     found = rows("PARADE Attn ELECTRA")
     collections = ("msmarco-doc-dev", "trec-dl-2019-2021", "robust04-title", "robust04-description")
-    assert [name for name in found if name.startswith("boytsov2025 ")] == [f"boytsov2025 {each}" for each in collections]
+    assert [name for name in found if name.startswith("boytsov2025 ")] == [
+        f"boytsov2025 {each}" for each in collections
+    ]
     assert [*found][4:10] == [
         *(f"boytsov2025-table2 {name}" for name in ("msmarco-doc-dev", "trec-dl-2019-2021")),
         *(f"boytsov2025-table2 far-relevant{name}" for name in ("", "-tuned")),
@@ -111,7 +113,9 @@ def test_rows_stand_in_the_tables_that_print_them_with_marks_gains_and_findings(
         "finding F2",
         "finding F3",
     ]
-    assert row.notes[2].startswith("printed beside nDCG@20: +5.3 % over FirstP ELECTRA; differs from its FirstP: p below")
+    assert row.notes[2].startswith(
+        "printed beside nDCG@20: +5.3 % over FirstP ELECTRA; differs from its FirstP: p below"
+    )
     # Measures of one collection in one table make one row.
     assert found["boytsov2025-table7 trec-dl-2019-2021"].measures.keys() == {"nDCG@10", "P@10", "AP"}
     # A dash in the print is no row, and Table 1 does not print this system.
