@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from harness import filesystem
+from harness import filesystem, stats
 from harness.datasets import source, span_labels
 from harness.datasets.generate.collection import new_folder
 from harness.errors import FileError, UsageError
@@ -28,7 +28,7 @@ _Item = TypeVar("_Item", dict[str, Any], str)
 
 @dataclass(frozen=True)
 class LabelRule:
-    """How passages are cut and labelled; the defaults are the paper's."""
+    """Rule by which passages are cut and labelled; the defaults are the paper's."""
 
     threshold: float = span_labels.THRESHOLD
     characters: int = span_labels.CHARACTERS
@@ -53,7 +53,7 @@ class LabelledCollection:
         return {
             "passages": len(self.lengths),
             "repeated_passages": self.repeated,
-            "median_length": statistics.median(self.lengths) if self.lengths else None,
+            "median_length": stats.median(self.lengths) if self.lengths else None,
             "mean_length": round(statistics.fmean(self.lengths), 1) if self.lengths else None,
             "queries": len(self.relevant),
             "queries_without_answer": self.unanswered,

