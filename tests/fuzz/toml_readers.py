@@ -155,5 +155,4 @@ READERS = (
     ),
     _published("boytsov2025", published_measures.read, "published.toml", "table*.csv"),
     _published("arabzadeh2024", published_measures.read, "published.toml", "table*.csv"),
-    _published("qiu2022", published_measures.read, "published.toml", "*.csv"),
 )
