@@ -1,6 +1,7 @@
 """Compare every number of a folder of published tables with the text of the paper.
 
-``python -m scripts.compare_with_paper results/published/NAME PAPER.txt``.  The text holds tables as lines of cells with
+``python -m scripts.compare_with_paper results/published/NAME PAPER.txt``.  Tables with a ``source`` of their own in
+``published.toml`` are not the paper's and are left out.  The text holds tables as lines of cells with
 ``|`` or tabs between them.  Each CSV file (without ``errata.csv``) is compared with the one table of the text that
 holds most of its numbers: a row with the line that holds the most of its cells in their order.  A column that the text
 prints on one line, without its table, counts if the line holds the whole column in order.  The rows of a file without
@@ -16,6 +17,7 @@ import argparse
 import csv
 import re
 import sys
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -224,7 +226,7 @@ def in_sentence(cells: Sequence[Cell], sentences: Sequence[str]) -> bool:
 
     def holds(sentence: str) -> bool:
         spelled = {_SPELLED[word] for word in sentence.lower().split() if word in _SPELLED}
-        words = set(re.findall(r"[\w.]*\w", sentence)) | set(numbers_of(sentence)) | spelled
+        words = set(re.findall(r"[\w.]*\w", sentence)) | set(sentence.split()) | set(numbers_of(sentence)) | spelled
         return all((cell.token if cell.is_number else cell.text) in words for cell in wanted)
 
     name = cells[0].token
@@ -253,6 +255,11 @@ def compare(path: Path, text: str) -> Compared:
         key=lambda found: sum(_weight(cells, indexes) for cells, (indexes, _) in zip(rows, found, strict=True)),
         default=[],
     )
+    if not matched:
+        lost = [(row, cells) for row, cells in enumerate(rows, 1) if not in_sentence(cells, sentences)]
+        numeric = [(row, cell) for row, cells in lost for cell in cells if cell.is_number or cell.column == VALUE]
+        missing_cells = tuple(Wrong(path.name, row, cell, None) for row, cell in numeric)
+        return Compared(path.name, numbers, missing_cells, (), "sentences")
     whole = whole_columns(rows, text)
     # A line of several rows may be broken between a figure and what belongs to it.
     beside = {line.number: set[str]() for table in likely for line in table}
@@ -269,10 +276,15 @@ def compare(path: Path, text: str) -> Compared:
                 is_number = cell.is_number or cell.column == VALUE
                 (wrong if is_number else names).append(Wrong(path.name, number, cell, line.number))
     places = [line.number for _, line in matched]
-    where = f"lines {min(places)} to {max(places)}" if places else "no table"
-    if not matched:
-        wrong = [Wrong(path.name, row, cell, None) for row, cells in enumerate(rows, 1) for cell in cells]
+    where = f"lines {min(places)} to {max(places)}"
     return Compared(path.name, numbers, tuple(wrong), tuple(names), where)
+
+
+def files_of_others(folder: Path) -> set[str]:
+    """Return the files whose tables are not from the paper."""
+    about = folder / "published.toml"
+    tables = tomllib.loads(about.read_text(encoding="utf-8")).get("tables", []) if about.is_file() else []
+    return {table["file"] for table in tables if "source" in table}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -283,7 +295,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--names", action="store_true", help="also list the names that the text writes in another way")
     options = parser.parse_args(arguments)
     text = options.text.read_text(encoding="utf-8")
-    results = [compare(path, text) for path in sorted(options.folder.glob("*.csv")) if path.name != ERRATA]
+    others = {ERRATA, *files_of_others(options.folder)}
+    results = [compare(path, text) for path in sorted(options.folder.glob("*.csv")) if path.name not in others]
     for each in results:
         names = f", {len(each.other_names)} names are written in another way" if each.other_names else ""
         print(f"{each.file}: {each.numbers} cells compared, {len(each.wrong)} wrong ({each.where} of the text){names}")

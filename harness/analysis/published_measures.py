@@ -4,7 +4,6 @@
 which (``firstp``, ``over``), where the code behind a figure differs from the text (``findings``), and where the print
 contradicts itself (``errata``).  A cell holds the figure as printed, the marks of significance and the gain:
 ``0.416a (+5.5%)``.  An empty cell is a dash in the print; ``?`` is a figure that the copy at hand does not show.
-
 Tables with costs are read by :mod:`harness.analysis.published`.
 """
 
@@ -69,13 +68,15 @@ class MeasureTable(ConfigModel):
     """One table.
 
     ``columns`` hold measures, ``facts`` (headers by column) anything else, as printed; ``key`` is the first column.
-    ``gain`` names the column of mean gains, per cent.  ``over``: the baseline of a system's gains in this table, where
-    it is not the FirstP.  ``marks``: what each mark of significance means.
+    ``source``: where it is from, if not from the paper.  ``gain`` names the column of mean gains, per cent.
+    ``over``: the baseline of a system's gains in this table, where it is not the FirstP.  ``marks``: what each mark of
+    significance means.
     """
 
     number: str
     file: str
     title: ForeignText
+    source: ForeignText | None = None
     key: str = SYSTEM
     columns: dict[str, MeasureColumn] = Field(default_factory=dict)
     facts: dict[str, ForeignText] = Field(default_factory=dict)
@@ -136,7 +137,7 @@ class MeasuresPaper(ConfigModel):
     authors: tuple[ForeignText, ...] = Field(min_length=1)
     venue: ForeignText
     year: int
-    pages: ForeignText
+    pages: ForeignText | None = None
     url: ForeignText
     arxiv: ForeignText
     licence: ForeignText
@@ -158,7 +159,8 @@ class MeasuresPaper(ConfigModel):
     def citation(self) -> str:
         """Cite the paper in one line."""
         who = " and ".join(map(str, self.authors)) if len(self.authors) < 3 else f"{self.authors[0]} et al."
-        return f"{who} {self.year}. {self.title}. {self.venue}, pages {self.pages}. {self.url}"
+        pages = f", pages {self.pages}" if self.pages else ""
+        return f"{who} {self.year}. {self.title}. {self.venue}{pages}. {self.url}"
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ COMMANDS = {
     "generate": "harness.cli.generate:generate",
     "images": "harness.cli.images:images",
     "instances": "harness.cli.prices:instances",
+    "label": "harness.cli.label:label",
     "leaderboard": "harness.cli.leaderboard:leaderboard",
     "leakage": "harness.cli.leakage:leakage",
     "merge": "harness.cli.export:merge",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,19 +12,27 @@ from typing import Any
 import click
 
 from harness.cli.lines import say
-from harness.cli.options import cache_option
+from harness.cli.options import FiniteRange, cache_option
 from harness.cli.output import Destination, destination_options, output_option
 from harness.cli.stored_results import load_dataset
 from harness.commands import option
 from harness.datasets import Dataset
-from harness.errors import FileError, UnknownName, UsageError
-from harness.evaluation import pool, qrels_merge, trec_lines
+from harness.errors import FileError, UnknownName, UsageError, counted
+from harness.evaluation import packages, pool, qrels_merge, trec_lines
+from harness.evaluation.packages import PackageCheck, mean_accuracy
 from harness.evaluation.pool import GradedPair
 from harness.evaluation.qrels_merge import BaseQrels, MergeRecord
 from harness.report.document import Escape, GridColumn, ReportDocument, Section, grid_of
 from harness.untrusted import one_line
 
 _SHOWN = 3
+_accuracy_option = click.option(
+    "--accuracy",
+    type=FiniteRange(0, 1),
+    default=packages.ACCURACY,
+    show_default=True,
+    help="Least mean share of checked pairs in which reviewers agree with a package.",
+)
 
 
 @click.group()
@@ -51,14 +60,24 @@ def qrels() -> None:
 @click.option(
     "--dataset", metavar="NAME|FOLDER", help="Refuse judgements of other queries or documents than this dataset's."
 )
+@_accuracy_option
+@click.option("--unchecked", is_flag=True, help="Add a package without looking at its reviewers' sheets.")
 @cache_option
 def add(
-    file: Path, base: str, output: Path, source: str | None, conflicts: str, dataset: str | None, cache: Path
+    file: Path,
+    base: str,
+    output: Path,
+    source: str | None,
+    conflicts: str,
+    dataset: str | None,
+    accuracy: float,
+    unchecked: bool,
+    cache: Path,
 ) -> None:
     """Add the judgements of FILE: a pool that was filled in, or a TREC file of judgements.
 
     The record beside the new file, NAME.provenance.jsonl, names the date, the source and the file of each judgement.
-    Empty grades are skipped.
+    Empty grades are skipped.  A package that `harness pool --package` wrote must pass its check first.
     """
     trec_lines.refuse_pipe(file)
     given = pool.read_graded_pool(file)
@@ -66,6 +85,9 @@ def add(
         given = qrels_merge.read_graded_qrels(file)
         if dataset is None and Path(base).is_file():
             say(one_line(f"{file}: its ids are taken as they are; --dataset checks them"), err=True)
+    check = None if unchecked else packages.read_check(file, given)
+    if check is not None:
+        packages.require_accuracy(check, accuracy)
     base_file = Path(base)
     judgements = _read_base(base, cache)
     for note in judgements.notes:
@@ -75,7 +97,15 @@ def add(
     if dataset is not None or not base_file.is_file():
         _check_ids(given, load_dataset(dataset or base, cache))
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    merged = qrels_merge.merge_qrels(judgements, given, conflicts, source=source or file.name, date=date, file=file)
+    merged = qrels_merge.merge_qrels(
+        judgements,
+        given,
+        conflicts,
+        source=source or file.name,
+        date=date,
+        file=file,
+        reviews=check.reviews if check is not None else (),
+    )
     _report(qrels_merge.write_merged(output, merged), output)
 
 
@@ -123,6 +153,64 @@ def _report(record: MergeRecord, output: Path) -> None:
     say(one_line(f"{output}: {', '.join(counts)}; iteration {record.iteration} by {record.source}"))
 
 
+@qrels.command("check")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FOLDER|PACKAGE...")
+@_accuracy_option
+@destination_options("md", "json")
+def check_packages(files: tuple[Path, ...], accuracy: float, destination: Destination) -> None:
+    """Compare packages with their reviewers' sheets, which `harness pool --package` wrote.
+
+    Exit code 1: the mean accuracy of a package is too low, so that it has to be revised.
+    """
+    paths = [path for file in files for path in (packages.find_packages(file) if file.is_dir() else [file])]
+    checks = [_read_check(path) for path in paths]
+    failed = [check for check in checks if check.accuracy < packages.exact(accuracy)]
+    records = [
+        {
+            "package": check.package.name,
+            "round": check.round,
+            "accuracy": float(check.accuracy),
+            "passed": check not in failed,
+            "reviews": [asdict(review) for review in check.reviews],
+        }
+        for check in checks
+    ]
+    destination.show_report(
+        ReportDocument(
+            sections=lambda escape: (_check_section(checks, accuracy, escape),),
+            lines=tuple,
+            content=lambda: {"check_version": 1, "accuracy": accuracy, "packages": records},
+        )
+    )
+    if failed:
+        again = max(check.round for check in failed) + 1
+        say(f"Revise the packages below {accuracy:.0%}, then draw other pairs: harness pool --round {again}", err=True)
+        sys.exit(1)
+
+
+def _read_check(path: Path) -> PackageCheck:
+    pairs = pool.read_graded_pool(path)
+    check = None if pairs is None else packages.read_check(path, pairs)
+    if check is None:
+        raise FileError(f"{path}: has no sheets of reviewers beside it; write both with harness pool --package")
+    return check
+
+
+def _check_section(checks: Sequence[PackageCheck], accuracy: float, escape: Escape) -> Section:
+    least = packages.exact(accuracy)
+    columns: list[GridColumn[PackageCheck]] = [
+        ("package", False, lambda check: escape(check.package.name)),
+        ("round", True, lambda check: str(check.round)),
+        ("checked", True, lambda check: f"{sum(review.pairs for review in check.reviews):,}"),
+        ("reviewers agree", True, lambda check: ", ".join(f"{float(each.accuracy):.1%}" for each in check.reviews)),
+        ("mean", True, lambda check: f"{float(check.accuracy):.1%}"),
+        ("result", False, lambda check: "passed" if check.accuracy >= least else "revise"),
+    ]
+    passed = sum(check.accuracy >= least for check in checks)
+    lead = f"**{passed:,} of {counted(len(checks), 'package')} passed**: reviewers agree with {accuracy:.0%} or more"
+    return Section(lead=(lead,), grids=(grid_of(checks, columns),))
+
+
 @qrels.command("show")
 @click.argument("file", type=click.Path(path_type=Path))
 @destination_options("md", "json")
@@ -156,6 +244,7 @@ def _section(file: Path, facts: Mapping[str, Any], base: BaseQrels, escape: Esca
         ("iteration", True, lambda merge: str(merge.iteration)),
         ("added", True, lambda merge: f"{merge.added:,}"),
         ("replaced", True, lambda merge: f"{len(merge.conflicts) if merge.resolved == 'override' else 0:,}"),
+        ("reviewers agree", True, lambda merge: f"{float(mean_accuracy(merge.reviews)):.1%}" if merge.reviews else ""),
         ("source", False, lambda merge: escape(merge.source)),
         ("date", False, lambda merge: escape(merge.date)),
         ("file", False, lambda merge: escape(merge.file)),

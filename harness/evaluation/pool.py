@@ -2,7 +2,7 @@
 
 A pool has the unjudged documents that any run ranks high, in an order that hides whose they are: a document's position
 follows from a hash of the seed and of the pair's ids.  No system, rank or score has a part in it, and another run
-moves no pair.
+moves no pair.  Of a deep pool, an ensemble of rerankers may choose what to judge (Qiu et al. 2022, section 2.3).
 
 Tables are csv's dialect ``excel-tab``.  Each text is one printable line, with an apostrophe before what a spreadsheet
 would take for a formula.  JSON lines keep texts as they are.  A spreadsheet may also rewrite ids (``007`` becomes 7):
@@ -16,10 +16,11 @@ import csv
 import hashlib
 import io
 import json
+import math
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -43,6 +44,7 @@ class JudgingPool:
     """Pairs of query and document in the order of judging; ``judged`` more pairs are judged already.
 
     ``queries`` maps ids to texts.  ``systems`` counts each system's unjudged hits, for the user and not for assessors.
+    ``candidates`` counts the pairs that an ensemble chose from (0: all are in the pool).
     """
 
     pairs: tuple[tuple[str, str], ...]
@@ -50,6 +52,7 @@ class JudgingPool:
     judged: int
     systems: tuple[tuple[str, UnjudgedHits], ...]
     depth: int
+    candidates: int = 0
 
     @property
     def queries_to_judge(self) -> int:
@@ -66,13 +69,48 @@ def has_judgements(qrels: Path) -> bool:
         return True
 
 
-def build_pool(samples: Sequence[JudgedRuns], depth: int, seed: int) -> JudgingPool:
-    """Pool the unjudged documents among the first ``depth`` hits of all runs.
+@dataclass(frozen=True)
+class Ensemble:
+    """Rerankers that choose a query's ``keep`` best documents by the mean of their scores.
 
-    Args:
-        samples: runs over one dataset and corpus; several samples of its queries make one pool.
-        depth: ranks to look at.
-        seed: of the order.
+    ``scores``: by reranker, query and document.  Scores should have one scale: the mean takes them as they are.
+    """
+
+    scores: Mapping[str, Mapping[str, Mapping[str, float]]]
+    keep: int
+
+    def choose(self, candidates: Mapping[str, Collection[str]]) -> dict[str, set[str]]:
+        """Return the chosen documents of each query; of equal means, those whose id comes first.
+
+        Raises:
+            UsageError: a reranker lacks a score.
+        """
+        for name, scores in self.scores.items():
+            lacking = [
+                (query, document)
+                for query, documents in candidates.items()
+                for document in documents
+                if document not in scores.get(query, {})
+            ]
+            if lacking:
+                query, document = min(lacking)
+                total = sum(map(len, candidates.values()))
+                raise UsageError(
+                    f"reranker {name} has no score for {len(lacking):,} of {total:,} candidates, e.g. query {query!r}, "
+                    f"document {document!r}; let it score all that --candidates writes"
+                )
+
+        def mean(query: str, document: str) -> float:
+            return math.fsum(scores[query][document] for scores in self.scores.values()) / len(self.scores)
+
+        return {
+            query: set(sorted(documents, key=lambda document: (-mean(query, document), document))[: self.keep])
+            for query, documents in candidates.items()
+        }
+
+
+def pool_candidates(samples: Sequence[JudgedRuns], depth: int) -> dict[str, set[str]]:
+    """Return the documents among the first ``depth`` hits of all runs, judged or not, by query.
 
     Raises:
         UsageError: the runs are of several datasets or of no query, or answers in the texts decide relevance.
@@ -85,30 +123,68 @@ def build_pool(samples: Sequence[JudgedRuns], depth: int, seed: int) -> JudgingP
         raise UsageError(f"{samples[0].dataset}: answers in the texts judge every hit; there is nothing to pool")
     if not any(runs.queries for runs in samples):
         raise UsageError(f"{samples[0].dataset}: there are no queries to pool for; name them with --queries")
-    unjudged: dict[str, set[str]] = defaultdict(set)
-    judged: set[tuple[str, str]] = set()
+    candidates: dict[str, set[str]] = defaultdict(set)
+    for runs in samples:
+        for run in runs.runs.values():
+            for query in runs.queries:
+                candidates[query].update(run.rankings.get(query, ())[:depth])
+    return candidates
+
+
+def write_candidates(candidates: Mapping[str, Collection[str]], stream: IO[str]) -> None:
+    """Write candidates as a TREC run for rerankers to score; order and scores follow from the ids alone."""
+    for query in sorted(candidates):
+        documents = sorted(candidates[query])
+        for rank, document in enumerate(documents, start=1):
+            stream.write(f"{query} Q0 {document} {rank} {len(documents) - rank + 1} pool\n")
+
+
+def build_pool(
+    samples: Sequence[JudgedRuns], depth: int, seed: int, ensemble: Ensemble | None = None, *, again: bool = False
+) -> JudgingPool:
+    """Pool the unjudged documents among the first ``depth`` hits of all runs.
+
+    Args:
+        samples: runs over one dataset and corpus; several samples of its queries make one pool.
+        depth: ranks to look at.
+        seed: of the order.
+        ensemble: chooses among them; all are in the pool without one.
+        again: list judged documents too.
+
+    Raises:
+        UsageError: as :func:`pool_candidates`, or a reranker of the ensemble lacks a score.
+    """
+    candidates = pool_candidates(samples, depth)
+    chosen = ensemble.choose(candidates) if ensemble else candidates
+    to_judge: dict[str, list[str]] = {}
     queries: dict[str, str] = {}
-    systems = []
+    judged = 0
     for runs in samples:
         queries.update(runs.queries)
+    for query, documents in chosen.items():
+        known = {document for document in documents if any(document in runs.qrels.get(query, {}) for runs in samples)}
+        wanted = documents if again else documents - known
+        judged += len(documents) - len(wanted)
+        if wanted:
+            to_judge[query] = sorted(wanted, key=lambda document: shuffle_key(seed, query, document))
+    pairs = [
+        (query, document)
+        for query in sorted(to_judge, key=lambda query: shuffle_key(seed, query))
+        for document in to_judge[query]
+    ]
+    total = sum(map(len, candidates.values())) if ensemble else 0
+    return JudgingPool(tuple(pairs), queries, judged, tuple(_count_unjudged(samples, depth)), depth, total)
+
+
+def _count_unjudged(samples: Sequence[JudgedRuns], depth: int) -> Iterator[tuple[str, UnjudgedHits]]:
+    for runs in samples:
         for system, run in runs.runs.items():
             name = system if len(samples) == 1 else f"{system} ({len(runs.queries):,} queries)"
-            systems.append((name, count_unjudged(run, runs.qrels, runs.query_ids, depth)))
-            for query in runs.queries:
-                for document in run.rankings.get(query, ())[:depth]:
-                    if any(document in other.qrels.get(query, {}) for other in samples):
-                        judged.add((query, document))
-                    else:
-                        unjudged[query].add(document)
-    pairs = tuple(
-        (query, document)
-        for query in sorted(unjudged, key=lambda query: _shuffle_key(seed, query))
-        for document in sorted(unjudged[query], key=lambda document: _shuffle_key(seed, query, document))
-    )
-    return JudgingPool(pairs, queries, len(judged), tuple(systems), depth)
+            yield name, count_unjudged(run, runs.qrels, runs.query_ids, depth)
 
 
-def _shuffle_key(seed: int, *ids: str) -> tuple[bytes, tuple[str, ...]]:
+def shuffle_key(seed: int, *ids: str) -> tuple[bytes, tuple[str, ...]]:
+    """Return the key by which ids are put into a random order that follows from the seed and themselves alone."""
     named = "\0".join((str(seed), *ids)).encode("utf-8")
     return hashlib.sha256(named).digest(), ids
 

@@ -24,6 +24,7 @@ from pydantic import ConfigDict, TypeAdapter
 from harness import filesystem, stats
 from harness.errors import FileError, UsageError
 from harness.evaluation import trec, trec_lines
+from harness.evaluation.packages import Review
 from harness.evaluation.pool import GradedPair
 from harness.evaluation.trec import FlaggedLines
 from harness.untrusted import parse_json, read_whole, reading, reason_of
@@ -54,7 +55,7 @@ class MergeRecord:
     """Line of provenance: one merge.
 
     ``before`` and ``after`` are the SHA-256 of the qrels files.  ``unfilled`` counts pairs without a grade, ``same``
-    pairs that had the same grade before.
+    pairs that had the same grade before.  ``reviews``: of a package, by its reviewers (none: it was not checked).
     """
 
     __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
@@ -71,6 +72,7 @@ class MergeRecord:
     unfilled: int
     conflicts: tuple[Conflict, ...]
     resolved: str
+    reviews: tuple[Review, ...] = ()
 
 
 _RECORD = TypeAdapter(MergeRecord)
@@ -147,7 +149,14 @@ def read_graded_qrels(path: Path) -> tuple[GradedPair, ...]:
 
 
 def merge_qrels(
-    base: BaseQrels, pairs: Sequence[GradedPair], conflicts: str, *, source: str, date: str, file: Path
+    base: BaseQrels,
+    pairs: Sequence[GradedPair],
+    conflicts: str,
+    *,
+    source: str,
+    date: str,
+    file: Path,
+    reviews: tuple[Review, ...] = (),
 ) -> MergedQrels:
     """Add judgements to others.
 
@@ -158,6 +167,7 @@ def merge_qrels(
         source: who judged.
         date: now.
         file: file of ``pairs``.
+        reviews: of ``pairs``, for the record.
 
     Raises:
         UsageError: there are conflicts, and they are refused.
@@ -187,6 +197,7 @@ def merge_qrels(
             Conflict(*ids, existing[ids].grade or 0, pair.grade or 0) for ids, pair in sorted(differing.items())
         ),
         resolved=conflicts,
+        reviews=reviews,
     )
     return MergedQrels("".join(f"{line}\n" for line in content).encode("utf-8"), (*base.merges, record))
 

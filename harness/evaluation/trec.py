@@ -22,6 +22,7 @@ _RANK = NumberColumn("rank", 3, "q", trec_lines.parse_integer)
 _SCORE = NumberColumn("score", 4, "f", trec_lines.parse_score_32)
 _RANKED = LineLayout(_RUN, (_RANK, NumberColumn("score", 4, "d", trec_lines.parse_score)))
 _SCORED = LineLayout(_RUN, (_SCORE,), tail=(_RANK, _SCORE))
+_EXACT = LineLayout(_RUN, (NumberColumn("score", 4, "d", trec_lines.parse_score),), tail=(_RANK, _SCORE))
 _RELEVANCE = NumberColumn("relevance", 3, "q", trec_lines.parse_grade)
 _QRELS = LineLayout(("query", "iteration", "document", "relevance"), (_RELEVANCE,))
 # Most lines of stored files; the caller may know a lower limit for its run.
@@ -87,6 +88,18 @@ def read_scored_run(path: Path, progress: Progress | None = None) -> Run:
             and line.
     """
     return _read_run(path, _SCORED, progress)
+
+
+def read_scores(path: Path, progress: Progress | None = None) -> dict[str, dict[str, float]]:
+    """Read the scores of a run, in 64 bits, by query and document; raise FileError as :func:`read_scored_run`."""
+    scores: dict[str, dict[str, float]] = {}
+    faults = []
+    for query, block in _by_query(path, _EXACT, progress, None):
+        scores[query] = dict(zip(block.documents, block.numbers[0], strict=True))
+        if len(scores[query]) < len(block.documents):
+            faults.append(_duplicate(query, block))
+    _refuse(path, faults)
+    return scores
 
 
 def _read_run(path: Path, layout: LineLayout, progress: Progress | None = None, bound: FileLimits | None = None) -> Run:

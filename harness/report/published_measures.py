@@ -129,7 +129,8 @@ def _table(paper: PublishedMeasures, table: MeasureTable, escape: Escape) -> Sec
     right = [name not in table.facts or all(line[name][:1] in "+-0123456789" for line in lines) for name in names]
     numeric = (False, *right, *[False] * len(more))
     grid = Grid("", (table.key.replace("_", " "), *headers, *more), numeric, tuple(cells))
-    notes = [f"{mark}: {meaning}" for mark, meaning in table.marks.items()]
+    notes = [f"From: {table.source}"] if table.source else []
+    notes += [f"{mark}: {meaning}" for mark, meaning in table.marks.items()]
     notes += [f"{LOST}: printed, but not legible in the copy that these figures are from"] * any(
         LOST in line.values() for line in lines
     )

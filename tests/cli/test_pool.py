@@ -65,6 +65,14 @@ def test_pool_of_run_files_is_written_with_or_without_texts(harness: Call) -> No
         (("one.run", "--no-texts", "--qrels", "q9.trec"), "none of the 1 queries has a hit in these runs"),
         (("one.run", "--no-texts", "--qrels", "tiny"), "tiny: "),
         (("one.run", "--no-texts", "--qrels", "bad.gz"), "bad.gz: "),
+        ((*RUN_FILES, "--no-texts", "--keep", "3"), "--keep is of rerankers"),
+        ((*RUN_FILES, "--no-texts", "--round", "2"), "--round is of packages; name their size with --package 1000"),
+        ((*RUN_FILES, "--no-texts", "--package", "9"), "name a folder for them with -o"),
+        ((*RUN_FILES, "--no-texts", "--package", "9", "-o", "one.run"), "one.run: is a file; name a folder"),
+        ((*RUN_FILES, "--no-texts", "--package", "9", "-o", "tiny"), "tiny: is not empty"),
+        ((*RUN_FILES, "--no-texts", "--package", "9", "--round", "2", "-o", "p"), "p: has no package; harness pool"),
+        ((*RUN_FILES, "--no-texts", "--reranker", "one.run"), "reranker one has no score for "),
+        ((*RUN_FILES, "--no-texts", "--candidates", "one.run"), "one.run: is there already"),
     ],
 )
 def test_impossible_pools_are_refused(harness: Call, arguments: tuple[str, ...], message: str) -> None:
@@ -110,3 +118,70 @@ def test_pool_prints_both_shares_and_names_omitted_queries(harness: Call) -> Non
     assert "  some: 2 of 5 hits unjudged (40.0%); mean over queries 62.5%\n" in done.stderr
     left = "  some: 1 (q7) queries of the run are not among those to be judged and are left out"
     assert f"{left}; the first is in some.run:6\n" in done.stderr
+
+
+def fill(path: Path, grade: str) -> None:
+    lines = path.read_text().splitlines()
+    path.write_text("".join(f"{line}\n" for line in [lines[0], *(f"{line}{grade}" for line in lines[1:])]))
+
+
+def test_five_systems_an_ensemble_packages_and_checks(harness: Call) -> None:
+    """The way of Qiu et al. 2022 (section 2.3, A.1, A.3), from runs to checked judgements."""
+    done = harness("pool", *RUN_FILES, "--candidates", "candidates.run")
+    assert done.exit_code == 0 and "candidates.run: 16 candidates of 4 queries, at most 4 a query" in done.stdout
+    for name, sign in (("ernie.run", 1), ("bert.run", -0.5)):
+        rows = [line.split() for line in Path("candidates.run").read_text().splitlines()]
+        Path(name).write_text(
+            "".join(f"{q} Q0 {d} {n} {sign * int(d[1:])} x\n" for n, (q, _, d, *_) in enumerate(rows))
+        )
+    options = (
+        "pool",
+        *RUN_FILES,
+        "--no-texts",
+        "--reranker",
+        "ernie.run",
+        "--reranker",
+        "bert.run",
+        "--keep",
+        "3",
+        "--again",
+    )
+    lines = pooled(harness(*options))
+    assert {line["doc_id"] for line in lines if line["query_id"] == "q0"} == {"d2", "d3", "d4"}
+    packages = (*options, "--package", "8", "--check", "4", "-o", "pool")
+    done = harness(*packages)
+    assert done.exit_code == 0 and "pool: 2 packages of 8 pairs, 2 sheets of 4 pairs each, round 1" in done.stdout
+    assert "12 pairs of 4 queries to judge, chosen by 2 rerankers from 16 candidates; 0 more" in done.stderr
+    assert sorted(path.name for path in Path("pool").iterdir())[:3] == [
+        "package-001.check-1-1.tsv",
+        "package-001.check-1-2.tsv",
+        "package-001.tsv",
+    ]
+    for path in Path("pool").iterdir():
+        fill(path, "0" if path.name == "package-002.check-1-2.tsv" else "1")
+    done = harness("qrels", "check", "pool")
+    assert done.exit_code == 1 and "1 of 2 packages passed" in done.stdout and "--round 2" in done.stderr
+    shown = json.loads(harness("qrels", "check", "pool", "--format", "json").stdout)
+    assert [(each["accuracy"], each["passed"]) for each in shown["packages"]] == [(1.0, True), (0.5, False)]
+    add = ("qrels", "add", "pool/package-002.tsv", "--to", "tiny/qrels.trec", "-o", "more.trec")
+    assert_refused(harness(*add), "reviewers agree with 50.0% of its grades on average, below 93%")
+    assert not Path("more.trec").exists()
+    assert harness(*packages, "--round", "2").exit_code == 0
+    for path in Path("pool").glob("*.check-2-*"):
+        fill(path, "1")
+    done = harness(*add, "--conflicts", "override")
+    assert done.exit_code == 0, done.output
+    shown = json.loads(harness("qrels", "show", "more.trec", "--format", "json").stdout)
+    assert [review["same"] for review in shown["merges"][0]["reviews"]] == [4, 4]
+    assert "100.0%" in harness("qrels", "show", "more.trec").stdout
+    assert_refused(harness(*packages, "--round", "2"), "is there already, and somebody's grades may be in it")
+    assert_refused(harness(*packages, "--round", "3", "--keep", "2"), "its packages have other pairs than these runs")
+
+
+def test_unchecked_packages_are_added_on_request(harness: Call) -> None:
+    assert harness("pool", *RUN_FILES, "--no-texts", "--package", "99", "-o", "pool").exit_code == 0
+    fill(Path("pool/package-001.tsv"), "1")
+    add = ("qrels", "add", "pool/package-001.tsv", "--to", "tiny/qrels.trec", "-o", "more.trec")
+    assert_refused(harness(*add), "grades are empty")
+    assert harness(*add, "--unchecked").exit_code == 0
+    assert_refused(harness("qrels", "check", "tiny/qrels.trec"), "has no sheets of reviewers beside it")

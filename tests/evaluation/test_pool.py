@@ -16,7 +16,18 @@ from hypothesis import strategies as st
 from harness.errors import FileError, UsageError
 from harness.evaluation import judged_runs
 from harness.evaluation.judged_runs import JudgedRuns
-from harness.evaluation.pool import COLUMNS, GradedPair, JudgingPool, build_pool, pair_id, read_graded_pool, write_pool
+from harness.evaluation.pool import (
+    COLUMNS,
+    Ensemble,
+    GradedPair,
+    JudgingPool,
+    build_pool,
+    pair_id,
+    pool_candidates,
+    read_graded_pool,
+    write_candidates,
+    write_pool,
+)
 from harness.evaluation.trec import Run
 
 QUERIES = {"q1": "one", "q2": "two", "q3": "three"}
@@ -94,6 +105,32 @@ def test_unpoolable_runs_are_refused() -> None:
         build_pool([judged({}, corpus_sha256="a"), judged({}, corpus_sha256="b")], 5, seed=1)
     with pytest.raises(UsageError, match="answers in the texts judge every hit"):
         build_pool([judged({}, hits_alone=True)], 5, seed=1)
+
+
+def test_an_ensemble_chooses_the_best_mean_of_all_runs() -> None:
+    """Two rerankers, of which none alone has this order; judged documents compete too."""
+    runs = judged({"q1": ("d1", "d3", "d5"), "q2": ("d6",)}, {"q1": ("d2", "d4")}, {"q1": ("d9",)})
+    assert pool_candidates([runs], 2) == {"q1": {"d1", "d2", "d3", "d4", "d9"}, "q2": {"d6"}, "q3": set()}
+    one = {"q1": {"d1": 0.9, "d2": 0.8, "d3": 0.1, "d4": 0.5, "d9": 0.5}, "q2": {"d6": 0.0}}
+    two = {"q1": {"d1": 0.9, "d2": 0.0, "d3": 0.7, "d4": 0.5, "d9": 0.3}, "q2": {"d6": 0.0}}
+    ensemble = Ensemble({"one": one, "two": two}, 3)  # d1 .9, d4 .5, then d2, d3 and d9 .4: the first id
+    pool = build_pool([runs], 2, 1, ensemble)
+    assert set(pool.pairs) == {("q1", "d4"), ("q2", "d6")} and (pool.judged, pool.candidates) == (2, 6)
+    again = build_pool([runs], 2, 1, ensemble, again=True)
+    assert set(again.pairs) == {("q1", "d1"), ("q1", "d2"), ("q1", "d4"), ("q2", "d6")} and again.judged == 0
+    order = [pair for pair in build_pool([runs], 2, 1, again=True).pairs if pair in set(again.pairs)]
+    assert list(again.pairs) == order, "scores choose documents, and order none"
+    del two["q1"]["d9"]
+    with pytest.raises(
+        UsageError, match=r"reranker two has no score for 1 of 6 candidates, e\.g\. query 'q1', document"
+    ):
+        build_pool([runs], 2, 1, ensemble)
+
+
+def test_candidates_are_written_in_the_order_of_their_ids() -> None:
+    stream = io.StringIO()
+    write_candidates({"q2": {"d6"}, "q1": {"d9", "d1"}, "q3": set()}, stream)
+    assert stream.getvalue() == "q1 Q0 d1 1 2 pool\nq1 Q0 d9 2 1 pool\nq2 Q0 d6 1 1 pool\n"
 
 
 ids = st.text(st.characters(categories=("L", "N", "P", "S")), min_size=1, max_size=6)

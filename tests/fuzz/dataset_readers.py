@@ -10,10 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from harness import datasets
-from harness.datasets import answers, native
+from harness.datasets import answers, dureader_questions, native
 from harness.datasets.corpus import CORPUS
 from tests.datasets import examples
-from tests.fuzz.child import LINKED, Reader
+from tests.fuzz.child import LINKED, NAMED, Reader
 
 
 def _pack(path: Path) -> None:
@@ -88,6 +88,16 @@ def _make_licence(folder: Path) -> None:
     (folder / "data" / "dataset.toml").write_text('language = "en"\n', encoding="utf-8")
 
 
+def _make_questions(folder: Path) -> None:
+    page = {"title": "t", "paragraphs": ["all about 1", "sow the seeds"]}
+    lines = ({"question_id": n, "question": "q", "documents": [page], "answers": ["sow seeds"]} for n in range(10))
+    (folder / "search.dev.json").write_text("".join(json.dumps(each) + "\n" for each in lines), encoding="utf-8")
+
+
+def _label(folder: Path, scratch: Path) -> object:
+    return dureader_questions.label_questions([folder / "search.dev.json"], scratch / "labelled")
+
+
 _NATIVE = ("corpus.jsonl", "queries.jsonl", "qrels.trec")
 _BEIR = ("corpus.jsonl", "queries.jsonl", "qrels/*.tsv")
 _TREC = ("documents*", "topics*", "qrels*")
@@ -112,5 +122,6 @@ READERS = (
         ("data/judgements.answers.json", f"data/{CORPUS}"),
         skips=LINKED,
     ),
+    Reader("questions of DuReader 2.0", _make_questions, _label, ("search.dev.json",), skips=NAMED),
     Reader("licences", _make_licence, _read, ("data/README.md", "data/dataset.toml"), skips=LINKED),
 )

@@ -33,6 +33,7 @@ FUZZED = {
     "datasets/__init__": "licences",
     "datasets/corpus": "harness datasets",
     "datasets/dureader": "DuReader-retrieval datasets",
+    "datasets/dureader_questions": "questions of DuReader 2.0",
     "datasets/judged_passages": "judged chunks",
     "datasets/licence": "licences",
     "datasets/native": "copied datasets",

@@ -85,7 +85,7 @@ def declare_dense(folder: Path) -> None:
 
 
 SHOWN = ("bm25", "xquad-part")
-PARTS = {"xquad-part": ("xquad-zh", 80), "dureader-part": ("dureader-demo-zh", 200)}
+PARTS = {"xquad-part": ("xquad-zh", 80), "dureader-part": ("dureader-demo-zh-titles", 200)}
 
 
 @pytest.mark.parametrize(

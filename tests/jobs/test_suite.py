@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from harness.analysis import published as published_tables
 from harness.errors import FileError, UnknownName
 from harness.jobs import suite
 from harness.jobs.suite import dataset_name
+from harness.launch.images import catalog
 from harness.pricing import instances
 from harness.records import Envelope, Outcome, ScenarioParams
 from harness.results.schema import SweepPoint
@@ -256,6 +258,20 @@ def test_dataset_name_has_no_slash_for_an_id_or_a_split(declared: str, name: str
 def test_every_shipped_suite_is_valid() -> None:
     paths = sorted((ROOT / "suites").glob("*.toml"))
     assert paths and all(suite.load(path).systems for path in paths)
+
+
+def test_dureader_retrieval_has_all_four_pairs_of_table_5() -> None:
+    """Qiu et al. 2022: each of two cross-encoders over the first 50 of each retriever."""
+    loaded = suite.load(ROOT / "suites" / "qiu2022.toml")
+    systems = catalog.systems()
+    two_stages = [systems[name] for name in loaded.systems[2:]]
+    pairs = {tuple(part.name for part in each.components): each.search_params["depth"] for each in two_stages}
+    retrievers, rerankers = ("bm25-zh", "dureader-de"), ("dureader-ce-bm25", "dureader-ce")
+    assert loaded.systems[:2] == retrievers
+    assert pairs == dict.fromkeys(itertools.product(retrievers, rerankers), 50) and loaded.protocol.k == 50
+    first, second = (systems[name] for name in rerankers)
+    assert first.search_params == second.search_params and first.build_params["document_tokens"] == 349
+    assert {**first.build_params, "model": ""} == {**second.build_params, "model": ""}
 
 
 SWEEP = "[sweep.bm25]\nk1 = [0.9, 1.2]\nb = [0.4]\n"

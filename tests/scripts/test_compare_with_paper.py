@@ -90,3 +90,9 @@ def test_a_wrong_cell_is_printed_and_ends_with_1(tmp_path: Path, capsys: pytest.
     (tmp_path / "costs.csv").write_text(COSTS.replace("6.49", "6.48"))
     assert main([str(tmp_path), str(tmp_path / "paper.txt")]) == 1
     assert "costs.csv, row 4: cost 6.48 is not in the text (line 9 is nearest)" in capsys.readouterr().out
+
+
+def test_a_text_without_tables_is_compared_by_sentences(tmp_path: Path) -> None:
+    (tmp_path / "facts.csv").write_text("fact,value\nlearning rate,3e-5\nqueries,90K\nnobody says,7\n")
+    found = compare(tmp_path / "facts.csv", "The learning rate is 3e-5 here. There are 90K queries.")
+    assert [(each.row, each.cell.text, each.line) for each in found.wrong] == [(3, "7", None)] and found.numbers == 3

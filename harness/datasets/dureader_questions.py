@@ -1,0 +1,198 @@
+"""Make a collection from the questions of DuReader 2.0, as DuReader-retrieval was made (Qiu et al. 2022, section 2.2).
+
+A line of its files has a question, the pages that a search engine found for it with their paragraphs, and answers that
+people wrote.  :mod:`harness.datasets.span_labels` has the rules.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from harness import filesystem, stats
+from harness.datasets import source, span_labels
+from harness.datasets.generate.collection import new_folder
+from harness.errors import FileError, UsageError
+from harness.progress import Progress, silent
+from harness.records import Query, corpus_line
+
+RECORD = "labels.json"
+_Item = TypeVar("_Item", dict[str, Any], str)
+
+
+@dataclass(frozen=True)
+class LabelRule:
+    """Rule by which passages are cut and labelled; the defaults are the paper's."""
+
+    threshold: float = span_labels.THRESHOLD
+    characters: int = span_labels.CHARACTERS
+    titles: bool = False
+
+
+DEFAULT_RULE = LabelRule()
+
+
+@dataclass
+class LabelledCollection:
+    """Counts of a collection: ``relevant`` by query, characters of each passage, and passages that repeat another."""
+
+    relevant: dict[str, int] = field(default_factory=dict)
+    lengths: list[int] = field(default_factory=list)
+    repeated: int = 0
+    unanswered: int = 0
+
+    def facts(self) -> dict[str, Any]:
+        """Return the counts as they are stored; lengths are in characters."""
+        judged = [count for count in self.relevant.values() if count]
+        return {
+            "passages": len(self.lengths),
+            "repeated_passages": self.repeated,
+            "median_length": stats.median(self.lengths) if self.lengths else None,
+            "mean_length": round(statistics.fmean(self.lengths), 1) if self.lengths else None,
+            "queries": len(self.relevant),
+            "queries_without_answer": self.unanswered,
+            "queries_with_relevant": len(judged),
+            "relevant_per_query": round(statistics.fmean(judged), 2) if judged else None,
+        }
+
+
+class _Page(NamedTuple):
+    title: str
+    paragraphs: tuple[str, ...]
+
+
+class _Question(NamedTuple):
+    place: str
+    query: Query
+    answers: tuple[str, ...]
+    pages: tuple[_Page, ...]
+
+
+class _Passage(NamedTuple):
+    passage_id: str
+    title: str
+    text: str
+    relevant: bool
+
+
+def label_questions(
+    files: Sequence[Path], out: Path, rule: LabelRule = DEFAULT_RULE, progress: Progress = silent
+) -> LabelledCollection:
+    """Write a dataset folder from files of DuReader 2.0; the same files write the same bytes.
+
+    Equal passages are one document, named by the first question that has it.  Judgements are the positive labels
+    alone: other passages are unjudged, since such labels miss relevant ones.
+
+    Args:
+        files: JSON lines, plain or compressed.
+        out: a folder that does not exist yet; an interrupted call leaves nothing of it.
+        rule: how to cut and label.
+        progress: gets the number of questions read.
+
+    Raises:
+        FileError: a file is missing, or a line is wrong; names file and line.
+        UsageError: no answer makes any passage relevant.
+    """
+    with new_folder(out) as folder:
+        made = _write(_questions(files), folder, rule, progress)
+        if not any(made.relevant.values()):
+            names = ", ".join(path.name for path in files)
+            raise UsageError(f"{names}: no answer makes a passage relevant; name files with answers, e.g. dev or train")
+        _describe(folder, files, rule, made)
+    return made
+
+
+def _write(questions: Iterator[_Question], folder: Path, rule: LabelRule, progress: Progress) -> LabelledCollection:
+    made = LabelledCollection()
+    named: dict[bytes, str] = {}  # the id of each text, by its hash: eight million texts are too many to keep
+    with (
+        (folder / "corpus.jsonl.gz").open("wb") as raw,
+        gzip.GzipFile("", "wb", 6, raw, mtime=0) as corpus,
+        (folder / "queries.jsonl").open("w", encoding="utf-8") as queries,
+        (folder / "qrels.trec").open("w", encoding="utf-8") as qrels,
+    ):
+        for number, question in enumerate(questions, start=1):
+            query_id = question.query.query_id
+            if query_id in made.relevant:
+                raise FileError(f"{question.place}: question {query_id!r} comes twice; remove one")
+            positive: dict[str, None] = {}
+            for passage in _passages(question, rule):
+                key = hashlib.sha256(f"{passage.title}\0{passage.text}".encode()).digest()
+                doc_id = named.setdefault(key, passage.passage_id)
+                if doc_id == passage.passage_id:
+                    corpus.write(corpus_line(doc_id, passage.title, passage.text))
+                    made.lengths.append(len(passage.text))
+                else:
+                    made.repeated += 1
+                if passage.relevant:
+                    positive[doc_id] = None
+            made.relevant[query_id] = len(positive)
+            made.unanswered += not question.answers
+            queries.write(json.dumps({"_id": query_id, "text": question.query.text}, ensure_ascii=False) + "\n")
+            qrels.writelines(f"{query_id} 0 {doc_id} 1\n" for doc_id in positive)
+            progress(number)
+    return made
+
+
+def _questions(files: Sequence[Path]) -> Iterator[_Question]:
+    for path in files:
+        for place, raw in source.read_json_lines(path):
+            query_id = raw.get("question_id")
+            if isinstance(query_id, bool) or not isinstance(query_id, str | int):
+                raise FileError(f"{place}: key 'question_id' is missing or no id; add it")
+            source.check_id(place, str(query_id))
+            text = source.encodable(source.text_field(place, raw, "question"))
+            pages = []
+            for page in _list(place, raw, "documents", dict):
+                title = source.text_field(place, page, "title") if page.get("title") is not None else ""
+                paragraphs = map(source.encodable, _list(place, page, "paragraphs", str))
+                pages.append(_Page(source.encodable(title), tuple(filter(str.strip, paragraphs))))
+            answers = tuple(_list(place, raw, "answers", str)) if "answers" in raw else ()
+            yield _Question(place, Query(str(query_id), text), answers, tuple(pages))
+
+
+def _list(place: str, raw: dict[str, Any], key: str, kind: type[_Item]) -> list[_Item]:
+    value = raw.get(key)
+    if not isinstance(value, list) or not all(isinstance(each, kind) for each in value):
+        what = "objects" if kind is dict else "texts"
+        raise FileError(f"{place}: key '{key}' is not a list of {what}; correct it")
+    return value
+
+
+def _passages(question: _Question, rule: LabelRule) -> Iterator[_Passage]:
+    """Yield a question's passages; paragraphs are labelled before they are joined."""
+    answers = [tokens for tokens in map(span_labels.split, question.answers) if tokens]
+    for page_number, page in enumerate(question.pages):
+        positive = [span_labels.is_positive(text, answers, rule.threshold) for text in page.paragraphs]
+        for number, part in enumerate(span_labels.join_paragraphs(page.paragraphs, rule.characters)):
+            text = span_labels.join_texts([page.paragraphs[place] for place in part])
+            passage_id = f"{question.query.query_id}-{page_number}-{number}"
+            title = page.title if rule.titles else ""
+            yield _Passage(passage_id, title, text, any(positive[place] for place in part))
+
+
+def _describe(folder: Path, files: Sequence[Path], rule: LabelRule, made: LabelledCollection) -> None:
+    facts = made.facts()
+    sources = {path.name: filesystem.sha256(path) for path in files}
+    record = {"rule": asdict(rule), "sources": sources, **facts}
+    (folder / RECORD).write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / "dataset.toml").write_text('language = "zh"\nlicence = "Apache-2.0"\n', encoding="utf-8")
+    titles = "the page's title" if rule.titles else "no title"
+    (folder / "README.md").write_text(
+        "# Passages of DuReader 2.0, labelled by answers\n\n"
+        f"{facts['passages']:,} passages with {titles}, {facts['queries']:,} questions, of which "
+        f"{facts['queries_with_relevant']:,} have a relevant passage.\n\n"
+        "**Licence.** Apache License 2.0 (DuReader 2.0). The pages' own authors are not known.\n\n"
+        "**Attribution.** Wei He et al.: *DuReader: a Chinese Machine Reading Comprehension Dataset from Real-world "
+        "Applications*, ACL workshop on Machine Reading for Question Answering, 2018.\n\n"
+        f"**Changes.** Paragraphs were joined to passages of {rule.characters} characters. A passage is relevant if "
+        f"the F1 of a span of one of its paragraphs and an answer is above {rule.threshold:g} (Qiu et al. 2022, "
+        f"Algorithm 1). `{RECORD}` has the parameters, checksums and counts.\n",
+        encoding="utf-8",
+    )
