@@ -23,21 +23,12 @@ import pytest
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from harness import config, untrusted
+from harness.compression import Codec, unpacked
 from harness.datasets import native, source
 from harness.errors import FileError
 from harness.evaluation import answer_recall, trec
 from harness.records import Query, to_json
-from harness.untrusted import (
-    Codec,
-    ForeignText,
-    max_output_bytes,
-    open_regular,
-    parse_json,
-    read_start,
-    read_whole,
-    sha256,
-    unpacked,
-)
+from harness.untrusted import ForeignText, max_output_bytes, open_regular, parse_json, read_start, read_whole, sha256
 from tests.support import hostile
 from tests.support.job_fixtures import FULL_SPEC
 

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from harness.compression import Codec, unpacked
 from harness.datasets.answers import Answers
 from harness.driver.adapter import MAX_ID_CHARS
 from harness.errors import FileError
 from harness.records import Query
-from harness.untrusted import Codec, bounded_lines, reading, reason_of, unpacked, whole_number
+from harness.untrusted import bounded_lines, reading, reason_of, whole_number
 
 _CODECS: dict[str, Codec] = {".gz": "gzip", ".zst": "zstd"}
 _SUFFIXES = ("", *_CODECS)

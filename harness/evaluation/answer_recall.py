@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from harness.compression import unpacked
 from harness.errors import FileError
-from harness.untrusted import MAX_FILE_BYTES, bounded_lines, open_regular, reason_of, unpacked, whole_number
+from harness.untrusted import MAX_FILE_BYTES, bounded_lines, open_regular, reason_of, whole_number
 
 # Splitting a text into tokens takes a millisecond, so a query's first tokens alone are searched, at most for R@10kt.
 MAX_TOKENS = 10_000

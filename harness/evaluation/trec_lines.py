@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
+from harness.compression import unpacked
 from harness.errors import FileError
 from harness.progress import Progress
-from harness.untrusted import FileLimits, finite_number, open_regular, reason_of, unpacked, whole_number
+from harness.untrusted import FileLimits, finite_number, open_regular, reason_of, whole_number
 
 # Small blocks stay in the processor's caches: blocks of 4 MiB take three times as long.
 BLOCK_BYTES = 1 << 16

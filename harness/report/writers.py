@@ -91,11 +91,14 @@ def _inert(text: str) -> str:
 
 
 _MARKUP = re.compile(r"[&<>`*|~\[\]_]")
-# In a finished text markup is escaped, part of a command, the mark of a footnote, or a sign behind a blank.
+# In a finished text markup is escaped, part of a command, the mark of a footnote, or a sign behind a blank.  A bracket
+# opens a link only before another one, "<" a tag before a letter, "&" an entity where ";" ends it: `p < .001 [1, 2]` is
+# text.
 _LOOSE = re.compile(
     rf"(\\[^A-Za-z0-9\s]|{SPAN.pattern}|{SPAN.pattern.strip('`')}|\[[A-Z]?\d+\](?![(\[:])|&(?:amp|lt|gt);"
     r"|(?<!\S)\*(?!\S)|(?<![\w~])~(?=[\d:]))"
-    r"|[&<>`*|~\[\]]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])"
+    r"|[`*|~]|^>|<(?=[A-Za-z/!?])|&(?=#|[A-Za-z][A-Za-z0-9]*;)|\](?=[(\[:])"
+    r"|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])"
 )
 
 

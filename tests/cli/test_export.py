@@ -104,15 +104,18 @@ def test_verify_prints_one_finding_per_line_and_fails(harness: Call) -> None:
     folder = job(Path("results"))
     put(folder / reader.LOG, b"x")
     change(folder, lambda raw: raw.update(warmup_done=9))
-    change(folder, lambda raw: raw["files"].update({"a\n\x1b[2Jb": "0"}))
+    change(folder, lambda raw: raw["files"].update({"a b": "0"}))
     done = harness("verify", "results")
     *lines, last = done.stdout.splitlines()
     assert done.exit_code == 1 and len(lines) == 3 and all(line.startswith("- fail  ") for line in lines)
-    assert "\x1b" not in done.stdout, "a stranger's control characters reach no terminal"
     assert last.endswith(": 3 do not follow") and done.stderr == ""
     assert len(json.loads(harness("verify", "--format", "json").stdout)["mismatches"]) == 3
     assert len(harness("verify", "--format", "csv").stdout.splitlines()) == 4
     assert harness("verify", "none").exit_code == 2
+    change(folder, lambda raw: raw["files"].update({"a\n\x1b[2Jb": "0"}))
+    damaged = harness("verify", "results")
+    assert damaged.exit_code == 1 and "write at most 4,096 printable characters" in damaged.stdout
+    assert "\x1b" not in damaged.stdout, "a stranger's control characters reach no terminal"
 
 
 @pytest.mark.parametrize("form", ["md", "csv", "json", "latex", "html"])

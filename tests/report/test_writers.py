@@ -84,7 +84,7 @@ def test_markdown_is_inert_where_a_report_forgets_to_escape() -> None:
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert {line.replace(r"\|", "").count("|") for line in rows} == {3} and len(rows) == 3
     assert [character for character in hostile.FORBIDDEN if character in text] == []
-    assert not re.search(r"<|(?<!\\)`|(?<!\\)\[(?!1\])|(?m:^# )", text)
+    assert not re.search(r"<(?=[A-Za-z/!?])|(?<!\\)`|(?<!\\)\](?=[(\[:])|(?m:^# )", text)
 
 
 def test_a_terminal_and_latex_get_inert_text_where_a_report_forgets_to_escape() -> None:

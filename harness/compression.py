@@ -1,0 +1,122 @@
+"""Compressed files, read within bounds: a small file may not unpack to very much.  Pure."""
+
+from __future__ import annotations
+
+import errno
+import io
+import zlib
+from collections.abc import Callable
+from io import BufferedReader
+from typing import IO, Any, Literal
+
+# What may be in a stored file.
+MAX_UNPACKED_BYTES = 1 << 30
+# Blocked gzip (bgzip) has a member for each 64 KiB, and any number of them.
+_MAX_SMALL_MEMBERS, _SMALL_MEMBER_BYTES = 1 << 16, 1 << 10
+# Runs, judgements and texts pack to a fifth; texts of a few equal words to a fiftieth.
+_MAX_RATIO, _RATIO_FREE_BYTES = 100, 32 << 20
+_PIECE_BYTES = 8192
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS
+
+Codec = Literal["gzip", "zstd"]
+
+
+def unpacked(file: IO[bytes], max_bytes: int = MAX_UNPACKED_BYTES, codec: Codec = "gzip") -> BufferedReader:
+    """Open the content of a compressed file.
+
+    Reads raise OSError beyond ``max_bytes``, and where the content is too large for its packed size: a few megabytes of
+    equal lines would fill the memory of what keeps them.
+    """
+    packed = _Counted(file)
+    unpack = _GzipMembers(packed).read if codec == "gzip" else _zstd(packed)
+    return BufferedReader(_Unpacked(packed, max_bytes, unpack), 1 << 16)
+
+
+class _Counted(io.RawIOBase):
+    """A file that counts the bytes that were read from it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self.bytes = file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        piece = self._file.read(size)
+        self.bytes += len(piece)
+        return piece
+
+
+class _Unpacked(io.RawIOBase):
+    """A stream of unpacked bytes that raises OSError beyond its limits."""
+
+    def __init__(self, packed: _Counted, max_bytes: int, unpack: Callable[[int], bytes]) -> None:
+        self._packed, self._max_bytes, self._unpack = packed, max_bytes, unpack
+        self._bytes = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self._unpack(len(buffer))
+        self._bytes += len(piece)
+        if self._bytes > self._max_bytes:
+            raise OSError(errno.EFBIG, f"holds more than {self._max_bytes:,} bytes, unpacked")
+        if self._bytes > _RATIO_FREE_BYTES + _MAX_RATIO * self._packed.bytes:
+            raise OSError(errno.EFBIG, f"unpacks to more than {_MAX_RATIO} times its size")
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+def _zstd(packed: _Counted) -> Callable[[int], bytes]:
+    import pyarrow as pa  # fails on a truncated file, as zstandard's reader does not
+
+    stream = pa.CompressedInputStream(pa.PythonFile(packed, "r"), "zstd")
+    return lambda size: bytes(stream.read(size))
+
+
+class _GzipMembers:
+    """The members of a gzipped file; OSError for too many small ones, because each takes time."""
+
+    def __init__(self, file: _Counted) -> None:
+        self._file = file
+        self._members = self._bytes = 0
+        self._packed = b""
+        self._member: zlib._Decompress | None = None
+
+    def read(self, size: int) -> bytes:
+        """Return at most ``size`` bytes; nothing at the end."""
+        piece = b""
+        while not piece and self._has_member():
+            piece = self._unpack(size)
+        self._bytes += len(piece)
+        return piece
+
+    def _has_member(self) -> bool:
+        """Begin the next member where one has ended; return whether there is one."""
+        if self._member is not None:
+            return True
+        while not self._packed and (more := self._file.read(_PIECE_BYTES)):
+            # Zeros may fill up the end of a file.
+            self._packed = more.lstrip(b"\0") if self._members else more
+        if not self._packed:
+            return False
+        self._members += 1
+        if self._members > _MAX_SMALL_MEMBERS and self._bytes < self._members * _SMALL_MEMBER_BYTES:
+            raise OSError(errno.EFBIG, f"holds more than {_MAX_SMALL_MEMBERS:,} small gzipped parts")
+        self._member = zlib.decompressobj(_GZIP_WINDOW)
+        return True
+
+    def _unpack(self, size: int) -> bytes:
+        """Return at most ``size`` bytes of the current member; nothing at its end, or where more must be read."""
+        assert self._member is not None
+        if not self._packed:
+            self._packed = self._file.read(_PIECE_BYTES)
+            if not self._packed:
+                raise EOFError("the compressed file ends within a part")
+        piece = self._member.decompress(self._packed, size)
+        self._packed = self._member.unconsumed_tail
+        if self._member.eof:
+            self._packed = self._member.unused_data.lstrip(b"\0")
+            self._member = None
+        return piece
