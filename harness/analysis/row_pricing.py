@@ -180,7 +180,7 @@ def choose_machine(row: Row, tariff: Tariff) -> MachineChoice:
 
 def cheapest_machine(row: Row, tariff: Tariff) -> MachineChoice:
     """Return the cheapest machine with a row's hardware profile and the GPU memory that it is known to need."""
-    envelope = Envelope(row.profile, row.cpus, row.memory_limit_bytes, row.gpus)
+    envelope = Envelope(row.profile, row.cpus, row.memory_bytes, row.gpus)
     need = gpu_memory_bytes(row)
     here = measured_architecture(row)
     price = tariff.cheapest(envelope, need, here)
@@ -249,7 +249,7 @@ def _on(instance_type: str, tariff: Tariff) -> MachineChoice:
     usd, instance = snapshot.price_of(instance_type), snapshot.instance(instance_type)
     if usd is not None and instance is not None:
         return _price(Offer(instance, snapshot.region, snapshot.term, usd, snapshot.as_of)), None
-    gone = f"{instance_type} has no price in {snapshot}"
+    gone = snapshot.why_unpriced(instance_type)
     if instance_type not in tariff.known:
         if tariff.foreign(instance_type):
             provider = _of_others(snapshot.provider, tariff.root)[instance_type]

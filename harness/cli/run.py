@@ -80,8 +80,8 @@ cloud_options = record_options(
     click.option(
         "--architecture",
         type=click.Choice(["x86_64", "arm64"]),
-        default="x86_64",
-        help="ec2, batch: architecture of the instances and of their images.",
+        help="ec2, batch: architecture of the instances and of their images; with GPUs always x86_64.  [default: that of"
+        " the suite's own types, else x86_64]",
     ),
     click.option("--subnet", help="ec2: this subnet.  [default: those of the default VPC]"),
     click.option("--dry-run", is_flag=True, help="ec2, batch: show the instances and their cost, and stop."),
@@ -225,8 +225,8 @@ def _request(launcher: str, suite: Suite, options: RunOptions, work: str | None,
 
 def _run_in_cloud(request: CloudRequest, choice: LauncherChoice, yes: bool) -> tuple[RunSummary | None, Sequence[str]]:
     """Run a suite on EC2 or Batch; return its summary, if it has any job, and its errors."""
-    cache, platform = request.options.cache, platforms.parse(request.architecture)
-    with closing(DockerLauncher(cache, choice.models, platform=platform)) as docker:
+    cache = request.options.cache
+    with closing(DockerLauncher(cache, choice.models, platform=platforms.AMD64)) as docker:
         client = ClientContext(
             connections=Connections(request.region),
             launcher=docker,

@@ -141,7 +141,15 @@ def hardware(row: Row) -> str:
     if row.isolation is Isolation.PUBLISHED and not row.cpus:
         return "hardware that is not printed"
     marks = "" if row.isolation in (Isolation.CONTAINER, Isolation.PUBLISHED) else f" ({row.isolation.value})"
-    return f"{processors(row.cpus, row.gpus)}, {_size(row.memory_limit_bytes)}{marks}"
+    return f"{processors(row.cpus, row.gpus)}, {memory(row.memory_bytes, row.memory_limit_bytes)}{marks}"
+
+
+def memory(asked_bytes: int, limit_bytes: int) -> str:
+    """Return a profile's memory, and the job's limit where that is less: ``32 GiB (limit 29.9)``."""
+    if limit_bytes == asked_bytes:
+        return _size(asked_bytes)
+    limit = f"{limit_bytes / _GIB:.1f}" if limit_bytes >= _GIB else _size(limit_bytes)
+    return f"{_size(asked_bytes)} (limit {limit})"
 
 
 def _size(size_bytes: float) -> str:
@@ -186,7 +194,7 @@ def _name_columns(escape: Escape) -> Iterator[SummaryColumn]:
     yield SummaryColumn("system", "system", lambda row: system_name(row, escape), lambda row: row.system, numeric=False)
     yield replace(
         text("hardware", hardware, lambda cell: f"on {cell}"),
-        key=lambda row: row.gpus * 2.0**60 + row.cpus * 2.0**50 + row.memory_limit_bytes,
+        key=lambda row: row.gpus * 2.0**60 + row.cpus * 2.0**50 + row.memory_bytes,
     )
     yield text("scenario", lambda row: row.scenario, lambda cell: "" if cell == "single_stream" else f"scenario {cell}")
     yield text("suite", lambda row: row.suite, lambda _: "")

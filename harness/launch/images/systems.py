@@ -12,7 +12,7 @@ from harness.config import NAME_PATTERN, ConfigModel
 from harness.containment import inside, is_plain_name
 from harness.errors import UsageError, did_you_mean
 from harness.launch.images import locks
-from harness.launch.images.platforms import AMD64, debian
+from harness.launch.images.platforms import AMD64, debian, with_platform
 from harness.records import Scalar
 from harness.untrusted import ForeignText, to_json
 
@@ -259,7 +259,8 @@ class System(SystemSettings, EngineSettings):
 
     ``file`` declares it; ``platform`` is that of its image; launchers set theirs.  ``variant_of`` names the system
     whose image it has, with other parameters; ``swept`` are all values of those that ``prepare`` reads.
-    ``search_only``: its image has only what searches need.
+    ``search_only``: its image has only what searches need.  ``on_platform`` is the platform of its image in a
+    run for other machines; ``None``: the launcher's.
     """
 
     name: str
@@ -274,6 +275,7 @@ class System(SystemSettings, EngineSettings):
     variant_of: str | None = None
     swept: dict[str, tuple[Scalar, ...]] = Field(default={})
     search_only: bool = False
+    on_platform: str | None = None
 
     @property
     def parts(self) -> tuple[System, ...]:
@@ -302,7 +304,8 @@ class System(SystemSettings, EngineSettings):
         """The name of its image; one for an accelerator or for searches alone, also a component's, has its own name."""
         able = next((part.accelerator for part in self.parts if part.accelerator), None)
         search = "search" if any(part.search_only for part in self.parts) else None
-        return "-".join(each for each in (self.variant_of or self.name, able, search) if each)
+        name = "-".join(each for each in (self.variant_of or self.name, able, search) if each)
+        return with_platform(name, self.on_platform or AMD64)
 
     @property
     def engine_image(self) -> str:
@@ -408,6 +411,11 @@ class System(SystemSettings, EngineSettings):
         """Return the system on a platform (``linux/arm64``)."""
         components = tuple(component.made_for(platform) for component in self.components)
         return self.model_copy(update={"platform": platform, "components": components})
+
+    def kept_on(self, platform: str | None) -> System:
+        """Return the system whose image is for a platform, whatever the launcher's is; ``None``: the launcher's."""
+        components = tuple(component.kept_on(platform) for component in self.components)
+        return self.model_copy(update={"on_platform": platform, "components": components})
 
     @property
     def lacking(self) -> str | None:
