@@ -91,10 +91,11 @@ def table(
     term: str | None = None,
     architecture: str = DEFAULT_CHOICE.architecture,
     generation: str = DEFAULT_CHOICE.generation,
+    cheapest_machine: bool = False,
     cache: Location | None = None,
 ) -> Table:
     """Return the table of :func:`load`."""
-    choice = TypeChoice(architecture, generation)
+    choice = TypeChoice(architecture, generation, cheapest_machine)
     names = measures.split() if isinstance(measures, str) else measures
     cache = _cache(cache)
     snapshot = prices.snapshot(_date(as_of), region=region, term=term)

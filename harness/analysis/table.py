@@ -378,6 +378,7 @@ class Table:
     price_term: str = "on-demand"
     price_architecture: str = "measured"
     price_generation: str = "current"
+    price_machine: str = "measured"
     price_tokens_date: str = ""
     cost_formulas: dict[str, str] = field(default_factory=dict)
     rounded_to: dict[str, float] = field(default_factory=dict)

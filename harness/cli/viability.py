@@ -18,7 +18,7 @@ from harness.cli.options import (
     PriceSelection,
     cache_option,
     models_option,
-    price_options,
+    rental_options,
     record_options,
     results_option,
 )
@@ -101,7 +101,7 @@ _destination_options = destination_options(*FORMATS, wide=True)
 @_gpus_option
 @criteria_options
 @click.option("--step", default="16MiB", help="Limits are whole steps of this size.")
-@price_options
+@rental_options
 @_destination_options
 def viable(
     bench: Bench,

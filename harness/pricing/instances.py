@@ -70,12 +70,15 @@ GENERATION_CHOICES = ("current", "any")
 class TypeChoice:
     """Preferred types for pricing: an architecture (``measured``: of the machine that measured) and a generation.
 
+    ``cheapest``: a measured row goes on the cheapest of them too, not on the type that measured it.
+
     Raises:
         UnknownName: the architecture or the generation is unknown.
     """
 
     architecture: str = ARCHITECTURE_CHOICES[0]
     generation: str = GENERATION_CHOICES[0]
+    cheapest: bool = False
 
     def __post_init__(self) -> None:
         for name, known in (("architecture", ARCHITECTURE_CHOICES), ("generation", GENERATION_CHOICES)):

@@ -392,7 +392,9 @@ _BUILDS: tuple[Column[Row], ...] = (
     _text("price_term", "price term: on-demand, reserved-1y, reserved-3y, spot", optional("price", "term")),
     _text("published_type", "published rows: instance type in the paper"),
     _mib("memory_limit_mib", "limit of the job's memory", "memory_limit_bytes"),
-    _mib("profile_memory_mib", "memory that the profile asks for; the limit is less on a whole machine", "memory_bytes"),
+    _mib(
+        "profile_memory_mib", "memory that the profile asks for; the limit is less on a whole machine", "memory_bytes"
+    ),
     _text(
         "price_substitutes",
         "type without a price at that date, which instance_type replaces",

@@ -58,6 +58,7 @@ def _answer(board: Leaderboard, escape: Escape) -> Section:
     ranked, query = board.ranked_rows, board.query
     several = len({summary.hardware(each.row) for each in ranked}) > 1
     varied = any(each.by_queries.best is not None for each in ranked)
+    machines = {summary.machine(each.row) for each in ranked}
 
     def value(axis: Axis) -> GridColumn[RankedRow]:
         def cell(each: RankedRow) -> str:
@@ -75,6 +76,7 @@ def _answer(board: Leaderboard, escape: Escape) -> Section:
         ("system", False, lambda each: system_name(each.row, escape)),
         ("origin", False, lambda each: escape(each.row.origin or MISSING)) if board.has_origins else None,
         ("hardware", False, lambda each: escape(summary.hardware(each.row))) if several else None,
+        ("priced on", False, lambda each: escape(summary.machine(each.row))) if len(machines) > 1 else None,
         ("score", True, lambda each: digits(each.score, ".2f")) if query.rank_by is None else None,
         *(value(axis) for axis in board.shown),
         ("other queries", True, lambda each: _places(each.by_queries)) if varied else None,
@@ -82,7 +84,8 @@ def _answer(board: Leaderboard, escape: Escape) -> Section:
     ]
     weights = ", ".join(f"{name} {weight:g}" for name, weight in query.weights.items())
     marks = escape(summary.explain_marks([each.row for each in ranked]))
-    parts = (_caption(board, escape), f"weights {weights}" if query.rank_by is None else "", marks)
+    priced = escape(f"priced on {machine}") if len(machines) == 1 and (machine := next(iter(machines))) else ""
+    parts = (_caption(board, escape), f"weights {weights}" if query.rank_by is None else "", priced, marks)
     heading = ", ".join(part for part in parts if part)
     lines = [
         *map(escape, left_out_records(board.table)),

@@ -70,7 +70,7 @@ def _answer(repricing: Repricing, escape: Escape) -> Section:
     columns: list[GridColumn[RowChange] | None] = [
         *(column_of(column, attrgetter("row")) for column in keys),
         ("hardware", False, lambda change: escape(summary.hardware(change.row))),
-        ("instance type", False, lambda change: _instance_type(change.row, change.before.price, escape)),
+        ("instance type", False, lambda change: _types(change, escape)),
         (f"US$/1M, {before.date}", True, lambda change: number(change.before.cost.value)),
         (f"US$/1M, {now.date}", True, lambda change: number(change.same.cost.value)),
         ("change", True, lambda change: _percent(*change.pairs[SAME])),
@@ -98,6 +98,14 @@ def _sections(repricing: Repricing, escape: Escape) -> Iterator[Section]:
     changed = stand_ins(change.row for change in repricing.changes)
     notes = (*changed, *_findings(repricing), *repricing.notes, *_sources(repricing))
     yield Section(grids=grids, footnotes=footnotes.texts, notes=tuple(escape(note) for note in notes))
+
+
+def _types(change: RowChange, escape: Escape) -> str:
+    """Return a row's type, and the one that replaces it now."""
+    own = _instance_type(change.row, change.before.price, escape)
+    if not change.same.substituted or change.before.price == change.same.price:
+        return own
+    return f"{own}, gone: {_instance_type(change.row, change.same.price, escape)}"
 
 
 def _instance_type(row: Row, price: Price | None, escape: Escape) -> str:

@@ -40,6 +40,8 @@ from harness.report.writers import plain_table
 from harness.stats import Estimate
 
 _GIB = 2**30
+# The mark of a machine that prices a row and did not measure it.
+NOT_MEASURED = "*"
 # Tones of a line, for a terminal that shows colours.
 GOOD, DOUBTFUL, BAD = "good", "doubtful", "bad"
 COST_HEADER = "US$/1M queries"
@@ -152,6 +154,15 @@ def memory(asked_bytes: int, limit_bytes: int) -> str:
     return f"{_size(asked_bytes)} (limit {limit})"
 
 
+def machine(row: Row) -> str:
+    """Return the type that prices a row, marked where it did not measure it; nothing without a cost, or twice."""
+    if row.price is None or row.cost.value is None:
+        return ""
+    if row.published_type == row.price.instance_type:  # the row's hardware
+        return ""
+    return row.price.instance_type + ("" if row_pricing.is_own_machine(row, row.price) else NOT_MEASURED)
+
+
 def _size(size_bytes: float) -> str:
     """Return a size in whole MiB, or in GiB where that is as exact."""
     if size_bytes >= _GIB:
@@ -177,7 +188,9 @@ def other_machine_mark(row: Row, price: Price | None) -> str:
 
 def explain_marks(rows: Iterable[Row]) -> str:
     """Return what the marks behind costs mean, such as ``(t4): priced there, measured elsewhere``, or nothing."""
-    marks = {other_machine_mark(row, row.price).strip() for row in rows if row.cost.value is not None} - {""}
+    priced = [row for row in rows if row.cost.value is not None]
+    marks = {other_machine_mark(row, row.price).strip() for row in priced} - {""}
+    marks |= {NOT_MEASURED for row in priced if machine(row).endswith(NOT_MEASURED)}
     return f"{', '.join(sorted(marks))}: priced there, measured elsewhere" if marks else ""
 
 
@@ -195,6 +208,15 @@ def _name_columns(escape: Escape) -> Iterator[SummaryColumn]:
     yield replace(
         text("hardware", hardware, lambda cell: f"on {cell}"),
         key=lambda row: row.gpus * 2.0**60 + row.cpus * 2.0**50 + row.memory_bytes,
+    )
+    yield SummaryColumn(
+        "machine",
+        "priced on",
+        lambda row: escape(machine(row)),
+        lambda row: machine(row) or None,
+        numeric=False,
+        heading=lambda cell: cell and f"priced on {cell}",
+        optional=True,
     )
     yield text("scenario", lambda row: row.scenario, lambda cell: "" if cell == "single_stream" else f"scenario {cell}")
     yield text("suite", lambda row: row.suite, lambda _: "")

@@ -29,9 +29,9 @@ class ChosenMachine:
 
     instance: Instance
     usd_per_hour: float
-    limit_bytes: int
     remark: str | None = None
     substitutes: str | None = None
+    limit_bytes: int = 0
 
     @property
     def name(self) -> str:
@@ -196,4 +196,4 @@ def _named(name: str, envelope: Envelope, bootable: Snapshot, choice: MachineOpt
 
 def _machine(instance: Instance, usd_per_hour: float, envelope: Envelope) -> ChosenMachine:
     limit = offers.host_reserve().limit(envelope.memory_bytes, instance.memory_bytes)
-    return ChosenMachine(instance, usd_per_hour, limit)
+    return ChosenMachine(instance, usd_per_hour, limit_bytes=limit)

@@ -50,7 +50,10 @@ def test_type_other_than_the_priced_one_is_reported(snapshot: Snapshot) -> None:
     name, full = priced.instance.instance_type, Envelope("full", priced.instance.vcpus, priced.instance.memory_bytes)
     machine = chosen(snapshot, full)["full"]
     assert machine.name != name and not machine.instance.previous_generation
-    assert machine.remark is not None and f"full: {name} is the cheapest that fits, and is left out: no vCPU" in machine.remark
+    assert (
+        machine.remark is not None
+        and f"full: {name} is the cheapest that fits, and is left out: no vCPU" in machine.remark
+    )
 
 
 def test_machine_is_of_an_earlier_generation_only_if_no_current_one_has_room(snapshot: Snapshot) -> None:
