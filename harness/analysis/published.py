@@ -72,6 +72,7 @@ class PaperDataset(ConfigModel):
     """One dataset: its name here, its name in the paper, its part of Tables 3 and 4.
 
     ``amrs``: the exchange rates that its scores were made with (units of each metric for a point of accuracy).
+    ``measured_as``: its names in results of our own suites.
     """
 
     name: str
@@ -81,6 +82,7 @@ class PaperDataset(ConfigModel):
     table4: str
     table4_file: str
     amrs: dict[str, float] = Field(default_factory=dict)
+    measured_as: tuple[str, ...] = ()
 
 
 class LatencySource(ConfigModel):

@@ -2,12 +2,12 @@
 
 Which machine a row is priced on:
 
-- one that was published for an instance type or measured on a known one, on that very type; where it is no longer
+- one that was published for an instance type, or measured on a known one, on that very type; where it is no longer
   rented, on the cheapest type with at least the same of everything, and the row says that its latency was not measured
   again;
-- else, and with the choice ``cheapest``, on the cheapest type that provides the row's hardware profile, with as much GPU memory as is known to be needed,
-  preferably of the current generation and of the measured architecture.  A row without GPUs is never priced on a type
-  with GPUs or other accelerators.
+- else, and with the choice ``cheapest``, on the cheapest type that provides the row's hardware profile, with as much
+  GPU memory as is known to be needed, preferably of the current generation and of the measured architecture.  A row
+  without GPUs is then never priced on a type with GPUs or other accelerators.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ price_options = _price_options(
     click.option(
         "--cheapest-machine",
         is_flag=True,
-        help="Price every measured row on the cheapest type that provides its profile, not on the type that measured it.",
+        help="Price measured rows on the cheapest type that provides the profile, not on the type that measured them.",
     ),
 )
 listing_options = _price_options(

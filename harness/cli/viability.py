@@ -18,8 +18,8 @@ from harness.cli.options import (
     PriceSelection,
     cache_option,
     models_option,
-    rental_options,
     record_options,
+    rental_options,
     results_option,
 )
 from harness.cli.output import FORMATS, Destination, destination_options

@@ -71,6 +71,27 @@ class Offer:
 
 
 @dataclass(frozen=True)
+class ChosenMachine:
+    """Instance type that a profile is launched on, with its price and the memory limit of a job there.
+
+    ``asked_bytes`` is the memory that the profile asks for.  ``remark``: why it is not the type that the profile is
+    priced on; ``substitutes``: the suite's own type, which the provider no longer rents.
+    """
+
+    instance: Instance
+    usd_per_hour: float
+    remark: str | None = None
+    substitutes: str | None = None
+    asked_bytes: int = 0
+    limit_bytes: int = 0
+
+    @property
+    def name(self) -> str:
+        """The instance type."""
+        return self.instance.instance_type
+
+
+@dataclass(frozen=True)
 class UnfitInstance:
     """Instance type that does not fit or is never offered, and the first reason."""
 

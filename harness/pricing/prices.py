@@ -68,10 +68,8 @@ class Snapshot:
         """Return why a type has no price here: it has none, or it is in the price list and no longer rented."""
         for instance in self.gone:
             if instance.instance_type == instance_type:
-                return (
-                    f"{instance_type} is no longer rented: {self.provider}'s list of types of {instance.gone_by} lacks it"
-                    f" (its facts are of {instance.facts_of})"
-                )
+                lists = f"the {self.provider} list of types of {instance.gone_by} lacks it"
+                return f"{instance_type} is no longer rented: {lists} (its facts are of {instance.facts_of})"
         return f"{instance_type} has no price in {self}"
 
     def price_of(self, instance_type: str) -> float | None:

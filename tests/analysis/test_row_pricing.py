@@ -139,7 +139,7 @@ def test_row_of_a_type_that_is_gone_has_a_marked_substitute(root: Path) -> None:
     )
     gone = row_pricing.price_row(measured_on("m1.two"), row_pricing.tariff(prices.snapshot(root=root), root))
     assert gone.price is not None and (gone.price.instance_type, gone.price.substitutes) == ("plain.four", "m1.two")
-    assert str(gone.price_note).startswith("m1.two is no longer rented: x's list of types of 2024-02-01 lacks it")
+    assert str(gone.price_note).startswith("m1.two is no longer rented: the x list of types of 2024-02-01 lacks it")
     assert "latency not re-measured" in str(gone.price_note)
 
 

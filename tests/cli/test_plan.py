@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.aws.cloud_run import estimates
 from harness.config import data_root
 from harness.errors import EngineError
+from harness.jobs import estimates
 from harness.launch.fake import FakeLauncher
 from harness.launch.images.systems import System
 from tests.conftest import Bench

@@ -180,7 +180,7 @@ def test_type_that_is_no_longer_rented_has_no_price_from_its_date_on(root: Path)
     snapshot = prices.snapshot(root=root)
     assert snapshot.price_of("t3.big") is None and [each.instance_type for each in snapshot.gone] == ["t3.big"]
     assert snapshot.why_unpriced("t3.big") == (
-        "t3.big is no longer rented: x's list of types of 2024-05-01 lacks it (its facts are of 2024-04-01)"
+        "t3.big is no longer rented: the x list of types of 2024-05-01 lacks it (its facts are of 2024-04-01)"
     )
     assert snapshot.why_unpriced("none.one") == "none.one has no price in x here on-demand of 2024-05-01"
     path.write_text(path.read_text().replace("2024-05-01", "2024-05-02"))

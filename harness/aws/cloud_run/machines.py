@@ -13,30 +13,11 @@ from harness.jobs.suite import Suite
 from harness.launch.images import platforms
 from harness.pricing import instances, offers
 from harness.pricing.instances import Instance
+from harness.pricing.offers import ChosenMachine
 from harness.pricing.prices import Snapshot
 from harness.records import Envelope
 
 X86_64 = "x86_64"
-
-
-@dataclass(frozen=True)
-class ChosenMachine:
-    """An instance type with its price and the memory limit of a job on it.
-
-    ``remark``: why it is not the type that the profile is priced on; ``substitutes``: the suite's own type, which the
-    provider no longer rents.
-    """
-
-    instance: Instance
-    usd_per_hour: float
-    remark: str | None = None
-    substitutes: str | None = None
-    limit_bytes: int = 0
-
-    @property
-    def name(self) -> str:
-        """The instance type."""
-        return self.instance.instance_type
 
 
 @dataclass(frozen=True)
@@ -162,7 +143,7 @@ def _cheapest(envelope: Envelope, snapshot: Snapshot, bootable: Snapshot, choice
 def _declared(name: str, envelope: Envelope, bootable: Snapshot, choice: MachineOptions) -> ChosenMachine:
     """Return the type that a suite names, or its successor where AWS no longer rents it."""
     gone = next((instance for instance in bootable.gone if instance.instance_type == name), None)
-    successor = gone and offers.successor(gone, bootable)
+    successor = None if gone is None else offers.successor(gone, bootable)
     if successor is None:
         return _named(name, envelope, bootable, choice)
     taken = _named(successor.instance.instance_type, envelope, bootable, choice)
@@ -196,4 +177,4 @@ def _named(name: str, envelope: Envelope, bootable: Snapshot, choice: MachineOpt
 
 def _machine(instance: Instance, usd_per_hour: float, envelope: Envelope) -> ChosenMachine:
     limit = offers.host_reserve().limit(envelope.memory_bytes, instance.memory_bytes)
-    return ChosenMachine(instance, usd_per_hour, limit_bytes=limit)
+    return ChosenMachine(instance, usd_per_hour, asked_bytes=envelope.memory_bytes, limit_bytes=limit)

@@ -13,7 +13,7 @@ from harness.containment import inside, is_plain_name
 from harness.errors import UsageError, did_you_mean
 from harness.launch.images import locks
 from harness.launch.images.platforms import AMD64, debian, with_platform
-from harness.records import Scalar
+from harness.records import Scalar, digest
 from harness.untrusted import ForeignText, to_json
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -435,6 +435,14 @@ class System(SystemSettings, EngineSettings):
     def params(self) -> dict[str, Scalar]:
         """All parameters of the adapter."""
         return {**self.build_params, **self.search_params}
+
+    @property
+    def build_inputs(self) -> str:
+        """Digest of what its index is built with: systems of one engine with the same weights share their indexes."""
+        assets = [asset.model_dump(mode="json", exclude={"licence"}) for asset in self.assets]
+        prepared = self.prepared_with if assets else {}
+        parts = [part.build_inputs for part in self.components]
+        return digest([self.engine, self.accelerator, assets, prepared, parts, self.build_params])
 
     @property
     def unpinned(self) -> tuple[str, ...]:

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from harness.analysis import published
-from harness.aws.cloud_run.machines import ChosenMachine, MachineOptions, choose, of_suite, platforms_of, survey
+from harness.aws.cloud_run.machines import MachineOptions, choose, of_suite, platforms_of, survey
 from harness.config import data_root
 from harness.errors import UsageError
 from harness.jobs import suite as suites
 from harness.pricing import offers
+from harness.pricing.offers import ChosenMachine
 from harness.pricing.prices import Snapshot
 from harness.records import Envelope
 
