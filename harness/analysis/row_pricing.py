@@ -225,6 +225,17 @@ def cheapest_machine(row: Row, tariff: Tariff) -> MachineChoice:
     return price, f"priced on {price.instance_type} ({there}){note}" if note else None
 
 
+def basis(row: Row) -> str | None:
+    """Return why a type prices a row: ``published``, ``measured``, ``substitute``, ``cheapest``; ``None``: no type."""
+    if row.price is None:
+        return None
+    if row.price.substitutes is not None:
+        return "substitute"
+    if not is_own_machine(row, row.price):
+        return "cheapest"
+    return "measured" if row.published_type is None else "published"
+
+
 def measured_architecture(row: Row) -> str | None:
     """Return the architecture of the machine that measured a row, if known."""
     return None if row.machine is None else architecture(row.machine.architecture)

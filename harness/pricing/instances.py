@@ -172,7 +172,10 @@ class HardwareProfile(ConfigModel):
     """Table of ``hardware.toml``, or of a suite's own profile."""
 
     cpus: int = Field(ge=1, description="whole CPUs, pinned as a cpuset")
-    memory: str = Field(description='memory limit, e.g. "256MiB" or "4GiB"; swap is off')
+    memory: str = Field(
+        description='nominal memory, e.g. "256MiB" or "4GiB": the limit of a job, or what the host leaves of it where'
+        " it is the whole machine; swap is off"
+    )
     gpus: int = Field(default=0, ge=0, description="whole NVIDIA GPUs")
     pids: int = Field(default=512, ge=1, description="most processes and threads")
 

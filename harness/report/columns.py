@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic
 
+from harness.analysis import row_pricing
 from harness.analysis.table import OTHER, Row, Table
 from harness.report.document import MIB, Item, Value
 from harness.results.reader import StoredJob
@@ -394,6 +395,11 @@ _BUILDS: tuple[Column[Row], ...] = (
     _mib("memory_limit_mib", "limit of the job's memory", "memory_limit_bytes"),
     _mib(
         "profile_memory_mib", "memory that the profile asks for; the limit is less on a whole machine", "memory_bytes"
+    ),
+    _text(
+        "price_basis",
+        "why that type prices the row: published, measured (it measured the row), substitute, cheapest",
+        row_pricing.basis,
     ),
     _text(
         "price_substitutes",
