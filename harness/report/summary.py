@@ -155,8 +155,8 @@ def memory(asked_bytes: int, limit_bytes: int) -> str:
 
 
 def machine(row: Row) -> str:
-    """Return the type that prices a row, marked where it did not measure it; nothing without a cost, or twice."""
-    if row.price is None or row.cost.value is None:
+    """Return the type that prices a row, marked where it did not measure it; nothing where its hardware names it."""
+    if row.price is None:
         return ""
     if row.published_type == row.price.instance_type:  # the row's hardware
         return ""
@@ -213,7 +213,7 @@ def _name_columns(escape: Escape) -> Iterator[SummaryColumn]:
         "machine",
         "priced on",
         lambda row: escape(machine(row)),
-        lambda row: machine(row) or None,
+        lambda row: None if row.cost.value is None else machine(row) or None,
         numeric=False,
         heading=lambda cell: cell and f"priced on {cell}",
         optional=True,
