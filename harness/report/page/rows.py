@@ -143,6 +143,7 @@ def _price_record(row: Row, tariff: Tariff, texts: SharedTexts) -> dict[str, Any
         "usd": price.usd_per_hour,
         "architecture": texts.number(price.architecture),
         "other": texts.number(row_pricing.other_machine(row, price)),
+        "own": row_pricing.is_own_machine(row, price),
         "vcpus": price.vcpus,
         "memory": price.memory_bytes,
         "gpus": price.gpus,
