@@ -73,7 +73,6 @@ _COLUMNS: tuple[GridColumn[Offer], ...] = (
     ("vCPUs", True, lambda offer: str(offer.instance.vcpus)),
     ("cores", True, lambda offer: str(offer.instance.physical_cores or "?")),
     ("GiB", True, lambda offer: f"{offer.instance.memory_bytes / 2**30:g}"),
-    ("job's GiB", True, lambda offer: f"{offers.host_reserve().left(offer.instance.memory_bytes) / 2**30:.1f}"),
     ("architecture", False, lambda offer: offer.instance.architecture),
     (
         "GPUs",

@@ -52,6 +52,8 @@ _ON_REQUEST = frozenset({_BUILD, "GFLOP", "ceiling", "gain", "harm"})
 # Columns that decide least, first.
 _DROPPED = ("gpu_memory", "index", "p95", "tokens", "pairs", "memory", "throughput", "token_price")
 _DETAIL = 60
+# Types that a heading names.
+_MOST_TYPES = 3
 
 _FAILED = {
     Outcome.OOM: "out of memory at {memory}",
@@ -483,7 +485,17 @@ def _matrices(
     if any(row.cost.value is not None for row in rows):
         grids.append(grid(f"{COST_HEADER}{cheapest}", lambda row: _or_outcome(row, _cost_cell(row))))
     heading = [f"{len(datasets)} datasets", *([] if several else [f"on {escape(hardware(rows[0]))}"])]
-    return heading, tuple(grids)
+    return [*heading, escape(_priced_on(rows))], tuple(grids)
+
+
+def _priced_on(rows: Iterable[Row]) -> str:
+    """Return the types that price rows, where a grid has no column for them."""
+    types = sorted({machine(row) for row in rows if row.cost.value is not None} - {""})
+    return (
+        f"priced on {', '.join(types[:_MOST_TYPES])}{' and others' if len(types) > _MOST_TYPES else ''}"
+        if types
+        else ""
+    )
 
 
 def _cheapest(rows: Sequence[Row]) -> Row:
