@@ -100,7 +100,7 @@ cloud_options = record_options(
 
 @dataclass(frozen=True)
 class _RunRequest:
-    """What a command runs suites with; ``cells``: of one suite, where not all count."""
+    """Options of one command for each of its suites; ``cells``: of one suite, where not all count."""
 
     choice: LauncherChoice
     results: Path | str

@@ -29,7 +29,8 @@ from harness.report.document import (
     grid_of,
     number,
 )
-from harness.report.summary import doubts, machine
+from harness.report.hardware import machine
+from harness.report.summary import doubts
 from harness.stats import Estimate
 from harness.untrusted import one_line
 

@@ -11,7 +11,7 @@ from harness.pricing.offers import ChosenMachine
 from harness.progress import duration
 from harness.records import Envelope
 from harness.report.document import MISSING, Escape, GridColumn, ReportDocument, Section, Value, grid_of, lines_of
-from harness.report.summary import memory
+from harness.report.hardware import memory
 from harness.results.schema import Cell
 
 # Rows of the answer; further ones are counted.

@@ -16,7 +16,7 @@ from harness.analysis.table import Cause, Finding, Row, Table, Validity
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
 from harness.records import Envelope, Isolation, Outcome
-from harness.report import sentences, summary, writers
+from harness.report import hardware, sentences, summary, writers
 from harness.report.document import MOST_LINES, Section
 from harness.report.summary import SummaryView, summary_section
 from harness.results.schema import DataFault, FaultKind
@@ -428,9 +428,9 @@ def test_colours_follow_the_console() -> None:
 
 
 def test_sizes_are_short() -> None:
-    shown = [summary.hardware(row("x", memory_limit_bytes=size)) for size in (256 * MIB, GIB, 3 * GIB // 2)]
+    shown = [hardware.hardware(row("x", memory_limit_bytes=size)) for size in (256 * MIB, GIB, 3 * GIB // 2)]
     assert shown == ["1 CPU, 256 MiB", "1 CPU, 1 GiB", "1 CPU, 1.50 GiB"]
-    assert summary.hardware(replace(row("x"), gpus=2, cpus=8)) == "8 CPUs, 2 GPUs, 1 GiB"
+    assert hardware.hardware(replace(row("x"), gpus=2, cpus=8)) == "8 CPUs, 2 GPUs, 1 GiB"
 
 
 def test_sentence_escapes_names_alone() -> None:
