@@ -209,9 +209,8 @@ def _gone(known: Sequence[Rent], escape: Escape) -> Iterator[str]:
         if rent.same is None and rent.successor is not None
     )
     if pairs:
-        yield (
-            f"Gone, with the cheapest type of at least its resources, local hard disks not compared: {', '.join(pairs)}."
-        )
+        with_ = "with the cheapest type of at least its resources, local hard disks not compared"
+        yield f"Gone, {with_}: {', '.join(pairs)}."
 
 
 def _offer(offer: Offer | None, escape: Escape) -> str:
