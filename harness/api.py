@@ -31,6 +31,7 @@ def load(
     term: str | None = None,
     architecture: str = DEFAULT_CHOICE.architecture,
     generation: str = DEFAULT_CHOICE.generation,
+    cheapest_machine: bool = False,
     cache: Location | None = None,
 ) -> pd.DataFrame:
     """Return the priced table of stored results, one row for each cell, as ``harness report --format csv``.
@@ -45,6 +46,8 @@ def load(
         term: on-demand, reserved-1y, reserved-3y or spot; ``None``: the default.
         architecture: measured, any, x86_64 or arm64: price on types of this architecture, if one provides the profile.
         generation: current or any: price on types of this generation, if one provides the profile.
+        cheapest_machine: price measured rows on the cheapest type that provides the profile, not on the type that
+            measured them.
         cache: folder for computed rows, which make later calls quick; ``None``: as the command line.
 
     Returns:
@@ -63,6 +66,7 @@ def load(
         term=term,
         architecture=architecture,
         generation=generation,
+        cheapest_machine=cheapest_machine,
         cache=cache,
     )
     return rows_frame(priced)
@@ -92,10 +96,11 @@ def table(
     term: str | None = None,
     architecture: str = DEFAULT_CHOICE.architecture,
     generation: str = DEFAULT_CHOICE.generation,
+    cheapest_machine: bool = False,
     cache: Location | None = None,
 ) -> Table:
     """Return the table of :func:`load`."""
-    choice = TypeChoice(architecture, generation)
+    choice = TypeChoice(architecture, generation, cheapest_machine)
     names = measures.split() if isinstance(measures, str) else measures
     cache = _cache(cache)
     snapshot = prices.snapshot(_date(as_of), region=region, term=term)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import csv
+import datetime
 import functools
 import io
 import json
@@ -272,3 +273,13 @@ def csv_bool(location: str, row: CsvRow, column: str) -> bool:
     if row[column] not in ("true", "false"):
         raise FileError(f"{location}: {column} is {row[column]!r}; write true or false")
     return row[column] == "true"
+
+
+def csv_date(location: str, row: CsvRow, column: str) -> datetime.date | None:
+    """Parse a date; ``None`` for an empty cell."""
+    if not row[column]:
+        return None
+    try:
+        return datetime.date.fromisoformat(row[column])
+    except ValueError:
+        raise FileError(f"{location}: {column} {row[column]!r} is not a date; write YYYY-MM-DD") from None

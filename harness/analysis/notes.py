@@ -97,10 +97,12 @@ def of_cost(rows: Sequence[Row], choice: TypeChoice = DEFAULT_CHOICE) -> Iterato
             "profile that is a whole instance."
         )
     if any(row.published_type is None for row in rows):
+        elsewhere = (
+            "Every row" if choice.cheapest else "A row measured on a known instance type is priced on it; another"
+        )
         yield (
-            "Cost is on the cheapest instance type of the snapshot that provides the profile, burstable and bare-metal "
-            f"ones left out, with preference for {choice}. Latency was measured on the machine named here, not on that "
-            "instance."
+            f"{elsewhere} is priced on the cheapest instance type of the snapshot that provides the profile, burstable "
+            f"and bare-metal ones left out, with preference for {choice}: its latency was measured elsewhere."
         )
     if any(row.published_type for row in rows):
         yield "A published row is priced on the very instance type that its paper names for it."
@@ -110,8 +112,8 @@ def _of_index_cost(rows: Sequence[Row], storage: StoragePrice | None) -> Iterato
     if not any(row.build_price for row in rows):
         return
     yield (
-        f"Index build: {cost.BUILD_FORMULA}, on the cheapest instance type that provides what the build had, with the "
-        "same preference; measured once, without an interval, at the size of this corpus."
+        f"Index build: {cost.BUILD_FORMULA}, on the instance type that built, else on the cheapest that provides what "
+        "the build had; measured once, without an interval, at the size of this corpus."
     )
     yield from of_builds(rows)
     if storage is not None:

@@ -84,6 +84,7 @@ class PaperDataset(ConfigModel):
     """One dataset: its name here, its name in the paper, its part of Table 3, its tables of scores.
 
     ``amrs``: the exchange rates that its scores were made with (units of each metric for a point of accuracy).
+    ``measured_as``: its names in results of our own suites.
     """
 
     name: str
@@ -92,6 +93,7 @@ class PaperDataset(ConfigModel):
     table3_file: str
     scores: tuple[ScoreTable, ...] = Field(min_length=1)
     amrs: dict[str, float] = Field(default_factory=dict)
+    measured_as: tuple[str, ...] = ()
 
 
 class LatencySource(ConfigModel):

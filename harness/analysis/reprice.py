@@ -40,12 +40,18 @@ class PricedRow:
     cost: Estimate
     rank: int | None = None
 
+    @property
+    def substituted(self) -> bool:
+        """Return whether another type stands in for the row's own, which is no longer rented or has no price."""
+        return self.price is not None and self.price.substitutes is not None
+
 
 @dataclass(frozen=True)
 class RowChange:
     """A row at both dates, on its own instance and on the cheapest type of each date.
 
-    ``before`` and ``same`` are on its own instance: its published one, else the cheapest of the earlier date.
+    ``before`` and ``same`` are on its own instance: its published or measured one, else the cheapest of the earlier
+    date.
     ``tokens_before`` and ``tokens`` are the costs of its tokens, on no instance.
     """
 
@@ -206,10 +212,11 @@ Priced = tuple[Price | None, str | None, Estimate]
 def _priced(row: Row, before: Tariff, now: Tariff) -> tuple[Priced, ...]:
     """Price a row in the four ways of a change, in the order of its fields."""
     then = row_pricing.choose_machine(row, before)
-    own = row.published_type or (then[0].instance_type if then[0] else None)
+    tied = row_pricing.own_type(row, before)
+    own = row.published_type or tied or (then[0].instance_type if then[0] else None)
     # A row that had no machine at the other date has no "same instance" either.
     same: MachineChoice = (None, then[1]) if own is None else now.on(own)
-    cheapest_then = then if row.published_type is None else row_pricing.cheapest_machine(row, before)
+    cheapest_then = then if tied is None else row_pricing.cheapest_machine(row, before)
     machines = (then, same, cheapest_then, row_pricing.cheapest_machine(row, now))
     model = row_pricing.sequential if row.scenario == "single_stream" else row_pricing.saturated
     costs: dict[MachineChoice, Estimate] = {}
@@ -322,7 +329,11 @@ def _summary(
 ) -> Iterator[str]:
     """Count the changes between the dates, like with like, and the rows for which another type is cheaper."""
     for way, words in ((SAME, "On the same instance at both dates"), (CHEAPEST, "On the cheapest type of each date")):
-        costs = [(was.cost.value, is_now.cost.value) for was, is_now in (change.pairs[way] for change in changes)]
+        costs = [
+            (was.cost.value, is_now.cost.value)
+            for was, is_now in (change.pairs[way] for change in changes)
+            if way != SAME or not (was.substituted or is_now.substituted)
+        ]
         differences = [is_now - was for was, is_now in costs if was is not None and is_now is not None]
         more, less = sum(usd > 0 for usd in differences), sum(usd < 0 for usd in differences)
         flipped = sum(flip.way == way for flip in flips)
@@ -334,7 +345,9 @@ def _summary(
         )
     chosen = " and ".join(f"{counted(_gain(changes, side), 'row')} at {date}" for side, date in enumerate(dates))
     yield f"Another type than its own is cheaper for {chosen}."
-    yield f"{counted(len(gone), 'instance type')} gone; {counted(len(lost), 'profile')} that no type provides any more."
+    substituted = sum(each.rows for each in gone if each.successor is not None)
+    of = f", of {counted(substituted, 'row')} that a substitute prices" if substituted else ""
+    yield f"{counted(len(gone), 'instance type')} gone{of}; {counted(len(lost), 'profile')} no type provides any more."
 
 
 def _token_dates(changes: Sequence[RowChange], before: Tariff, now: Tariff) -> tuple[str, ...]:

@@ -2,11 +2,12 @@
 
 Which machine a row is priced on:
 
-- one that was published for an instance type, on that very type; where the prices no longer have it, on the cheapest
-  type with at least the same of everything, and the row says that its latency was not measured again;
-- else on the cheapest type that provides the row's hardware profile, with as much GPU memory as is known to be needed,
-  preferably of the current generation and of the measured architecture.  A row without GPUs is never priced on a type
-  with GPUs or other accelerators.
+- one that was published for an instance type, or measured on a known one, on that very type; where it is no longer
+  rented, on the cheapest type with at least the same of everything, and the row says that its latency was not measured
+  again;
+- else, and with the choice ``cheapest``, on the cheapest type that provides the row's hardware profile, with as much
+  GPU memory as is known to be needed, preferably of the current generation and of the measured architecture.  A row
+  without GPUs is then never priced on a type with GPUs or other accelerators.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.analysis.table import Price, Row, Table, TokenPrice
+from harness.analysis.table import Machine, Price, Row, Table, TokenPrice
 from harness.errors import counted, did_you_mean
 from harness.pricing import cost, instances, offers, prices, token_prices
 from harness.pricing.instances import DEFAULT_CHOICE, Instance, TypeChoice
@@ -159,6 +160,7 @@ def price(table: Table, tariff: Tariff) -> Table:
         price_term=snapshot.term,
         price_architecture=tariff.choice.architecture,
         price_generation=tariff.choice.generation,
+        price_machine="cheapest" if tariff.choice.cheapest else "measured",
         price_tokens_date=_tokens_date(rows),
         cost_formula=cost.SEQUENTIAL.formula,
         cost_formulas=formulas(),
@@ -173,14 +175,30 @@ def choose_machine(row: Row, tariff: Tariff) -> MachineChoice:
     """Return the machine that prices a row by the rules above, or why there is none."""
     if row.isolation is Isolation.PUBLISHED and not row.cpus:
         return None, "published without hardware, so nothing can be priced"
-    if row.published_type is None or tariff.foreign(row.published_type):
-        return cheapest_machine(row, tariff)
-    return tariff.on(row.published_type)
+    own = own_type(row, tariff)
+    return cheapest_machine(row, tariff) if own is None else tariff.on(own)
+
+
+def own_type(row: Row, tariff: Tariff) -> str | None:
+    """Return the type that a row is tied to: its paper's, else the known one that measured it."""
+    if row.published_type is not None:
+        return None if tariff.foreign(row.published_type) else row.published_type
+    return None if tariff.choice.cheapest else _known_type(row.machine, tariff)
+
+
+def _known_type(machine: Machine | None, tariff: Tariff) -> str | None:
+    name = None if machine is None or machine.instance_type is None else str(machine.instance_type)
+    return name if name in tariff.known else None
+
+
+def is_own_machine(row: Row, price: Price) -> bool:
+    """Return whether a row was measured on the type that prices it."""
+    return price.instance_type in (row.published_type, row.machine and str(row.machine.instance_type))
 
 
 def cheapest_machine(row: Row, tariff: Tariff) -> MachineChoice:
     """Return the cheapest machine with a row's hardware profile and the GPU memory that it is known to need."""
-    envelope = Envelope(row.profile, row.cpus, row.memory_limit_bytes, row.gpus)
+    envelope = Envelope(row.profile, row.cpus, row.memory_bytes, row.gpus)
     need = gpu_memory_bytes(row)
     here = measured_architecture(row)
     price = tariff.cheapest(envelope, need, here)
@@ -205,6 +223,17 @@ def cheapest_machine(row: Row, tariff: Tariff) -> MachineChoice:
     if earlier:
         note += f"; no {there} type of the current generation provides the profile"
     return price, f"priced on {price.instance_type} ({there}){note}" if note else None
+
+
+def basis(row: Row) -> str | None:
+    """Return why a type prices a row: ``published``, ``measured``, ``substitute``, ``cheapest``; ``None``: no type."""
+    if row.price is None:
+        return None
+    if row.price.substitutes is not None:
+        return "substitute"
+    if not is_own_machine(row, row.price):
+        return "cheapest"
+    return "measured" if row.published_type is None else "published"
 
 
 def measured_architecture(row: Row) -> str | None:
@@ -249,7 +278,7 @@ def _on(instance_type: str, tariff: Tariff) -> MachineChoice:
     usd, instance = snapshot.price_of(instance_type), snapshot.instance(instance_type)
     if usd is not None and instance is not None:
         return _price(Offer(instance, snapshot.region, snapshot.term, usd, snapshot.as_of)), None
-    gone = f"{instance_type} has no price in {snapshot}"
+    gone = snapshot.why_unpriced(instance_type)
     if instance_type not in tariff.known:
         if tariff.foreign(instance_type):
             provider = _of_others(snapshot.provider, tariff.root)[instance_type]
@@ -345,14 +374,15 @@ def _tokens_date(rows: Sequence[Row]) -> str:
 
 
 def _build(row: Row, tariff: Tariff) -> tuple[Price | None, Estimate]:
-    """Return the cost of indexing a million documents, on the cheapest machine with the build's envelope."""
+    """Return the cost of indexing a million documents, on the type that built, else the cheapest with its envelope."""
     if row.index_build_s is None:
         return None, Estimate(None, reason="no build of an index is stored with this result")
     if row.build_envelope is None:
         return None, Estimate(None, reason="its components' indexes were built on different profiles")
     built_on = row.build_machine or row.machine
     measured = None if built_on is None else architecture(built_on.architecture)
-    price = tariff.cheapest(row.build_envelope, measured=measured)
+    own = None if tariff.choice.cheapest else _known_type(built_on, tariff)
+    price = tariff.on(own)[0] if own else tariff.cheapest(row.build_envelope, measured=measured)
     if price is None:
         return None, Estimate(None, reason=_no_type(row.build_envelope, tariff))
     if not row.corpus_documents:

@@ -137,7 +137,7 @@ def _canary_levels(jobs: Iterable[StoredJob]) -> dict[str | None, machine_speed.
 
 
 def _reading_order(row: Row) -> tuple[Any, ...]:
-    hardware = (row.dataset, row.cpus, row.memory_limit_bytes, row.gpus, row.profile)
+    hardware = (row.dataset, row.cpus, row.memory_bytes, row.gpus, row.profile)
     return (*hardware, row.system, row.isolation, row.suite, row.scenario, row.origin or "")
 
 
@@ -180,6 +180,7 @@ def _outline(pool: Pool, tries: int) -> Row:
         machine=_machine(environment),
         cpus=spec.envelope.cpus,
         memory_limit_bytes=spec.envelope.memory_bytes,
+        nominal_memory_bytes=result.nominal_memory_bytes,
         gpus=spec.envelope.gpus,
         k=spec.k,
         sample_sha256=spec.sample_sha256,

@@ -183,11 +183,13 @@ class Row:
     A failed row has an outcome and a detail, and every figure is missing. ``notes`` are sentences about this row;
     each states a fact, its figure and, where something can be done, the next command; those of ``findings``, which
     decide ``validity``, are among them. ``transient``: some of its reasons to doubt may pass when it is measured
-    again. ``harness_apart``: the harness kept off the job's CPUs (``None``: not known). ``price`` is ``None`` when
-    nothing in the snapshot provides the profile; ``price_note`` says that, or how the priced machine differs from
-    the measured one. A row that was published and not measured here has no machine, no start and no hashes; its
-    ``published_type`` is the instance type that the paper prices it on, and ``gpu_memory_bytes`` what each GPU of that
-    one has. ``attempts`` counts the stored jobs of this cell, failed ones included.
+    again. ``nominal_memory_bytes`` is what the profile asks for, where that is the whole machine and the limit is what
+    its host leaves (:attr:`memory_bytes`). ``harness_apart``: the harness kept off the job's CPUs (``None``: not
+    known). ``price`` is ``None`` when nothing in the snapshot provides the profile; ``price_note`` says that, or how
+    the priced machine differs from the measured one. A row that was published and not measured here has no machine, no
+    start and no hashes; its ``published_type`` is the instance type that the paper prices it on, and
+    ``gpu_memory_bytes`` what each GPU of that one has. ``attempts`` counts the stored jobs of this cell, failed ones
+    included.
     ``unjudged_share`` is that of the first ``unjudged_depth`` hits which nobody judged (mean over queries with hits);
     ``rejudged`` says how it is judged, where not by what was stored with it.
     ``counts`` holds the work of a query (pairs, tokens, flop ...), the mean over all timed samples: no machine changes
@@ -221,6 +223,7 @@ class Row:
     machine: Machine | None = None
     cpus: int
     memory_limit_bytes: int
+    nominal_memory_bytes: int | None = None
     gpus: int
     price: Price | None = None
     price_note: str | None = None
@@ -298,6 +301,11 @@ class Row:
     def per_query_key(self) -> str:
         """Name of the row's values by query: jobs of two origins may have one key."""
         return self.key if self.origin is None else f"{self.origin}/{self.key}"
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that its profile asks for: of a whole machine, more than the limit of the job."""
+        return max(self.nominal_memory_bytes or 0, self.memory_limit_bytes)
 
     @property
     def cost(self) -> Estimate:
@@ -386,6 +394,7 @@ class Table:
     price_term: str = "on-demand"
     price_architecture: str = "measured"
     price_generation: str = "current"
+    price_machine: str = "measured"
     price_tokens_date: str = ""
     cost_formulas: dict[str, str] = field(default_factory=dict)
     rounded_to: dict[str, float] = field(default_factory=dict)

@@ -48,9 +48,7 @@ def _stack_options(command: Command) -> Command:
     @click.option(
         "--architecture",
         type=click.Choice(["x86_64", "arm64"]),
-        default="x86_64",
-        show_default=True,
-        help="Of the instances; give `harness run` the same.",
+        help="Of the instances; give `harness run` the same.  [default: that of the suite's own types, else x86_64]",
     )
     @click.option("--max-instances", type=click.IntRange(1, 1000), default=4, show_default=True, help="Of each type.")
     @click.option(

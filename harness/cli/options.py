@@ -113,11 +113,12 @@ class PriceSelection:
     architecture: str = ARCHITECTURE_CHOICES[0]
     generation: str = GENERATION_CHOICES[0]
     token_prices: datetime.date | None = None
+    cheapest_machine: bool = False
 
     @property
     def choice(self) -> TypeChoice:
         """The preferred instance types."""
-        return TypeChoice(self.architecture, self.generation)
+        return TypeChoice(self.architecture, self.generation, self.cheapest_machine)
 
     def snapshot(self) -> Snapshot:
         """Read the prices.
@@ -174,13 +175,22 @@ def _price_options(
 
 
 DEFAULT_PRICES = PriceSelection()
-price_options = _price_options(
+_RENTED_OPTIONS = (
     ARCHITECTURE_CHOICES,
     "Price rows on types of this architecture, if one provides the profile.",
     "Price rows on types of this generation, if one provides the profile.",
     date_option(
         "--token-prices",
         "Prices of language models' tokens of this date, or the last before it.  [default: the newest]",
+    ),
+)
+rental_options = _price_options(*_RENTED_OPTIONS)
+price_options = _price_options(
+    *_RENTED_OPTIONS,
+    click.option(
+        "--cheapest-machine",
+        is_flag=True,
+        help="Price measured rows on the cheapest type that provides the profile, not on the type that measured them.",
     ),
 )
 listing_options = _price_options(

@@ -1,54 +1,47 @@
-"""`harness plan`: the cells of a suite, the time that they take and what it costs."""
+"""`harness plan`: the cells of suites, the time that they take and what it costs."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from harness import datasets
-from harness.aws.cloud_run import machines
-from harness.aws.cloud_run.estimates import PROBES, DurationEstimate, DurationModel
+from harness.aws.cloud_run import price_list
 from harness.aws.cloud_run.machines import MachineOptions
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_options
 from harness.cli.locations import named_as_given, of_suite
 from harness.cli.options import cache_option, models_option, only_option, results_option
 from harness.cli.output import FORMATS, Destination, destination_options, show_errors
 from harness.commands import command
-from harness.datasets import Dataset
-from harness.errors import EngineError
-from harness.jobs import indexes, inputs
-from harness.jobs.inputs import Inputs, RunOptions
-from harness.jobs.plan import NO_IMAGE, Planned, component_keys, plan_here, plan_without_engine, states
+from harness.errors import FileError
+from harness.jobs.cell_plans import Planner, SuitePlan
+from harness.jobs.inputs import RunOptions
 from harness.jobs.suite import Suite, dataset_name, load
-from harness.launch.base import Launcher
-from harness.launch.images.systems import System
 from harness.pricing import prices
-from harness.records import digest
 from harness.report.plan import CellPlan, plan_document
-from harness.results.reader import stored_jobs
-from harness.results.schema import NULL_SYSTEM, Cell
 
-_NO_DATA = "to do: its data is not here"
+# Notes on what keeps cells from being measured here.
+_MOST_NOTES = 3
 
 
 @click.command()
-@click.argument("suite", type=click.Path(path_type=Path))
+@click.argument("suites", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="SUITE...")
 @results_option
 @only_option
 @click.option("--fresh", is_flag=True, help="Plan as if no job were done.")
 @click.option("--fresh-index", is_flag=True, help="Plan as if no job were done and no index built.")
-@click.option("--price", is_flag=True, help="Show what the time left costs on the cheapest EC2 instances.")
+@click.option("--price", is_flag=True, help="Show what the time left costs on the EC2 instances of each profile.")
 @launcher_option
 @cache_option
 @models_option
 @destination_options(*FORMATS, wide=True)
 @launcher_choice
 def plan(
-    suite: Path,
+    suites: tuple[Path, ...],
     results: Path | str,
     only: str | None,
     fresh: bool,
@@ -57,150 +50,71 @@ def plan(
     destination: Destination,
     choice: LauncherChoice,
 ) -> None:
-    """List the cells of SUITE, done and to do, and the time that is left.  Runs nothing, fetches no data, needs no
+    """List the cells of each SUITE, done and to do, and the time that is left.  Runs nothing, fetches no data, needs no
     engine.
 
-    Times are those of stored results of the same system and dataset.  Without any they are assumed, and marked ~: 30 s
-    for a job and 0.1 s for a query; for an index build 60 s and 0.01 s for a document.  Exit code 1 if the folder of a
-    dataset does not exist.
+    Times are those of stored results of the same system and dataset, else follow from the latencies that a paper
+    prints, where harness ships its tables.  Others are assumed: 30 s for a job and 0.1 s for a query; for an index
+    build 60 s and 0.01 s for a document.  ~ marks both.  An index that several cells search counts once.  Exit code 1
+    if the folder of a dataset does not exist.
     """
-    loaded = load(suite)
-    with named_as_given(choice.cache):
-        folder = of_suite(results, loaded.name, choice.cache, "RECORDS")
-        options = replace(run_options(suite, folder, only, fresh, choice.cache), fresh_index=fresh_index)
-    absent: list[Cell] = []
+    plans: list[SuitePlan] = []
+    missing: dict[str, FileError] = {}
     with choice.open() as launcher:
-        gathered = inputs.gather(loaded, options, absent)
-        try:
-            jobs, engine = plan_here(gathered, options, launcher), True
-        except EngineError:  # listing needs none
-            jobs, engine = plan_without_engine(gathered, options, launcher), False
-        component_digests = _component_digests(gathered, launcher) if engine else {}
-    estimator = _Estimator(gathered, options, component_digests)
-    plans = [*estimator.present(jobs), *estimator.absent(absent)]
-    if price:
-        plans = _priced(plans, loaded)
+        planner = Planner(launcher)
+        for path in suites:
+            loaded = load(path)
+            options = planning_options(path, loaded, results, only, choice.cache, fresh=fresh, fresh_index=fresh_index)
+            plans.append(planner.plan(loaded, options))
+            missing |= missing_folders(loaded, options)
     given = {"results": None if str(results) == "results" else str(results)}
-    run = command("run", suite, **given, fresh_index=fresh_index, fresh=fresh and not fresh_index)
-    locations = {dataset_name(name): datasets.find(name, options.suite_dir) for name in loaded.datasets}
-    missing = {name: error for name, location in locations.items() if (error := datasets.missing_folder(location))}
-    notes = list(_notes(jobs, [cell.dataset for cell in absent if cell.dataset not in missing], gathered))
-    if not engine:
+    run = command("run", *suites, **given, fresh_index=fresh_index, fresh=fresh and not fresh_index)
+    cells = [cell for each in plans for cell in (_priced(each) if price else each.cells)]
+    notes = [*suite_notes(plans, missing)][:_MOST_NOTES]
+    if not all(each.engine for each in plans):
         notes.append("no Docker engine answers: jobs count as done with the images of stored results; harness doctor")
-    document = plan_document(plans, notes, run, absent=len(absent), priced=price)
-    destination.show_report(document)
+    absent = sum(len(each.absent) for each in plans)
+    destination.show_report(plan_document(cells, notes, run, absent=absent, priced=price))
     show_errors(missing.values())
     sys.exit(1 if missing else 0)
 
 
-@dataclass
-class _Estimator:
-    """The time of cells; each index build counts once.
-
-    ``component_digests``: those of the images that a system's image joins, by its name.
-    """
-
-    inputs: Inputs
-    options: RunOptions
-    component_digests: Mapping[str, Sequence[str]]
-
-    def __post_init__(self) -> None:
-        limits = self.inputs.limits
-        stored = [job.result for job in stored_jobs(self.options.results / self.inputs.suite.name)]
-        self._model = DurationModel(stored, job_timeout_s=limits.job_s, build_timeout_s=limits.build_s)
-        self._built: set[tuple[str, str, str]] = set()
-
-    def present(self, jobs: Sequence[Planned]) -> Iterator[CellPlan]:
-        """Yield the cells whose data is here."""
-        by_cell: dict[Cell, list[Planned]] = {}
-        for job in jobs:
-            by_cell.setdefault(job.cell, []).append(job)
-        for cell, state in states(jobs):
-            left = [job for job in by_cell[cell] if not job.done]
-            timing = sum((self._model.job(job.spec) for job in left), _NOTHING)
-            built = not left or (not self.options.fresh_index and self._has_index(left[0]))
-            build = _NOTHING if built else self._build(cell, self.inputs.builder(cell))
-            yield _cell_plan(cell, state, len(by_cell[cell]), len(left), timing, build)
-
-    def _has_index(self, job: Planned) -> bool:
-        return indexes.find(self.options.cache, job.spec.index_key) is not None
-
-    def absent(self, cells: Sequence[Cell]) -> Iterator[CellPlan]:
-        """Yield the cells whose data is not here: their samples are as large as they can be."""
-        protocol = self.inputs.suite.protocol
-        for cell in cells:
-            passes = protocol.trials_a_job * (PROBES if cell.scenario == "server" else 1)
-            queries = protocol.warmup_queries + protocol.sample_size * passes + 2 * protocol.repeats
-            jobs = 1 if cell.system == NULL_SYSTEM else protocol.jobs
-            timing = sum((self._model.search(cell, queries) for _ in range(jobs)), _NOTHING)
-            build = self._build(cell, self.inputs.systems[cell.system].on(self.inputs.build_gpus))
-            plan = _cell_plan(cell, _NO_DATA, jobs, jobs, timing, build)
-            yield plan if build.measured else replace(plan, build_s=None, measured=False)
-
-    def _build(self, cell: Cell, builder: System) -> DurationEstimate:
-        """Estimate the builds of a missing index and of its missing components, as far as no other cell needs them."""
-        dataset = self.inputs.datasets.get(cell.dataset)  # None: absent
-        documents, there = (dataset.corpus.size, self._components_here(builder, dataset)) if dataset else (0, set())
-        build = _NOTHING
-        for system in (*builder.components, builder):
-            name = (system.variant_of or system.name, cell.dataset, digest(system.build_params))
-            if system.name not in {*there, NULL_SYSTEM} and name not in self._built:
-                self._built.add(name)
-                build += self._model.build(system.name, cell.dataset, 0 if system.components else documents)
-        return build
-
-    def _components_here(self, builder: System, dataset: Dataset) -> set[str]:
-        """Return the components whose indexes need no build."""
-        if self.options.fresh_index:
-            return set()
-        keys = component_keys(builder, self.component_digests.get(builder.image, ()), dataset.corpus.sha256)
-        return {name for name, key in keys.items() if indexes.find(self.options.cache, key)}
+def planning_options(
+    path: Path,
+    suite: Suite,
+    results: Path | str,
+    only: str | None,
+    cache: Path,
+    *,
+    fresh: bool = False,
+    fresh_index: bool = False,
+) -> RunOptions:
+    """Return the options by which a suite is planned, with its stored jobs mirrored where they are in S3."""
+    with named_as_given(cache):
+        folder = of_suite(results, suite.name, cache, "RECORDS")
+        return replace(run_options(path, folder, only, fresh, cache), fresh_index=fresh_index)
 
 
-def _cell_plan(
-    cell: Cell, state: str, jobs: int, left: int, timing: DurationEstimate, build: DurationEstimate
-) -> CellPlan:
-    measured = timing.measured and build.measured
-    return CellPlan(cell, state, jobs, jobs - left, timing.seconds, build.seconds, measured)
+def missing_folders(suite: Suite, options: RunOptions) -> dict[str, FileError]:
+    """Return the errors of datasets whose folders do not exist, by name."""
+    locations = {dataset_name(name): datasets.find(name, options.suite_dir) for name in suite.datasets}
+    return {name: error for name, location in locations.items() if (error := datasets.missing_folder(location))}
 
 
-_NOTHING = DurationEstimate(0.0, 0.0, True)
+def _priced(plan: SuitePlan) -> list[CellPlan]:
+    return price_list.priced(plan.cells, plan.inputs.suite, prices.snapshot(), MachineOptions())
 
 
-def _component_digests(gathered: Inputs, launcher: Launcher) -> dict[str, tuple[str, ...]]:
-    """Return the digests of the images that each image joins, or would join, by its name."""
-    digests = {}
-    for name, system in gathered.images(gathered.cells).items():
-        image = launcher.find(system)
-        parts = (launcher.find(part) for part in system.components)
-        digests[name] = image.components if image else tuple(part.digest if part else NO_IMAGE for part in parts)
-    return digests
-
-
-def _priced(plans: Sequence[CellPlan], suite: Suite) -> list[CellPlan]:
-    """Return the plans with costs: builds on the machine of the build profile, if the suite has one."""
-    chosen = machines.of_suite(suite, prices.snapshot(), MachineOptions())
-    hourly: Mapping[str, float] = {name: machine.usd_per_hour for name, machine in chosen.items()}
-
-    def usd(seconds: float | None, profile: str) -> float | None:
-        return None if seconds is None else seconds * hourly[profile] / 3600
-
-    return [
-        replace(
-            plan,
-            timing_usd=usd(plan.timing_s, plan.cell.profile),
-            build_usd=usd(plan.build_s, suite.build_profile or plan.cell.profile),
-        )
-        for plan in plans
-    ]
-
-
-def _notes(jobs: Sequence[Planned], unfetched: Sequence[str], gathered: Inputs) -> Iterator[str]:
+def suite_notes(plans: list[SuitePlan], missing: dict[str, FileError]) -> Iterator[str]:
     """Yield what keeps cells from being measured here, a line for each kind."""
+    unfetched = [cell.dataset for each in plans for cell in each.absent if cell.dataset not in missing]
     if unfetched:
         yield f"data is not here: {', '.join(dict.fromkeys(unfetched))}; run where ir_datasets can fetch it"
-    cannot = {job.cell: job.cannot for job in jobs if job.cannot and not job.done}
+    cannot = {job.cell: job.cannot for each in plans for job in each.jobs if job.cannot and not job.done}
     if cannot:
         yield f"not on this machine: {len(cannot)} cells, e.g. {next(iter(cannot.values()))}"
-    if unpinned := [name for system in gathered.systems.values() for name in system.unpinned]:
+    systems = [system for each in plans for system in each.inputs.systems.values()]
+    if unpinned := [name for system in systems for name in system.unpinned]:
         yield f"weights are not pinned: {', '.join(dict.fromkeys(unpinned))}; harness pin SYSTEM --write"
+    if refused := dict.fromkeys(cell.refused for each in plans for cell in each.cells if cell.refused):
+        yield f"no machine: {'; '.join(map(str, refused))}"

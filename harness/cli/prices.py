@@ -36,7 +36,7 @@ from harness.report.repricing import repricing_document
 @click.option(
     "--reserve/--no-reserve",
     default=False,
-    help="Require the memory beside the host's reserve (instance_profiles/defaults.toml).",
+    help="--memory is a job's limit: require it beside the host's reserve (instance_profiles/defaults.toml).",
 )
 @click.option("--limit", type=click.IntRange(1), default=15, help="Number of types to show; csv and json have all.")
 @click.option("--left-out", is_flag=True, help="Name every type that was left out.")
@@ -57,14 +57,14 @@ def instances(
     Also prints how many other types were left out, and why.
     """
     snapshot = selection.snapshot()
-    envelope = Envelope("asked", cpu, round(memory * offers.GIB), gpu)
+    asked = round(memory * offers.GIB)
+    envelope = Envelope("asked", cpu, offers.host_reserve().needed(asked) if reserve else asked, gpu)
     choice = selection.choice
     provided = offers.find_offers(
         envelope,
         snapshot,
         architecture=None if choice.architecture == "any" else choice.architecture,
         current=choice.generation == "current",
-        reserve=offers.host_reserve() if reserve else None,
     )
     if not provided.fitting:
         request = f"{cpu} vCPUs, {memory:g} GiB and {gpu} GPUs"

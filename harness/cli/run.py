@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from harness.analysis import pareto_front
 from harness.analysis.table import Table
 from harness.aws.batch.backend import BatchBackend
 from harness.aws.clients import Connections, parse_uri
-from harness.aws.cloud_run import worker
+from harness.aws.cloud_run import price_list, worker
 from harness.aws.cloud_run.run import BackendClass, ClientContext, CloudOptions, CloudRequest
 from harness.aws.cloud_run.run import run as run_in_cloud
 from harness.aws.cloud_run.shipment import Shipper
@@ -38,16 +38,20 @@ from harness.cli.options import (
     retry_option,
 )
 from harness.cli.output import Destination, write
+from harness.cli.plan import planning_options, suite_notes
 from harness.cli.stored_results import StoredResults
 from harness.commands import command, option
 from harness.errors import UsageError, counted
 from harness.jobs import inputs, orchestrator
+from harness.jobs.cell_plans import Planner, SuitePlan
 from harness.jobs.inputs import RunOptions
 from harness.jobs.orchestrator import RunSummary
 from harness.jobs.suite import Suite, load
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import platforms
+from harness.pricing import prices
 from harness.records import Outcome
+from harness.report.plan import CellPlan, quote_document
 from harness.report.summary import SummaryView, summary_section
 from harness.results.schema import NULL_SYSTEM, Cell
 from harness.untrusted import one_line
@@ -80,18 +84,49 @@ cloud_options = record_options(
     click.option(
         "--architecture",
         type=click.Choice(["x86_64", "arm64"]),
-        default="x86_64",
-        help="ec2, batch: architecture of the instances and of their images.",
+        help="ec2, batch: architecture of the instances and of their images; with GPUs always x86_64."
+        "  [default: that of the suite's own types, else x86_64]",
     ),
     click.option("--subnet", help="ec2: this subnet.  [default: those of the default VPC]"),
-    click.option("--dry-run", is_flag=True, help="ec2, batch: show the instances and their cost, and stop."),
+    click.option(
+        "--dry-run",
+        is_flag=True,
+        help="ec2, batch: show the instances and their cost, and stop; without --work from the price list alone,"
+        " which asks no account.",
+    ),
     click.option("--wide", is_flag=True, help="ec2, batch: show each part's instance, disk and cost."),
 )
 
 
+@dataclass(frozen=True)
+class _RunRequest:
+    """Options of one command for each of its suites; ``cells``: of one suite, where not all count."""
+
+    choice: LauncherChoice
+    results: Path | str
+    only: str | None
+    fresh: bool
+    fresh_index: bool
+    retry_noisy: int
+    work: str | None
+    cloud: CloudOptions
+    yes: bool
+    cells: frozenset[Cell] | None = None
+
+    @property
+    def in_cloud(self) -> bool:
+        """True for machines that AWS rents."""
+        return self.choice.launcher in BACKENDS
+
+    @property
+    def from_price_list(self) -> bool:
+        """True for a quote that needs no account."""
+        return self.in_cloud and self.cloud.dry_run and self.work is None
+
+
 @click.command()
 @mirrored("contested")
-@click.argument("suite", type=click.Path(path_type=Path), required=False)
+@click.argument("suites", type=click.Path(path_type=Path), nargs=-1, metavar="SUITE...")
 @results_option
 @only_option
 @click.option("--fresh", is_flag=True, help="Measure finished jobs again too; earlier results stay.")
@@ -122,7 +157,7 @@ cloud_options = record_options(
 @click.option("--part", type=click.Path(path_type=Path), hidden=True, help="For workers: what their agent wrote.")
 @launcher_choice
 def run(
-    suite: Path | None,
+    suites: tuple[Path, ...],
     results: Path | str,
     only: str | None,
     fresh: bool,
@@ -135,45 +170,78 @@ def run(
     yes: bool,
     choice: LauncherChoice,
 ) -> None:
-    """Run the jobs of SUITE (a TOML file) that are not done yet, then print the table.
+    """Run the jobs of each SUITE (a TOML file) that are not done yet, then print its table.
 
     Each job is stored when it ends, so that the same command resumes a stopped run.  Exit code 1 if a cell has another
-    outcome than the suite expects, or if nothing could be measured.
+    outcome than its suite expects, or if nothing could be measured.
     """
-    cells = None
-    if contested is not None:
-        suite, cells = _contested(suite, contested, choice.cache)
-        if not cells:
-            text = f"nothing in {contested} is contested: every row is on the front or surely dominated"
-            say(as_given(text, choice.cache), err=True)
-            return
     if part is not None:
         assert isinstance(results, Path)
         options = run_options(part, results, only, fresh, choice.cache)
         with choice.open() as launcher:
             sys.exit(0 if worker.run_part(part, options, launcher) else 1)
-    if suite is None:
+    request = _RunRequest(choice, results, only, fresh, fresh_index, retry_noisy, work, cloud, yes)
+    if contested is not None:
+        suites, cells = _contested(suites, contested, choice.cache)
+        if not cells:
+            text = f"nothing in {contested} is contested: every row is on the front or surely dominated"
+            say(as_given(text, choice.cache), err=True)
+            return
+        request = replace(request, cells=cells)
+    if not suites:
         raise UsageError("name the SUITE to run, e.g. harness run suites/quickstart.toml")
-    loaded, in_cloud = load(suite), choice.launcher in BACKENDS
-    if in_cloud:
+    if request.from_price_list:
+        _quote(suites, request)
+        return
+    errors = [error for suite in suites for error in _run_suite(suite, request)]
+    for error in errors:
+        say(f"harness: {error}", err=True)
+    sys.exit(1 if errors else 0)
+
+
+def _run_suite(suite: Path, request: _RunRequest) -> list[str]:
+    """Run a suite and print its table; return a line for each error."""
+    choice, results, loaded = request.choice, request.results, load(suite)
+    if request.in_cloud:
         of_suite(results, loaded.name, choice.cache, "RECORDS")  # stored jobs decide what is launched
     else:
         _refuse_options(choice.launcher, {*CloudOptions.__dataclass_fields__, "yes"})
     with writable(results, choice.cache) as location:
-        options = run_options(suite, location.folder, only, fresh or cells is not None, choice.cache)
-        options = replace(options, retry_noisy=retry_noisy, fresh_index=fresh_index, cells=cells, shelf=location.shelf)
-        if in_cloud:
-            request = _request(choice.launcher, loaded, options, work, cloud)
-            summary, errors = _run_in_cloud(request, choice, yes)
+        cells, shelf = request.cells, location.shelf
+        options = run_options(suite, location.folder, request.only, request.fresh or cells is not None, choice.cache)
+        options = replace(
+            options, retry_noisy=request.retry_noisy, fresh_index=request.fresh_index, cells=cells, shelf=shelf
+        )
+        if request.in_cloud:
+            cloud_request = _request(choice.launcher, loaded, options, request.work, request.cloud)
+            summary, errors = _run_in_cloud(cloud_request, choice, request.yes)
         else:
             with choice.open() as launcher:
                 summary = orchestrator.run_suite(inputs.gather(loaded, options), options, launcher)
             errors = summary.complaints
         if summary is not None:
             errors = [*errors, *_nothing_measured(_finish(location, loaded, summary))]
-    for error in errors:
-        say(f"harness: {error}", err=True)
-    sys.exit(1 if errors else 0)
+    return list(errors)
+
+
+def _quote(suites: Sequence[Path], request: _RunRequest) -> None:
+    """Print what suites would cost by the price list: it asks no account, and needs no data and no engine."""
+    cloud, cache = request.cloud, request.choice.cache
+    snapshot = prices.snapshot(region=f"aws/{cloud.region}" if cloud.region else None, term="on-demand")
+    cells: list[CellPlan] = []
+    plans: list[SuitePlan] = []
+    notes = [f"prices: {snapshot}, without disk, address and the machines' setup"]
+    with replace(request.choice, launcher="docker").open() as launcher:
+        planner = Planner(launcher)
+        for path in suites:
+            loaded = load(path)
+            options = planning_options(path, loaded, request.results, request.only, cache, fresh=request.fresh)
+            plans.append(planner.plan(loaded, options))
+            cells += price_list.priced(plans[-1].cells, loaded, snapshot, cloud)
+            notes += price_list.builders(loaded, snapshot, cloud)
+    launch = command("run", *suites, launcher=request.choice.launcher, work="s3://BUCKET")
+    document = quote_document(cells, [*dict.fromkeys((*notes, *suite_notes(plans, {})))], launch)
+    Destination("md", None, wide=cloud.wide).show_report(document)
 
 
 @click.command()
@@ -188,7 +256,7 @@ def demo(context: click.Context, /, **options: Any) -> None:
 
     Runs the suite `quickstart`, which comes with harness; images and the corpus are made once.
     """
-    context.invoke(run, suite=config.data_root() / "suites" / "quickstart.toml", **options)
+    context.invoke(run, suites=(config.data_root() / "suites" / "quickstart.toml",), **options)
 
 
 def _refuse_options(launcher: str, names: Collection[str]) -> None:
@@ -225,8 +293,8 @@ def _request(launcher: str, suite: Suite, options: RunOptions, work: str | None,
 
 def _run_in_cloud(request: CloudRequest, choice: LauncherChoice, yes: bool) -> tuple[RunSummary | None, Sequence[str]]:
     """Run a suite on EC2 or Batch; return its summary, if it has any job, and its errors."""
-    cache, platform = request.options.cache, platforms.parse(request.architecture)
-    with closing(DockerLauncher(cache, choice.models, platform=platform)) as docker:
+    cache = request.options.cache
+    with closing(DockerLauncher(cache, choice.models, platform=platforms.AMD64)) as docker:
         client = ClientContext(
             connections=Connections(request.region),
             launcher=docker,
@@ -274,14 +342,16 @@ def _nothing_measured(table: Table) -> Iterator[str]:
         yield f"nothing could be measured: {counts}; choose other hardware, or fix the systems"
 
 
-def _contested(suite: Path | None, folder: Path, cache: Path) -> tuple[Path | None, frozenset[Cell]]:
+def _contested(suites: tuple[Path, ...], folder: Path, cache: Path) -> tuple[tuple[Path, ...], frozenset[Cell]]:
     """Return the contested cells of stored results, and the suite that declares them, from ``suites/`` by default."""
+    if len(suites) > 1:
+        raise UsageError(f"--contested is of one suite, {len(suites)} are named; name one")
     stored = StoredResults(folder, cache)
     table = stored.table()
     cells = pareto_front.contested_cells(table, stored.per_query(), table.measures[0])
-    if suite is not None:
-        name = load(suite).name
-        return suite, frozenset(cell for cell in cells if cell.suite == name)
+    if suites:
+        name = load(suites[0]).name
+        return suites, frozenset(cell for cell in cells if cell.suite == name)
     names = sorted({cell.suite for cell in cells})
     if len(names) > 1:
         raise UsageError(
@@ -292,4 +362,4 @@ def _contested(suite: Path | None, folder: Path, cache: Path) -> tuple[Path | No
         raise UsageError(
             f"{folder}: is of the suite {names[0]}, and there is no suites/{names[0]}.toml; name its SUITE"
         )
-    return paths[0] if paths else None, cells
+    return tuple(paths[:1]), cells

@@ -18,8 +18,8 @@ from harness.cli.options import (
     PriceSelection,
     cache_option,
     models_option,
-    price_options,
     record_options,
+    rental_options,
     results_option,
 )
 from harness.cli.output import FORMATS, Destination, destination_options
@@ -101,7 +101,7 @@ _destination_options = destination_options(*FORMATS, wide=True)
 @_gpus_option
 @criteria_options
 @click.option("--step", default="16MiB", help="Limits are whole steps of this size.")
-@price_options
+@rental_options
 @_destination_options
 def viable(
     bench: Bench,

@@ -16,6 +16,7 @@ from harness.commands import quoted
 from harness.datasets import Dataset, QuerySample
 from harness.errors import JobError, UsageError
 from harness.evaluation import measure_names
+from harness.jobs import machine_limits
 from harness.jobs.suite import Suite, dataset_name
 from harness.launch.base import Limits
 from harness.launch.images import catalog
@@ -88,7 +89,8 @@ class RunOptions:
 
     ``cells`` restricts the cells that ``only`` matches.  ``shelf`` also receives results, besides ``results``.
     ``fresh_index`` builds the indexes of the jobs to do again.  ``assigned`` restricts the run to a part of another
-    machine's plan.  ``instance_types`` maps a profile to the machine that its jobs are planned for.
+    machine's plan.  ``instance_types`` maps a profile to the machine that its jobs are planned for, ``platforms`` to
+    that machine's platform; empty: the launcher's own.
     """
 
     results: Path
@@ -103,11 +105,16 @@ class RunOptions:
     assigned: AssignedWork | None = None
     callbacks: RunCallbacks = field(default_factory=RunCallbacks)
     instance_types: Mapping[str, str] = field(default_factory=dict)
+    platforms: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Everything that a suite names, loaded and checked."""
+    """Everything that a suite names, loaded and checked.
+
+    ``profiles`` are the limits that are enforced; ``nominal_bytes`` is the memory that a profile asks for, where the
+    machine's host leaves less of it.  ``platforms``: see :class:`RunOptions`.
+    """
 
     suite: Suite
     cells: list[Cell]
@@ -115,14 +122,29 @@ class Inputs:
     profiles: dict[str, Envelope]
     datasets: dict[str, Dataset]
     samples: dict[str, QuerySample]
+    nominal_bytes: Mapping[str, int] = field(default_factory=dict)
+    platforms: Mapping[str, str] = field(default_factory=dict)
 
     def system(self, cell: Cell) -> System:
         """Return the system that searches, as it is with its profile's GPUs, in the language of its dataset."""
-        return self._speaking(cell).on(self.profiles[cell.profile].gpus, self.build_gpus).searching()
+        return self._searching(self._speaking(cell), cell.profile)
 
     def builder(self, cell: Cell) -> System:
         """Return the system that builds the cell's index: one index serves all profiles."""
-        return self._speaking(cell).on(self.build_gpus)
+        return self._building(self._speaking(cell))
+
+    def build_image(self, system: str) -> str:
+        """Return the name of the image that builds a system's indexes."""
+        return self._building(self.systems[system]).image
+
+    def _searching(self, system: System, profile: str) -> System:
+        found = system.on(self.profiles[profile].gpus, self.build_gpus).searching()
+        return found.kept_on(self.platforms.get(profile))
+
+    def _building(self, system: System) -> System:
+        # Without a profile of builds, all machines are of one platform.
+        platform = self.platforms.get(self.suite.build_profile or next(iter(self.platforms), ""))
+        return system.on(self.build_gpus).kept_on(platform)
 
     def _speaking(self, cell: Cell) -> System:
         return self.systems[cell.system].speaking(self.language(cell.dataset))
@@ -169,9 +191,9 @@ class Inputs:
 
     def images(self, cells: Iterable[Cell]) -> dict[str, System]:
         """Return the systems that run these cells or build their indexes, by image name."""
-        pairs = dict.fromkeys((cell.system, self.profiles[cell.profile].gpus) for cell in cells)
-        searching = [self.systems[name].on(gpus, self.build_gpus).searching() for name, gpus in pairs]
-        building = [self.systems[name].on(self.build_gpus) for name, _ in pairs]
+        pairs = dict.fromkeys((cell.system, cell.profile) for cell in cells)
+        searching = [self._searching(self.systems[name], profile) for name, profile in pairs]
+        building = [self._building(self.systems[name]) for name, _ in pairs]
         return {system.image: system for system in (*searching, *building)}  # one image serves all languages
 
 
@@ -187,7 +209,8 @@ def gather(suite: Suite, options: RunOptions, absent: list[Cell] | None = None) 
     """
     if options.assigned is None:  # a worker makes no table
         _check_measures(suite)
-    profiles = suite.envelopes()
+    asked = suite.envelopes()
+    profiles = machine_limits.enforced(asked, options.instance_types)
     cells = suite.cells(options.only)
     if not cells:
         raise UsageError(f"--only {options.only!r} matches no cell of the suite {suite.name}; see `harness plan`")
@@ -223,7 +246,8 @@ def gather(suite: Suite, options: RunOptions, absent: list[Cell] | None = None) 
                 f"  {name}: {len(queries.held_out):,} of {len(queries.sample):,} queries warm the systems up;"
                 " they are judged, not timed (the dataset has no others)"
             )
-    inputs = Inputs(suite, cells, systems, profiles, loaded, samples)
+    nominal = {name: each.memory_bytes for name, each in asked.items() if each != profiles[name]}
+    inputs = Inputs(suite, cells, systems, profiles, loaded, samples, nominal, options.platforms)
     for cell in cells if options.assigned is None else ():
         inputs.builder(cell)  # fails without an analyser for the dataset's language
     return inputs

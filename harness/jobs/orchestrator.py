@@ -194,6 +194,7 @@ def run_job(run: _RunState, job: Planned) -> Result:
         data_faults=dataset.faults,
         page_cache=page_cache,
         stand_in=inputs.system(cell).stand_in,
+        nominal_memory_bytes=inputs.nominal_bytes.get(cell.profile),
         sweep=inputs.sweep_point(cell.system),
         instance=run.instance,
         shared_host=environment.shared_host(),

@@ -177,7 +177,8 @@ class Ec2Settings(ConfigModel):
     instances: dict[str, str] = Field(
         default={},
         description='instance types by hardware profile, e.g. `instances = { cpu1-mem4 = "m6i.large" }`; by default'
-        " the cheapest with room for the job beside the host",
+        " the cheapest that fits, with a CPU for harness; in place of one that is no longer rented, the cheapest with"
+        " its resources",
     )
     ami: Literal["al2023", "debian-12"] = Field(
         default="al2023",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ from harness.records import Envelope
 ARCHITECTURES = ("x86_64", "arm64")
 INSTANCE_HEADER = (
     "provider,instance_type,vcpus,physical_cores,memory_gib,architecture,gpu_count,gpu_name,gpu_manufacturer,"
-    "gpu_memory_mib_each,accelerator_count,accelerator_name,local_nvme_gb,burstable,bare_metal,current_generation,source"
+    "gpu_memory_mib_each,accelerator_count,accelerator_name,local_nvme_gb,burstable,bare_metal,current_generation,"
+    "facts_of,gone_by,source"
 )
 
 
@@ -28,7 +30,8 @@ class Instance:
 
     ``gpus`` counts whole NVIDIA GPUs, ``gpu_memory_bytes`` is that of each; ``accelerators`` counts the other paid
     devices: other makers' cards, shares of a GPU, Inferentia, TPUs ...  A ``burstable`` type sells a share of its CPUs'
-    time, so its latency depends on CPU credits.
+    time, so its latency depends on CPU credits.  ``gone_by`` is the date of the provider's first list of types without
+    this one, ``facts_of`` that of the older list that its facts are from; both ``None``: it is still rented.
     """
 
     provider: str
@@ -45,6 +48,12 @@ class Instance:
     burstable: bool
     bare_metal: bool
     current_generation: bool | None
+    facts_of: datetime.date | None = None
+    gone_by: datetime.date | None = None
+
+    def gone(self, as_of: datetime.date) -> bool:
+        """Return whether the provider no longer rented the type on a date, whatever its price list said."""
+        return self.gone_by is not None and self.gone_by <= as_of
 
     @property
     def previous_generation(self) -> bool:
@@ -61,12 +70,15 @@ GENERATION_CHOICES = ("current", "any")
 class TypeChoice:
     """Preferred types for pricing: an architecture (``measured``: of the machine that measured) and a generation.
 
+    ``cheapest``: a measured row goes on the cheapest of them too, not on the type that measured it.
+
     Raises:
         UnknownName: the architecture or the generation is unknown.
     """
 
     architecture: str = ARCHITECTURE_CHOICES[0]
     generation: str = GENERATION_CHOICES[0]
+    cheapest: bool = False
 
     def __post_init__(self) -> None:
         for name, known in (("architecture", ARCHITECTURE_CHOICES), ("generation", GENERATION_CHOICES)):
@@ -147,6 +159,8 @@ def _instance(place: str, row: config.CsvRow) -> Instance:
         burstable=truth(place, row, "burstable"),
         bare_metal=truth(place, row, "bare_metal"),
         current_generation=truth(place, row, "current_generation") if row["current_generation"] else None,
+        facts_of=config.csv_date(place, row, "facts_of"),
+        gone_by=config.csv_date(place, row, "gone_by"),
     )
 
 
@@ -158,7 +172,10 @@ class HardwareProfile(ConfigModel):
     """Table of ``hardware.toml``, or of a suite's own profile."""
 
     cpus: int = Field(ge=1, description="whole CPUs, pinned as a cpuset")
-    memory: str = Field(description='memory limit, e.g. "256MiB" or "4GiB"; swap is off')
+    memory: str = Field(
+        description='nominal memory, e.g. "256MiB" or "4GiB": the limit of a job, or what the host leaves of it where'
+        " it is the whole machine; swap is off"
+    )
     gpus: int = Field(default=0, ge=0, description="whole NVIDIA GPUs")
     pids: int = Field(default=512, ge=1, description="most processes and threads")
 

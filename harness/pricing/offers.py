@@ -1,8 +1,13 @@
-"""Find the instance types that provide an envelope, cheapest first, and say why the others do not."""
+"""Find the instance types that provide a hardware profile, cheapest first, and say why the others do not.
+
+A profile asks for a machine's nominal memory, as whoever rents one does: a type of 32 GiB provides a profile of 32 GiB.
+The job's limit there is what the host leaves of it (:class:`HostReserve`).  Tables, quotes and launchers all ask here.
+"""
 
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,24 +20,43 @@ from harness.pricing.prices import Snapshot
 from harness.records import Envelope
 
 GIB = cost.GIB
+MIB = 1 << 20
 
 
 class HostReserve(ConfigModel):
     """``[reserve]`` of ``defaults.toml``: the host's own need beside the job."""
 
-    memory: str = Field(description='operating system and container engine, e.g. "512MiB"')
-    share: float = Field(ge=0, lt=1, description="the kernel's own share of the machine's memory")
-
-    def of(self, memory_bytes: int) -> int:
-        """Return the bytes that a host of this memory needs itself."""
-        return instances.parse_memory(self.memory) + round(self.share * memory_bytes)
+    memory: str = Field(description='operating system, container engine and harness, e.g. "512MiB"')
+    share: float = Field(ge=0, lt=1, description="what firmware and kernel keep of the machine's memory")
 
     def left(self, memory_bytes: int) -> int:
-        """Return the bytes that a host of this memory leaves to a job."""
-        return max(0, memory_bytes - self.of(memory_bytes))
+        """Return the bytes, in whole MiB, that a machine of this nominal memory leaves to a job."""
+        left = memory_bytes - round(self.share * memory_bytes) - instances.parse_memory(self.memory)
+        return max(0, left // MIB * MIB)
+
+    def limit(self, wanted_bytes: int, memory_bytes: int) -> int:
+        """Return the limit of a job that asks for ``wanted_bytes`` of a machine's nominal memory."""
+        return min(wanted_bytes, self.left(memory_bytes))
+
+    def needed(self, limit_bytes: int) -> int:
+        """Return the least nominal memory that leaves this limit to a job."""
+        return math.ceil((limit_bytes + instances.parse_memory(self.memory)) / (1 - self.share))
+
+    def left_on_host(self, shown_bytes: int) -> int:
+        """Return the bytes, in whole MiB, that a host leaves to a job, whose kernel shows this memory."""
+        return max(0, (shown_bytes - instances.parse_memory(self.memory)) // MIB * MIB)
+
+    def limit_on_host(self, wanted_bytes: int, shown_bytes: int) -> int | None:
+        """Return a job's limit on a host whose kernel shows this memory; ``None``: the host is too small.
+
+        The kernel of a machine of 32 GiB shows less than that: the profile of 32 GiB is then the whole machine.
+        """
+        if wanted_bytes <= shown_bytes:
+            return wanted_bytes
+        return self.left(wanted_bytes) if shown_bytes >= wanted_bytes * (1 - self.share) else None
 
     def __str__(self) -> str:
-        return f"{self.memory} + {self.share:.2%} of its memory"
+        return f"{self.memory} + {self.share:.0%} of its memory"
 
 
 @dataclass(frozen=True)
@@ -44,6 +68,27 @@ class Offer:
     term: str
     usd_per_hour: float
     as_of: datetime.date
+
+
+@dataclass(frozen=True)
+class ChosenMachine:
+    """Instance type that a profile is launched on, with its price and the memory limit of a job there.
+
+    ``asked_bytes`` is the memory that the profile asks for.  ``remark``: why it is not the type that the profile is
+    priced on; ``substitutes``: the suite's own type, which the provider no longer rents.
+    """
+
+    instance: Instance
+    usd_per_hour: float
+    remark: str | None = None
+    substitutes: str | None = None
+    asked_bytes: int = 0
+    limit_bytes: int = 0
+
+    @property
+    def name(self) -> str:
+        """The instance type."""
+        return self.instance.instance_type
 
 
 @dataclass(frozen=True)
@@ -95,7 +140,6 @@ def find_offers(
     *,
     architecture: str | None = None,
     current: bool = False,
-    reserve: HostReserve | None = None,
     gpu_memory_bytes: int | None = None,
 ) -> Offers:
     """Sort a snapshot's types by whether they provide ``envelope``.
@@ -105,14 +149,13 @@ def find_offers(
     the file's order.
 
     Args:
-        envelope: required hardware.
+        envelope: required hardware, with the nominal memory of its profile.
         snapshot: the prices.
         architecture: ``x86_64`` or ``arm64`` to allow only that one.
         current: leave out types of an earlier generation.
-        reserve: the host's own need, if the envelope must fit beside it.
         gpu_memory_bytes: required memory of each GPU, if known; a type whose GPU memory is unknown is then left out.
     """
-    fitting, left_out = [], []
+    fitting, left_out, reserve = [], [], host_reserve()
     for instance, price in snapshot.prices:
         reason = next(_against(instance, envelope, architecture, reserve, gpu_memory_bytes), None)
         if reason is None and current and instance.previous_generation:
@@ -155,7 +198,7 @@ def _against(
     instance: Instance,
     envelope: Envelope,
     architecture: str | None,
-    reserve: HostReserve | None,
+    reserve: HostReserve,
     gpu_memory_bytes: int | None,
 ) -> Iterator[str]:
     """Yield reasons not to offer a type, the plainest first."""
@@ -174,15 +217,16 @@ def _against(
 
 
 def find_shortages(
-    instance: Instance, envelope: Envelope, architecture: str | None, reserve: HostReserve | None
+    instance: Instance, envelope: Envelope, architecture: str | None, reserve: HostReserve
 ) -> Iterator[str]:
-    """Yield reasons why a type cannot run an envelope at all."""
+    """Yield reasons why a type does not provide a profile's hardware, of which memory is nominal."""
     if architecture not in (None, instance.architecture):
         yield f"{instance.architecture}, asked for {architecture}"
     if instance.vcpus < envelope.cpus:
         yield f"fewer than {envelope.cpus} vCPUs"
-    if (reserve.left(instance.memory_bytes) if reserve else instance.memory_bytes) < envelope.memory_bytes:
-        beside = f" beside the host's own {reserve}" if reserve else ""
-        yield f"less than {envelope.memory_bytes / GIB:g} GiB of memory{beside}"
+    if instance.memory_bytes < envelope.memory_bytes:
+        yield f"less than {envelope.memory_bytes / GIB:g} GiB of memory"
+    if not reserve.left(instance.memory_bytes):
+        yield "its host needs all of its memory"
     if instance.gpus < envelope.gpus:
         yield f"fewer than {envelope.gpus} NVIDIA GPUs"

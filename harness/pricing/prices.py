@@ -51,7 +51,10 @@ class SnapshotFile:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Prices (US$ per hour) of one provider, region and term on one date, each with its instance type."""
+    """Prices (US$ per hour) of one provider, region and term on one date, each with its instance type.
+
+    ``gone`` are types of the price list that the provider no longer rented on that date.
+    """
 
     provider: str
     region: str
@@ -59,6 +62,15 @@ class Snapshot:
     as_of: datetime.date
     source: str
     prices: tuple[tuple[Instance, float], ...]
+    gone: tuple[Instance, ...] = ()
+
+    def why_unpriced(self, instance_type: str) -> str:
+        """Return why a type has no price here: it has none, or it is in the price list and no longer rented."""
+        for instance in self.gone:
+            if instance.instance_type == instance_type:
+                lists = f"the {self.provider} list of types of {instance.gone_by} lacks it"
+                return f"{instance_type} is no longer rented: {lists} (its facts are of {instance.facts_of})"
+        return f"{instance_type} has no price in {self}"
 
     def price_of(self, instance_type: str) -> float | None:
         """Return the US$ per hour of a type; ``None``: it has no price here."""
@@ -188,11 +200,14 @@ def _parsed(file: SnapshotFile, content: bytes, facts_path: Path, facts_content:
     if not any(prices.values()):
         raise FileError(f"{file.path}: has no price; add rows or remove the file")
     market = file.provider, file.region
-    return {
-        term: Snapshot(*market, term, file.as_of, "; ".join(sorted(sources[term])), tuple(by_type.values()))
-        for term, by_type in prices.items()
-        if by_type
-    }
+    snapshots = {}
+    for term, by_type in prices.items():
+        rented = tuple(offer for offer in by_type.values() if not offer[0].gone(file.as_of))
+        gone = tuple(instance for instance, _ in by_type.values() if instance.gone(file.as_of))
+        if rented:
+            source = "; ".join(sorted(sources[term]))
+            snapshots[term] = Snapshot(*market, term, file.as_of, source, rented, gone)
+    return snapshots
 
 
 def read_checked(path: Path) -> bytes:

@@ -32,7 +32,8 @@ from harness.report.document import (
     price_facts,
     system_name,
 )
-from harness.report.summary import BAD, COST_HEADER, DOUBTFUL, GOOD, doubts, hardware
+from harness.report.hardware import hardware
+from harness.report.summary import BAD, COST_HEADER, DOUBTFUL, GOOD, doubts
 from harness.report.writers import plain_table
 
 # Version of the JSON.

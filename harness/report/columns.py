@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic
 
+from harness.analysis import row_pricing
 from harness.analysis.table import OTHER, Row, Table
 from harness.report.document import MIB, Item, Value
 from harness.results.reader import StoredJob
@@ -391,6 +392,15 @@ _BUILDS: tuple[Column[Row], ...] = (
     _number("usd_storage_per_month", "US$/month", "cost of storing the index", "usd_storage_per_month.value"),
     _text("price_term", "price term: on-demand, reserved-1y, reserved-3y, spot", optional("price", "term")),
     _text("published_type", "published rows: instance type in the paper"),
+    _mib("memory_limit_mib", "limit of the job's memory", "memory_limit_bytes"),
+    _mib(
+        "profile_memory_mib", "memory that the profile asks for; the limit is less on a whole machine", "memory_bytes"
+    ),
+    _text(
+        "price_basis",
+        "why that type prices the row: published, measured (it measured the row), substitute, cheapest",
+        row_pricing.basis,
+    ),
     _text(
         "price_substitutes",
         "type without a price at that date, which instance_type replaces",
@@ -438,6 +448,11 @@ JOBS: tuple[Column[StoredJob], ...] = (
     _count("k", "hits", "requested hits", "result.spec.k"),
     _count("cpus", "CPUs", "limit of CPUs", "result.spec.envelope.cpus"),
     _mib("memory_limit_mib", "limit of memory", "result.spec.envelope.memory_bytes"),
+    _mib(
+        "profile_memory_mib",
+        "memory that the profile asks for; the limit is less on a whole machine",
+        lambda job: job.result.nominal_memory_bytes or job.result.spec.envelope.memory_bytes,
+    ),
     _count("gpus", "GPUs", "number of GPUs", "result.spec.envelope.gpus"),
     _mib("peak_anon_mib", "peak of anonymous and shared memory", "result.memory.peak_anon_bytes"),
     _mib("peak_mapped_mib", "peak of mapped file pages", "result.memory.peak_mapped_bytes"),

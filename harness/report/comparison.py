@@ -12,6 +12,7 @@ from harness.analysis import comparison
 from harness.analysis.comparison import Comparison, ComparisonSide
 from harness.analysis.paired_differences import LATENCY, POWER, ComparisonVerdict, Difference, QueryChange
 from harness.analysis.significance import DRAWS, LEVEL
+from harness.analysis.table import Row
 from harness.records import Outcome
 from harness.report.document import (
     MISSING,
@@ -28,6 +29,7 @@ from harness.report.document import (
     grid_of,
     number,
 )
+from harness.report.hardware import machine
 from harness.report.summary import doubts
 from harness.stats import Estimate
 from harness.untrusted import one_line
@@ -269,9 +271,14 @@ def _costs(pair: Comparison) -> list[str]:
     usd, priced = _usd(pair), [side.row.price for side in (pair.b, pair.a) if side.row and side.row.price]
     if usd is None or len(priced) < 2:
         return []
-    types = " against ".join(dict.fromkeys(price.instance_type for price in priced))
+    types = " against ".join(dict.fromkeys(_type(side.row) for side in (pair.b, pair.a) if side.row))
     dates = " and ".join(dict.fromkeys(price.date for price in priced))
     return [f"cost, sequential: US$ {number(usd[1])} against {number(usd[0])} per million queries ({types}, {dates})"]
+
+
+def _type(row: Row) -> str:
+    """Return the type that prices a row, marked where it did not measure it."""
+    return machine(row) or (row.price.instance_type if row.price else MISSING)
 
 
 def summary(pair: Comparison, family: int, escape: Escape = str) -> str:

@@ -232,7 +232,7 @@ class Footnotes:
 
 def price_facts(table: Table) -> dict[str, str]:
     """Return which prices a table has, and which instance types it prefers."""
-    names = ("provider", "region", "term", "date", "source", "architecture", "generation")
+    names = ("provider", "region", "term", "date", "source", "architecture", "generation", "machine")
     return {name: getattr(table, f"price_{name}") for name in names}
 
 

@@ -209,6 +209,8 @@ def _plain(value: float, digits: int) -> str:
 
 def _memory(row: Row) -> str:
     peak = f"{(row.peak_anon_bytes or 0) / 2**20:,.0f} MiB of a limit of {row.memory_limit_bytes / 2**20:,.0f} MiB"
+    if row.memory_bytes != row.memory_limit_bytes:
+        peak += f" (what the host leaves of the {row.memory_bytes / 2**20:,.0f} MiB of a whole machine)"
     return f"{peak}: the largest of {counted(row.jobs, 'job')}. {notes.MEMORY_METHOD}"
 
 

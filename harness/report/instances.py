@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
+from harness.pricing import offers
 from harness.pricing.offers import Offer, Offers
 from harness.pricing.prices import Snapshot
 from harness.report.document import MISSING, Escape, GridColumn, ReportDocument, Section, Value, grid_of, lines_of
@@ -58,6 +59,7 @@ _FACTS: tuple[tuple[str, Callable[[Offer], Value]], ...] = (
     ("vcpus", lambda offer: offer.instance.vcpus),
     ("physical_cores", lambda offer: offer.instance.physical_cores),
     ("memory_bytes", lambda offer: offer.instance.memory_bytes),
+    ("job_memory_limit_bytes", lambda offer: offers.host_reserve().left(offer.instance.memory_bytes)),
     ("architecture", lambda offer: offer.instance.architecture),
     ("gpus", lambda offer: offer.instance.gpus),
     ("gpu_name", lambda offer: offer.instance.gpu_name),

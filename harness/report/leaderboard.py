@@ -22,7 +22,7 @@ from harness.analysis.resampling import RESAMPLES
 from harness.analysis.table import Row
 from harness.errors import counted
 from harness.records import Outcome
-from harness.report import summary
+from harness.report import hardware, summary
 from harness.report.document import (
     MISSING,
     MOST_LINES,
@@ -64,8 +64,9 @@ def leaderboard_document(board: Leaderboard) -> ReportDocument:
 def _answer(board: Leaderboard, escape: Escape) -> Section:
     """Return ranks, scores, the figures behind them, and what else a reader must know."""
     ranked, query = board.ranked_rows, board.query
-    several = len({summary.hardware(each.row) for each in ranked}) > 1
+    several = len({hardware.hardware(each.row) for each in ranked}) > 1
     varied = any(each.by_queries.best is not None for each in ranked)
+    machines = {hardware.machine(each.row) for each in ranked}
 
     def value(axis: Axis) -> GridColumn[RankedRow]:
         def cell(each: RankedRow) -> str:
@@ -73,7 +74,7 @@ def _answer(board: Leaderboard, escape: Escape) -> Section:
             if axis.name == ACCURACY:
                 return digits(figure, ".1f")
             is_priced = axis.name == "cost" and figure is not None
-            return number(figure) + (summary.other_machine_mark(each.row, each.row.price) if is_priced else "")
+            return number(figure) + (hardware.other_machine_mark(each.row, each.row.price) if is_priced else "")
 
         headers = {ACCURACY: query.measure, "cost": summary.COST_HEADER}
         return headers.get(axis.name, axis.unit), True, cell
@@ -82,7 +83,8 @@ def _answer(board: Leaderboard, escape: Escape) -> Section:
         ("rank", True, lambda each: digits(each.rank, "d")),
         ("system", False, lambda each: system_name(each.row, escape)),
         ("origin", False, lambda each: escape(each.row.origin or MISSING)) if board.has_origins else None,
-        ("hardware", False, lambda each: escape(summary.hardware(each.row))) if several else None,
+        ("hardware", False, lambda each: escape(hardware.hardware(each.row))) if several else None,
+        ("priced on", False, lambda each: escape(hardware.machine(each.row))) if len(machines) > 1 else None,
         ("score", True, lambda each: digits(each.score, ".2f")) if query.rank_by is None else None,
         *(value(axis) for axis in board.shown),
         ("other queries", True, lambda each: _places(each.by_queries)) if varied else None,
@@ -91,8 +93,9 @@ def _answer(board: Leaderboard, escape: Escape) -> Section:
     preset = preset_of(query.weights)
     weights = ", ".join(f"{name} {weight:g}" for name, weight in query.weights.items())
     weights += f" ({preset.name})" if preset else ""
-    marks = escape(summary.explain_marks([each.row for each in ranked]))
-    parts = (_caption(board, escape), f"weights {weights}" if query.rank_by is None else "", marks)
+    marks = escape(hardware.explain_marks([each.row for each in ranked]))
+    priced = escape(f"priced on {machine}") if len(machines) == 1 and (machine := next(iter(machines))) else ""
+    parts = (_caption(board, escape), f"weights {weights}" if query.rank_by is None else "", priced, marks)
     heading = ", ".join(part for part in parts if part)
     lines = [
         *map(escape, left_out_records(board.table)),
@@ -105,7 +108,7 @@ def _answer(board: Leaderboard, escape: Escape) -> Section:
 
 def _left_out(left: ExcludedRow) -> str:
     reason = left.reason if left.row.outcome is Outcome.OK else summary.failure(left.row)
-    return f"{left.row.system} on {summary.hardware(left.row)} ({reason})"
+    return f"{left.row.system} on {hardware.hardware(left.row)} ({reason})"
 
 
 def _places(span: RankInterval) -> str:

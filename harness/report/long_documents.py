@@ -34,7 +34,8 @@ from harness.report.document import (
     stand_ins,
     system_name,
 )
-from harness.report.summary import BAD, DOUBTFUL, GOOD, failure, hardware
+from harness.report.hardware import hardware
+from harness.report.summary import BAD, DOUBTFUL, GOOD, failure
 from harness.report.writers import plain_table
 from harness.stats import Estimate
 

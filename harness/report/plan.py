@@ -1,23 +1,32 @@
-"""A plan as a report: systems and datasets with the time that they take, then how many jobs are left."""
+"""Plans and quotes as reports: cells with the time that they take, and the machines that they are launched on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from harness.analysis.table import processors
+from harness.errors import counted
+from harness.pricing.offers import ChosenMachine
 from harness.progress import duration
+from harness.records import Envelope
 from harness.report.document import MISSING, Escape, GridColumn, ReportDocument, Section, Value, grid_of, lines_of
+from harness.report.hardware import memory
 from harness.results.schema import Cell
 
 # Rows of the answer; further ones are counted.
 _MOST_ROWS = 14
+# The mark of a machine that stands in for the suite's own.
+SUBSTITUTE = "*"
 
 
 @dataclass(frozen=True)
 class CellPlan:
     """A cell with its jobs and the seconds that are left, and what they cost; ``None``: unknown.
 
-    ``build_s`` is the index build, with the first cell that needs it.  ``measured``: none of the time is assumed.
+    ``build_s`` is the index build, with the first cell that needs it.  ``measured``: none of the time is assumed;
+    ``published``: some of it follows from latencies that a paper prints.  ``envelope`` holds the limits of a job,
+    ``memory_bytes`` is the memory that its profile asks for.  ``refused``: why no machine takes it.
     """
 
     cell: Cell
@@ -29,6 +38,26 @@ class CellPlan:
     measured: bool
     timing_usd: float | None = None
     build_usd: float | None = None
+    published: bool = False
+    envelope: Envelope | None = None
+    memory_bytes: int | None = None
+    machine: ChosenMachine | None = None
+    refused: str | None = None
+
+    @property
+    def limit_bytes(self) -> int | None:
+        """The memory limit of a job, on its machine where that is chosen."""
+        if self.machine is not None:
+            return self.machine.limit_bytes
+        return self.envelope.memory_bytes if self.envelope else None
+
+    @property
+    def hardware(self) -> str:
+        """The hardware in words, with the limit of memory where that is less than the profile asks for."""
+        if self.envelope is None or self.memory_bytes is None or self.limit_bytes is None:
+            return self.cell.profile
+        processors_ = processors(self.envelope.cpus, self.envelope.gpus)
+        return f"{processors_}, {memory(self.memory_bytes, self.limit_bytes)}"
 
     @property
     def usd(self) -> float | None:
@@ -50,8 +79,10 @@ def plan_document(
     """
     groups: dict[tuple[str, ...], list[CellPlan]] = {}
     for plan in plans:
-        groups.setdefault((plan.cell.system, plan.cell.dataset, plan.cell.scenario), []).append(plan)
-    several = len({name for _, _, name in groups}) > 1
+        cell = plan.cell
+        groups.setdefault((cell.suite, cell.system, cell.dataset, cell.scenario), []).append(plan)
+    several = len({scenario for *_, scenario in groups}) > 1
+    suites = len({suite for suite, *_ in groups}) > 1
     money: GridColumn[Sequence[CellPlan]] | None = ("US$", True, _usd) if priced else None
 
     def answer(escape: Escape) -> tuple[Section]:
@@ -73,15 +104,22 @@ def plan_document(
         told = (_total(plans, priced), *map(escape, notes), further, f"next: {command}   all cells: --wide")
         return (Section(grids=(grid_of(shown[:_MOST_ROWS], columns, keys=2),), notes=tuple(filter(None, told))),)
 
+    names = (*(("suite",) if suites else ()), "system", "dataset", "scenario", "profile")
+
     def sections(escape: Escape) -> tuple[Section]:
         columns: tuple[GridColumn[CellPlan] | None, ...] = (
-            *((name, False, _named(name, escape)) for name in ("system", "dataset", "scenario", "profile")),
+            *((name, False, _named(name, escape)) for name in names),
+            ("machine", False, lambda plan: escape(_machine(plan))) if priced else None,
             ("state", False, lambda plan: escape(plan.state)),
             ("index build", True, lambda plan: _time(plan.build_s, [plan])),
             ("timing", True, lambda plan: _time(plan.timing_s, [plan])),
             ("US$", True, lambda plan: _usd([plan])) if priced else None,
         )
-        return (Section(grids=(grid_of(plans, columns, keys=4),), notes=(_total(plans, priced), *map(escape, notes))),)
+        return (
+            Section(
+                grids=(grid_of(plans, columns, keys=len(names)),), notes=(_total(plans, priced), *map(escape, notes))
+            ),
+        )
 
     return ReportDocument(
         sections=sections,
@@ -131,7 +169,80 @@ def _total(plans: Sequence[CellPlan], priced: bool) -> str:
         text += f" and US$ {sum((plan.timing_usd or 0) + (plan.build_usd or 0) for plan in plans):.2f}"
     if unknown:
         text += f", without {unknown} index builds of unknown time"
-    return text + ("" if all(plan.measured for plan in plans) else " (~: assumed, not from stored results)")
+    return text + ("" if all(plan.measured for plan in plans) else f" (~: {_basis(plans)}, not from stored results)")
+
+
+def _basis(plans: Sequence[CellPlan]) -> str:
+    """Return what times rest on that are not measured here."""
+    printed = sum(plan.published for plan in plans)
+    others = "" if all(plan.published or plan.measured for plan in plans) else ", the others assumed"
+    return "assumed" if not printed else f"{printed} cells by published latencies{others}"
+
+
+def _machine(plan: CellPlan) -> str:
+    """Return the machine of a cell, marked where it is not the suite's own."""
+    if plan.machine is None:
+        return "none" if plan.refused else MISSING
+    return plan.machine.name + (f" {SUBSTITUTE}" if plan.machine.substitutes else "")
+
+
+def quote_document(plans: Sequence[CellPlan], notes: Sequence[str], command: str) -> ReportDocument:
+    """Return the quote of cells from a price list: each with its machine, or why none takes it.
+
+    Args:
+        plans: all cells, each with its machine or refusal.
+        notes: one line each.
+        command: launches them.
+    """
+    places = list(dict.fromkeys((plan.cell.suite, plan.cell.dataset) for plan in plans))
+
+    def sections(escape: Escape) -> Iterator[Section]:
+        columns: tuple[GridColumn[CellPlan] | None, ...] = (
+            ("system", False, _named("system", escape)),
+            ("hardware", False, lambda plan: escape(plan.hardware)),
+            ("machine", False, lambda plan: escape(_machine(plan))),
+            ("US$/h", True, lambda plan: f"{plan.machine.usd_per_hour:g}" if plan.machine else MISSING),
+            ("time", True, lambda plan: _time(plan.timing_s, [plan])),
+            ("US$", True, lambda plan: "unknown" if plan.timing_usd is None else f"{plan.timing_usd:.4f}"),
+            ("", False, lambda plan: escape(_reason(plan))),
+        )
+        for suite, dataset in places:
+            cells = [plan for plan in plans if (plan.cell.suite, plan.cell.dataset) == (suite, dataset)]
+            title = f"{suite}, {dataset}: {counted(len(cells), 'cell')}"
+            yield Section(title=escape(title), grids=(grid_of(cells, columns, keys=2),))
+        told = (*_accepted(plans), _total(plans, priced=True), *notes, f"next: {command}")
+        yield Section(notes=tuple(map(escape, told)))
+
+    return ReportDocument(
+        sections=sections,
+        lines=lambda: lines_of(plans, _COLUMNS),
+        content=lambda: {
+            "cells": [{name: get(plan) for name, get in _COLUMNS} for plan in plans],
+            "notes": list(notes),
+        },
+        answer=sections,
+    )
+
+
+def _reason(plan: CellPlan) -> str:
+    """Return why a cell has another machine than the suite's, or none."""
+    if plan.refused:
+        return f"refused: {plan.refused}"
+    if plan.machine is not None and plan.machine.substitutes:
+        return f"for {plan.machine.substitutes}, no longer rented"
+    return ""
+
+
+def _accepted(plans: Sequence[CellPlan]) -> Iterator[str]:
+    """Count the cells by what becomes of them, and say each substitution once."""
+    refused = sum(plan.refused is not None for plan in plans)
+    taken = [plan.machine for plan in plans if plan.machine is not None]
+    replaced = sum(machine.substitutes is not None for machine in taken)
+    elsewhere = f", {replaced} of them on a substitute ({SUBSTITUTE})" if replaced else ""
+    yield f"{counted(len(plans), 'cell')}: {len(taken)} accepted{elsewhere}, {refused} refused"
+    yield from dict.fromkeys(
+        f"{SUBSTITUTE} {machine.remark}" for machine in taken if machine.substitutes is not None and machine.remark
+    )
 
 
 _COLUMNS: tuple[tuple[str, Callable[[CellPlan], Value]], ...] = (
@@ -146,4 +257,12 @@ _COLUMNS: tuple[tuple[str, Callable[[CellPlan], Value]], ...] = (
     ("timing_s", lambda plan: plan.timing_s),
     ("time_is_measured", lambda plan: plan.measured),
     ("usd", lambda plan: plan.usd),
+    ("suite", lambda plan: plan.cell.suite),
+    ("time_is_published", lambda plan: plan.published),
+    ("memory_bytes", lambda plan: plan.memory_bytes),
+    ("memory_limit_bytes", lambda plan: plan.limit_bytes),
+    ("instance_type", lambda plan: None if plan.machine is None else plan.machine.name),
+    ("usd_per_hour", lambda plan: None if plan.machine is None else plan.machine.usd_per_hour),
+    ("substitutes", lambda plan: None if plan.machine is None else plan.machine.substitutes),
+    ("refused", lambda plan: plan.refused),
 )

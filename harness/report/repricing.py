@@ -19,7 +19,7 @@ from harness.analysis.reprice import (
 )
 from harness.analysis.table import Price, Row
 from harness.errors import counted
-from harness.report import summary
+from harness.report import hardware
 from harness.report.columns import optional
 from harness.report.document import (
     MISSING,
@@ -69,8 +69,8 @@ def _answer(repricing: Repricing, escape: Escape) -> Section:
 
     columns: list[GridColumn[RowChange] | None] = [
         *(column_of(column, attrgetter("row")) for column in keys),
-        ("hardware", False, lambda change: escape(summary.hardware(change.row))),
-        ("instance type", False, lambda change: _instance_type(change.row, change.before.price, escape)),
+        ("hardware", False, lambda change: escape(hardware.hardware(change.row))),
+        ("instance type", False, lambda change: _types(change, escape)),
         (f"US$/1M, {before.date}", True, lambda change: number(change.before.cost.value)),
         (f"US$/1M, {now.date}", True, lambda change: number(change.same.cost.value)),
         ("change", True, lambda change: _percent(*change.pairs[SAME])),
@@ -100,8 +100,16 @@ def _sections(repricing: Repricing, escape: Escape) -> Iterator[Section]:
     yield Section(grids=grids, footnotes=footnotes.texts, notes=tuple(escape(note) for note in notes))
 
 
+def _types(change: RowChange, escape: Escape) -> str:
+    """Return a row's type, and the one that replaces it now."""
+    own = _instance_type(change.row, change.before.price, escape)
+    if not change.same.substituted or change.before.price == change.same.price:
+        return own
+    return f"{own}, gone: {_instance_type(change.row, change.same.price, escape)}"
+
+
 def _instance_type(row: Row, price: Price | None, escape: Escape) -> str:
-    return MISSING if price is None else escape(price.instance_type) + summary.other_machine_mark(row, price)
+    return MISSING if price is None else escape(price.instance_type) + hardware.other_machine_mark(row, price)
 
 
 def _rows(repricing: Repricing, notes: Footnotes) -> Grid:

@@ -14,14 +14,13 @@ from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 
-from harness.analysis import axes, causes, notes, row_pricing
+from harness.analysis import axes, causes, notes
 from harness.analysis.axes import ComparisonGroup
-from harness.analysis.table import Cause, Finding, Price, Row, Table, Validity, processors
+from harness.analysis.table import Cause, Finding, Row, Table, Validity
 from harness.errors import UnknownName, counted
 from harness.evaluation.per_query import PerQuery
-from harness.records import Isolation, Outcome
+from harness.records import Outcome
 from harness.report.document import (
-    MIB,
     MISSING,
     MOST_LINES,
     Escape,
@@ -35,11 +34,11 @@ from harness.report.document import (
     stand_ins,
     system_name,
 )
+from harness.report.hardware import explain_marks, hardware, machine, other_machine_mark, priced_on, size
 from harness.report.sentences import answers, reranking, spent
 from harness.report.writers import plain_table
 from harness.stats import Estimate
 
-_GIB = 2**30
 # Tones of a line, for a terminal that shows colours.
 GOOD, DOUBTFUL, BAD = "good", "doubtful", "bad"
 COST_HEADER = "US$/1M queries"
@@ -134,23 +133,6 @@ def summary_section(
     return Section(lead=(lead,), grids=grids, after=sentence_lines, notes=lines)
 
 
-def hardware(row: Row) -> str:
-    """Return the hardware in words: ``1 CPU, 256 MiB``; of a published row its instance type."""
-    if row.published_type:
-        return row.published_type
-    if row.isolation is Isolation.PUBLISHED and not row.cpus:
-        return "hardware that is not printed"
-    marks = "" if row.isolation in (Isolation.CONTAINER, Isolation.PUBLISHED) else f" ({row.isolation.value})"
-    return f"{processors(row.cpus, row.gpus)}, {_size(row.memory_limit_bytes)}{marks}"
-
-
-def _size(size_bytes: float) -> str:
-    """Return a size in whole MiB, or in GiB where that is as exact."""
-    if size_bytes >= _GIB:
-        return f"{number(size_bytes / _GIB)} GiB" if size_bytes % _GIB else f"{size_bytes // _GIB:.0f} GiB"
-    return f"{size_bytes / MIB:.0f} MiB" if size_bytes >= MIB else f"{size_bytes / 1024:.0f} KiB"
-
-
 def _cost_cell(row: Row) -> str:
     mark = "" if row.cost.value is None else other_machine_mark(row, row.price)
     return number(row.cost.value) + mark
@@ -159,18 +141,6 @@ def _cost_cell(row: Row) -> str:
 def _build_cell(row: Row) -> str:
     usd = row.usd_build_per_million_documents.value
     return MISSING if usd is None else number(usd) + _doubt_mark(row.build_validity)
-
-
-def other_machine_mark(row: Row, price: Price | None) -> str:
-    """Return `` (arm64)`` or `` (t4)`` for a price on another architecture or GPU than the measured one, or nothing."""
-    other = row_pricing.other_machine(row, price)
-    return "" if other is None else f" ({other})"
-
-
-def explain_marks(rows: Iterable[Row]) -> str:
-    """Return what the marks behind costs mean, such as ``(t4): priced there, measured elsewhere``, or nothing."""
-    marks = {other_machine_mark(row, row.price).strip() for row in rows if row.cost.value is not None} - {""}
-    return f"{', '.join(sorted(marks))}: priced there, measured elsewhere" if marks else ""
 
 
 def all_columns(measures: Sequence[str], escape: Escape) -> tuple[SummaryColumn, ...]:
@@ -186,7 +156,16 @@ def _name_columns(escape: Escape) -> Iterator[SummaryColumn]:
     yield SummaryColumn("system", "system", lambda row: system_name(row, escape), lambda row: row.system, numeric=False)
     yield replace(
         text("hardware", hardware, lambda cell: f"on {cell}"),
-        key=lambda row: row.gpus * 2.0**60 + row.cpus * 2.0**50 + row.memory_limit_bytes,
+        key=lambda row: row.gpus * 2.0**60 + row.cpus * 2.0**50 + row.memory_bytes,
+    )
+    yield SummaryColumn(
+        "machine",
+        "priced on",
+        lambda row: escape(machine(row)),
+        lambda row: None if row.cost.value is None else machine(row) or None,
+        numeric=False,
+        heading=lambda cell: cell and f"priced on {cell}",
+        optional=True,
     )
     yield text("scenario", lambda row: row.scenario, lambda cell: "" if cell == "single_stream" else f"scenario {cell}")
     yield text("suite", lambda row: row.suite, lambda _: "")
@@ -246,7 +225,7 @@ def _count_column(name: str, header: str, scale: float = 1.0) -> SummaryColumn:
 def _size_column(name: str, header: str, get: Callable[[Row], int | None]) -> SummaryColumn:
     def cell(row: Row) -> str:
         size_bytes = get(row)
-        return MISSING if size_bytes is None else _size(size_bytes)
+        return MISSING if size_bytes is None else size(size_bytes)
 
     return SummaryColumn(name, header, cell, get, optional=True)
 
@@ -382,7 +361,7 @@ def failure(row: Row) -> str:
         return "index build out of memory: raise build_profile"
     if row.outcome is Outcome.OOM and _ON_GPU in (row.detail or ""):
         return "out of GPU memory: end other processes there, or take a larger GPU"
-    text = _FAILED[row.outcome].format(memory=_size(row.memory_limit_bytes))
+    text = _FAILED[row.outcome].format(memory=size(row.memory_limit_bytes))
     if row.outcome is Outcome.OOM or not row.detail:
         return text
     first = str(row.detail)
@@ -458,7 +437,7 @@ def _matrices(
     if any(row.cost.value is not None for row in rows):
         grids.append(grid(f"{COST_HEADER}{cheapest}", lambda row: _or_outcome(row, _cost_cell(row))))
     heading = [f"{len(datasets)} datasets", *([] if several else [f"on {escape(hardware(rows[0]))}"])]
-    return heading, tuple(grids)
+    return [*heading, escape(priced_on(rows))], tuple(grids)
 
 
 def _cheapest(rows: Sequence[Row]) -> Row:

@@ -347,7 +347,9 @@ class Result:
     without GPUs, or where they could not be followed. ``stand_in`` says what the system's checkpoint was, where it was
     not the published one. ``sweep`` is the point, where a suite sweeps the system. ``instance`` is the machine, where
     it was one of EC2. ``shared_host``: other jobs of AWS Batch may have run there at the same time. ``compiled_s`` is
-    the CPU time of just-in-time compiler threads while the trials ran; ``None``: none were seen. ``files`` maps each
+    the CPU time of just-in-time compiler threads while the trials ran; ``None``: none were seen.
+    ``nominal_memory_bytes`` is the memory that the hardware profile asks for, where it is the whole machine and the
+    limit in ``spec.envelope`` is what the host left of it; ``None``: the limit is the profile's. ``files`` maps each
     file beside ``result.json`` to its sha256. ``seal`` is the digest of all other fields
     (:mod:`harness.results.seals`).
     """
@@ -389,6 +391,7 @@ class Result:
     instance: Ec2Instance | None = None
     shared_host: bool = False
     compiled_s: float | None = None
+    nominal_memory_bytes: int | None = None
     files: dict[str, str] = field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
     seal: str | None = None

@@ -46,6 +46,8 @@ def facts(attributes: dict[str, str], source: str, known: Iterable[CsvRow]) -> C
         "burstable": _truth(bool(_BURSTABLE.fullmatch(family))),
         "bare_metal": _truth(size.startswith("metal")),
         "current_generation": {"Yes": "true", "No": "false"}.get(attributes.get("currentGeneration", ""), ""),
+        "facts_of": "",
+        "gone_by": "",
         "source": source,
     }
 

@@ -235,12 +235,12 @@ def test_discontinued_types_and_unavailable_profiles_are_listed(root: Path) -> N
 
 def test_summary_compares_only_comparable_rows(root: Path) -> None:
     assert compare(root).summary == (
-        "On the same instance at both dates: of 4 rows 2 cost more and 2 less; 3 ranks changed; 1 verdict flipped; "
+        "On the same instance at both dates: of 3 rows 2 cost more and 1 less; 3 ranks changed; 1 verdict flipped; "
         "0 datasets with another cheapest row.",
         "On the cheapest type of each date: of 5 rows 0 cost more and 5 less; 4 ranks changed; 2 verdicts flipped; "
         "1 dataset with another cheapest row.",
         "Another type than its own is cheaper for 0 rows at 2024-05-01 and 2 rows at 2026-01-01.",
-        "2 instance types gone; 0 profiles that no type provides any more.",
+        "2 instance types gone, of 1 row that a substitute prices; 0 profiles no type provides any more.",
     )
 
 
@@ -259,16 +259,22 @@ def test_more_expensive_own_type_is_not_a_change_between_dates(root: Path) -> No
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_paper_at_two_dates_gives_the_same_counts_in_both_directions(turned: bool) -> None:
-    """One row of the paper's (a GPU type's cheapest stand-in) costs less now; no rank and no verdict moves."""
+    """p3 is gone by 2026, so that 29 rows have a substitute; else one row (a GPU type's cheapest) costs less now."""
     dates = [DAY(2022, 12, 5), DAY(2026, 7, 20)]
     then, now = (row_pricing.tariff(prices.snapshot(each)) for each in (dates[::-1] if turned else dates))
     published = published_tables.read(Path(__file__).parents[2] / "results" / "published" / "santhanam2023")
     rows = published_tables.published_table(published, published.follows())
-    same, cheapest, gain, _ = reprice.compare(rows, then, now).summary
-    assert "0 cost more and 0 less; 0 ranks changed" in same
+    compared = reprice.compare(rows, then, now)
+    same, cheapest, gain, gone = compared.summary
+    assert "of 33 rows 0 cost more and 0 less; 29 ranks changed; 2 verdicts flipped" in same
+    types = [(each.instance_type, each.rows, each.successor) for each in compared.gone]
+    assert types == ([] if turned else [("p3.2xlarge", 9, "g4dn.4xlarge"), ("p3.8xlarge", 20, "g6.24xlarge")])
+    assert (
+        "0 instance types gone;" if turned else "2 instance types gone, of 29 rows that a substitute prices;"
+    ) in gone
     assert ("1 cost more and 0 less" if turned else "0 cost more and 1 less") in cheapest
     assert "0 ranks changed; 0 verdicts flipped" in cheapest
-    assert gain.count("38 rows") == 2
+    assert "38 rows at 2022-12-05" in gain and "36 rows at 2026-07-20" in gain
 
 
 def test_other_prices_are_the_newest_or_of_the_given_date(root: Path) -> None:

@@ -100,21 +100,54 @@ def test_row_without_gpus_is_not_priced_on_a_gpu_machine(tariff: Tariff) -> None
     assert with_gpu is not None and (with_gpu.instance_type, with_gpu.gpus) == ("g.one", 1)
 
 
-def test_row_measured_on_another_type_has_a_note(tariff: Tariff) -> None:
+def measured_on(instance_type: str, architecture: str = "x86_64") -> Row:
     machine = sample_records.row().machine
     assert machine is not None
-    elsewhere = row_pricing.price_row(row(machine=replace(machine, instance_type="t3.big")), tariff)
+    return row(machine=replace(machine, instance_type=instance_type, architecture=architecture))
+
+
+def test_row_is_priced_on_the_known_type_that_measured_it(tariff: Tariff) -> None:
+    """Rate x time of that instance (Santhanam et al. 2023, 4.1), though it is larger than the profile."""
+    for name, usd in (("plain.four", 0.2), ("g.four", 1.9), ("t3.big", 0.01)):
+        found = row_pricing.price_row(measured_on(name), tariff)
+        assert found.price is not None and found.price_note is None
+        assert (found.price.instance_type, found.usd_per_million.value) == (name, pytest.approx(usd * 10))
+        assert row_pricing.is_own_machine(found, found.price)
+    unknown = row_pricing.price_row(measured_on("zz.none"), tariff)
+    assert unknown.price is not None and unknown.price.instance_type == "plain.four"
+    assert not row_pricing.is_own_machine(unknown, unknown.price)
+
+
+def test_row_goes_on_the_cheapest_type_where_that_is_asked_for(root: Path) -> None:
+    cheapest = row_pricing.tariff(prices.snapshot(root=root), root, TypeChoice(cheapest=True))
+    elsewhere = row_pricing.price_row(measured_on("t3.big"), cheapest)
     assert elsewhere.price is not None and elsewhere.price.instance_type == "plain.four"
     assert elsewhere.price_note == (
         "priced on plain.four (x86_64), the cheapest type that provides the profile; latency was measured on t3.big"
         " (x86_64), and the cost takes it to be the same there"
     )
-    assert (
-        row_pricing.price_row(
-            row(machine=replace(machine, instance_type="c.tie", architecture="aarch64")), tariff
-        ).price_note
-        is None
+    assert row_pricing.price_row(measured_on("c.tie", "aarch64"), cheapest).price_note is None
+
+
+def test_row_of_a_type_that_is_gone_has_a_marked_substitute(root: Path) -> None:
+    path = root / "instances" / "x.csv"
+    path.write_text(
+        path.read_text().replace(
+            "m1.two,2,1,4,x86_64,0,,,,0,,,false,false,false,,",
+            "m1.two,2,1,4,x86_64,0,,,,0,,,false,false,false,2024-01-01,2024-02-01",
+        )
     )
+    gone = row_pricing.price_row(measured_on("m1.two"), row_pricing.tariff(prices.snapshot(root=root), root))
+    assert gone.price is not None and (gone.price.instance_type, gone.price.substitutes) == ("plain.four", "m1.two")
+    assert str(gone.price_note).startswith("m1.two is no longer rented: the x list of types of 2024-02-01 lacks it")
+    assert "latency not re-measured" in str(gone.price_note)
+
+
+def test_row_is_priced_by_the_nominal_memory_of_its_profile(tariff: Tariff) -> None:
+    """A whole machine of 8 GiB leaves 7.1 to the job, and costs that machine."""
+    whole = row(cpus=2, memory_limit_bytes=7 * GIB, nominal_memory_bytes=8 * GIB)
+    found = row_pricing.price_row(replace(whole, machine=None), tariff).price
+    assert found is not None and (found.instance_type, found.memory_bytes) == ("a.tie", 8 * GIB)
 
 
 @pytest.mark.parametrize("model", ["NVIDIA H100 80GB HBM3", "NVIDIA T4G"])

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.analysis import axes, rows
+from harness.analysis import axes, row_pricing, rows
 from harness.analysis.evaluate_job import JobEvaluator
 from harness.analysis.rows import build_rows
 from harness.analysis.table import Table, Validity
 from harness.errors import FileError, UsageError
+from harness.pricing.instances import TypeChoice
 from harness.pricing.prices import Snapshot
 from harness.records import Isolation, Outcome, Phase
 from harness.results.schema import Cell, GpuUse
@@ -355,13 +356,18 @@ def test_requested_jobs_are_compared_with_the_default_choice(make: Maker) -> Non
     assert not rows.are_default(jobs, {old.result.key, other.result.key})
 
 
-def test_measured_row_is_priced_by_its_envelope_whatever_type_measured_it(make: Maker, snapshot: Snapshot) -> None:
-    # A machine with accelerators that nothing used must not be paid for.
+def test_row_is_priced_on_the_type_that_measured_it_unless_the_cheapest_is_asked_for(
+    make: Maker, snapshot: Snapshot
+) -> None:
+    # With accelerators that nothing used: whoever rents that machine pays for them, and the cheapest type has none.
     environment = replace(result("bm25", "cpu2-mem4", Outcome.OK).environment, instance_type="inf1.xlarge", host_cpus=2)
-    found = build_table([make(profile="cpu2-mem4", changes={"environment": environment})], snapshot=snapshot).rows[0]
+    table = build_table([make(profile="cpu2-mem4", changes={"environment": environment})], snapshot=snapshot)
+    found = table.rows[0]
     assert found.machine is not None and found.machine.instance_type == "inf1.xlarge"
     assert found.published_type is None
-    assert found.price is not None and found.price.instance_type == "c6a.large"
+    assert found.price is not None and found.price.instance_type == "inf1.xlarge"
+    cheapest = row_pricing.price_row(found, row_pricing.tariff(snapshot, choice=TypeChoice(cheapest=True)))
+    assert cheapest.price is not None and cheapest.price.instance_type == "c6a.large"
 
 
 def test_rows_have_their_values_by_query(make: Maker) -> None:

@@ -24,7 +24,7 @@ def test_leaderboard_shows_few_columns_and_what_is_not_ranked(harness: Call) -> 
     assert len(lines) <= SCREEN_LINES
     assert lines[0].startswith("scifact, single_stream, by Dynascore (reference), weights accuracy 0.5")
     assert [cell.strip() for cell in lines[2].strip("|").split("|")] == [
-        *("rank", "system", "hardware", "score", "RR@10", "US$/1M queries", "ms", "other queries", ""),
+        *("rank", "system", "hardware", "priced on", "score", "RR@10", "US$/1M queries", "ms", "other queries", ""),
     ]
     assert "- not ranked: dead on 1 CPU, 1 GiB (out of memory at 1 GiB)" in lines
     assert lines[-1] == "- all columns, methods and notes: --wide"

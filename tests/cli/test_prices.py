@@ -50,7 +50,8 @@ def test_instances_respects_gpus_architecture_and_host_reserve() -> None:
     assert rows_of(plain.stdout)[1][0] == "m6g.medium"
     reserved = call("instances", "--cpu", "1", "--memory", "4", "--limit", "1", "--as-of", "2022-12-05", "--reserve")
     assert rows_of(reserved.stdout)[1][0] == "r6g.medium", "4 GiB are not left beside the host's own need"
-    assert "beside the host's own" in reserved.stdout
+    listed = json.loads(call("instances", "--cpu", "1", "--memory", "4", "--format", "json").stdout)["instances"]
+    assert all(each["job_memory_limit_bytes"] < each["memory_bytes"] for each in listed)
 
 
 def test_instances_lists_types_that_were_left_out() -> None:
@@ -168,7 +169,8 @@ def test_reprice_compares_with_the_newest_prices_by_default(harness: Call) -> No
     title, _, summary = done.stdout.splitlines()[:3]
     assert title == "**aws us-east-1, on-demand: prices of 2022-12-05 against 2026-07-20**"
     # c7a.medium (US$ 0.05132) has no price in 2022; m3.medium (0.067) stands in for it.
-    assert summary.startswith("- On the same instance at both dates: of 1 row 1 cost more and 0 less;")
+    assert summary.startswith("- On the same instance at both dates: of 0 rows 0 cost more and 0 less;")
+    assert "1 instance type gone, of 1 row that a substitute prices" in done.stdout
     assert "| same instance 2022-12-05 (US$/h) |" in done.stdout
 
 
@@ -292,8 +294,11 @@ def test_published_tables_are_repriced_like_measured_ones(tmp_path: Path, monkey
     options = ("reprice", str(folder), "--as-of", "2026-07-20", "--against", "2022-12-05", "--format", "json")
     result = json.loads(call(*options).stdout)
     assert len(result["changes"]) == 62
+    gone = {"p3.2xlarge": "g4dn.4xlarge", "p3.8xlarge": "g6.24xlarge"}
     for each in result["changes"]:
-        assert each["before"]["instance_type"] == each["same"]["instance_type"] == each["published_type"]
+        own, same = each["published_type"], each["same"]
+        assert each["before"]["instance_type"] == own
+        assert (same["instance_type"], same["substitutes"]) == ((gone[own], own) if own in gone else (own, None))
         assert each["validity"] == "unknown" and each["before"]["rank"] is not None
     ance = next(each for each in result["changes"] if each["system"] == "ANCE")
     assert (ance["before"]["instance_type"], ance["before"]["usd_per_million"]["value"]) == (
@@ -326,9 +331,12 @@ def test_reprice_and_report_agree_on_published_tables(
         each = repriced[f"santhanam2023/table{row['table']}/{row['row']}"]
         same, cheapest = each["same"], each["cheapest"]
         assert (each["system"], each["published_type"]) == (row["system"], row["instance_type"])
-        assert same["instance_type"] == (row["instance_type"] if row["now_usd_per_hour"] else None)
-        assert same["usd_per_hour"] == row["now_usd_per_hour"]
-        assert same["usd_per_million"]["value"] == like(row["now_cost"])
+        if same["substitutes"] is None:
+            assert same["instance_type"] == (row["instance_type"] if row["now_usd_per_hour"] else None)
+            assert same["usd_per_hour"] == row["now_usd_per_hour"]
+            assert same["usd_per_million"]["value"] == like(row["now_cost"])
+        else:  # no longer rented
+            assert same["substitutes"] == row["instance_type"] and row["now_usd_per_hour"] is None
         assert cheapest["instance_type"] == row["now_cheapest_type"]
         assert cheapest["usd_per_million"]["value"] == like(row["now_cheapest_cost"])
         assert cheapest["rank"] == row["now_rank"], "among the rows of its own table"

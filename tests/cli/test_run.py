@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import signal
 import subprocess
@@ -12,9 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.analysis.published import TimedSystem
+from harness.analysis.table import processors
+from harness.config import data_root
 from tests.conftest import Bench, protocol
 from tests.support import publisher
 from tests.support.command_line import Call
+from tests.support.published import shipped
 from tests.support.publisher import Made
 
 
@@ -31,6 +36,70 @@ def test_run_prints_the_table_and_the_paths(harness: Call, bench: Bench) -> None
     assert done.stdout.startswith((folder / "report.md").read_text().rstrip())
     again = harness("run", "test-suite.toml", "--launcher", "fake")
     assert again.stdout == done.stdout and "0 jobs run, 1 done before" in again.stderr
+
+
+PAPER = [str(data_root() / "suites" / f"santhanam2023-{name}.toml") for name in ("msmarco", "xortydi")]
+
+
+def test_whole_quote_of_the_paper_needs_no_account_no_data_and_no_engine(
+    harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """All 52 cells of Table 3, each with the machine that it is launched on."""
+    monkeypatch.setattr("ir_datasets.util.home_path", lambda: tmp_path / "none")
+    monkeypatch.setattr("harness.aws.clients.Connections.client", None)
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
+    for name in ("HARNESS_WORK", "AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    done = harness("run", *PAPER, "--launcher", "ec2", "--dry-run")
+    assert done.exit_code == 0, done.output
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines() if "GiB" in line]
+    assert len(rows) == 52
+    paper = {(line.system.lower(), *_words(line)): line for lines in shipped().table3.values() for line in lines}
+    for system, hardware, machine, _, _, _, why in rows:
+        line = paper[system, hardware.partition(" (limit")[0]]
+        if line.gpu:
+            assert machine.endswith("*") and why == f"for {line.instance_type}, no longer rented"
+        else:
+            assert (machine, why) == (line.instance_type, "")
+    assert "- 52 cells: 52 accepted, 26 of them on a substitute (*), 0 refused" in done.stdout.replace("\\", "")
+    assert "p3.8xlarge is no longer rented: the aws list of types of 2026-07-20 lacks it" in done.stdout
+    assert not (bench.folder / "results").exists()
+
+
+def _words(line: TimedSystem) -> tuple[str]:
+    return (f"{processors(line.cpu, line.gpu)}, {line.ram_gib} GiB",)
+
+
+def test_quote_says_why_a_cell_has_no_machine(harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HARNESS_WORK", raising=False)
+    bench.suite(profiles=["cpu1-mem1", "cpu16-mem32"])
+    done = harness("run", "test-suite.toml", "--launcher", "ec2", "--dry-run", "--instance", "m6i.large")
+    assert "refused: m6i.large cannot run profile cpu16-mem32: fewer than 16 vCPUs" in done.stdout
+    assert "- 2 cells: 1 accepted, 1 refused" in done.stdout and done.exit_code == 0
+
+
+def test_several_suites_run_one_after_the_other(harness: Call, bench: Bench) -> None:
+    first = bench.suite()
+    (bench.folder / "second.toml").write_text(first.read_text())
+    done = harness("run", "test-suite.toml", "second.toml", "--launcher", "fake")
+    assert done.exit_code == 0 and done.stderr.count("1 job run, 0 done before") == 2
+    assert {path.name for path in (bench.folder / "results").iterdir()} >= {"test-suite", "second"}
+
+
+def test_row_of_a_whole_machine_shows_both_figures_of_memory(
+    harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host of 4 GiB, whose kernel shows 3.85 of them, runs a profile of 4 GiB within what it leaves."""
+    monkeypatch.setattr("harness.launch.host.memory_bytes", lambda: int(3.85 * 2**30))
+    bench.suite(profiles=["cpu1-mem4"])
+    done = harness("run", "test-suite.toml", "--launcher", "fake")
+    assert "1 CPU, 4 GiB (limit 3.3) (fake)" in done.stdout
+    (path,) = (bench.folder / "results" / "test-suite").rglob("result.json")
+    stored = json.loads(path.read_text())
+    assert stored["nominal_memory_bytes"] == 4 * 2**30 > stored["spec"]["envelope"]["memory_bytes"]
+    (row,) = json.loads(harness("report", "results/test-suite", "--format", "json").stdout)["rows"]
+    assert row["price"]["memory_bytes"] == 4 * 2**30, "it costs the whole machine"
+    assert "0 jobs run, 1 done before" in harness("run", "test-suite.toml", "--launcher", "fake").stderr
 
 
 def test_a_stored_failure_is_exit_code_1(harness: Call, bench: Bench) -> None:

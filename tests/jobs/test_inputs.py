@@ -279,3 +279,30 @@ def test_parameter_beyond_64_bits_is_refused_before_anything_runs(gather: Gather
 def test_dataset_whose_name_no_result_can_have_is_refused(bench: Bench) -> None:
     with pytest.raises(UsageError, match="gives no name; write the folder's own"):
         suite.load(bench.suite(datasets=["./a\tb"]))
+
+
+def test_images_are_made_for_the_machines_that_run_them(bench: Bench) -> None:
+    """Searches on arm64, builds on x86-64: as the paper's suites on Graviton with an index built on a GPU's machine."""
+    loaded = suite.load(bench.suite(profiles=["cpu1-mem256m", "cpu2-mem4"]))
+    assert loaded.build_profile == "cpu1-mem1"
+    platforms = {"cpu1-mem256m": "linux/arm64", "cpu2-mem4": "linux/amd64", "cpu1-mem1": "linux/amd64"}
+    gathered = inputs.gather(loaded, options(bench, platforms=platforms))
+    images = gathered.images(gathered.cells)
+    assert {name: system.on_platform for name, system in images.items()} == {
+        "planted-arm64": "linux/arm64",
+        "planted": "linux/amd64",
+    }
+    small, large = gathered.cells
+    assert (gathered.system(small).image, gathered.system(large).image) == ("planted-arm64", "planted")
+    assert gathered.builder(small).image == gathered.build_image("planted") == "planted"
+    jobs = plan_here(gathered, options(bench), FakeLauncher())
+    assert len({job.spec.index_key for job in jobs}) == 1, "one index serves both"
+    assert len({job.spec.image_digest for job in jobs}) == 2
+
+
+def test_run_on_arm64_alone_builds_there_too(bench: Bench) -> None:
+    path = bench.suite(profiles=["cpu1-mem256m"])
+    loaded = suite.load(path).model_copy(update={"build_profile": None})
+    gathered = inputs.gather(loaded, options(bench, platforms={"cpu1-mem256m": "linux/arm64"}))
+    assert list(gathered.images(gathered.cells)) == ["planted-arm64"]
+    assert gathered.build_image("planted") == "planted-arm64"

@@ -48,18 +48,19 @@ def test_only_whole_nvidia_gpus_are_gpus_and_others_are_accelerators(root: Path)
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("x,m1.two,2,1,4,x86_64,0,,,,0,,,false,false,true,doc", ":15: 'm1.two' appears twice"),
-        ("y,n.two,2,1,4,x86_64,0,,,,0,,,false,false,true,doc", ":15: provider is 'y', this file is for 'x'"),
-        ("x,n.two,2,1,4,riscv,0,,,,0,,,false,false,true,doc", "architecture 'riscv' is unknown"),
-        ("x,n.two,two,1,4,x86_64,0,,,,0,,,false,false,true,doc", "vcpus is 'two'; write a whole number"),
-        ("x,n.two,2,1,nan,x86_64,0,,,,0,,,false,false,true,doc", "memory_gib is 'nan'; write a number above 0"),
-        ("x,n.two,2,1,4,x86_64,0,,,,0,,,no,false,true,doc", "burstable is 'no'; write true or false"),
-        ("x,n.two,2,1,4,x86_64,0,,,,0,,,false,false,maybe,doc", "current_generation is 'maybe'"),
+        ("x,m1.two,2,1,4,x86_64,0,,,,0,,,false,false,true,,,doc", ":15: 'm1.two' appears twice"),
+        ("y,n.two,2,1,4,x86_64,0,,,,0,,,false,false,true,,,doc", ":15: provider is 'y', this file is for 'x'"),
+        ("x,n.two,2,1,4,riscv,0,,,,0,,,false,false,true,,,doc", "architecture 'riscv' is unknown"),
+        ("x,n.two,two,1,4,x86_64,0,,,,0,,,false,false,true,,,doc", "vcpus is 'two'; write a whole number"),
+        ("x,n.two,2,1,nan,x86_64,0,,,,0,,,false,false,true,,,doc", "memory_gib is 'nan'; write a number above 0"),
+        ("x,n.two,2,1,4,x86_64,0,,,,0,,,no,false,true,,,doc", "burstable is 'no'; write true or false"),
+        ("x,n.two,2,1,4,x86_64,0,,,,0,,,false,false,maybe,,,doc", "current_generation is 'maybe'"),
         (
-            "x,n.two,2,1,4,x86_64,0,,,,0,,some,false,false,true,doc",
+            "x,n.two,2,1,4,x86_64,0,,,,0,,some,false,false,true,,,doc",
             "local_nvme_gb is 'some'; write a number of 0 or above 0",
         ),
-        ("x,n.two,2", ":15: 3 fields, must be 17"),
+        ("x,n.two,2,1,4,x86_64,0,,,,0,,,false,false,true,,soon,doc", "gone_by 'soon' is not a date; write YYYY-MM-DD"),
+        ("x,n.two,2", ":15: 3 fields, must be 19"),
         ('"x', "not CSV; correct the quotes of the row"),
     ],
 )

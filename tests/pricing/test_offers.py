@@ -11,7 +11,7 @@ from harness.pricing.prices import Snapshot
 from harness.records import Envelope
 from tests.support import price_fixtures
 
-GIB = 2**30
+GIB, MIB = 2**30, 2**20
 RESERVE = offers.HostReserve(memory="512MiB", share=1 / 64)
 
 
@@ -35,11 +35,25 @@ def test_cheapest_type_that_is_large_enough_is_chosen(snapshot: Snapshot) -> Non
     assert cheapest(snapshot, 2, 1) == "m1.two"
 
 
-def test_host_reserve_can_be_kept_free(snapshot: Snapshot) -> None:
-    assert RESERVE.of(64 * GIB) == 512 * 2**20 + GIB
+def test_limit_of_a_job_is_what_the_host_leaves_of_a_whole_machine() -> None:
     assert (RESERVE.left(4 * GIB), RESERVE.left(GIB // 4)) == (4 * GIB - 512 * 2**20 - 64 * 2**20, 0)
-    assert cheapest(snapshot, 1, 1, reserve=RESERVE) == "m1.two", "1.5 GiB are not enough for 1 GiB and a host"
-    assert cheapest(snapshot, 1, 0.97, reserve=RESERVE) == "small.one"
+    assert RESERVE.limit(64 * GIB, 64 * GIB) == RESERVE.left(64 * GIB) == 63 * GIB - 512 * 2**20
+    assert RESERVE.limit(32 * GIB, 64 * GIB) == 32 * GIB, "half of a machine is given whole"
+    assert RESERVE.left(RESERVE.needed(3 * GIB)) == 3 * GIB > RESERVE.left(RESERVE.needed(3 * GIB) - MIB)
+    assert offers.host_reserve().limit(32 * GIB, 32 * GIB) / GIB == pytest.approx(29.9, abs=0.01)
+
+
+def test_host_is_of_a_profile_s_size_though_its_kernel_shows_less() -> None:
+    reserve = offers.host_reserve()
+    assert reserve.limit_on_host(32 * GIB, int(30.6 * GIB)) == reserve.left(32 * GIB) < 30 * GIB
+    assert reserve.limit_on_host(32 * GIB, 33 * GIB) == 32 * GIB
+    assert reserve.limit_on_host(32 * GIB, 30 * GIB) is None
+    assert reserve.left_on_host(4 * GIB) == 4 * GIB - 512 * MIB
+
+
+def test_type_fits_a_profile_of_its_nominal_memory(snapshot: Snapshot) -> None:
+    assert cheapest(snapshot, 1, 1.5) == "small.one"
+    assert cheapest(snapshot, 1, 4) == "m1.two"
 
 
 def test_ties_are_broken_by_fewer_cpus_then_by_name(snapshot: Snapshot) -> None:
@@ -147,11 +161,11 @@ def test_offers_are_sorted_by_price_and_others_have_a_reason(snapshot: Snapshot)
     assert reasons["t3.big"].startswith("burstable")
     assert reasons["m1.metal"].startswith("bare metal")
     assert "accelerators" in reasons["inf.one"] and "accelerators" in reasons["g.one"]
-    gpus = offers.find_offers(Envelope("p", 2, 8 * GIB, gpus=1), snapshot, architecture="x86_64", reserve=RESERVE)
+    gpus = offers.find_offers(Envelope("p", 2, 8 * GIB, gpus=1), snapshot, architecture="x86_64")
     reasons = {each.instance.instance_type: each.reason for each in gpus.left_out}
     assert reasons["plain.four"] == "fewer than 1 NVIDIA GPUs"
     assert reasons["a.tie"] == "arm64, asked for x86_64"
-    assert reasons["m1.two"].endswith("beside the host's own 512MiB + 1.56% of its memory")
+    assert reasons["m1.two"] == "less than 8 GiB of memory"
 
 
 def test_successor_has_at_least_the_same_resources(snapshot: Snapshot) -> None:
@@ -192,5 +206,5 @@ def test_shipped_profiles_have_the_known_cheapest_types(profile: str, instance_t
 
 
 def test_the_shipped_reserve_is_between_256_mib_and_1_gib() -> None:
-    assert 256 * 2**20 <= offers.host_reserve().of(4 * GIB) <= GIB
+    assert 256 * MIB <= 4 * GIB - offers.host_reserve().left(4 * GIB) <= GIB
     assert instances.data_folder().is_dir()

@@ -171,7 +171,20 @@ def test_every_shipped_snapshot_reads() -> None:
     }
     assert sizes["2022-10-31"] == 561
     assert sizes["2022-12-05"] == 607
-    assert sizes["2026-07-20"] == 1367
+    assert sizes["2026-07-20"] == 1345, "1,367 in the price list, of which 22 were no longer rented"
+
+
+def test_type_that_is_no_longer_rented_has_no_price_from_its_date_on(root: Path) -> None:
+    path = root / "instances" / "x.csv"
+    path.write_text(path.read_text().replace("true,,,doc", "true,2024-04-01,2024-05-01,doc", 1))
+    snapshot = prices.snapshot(root=root)
+    assert snapshot.price_of("t3.big") is None and [each.instance_type for each in snapshot.gone] == ["t3.big"]
+    assert snapshot.why_unpriced("t3.big") == (
+        "t3.big is no longer rented: the x list of types of 2024-05-01 lacks it (its facts are of 2024-04-01)"
+    )
+    assert snapshot.why_unpriced("none.one") == "none.one has no price in x here on-demand of 2024-05-01"
+    path.write_text(path.read_text().replace("2024-05-01", "2024-05-02"))
+    assert prices.snapshot(root=root).price_of("t3.big") == 0.01
 
 
 def write_storage(root: Path, *lines: str) -> Path:

@@ -44,6 +44,14 @@ def test_cost_repeats_the_calculation_with_its_numbers() -> None:
     assert "m7a.medium (x86_64, 1 vCPU, 4 GiB) costs US$ 0.05796 an hour, on-demand in us-east-1 on 2026-07-20." in text
 
 
+def test_memory_of_a_whole_machine_names_both_figures() -> None:
+    whole = row("bm25", memory_limit_bytes=3379 << 20, nominal_memory_bytes=4 << 30)
+    assert (
+        "of a limit of 3,379 MiB (what the host leaves of the 4,096 MiB of a whole machine)" in texts(whole)["Memory"]
+    )
+    assert "whole machine" not in texts(row("bm25"))["Memory"]
+
+
 def test_index_of_a_hybrid_names_the_build_time_of_each_component() -> None:
     built = {"index_build_s": 30.0, "build_envelope": Envelope("cpu2-mem4", 2, 4 << 30), "corpus_documents": 5183}
     text = texts(row("hybrid", index_bytes=3 << 20, index_parts_s={"bm25": 3.5, "minilm": 26.0}, **built))["Index"]

@@ -16,7 +16,7 @@ from harness.analysis.table import Cause, Finding, Row, Table, Validity
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
 from harness.records import Envelope, Isolation, Outcome
-from harness.report import sentences, summary, writers
+from harness.report import hardware, sentences, summary, writers
 from harness.report.document import MOST_LINES, Section
 from harness.report.summary import SummaryView, summary_section
 from harness.results.schema import DataFault, FaultKind
@@ -333,7 +333,7 @@ def test_price_of_another_architecture_is_marked() -> None:
     price = Price("a1.medium", "arm64", 1, 2 * GIB, "us-east-1", "on-demand", 0.0255, "2026-07-20")
     made = section(row("bm25", machine=machine, price=price), slow(machine=machine))
     assert made.grids[0].cells[0][-2] == "0.00760 (arm64)"
-    assert made.lead[0].endswith(", (arm64): priced there, measured elsewhere")
+    assert made.lead[0].endswith(", (arm64), *: priced there, measured elsewhere")
     assert "(arm64)" not in section(row("bm25", machine=machine), slow(machine=machine)).lead[0]
 
 
@@ -346,7 +346,24 @@ def test_price_of_another_gpu_is_marked() -> None:
         made = section(row("bm25", machine=machine, price=price, gpus=1), slow(machine=machine))
         (found,) = (cells for cells in made.grids[0].cells if cells[0] == "bm25")
         assert cell in found
-        assert ("(t4): priced there" in made.lead[0]) == ("(t4)" in cell)
+        assert ("(t4), *: priced there" in made.lead[0]) == ("(t4)" in cell)
+
+
+def test_machine_that_prices_a_row_is_shown_and_marked_where_it_did_not_measure_it() -> None:
+    from harness.analysis.table import Machine, Price
+
+    def on(measured: str | None, memory: int = 4 * GIB) -> Row:
+        machine = sample_records.as_record(Machine, "CPU", "x86_64", "6", 2, None, "1", None, (), measured, 2)
+        price = Price("c7a.medium", "x86_64", 1, 4 * GIB, "us-east-1", "on-demand", 0.0513, "2026-07-20")
+        return row("bm25", machine=machine, price=price, memory_limit_bytes=memory, nominal_memory_bytes=4 * GIB)
+
+    assert "priced on c7a.medium, " in section(on("c7a.medium")).lead[0]
+    elsewhere = section(on(None)).lead[0]
+    assert "priced on c7a.medium*, " in elsewhere and elsewhere.endswith(", *: priced there, measured elsewhere")
+    both = section(on("c7a.medium"), on(None))
+    assert both.grids[0].headers[1] == "priced on"
+    assert [cells[1] for cells in both.grids[0].cells] == ["c7a.medium", "c7a.medium*"]
+    assert "1 CPU, 4 GiB (limit 3.3), " in section(on(None, int(3.3 * GIB))).lead[0]
 
 
 def printed(made: Section, width: int) -> list[str]:
@@ -434,9 +451,9 @@ def test_colours_follow_the_console() -> None:
 
 
 def test_sizes_are_short() -> None:
-    shown = [summary.hardware(row("x", memory_limit_bytes=size)) for size in (256 * MIB, GIB, 3 * GIB // 2)]
+    shown = [hardware.hardware(row("x", memory_limit_bytes=size)) for size in (256 * MIB, GIB, 3 * GIB // 2)]
     assert shown == ["1 CPU, 256 MiB", "1 CPU, 1 GiB", "1 CPU, 1.50 GiB"]
-    assert summary.hardware(replace(row("x"), gpus=2, cpus=8)) == "8 CPUs, 2 GPUs, 1 GiB"
+    assert hardware.hardware(replace(row("x"), gpus=2, cpus=8)) == "8 CPUs, 2 GPUs, 1 GiB"
 
 
 def test_sentence_escapes_names_alone() -> None:

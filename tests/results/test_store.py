@@ -376,8 +376,10 @@ def test_no_field_is_left_out_of_the_golden_result() -> None:
         (raw["probes"][0], Probe),
         (raw["data_faults"][0], DataFault),
     ]
+    # Added since: stored results lack it, and are read without it.
+    later = {"nominal_memory_bytes"}
     for record, cls in records:
-        assert record.keys() == {field.name for field in dataclasses.fields(cls)}
+        assert record.keys() == {field.name for field in dataclasses.fields(cls)} - later
 
 
 @pytest.mark.parametrize("made", [FULL, result()])

@@ -9,22 +9,22 @@ from pathlib import Path
 from harness.pricing import instances, prices
 from harness.pricing.prices import CHECKSUMS
 
-# type: vcpus, cores, GiB, architecture, gpus, name, maker, MiB, accelerators, name, NVMe GB, burstable, metal, current.
+# type: vcpus, cores, GiB, architecture, gpus, name, maker, MiB, accelerators, name, NVMe GB, burstable, metal, current, dates.
 # Each rule that leaves a type out has one that is cheaper than the right answer.
 FACTS = (
-    "x,t3.big,8,4,64,x86_64,0,,,,0,,,true,false,true,doc",
-    "x,m1.metal,8,4,64,x86_64,0,,,,0,,,false,true,true,doc",
-    "x,small.one,1,1,1.5,arm64,0,,,,0,,,false,false,true,doc",
-    "x,m1.two,2,1,4,x86_64,0,,,,0,,,false,false,false,doc",
-    "x,a.tie,2,2,8,arm64,0,,,,0,,,false,false,true,doc",
-    "x,b.tie,2,2,8,arm64,0,,,,0,,,false,false,true,doc",
-    "x,c.tie,4,,8,arm64,0,,,,0,,,false,false,,doc",
-    "x,inf.one,4,2,8,x86_64,0,,,,1,inferentia,,false,false,true,doc",
-    "x,radeon.one,4,2,16,x86_64,1,radeon,amd,8192,0,,,false,false,true,doc",
-    "x,part.gpu,4,2,16,x86_64,0,l4,nvidia,2861,0,,,false,false,true,doc",
-    "x,plain.four,4,2,16,x86_64,0,,,,0,,100,false,false,true,doc",
-    "x,g.one,4,2,16,x86_64,1,t4,nvidia,16384,0,,125,false,false,true,doc",
-    "x,g.four,48,24,192,x86_64,4,t4,nvidia,16384,0,,900,false,false,true,doc",
+    "x,t3.big,8,4,64,x86_64,0,,,,0,,,true,false,true,,,doc",
+    "x,m1.metal,8,4,64,x86_64,0,,,,0,,,false,true,true,,,doc",
+    "x,small.one,1,1,1.5,arm64,0,,,,0,,,false,false,true,,,doc",
+    "x,m1.two,2,1,4,x86_64,0,,,,0,,,false,false,false,,,doc",
+    "x,a.tie,2,2,8,arm64,0,,,,0,,,false,false,true,,,doc",
+    "x,b.tie,2,2,8,arm64,0,,,,0,,,false,false,true,,,doc",
+    "x,c.tie,4,,8,arm64,0,,,,0,,,false,false,,,,doc",
+    "x,inf.one,4,2,8,x86_64,0,,,,1,inferentia,,false,false,true,,,doc",
+    "x,radeon.one,4,2,16,x86_64,1,radeon,amd,8192,0,,,false,false,true,,,doc",
+    "x,part.gpu,4,2,16,x86_64,0,l4,nvidia,2861,0,,,false,false,true,,,doc",
+    "x,plain.four,4,2,16,x86_64,0,,,,0,,100,false,false,true,,,doc",
+    "x,g.one,4,2,16,x86_64,1,t4,nvidia,16384,0,,125,false,false,true,,,doc",
+    "x,g.four,48,24,192,x86_64,4,t4,nvidia,16384,0,,900,false,false,true,,,doc",
 )
 PRICES = {
     "t3.big": "0.01",

@@ -32,6 +32,7 @@ from harness.errors import UsageError
 from harness.jobs.suite import Suite
 from harness.launch.images import catalog
 from harness.launch.images.base_image import BaseFile
+from harness.pricing import offers
 from harness.pricing.instances import Instance
 from harness.pricing.prices import Snapshot
 from harness.records import Envelope
@@ -57,8 +58,6 @@ LEAST_TIMEOUT_S, _TIMEOUT_S = 60, 86_400
 _AGENT_VCPUS, _AGENT_MIB = 1, 1024
 # Alone on its host a job asks for little: the sibling that it starts is not in its container.
 _ALONE_MIB = 512
-# A host registers less memory than its type has: of m5 and c5 4 % and more go to the kernel and ECS' agent.
-_RESERVED_SHARE, _RESERVED_MIB = 0.05, 512
 # AWS' mirror of Docker Hub, which limits nobody; images/base/base.toml pins the image.
 _AGENT_REGISTRY = "public.ecr.aws/docker/library"
 # Batch begins a job again whose host is lost (its status reason says so), or cannot start the agent (its container's
@@ -313,7 +312,7 @@ def needs(envelope: Envelope, instance: Instance, shared: bool) -> tuple[int, in
 
 def container_mib(instance: Instance) -> int:
     """Return MiB that a host surely registers."""
-    return int(instance.memory_bytes / MIB * (1 - _RESERVED_SHARE)) - _RESERVED_MIB
+    return offers.host_reserve().left(instance.memory_bytes) // MIB
 
 
 def job_definition(envelope: Envelope, instance: Instance, options: BatchOptions, role: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,9 +47,17 @@ _FILES = frozenset((LOG, RUN, FIRST_STAGE, SAMPLES, JUDGED_HITS, ANSWER_DEPTHS, 
 class LocalResults:
     """The store's side of a run."""
 
-    def __init__(self, planned: Iterable[Planned], stored: Iterable[Result], store: Store) -> None:
+    def __init__(
+        self,
+        planned: Iterable[Planned],
+        stored: Iterable[Result],
+        store: Store,
+        nominal_bytes: Mapping[str, int] | None = None,
+    ) -> None:
+        """Take the plan; ``nominal_bytes`` is the memory that profiles ask for, where limits are less."""
         self._planned: dict[tuple[Cell, int], Planned] = {(job.cell, job.spec.job): job for job in planned}
         self.store = store
+        self._nominal_bytes = nominal_bytes or {}
         self.keys = {result.key for result in stored}
 
     def planned(self, job: PartJob) -> Planned:
@@ -91,7 +99,14 @@ class LocalResults:
             instance_type=foreign(planned.spec.instance_type),
         )
         at = datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds")
-        result = build_result(planned, at, CollectedJob(Outcome.INTERRUPTED, why), about, instance=instance)
+        result = build_result(
+            planned,
+            at,
+            CollectedJob(Outcome.INTERRUPTED, why),
+            about,
+            instance=instance,
+            nominal_memory_bytes=self._nominal_bytes.get(job.cell.profile),
+        )
         self.keys.add(self.store.put(result, None, None, b"").result.key)
 
 

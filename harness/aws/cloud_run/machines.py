@@ -1,4 +1,7 @@
-"""The instance type on which a suite's hardware profile is measured.  Pure."""
+"""The instance type on which a suite's hardware profile is measured.  Pure.
+
+What fits is decided by :mod:`harness.pricing.offers`, as for tables; here it is added what can be booted and imaged.
+"""
 
 from __future__ import annotations
 
@@ -7,34 +10,26 @@ from dataclasses import dataclass, replace
 
 from harness.errors import UsageError, did_you_mean
 from harness.jobs.suite import Suite
+from harness.launch.images import platforms
 from harness.pricing import instances, offers
 from harness.pricing.instances import Instance
-from harness.pricing.offers import HostReserve
+from harness.pricing.offers import ChosenMachine
 from harness.pricing.prices import Snapshot
 from harness.records import Envelope
 
-
-@dataclass(frozen=True)
-class ChosenMachine:
-    """An instance type with its price; ``remark``: why it is not the type that the profile is priced on."""
-
-    instance: Instance
-    usd_per_hour: float
-    remark: str | None = None
-
-    @property
-    def name(self) -> str:
-        """The instance type."""
-        return self.instance.instance_type
+X86_64 = "x86_64"
 
 
 @dataclass(frozen=True)
 class MachineOptions:
-    """The command line's choice: ``instance`` for all profiles, and the architecture of images."""
+    """The command line's choice: ``instance`` for all profiles, and the architecture of images.
+
+    Without an ``architecture`` it is that of the types that a suite declares, else x86_64.
+    """
 
     instance: str | None = None
     burstable: bool = False
-    architecture: str = "x86_64"
+    architecture: str | None = None
 
 
 def of_suite(suite: Suite, snapshot: Snapshot, choice: MachineOptions) -> dict[str, ChosenMachine]:
@@ -51,17 +46,47 @@ def choose(
         UsageError: a type is unknown, unpriced, too small, burstable unasked or of another architecture; or no type
             provides a profile.
     """
-    reserve, known = offers.host_reserve(), instances.read_instances("aws")
-    bootable = replace(snapshot, prices=tuple(offer for offer in snapshot.prices if not _unbootable(offer[0])))
     chosen = {}
-    for name, envelope in profiles.items():
-        type_name = choice.instance or declared.get(name)
-        if type_name:
-            check_known(type_name, known)
-            chosen[name] = _named(known[type_name], envelope, snapshot, reserve, choice)
-        else:
-            chosen[name] = _cheapest(envelope, snapshot, bootable, reserve, choice.architecture)
+    for name, found in survey(profiles, snapshot, choice, declared).items():
+        if isinstance(found, UsageError):
+            raise found
+        chosen[name] = found
     return chosen
+
+
+def survey(
+    profiles: Mapping[str, Envelope], snapshot: Snapshot, choice: MachineOptions, declared: Mapping[str, str]
+) -> dict[str, ChosenMachine | UsageError]:
+    """Return the machine of each profile, or why it has none."""
+    bootable = replace(snapshot, prices=tuple(offer for offer in snapshot.prices if not _unbootable(offer[0])))
+    found: dict[str, ChosenMachine | UsageError] = {}
+    for name, envelope in profiles.items():
+        try:
+            if choice.instance:
+                found[name] = _named(choice.instance, envelope, bootable, choice)
+            elif name in declared:
+                found[name] = _declared(declared[name], envelope, bootable, choice)
+            else:
+                found[name] = _cheapest(envelope, snapshot, bootable, choice)
+        except UsageError as error:
+            found[name] = error
+    return found
+
+
+def platforms_of(suite: Suite, chosen: Mapping[str, ChosenMachine]) -> dict[str, str]:
+    """Return the platform of each profile's machine; none where all are x86-64, the launcher's own.
+
+    Raises:
+        UsageError: there are several, and the suite does not say which profile builds its indexes.
+    """
+    found = {name: platforms.parse(machine.instance.architecture) for name, machine in chosen.items()}
+    several = set(found.values())
+    if len(several) > 1 and suite.build_profile is None:
+        raise UsageError(
+            f"{suite.name} has machines of two architectures, and each index is built on one: set build_profile in the"
+            " suite, or give --architecture"
+        )
+    return {} if several <= {platforms.AMD64} else found
 
 
 def check_known(name: str, known: Mapping[str, Instance]) -> None:
@@ -74,49 +99,82 @@ def check_known(name: str, known: Mapping[str, Instance]) -> None:
 
 
 def _unbootable(instance: Instance) -> str | None:
-    """Amazon Linux 2023 asks for ARMv8.2, which the first Graviton is not; its NVIDIA driver for newer GPUs."""
-    if instance.instance_type.startswith("a1."):
+    """Return why no machine image or no image of a system runs on a type.
+
+    Amazon Linux 2023 asks for ARMv8.2, which the first Graviton is not; its NVIDIA driver for newer GPUs.  Images for
+    GPUs, and AWS's machine image with NVIDIA's driver, are for x86_64 alone (docs/guides/platforms.md).
+    """
+    family = instance.instance_type.partition(".")[0]
+    if family == "a1":
         return "Amazon Linux 2023 does not run on it"
-    if instance.gpus and instance.instance_type.partition(".")[0] in ("g2", "g3", "g3s", "p2", "p3", "p3dn"):
+    if instance.gpus and instance.architecture != X86_64:
+        return f"there are no images for GPUs on {instance.architecture}"
+    if instance.gpus and family in ("g2", "g3", "g3s", "p2", "p3", "p3dn"):
         return "its GPUs are too old for the driver of the machine image"
     return None
 
 
-def _cheapest(
-    envelope: Envelope, snapshot: Snapshot, bootable: Snapshot, reserve: HostReserve, architecture: str
-) -> ChosenMachine:
-    """Return the type that the profile is priced on, or the next cheapest with room for the host and the harness."""
+def _architecture(envelope: Envelope, choice: MachineOptions) -> str:
+    return X86_64 if envelope.gpus else choice.architecture or X86_64
+
+
+def _cheapest(envelope: Envelope, snapshot: Snapshot, bootable: Snapshot, choice: MachineOptions) -> ChosenMachine:
+    """Return the type that the profile is priced on, or the next cheapest with a CPU for the harness too."""
+    architecture = _architecture(envelope, choice)
     roomy = replace(envelope, cpus=envelope.cpus + 1)
-    cheapest = offers.find_offers(roomy, bootable, architecture=architecture, reserve=reserve).chosen()
+    cheapest = offers.find_offers(roomy, bootable, architecture=architecture).chosen()
     if cheapest is None:
         raise UsageError(
-            f"no instance type of {snapshot} has room for profile {envelope.name} beside the host"
+            f"no instance type of {snapshot} has room for profile {envelope.name} and the harness"
             f" on {architecture}; name one in the suite's [ec2] table or with --instance"
         )
+    chosen = _machine(cheapest.instance, cheapest.usd_per_hour, envelope)
     priced = offers.find_offers(envelope, snapshot).chosen(measured=cheapest.instance.architecture)
-    if priced is None or priced.instance.instance_type == cheapest.instance.instance_type:
-        return ChosenMachine(cheapest.instance, cheapest.usd_per_hour)
-    out = offers.find_offers(roomy, snapshot, architecture=architecture, reserve=reserve).left_out
+    if priced is None or priced.instance.instance_type == chosen.name:
+        return chosen
+    out = offers.find_offers(roomy, snapshot, architecture=architecture).left_out
     reasons = {unfit.instance.instance_type: unfit.reason for unfit in out}
     why = reasons.get(priced.instance.instance_type) or _unbootable(priced.instance) or "dearer"
     why = why.replace(f"fewer than {roomy.cpus} vCPUs", f"no vCPU beside the job's {envelope.cpus} for the harness")
-    remark = f"{envelope.name} is priced on {priced.instance.instance_type}, which is left out: {why}"
-    return ChosenMachine(cheapest.instance, cheapest.usd_per_hour, remark)
+    remark = f"{envelope.name}: {priced.instance.instance_type} is the cheapest that fits, and is left out: {why}"
+    return replace(chosen, remark=remark)
 
 
-def _named(
-    instance: Instance, envelope: Envelope, snapshot: Snapshot, reserve: HostReserve, choice: MachineOptions
-) -> ChosenMachine:
-    name, usd = instance.instance_type, snapshot.price_of(instance.instance_type)
-    if usd is None:
-        raise UsageError(f"{name} has no price in {snapshot}, so its bill is unknown; choose another type")
+def _declared(name: str, envelope: Envelope, bootable: Snapshot, choice: MachineOptions) -> ChosenMachine:
+    """Return the type that a suite names, or its successor where AWS no longer rents it."""
+    gone = next((instance for instance in bootable.gone if instance.instance_type == name), None)
+    successor = None if gone is None else offers.successor(gone, bootable)
+    if successor is None:
+        return _named(name, envelope, bootable, choice)
+    taken = _named(successor.instance.instance_type, envelope, bootable, choice)
+    remark = f"{bootable.why_unpriced(name)}; {taken.name} is the cheapest with at least its resources"
+    return replace(taken, remark=remark, substitutes=name)
+
+
+def _named(name: str, envelope: Envelope, bootable: Snapshot, choice: MachineOptions) -> ChosenMachine:
+    known = instances.read_instances("aws")
+    check_known(name, known)
+    instance, usd = known[name], bootable.price_of(name)
+    if any(gone.instance_type == name for gone in bootable.gone):
+        successor = offers.successor(instance, bootable)
+        other = f"--instance {successor.instance.instance_type} has at least its resources" if successor else "name one"
+        raise UsageError(f"{bootable.why_unpriced(name)}; {other}")
     if unbootable := _unbootable(instance):
         raise UsageError(f"{name}: {unbootable}; choose another type")
+    if usd is None:
+        raise UsageError(f"{name} has no price in {bootable}, so its bill is unknown; choose another type")
     if instance.burstable and not choice.burstable:
         raise UsageError(
             f"{name} is burstable: its latency depends on CPU credits; choose another type, or pass --burstable"
         )
-    for reason in offers.find_shortages(instance, envelope, choice.architecture, reserve):
+    wanted = choice.architecture and _architecture(envelope, choice)
+    for reason in offers.find_shortages(instance, envelope, wanted, offers.host_reserve()):
         raise UsageError(f"{name} cannot run profile {envelope.name}: {reason}; choose another type")
+    chosen = _machine(instance, usd, envelope)
     remark = f"{name} has no vCPU beside the job's {envelope.cpus} for the harness"
-    return ChosenMachine(instance, usd, remark if instance.vcpus == envelope.cpus else None)
+    return replace(chosen, remark=remark) if instance.vcpus == envelope.cpus else chosen
+
+
+def _machine(instance: Instance, usd_per_hour: float, envelope: Envelope) -> ChosenMachine:
+    limit = offers.host_reserve().limit(envelope.memory_bytes, instance.memory_bytes)
+    return ChosenMachine(instance, usd_per_hour, asked_bytes=envelope.memory_bytes, limit_bytes=limit)

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from harness import filesystem
-from harness.aws.cloud_run import estimates
-from harness.aws.cloud_run.estimates import DurationEstimate, DurationModel
-from harness.aws.cloud_run.machines import ChosenMachine
 from harness.aws.cloud_run.records import Launch, PartJob, PlannedPart
+from harness.jobs import estimates
+from harness.jobs.estimates import DurationEstimate, DurationModel
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import IndexBuild, Inputs
 from harness.jobs.plan import Planned, component_keys
 from harness.launch.base import Prepared
+from harness.pricing.offers import ChosenMachine
 from harness.results.schema import Result, job_key
 
 # EC2 bills by the second, at least these.

@@ -11,10 +11,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from harness.aws.cloud_run import partition
-from harness.aws.cloud_run.machines import ChosenMachine
 from harness.aws.cloud_run.partition import Submission
 from harness.aws.cloud_run.records import PlannedPart
+from harness.pricing.offers import ChosenMachine
 from harness.progress import duration
+from harness.report.plan import SUBSTITUTE
 from harness.untrusted import escaped
 
 # Rows of the short quote and of all parts; further ones are counted, or joined by instance type.
@@ -75,9 +76,23 @@ class Quote:
             mark = "" if all(part.measured for part in same) else "~"
             time = mark + duration(sum(part.expected_s for part in same))
             usd = f"{partition.expected_usd(same):.2f}"
-            profiles = ", ".join(dict.fromkeys(job.cell.profile for part in same for job in part.jobs))
-            table.add_row(same[0].instance_type, str(len(same)), *_counts(same), time, usd, profiles)
+            names = dict.fromkeys(job.cell.profile for part in same for job in part.jobs)
+            profiles = ", ".join(map(self._profile, names))
+            mark = f" {SUBSTITUTE}" if any(self._substitutes(name) for name in names) else ""
+            table.add_row(same[0].instance_type + mark, str(len(same)), *_counts(same), time, usd, profiles)
         return table
+
+    def _substitutes(self, profile: str) -> bool:
+        """Return whether the profile's machine stands in for the suite's own."""
+        machine = self.machines.get(profile)
+        return machine is not None and machine.substitutes is not None
+
+    def _profile(self, name: str) -> str:
+        """Return a profile's name, and the limit of its jobs where that is less than it asks for."""
+        machine = self.machines.get(name)
+        if machine is None or machine.limit_bytes >= machine.asked_bytes:
+            return name
+        return f"{name} (limit {machine.limit_bytes / 2**30:.1f} GiB)"
 
     def _by_type(self) -> list[list[PlannedPart]]:
         """Return the parts of each instance type, the dearest first."""
@@ -111,7 +126,11 @@ class Quote:
         return table
 
     def _remarks(self, wide: bool) -> Iterator[str]:
-        remarks = list(dict.fromkeys(machine.remark for machine in self.machines.values() if machine.remark))
+        chosen = self.machines.values()
+        substituted = [machine.remark for machine in chosen if machine.substitutes and machine.remark]
+        yield from (f"{SUBSTITUTE} {remark}" for remark in dict.fromkeys(substituted))
+        others = (machine.remark for machine in chosen if machine.remark and not machine.substitutes)
+        remarks = list(dict.fromkeys(others))
         if wide or len(remarks) < 2:
             yield from remarks
         else:

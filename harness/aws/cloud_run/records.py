@@ -157,7 +157,8 @@ class Launch:
 class WorkerPart:
     """The work of one worker: builds, then jobs.
 
-    ``suite`` is the suite as JSON, ``indexes`` are those in S3 already.  The orchestrator rewrites the file before a
+    ``suite`` is the suite as JSON, ``indexes`` are those in S3 already, ``platforms`` those of the machines by profile
+    (empty: this worker's own).  The orchestrator rewrites the file before a
     further attempt at the part.
     """
 
@@ -169,6 +170,7 @@ class WorkerPart:
     images: tuple[ShippedImage, ...] = ()
     datasets: dict[str, ShippedInput] = field(default_factory=dict)
     indexes: dict[str, ShippedInput] = field(default_factory=dict)
+    platforms: dict[str, str] = field(default_factory=dict)
     version: int = VERSION
 
 

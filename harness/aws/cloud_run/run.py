@@ -148,7 +148,10 @@ class SuiteRun:
         self.shipper = client.shipper(self.work)
         # A wrong machine is known before a dataset is loaded.
         self.machines = machines.of_suite(request.suite, self.snapshot, request)
-        self.inputs = gather(request.suite, request.options)
+        types = {name: machine.name for name, machine in self.machines.items()}
+        of_machines = machines.platforms_of(request.suite, self.machines)
+        options = replace(request.options, instance_types=types, platforms=of_machines)
+        self.inputs = gather(request.suite, options)
         self.store = Store(request.options.results, request.suite.name, request.options.shelf)
         self.owner = clients.owner(client.connections, config.cache_folder())
         context = BackendContext(request, client.connections, region, self.known, self.clock, self.owner)
@@ -229,7 +232,7 @@ class SuiteRun:
 
     def local_results(self, images: dict[str, Prepared], stored: Iterable[Result]) -> LocalResults:
         """Return the jobs of a run with these images, against the store."""
-        return LocalResults(self._plan(images, ()), stored, self.store)
+        return LocalResults(self._plan(images, ()), stored, self.store, self.inputs.nominal_bytes)
 
     def _indexes(self, images: dict[str, Prepared], jobs: Iterable[Planned]) -> tuple[dict[str, Index], frozenset[str]]:
         """Return the indexes that need no build: those in the cache, and keys of those in the work place."""

@@ -178,7 +178,7 @@ class Shipper:
         # A worker builds an index of its jobs that no other part has built.
         unbuilt = {(job.cell.system, None): None for job in jobs if index_of(job) not in indexes}
         for system, component in unbuilt | {(build.system, build.component): None for build in builds}:
-            needed += _builders(ready_images[inputs.systems[system].on(inputs.build_gpus).image], component)
+            needed += _builders(ready_images[inputs.build_image(system)], component)
         by_name = {f"{image.system.image} {image.digest}": image for image in needed}
         images = tuple(self._once("image", name, partial(self.image, image)) for name, image in by_name.items())
         names = dict.fromkeys([*(job.cell.dataset for job in jobs), *(build.dataset for build in builds)])
@@ -187,7 +187,9 @@ class Shipper:
         used = {key: indexes[key] for key in (*map(index_of, jobs), *joined) if key in indexes}
         languages = {name: code for name in names if (code := inputs.language(name))}
         suite = {**inputs.suite.model_dump(mode="json"), "languages": languages}
-        return WorkerPart(planned.name, planned.instance_type, suite, jobs, builds, images, datasets, used)
+        return WorkerPart(
+            planned.name, planned.instance_type, suite, jobs, builds, images, datasets, used, dict(inputs.platforms)
+        )
 
     def _index_of(self, key: str, local: Index | None) -> ShippedInput | None:
         """Ship an index of the cache, or find one that is shipped."""

@@ -296,8 +296,9 @@ def run_part(file: Path, given: RunOptions, launcher: Launcher) -> bool:
 def options(usual: RunOptions, suite: Suite, part: WorkerPart, callbacks: RunCallbacks) -> RunOptions:
     """Return the options of a run that does one part alone."""
     jobs = {(job.cell, job.job): AssignedJob(job.repetition, job.key) for job in part.jobs}
-    types = dict.fromkeys(suite.profiles, part.instance_type)
-    return replace(usual, assigned=AssignedWork(jobs, part.builds), callbacks=callbacks, instance_types=types)
+    types = dict.fromkeys((*suite.profiles, *filter(None, (suite.build_profile,))), part.instance_type)
+    work = AssignedWork(jobs, part.builds)
+    return replace(usual, assigned=work, callbacks=callbacks, instance_types=types, platforms=part.platforms)
 
 
 class Uploader(RunCallbacks):

@@ -11,7 +11,7 @@ from typing import Any
 from harness.analysis.table import processors
 from harness.experiments.viability.curve import Curve, CurvePoint
 from harness.experiments.viability.judge import Unconstrained
-from harness.experiments.viability.probe import MIB, envelope
+from harness.experiments.viability.probe import MIB
 from harness.experiments.viability.search import MOVES, ProbeFinding
 from harness.experiments.viability.smallest import Evidence, ViabilityVerdict, against_edge
 from harness.experiments.viability.validation import InstanceVerdict
@@ -19,6 +19,7 @@ from harness.pricing import offers
 from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
 from harness.pricing.offers import Offer
 from harness.pricing.prices import Snapshot
+from harness.records import Envelope
 from harness.report.document import Escape, Grid, GridColumn, ReportDocument, Section, Value, grid_of, lines_of
 
 # The instance as tables price it, then the cheapest of any generation, and of any architecture as well.
@@ -28,14 +29,13 @@ RentalOffers = dict[str, Offer | None]
 def rental_offers(
     verdict: ViabilityVerdict, snapshot: Snapshot, choice: TypeChoice = DEFAULT_CHOICE
 ) -> RentalOffers | None:
-    """Find the cheapest types that provide a verdict's limit beside the reserve; ``None`` without a limit."""
+    """Find the cheapest types whose memory leaves a verdict's limit to a job; ``None`` without a limit."""
     if verdict.limit_bytes is None:
         return None
     peak = verdict.unconstrained.peak_gpu_bytes
     found = offers.find_offers(
-        envelope(verdict.cpus, verdict.limit_bytes, verdict.gpus),
+        Envelope("limit", verdict.cpus, offers.host_reserve().needed(verdict.limit_bytes), verdict.gpus),
         snapshot,
-        reserve=offers.host_reserve(),
         gpu_memory_bytes=None if peak is None or not verdict.gpus else -(-peak // verdict.gpus),  # of each GPU
     )
     choices = {

@@ -52,7 +52,7 @@ def find_instance(instance_type: str, provider: str | None = None) -> Instance:
 
 def job_memory_bytes(instance: Instance) -> int:
     """Return the bytes that a type leaves to a job beside its host's reserve; raise UsageError if none."""
-    left = offers.host_reserve().left(instance.memory_bytes) // MIB * MIB
+    left = offers.host_reserve().left(instance.memory_bytes)
     if left <= 0:
         raise UsageError(
             f"{instance.instance_type} has {instance.memory_bytes // MIB:,} MiB, and its host needs all of that for"
@@ -109,7 +109,7 @@ def check_host(instance: Instance, gpus: int) -> None:
     too_small = "this host is too small to emulate it; run this on a larger machine, or name a smaller type"
     if instance.vcpus > host.cpus():
         raise UsageError(f"{name} has {instance.vcpus} vCPUs, this host gives {host.cpus()}: {too_small}")
-    here = offers.host_reserve().left(host.memory_bytes())
+    here = offers.host_reserve().left_on_host(host.memory_bytes())
     if limit > here:
         raise UsageError(f"{name} leaves {limit // MIB:,} MiB to a job, this host {here // MIB:,}: {too_small}")
 

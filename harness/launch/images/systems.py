@@ -12,8 +12,8 @@ from harness.config import NAME_PATTERN, ConfigModel
 from harness.containment import inside, is_plain_name
 from harness.errors import UsageError, did_you_mean
 from harness.launch.images import locks
-from harness.launch.images.platforms import AMD64, debian
-from harness.records import Scalar
+from harness.launch.images.platforms import AMD64, debian, with_platform
+from harness.records import Scalar, digest
 from harness.untrusted import ForeignText, to_json
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -263,7 +263,8 @@ class System(SystemSettings, EngineSettings):
 
     ``file`` declares it; ``platform`` is that of its image; launchers set theirs.  ``variant_of`` names the system
     whose image it has, with other parameters; ``swept`` are all values of those that ``prepare`` reads.
-    ``search_only``: its image has only what searches need.
+    ``search_only``: its image has only what searches need.  ``on_platform`` is the platform of its image in a
+    run for other machines; ``None``: the launcher's.
     """
 
     name: str
@@ -278,6 +279,7 @@ class System(SystemSettings, EngineSettings):
     variant_of: str | None = None
     swept: dict[str, tuple[Scalar, ...]] = Field(default={})
     search_only: bool = False
+    on_platform: str | None = None
 
     @property
     def parts(self) -> tuple[System, ...]:
@@ -306,7 +308,8 @@ class System(SystemSettings, EngineSettings):
         """The name of its image; one for an accelerator or for searches alone, also a component's, has its own name."""
         able = next((part.accelerator for part in self.parts if part.accelerator), None)
         search = "search" if any(part.search_only for part in self.parts) else None
-        return "-".join(each for each in (self.variant_of or self.name, able, search) if each)
+        name = "-".join(each for each in (self.variant_of or self.name, able, search) if each)
+        return with_platform(name, self.on_platform or AMD64)
 
     @property
     def engine_image(self) -> str:
@@ -412,6 +415,11 @@ class System(SystemSettings, EngineSettings):
         components = tuple(component.made_for(platform) for component in self.components)
         return self.model_copy(update={"platform": platform, "components": components})
 
+    def kept_on(self, platform: str | None) -> System:
+        """Return the system whose image is for a platform, whatever the launcher's is; ``None``: the launcher's."""
+        components = tuple(component.kept_on(platform) for component in self.components)
+        return self.model_copy(update={"on_platform": platform, "components": components})
+
     @property
     def lacking(self) -> str | None:
         """The reason, in one line, why it or a component has no image for its platform and GPUs, or None."""
@@ -430,6 +438,14 @@ class System(SystemSettings, EngineSettings):
     def params(self) -> dict[str, Scalar]:
         """All parameters of the adapter."""
         return {**self.build_params, **self.search_params}
+
+    @property
+    def build_inputs(self) -> str:
+        """Digest of what its index is built with: systems of one engine with the same weights share their indexes."""
+        assets = [asset.model_dump(mode="json", exclude={"licence"}) for asset in self.assets]
+        prepared = self.prepared_with if assets else {}
+        parts = [part.build_inputs for part in self.components]
+        return digest([self.engine, self.accelerator, assets, prepared, parts, self.build_params])
 
     @property
     def unpinned(self) -> tuple[str, ...]:

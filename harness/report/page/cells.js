@@ -114,7 +114,9 @@
     if (at.usd === undefined) return missing("instance", row, view, page.data.text(at.note));
     const other = page.data.text(at.other);
     const price = `${other === null ? "" : `${other}, `}${at.usd} US$/h`;
-    return button("instance", [page.data.text(at.type), element("span", { class: "interval" }, price)]);
+    const type = at.own ? page.data.text(at.type) : `${page.data.text(at.type)}*`;
+    const label = at.own ? undefined : `${type} ${price}: priced there, measured elsewhere`;
+    return button("instance", [type, element("span", { class: "interval" }, price)], label);
   }
 
   function validity(row) {

@@ -210,7 +210,7 @@
       ["dataset, scenario", `${row.dataset}, ${row.scenario}`],
       [
         "hardware profile",
-        `${row.profile}: ${count(row.cpus, "CPU")}, ${bytes(row.memory)}${row.gpus ? `, ${count(row.gpus, "GPU")}` : ""}`,
+        `${row.profile}: ${count(row.cpus, "CPU")}, ${row.nominal ? `${bytes(row.nominal)} (limit ${bytes(row.memory)})` : bytes(row.memory)}${row.gpus ? `, ${count(row.gpus, "GPU")}` : ""}`,
       ],
       ["compared with", page.content.groups[row.place].label],
       ["started", row.started],

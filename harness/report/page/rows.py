@@ -103,7 +103,7 @@ def all_tariffs(chosen: Tariff) -> tuple[Tariff, ...]:
 def machine_need(row: Row) -> MachineNeed:
     """Return the facts of a row that decide which machine prices it."""
     measured_type = None if row.machine is None else row.machine.instance_type
-    envelope = (row.cpus, row.memory_limit_bytes, row.gpus, row_pricing.gpu_memory_bytes(row))
+    envelope = (row.cpus, row.memory_bytes, row.gpus, row_pricing.gpu_memory_bytes(row))
     return row.published_type, *envelope, row_pricing.measured_architecture(row), measured_type
 
 
@@ -143,6 +143,7 @@ def _price_record(row: Row, tariff: Tariff, texts: SharedTexts) -> dict[str, Any
         "usd": price.usd_per_hour,
         "architecture": texts.number(price.architecture),
         "other": texts.number(row_pricing.other_machine(row, price)),
+        "own": row_pricing.is_own_machine(row, price),
         "vcpus": price.vcpus,
         "memory": price.memory_bytes,
         "gpus": price.gpus,
@@ -236,6 +237,7 @@ def _names(row: Row, place: int, shared: SharedValues) -> dict[str, Any]:
         "cpus": row.cpus,
         "gpus": row.gpus,
         "memory": row.memory_limit_bytes,
+        "nominal": row.nominal_memory_bytes,
         "need": shared.need(row),
         "machine": shared.machine(row.machine),
         "again": None

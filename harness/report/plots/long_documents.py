@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from harness.analysis.long_documents import RATIOS, LongDocuments, LongGroup, RatioAxis, ReadingOn
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.published_measures import PublishedMeasures
+from harness.report.hardware import hardware
 from harness.report.plots import style
 from harness.report.plots.style import Frame, SystemStyle, file_name
-from harness.report.summary import hardware
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

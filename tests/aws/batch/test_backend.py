@@ -19,8 +19,6 @@ from harness.aws.batch.backend import BatchBackend
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.cloud_run import partition
 from harness.aws.cloud_run.backend import Backend, PartState
-from harness.aws.cloud_run.estimates import DurationEstimate
-from harness.aws.cloud_run.machines import ChosenMachine
 from harness.aws.cloud_run.partition import Grouping, Submission
 from harness.aws.cloud_run.records import CloudRun, Launch, PartJob, PlannedPart, ShippedInput
 from harness.aws.cloud_run.run import BackendContext
@@ -28,10 +26,12 @@ from harness.aws.ec2 import account as accounts
 from harness.aws.ec2 import instances as ec2_instances
 from harness.aws.ec2.account import Account
 from harness.errors import AwsError, UsageError
+from harness.jobs.estimates import DurationEstimate
 from harness.jobs.inputs import IndexBuild
 from harness.jobs.plan import Planned
 from harness.jobs.suite import Suite
 from harness.pricing import instances
+from harness.pricing.offers import ChosenMachine
 from harness.results.schema import Cell
 from tests.aws import server
 from tests.aws.batch.conftest import ROLE_ID, Make

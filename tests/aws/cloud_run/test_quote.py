@@ -9,12 +9,12 @@ import pytest
 from rich.console import Console
 
 from harness.aws.cloud_run import partition
-from harness.aws.cloud_run.machines import ChosenMachine
 from harness.aws.cloud_run.partition import Submission
 from harness.aws.cloud_run.quote import Quote
 from harness.aws.cloud_run.records import PartJob, PlannedPart
 from harness.jobs.inputs import IndexBuild
 from harness.pricing import instances
+from harness.pricing.offers import ChosenMachine
 from harness.results.schema import Cell
 
 KNOWN = instances.read_instances("aws")

@@ -85,7 +85,7 @@ def test_validate_and_curve_print_their_verdicts(call: Call, bench: Bench) -> No
         (["viable", "planted", "--min", "NumRet=99999"], 2, "at least 99999 is asked: no limit can reach it"),
         (["viable", "planted", "--min", "RR@10=2"], 2, "RR@10 is at most 1, so no limit could keep it"),
         (["viable", "planted", "--step", "16"], 2, "--step: '16' is not a memory size"),
-        (["viable", "planted", "--step", "64GiB", "--cpus", "1,2"], 2, "--step 65,536 MiB: this host leaves 15,616"),
+        (["viable", "planted", "--step", "64GiB", "--cpus", "1,2"], 2, "--step 65,536 MiB: this host leaves 15,872"),
         (["viable", "planted", "--cpus", "0"], 2, "--cpus '0': write whole numbers"),
         (["viable", "planted", "--gpus", "1"], 2, "the fake launcher has no GPU; ask for less"),
         (["validate", "planted", "--instance", "m6g.medum"], 2, "unknown instance type 'm6g.medum'; did you mean"),

@@ -91,7 +91,7 @@ def test_a_curve_is_measured_once_and_drawn(questions: Questions, tmp_path: Path
     for words in ("planted on tiny, 1 CPU", "knee, 120 MiB", "no answer (oom)", "anonymous peak, 100 MiB"):
         assert words in drawn
     text = writers.write(render.curve_document(measured), "md")
-    assert "Knee: 120 MiB" in text and "| 15,616 MiB (unconstrained) |" in text and "| 80 MiB " in text
+    assert "Knee: 120 MiB" in text and "| 15,872 MiB (unconstrained) |" in text and "| 80 MiB " in text
     question, launcher = questions(needs(1))
     again = curve.measure_curve(question, 1, limits)
     assert again == measured and launcher.limits == [], "all of it is stored"
@@ -132,7 +132,7 @@ def test_invalid_limits_are_one_line(questions: Questions) -> None:
     question, _ = questions(needs(1))
     with pytest.raises(UsageError, match="8 MiB start no container; name 16 MiB or more"):
         curve.measure_curve(question, 1, (8 * MIB,))
-    with pytest.raises(UsageError, match="20,480 MiB constrain nothing here: this host leaves 15,616 MiB"):
+    with pytest.raises(UsageError, match="20,480 MiB constrain nothing here: this host leaves 15,872 MiB"):
         curve.measure_curve(question, 1, (20 << 30,))
 
 

@@ -218,7 +218,7 @@ def test_a_control_belongs_to_the_job_right_before_it(questions: Questions) -> N
 
 def test_step_larger_than_the_host_is_refused_before_any_job(questions: Questions) -> None:
     question, launcher = questions(needs(1), step=20_000 * MIB)
-    with pytest.raises(UsageError, match="--step 20,000 MiB: this host leaves 15,616 MiB to a job"):
+    with pytest.raises(UsageError, match="--step 20,000 MiB: this host leaves 15,872 MiB to a job"):
         smallest(question, 1)
     assert launcher.limits == []
 

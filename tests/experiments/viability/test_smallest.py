@@ -256,7 +256,7 @@ def test_target_missed_without_a_limit_is_one_line_and_jobs_are_kept(questions: 
 
 def test_system_that_does_not_run_is_one_line(questions: Questions) -> None:
     question, launcher = questions(lambda *_: Life(Outcome.CRASH))
-    with pytest.raises(JobError, match="planted does not even run with 15,616 MiB: it ended crash"):
+    with pytest.raises(JobError, match="planted does not even run with 15,872 MiB: it ended crash"):
         smallest(question, 1)
     assert launcher.limits == [None]
 

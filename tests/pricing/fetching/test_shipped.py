@@ -59,7 +59,7 @@ def test_a_snapshot_never_changes(name: str) -> None:
 @pytest.mark.parametrize(("day", "types"), [("2022-10-31", 561), ("2022-12-05", 607), ("2026-07-20", 1367)])
 def test_snapshot_has_as_many_prices_as_its_source(day: str, types: int) -> None:
     found = of_day(day)
-    assert (str(found.as_of), found.provider, len(found.prices)) == (day, "aws", types)
+    assert (str(found.as_of), found.provider, len(found.prices) + len(found.gone)) == (day, "aws", types)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,10 @@ def test_prices_of_2022_are_as_published(instance_type: str, price: float) -> No
 def test_price_changes_until_2026_are_the_known_ones() -> None:
     before, after = of_day("2022-12-05"), of_day("2026-07-20")
     names = {instance.instance_type for instance, _ in before.prices}
-    assert {name for name in names if after.price_of(name) is None} == {"cc2.8xlarge", "hs1.8xlarge"}
+    gone = {instance.instance_type for instance in after.gone}
+    assert {name for name in names if after.price_of(name) is None} - gone == {"cc2.8xlarge", "hs1.8xlarge"}
+    assert len(gone) == 22 and {"p3.2xlarge", "p3.8xlarge", "p2.xlarge", "g3.4xlarge", "f1.2xlarge"} < gone
+    assert not before.gone and "p3dn.24xlarge" not in gone
     changed = {name for name in names if after.price_of(name) not in (None, before.price_of(name))}
     assert {name: (before.price_of(name), after.price_of(name)) for name in changed} == {
         "p4d.24xlarge": (32.7726, 21.957642),

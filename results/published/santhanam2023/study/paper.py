@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from harness.analysis.published import (
@@ -107,6 +108,7 @@ def recomputed(published: Published, follows: Snapshot, escape: Escape) -> Secti
 
 def rented(published: Published, follows: Snapshot, now: Snapshot, escape: Escape) -> Section:
     """Show the price per hour of each hardware at both dates."""
+    known = rents(published, follows, now)
     return grid_section(
         f"The same hardware, {follows.as_of} and {now.as_of}",
         (
@@ -114,6 +116,7 @@ def rented(published: Published, follows: Snapshot, now: Snapshot, escape: Escap
             " the cheapest type that provides what the hardware asks for; without GPUs never one that has some,"
             " with GPUs never one whose GPUs have"
             " less memory than those of the paper's type. Burstable and bare-metal types are left out.",
+            *_gone(known, escape),
         ),
         ("hardware", "paper's type", "then", "now", "cheapest then", "now", "x86_64 then", "now"),
         (False, False, True, True, False, False, False, False),
@@ -128,7 +131,7 @@ def rented(published: Published, follows: Snapshot, now: Snapshot, escape: Escap
                 _offer(rent.cheapest_x86_then, escape),
                 _offer(rent.cheapest_x86, escape),
             )
-            for rent in rents(published, follows, now)
+            for rent in known
         ),
         keys=2,
     )
@@ -190,10 +193,19 @@ def _same(rent: Rent, follows: Snapshot, now: Snapshot, escape: Escape) -> str:
         return f"a type of another provider, {escape(follows.provider)}"
     if rent.successor is None:
         return "no price, and no type has at least its resources"
-    return (
-        f"no price; successor {_offer(rent.successor, escape)}, substituted (local hard disks are not compared), "
-        "latency not re-measured"
+    return "gone"
+
+
+def _gone(known: Sequence[Rent], escape: Escape) -> Iterator[str]:
+    """Yield the types that are gone, each with its successor."""
+    pairs = dict.fromkeys(
+        f"{escape(rent.instance_type)} (now {_offer(rent.successor, escape)})"
+        for rent in known
+        if rent.same is None and rent.successor is not None
     )
+    if pairs:
+        with_ = "with the cheapest type of at least its resources, local hard disks not compared"
+        yield f"Gone, {with_}: {', '.join(pairs)}."
 
 
 def _offer(offer: Offer | None, escape: Escape) -> str:

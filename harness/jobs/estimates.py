@@ -1,12 +1,14 @@
-"""Estimate how long jobs and builds take, from stored results or else from stated assumptions.  Pure."""
+"""Estimate how long jobs and builds take: from stored results, else from published latencies, else from assumptions."""
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
-from harness import stats
+from harness import config, stats
+from harness.analysis import published, published_measures
 from harness.records import Outcome
 from harness.results.schema import Cell, Result, ResultSpec
 
@@ -28,23 +30,64 @@ BYTES_PER_S = 50e6
 
 @dataclass(frozen=True)
 class DurationEstimate:
-    """Seconds; ``worst_s`` is what the protocol's time-outs allow, ``measured`` says that none of it is assumed."""
+    """Seconds; ``worst_s`` is what the protocol's time-outs allow, ``measured`` says that none of it is assumed.
+
+    ``published``: some of it follows from latencies that a paper prints.
+    """
 
     seconds: float
     worst_s: float
     measured: bool
+    published: bool = False
 
     def __add__(self, other: DurationEstimate) -> DurationEstimate:
         return DurationEstimate(
-            self.seconds + other.seconds, self.worst_s + other.worst_s, self.measured and other.measured
+            self.seconds + other.seconds,
+            self.worst_s + other.worst_s,
+            self.measured and other.measured,
+            self.published or other.published,
         )
 
 
-class DurationModel:
-    """Estimates by job and by build, from earlier results."""
+# System, dataset and hardware profile of a published latency.
+PublishedCell = tuple[str, str, str]
 
-    def __init__(self, stored: Iterable[Result], *, job_timeout_s: float, build_timeout_s: float) -> None:
+
+@functools.cache
+def published_latencies() -> Mapping[PublishedCell, float]:
+    """Return the mean latencies (s) of single queries in the papers' tables that harness ships, by our own names.
+
+    Raises:
+        FileError: a table is wrong.
+    """
+    folder, found = config.data_root() / "results" / "published", dict[PublishedCell, float]()
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if not published.is_in(path) or published_measures.holds(path):
+            continue
+        paper = published.read(path)
+        if paper.about.protocol.scenario != "single_stream":
+            continue
+        for dataset in paper.about.datasets:
+            for name in dataset.measured_as:
+                for line in paper.table3[dataset.name]:
+                    cell = (line.system.lower(), name, line.hardware.profile)
+                    found[cell] = float(line.latency_ms.value) / 1000
+    return found
+
+
+class DurationModel:
+    """Estimates by job and by build, from earlier results, else from published ``latencies``."""
+
+    def __init__(
+        self,
+        stored: Iterable[Result],
+        *,
+        job_timeout_s: float,
+        build_timeout_s: float,
+        latencies: Mapping[PublishedCell, float] | None = None,
+    ) -> None:
         self._job_timeout_s, self._build_timeout_s = job_timeout_s, build_timeout_s
+        self._latencies = published_latencies() if latencies is None else latencies
         self._by_cell: dict[Cell, list[float]] = defaultdict(list)
         # Seconds by query, of other profiles.
         self._by_system: dict[tuple[str, str, str], list[float]] = defaultdict(list)
@@ -68,7 +111,10 @@ class DurationModel:
     def search(self, cell: Cell, queries: int) -> DurationEstimate:
         """Estimate one job that asks this many queries."""
         known = self._by_cell.get(cell) or self._by_system.get((cell.system, cell.dataset, cell.scenario))
-        return _estimate(known, queries, JOB_S + QUERY_S * queries, self._job_timeout_s)
+        query_s = self._latencies.get((cell.system, cell.dataset, cell.profile))
+        if known or query_s is None or cell.scenario != "single_stream":
+            return _estimate(known, queries, JOB_S + QUERY_S * queries, self._job_timeout_s)
+        return replace(_estimate(None, queries, JOB_S + query_s * queries, self._job_timeout_s), published=True)
 
     def build(self, system: str, dataset: str, documents: int) -> DurationEstimate:
         """Estimate one index build, without those of components; a joined index has no documents of its own."""

@@ -1,0 +1,51 @@
+"""The quote of suites from the price list alone: without AWS, an engine's answer, or the suites' data.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from harness.aws.cloud_run import machines
+from harness.aws.cloud_run.machines import MachineOptions
+from harness.errors import UsageError
+from harness.jobs.suite import Suite
+from harness.pricing.prices import Snapshot
+from harness.report.plan import CellPlan
+
+
+def priced(plans: Sequence[CellPlan], suite: Suite, snapshot: Snapshot, choice: MachineOptions) -> list[CellPlan]:
+    """Return a suite's cells with their machines and costs, or the reason why none takes a cell.
+
+    Builds are priced on the machine of the build profile, if the suite has one.
+    """
+    found = machines.survey(suite.envelopes(), snapshot, choice, suite.ec2.instances)
+
+    def usd(seconds: float | None, profile: str) -> float | None:
+        machine = found[profile]
+        if seconds is None or isinstance(machine, UsageError):
+            return None if seconds != 0 else 0.0
+        return seconds * machine.usd_per_hour / 3600
+
+    def of_cell(plan: CellPlan) -> CellPlan:
+        profile = plan.cell.profile
+        machine = found[profile]
+        build_usd = usd(plan.build_s, suite.build_profile or profile)
+        known = replace(plan, timing_usd=usd(plan.timing_s, profile), build_usd=build_usd)
+        return (
+            replace(known, refused=str(machine)) if isinstance(machine, UsageError) else replace(known, machine=machine)
+        )
+
+    return [of_cell(plan) for plan in plans]
+
+
+def builders(suite: Suite, snapshot: Snapshot, choice: MachineOptions) -> Iterator[str]:
+    """Yield on which machine a suite's indexes are built, or why there is none."""
+    profile = suite.build_profile
+    if profile is None:
+        return
+    own = {profile: suite.envelopes()[profile]}
+    found = machines.survey(own, snapshot, choice, suite.ec2.instances)[profile]
+    if isinstance(found, UsageError):
+        yield f"indexes ({profile}): refused: {found}"
+    else:
+        yield f"indexes ({profile}) are built on {found.name}, US$ {found.usd_per_hour:g} an hour"

@@ -1,0 +1,41 @@
+"""The limits that a suite's hardware profiles get on the machines that run them.
+
+A profile asks for nominal memory; where that is the whole machine, the job's limit is what its host leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from harness.launch import host
+from harness.pricing import instances, offers
+from harness.records import Envelope
+
+
+def enforced(profiles: Mapping[str, Envelope], instance_types: Mapping[str, str]) -> dict[str, Envelope]:
+    """Return the limits of each profile on its machine; a profile that is too large for it stays as it is.
+
+    Args:
+        profiles: as asked for, by name.
+        instance_types: by profile, the EC2 type that its jobs are planned for; empty: this host runs them all.
+    """
+    if not instance_types:
+        shown = host.memory_bytes()
+        return {name: _limited(each, _on_host(each.memory_bytes, shown)) for name, each in profiles.items()}
+    reserve, known = offers.host_reserve(), instances.read_instances("aws")
+    limits = {}
+    for name, asked in profiles.items():
+        machine = known.get(instance_types.get(name, ""))
+        fits = machine is not None and asked.memory_bytes <= machine.memory_bytes
+        limit = reserve.limit(asked.memory_bytes, machine.memory_bytes) if machine and fits else None
+        limits[name] = _limited(asked, limit)
+    return limits
+
+
+def _on_host(wanted_bytes: int, shown_bytes: int) -> int | None:
+    return offers.host_reserve().limit_on_host(wanted_bytes, shown_bytes)
+
+
+def _limited(asked: Envelope, limit_bytes: int | None) -> Envelope:
+    return replace(asked, memory_bytes=limit_bytes) if limit_bytes else asked
