@@ -55,7 +55,8 @@ class DocumentGraph(torch.nn.Module):
 
         States of several layers stand side by side.
         """
-        mask = attention_mask if self.plain_mask else additive(attention_mask)
+        plain = self.plain_mask or self.declared.kind.plain_mask
+        mask = attention_mask if plain else additive(attention_mask)
         inputs = {"input_ids": input_ids, "attention_mask": mask}
         if self.declared.kind.token_types:
             inputs["token_type_ids"] = token_type_ids
