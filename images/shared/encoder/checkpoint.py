@@ -101,6 +101,11 @@ class Config:
             further = self._disentangled(each, hidden)
         return layers * (24 * each * hidden**2 + 4 * compared * hidden + further)
 
+    def vocabulary_flop(self, tokens: int) -> int:
+        """Return the operations of a head that makes logits over the vocabulary of so many tokens, padding included."""
+        hidden = int(self.raw.get("hidden_size", self.raw.get("dim", 768)))
+        return 2 * tokens * hidden * (hidden + self.vocabulary)
+
     def _disentangled(self, tokens: int, hidden: int) -> int:
         """Return the operations of a layer of DeBERTa on positions: their keys and queries, and products with these."""
         if not self.raw.get("relative_attention", False):
