@@ -110,7 +110,12 @@ def _deberta(folder: Path, texts: Sequence[str], sizes: dict[str, Any], position
 
     sizes["vocab_size"] = dense.sentence_pieces(folder, "DebertaV2Tokenizer", texts, "[MASK]")
     # A few buckets of positions, so that distances beyond them share one.
-    attention = {"relative_attention": True, "position_buckets": 8, "pos_att_type": ["p2c", "c2p"], "share_att_key": True}
+    attention = {
+        "relative_attention": True,
+        "position_buckets": 8,
+        "pos_att_type": ["p2c", "c2p"],
+        "share_att_key": True,
+    }
     return transformers.DebertaV2Config(
         max_position_embeddings=positions,
         position_biased_input=False,

@@ -72,6 +72,7 @@ class PaperDataset(ConfigModel):
     """One dataset: its name here, its name in the paper, its part of Tables 3 and 4.
 
     ``amrs``: the exchange rates that its scores were made with (units of each metric for a point of accuracy).
+    ``systems``: the shipped system that repeats a printed one, where its name is not the printed one in lower case.
     """
 
     name: str
@@ -81,6 +82,11 @@ class PaperDataset(ConfigModel):
     table4: str
     table4_file: str
     amrs: dict[str, float] = Field(default_factory=dict)
+    systems: dict[str, str] = Field(default_factory=dict)
+
+    def shipped(self, printed: str) -> str:
+        """Return the name of the shipped system that repeats a printed one."""
+        return self.systems.get(printed, printed.lower())
 
 
 class LatencySource(ConfigModel):

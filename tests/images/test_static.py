@@ -54,7 +54,9 @@ say([[hit.doc_id for hit in own.search("molten rock", k)] for k in (1, 2, 3, 9)]
 own.close()
 index.chmod(0o755)
 """
-    differences, *rankings, (counts, (tokens, rows, size)), facts, heavy, no_text, blank, face, null, half, long, depths = probe("static-minilm", lines)
+    differences, *rankings, work, facts, heavy, no_text, blank, face, null, half, long, depths = probe(
+        "static-minilm", lines
+    )
     bare, restated = differences
     assert bare <= 1e-6 and restated <= 1e-3, "embeddings and vectors are float16 in model2vec"
     for ours, plain, alone in rankings:
@@ -62,6 +64,7 @@ index.chmod(0o755)
         assert [score for _, score in ours] == pytest.approx([score for _, score in plain], abs=1e-6)
     assert [ours[0][0] for ours, _, _ in rankings[:3]] == ["glacier", "volcano", DOCUMENTS[2]["_id"]]
     assert facts == [["encode", "retrieve", "tokenise"], True, ["model2vec", "numpy", "tokenizers"], 0, len(DOCUMENTS)]
+    counts, (tokens, rows, size) = work
     assert counts == {"flop": tokens * size, "parameters": rows * size}
     assert heavy == [] and no_text == blank == face == [], "a query without known tokens finds nothing"
     assert null == half == long == [DOCUMENTS[2]["_id"]]

@@ -70,7 +70,7 @@ def test_dense_scores_equal_those_of_the_search(probe: Probe, tmp_path: Path) ->
     assert tokens == counts["padded_tokens"] >= 3 and counts["flop"] == encoded + 14 * 2 * 32
     assert {name: counts[name] for name in ("pairs", "windows", "calls")} == {"pairs": 14, "windows": 1, "calls": 1}
     assert counts["parameters"] == searched[0]["parameters"] > 3 * 12 * 32**2
-    assert searched[0].keys() == {"flop", "parameters"} and searched[0]["flop"] == encoded, "what faiss does is not counted"
+    assert searched[0].keys() == {"flop", "parameters"} and searched[0]["flop"] == encoded, "without faiss"
     assert searched[1] == ["encode", "retrieve", "tokenise"]
     assert unknown == "the index has no document 'nowhere'; rank over the corpus that it was built of"
     assert coded.startswith("an index 'ivfpq' gives no vectors back")

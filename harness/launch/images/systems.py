@@ -154,8 +154,8 @@ class EngineSettings(ConfigModel):
     cuda: int = Field(
         default=12,
         ge=0,
-        description="with GPUs: the release of CUDA whose packages it takes from shared folders; 0: it takes none, because"
-        " GPUs change nothing",
+        description="with GPUs: the release of CUDA whose packages it takes from shared folders; 0: none, its image is"
+        " that for CPUs",
     )
     not_for: tuple[NotFor, ...] = Field(
         default=(), description="platforms that it has no image for; it has one for every other"

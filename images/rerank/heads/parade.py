@@ -165,7 +165,7 @@ class ParadeTransformer(DocumentHead):
 
     Its first state is scored.  ``config.json`` describes it under ``aggregator``: two random layers of the backbone's
     size (RAND-L2), or a pretrained cross-encoder with ``proj_out`` before it where its size differs (PRETR-L6).
-    Without separators the input is the papers' (Li et al., section 3; Boytsov et al., appendix); with them FlexNeuART's.
+    Without separators the input is that of the papers' text, with them that of FlexNeuART.
     """
 
     reads = ("cls.", "bert_aggreg.", "bert_aggreg_cls_embed", "bert_aggreg_sep_embed", "proj_out.")
