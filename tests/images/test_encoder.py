@@ -179,7 +179,7 @@ from encoder.model import Model
 from encoder.prepare import prepare
 texts = ["rivers of ice that move slowly", "", "molten rock and ash", "word " * 70, "\\u51b0\\u5ddd 7"]
 sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128,
-         "max_position_embeddings": 130, "initializer_range": 0.2}
+         "hidden_dim": 128, "max_position_embeddings": 130, "initializer_range": 0.2}
 bytes_of_text = ("mpnet", "xlm-roberta")
 def make(folder, kind, head):
     if head in ("dpr", "ance"):
