@@ -7,6 +7,7 @@ tokens and pooling are read can be seen on them all the same.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,14 @@ _CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789!?.,;:'\"()[]{}-_/+*=%&#@$"
 #   repbert                    BertModel under bert., with a pooler; no file of a tokenizer but vocab.txt
 #   bert                       BertModel without a prefix, with a pooler: cocondenser, cot-mae, rocketqa-v2 (converted)
 #   bert-4k                    BertModel of 4,096 positions: e5-base-4k
+#   bert-multilingual          BertModel without a prefix, with a pooler; SentencePiece: multilingual-e5-small
 #   distilbert                 DistilBertModel without a prefix: sbert; distilbert is DistilBertForMaskedLM, prefixed
-KINDS = ("dpr-question", "dpr-context", "ance", "repbert", "bert", "bert-4k", "distilbert")
+KINDS = ("dpr-question", "dpr-context", "ance", "repbert", "bert", "bert-4k", "bert-multilingual", "distilbert")
+# Special tokens in the order of their ids, by class of tokeniser.
+_SENTENCE_PIECES = {
+    "XLMRobertaTokenizer": ("<s>", "<pad>", "</s>", "<unk>"),
+    "DebertaV2Tokenizer": ("[PAD]", "[CLS]", "[SEP]", "[UNK]"),
+}
 
 
 def make(
@@ -77,7 +84,10 @@ def make(
         state = {f"roberta.{name}": tensor for name, tensor in model.state_dict().items()}
         state.update(_ance_head(hidden))
     else:
-        vocabulary = word_pieces(folder, kind, texts, words, positions)
+        if kind == "bert-multilingual":
+            vocabulary = sentence_pieces(folder, "XLMRobertaTokenizer", texts, "<mask>")
+        else:
+            vocabulary = word_pieces(folder, kind, texts, words, positions)
         config, state = _bert_like(kind, {**sizes, "vocab_size": vocabulary}, positions, projection)
     wide_norms(state, seed)
     (folder / "config.json").write_text(config.to_json_string(), encoding="utf-8")
@@ -167,6 +177,23 @@ def word_pieces(folder: Path, kind: str, texts: Sequence[str], words: int, posit
         _json(folder / "special_tokens_map.json", _special_tokens(SPECIAL))
     if kind != "bert":
         learned.save(str(folder / "tokenizer.json"))
+    return len(pieces)
+
+
+def sentence_pieces(folder: Path, name: str, texts: Sequence[str], mask: str) -> int:
+    """Write a SentencePiece tokeniser of whole words and letters; return the size of its vocabulary.
+
+    Args:
+        name: class of the tokeniser.
+        mask: its last token.
+    """
+    import transformers
+
+    known = sorted({word for text in texts for word in re.findall(r"\w{2,}", text)})
+    letters = sorted({*_CHARACTERS, *"".join(texts)} - {" "})
+    pieces = [*((piece, 0.0) for piece in _SENTENCE_PIECES[name]), ("\u2581", -9.0)]
+    pieces += [*((f"\u2581{word}", -1.0) for word in known), *((letter, -10.0) for letter in letters), (mask, 0.0)]
+    getattr(transformers, name)(vocab=pieces).save_pretrained(str(folder))
     return len(pieces)
 
 

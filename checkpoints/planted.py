@@ -113,13 +113,18 @@ LONGFORMER = Names(
     tuple(f"longformer.encoder.layer.{{}}.attention.self.{part}.weight" for part in ("query", "key", "value")),
     "longformer.encoder.layer.{}.attention.output.dense.weight",
 )
+DEBERTA = Names(
+    "deberta.embeddings.word_embeddings.weight",
+    tuple(f"deberta.encoder.layer.{{}}.attention.self.{part}_proj.weight" for part in ("query", "key", "value")),
+    "deberta.encoder.layer.{}.attention.output.dense.weight",
+)
 LLAMA = Names(
     "model.embed_tokens.weight",
     tuple(f"model.layers.{{}}.self_attn.{part}_proj.weight" for part in ("q", "k", "v")),
     "model.layers.{}.self_attn.o_proj.weight",
 )
 # The first token's id, which no word has.
-_FIRST_IDS = {ROBERTA: 0, MODERNBERT: 2, LONGFORMER: 0, LLAMA: 1}
+_FIRST_IDS = {ROBERTA: 0, MODERNBERT: 2, LONGFORMER: 0, DEBERTA: 1, LLAMA: 1}
 # Positions that turn with a token's place (rotary) leave these alone: words use all but the last.
 _LANES = (*range(40, 64), *range(104, 128))
 _CONSTANT = 6

@@ -17,8 +17,10 @@ from checkpoints import dense, planted
 #   electra      ElectraForSequenceClassification: ms-marco-electra-base
 #   xlm-roberta  XLMRobertaForSequenceClassification: bge-reranker-v2-m3
 #   ettin        ModernBertModel without a head, and sentence-transformers' modules beside it: ettin-reranker-*
+#   deberta      DebertaV2ForSequenceClassification of version 3; SentencePiece: mxbai-rerank-*-v1
+#   deberta-linear  DebertaV2Model under deberta., with cls.weight and cls.bias
 #   linear       BertModel under bert., with cls.weight and cls.bias: FirstP to SumP as FlexNeuART names them
-KINDS = ("bert", "electra", "xlm-roberta", "ettin", "linear")
+KINDS = ("bert", "electra", "xlm-roberta", "ettin", "linear", "deberta", "deberta-linear")
 
 
 def make(
@@ -63,6 +65,9 @@ def make(
             max_position_embeddings=positions + 2, type_vocab_size=1, pad_token_id=1, **sizes
         )
         model: Any = transformers.XLMRobertaForSequenceClassification(config)
+    elif kind.startswith("deberta"):
+        config = _deberta(folder, texts, sizes, positions)
+        model = (transformers.DebertaV2ForSequenceClassification if kind == "deberta" else _deberta_with_cls)(config)
     elif kind == "ettin":
         sizes["vocab_size"] = dense.word_pieces(folder, kind, texts, words, positions)
         config = _modern_bert(sizes, positions, plant)
@@ -83,7 +88,8 @@ def make(
         _write_modules(folder, _modules(hidden))
     if plant:
         _plant(folder, kind, state)
-    config.architectures = [type(model).__name__]
+    bare = {"linear": "BertModel", "deberta-linear": "DebertaV2Model"}
+    config.architectures = [bare.get(kind, type(model).__name__)]
     (folder / "config.json").write_text(config.to_json_string(), encoding="utf-8")
     dense.write_weights(folder, state, safetensors=True)
 
@@ -98,19 +104,46 @@ def _modern_bert(sizes: dict[str, Any], positions: int, plant: bool) -> Any:
     return transformers.ModernBertConfig(max_position_embeddings=positions, **attention, **special, **sizes)
 
 
-def _bert_with_cls(config: Any) -> Any:
-    import torch
+def _deberta(folder: Path, texts: Sequence[str], sizes: dict[str, Any], positions: int) -> Any:
+    """Write DeBERTa's tokeniser; return the configuration of version 3, in small."""
     import transformers
 
-    class BertWithCls(torch.nn.Module):
-        """A BERT and one linear map over its first token."""
+    sizes["vocab_size"] = dense.sentence_pieces(folder, "DebertaV2Tokenizer", texts, "[MASK]")
+    # A few buckets of positions, so that distances beyond them share one.
+    attention = {
+        "relative_attention": True,
+        "position_buckets": 8,
+        "pos_att_type": ["p2c", "c2p"],
+        "share_att_key": True,
+    }
+    return transformers.DebertaV2Config(
+        max_position_embeddings=positions,
+        position_biased_input=False,
+        norm_rel_ebd="layer_norm",
+        type_vocab_size=0,
+        **attention,
+        **sizes,
+    )
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.bert = transformers.BertModel(config, add_pooling_layer=False)
-            self.cls = torch.nn.Linear(config.hidden_size, 1)
 
-    return BertWithCls()
+def _bert_with_cls(config: Any) -> Any:
+    import transformers
+
+    return _with_cls("bert", transformers.BertModel(config, add_pooling_layer=False))
+
+
+def _deberta_with_cls(config: Any) -> Any:
+    import transformers
+
+    return _with_cls("deberta", transformers.DebertaV2Model(config))
+
+
+def _with_cls(name: str, transformer: Any) -> Any:
+    """Return a transformer under a name, and one linear map over its first token."""
+    import torch
+
+    hidden = transformer.config.hidden_size
+    return torch.nn.ModuleDict({name: transformer, "cls": torch.nn.Linear(hidden, 1)})
 
 
 def _modules(hidden: int) -> dict[str, dict[str, Any]]:
@@ -143,13 +176,21 @@ def _plant(folder: Path, kind: str, state: dict[str, Any]) -> None:
         # Far enough from 0 that the activation is monotone.
         state[f"{reader}.bias"].data = torch.full_like(state[f"{reader}.bias"], 2.0 if kind == "electra" else 0.0)
         last = {"bert": "classifier.weight", "electra": "classifier.out_proj.weight"}.get(kind)
+    elif kind.startswith("deberta"):
+        vocabulary = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
+        # Spelt words repeat their letters, which says nothing of their text.
+        letters = [number for number, (piece, _) in enumerate(vocabulary) if len(piece.strip("\u2581")) < 2]
+        planted.match_copies(state, planted.DEBERTA, letters)
+        reader, last = ("cls", None) if kind == "deberta-linear" else ("pooler.dense", "classifier.weight")
+        state[f"{reader}.weight"].data = planted.read_share(state[f"{reader}.weight"], -0.3)
+        # Far enough from 0 that the activation is monotone.
+        state[f"{reader}.bias"].data = torch.full_like(state[f"{reader}.bias"], 2.0 if last else 0.0)
     elif kind == "xlm-roberta":
         planted.match_copies(state, planted.ROBERTA)
         reader, last = "classifier.dense", "classifier.out_proj.weight"
         state[f"{reader}.weight"].data = planted.read_share(state[f"{reader}.weight"], -0.3)
         state[f"{reader}.bias"].data = torch.zeros_like(state[f"{reader}.bias"])
     else:
-        # Spelt words repeat their letters, which says nothing of their text.
         pieces = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
         letters = [number for number, piece in enumerate(pieces) if len(piece.strip("#")) < 2 or piece == "[UNK]"]
         planted.match_copies(state, planted.MODERNBERT, letters)

@@ -1,4 +1,4 @@
-"""Small checkpoints of rerankers that score whole documents: CEDR, PARADE and LATEIR over a BERT.
+"""Small checkpoints of rerankers that score whole documents: CEDR, PARADE and LATEIR over a BERT, one over a DeBERTa.
 
 Runs inside an image that has PyTorch and transformers.  Tensors have the names and shapes of the authors' modules
 (CEDR) and of FlexNeuART's (PARADE, LATEIR), in small; ``config.json`` describes the heads' own transformers.
@@ -22,8 +22,11 @@ KINDS = (
     "parade-max",
     "parade-attn",
     "parade-attn-per-dimension",
+    "parade-attn-deberta",
     "parade-transformer-rand-l2",
+    "parade-transformer-rand-l2-separators",
     "parade-transformer-pretr-l6",
+    "parade-transformer-pretr-l6-separators",
     "lateir",
 )
 _MEANS = (-0.9, -0.7, -0.5, -0.3, -0.1, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
@@ -69,7 +72,9 @@ def make(
         "positions": positions,
         "seed": seed,
     }
-    rerank.make(folder, "linear", texts=texts, **sizes)
+    deberta = kind.endswith("-deberta")
+    kind = kind.removesuffix("-deberta")
+    rerank.make(folder, "deberta-linear" if deberta else "linear", texts=texts, plant=deberta and plant, **sizes)
     path = folder / "model.safetensors"
     state = {name: tensor for name, tensor in load_file(path).items() if not name.startswith("cls.")}
     described, own = _parts(kind, hidden, layers, query_tokens, heads)
@@ -82,8 +87,11 @@ def make(
         state[f"kernels.kernels.{number}.mu"] = torch.tensor(mean)
         state[f"kernels.kernels.{number}.sigma"] = torch.tensor(0.001 if mean == 1 else 0.1)
     if plant:
-        planted.match_pairs(state, "bert.")
+        if not deberta:
+            planted.match_pairs(state, "bert.")
         _plant(kind, state, own, hidden, layers, query_tokens)
+        if deberta:  # there a low share is a good match
+            state["cls.weight"] = -state["cls.weight"]
     dense.write_weights(folder, state, safetensors=True)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     (folder / "config.json").write_text(json.dumps({**config, **described}, indent=2) + "\n", encoding="utf-8")
@@ -111,9 +119,11 @@ def _parts(
         return {}, {**_linear("att", hidden, hidden), **_linear("cls", hidden, 1)}
     if kind in ("parade-avg", "parade-max"):
         return {}, _linear("cls", hidden, 1)
-    size = hidden if kind.endswith("rand-l2") else hidden // 2
+    size = hidden if "rand-l2" in kind else hidden // 2
     described = {"aggregator": _described(size, 2, heads)}
     own = {**_transformer("aggreg", described["aggregator"]), **_linear("cls", size, 1)}
+    if kind.startswith("parade") and not kind.endswith("separators"):
+        del own["bert_aggreg_sep_embed"]
     before = hidden
     if kind == "lateir":
         before = 3 * hidden // 4

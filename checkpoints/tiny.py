@@ -60,7 +60,7 @@ def recipe(system: System, folder: str) -> tuple[str, str]:
 def _rerank(system: System, folder: str) -> str:
     head = str(system.params["head"])
     if head != "classifier":
-        return {"modules": "ettin", "linear": "linear"}[head]
+        return {"modules": "ettin", "linear": "deberta-linear" if "deberta" in folder else "linear"}[head]
     hubs = " ".join(asset.hub or "" for asset in system.assets if asset.folder == folder).lower()
     return next((kind for kind, part in (("electra", "electra"), ("xlm-roberta", "bge")) if part in hubs), "bert")
 
@@ -69,7 +69,10 @@ def _whole_documents(system: System, folder: str) -> str:
     """Return the kind of checkpoint of a head over whole documents: its aggregation and what else shapes it."""
     kind = str(system.params.get("aggregation", ""))
     if kind == "parade-transformer":
-        return f"{kind}-pretr-l6" if "pretr" in folder else f"{kind}-rand-l2"
+        kind = f"{kind}-pretr-l6" if "pretr" in folder else f"{kind}-rand-l2"
+        return f"{kind}-separators" if system.params.get("separators") else kind
+    if "deberta" in folder:
+        return f"{kind}-deberta"
     return f"{kind}-per-dimension" if system.params.get("attention") == "per_dimension" else kind
 
 
@@ -83,6 +86,8 @@ def _dense(system: System, folder: str, side: str) -> str:
         return "ance"
     if "original_positions" in system.params:
         return "bert-4k"
+    if "multilingual" in folder:
+        return "bert-multilingual"
     hubs = [asset.hub or "" for asset in system.assets if asset.folder == folder]
     return "distilbert" if any("distilbert" in hub for hub in hubs) else "bert"
 

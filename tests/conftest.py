@@ -82,6 +82,7 @@ TEST_GROUPS = {
     "images/test_llm.py": "llm",
     "images/test_rerank.py": "dense",
     "images/test_lucene": "lucene",
+    "images/test_pyserini": "lucene",
     "images/test_jsonlines_example": "lucene",
     "report/page/": "browser",
     "launch/test_process": "processes",

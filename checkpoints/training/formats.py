@@ -29,7 +29,7 @@ _DISTILBERT = {
 
 
 def write_dpr(folder: Path, side: str, bert: Any, origin: Path) -> None:
-    """``facebook/dpr-{question,ctx}_encoder-single-nq-base``; ``side`` is ``question`` or ``context``."""
+    """``facebook/dpr-{question,ctx}_encoder-multiset-base``; ``side`` is ``question`` or ``context``."""
     prefix = "question_encoder" if side == "question" else "ctx_encoder"
     weights = {f"{prefix}.bert_model.{name}": tensor for name, tensor in _plain(bert).items()}
     config = {**_config(bert), "projection_dim": 0, "model_type": "dpr"}

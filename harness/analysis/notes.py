@@ -35,7 +35,10 @@ MEMORY_METHOD = (
     "cache included, so it may be as large as the limit."
 )
 COUNT_METHOD = "The adapter counts it for each query; the figure is the mean of all timed samples."
-FLOP_METHOD = "FLOP of a sequence of n tokens: layers x n x (24 H^2 + 4 n H) on padded lengths, without heads."
+FLOP_METHOD = (
+    "FLOP of a sequence of n tokens: layers x n x (24 H^2 + 4 n H) on padded lengths, without heads "
+    "but those over a vocabulary, and without searches of an index; sparse and disentangled attention by their own."
+)
 WORK_METHOD = f"Work (pairs, tokens, GFLOP ...) depends on no machine. {COUNT_METHOD} {FLOP_METHOD}"
 CEILING_METHOD = (
     "Ceiling: R@depth, the mean share of a query's relevant documents among those that the first stage gives to the "

@@ -85,6 +85,7 @@ class PaperDataset(ConfigModel):
 
     ``amrs``: the exchange rates that its scores were made with (units of each metric for a point of accuracy).
     ``measured_as``: its names in results of our own suites.
+    ``systems``: the shipped system that repeats a printed one, where its name is not the printed one in lower case.
     """
 
     name: str
@@ -94,6 +95,11 @@ class PaperDataset(ConfigModel):
     scores: tuple[ScoreTable, ...] = Field(min_length=1)
     amrs: dict[str, float] = Field(default_factory=dict)
     measured_as: tuple[str, ...] = ()
+    systems: dict[str, str] = Field(default_factory=dict)
+
+    def shipped(self, printed: str) -> str:
+        """Return the name of the shipped system that repeats a printed one."""
+        return self.systems.get(printed, printed.lower())
 
 
 class LatencySource(ConfigModel):

@@ -210,8 +210,13 @@ COUNTS = {
         "provider_ms", "ms", "time of the provider of recorded answers, not measured here and in no latency"
     ),
     "flop": CountMeaning(
-        "GFLOP", "GFLOP", "arithmetic of the model by formula, on padded lengths, without its head", 1e-9
+        "GFLOP",
+        "GFLOP",
+        "arithmetic of the models by formula, on padded lengths, without heads but those over a vocabulary; searches of"
+        " an index are not counted",
+        1e-9,
     ),
+    "parameters": CountMeaning("parameters", "parameters", "parameters of the models that a query runs through"),
 }
 
 

@@ -45,7 +45,7 @@ COST_HEADER = "US$/1M queries"
 _COST = "cost"
 _BUILD = "build"
 # Columns that are shown only where they are asked for.
-_ON_REQUEST = frozenset({_BUILD, "GFLOP", "ceiling", "gain", "harm"})
+_ON_REQUEST = frozenset({_BUILD, "GFLOP", "parameters", "ceiling", "gain", "harm"})
 # Columns that decide least, first.
 _DROPPED = ("gpu_memory", "index", "p95", "tokens", "pairs", "memory", "throughput", "token_price")
 _DETAIL = 60
@@ -211,9 +211,9 @@ def _second_stage_columns(measures: Sequence[str]) -> Iterator[SummaryColumn]:
     )
 
 
-def _count_column(name: str, header: str, scale: float = 1.0) -> SummaryColumn:
+def _count_column(name: str, header: str, scale: float = 1.0, *, column: str = "") -> SummaryColumn:
     return SummaryColumn(
-        header,
+        column or header,
         header,
         lambda row: number(row.counts.get(name), scale),
         lambda row: row.counts.get(name),
@@ -249,6 +249,7 @@ _FIGURES = (
     _count_column("pairs", "pairs"),
     _count_column("tokens", "tokens"),
     _count_column("flop", "GFLOP", 1e-9),
+    _count_column("parameters", "M parameters", 1e-6, column="parameters"),
     _size_column("memory", "memory", lambda row: row.peak_anon_bytes),
     _size_column("gpu_memory", "GPU memory", lambda row: row.peak_gpu_bytes),
     replace(_size_column("index", "index", lambda row: row.index_bytes), heading=lambda cell: f"index {cell}"),

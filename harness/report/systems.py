@@ -26,13 +26,17 @@ from harness.report.document import (
 _UNPINNED = "*"
 # Terminals of this width or more show licences.
 _WITH_LICENCES = 120
-# A ranker of the reranking studies that a reader would look for.
-_NOT_BUILT = "Neural Model 1 (Boytsov & Kolter 2021) is not built: code withheld, a patent filed"
+# Rankers of the papers that a reader would look for.
+_NOT_BUILT = (
+    "Neural Model 1 (Boytsov & Kolter 2021) is not built: code withheld, a patent filed",
+    "CITADEL (Li et al. 2022) is not built: its weights are on no hub",
+)
 # Between two columns.
 _GAP = 2
 _PAGES = {
     "dense": "docs/engines/encoders.md",
     **dict.fromkeys(("impact", "bmp", "seismic"), "docs/engines/learned-sparse.md"),
+    **dict.fromkeys(("lucene", "pyserini", "tantivy", "pisa", "bm25s"), "docs/engines/bm25.md"),
     "colbert": "docs/engines/colbert.md",
     "fusion": "docs/engines/fusion.md",
     **dict.fromkeys(("rerank", "llm-rerank", "two-stage", "fixed-run"), "docs/engines/rerankers.md"),
@@ -59,7 +63,7 @@ def systems_section(systems: Sequence[System], escape: Escape, width: int | None
     if any(system.stand_in for system in systems):
         notes.append(f"{STAND_IN} not the published checkpoint: harness systems SYSTEM says which")
     if len(systems) > 1:
-        notes.append(_NOT_BUILT)
+        notes += _NOT_BUILT
     return Section(grids=(grid_of(systems, (*names, what, *more)),), notes=tuple(notes))
 
 

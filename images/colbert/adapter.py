@@ -92,6 +92,7 @@ class ColBERT(Adapter):
                 " build it again"
             )
         self._tokenised = encoding.TokeniserClock(self._searcher.checkpoint)
+        self._parameters = encoding.parameters(self._searcher.checkpoint)
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """Encode the query, find candidates and compare all their tokens."""
@@ -107,7 +108,8 @@ class ColBERT(Adapter):
             numbers, scores = self._searcher.search(vectors[row : row + 1], k)
             answers.append([Hit(self._ids[each], score) for each, score in zip(numbers, scores, strict=True)])
             rerank_s += self._searcher.rerank_s
-        self._counts = self._searcher.counts
+        # A query is filled up with masks: each of the batch has as many tokens.
+        self._counts = {**self._searcher.counts, "flop": len(queries) * self._flop(vectors)}
         self._stages_s = {
             "tokenise": tokenise_s,
             "encode": encoded - start - tokenise_s,
@@ -143,7 +145,7 @@ class ColBERT(Adapter):
             "tokens": tokens,
             "padded_tokens": tokens,
             "calls": 1,
-            "flop": encoding.flop(self._searcher.checkpoint, tokens) + self._searcher.flop(vectors, numbers),
+            "flop": self._flop(vectors) + self._searcher.flop(vectors, numbers),
         }
         return scores
 
@@ -157,8 +159,11 @@ class ColBERT(Adapter):
         return dict(self._stages_s)
 
     def counts(self) -> dict[str, int]:
-        """Count the ``candidates`` of the last search and the passages ``scored`` in full, or the work of ``score``."""
-        return dict(self._counts)
+        """Count the ``candidates`` of the last search and the passages ``scored`` in full, or the work of ``score``.
+
+        ``flop`` of a search is the encoder's alone; ``parameters`` are the encoder's.
+        """
+        return {**self._counts, "parameters": self._parameters}
 
     def threads(self) -> dict[str, int]:
         """Return the thread counts of PyTorch, faiss and every BLAS and OpenMP library; the C++ code takes PyTorch's.
@@ -179,6 +184,10 @@ class ColBERT(Adapter):
     def close(self) -> None:
         """Let go of weights and index."""
         del self._searcher
+
+    def _flop(self, vectors: Any) -> int:
+        """Return the operations of encoding one query, whose token vectors these are (queries, tokens, dimensions)."""
+        return encoding.flop(self._searcher.checkpoint, int(vectors.shape[1]))
 
     def _setup(self, documents: int, **settings: Any) -> Setup:
         """Build the engine's configuration for this system's parameters.

@@ -41,7 +41,8 @@ class Dense(Adapter):
         self._all = parameters.complete(params)
         self._settings = parameters.settings(self._all)
         self._stages_s: dict[str, float] = {}
-        self._counts: dict[str, int] = {}
+        self._encoded: Sequence[Batch] = ()
+        self._compared: dict[str, int] = {}  # of the last score
         self._resumed_s = 0.0
         self._model: Model | None = None
 
@@ -127,7 +128,7 @@ class Dense(Adapter):
             [Hit(self._ids[row], score) for row, score in zip(*ranked, strict=True) if row >= 0]
             for ranked in zip(rows.tolist(), found.tolist(), strict=True)
         ]
-        self._counts = {}
+        self._encoded, self._compared = batches, {}
         self._stages_s = {"tokenise": tokenised - start, "encode": encoded - tokenised, "retrieve": clock() - encoded}
         return answers
 
@@ -147,15 +148,14 @@ class Dense(Adapter):
         vector = numpy.ascontiguousarray(self._model.run(batch), dtype=numpy.float32)
         found = faiss_index.scores_of(self._index, rows, vector, self._settings)
         self._stages_s = {"fetch": fetched - start, "tokenise": tokenised - fetched, "score": clock() - tokenised}
-        read, padded = int(batch.mask.sum()), batch.mask.size
-        compared = 2 * len(rows) * self._model.dims
-        self._counts = {
+        self._encoded = [batch]
+        self._compared = {
             "pairs": len(rows),
             "windows": 1,
-            "tokens": read,
-            "padded_tokens": padded,
+            "tokens": int(batch.mask.sum()),
+            "padded_tokens": batch.mask.size,
             "calls": 1,
-            "flop": self._model.declared.flop(1, padded) + compared,
+            "flop": 2 * len(rows) * self._model.dims,
         }
         return found
 
@@ -168,8 +168,13 @@ class Dense(Adapter):
         return dict(self._stages_s)
 
     def counts(self) -> dict[str, int]:
-        """Count the work of the last ``score``: the query is encoded once, the documents were when the index was."""
-        return dict(self._counts)
+        """Return the encoder's ``parameters`` and its ``flop`` for the last query; of ``score`` its other work as well.
+
+        The documents were encoded when the index was made; what a search of the index compares is not counted.
+        """
+        assert self._model is not None
+        encoder = self._model.counts(self._encoded)
+        return {**self._compared, **encoder, "flop": encoder["flop"] + self._compared.get("flop", 0)}
 
     def threads(self) -> dict[str, int]:
         """Return the thread counts of the backend, faiss and every BLAS and OpenMP library in this process.

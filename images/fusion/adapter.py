@@ -50,6 +50,14 @@ class Fusion(Joined):
             stages.update({f"{each.name}.{stage}": seconds for stage, seconds in inner.items()})
         return stages
 
+    def counts(self) -> dict[str, int]:
+        """Return the work of both systems together."""
+        total: dict[str, int] = {}
+        for each in self.components:
+            for name, count in each.counts().items():
+                total[name] = total.get(name, 0) + count
+        return total
+
     def _fused(self, k: int, ask: Callable[[Component], list[Ranking]]) -> list[list[Hit]]:
         """Fuse the rankings of each query, and time each step."""
         if k > self._depth:

@@ -96,11 +96,11 @@ class LlmRerank(Reranker):
         return dict(self._stages_s)
 
     def counts(self) -> dict[str, int]:
-        """Return the work of the last scoring.
+        """Return the work of the last scoring, and the ``parameters`` of a model that runs here.
 
         ``provider_ms`` is the time that the provider of a recorded model took, which is not measured here.
         """
-        return dict(self._counts)
+        return {**self._counts, **({"parameters": self._model.parameters} if self._model else {})}
 
     def threads(self) -> dict[str, int]:
         """Return the thread counts of PyTorch and of every BLAS and OpenMP library in this process."""

@@ -1,101 +1,37 @@
-"""BM25: Lucene through Anserini."""
+"""BM25: Lucene through Anserini, whose parts are called in bulk."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import parameter_names
-from index_files import built_with
-from jvm import indexing, languages, runtime, searching
+from jvm import languages, searching
+from jvm.bm25 import Bm25
 
-from harness.driver.adapter import Adapter, Corpus
-from harness.records import Envelope, Hit, Scalar
+from harness.records import Hit
 
 
-class Lucene(Adapter):
-    """BM25 over one field that holds title and text.
+class Lucene(Bm25):
+    """BM25 whose ids and scores cross from Java in one call each.  Parameters: those of :class:`Bm25`."""
 
-    Parameters: ``language`` (a code of Anserini's; ``en`` where absent), ``build_heap_mib``, ``force_merge``;
-    ``heap_mib``, ``k1``, ``b``.
-    """
+    engine = "lucene"
 
-    _heap = "heap_mib"  # the parameter that sizes the JVM of this job
-
-    def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
-        super().__init__(params, envelope, assets)
-        parameter_names.check(params, (*runtime.PARAMETERS, "language", "k1", "b"), "this engine")
-        self._language = languages.check(str(params.get("language", languages.ENGLISH)))
-        self._left_out = 0
-        self._stages_s: dict[str, float] = {}
-
-    def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
-        """Hand the corpus to Anserini's own indexer, in its own file format."""
-        progress(0)
-        self._heap = "build_heap_mib"
-        self._left_out = self._indexer().build(
-            ({"id": document.doc_id, "contents": indexing.full_text(document)} for document in corpus), index_dir
-        )
-        built_with.write(index_dir, self._facts())
-        progress(len(corpus))
-
-    def verify_index(self, corpus: Corpus, index_dir: Path) -> None:
-        """Open the index and count its documents: Anserini ends well whatever failed in its threads."""
-        self._indexer().verify(index_dir, len(corpus) - self._left_out)
-
-    def load(self, index_dir: Path) -> None:
-        """Start the JVM in this process and open the index.
-
-        Raises:
-            ValueError: the index is of another language or version.
-        """
-        self._heap = "heap_mib"
-        built_with.check(index_dir, self._facts())
-        runtime.start(self._jvm_options(), runtime.jar(self.assets))
-        analyzer = languages.analyzer(self._language)
-        self._searcher = searching.Words(index_dir, float(self.params["k1"]), float(self.params["b"]), analyzer)
+    def open(self, index_dir: Path) -> searching.Words:
+        """See :class:`Bm25`."""
+        analyzer = languages.analyzer(self.language)
+        return searching.Words(index_dir, float(self.params["k1"]), float(self.params["b"]), analyzer)
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """Rank with BM25; ties are broken by id and their scores set apart, as Anserini does."""
         start = time.perf_counter()
-        hits = self._searcher.search(query, k)
+        hits: Sequence[Hit] = self._searcher.search(query, k)
         self._stages_s = {"retrieve": time.perf_counter() - start}
         return hits
 
     def stages_s(self) -> dict[str, float]:
         """Return the seconds of the last search: ``retrieve``, which holds the analysis."""
         return dict(self._stages_s)
-
-    def threads(self) -> dict[str, int]:
-        """Return the JVM's thread counts."""
-        return runtime.threads()
-
-    def libraries(self) -> dict[str, str]:
-        """Versions and JVM options."""
-        return runtime.libraries(self.assets, self._jvm_options())
-
-    def close(self) -> None:
-        """Close the index."""
-        self._searcher.close()
-
-    def _indexer(self) -> indexing.Indexer:
-        return indexing.Indexer(
-            collection="JsonCollection",
-            options=languages.index_options(self._language),
-            force_merge=bool(self.params["force_merge"]),
-            assets=self.assets,
-            heap_mib=int(self.params["build_heap_mib"]),
-            cpus=self.envelope.cpus,
-        )
-
-    def _jvm_options(self) -> list[str]:
-        options = runtime.search_options if self._heap == "heap_mib" else runtime.options
-        return options(int(self.params[self._heap]), self.envelope.cpus)
-
-    def _facts(self) -> dict[str, Scalar]:
-        version = runtime.anserini_version(self.assets)
-        return {"engine": "lucene", "anserini": version, "language": self._language}
 
 
 ENGINE = Lucene

@@ -119,7 +119,7 @@ class Rerank(Reranker):
         work = Work(self._declared, pairs=len(documents))
         for part in [*parts, *([apart] if apart else [])]:
             work.add(part.batch)
-        self._counts = work.counts()
+        self._counts = {**work.counts(), "parameters": self._scorer.parameters}
         return scores
 
     def doc_ids(self) -> Sequence[str]:
@@ -131,7 +131,7 @@ class Rerank(Reranker):
         return dict(self._stages_s)
 
     def counts(self) -> dict[str, int]:
-        """Return the work of the last scoring; see :class:`pairs.Work`."""
+        """Return the work of the last scoring (see :class:`pairs.Work`), and the model's ``parameters``."""
         return dict(self._counts)
 
     def threads(self) -> dict[str, int]:

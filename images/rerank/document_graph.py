@@ -55,7 +55,8 @@ class DocumentGraph(torch.nn.Module):
 
         States of several layers stand side by side.
         """
-        mask = attention_mask if self.plain_mask else additive(attention_mask)
+        plain = self.plain_mask or self.declared.kind.plain_mask
+        mask = attention_mask if plain else additive(attention_mask)
         inputs = {"input_ids": input_ids, "attention_mask": mask}
         if self.declared.kind.token_types:
             inputs["token_type_ids"] = token_type_ids
@@ -101,6 +102,7 @@ class TorchStates:
         if params["backend"] == "torch-bf16":
             graph.transformer.to(torch.bfloat16)  # heads compute in float32
         self._graph, self._device = graph.to(device), device
+        self.parameters = sum(each.numel() for each in graph.parameters())
         self.head: DocumentHead = graph.head
 
     def run(self, batch: Batch) -> torch.Tensor:
@@ -134,6 +136,7 @@ class ExportedStates:
             raise BadCheckpoint(f"{folder.name}: not prepared for {name} ({FILES[name]} is missing)")
         self.head = read_head(folder, params)
         self._backend = BACKENDS[name](folder, "", name=name, threads=threads, device=device, params={})
+        self.parameters = self._backend.parameters
 
     def run(self, batch: Batch) -> torch.Tensor:
         """Return the graph's states."""
@@ -165,7 +168,7 @@ class DocumentScorer:
         self._states: TorchStates | ExportedStates = (
             ExportedStates(folder, params, threads, device) if exported else TorchStates(folder, params, device)
         )
-        self._head = self._states.head
+        self._head, self.parameters = self._states.head, self._states.parameters
         self._layers = 1 + int(checkpoint.config(folder).raw["num_hidden_layers"]) if self._head.all_layers else 1
         self.apart = bool(self._head.apart)
 

@@ -26,6 +26,7 @@ SEARCH: dict[str, Scalar | None] = {
     "stride": 0,
     "pad_windows": "real",
     "attention": "scalar",
+    "separators": False,
     "interaction_padding": "masked",
     "batch_tokens": 0,
     "backend": "torch",
@@ -39,6 +40,7 @@ _ONE_OF = {
     "title": ("join", "drop"),
     "pad_windows": ("real", "s3"),
     "attention": ("scalar", "per_dimension"),
+    "separators": (False, True),
     "interaction_padding": ("masked", "s3"),
     "split": ("", *SPLITS),
 }
@@ -80,7 +82,7 @@ def complete(given: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"the parameter {name} is missing; add it to build_params")
     for name, choices in _ONE_OF.items():
         if params[name] not in choices:
-            raise ValueError(f"{name} is {params[name]!r}, must be one of {', '.join(filter(None, choices))}")
+            raise ValueError(f"{name} is {params[name]!r}, must be one of {', '.join(filter(None, map(str, choices)))}")
     for name, least in _AT_LEAST.items():
         if isinstance(params[name], bool) or not isinstance(params[name], int) or params[name] < least:
             raise ValueError(f"{name} is {params[name]!r}, must be a whole number, at least {least}")

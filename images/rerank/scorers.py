@@ -31,6 +31,7 @@ class WindowScorer:
         if self._fixed and self._aggregation == "avg" and params["head"] == "linear":
             self._constant = float(Weights(folder)("cls.bias")[0])
         self.apart = False
+        self.parameters = self.model.parameters
 
     def run(self, parts: Sequence[MicroBatch], _query: MicroBatch | None) -> tuple[list[Any], float]:
         """Score micro-batches; returns float32 scores of each one's documents, and the seconds of the aggregation."""

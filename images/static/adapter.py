@@ -23,15 +23,17 @@ _CHUNK = 1024  # documents that are encoded at once
 
 
 class _Embeddings(StaticModel):
-    """model2vec's embeddings, which know how many seconds their tokeniser has taken."""
+    """model2vec's embeddings, which know how many seconds their tokeniser has taken, and its last tokens."""
 
     tokenised_s = 0.0
+    tokens = 0
 
     def tokenize(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return the token ids of texts; ``encode`` calls it."""
         start = time.perf_counter()
         found: list[list[int]] = super().tokenize(sentences)
         self.tokenised_s += time.perf_counter() - start
+        self.tokens = sum(map(len, found))
         return found
 
 
@@ -115,6 +117,10 @@ class Static(Adapter):
     def stages_s(self) -> dict[str, float]:
         """Return the seconds of the last call: ``tokenise``, ``encode``, ``retrieve``."""
         return dict(self._stages_s)
+
+    def counts(self) -> dict[str, int]:
+        """Return the ``parameters`` of the embeddings, and the ``flop`` of the last mean: an addition a dimension."""
+        return {"flop": self._model.tokens * self._model.dim, "parameters": int(self._model.embedding.size)}
 
     def threads(self) -> dict[str, int]:
         """Return NumPy's BLAS threads; the tokeniser is held by ``RAYON_NUM_THREADS`` and cannot be asked."""

@@ -34,6 +34,13 @@ def test_encoders_of_different_architectures_differ() -> None:
     assert [kind for _, kind in recipes("bt-splade-l").values()] == ["splade", "splade-distilbert"]
     assert recipes("sbert")["sbert"] == ("dense", "distilbert")
     assert recipes("e5-base-4k") == {"e5-base-4k": ("dense", "bert-4k")}
+    assert recipes("multilingual-e5-small") == {"multilingual-e5-small": ("dense", "bert-multilingual")}
+    assert recipes("deberta-maxp") == {"deberta-maxp": ("rerank", "deberta-linear")}
+    assert recipes("deberta-parade-attn") == {"deberta-parade-attn": ("rerank_heads", "parade-attn-deberta")}
+    assert [*recipes("parade-transf-rand-l2").values()] == [("rerank_heads", "parade-transformer-rand-l2")]
+    assert [*recipes("parade-transf-pretr-l6-separators").values()] == [
+        ("rerank_heads", "parade-transformer-pretr-l6-separators")
+    ]
     assert recipes("unicoil") == {"unicoil": ("sparse", "unicoil"), "doct5query": ("sparse", "doct5query")}
 
 

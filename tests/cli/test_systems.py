@@ -21,9 +21,11 @@ from tests.support.command_line import Call
 def test_systems_lists_shipped_and_user_systems(harness: Call) -> None:
     done = harness("systems")
     names = {line.split("|")[1].split()[0] for line in done.stdout.splitlines() if line.startswith("| ")}
-    assert {"bm25", "minilm", "planted"} <= names and "| ance * " in done.stdout and "| dpr * † " in done.stdout
+    assert {"bm25", "minilm", "planted"} <= names and "| ance * " in done.stdout and "| dpr-msmarco * † " in done.stdout
+    assert "| dpr * " in done.stdout and "| dpr * †" not in done.stdout, "the published weights, without a revision"
     assert "- parameters, weights, where it runs: harness systems SYSTEM" in done.stdout
     assert "- Neural Model 1 (Boytsov & Kolter 2021) is not built: code withheld, a patent filed" in done.stdout
+    assert "- CITADEL (Li et al. 2022) is not built: its weights are on no hub" in done.stdout
     listed = json.loads(harness("systems", "--format", "json").stdout)["systems"]
     assert names - {"system", "------"} >= {system["system"] for system in listed if len(system["system"]) < 9}
     assert len(harness("systems", "--format", "csv").stdout.splitlines()) == len(listed) + 1

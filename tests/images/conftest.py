@@ -103,6 +103,10 @@ IMPORTS = {
     "import adapter, llm_prepare, llm.local",
     "rerank": f"{_MODELS}from transformers import AutoModelForSequenceClassification, ElectraModel, ModernBertModel\n"
     "from transformers import XLMRobertaModel\nimport adapter, rerank_prepare, document_graph, encoder.export",
+    # What Pyserini imports, less its Java machine, which no fork survives.
+    "pyserini": "import torch, pandas, scipy.sparse, sklearn.preprocessing, openai, tiktoken, onnxruntime, requests\n"
+    "from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoProcessor, AutoTokenizer\n"
+    "from transformers import BertModel, CLIPModel, CLIPProcessor, DistilBertConfig, DPRQuestionEncoder, RobertaModel",
     "colbert": "import adapter; from engine import runtime; runtime.start(1, 0); import transformers, colbert.infra",
 }
 

@@ -33,7 +33,9 @@ TRANSFORMER = {
 }
 SIZES = {
     "parade-transformer-rand": {"aggregator": {**TRANSFORMER, "hidden_size": HIDDEN}},
+    "parade-transformer-rand separators": {"aggregator": {**TRANSFORMER, "hidden_size": HIDDEN}},
     "parade-transformer-pretr": {"aggregator": {**TRANSFORMER, "hidden_size": 16}},
+    "parade-transformer-pretr separators": {"aggregator": {**TRANSFORMER, "hidden_size": 16}},
     "lateir": {
         "interaction": {**TRANSFORMER, "hidden_size": 24, "num_attention_heads": 3},
         "aggregator": {**TRANSFORMER, "hidden_size": 16},
@@ -119,7 +121,8 @@ class Encoded(Pairs):
     def __init__(
         self, model: Any, query: list[int], document: list[int], split: str, pad: str, *, apart: bool, filler: int
     ) -> None:
-        cls, sep, longest = 2, 3, LONGEST if pad == "s3" else len(document)
+        cls, sep = (2, 3) if model.config.model_type == "bert" else (1, 2)
+        longest = LONGEST if pad == "s3" else len(document)
         self.query, self.pad, self.apart, self.lengths = len(query), pad, apart, (len(document),)
         self.rows = QUERY if pad == "s3" else len(query)
         self.before = 2 if apart else self.rows + 2
@@ -185,7 +188,10 @@ def bert(state: dict[str, Any], name: str, fields: dict[str, Any], sequence: lis
 def aggregated(state: dict[str, Any], fields: dict[str, Any], vectors: list[Any]) -> Any:
     if "proj_out.weight" in state:
         vectors = [linear(state, "proj_out", each) for each in vectors]
-    cls, sep = state["bert_aggreg_cls_embed"], state["bert_aggreg_sep_embed"]
+    cls, sep = state["bert_aggreg_cls_embed"], state.get("bert_aggreg_sep_embed")
+    if sep is None:  # the papers' input: [CLS], then a vector for each window
+        sequence = [cls, *vectors]
+        return linear(state, "cls", bert(state, "bert_aggreg", fields["aggregator"], sequence, [0] * len(sequence)))
     segments = [0, 0, *(1 for _ in vectors), 0]
     return linear(state, "cls", bert(state, "bert_aggreg", fields["aggregator"], [cls, sep, *vectors, sep], segments))
 
@@ -316,7 +322,9 @@ NAMES = (
     "parade-attn scalar",
     "parade-attn per_dimension",
     "parade-transformer-rand",
+    "parade-transformer-rand separators",
     "parade-transformer-pretr",
+    "parade-transformer-pretr separators",
     "lateir",
     "cedr-knrm",
     "cedr-drmm",
@@ -354,9 +362,10 @@ class Shapes(Tensors):
 
 def parameters(name: str, pad: str, padding: str) -> dict[str, Any]:
     """The system's parameters that heads read."""
-    attention = name.partition(" ")[2] or "scalar"
+    which = name.partition(" ")[2]
     return {
-        "attention": attention,
+        "attention": "per_dimension" if which == "per_dimension" else "scalar",
+        "separators": which == "separators",
         "pad_windows": pad,
         "interaction_padding": padding,
         "query_tokens": QUERY,
@@ -422,13 +431,13 @@ def engine_differs(kind: str, pad: str, assets: Any, corpus: Any, index: Any) ->
         The largest difference, the scores' standard deviation, the number of pairs.
     """
     import adapter
-    from transformers import BertModel
+    from transformers import AutoModel
 
     from checkpoints import rerank_heads
     from harness.records import Envelope
 
     aggregation = kind
-    for suffix in ("-per-dimension", "-rand-l2", "-pretr-l6"):
+    for suffix in ("-per-dimension", "-deberta", "-separators", "-rand-l2", "-pretr-l6"):
         aggregation = aggregation.removesuffix(suffix)
     name, cedr_s3 = f"{kind}-{pad}", pad == "s3" and kind.startswith("cedr")
     texts = [document.text for document in corpus]
@@ -439,12 +448,13 @@ def engine_differs(kind: str, pad: str, assets: Any, corpus: Any, index: Any) ->
     params = {"model": name, "document_tokens": LONGEST, "query_tokens": QUERY, "aggregation": aggregation}
     params |= {"window": window, "stride": stride, "pad_windows": pad, "batch_tokens": 700}
     params |= {"attention": "per_dimension" if kind.endswith("per-dimension") else "scalar"}
+    params |= {"separators": kind.endswith("separators")}
     params |= {"interaction_padding": "s3" if cedr_s3 else "masked"}
     engine = adapter.ENGINE(params, Envelope("test", 1, 1 << 30), assets)
     (index / name).mkdir()
     engine.build(corpus, index / name, lambda _: None)
     engine.load(index / name)
-    model = BertModel.from_pretrained(assets / name, add_pooling_layer=False).eval()
+    model = AutoModel.from_pretrained(assets / name).eval()
     head = engine._scorer._head
     tokens = engine._tokens
     SIZES[aggregation] = declared

@@ -48,7 +48,7 @@ say([size, len(vectors), centroids])
     assert files == 3 and shape == [64, 7, 128]
     assert names == ["centroids.npy", "hashes.npy", "lengths.npy", "members-ends.npy", "members.npy", "projections.npy"]
     for found, off, counted, _ in answers:
-        assert counted == {"candidates": 120, "scored": 120} and found == 120
+        assert counted.items() >= {"candidates": 120, "scored": 120}.items() and found == 120
         # A vector that rounds to the other side of a plane moves one count of one query vector.
         assert off <= 1e-3
     shared = [same for *_, same in answers]

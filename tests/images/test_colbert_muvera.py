@@ -58,7 +58,7 @@ refused(engine({**MUVERA, "inner": 129}).build, corpus(given["documents"][:5], "
     for (ours, theirs, counts), (first, exact) in zip(answers[::2], answers[1::2], strict=True):
         assert [doc_id for doc_id, _ in ours] == [doc_id for doc_id, _ in theirs]
         assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], abs=1e-4)
-        assert counts == {"candidates": 10, "scored": 10}
+        assert counts.items() >= {"candidates": 10, "scored": 10}.items()
         assert first == pytest.approx(exact, abs=1e-4), "with all documents as candidates, MaxSim alone decides"
     assert found == 10 and shared >= 4 and dimensions == 256
     assert other.startswith("the index was built with final 256")

@@ -137,6 +137,8 @@ theirs = {
     "ance": ("ance", Ance, lambda model, batch: model(**batch)),
     "repbert": ("mean", RepBert, lambda model, batch: model(**batch)),
     "bert": ("cls", transformers.BertModel, lambda model, batch: model(**batch).last_hidden_state[:, 0]),
+    "bert-multilingual": ("mean", transformers.BertModel,
+                          lambda model, batch: mean(model(**batch).last_hidden_state, batch["attention_mask"])),
     "distilbert": ("mean", transformers.DistilBertModel,
                    lambda model, batch: mean(model(**batch).last_hidden_state, batch["attention_mask"])),
 }
@@ -162,7 +164,7 @@ for kind, (head, loader, call) in theirs.items():
 def test_each_published_format_is_read_as_by_its_authors(probe: Probe, tmp_path: Path) -> None:
     put_small_checkpoints(tmp_path)
     answers = probe("minilm-torch", AS_ITS_AUTHORS)
-    assert len(answers) == 24
+    assert len(answers) == 28
     for kind, shape, dims, difference, size in answers:
         assert shape == [5, dims] and dims in (24, 32)
         assert size > 0.1
@@ -177,7 +179,7 @@ from encoder.model import Model
 from encoder.prepare import prepare
 texts = ["rivers of ice that move slowly", "", "molten rock and ash", "word " * 70, "\\u51b0\\u5ddd 7"]
 sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128,
-         "max_position_embeddings": 130, "initializer_range": 0.2}
+         "hidden_dim": 128, "max_position_embeddings": 130, "initializer_range": 0.2}
 bytes_of_text = ("mpnet", "xlm-roberta")
 def make(folder, kind, head):
     if head in ("dpr", "ance"):
@@ -202,14 +204,36 @@ for number, (kind, head) in enumerate(made):
     torch.manual_seed(number)
     folder = Path("/index") / str(number) / "m"
     make(folder, kind, head)
-    exact = Model.load(folder, head)(texts, 64)
+    loaded = Model.load(folder, head)
+    exact, size = loaded(texts, 64), loaded.parameters
     side = {"dpr-question": "query_model", "dpr-context": "document_model"}.get(kind, "model")
     prepare(folder.parent, {side: "m", "head": head, "backend": "onnxruntime", "document_backend": "openvino"})
     for backend in ("onnxruntime", "openvino"):
         if (folder / {"onnxruntime": "model.onnx", "openvino": "model.xml"}[backend]).is_file():
             rows = Model.load(folder, head, backend)(texts, 64)
             say([kind, head, backend, list(rows.shape) == list(exact.shape), float(abs(rows - exact).max()),
-                 float(abs(exact).max())])
+                 float(abs(exact).max()), Model.load(folder, head, backend).parameters == size])
+"""
+
+# Counted by PyTorch itself, of the products that it makes.
+COUNTED = """
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+for number, (kind, head) in enumerate(made):
+    if kind in ("electra", "ernie") or head in ("ance", "pooler", "term_weight"):
+        continue
+    folder = Path("/index") / f"counted-{number}"
+    make(folder, kind, head)
+    model = Model.load(folder, head)
+    graph = model._backend._graph
+    graph.transformer.set_attn_implementation("eager")
+    for texts_of in (["rivers of ice"], texts[:3]):
+        batch = model.tokenise(texts_of, 64)
+        arrays = (batch.ids, batch.mask, batch.types)[: 3 if graph.declared.kind.token_types else 2]
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            graph(*map(torch.from_numpy, arrays))
+        say([kind, head, counter.get_total_flops(), model.counts([batch]),
+             sum(each.numel() for each in graph.transformer.parameters())])
 """
 
 
@@ -217,10 +241,20 @@ def test_exported_model_equals_torch(probe: Probe, tmp_path: Path) -> None:
     put_small_checkpoints(tmp_path)
     answers = probe("minilm-torch", EXPORTED)
     assert len(answers) == 34, "16 in two forms; an encoder of DPR in the one that its side asks for"
-    for kind, head, backend, same_shape, difference, size in answers:
-        assert same_shape and size > 0.1, (kind, head, backend)
+    for kind, head, backend, same_shape, difference, size, same_parameters in answers:
+        assert same_shape and size > 0.1 and same_parameters, (kind, head, backend)
         # Weights of terms before they are rounded to impacts, and vectors before they are normalised.
         assert difference < 1e-4, (kind, head, backend)
+
+
+def test_counted_work_is_that_of_the_models_own_products(probe: Probe, tmp_path: Path) -> None:
+    put_small_checkpoints(tmp_path)
+    setup, _ = EXPORTED.split("for number,", 1)
+    answers = probe("minilm-torch", setup + COUNTED)
+    assert len(answers) == 22
+    for kind, head, made, counts, parameters in answers:
+        assert counts["flop"] == made > 0, (kind, head)
+        assert 0 <= counts["parameters"] - parameters < 2000, "the head's own are added"
 
 
 def test_pooling_normalisation_prefix_and_segment_each_change_the_vector(probe: Probe, tmp_path: Path) -> None:

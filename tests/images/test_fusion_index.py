@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -94,6 +94,14 @@ def test_fusion_writes_its_own_file_and_loads_the_indexes_laid_beside_it(
     fusion.load(index)
     assert [type(hit) for hit in fusion.search("text number 7", 3)] == [Hit] * 3
     fusion.close()
+
+
+def test_fusion_counts_the_work_of_both_components(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    fusion = make()
+    work = ({"flop": 5, "parameters": 22}, {}, {"flop": 2, "candidates": 9})
+    with monkeypatch.context() as patched:
+        patched.setattr(fusion, "components", [SimpleNamespace(counts=each.copy) for each in work])
+        assert fusion.counts() == {"flop": 7, "parameters": 22, "candidates": 9}
 
 
 def test_index_of_other_components_is_refused(make: Make, corpus: Corpus, index: Path) -> None:

@@ -173,13 +173,18 @@ def test_odd_queries_are_answered(ask: Ask, like: str) -> None:
 odd = ["", "  ", "the of and", "\\U0001f600", "\\ud800", "coffee\\x00", "river " * 5000, 'AND (foo* "']
 say([[hit.doc_id for hit in system.search(query, 3)] for query in odd])
 say(system.libraries()["jvm_options"])
+system.search("river", 3)
+say(system.counts())
 from term_weights import methods
 from harness.driver.adapter import Document
 long = [Document("long", "", "market " * times + "zebra") for times in (400, 100_000)]
 short, whole = methods.writer(params, assets, 1, "cpu").lines(long, lambda done: None)
 say([short == whole, "zebra" in json.dumps(whole)])
 """
-    answers, options, (same, zebra) = ask(like, BUILT + lines)
+    answers, options, work, (same, zebra) = ask(like, BUILT + lines)
+    # The encoder of queries alone: one that only documents have is not in a query's work.
+    assert work.keys() == ({"flop", "parameters"} if like in ("bt-splade-l", "unicoil") else set())
+    assert all(count > 1000 for count in work.values())
     assert len(answers) == 8 and all(len(answer) == len(set(answer)) <= 3 for answer in answers)
     assert len(answers[6]) == 3
     if like in ("deepct", "doct5query"):

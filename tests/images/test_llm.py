@@ -98,6 +98,7 @@ say([abs(cut.score(query, ids[5:6])[0] - direct(" ".join(given["texts"][5].split
     assert counts["tokens"] == counts["prompt_tokens"] == sum(lengths) == counts_alone["padded_tokens"]
     assert counts["pairs"] == counts["windows"] == counts_alone["calls"] == 50 > counts["calls"] > 1
     assert sum(lengths) < counts["padded_tokens"] and counts["flop"] > counts_alone["flop"]
+    assert counts["parameters"] == counts_alone["parameters"] > 2 * 12 * 32**2
     assert counts_alone["flop"] == sum(2 * n * (24 * 32**2 + 4 * n * 32) for n in lengths)
     empty, none, stages, threads, device = edges
     assert empty == [0.0, 0.0] and none == [] and stages == ["fetch", "score", "tokenise"]

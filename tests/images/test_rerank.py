@@ -115,7 +115,7 @@ def ettin(folder):
         return hidden @ last["linear.weight"].T + last["linear.bias"]
     return call
 
-for kind in ("bert", "electra", "xlm-roberta", "ettin"):
+for kind in ("bert", "deberta", "electra", "xlm-roberta", "ettin"):
     loops.make(assets, kind, name=kind)
     folder = assets / kind
     tokenizer = AutoTokenizer.from_pretrained(str(folder))
@@ -144,10 +144,60 @@ for kind in ("bert", "electra", "xlm-roberta", "ettin"):
 
 def test_published_formats_score_as_their_authors_classes(lines: Lines) -> None:
     answers = lines(AS_ITS_AUTHORS)
-    assert len(answers) == 4
+    assert len(answers) == 5
     for kind, difference, pairs, spread in answers:
         assert pairs == 54 and spread > 1e-3
         assert difference <= 1e-5, kind
+
+
+def test_deberta_windows_score_as_transformers_encodes_them(lines: Lines) -> None:
+    """FirstP and MaxP; PARADE Attn over DeBERTa is held in test_rerank_heads.py."""
+    (dtype, added), *answers = lines("""
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import AutoTokenizer, DebertaV2Model
+from safetensors.torch import load_file
+loops.make(assets, "deberta-linear")
+tokenizer = AutoTokenizer.from_pretrained(str(assets / "m"))
+model = DebertaV2Model.from_pretrained(str(assets / "m")).eval()
+state = load_file(assets / "m" / "model.safetensors")
+say([str(model.dtype), tokenizer("ice", "rock")["input_ids"][:1]])
+def score(query, part):
+    ids = [tokenizer.cls_token_id, *query, tokenizer.sep_token_id, *part, tokenizer.sep_token_id]
+    with torch.inference_mode():
+        first = model(input_ids=torch.tensor([ids])).last_hidden_state[0, 0]
+    return float(first @ state["cls.weight"][0] + state["cls.bias"][0])
+texts = {each.doc_id: f"{each.title} {each.text}".strip() for each in corpus}
+plain = lambda text: tokenizer(text, add_special_tokens=False)["input_ids"]
+for name in ("first", "max"):
+    window, stride = loops.RULES[name]
+    ready = loops.engine(assets, made, corpus, aggregation=name, window=window, stride=stride)
+    off, wanted = 0.0, []
+    for length in loops.QUERIES:
+        query = loops.words(length, 100 + length)
+        found = ready.score(query, ids)
+        for each, mine in zip(ids, found):
+            document = plain(texts[each])[: loops.LONGEST]
+            cuts = loops.cut(len(document), name, len(document))
+            parts = [document[start : start + count] for start, count in cuts]
+            wanted.append(max(score(plain(query)[: loops.QUERY], part) for part in parts))
+            off = max(off, abs(mine - wanted[-1]))
+    say([name, off, float(numpy.std(wanted)), len(wanted)])
+# The work that is counted is that of the model's own products, of padded windows and of positions.
+from encoder.checkpoint import config
+counted = []
+for rows, length in ((1, 5), (3, 17)):
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model(input_ids=torch.ones((rows, length), dtype=torch.int64))
+    counted.append([counter.get_total_flops(), config(assets / "m").flop(rows, length)])
+say(["flop", *counted])
+""")
+    assert dtype == "torch.float32" and added[0] == 1
+    (*compared, (_, *counted)) = answers
+    assert [name for name, *_ in compared] == ["first", "max"]
+    for name, difference, spread, pairs in compared:
+        assert pairs == 64 and spread > 0.1, "scores that are all alike prove nothing"
+        assert difference <= 1e-5, name
+    assert all(theirs == ours > 0 for theirs, ours in counted)
 
 
 def test_score_depends_on_nothing_but_its_pair(lines: Lines) -> None:
@@ -189,11 +239,13 @@ best = sorted(zip(ready.score("ice", ids), ids), key=lambda pair: -pair[0])[:5]
 say([[hit.doc_id for hit in hits] == [each for _, each in best], [hit.score for hit in hits] == [n for n, _ in best]])
 say([ready.threads(), ready.device(), sorted(ready.libraries())])
 """)
+    size = nothing[1].pop("parameters")
     assert nothing == [[], dict.fromkeys(("pairs", "windows", "tokens", "padded_tokens", "calls", "flop"), 0)]
     assert one == [1, 1] and "'nowhere'" in absent
     assert cuts == [True, True]
     # An empty document, and one of 231 tokens of which the first 77 are read: 2 words, 3 special tokens.
     flop = 2 * 2 * 236 * (24 * 32**2 + 4 * 236 * 32)
+    assert counts.pop("parameters") == size > 2 * 12 * 32**2
     assert counts == {"pairs": 2, "windows": 2, "tokens": 5 + 236, "padded_tokens": 472, "calls": 1, "flop": flop}
     assert stages == ["aggregate", "fetch", "score", "tokenise"]
     assert alone == [True, True]
@@ -203,7 +255,7 @@ say([ready.threads(), ready.device(), sorted(ready.libraries())])
 def test_backends_agree_with_torch(lines: Lines) -> None:
     answers = lines("""
 import rerank_prepare
-for kind, head in (("bert", "classifier"), ("electra", "classifier"), ("linear", "linear")):
+for kind, head in (("bert", "classifier"), ("deberta", "classifier"), ("electra", "classifier"), ("linear", "linear")):
     expected = None
     for backend in ("torch", "onnxruntime", "openvino"):
         name = f"{kind}-{backend}"
@@ -220,7 +272,7 @@ loops.make(assets, "ettin", name="modern")
 say(refused(lambda: rerank_prepare.make_ready(assets, {**params, "model": "modern", "head": "modules"})))
 """)
     *compared, refusal = answers
-    assert len(compared) == 9
+    assert len(compared) == 12
     for kind, backend, difference, spread in compared:
         assert difference <= 1e-4 and spread > 1e-3, (kind, backend)
     assert "take one of them" in refusal
@@ -232,6 +284,7 @@ import rerank_prepare
 from safetensors.torch import load_file, save_file
 wrong = {
     "bert": ["classifier.weight", "bert.pooler.dense.bias", "bert.encoder.layer.1.output.dense.weight"],
+    "deberta": ["pooler.dense.weight", "deberta.encoder.rel_embeddings.weight"],
     "electra": ["classifier.out_proj.bias", "electra.embeddings.LayerNorm.weight"],
     "xlm-roberta": ["classifier.dense.weight"],
     "ettin": ["layers.1.mlp.Wo.weight", "2_Dense/linear.weight", "3_LayerNorm/norm.bias", "4_Dense/linear.bias"],
@@ -260,7 +313,7 @@ Path("/tmp/system.json").write_text(json.dumps({"build_params": params, "search_
 say(rerank_prepare.main([str(assets), "/tmp/system.json"]))
 """)
     *answers, code = answers
-    assert len(answers) == 48
+    assert len(answers) == 57
     assert [each for each in answers if not each[3]] == []
     unnamed = [each for each in answers if each[1] not in each[3] and each[2] != "nan"]
     assert unnamed == []

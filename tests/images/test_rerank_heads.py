@@ -28,7 +28,7 @@ def lines(rerank_probe: Callable[..., list[Any]]) -> Lines:
 
 def test_heads_equal_their_formulas_alone_and_in_batches(lines: Lines) -> None:
     answers = lines("for name in NAMES:\n    for pad in ('real', 's3'):\n        say([name, pad, compare(name, pad)])")
-    assert len(answers) == 20
+    assert len(answers) == 24
     pairs: dict[str, int] = {}
     for name, pad, found in answers:
         assert found["difference"] <= 1e-5, (name, pad)
@@ -107,7 +107,7 @@ for kind in KINDS:
         say([kind, pad, *engine_differs(kind, pad, assets, corpus, Path("/index"))])
 """
     )
-    assert len(answers) == 13
+    assert len(answers) == 16
     for kind, pad, difference, spread, pairs in answers:
         assert difference <= 1e-5 and spread > 1e-3, (kind, pad)
         assert pairs == 36
@@ -127,7 +127,7 @@ from checkpoints import rerank_heads
 from harness.records import Envelope
 
 wanted = {"cedr-knrm": "cedr-knrm", "cedr-drmm": "cedr-drmm", "cedr-pacrr": "cedr-pacrr", "lateir": "lateir",
-          "parade-transformer": "parade-transformer-pretr-l6", "parade-attn": "parade-attn"}
+          "parade-transformer": "parade-transformer-pretr-l6", "parade-attn": "parade-attn-deberta"}
 for aggregation, kind in wanted.items():
     few = aggregation in ("cedr-drmm", "lateir")
     expected, threads = None, []

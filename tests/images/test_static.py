@@ -44,6 +44,8 @@ for query, answer in zip(queries, answers):
     scores = stored @ bare.encode([query])[0].astype("f4")
     plain = [[ids[row], float(scores[row])] for row in numpy.argsort(-scores, kind="stable")]
     say([[[hit.doc_id, hit.score] for hit in answer], plain, answer == own.search(query, 4)])
+own.search("molten rock", 3)
+say([own.counts(), [len(tokeniser.encode("molten rock", add_special_tokens=False).ids), *embeddings.shape]])
 say([sorted(own.stages_s()), set(own.threads().values()) == {1}, sorted(own.libraries()), done[0], done[-1]])
 say([name for name in ("torch", "transformers", "huggingface_hub") if importlib.util.find_spec(name)])
 for query in ("", " ", "\\U0001f600", "coffee\\x00", "\\ud800 coffee", "coffee " * 3000):
@@ -52,7 +54,9 @@ say([[hit.doc_id for hit in own.search("molten rock", k)] for k in (1, 2, 3, 9)]
 own.close()
 index.chmod(0o755)
 """
-    differences, *rankings, facts, heavy, no_text, blank, face, null, half, long, depths = probe("static-minilm", lines)
+    differences, *rankings, work, facts, heavy, no_text, blank, face, null, half, long, depths = probe(
+        "static-minilm", lines
+    )
     bare, restated = differences
     assert bare <= 1e-6 and restated <= 1e-3, "embeddings and vectors are float16 in model2vec"
     for ours, plain, alone in rankings:
@@ -60,6 +64,8 @@ index.chmod(0o755)
         assert [score for _, score in ours] == pytest.approx([score for _, score in plain], abs=1e-6)
     assert [ours[0][0] for ours, _, _ in rankings[:3]] == ["glacier", "volcano", DOCUMENTS[2]["_id"]]
     assert facts == [["encode", "retrieve", "tokenise"], True, ["model2vec", "numpy", "tokenizers"], 0, len(DOCUMENTS)]
+    counts, (tokens, rows, size) = work
+    assert counts == {"flop": tokens * size, "parameters": rows * size}
     assert heavy == [] and no_text == blank == face == [], "a query without known tokens finds nothing"
     assert null == half == long == [DOCUMENTS[2]["_id"]]
     assert depths[1][:2] == ["volcano", "twin"], "of equal scores the earlier document is first"

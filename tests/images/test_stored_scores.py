@@ -69,7 +69,9 @@ def test_dense_scores_equal_those_of_the_search(probe: Probe, tmp_path: Path) ->
     encoded = 3 * tokens * (24 * 32**2 + 4 * tokens * 32)
     assert tokens == counts["padded_tokens"] >= 3 and counts["flop"] == encoded + 14 * 2 * 32
     assert {name: counts[name] for name in ("pairs", "windows", "calls")} == {"pairs": 14, "windows": 1, "calls": 1}
-    assert searched == [{}, ["encode", "retrieve", "tokenise"]]
+    assert counts["parameters"] == searched[0]["parameters"] > 3 * 12 * 32**2
+    assert searched[0].keys() == {"flop", "parameters"} and searched[0]["flop"] == encoded, "without faiss"
+    assert searched[1] == ["encode", "retrieve", "tokenise"]
     assert unknown == "the index has no document 'nowhere'; rank over the corpus that it was built of"
     assert coded.startswith("an index 'ivfpq' gives no vectors back")
 
@@ -120,6 +122,8 @@ def test_colbert_scores_equal_those_of_the_full_search(
     assert alone_off <= 1e-5 and empty == [] and none == 0
     encoded = 2 * 32 * (24 * 64**2 + 4 * 32 * 64)
     expected = {"pairs": 120, "windows": 1, "tokens": 32, "padded_tokens": 32, "calls": 1}
+    size = counts.pop("parameters")
     assert counts == {**expected, "flop": encoded + a_query + a_vector * vectors}
-    assert after.keys() == {"candidates", "scored"}
+    assert after.keys() == {"candidates", "scored", "flop", "parameters"}
+    assert after["flop"] == encoded and after["parameters"] == size > 2 * 12 * 64**2
     assert unknown == "the index has no document 'nowhere'; rank over the corpus that it was built of"

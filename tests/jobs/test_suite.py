@@ -223,8 +223,10 @@ def test_paper_suites_have_exactly_the_cells_of_table_3(dataset: str, count: int
     profiles = instances.hardware_profiles()
     planned = [(cell.system, profiles[cell.profile]) for cell in declared.cells()]
     published = published_tables.read(ROOT / "results" / "published" / "santhanam2023")
+    (about,) = (each for each in published.about.datasets if each.name == dataset)
     printed = [
-        (line.system.lower(), line.gpu, line.cpu, float(line.ram_gib.value)) for line in published.table3[dataset]
+        (about.shipped(line.system), line.gpu, line.cpu, float(line.ram_gib.value))
+        for line in published.table3[dataset]
     ]
     cells = [(system, held.gpus, held.cpus, held.memory_bytes / 2**30) for system, held in planned]
     assert len(cells) == count
@@ -240,6 +242,20 @@ def test_paper_suites_have_exactly_the_cells_of_table_3(dataset: str, count: int
     assert declared.scenarios == (paper.scenario,)
     assert declared.measures == tuple(published_tables.MEASURES)
     assert len(declared.datasets) == 1
+
+
+def test_paper_suites_have_tuned_bm25_and_the_named_dpr() -> None:
+    """Appendix A names the multiset encoders; RR@10 18.7 is that of k1 .82 and b .68."""
+    shipped = catalog.systems(catalog.images_dir())
+    for dataset, dpr in (("msmarco", "dpr-msmarco"), ("xortydi", "dpr")):
+        declared = suite.load(ROOT / "suites" / f"santhanam2023-{dataset}.toml")
+        bm25, encoders = (shipped[name] for name in declared.systems[:2])
+        assert (bm25.engine, bm25.params["k1"], bm25.params["b"]) == ("pyserini", 0.82, 0.68)
+        assert bm25.params == shipped["bm25-tuned"].params and encoders.name == dpr
+        hubs = [asset.hub for asset in encoders.assets]
+        assert hubs == [f"facebook/dpr-{side}_encoder-multiset-base" for side in ("question", "ctx")]
+        # The paper trained it further on MS MARCO, and published no weights of that.
+        assert bool(encoders.stand_in) == (dataset == "msmarco")
 
 
 @pytest.mark.parametrize(

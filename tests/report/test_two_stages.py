@@ -102,6 +102,18 @@ def test_columns_by_name_show_ceiling_gain_and_harm() -> None:
     assert grid.cells[0][:5] == ("minilm", "0.810", "3.1 (1.2–5.0)", "12 %", "6.61"), "the larger gain is first"
 
 
+def test_encoders_show_work_and_parameters_on_request() -> None:
+    encoder = slow("dpr", counts={"flop": 2.75e9, "parameters": 109_482_240.0})
+    both = table(row("bm25"), encoder)
+    assert {"GFLOP", "M parameters"}.isdisjoint(summary_section(both, {}, str).grids[0].headers)
+    view = SummaryView(columns=("parameters", "GFLOP"), sort="parameters")
+    (grid,) = summary_section(both, {}, str, view).grids
+    assert grid.headers[:3] == ("system", "M parameters", "GFLOP")
+    assert [line[:3] for line in grid.cells] == [("dpr", "109", "2.75"), ("bm25", "—", "—")]
+    first, second = csv.DictReader(io.StringIO(writers.write_csv(table_document(both))))
+    assert (first["parameters"], second["parameters"], second["GFLOP"]) == ("", "109482240.0", "2.75")
+
+
 def test_a_stored_first_stage_is_said_to_be_unmeasured() -> None:
     stored = two_stage(first_stage=stage(system="dl19-bm25", measured=False))
     made = summary_section(table(stored), {}, str)
@@ -128,7 +140,7 @@ def test_csv_has_columns_of_work_and_stages_only_where_rows_have_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["pairs", "tokens", "GFLOP", "ceiling", "gain", "harm", "token-price", "padding_share"]
+    "name", ["pairs", "tokens", "GFLOP", "parameters", "ceiling", "gain", "harm", "token-price", "padding_share"]
 )
 def test_every_new_column_is_explained_even_where_no_row_has_it(name: str) -> None:
     meaning, method = explain.column_paragraphs(name, table(row("bm25")))

@@ -153,7 +153,10 @@ class EngineSettings(ConfigModel):
         default=False, description="of its systems' components, the second scores what the first finds"
     )
     cuda: int = Field(
-        default=12, ge=1, description="with GPUs: the release of CUDA whose packages it takes from shared folders"
+        default=12,
+        ge=0,
+        description="with GPUs: the release of CUDA whose packages it takes from shared folders; 0: none, its image is"
+        " that for CPUs",
     )
     not_for: tuple[NotFor, ...] = Field(
         default=(), description="platforms that it has no image for; it has one for every other"

@@ -128,6 +128,11 @@ class Setup:
         return Encoder(self.checkpoint, self.config, gpu=self.gpu)
 
 
+def parameters(checkpoint: Any) -> int:
+    """Return the number of a checkpoint's parameters, the linear map to its vectors included."""
+    return sum(each.numel() for each in checkpoint.model.parameters())
+
+
 def flop(checkpoint: Any, tokens: int) -> int:
     """Return the analytic operations of encoding one text of so many tokens: ``layers * n * (24 H^2 + 4 n H)``."""
     config = checkpoint.model.config

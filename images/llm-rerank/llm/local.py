@@ -77,6 +77,7 @@ class LocalModel:
         self._name = folder.name
         self._max_new_tokens = max_new_tokens
         config = self._model.config
+        self.parameters = sum(each.numel() for each in self._model.parameters())
         self.shape = ModelShape(config.num_hidden_layers, config.hidden_size, config.max_position_embeddings)
 
     def __call__(self, messages: Sequence[Message]) -> Completion:

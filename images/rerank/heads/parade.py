@@ -6,7 +6,7 @@ have the names of FlexNeuART's modules; there the vectors are the last layer's, 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from encoder.errors import BadCheckpoint
@@ -100,6 +100,20 @@ def small_transformer(config: Any, name: str) -> Any:
     return model
 
 
+class Inputs(NamedTuple):
+    """Vectors that a small transformer reads.
+
+    Attributes:
+        vectors: (sequences, length, hidden).
+        mask: True for a vector, False for padding, (sequences, length).
+        segments: token types, int64 (sequences, length).
+    """
+
+    vectors: torch.Tensor
+    mask: torch.Tensor
+    segments: torch.Tensor
+
+
 # Tensors of a BertModel that given vectors do not pass.
 LEFT_OVER = ("embeddings.word_embeddings.", "embeddings.position_ids", "pooler.")
 
@@ -126,28 +140,32 @@ def first_state(model: Any, vectors: torch.Tensor, mask: torch.Tensor, segments:
     return first
 
 
-def joined(vectors: torch.Tensor, present: torch.Tensor, cls: torch.Tensor, sep: torch.Tensor) -> tuple[Any, Any, Any]:
-    """Put ``cls sep`` before a document's vectors and ``sep`` behind them.
+def joined(vectors: torch.Tensor, present: torch.Tensor, cls: torch.Tensor, sep: torch.Tensor | None) -> Inputs:
+    """Put ``cls`` before a document's vectors; with ``sep``, that also behind ``cls`` and behind the vectors.
 
-    Returns:
-        Vectors (pairs, windows + 3, hidden), their mask, their segments: 0 0, 1 for each window, 0.
+    Segments are 0; with ``sep`` those of the windows are 1, as in the code that has it.
     """
     pairs, most, hidden = vectors.shape
-    sequence = vectors.new_zeros((pairs, most + 3, hidden))
-    sequence[:, 0], sequence[:, 1], sequence[:, 2:-1] = cls, sep, vectors
+    before, after = (1, 0) if sep is None else (2, 1)
+    sequence = vectors.new_zeros((pairs, before + most + after, hidden))
+    sequence[:, 0], sequence[:, before : before + most] = cls, vectors
     length = present.sum(1)
-    rows = torch.arange(pairs, device=vectors.device)
-    sequence[rows, length + 2] = sep
-    places = torch.arange(most + 3, device=vectors.device)
-    segments = ((places >= 2) & (places < length[:, None] + 2)).to(torch.int64)
-    return sequence, places < length[:, None] + 3, segments
+    places = torch.arange(sequence.shape[1], device=vectors.device)
+    mask = places < length[:, None] + before + after
+    segments = torch.zeros_like(mask, dtype=torch.int64)
+    if sep is not None:
+        sequence[:, 1] = sep
+        sequence[torch.arange(pairs, device=vectors.device), length + before] = sep
+        segments = ((places >= before) & (places < length[:, None] + before)).to(torch.int64)
+    return Inputs(sequence, mask, segments)
 
 
 class ParadeTransformer(DocumentHead):
-    """A transformer over ``[CLS] [SEP] windows [SEP]``; its first state is scored.
+    """A transformer over ``[CLS] windows``, or with ``separators`` over ``[CLS] [SEP] windows [SEP]``.
 
-    ``config.json`` describes it under ``aggregator``: two random layers of the backbone's size (RAND-L2), or a
-    pretrained cross-encoder with ``proj_out`` before it where its size differs (PRETR-L6).
+    Its first state is scored.  ``config.json`` describes it under ``aggregator``: two random layers of the backbone's
+    size (RAND-L2), or a pretrained cross-encoder with ``proj_out`` before it where its size differs (PRETR-L6).
+    Without separators the input is that of the papers' text, with them that of FlexNeuART.
     """
 
     reads = ("cls.", "bert_aggreg.", "bert_aggreg_cls_embed", "bert_aggreg_sep_embed", "proj_out.")
@@ -158,7 +176,7 @@ class ParadeTransformer(DocumentHead):
         self.bert_aggreg = small_transformer(config, "aggregator")
         size, hidden = int(self.bert_aggreg.config.hidden_size), int(config.hidden_size)
         self.bert_aggreg_cls_embed = torch.nn.Parameter(torch.zeros(size))
-        self.bert_aggreg_sep_embed = torch.nn.Parameter(torch.zeros(size))
+        self.bert_aggreg_sep_embed = torch.nn.Parameter(torch.zeros(size)) if params["separators"] else None
         self.proj_out = torch.nn.Linear(hidden, size) if size != hidden else None
         self.cls = torch.nn.Linear(size, 1)
         read_strictly(self, tensors, [f"bert_aggreg.{left}" for left in LEFT_OVER])

@@ -5,6 +5,7 @@ A backend imports its own library alone: what a system does not use shall not co
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from importlib.metadata import version
 from pathlib import Path
@@ -51,6 +52,11 @@ class Backend(ABC):
     def run(self, batch: Batch) -> Any:
         """Return the head's results for a batch, a float32 numpy array on the host."""
 
+    @property
+    def parameters(self) -> int:
+        """The number of parameters of transformer and head, as the checkpoint had them when it was prepared."""
+        return int(json.loads((self.folder / "encoder.json").read_text(encoding="utf-8"))["parameters"])
+
     @abstractmethod
     def threads(self) -> dict[str, int]:
         """Return the library's thread counts."""
@@ -82,6 +88,11 @@ class Torch(Backend):
         graph = Graph(self.folder, self.head, self.params)
         self._graph = graph.to(torch.bfloat16 if self.name == "torch-bf16" else torch.float32).to(self.device)
         self._token_types = graph.declared.kind.token_types
+
+    @property
+    def parameters(self) -> int:
+        """The number of parameters of transformer and head."""
+        return sum(each.numel() for each in self._graph.parameters())
 
     def run(self, batch: Batch) -> Any:
         """See :class:`Backend`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +20,19 @@ class Kind:
     pooler: bool = False  # whether the class takes add_pooling_layer
     first_position: bool = False  # positions start behind the padding token's id, as RoBERTa's do
     marks: bool = False  # token type 1 marks tokens of global attention
+    plain_mask: bool = False  # makes its attention's mask itself, of zeros and ones; an export follows it
     exported: bool = True  # whether other backends than PyTorch's can run it
 
 
 ALIBI = "alibi-bert"  # config.json says "bert"
+DEBERTA = "deberta-v2"  # of versions 2 and 3
 _SPARSE = ("longformer", "big_bird")  # attend sparsely
 KINDS = {
     ALIBI: Kind(token_types=True, exported=False),
     "bert": Kind(token_types=True, pooler=True),
     "dpr": Kind(token_types=True),
     "big_bird": Kind(token_types=True, pooler=True, exported=False),
+    DEBERTA: Kind(token_types=True, plain_mask=True),
     "distilbert": Kind(),
     "electra": Kind(token_types=True),
     "ernie": Kind(token_types=True, pooler=True),
@@ -54,6 +57,8 @@ _LEFT_OVER = (
     "vocab_projector.",
     "generator_predictions.",
     "discriminator_predictions.",
+    "lm_predictions.",
+    "mask_predictions.",
 )
 
 
@@ -71,7 +76,8 @@ class Config:
         """Return the analytic operations of a forward pass over sequences of so many tokens, padding included.
 
         Multiply and add count one each: ``layers * n * (24 H^2 + 4 n H)`` a sequence, without embeddings and heads.
-        Sparse attention counts the pairs of tokens that it compares; Longformer also its second keys and values.
+        Sparse attention counts the pairs of tokens that it compares; Longformer also its second keys and values;
+        DeBERTa the products of tokens with relative positions.
 
         Args:
             marked: tokens of global attention in all sequences (Longformer).
@@ -91,7 +97,28 @@ class Config:
             compared = sequences * size**2 * (2 * blocks + 2 * (4 + random) + (blocks - 4) * (5 + random))
         else:
             compared = each * width
+        if self.model_type == DEBERTA:
+            further = self._disentangled(each, hidden)
         return layers * (24 * each * hidden**2 + 4 * compared * hidden + further)
+
+    def vocabulary_flop(self, tokens: int) -> int:
+        """Return the operations of a head that makes logits over the vocabulary of so many tokens, padding included."""
+        hidden = int(self.raw.get("hidden_size", self.raw.get("dim", 768)))
+        return 2 * tokens * hidden * (hidden + self.vocabulary)
+
+    def _disentangled(self, tokens: int, hidden: int) -> int:
+        """Return the operations of a layer of DeBERTa on positions: their keys and queries, and products with these."""
+        if not self.raw.get("relative_attention", False):
+            return 0
+        span = int(self.raw.get("position_buckets", -1))
+        if span < 1:
+            span = int(self.raw.get("max_relative_positions", -1))
+        positions = 2 * (span if span > 0 else int(self.raw.get("max_position_embeddings", 512)))
+        kinds = self.raw.get("pos_att_type") or ()
+        used = sum(name in kinds for name in ("c2p", "p2c"))  # config.json has a list, or a text like "p2c|c2p"
+        # A layer that shares its projections makes both keys and queries of positions, whichever it uses.
+        made = 2 if self.raw.get("share_att_key", False) else used
+        return 2 * made * positions * hidden**2 + 2 * used * tokens * positions * hidden
 
     def padded(self, tokens: int) -> int:
         """Return the length that a sequence of so many tokens is padded to for its attention."""
@@ -143,6 +170,8 @@ def config(folder: Path) -> Config:
     if model_type == "bert" and (raw.get("position_embedding_type") == "alibi" or "alibi_starting_size" in raw):
         model_type, positions = ALIBI, max(positions, int(raw.get("alibi_starting_size", 0)))
     kind = KINDS[model_type]
+    if model_type == DEBERTA:
+        kind = replace(kind, token_types=int(raw.get("type_vocab_size", 0)) > 0)
     first = int(raw.get("pad_token_id", 1) or 0) + 1 if kind.first_position else 0
     found = Config(model_type, kind, int(raw.get("vocab_size", 30522)), positions - first, raw)
     if found.padded(1) > found.max_tokens:

@@ -61,7 +61,8 @@ class Graph(torch.nn.Module):
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Run the graph; inputs are int64 of shape (texts, tokens), the result has the head's shape."""
-        mask = attention_mask if self.plain_mask else additive(attention_mask)
+        plain = self.plain_mask or self.declared.kind.plain_mask
+        mask = attention_mask if plain else additive(attention_mask)
         inputs = {"input_ids": input_ids, "attention_mask": mask}
         if self.declared.kind.token_types:
             inputs["token_type_ids"] = token_type_ids

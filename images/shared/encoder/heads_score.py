@@ -124,6 +124,23 @@ class ElectraClassifier(TwoLayers):
     activation = "gelu"
 
 
+class DebertaClassifier(Head):
+    """``classifier(act(pooler.dense([CLS])))``: its pooler belongs to the classifier, and ``config.json`` names act."""
+
+    reads = ("pooler.dense.", "classifier.weight", "classifier.bias")
+
+    def __init__(self, config: Any, tensors: Tensors, params: dict[str, Any]) -> None:
+        super().__init__(config, tensors, params)
+        self.dense = linear(tensors, "pooler.dense", config.hidden_size, config.pooler_hidden_size)
+        self.act = get_activation(config.pooler_hidden_act)
+        self.out = linear(tensors, "classifier", config.pooler_hidden_size)
+        _check_labels(self.out)
+
+    def forward(self, given: Given) -> torch.Tensor:
+        """Shape (texts, 1)."""
+        return single(self.out(self.act(self.dense(given.states[:, 0]))))
+
+
 class DistilBertClassifier(Head):
     """``classifier(relu(pre_classifier([CLS])))``."""
 
@@ -189,6 +206,7 @@ class Modules(Head):
 
 _CLASSIFIERS: dict[str, type[Head]] = {
     "bert": Classifier,
+    "deberta-v2": DebertaClassifier,
     "ernie": Classifier,
     "distilbert": DistilBertClassifier,
     "electra": ElectraClassifier,

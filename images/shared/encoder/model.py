@@ -25,10 +25,12 @@ class Model:
         tokens: the tokeniser, checked.
         declared: ``config.json`` of its checkpoint.
         dims: length of a vector (dense heads), rows of the vocabulary (``splade``); nothing for ``term_weight``.
+        parameters: the number of parameters of transformer and head.
     """
 
     def __init__(self, backend: Any, tokeniser: tokens.Tokens, declared: Config, params: dict[str, Any]) -> None:
         self._backend = backend
+        self.parameters = int(backend.parameters)
         self.tokens = tokeniser
         self.declared = declared
         self._max_tokens = max_tokens = declared.max_tokens
@@ -167,6 +169,14 @@ class Model:
                 f"under {self._backend.name}; fetch the checkpoint anew, or take another backend"
             )
         return rows / numpy.maximum(lengths, 1e-12) if self._normalise else rows
+
+    def counts(self, batches: Sequence[Batch]) -> dict[str, int]:
+        """Return the work of these batches (``flop``) and the ``parameters`` that did it; no machine changes them."""
+        shapes = [batch.ids.shape for batch in batches]
+        flop = sum(self.declared.flop(*shape) for shape in shapes)
+        if self._backend.head == "splade":
+            flop += sum(self.declared.vocabulary_flop(texts * width) for texts, width in shapes)
+        return {"flop": flop, "parameters": self.parameters}
 
     def threads(self) -> dict[str, int]:
         """Return the backend's thread counts."""

@@ -23,7 +23,7 @@ from encoder.checkpoint import config
 from encoder.errors import BadCheckpoint
 from encoder.roles import Role, roles
 
-FORMAT = 2
+FORMAT = 3
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
@@ -142,6 +142,7 @@ def prepare_folder(folder: Path, sharing: list[Role], load: Callable[..., Any] |
         "head": heads[0],
         "side": graph.side,
         "backends": sorted(backends),
+        "parameters": sum(each.numel() for each in graph.parameters()),
         "checkpoint_sha256": sha256,
     }
     (folder / "encoder.json").write_text(json.dumps(noted, indent=2) + "\n", encoding="utf-8")

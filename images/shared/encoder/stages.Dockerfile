@@ -13,7 +13,7 @@ RUN PYTHONPATH=$(echo /build/wheels/pip-*.whl) python3 -m pip install --quiet --
  && find . -type d -name tests -prune -exec rm -rf {} + \
  && find . -name '*.pyi' -delete \
  && find transformers/models -mindepth 2 -name '*.py' ! -regex '.*/\(__init__\|configuration_.*\|tokenization_.*\)[.]py' \
-      ! -regex 'transformers/models/\(auto\|bert\|big_bird\|distilbert\|dpr\|electra\|encoder_decoder\|ernie\|llama\|longformer\|modernbert\|mpnet\|roberta\|t5\|xlm_roberta\)/.*' -delete \
+      ! -regex 'transformers/models/\(auto\|bert\|big_bird\|deberta_v2\|distilbert\|dpr\|electra\|encoder_decoder\|ernie\|llama\|longformer\|modernbert\|mpnet\|roberta\|t5\|xlm_roberta\)/.*' -delete \
  && mkdir ../packages \
  && mv numpy numpy.libs numpy-* packaging packaging-* tokenizers tokenizers-* onnxruntime onnxruntime-* openvino openvino-* ../packages \
  && cd ../packages/openvino/libs \

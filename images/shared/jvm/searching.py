@@ -25,7 +25,7 @@ _OF_WEIGHTS = "(Ljava/lang/String;Ljava/util/Map;)Lorg/apache/lucene/search/Quer
 _READ = "(Ljava/lang/String;)Ljava/lang/Object;"
 
 # A clause a term; Lucene's own 1,024 would refuse a pasted page as a query.
-_MOST_CLAUSES = 1 << 20
+MOST_CLAUSES = 1 << 20
 
 
 class _Searcher:
@@ -39,7 +39,7 @@ class _Searcher:
             directory = autoclass("org.apache.lucene.store.FSDirectory").open(path)
             self._reader = autoclass("org.apache.lucene.index.DirectoryReader").open(directory)
             searcher = autoclass("org.apache.lucene.search.IndexSearcher")
-            searcher.setMaxClauseCount(_MOST_CLAUSES)
+            searcher.setMaxClauseCount(MOST_CLAUSES)
             self._searcher = searcher(self._reader, signature="(Lorg/apache/lucene/index/IndexReader;)V")
             self._searcher.setSimilarity(similarity)
             self._generator = autoclass("io.anserini.search.query.BagOfWordsQueryGenerator")()

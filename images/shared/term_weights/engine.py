@@ -113,6 +113,10 @@ class TermWeights(Adapter):
         """Seconds of the last search or batch: ``retrieve``, before it those of ``Queries`` where they are encoded."""
         return dict(self._stages_s)
 
+    def counts(self) -> dict[str, int]:
+        """Return the ``parameters`` of the encoder of queries and its ``flop`` for the last one, where there is one."""
+        return self._queries.model.counts(self._queries.encoded) if self._queries else {}
+
     def threads(self) -> dict[str, int]:
         """Return the thread counts of the encoder's backend."""
         return dict(self._queries.model.threads()) if self._queries else {}

@@ -21,6 +21,7 @@ class Queries:
         model: the encoder.
         names: of the terms, by token id.
         stages_s: seconds of the last call: ``tokenise``, ``encode`` (the model alone) and ``weigh``.
+        encoded: the batches of the last call.
 
     Args:
         params: the system's.
@@ -44,11 +45,13 @@ class Queries:
         self.names = terms.names(terms.vocabulary(tokenizer, size))
         self._left_out = {tokenizer.token_to_id("[CLS]")}
         self.stages_s: dict[str, float] = {}
+        self.encoded: list[Any] = []
 
     def __call__(self, texts: Sequence[str]) -> list[dict[str, int]]:
         """Return the impacts of each text's terms, by one forward pass; one a text where they would mix in a batch."""
         batches = [[text] for text in texts] if self.model.mixes else [list(texts)]
         self.stages_s = {"tokenise": 0.0, "encode": 0.0, "weigh": 0.0}
+        self.encoded = []
         return [weights for batch in batches for weights in self._batch(batch)]
 
     def _batch(self, texts: list[str]) -> list[dict[str, int]]:
@@ -62,6 +65,7 @@ class Queries:
             found = [self._of_row(row) for row in rows]
         else:
             found = [self._of_tokens(batch, rows, number) for number in range(len(texts))]
+        self.encoded.append(batch)
         self.stages_s["tokenise"] += tokenised - start
         self.stages_s["encode"] += encoded - tokenised
         self.stages_s["weigh"] += clock() - encoded

@@ -21,7 +21,7 @@ from harness.untrusted import raw_text
 # Version of the JSON and CSV formats.
 VERSION = 1
 # The paper's order of systems; others follow by name.
-_ORDER = ("bm25", "dpr", "colbertv2-s", "colbertv2-m", "colbertv2-l", "bt-splade-l")
+_ORDER = ("bm25", "pyserini", "dpr", "colbertv2-s", "colbertv2-m", "colbertv2-l", "bt-splade-l")
 # Measures between 0 and 1, which the paper prints in per cent.
 _SHARES = ("RR", "Success", "nDCG", "AP", "P", "R")
 
