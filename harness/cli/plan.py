@@ -203,4 +203,4 @@ def _notes(jobs: Sequence[Planned], unfetched: Sequence[str], gathered: Inputs) 
     if cannot:
         yield f"not on this machine: {len(cannot)} cells, e.g. {next(iter(cannot.values()))}"
     if unpinned := [name for system in gathered.systems.values() for name in system.unpinned]:
-        yield f"weights are not pinned: {', '.join(dict.fromkeys(unpinned))}; harness pin SYSTEM --write"
+        yield f"pinned at first use, by harness run: {', '.join(dict.fromkeys(unpinned))}"

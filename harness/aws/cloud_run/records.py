@@ -158,8 +158,8 @@ class Launch:
 class WorkerPart:
     """The work of one worker: builds, then jobs.
 
-    ``suite`` is the suite as JSON, ``indexes`` are those in S3 already.  The orchestrator rewrites the file before a
-    further attempt at the part.
+    ``suite`` is the suite as JSON, ``indexes`` are those in S3 already, ``pins`` the lock of pins at first use
+    (:mod:`harness.results.pin_lock`).  The orchestrator rewrites the file before a further attempt at the part.
     """
 
     name: str
@@ -170,6 +170,7 @@ class WorkerPart:
     images: tuple[ShippedImage, ...] = ()
     datasets: dict[str, ShippedInput] = field(default_factory=dict)
     indexes: dict[str, ShippedInput] = field(default_factory=dict)
+    pins: dict[str, Any] = field(default_factory=dict)
     version: int = VERSION
 
 

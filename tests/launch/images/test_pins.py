@@ -155,7 +155,7 @@ def test_pin_refuses_a_changed_file_without_newest(images: Path, hub: Hub, tmp_p
     message = f"model.safetensors has the sha256 {sha256(WEIGHTS)}, the system's file says {'0' * 64}"
     done = harness("pin", "toy", "--write", images=images, hub=hub.url)
     assert done.returncode == 1
-    assert f"someone/toy at {NEW[:12]}: {message}; correct 'model.safetensors', or add --newest" in done.stderr
+    assert f"someone/toy at {NEW[:12]}: {message}; correct 'model.safetensors', or pin with --newest" in done.stderr
     for name, content in MODEL.items():
         (tmp_path / "models/toy").mkdir(parents=True, exist_ok=True)
         (tmp_path / "models/toy" / name).write_bytes(content)
@@ -176,7 +176,7 @@ def test_pin_refuses_a_changed_file_without_newest(images: Path, hub: Hub, tmp_p
         ("no hub", "the hub does not answer for someone/toy: [Errno 111] Connection refused; connect to it, or give"),
         ("no model", "the hub has no model someone/toy; correct the name, log in for a private one, or give the files"),
         ("gated", "the hub restricts access to someone/toy; log in"),
-        ("no revision", "the hub's someone/toy has no such revision; add --newest, or correct it"),
+        ("no revision", "the hub's someone/toy has no such revision; correct it, or pin with --newest"),
         ("no file", f"the hub's someone/toy has no model.safetensors at {NEW[:12]}, it has README.md, config.json;"),
     ],
 )
