@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
+import pytest
+from huggingface_hub import constants
+
 LFS_OVER = 1000  # bytes; larger files are known by their sha256, smaller ones by git's hash
 
 
@@ -63,6 +66,21 @@ def serve(hub: Hub) -> Iterator[Hub]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+NO_HUB = "http://127.0.0.1:9"
+
+
+@contextmanager
+def chosen(url: str) -> Iterator[None]:
+    """Make this process, and its children, ask the hub at an address, with no token."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("HF_ENDPOINT", url), ("HF_TOKEN_PATH", "/nowhere"), ("HF_HUB_DISABLE_XET", "1")):
+            patch.setenv(name, value)
+        patch.setattr(constants, "ENDPOINT", url)
+        patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", url + "/{repo_id}/resolve/{revision}/{filename}")
+        patch.setattr(constants, "HF_TOKEN_PATH", "/nowhere")
+        yield
 
 
 def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:

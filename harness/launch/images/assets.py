@@ -326,7 +326,7 @@ def _cache_file(path: Path, expected: str, name: str, source: str, cache: Path) 
         actual = filesystem.sha256(copy)  # of the copy: the file itself may change meanwhile
         if actual != expected:
             text = f"{name} from {source} has sha256 {actual}, expected {expected}"
-            raise ImageError(f"{text}; remove or replace that file")
+            raise ImageError(f"{text}; fetch it again, or replace that file")
         copy.replace(target)
 
 
