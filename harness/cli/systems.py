@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 def systems(system: str | None, destination: Destination) -> None:
     """List the systems, or show SYSTEM: parameters, weights, licences, where it runs.
 
-    The list marks systems whose weights are not pinned, or are substitutes; csv and json are complete.  Exit code 2 if
+    The list marks systems that a run pins at first use, and substitutes; csv and json are complete.  Exit code 2 if
     a system's file is wrong; all others are listed.
     """
     wrong: dict[str, FileError] = {}

@@ -61,6 +61,7 @@ FUZZED = {
     "results/integrity": "harness verify",
     "results/merge": "harness merge",
     "results/origins": "origins",
+    "results/pin_lock": "pins at first use",
     "results/reader": "stored jobs",
     "results/samples": "stored jobs",
     "results/seals": "manifests",
