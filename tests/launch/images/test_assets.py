@@ -112,7 +112,7 @@ def test_unpinned_asset_is_refused_before_any_download(tmp_path: Path) -> None:
     bare = Asset(folder="model", licence="MIT", hub="someone/model", files=tuple(FILES))
     line = (
         "system 'toy': files of model have no sha256 yet, so their content is unknown; "
-        "run `harness pin toy --write` where"
+        "`harness run` pins them where the model hub answers or --models DIR has them"
     )
     with pytest.raises(ImageError, match=line):
         assets.fetch("toy", (pinned, bare), tmp_path / "cache", tmp_path / "models")
