@@ -27,9 +27,8 @@ def test_workers_get_the_pins_and_plan_the_same_systems(plain: Field, tmp_path: 
     asset = '[[assets]]\nfolder = "toy"\nlicence = "MIT"\nhub = "someone/toy"\nfiles = ["w.bin"]\n'
     path = plain.bench.folder / "engines" / "planted" / "systems" / "other.toml"
     path.write_text(f'description = "bare"\n{asset}', encoding="utf-8")
-    with serve(Hub({"someone/toy": {COMMIT: {"w.bin": b"weights"}}})) as hub, chosen(hub.url):
-        with plain.workers():
-            plain.run(plain.client(launcher=Containers()))
+    with serve(Hub({"someone/toy": {COMMIT: {"w.bin": b"weights"}}})) as hub, chosen(hub.url), plain.workers():
+        plain.run(plain.client(launcher=Containers()))
     lock = pin_lock.read(plain.bench.results / "test-suite")
     assert lock.newest("someone/toy") == COMMIT
     objects = Objects(Connections(REGION), WORK)
