@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -127,6 +130,19 @@ def test_run_pins_at_the_newest_commit_locks_it_and_marks_the_row(bench: Bench, 
     with chosen(NO_HUB):
         again = bench.run(ProcessLauncher(bench.cache), suite)
     assert (again.done_before, again.jobs) == (2, ())
+    assert lock_of(bench).newest("someone/toy") == NEW
+
+
+def test_command_line_pins_at_the_hub_of_the_environment(bench: Bench, hub: Hub) -> None:
+    """In a process of its own, which knows the hub by HF_ENDPOINT alone; the second time without one."""
+    bare(bench)
+    command = [sys.executable, "-m", "harness", "run", str(bench.suite(systems=["bare"])), "--launcher", "process"]
+    command += ["--results", str(bench.results), "--cache", str(bench.cache)]
+    for url, says in ((hub.url, "2 files pinned at first use"), (NO_HUB, "0 jobs run, 1 done before")):
+        environment = {**os.environ, "HF_ENDPOINT": url, "HF_HOME": str(bench.folder / "hf")}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0 and says in done.stderr, done.stderr
+        assert "bare ‡" in done.stdout and "‡ bare: pinned at first use" in done.stdout
     assert lock_of(bench).newest("someone/toy") == NEW
 
 

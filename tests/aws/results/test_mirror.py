@@ -28,7 +28,7 @@ from tests.support import publisher
 from tests.support.publisher import Made
 
 # Files and folders of a suite beside its systems.
-BESIDE = ("manifest.txt", "qrels", "samples", "suite.json")
+BESIDE = ("manifest.txt", "pins.json", "qrels", "samples", "suite.json")
 
 JOBS = (Made("a", 2.0, jobs=2), Made("b", 5.0, jobs=2))
 
@@ -37,6 +37,7 @@ JOBS = (Made("a", 2.0, jobs=2), Made("b", 5.0, jobs=2))
 def made(tmp_path: Path, bucket: Bucket) -> Path:
     """Four jobs, which are also in S3."""
     folder = publisher.put(tmp_path / "made", *JOBS)
+    (folder / "quick" / "pins.json").write_text('{"systems": {}}\n')
     bucket.fill(folder)
     return folder
 
