@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from statistics import median
 from typing import Any
 
 from harness.analysis.published import Viable
@@ -36,6 +35,7 @@ from harness.report.document import (
     grid_of,
     lines_of,
 )
+from harness.stats import median
 
 # Failures that the first screen names; all are in the other formats.
 _MOST = 2
@@ -53,17 +53,17 @@ class _Line:
 
     @property
     def offer(self) -> Offer | None:
-        """The chosen instance type."""
+        """Return the chosen instance type."""
         return (self.rent or {}).get("chosen")
 
     @property
     def smallest(self) -> bool:
-        """Whether it is the smallest hardware of its system."""
+        """Return whether it is the smallest hardware of its system."""
         return self.verdict is not None and self.verdict is self.minimum.smallest
 
     @property
     def mean_s(self) -> float | None:
-        """The mean latency under the confirmed limit: the median of the confirmations, in seconds."""
+        """Return the mean latency under the confirmed limit, in seconds: the median of the confirmations."""
         if self.verdict is None or self.verdict.limit_bytes is None:
             return None
         confirmed = (self.verdict.limit_bytes, Purpose.CONFIRMATION.value, ProbeFinding.PASS.value)
@@ -73,7 +73,7 @@ class _Line:
 
     @property
     def usd_per_million(self) -> float | None:
-        """What a million queries cost on the chosen type at that latency."""
+        """Return the US$ that a million queries cost on the chosen type at that latency."""
         if self.offer is None or self.mean_s is None:
             return None
         return cost.usd_per_million(self.mean_s, self.offer.usd_per_hour)

@@ -28,7 +28,7 @@ from tests.support import publisher
 from tests.support.publisher import Made
 
 # Files and folders of a suite beside its systems.
-BESIDE = ("manifest.txt", "pins.json", "qrels", "samples", "suite.json")
+BESIDE = ("manifest.txt", "qrels", "samples", "suite.json")
 
 JOBS = (Made("a", 2.0, jobs=2), Made("b", 5.0, jobs=2))
 
@@ -37,7 +37,6 @@ JOBS = (Made("a", 2.0, jobs=2), Made("b", 5.0, jobs=2))
 def made(tmp_path: Path, bucket: Bucket) -> Path:
     """Four jobs, which are also in S3."""
     folder = publisher.put(tmp_path / "made", *JOBS)
-    (folder / "quick" / "pins.json").write_text('{"systems": {}}\n')
     bucket.fill(folder)
     return folder
 
@@ -185,6 +184,12 @@ def test_part_of_a_suite_is_mirrored_with_its_judgements(made: Path, bucket: Buc
     names = tree(bucket.place().folder)
     assert {name.split("/")[1] for name in names if "/" in name} == {"a", *BESIDE}
     assert "origin.toml" in names
+
+
+def test_pins_of_a_suite_come_with_a_part_of_it(made: Path, bucket: Bucket) -> None:
+    bucket.objects.put("results/quick/pins.json", b'{"systems": {}}')
+    bucket.sync("results/quick/a")
+    assert (bucket.place().folder / "quick" / "pins.json").is_file()
 
 
 def test_prefix_does_not_match_a_longer_name(made: Path, bucket: Bucket) -> None:
