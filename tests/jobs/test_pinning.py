@@ -99,6 +99,7 @@ def fetched(bench: Bench) -> Path:
     return assets.fetch("bare", system.assets, bench.folder / "new cache", None) / "toy"
 
 
+@pytest.mark.slow
 def test_run_pins_at_the_newest_commit_locks_it_and_marks_the_row(bench: Bench, hub: Hub, logged: list[str]) -> None:
     bare(bench)
     suite = bench.suite(systems=["bare", "planted"])
@@ -133,6 +134,7 @@ def test_run_pins_at_the_newest_commit_locks_it_and_marks_the_row(bench: Bench, 
     assert lock_of(bench).newest("someone/toy") == NEW
 
 
+@pytest.mark.slow
 def test_command_line_pins_at_the_hub_of_the_environment(bench: Bench, hub: Hub) -> None:
     """In a process of its own, which knows the hub by HF_ENDPOINT alone; the second time without one."""
     bare(bench)
@@ -146,6 +148,7 @@ def test_command_line_pins_at_the_hub_of_the_environment(bench: Bench, hub: Hub)
     assert lock_of(bench).newest("someone/toy") == NEW
 
 
+@pytest.mark.slow
 def test_another_machine_takes_the_bytes_of_the_lock(bench: Bench, hub: Hub, tmp_path: Path) -> None:
     bare(bench)
     suite = bench.suite(systems=["bare"])
@@ -306,6 +309,7 @@ def test_viable_keeps_the_lock_beside_its_jobs(bench: Bench, hub: Hub) -> None:
     assert again.subject.system.assets == jobs.subject.system.assets
 
 
+@pytest.mark.slow
 def test_command_without_results_pins_for_itself_and_says_so(bench: Bench, hub: Hub) -> None:
     bare(bench)
     done = call("conformance", "bare", "--launcher", "process", "--cache", str(bench.cache))
@@ -314,6 +318,7 @@ def test_command_without_results_pins_for_itself_and_says_so(bench: Bench, hub: 
     assert "bare: this command stores no results, so its pins are not kept; `harness run` keeps them" in done.stderr
 
 
+@pytest.mark.slow
 def test_download_goes_on_after_a_cut(bench: Bench, hub: Hub) -> None:
     bare(bench)
     weights = bytes(12 << 20)  # the hub's client writes ten MiB at a time
@@ -324,6 +329,7 @@ def test_download_goes_on_after_a_cut(bench: Bench, hub: Hub) -> None:
     assert hub.ranges == [10 << 20], "the rest alone was asked for"
 
 
+@pytest.mark.slow
 def test_file_that_is_not_what_the_hub_says_is_refused(bench: Bench, hub: Hub) -> None:
     bare(bench)
     bench.run(Containers(), bench.suite(systems=["bare"]))
@@ -335,6 +341,7 @@ def test_file_that_is_not_what_the_hub_says_is_refused(bench: Bench, hub: Hub) -
     assert {path.name for path in fetched(bench).iterdir()} == MODEL.keys()
 
 
+@pytest.mark.slow
 def test_restricted_download_says_so(bench: Bench, hub: Hub) -> None:
     """The hub tells everyone about large files of a restricted model, and sends them to few."""
     asset = Asset.model_validate(

@@ -63,6 +63,7 @@ def viable(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Call:
     return made
 
 
+@pytest.mark.slow
 def test_suite_has_a_row_for_each_system_beside_the_papers(viable: Call, bench: Bench) -> None:
     bench.plant("broken")
     path = bench.suite(systems=["planted", "broken", "bm25"], profiles=["cpu1-mem256m"])
@@ -104,6 +105,7 @@ def test_suite_has_a_row_for_each_system_beside_the_papers(viable: Call, bench: 
     assert wide.count("unconstrained") > 2 and "Without an answer" in wide
 
 
+@pytest.mark.slow
 def test_stopped_search_goes_on_where_it_was(viable: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     path = bench.suite(systems=["planted", "bm25"])
     monkeypatch.setattr(Several, "stop_at", "bm25")
