@@ -16,12 +16,21 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar, get_origin
+from typing import Any, Self, TypeVar, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from harness.errors import FileError, did_you_mean
-from harness.untrusted import check_storable, decode, finite_number, mistake, one_line, read_whole, reason_of
+from harness.untrusted import (
+    check_names,
+    check_storable,
+    decode,
+    finite_number,
+    mistake,
+    one_line,
+    read_whole,
+    reason_of,
+)
 
 CACHE_VARIABLE = "HARNESS_CACHE"
 NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
@@ -38,9 +47,17 @@ CsvRow = dict[str, str]
 
 
 class ConfigModel(BaseModel):
-    """Base of every record read from TOML: frozen; unknown keys and infinite numbers are errors."""
+    """Base of every record read from TOML: frozen; unknown keys, infinite numbers and control characters are errors.
+
+    Free text is :class:`harness.untrusted.ForeignText`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _names(self) -> Self:
+        check_names(self)
+        return self
 
 
 Model = TypeVar("Model", bound=ConfigModel)
@@ -92,7 +109,7 @@ def _parse_toml(text: str) -> dict[str, Any]:
     """Parse TOML.
 
     Raises:
-        ValueError: it is no TOML, has a key of a hundred parts, which may take the parser minutes, or a huge number.
+        ValueError: it is not TOML, has a key of a hundred parts, which may take the parser minutes, or a huge number.
     """
     if match := _LONG_KEY.search(text):
         raise ValueError(f"line {text.count(chr(10), 0, match.start()) + 1} has a key of a hundred parts")
@@ -183,7 +200,7 @@ def csv_rows(path: Path, header: str, content: bytes | None = None) -> Iterator[
         content: the file's content, if it was read already.
 
     Raises:
-        FileError: missing, unreadable, another header, or a row of another length.
+        FileError: missing, unreadable, another header, a row of another length, or a cell with a control character.
     """
     try:
         text = decode(read_shipped(path) if content is None else content, path)
@@ -192,11 +209,19 @@ def csv_rows(path: Path, header: str, content: bytes | None = None) -> Iterator[
         if first != header:
             raise FileError(f"{path}:1: the header is {first!r}; it must be {header!r}")
         columns = header.split(",")
+        # Tens of thousands of rows are checked at once; a quote may hold a line end.
+        printable = '"' not in text and text.replace("\n", "").isprintable()
         for values in reader:
             location = f"{path}:{reader.line_num}"
             if len(values) != len(columns):
                 raise FileError(f"{location}: {len(values)} fields, must be {len(columns)}; correct the row")
-            yield location, dict(zip(columns, values, strict=True))
+            row = dict(zip(columns, values, strict=True))
+            if not printable:
+                try:
+                    check_names(row)
+                except ValueError as error:
+                    raise FileError(f"{location}: {error}") from None
+            yield location, row
     except csv.Error:
         raise FileError(f"{path}:{reader.line_num}: not CSV; correct the quotes of the row") from None
 

@@ -15,12 +15,13 @@ import re
 import stat
 import tomllib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from enum import Enum
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from pydantic import GetCoreSchemaHandler, ValidationError
 from pydantic_core import core_schema
@@ -43,8 +44,10 @@ _FREE_BYTES = 16 << 20
 # The largest stored file that is read or hashed, and what may be in a packed one.
 MAX_FILE_BYTES = 1 << 30
 MAX_UNPACKED_BYTES = 1 << 30
-# The members of a gzipped file: bgzip makes one of each 64 KiB.
-_MAX_MEMBERS = 1 << 16
+# Blocked gzip (bgzip) has a member for each 64 KiB, and any number of them.
+_MAX_SMALL_MEMBERS, _SMALL_MEMBER_BYTES = 1 << 16, 1 << 10
+# Runs, judgements and texts pack to a fifth; those of a few equal words to a fiftieth.
+_MAX_RATIO, _RATIO_FREE_BYTES = 100, 32 << 20
 _PIECE_BYTES = 8192
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _MAX_LEVELS = 64
@@ -150,6 +153,39 @@ class ForeignText:
             core_schema.no_info_after_validator_function(cls, text),
             serialization=core_schema.plain_serializer_function_ser_schema(lambda value: value.raw, return_schema=text),
         )
+
+
+# Tables whose values may be any text: a system's parameters (prompts, paths), which a job's key hashes, and the suite
+# of a cloud run, which the suite's own reader checks.
+FREE_FIELDS = frozenset(
+    {"params", "build_params", "search_params", "with_gpus", "lean_if", "lean_search_if", "sweep", "suite"}
+)
+_MOST_NAME = 4096
+
+
+def check_names(record: object, name: str = "") -> None:
+    """Refuse a record of a stranger with a ``str`` that is not a printable line: free text is :class:`ForeignText`.
+
+    Keys of tables count, and all values except in ``FREE_FIELDS``.  ``name``: the record's field.
+
+    Raises:
+        ValueError: names the field and the text.
+    """
+    if isinstance(record, str):
+        if not record.isprintable() or len(record) > _MOST_NAME:
+            limit = f"at most {_MOST_NAME:,} printable characters on one line"
+            raise ValueError(f"key '{one_line(name, 80)}' is {one_line(record, 80)!r}; write {limit}")
+    elif isinstance(record, Mapping):
+        for key, value in record.items():
+            check_names(key, name)
+            if name not in FREE_FIELDS:
+                check_names(value, name)
+    elif isinstance(record, tuple | list):
+        for value in record:
+            check_names(value, name)
+    elif hasattr(record, "__dict__") and not isinstance(record, Enum):
+        for each, value in vars(record).items():
+            check_names(value, each)
 
 
 # Text that a writer escapes: a stranger's, or a sentence of ours that may quote one.
@@ -285,33 +321,79 @@ def read_named(path: Path, max_bytes: int) -> bytes:
     return content
 
 
-def unpacked(file: IO[bytes], max_bytes: int = MAX_UNPACKED_BYTES) -> BufferedReader:
-    """Open the content of a gzipped file; reads raise OSError beyond ``max_bytes``."""
-    return BufferedReader(_Unpacked(file, max_bytes), 1 << 16)
+Codec = Literal["gzip", "zstd"]
+
+
+def unpacked(file: IO[bytes], max_bytes: int = MAX_UNPACKED_BYTES, codec: Codec = "gzip") -> BufferedReader:
+    """Open the content of a compressed file.
+
+    Reads raise OSError beyond ``max_bytes``, and where the content is too large for its packed size: a few megabytes of
+    equal lines would fill the memory of what keeps them.
+    """
+    packed = _Counted(file)
+    unpack = _GzipMembers(packed).read if codec == "gzip" else _zstd(packed)
+    return BufferedReader(_Unpacked(packed, max_bytes, unpack), 1 << 16)
+
+
+class _Counted(io.RawIOBase):
+    """A file that counts the bytes that were read from it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self.bytes = file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        piece = self._file.read(size)
+        self.bytes += len(piece)
+        return piece
 
 
 class _Unpacked(io.RawIOBase):
-    """A gzipped stream that raises OSError beyond its limits, also of its members, each of which takes time."""
+    """A stream of unpacked bytes that raises OSError beyond its limits."""
 
-    def __init__(self, file: IO[bytes], max_bytes: int) -> None:
-        self._file = file
-        self._max_bytes = self._left = max_bytes
-        self._members = 0
-        self._packed = b""
-        self._member: zlib._Decompress | None = None
+    def __init__(self, packed: _Counted, max_bytes: int, unpack: Callable[[int], bytes]) -> None:
+        self._packed, self._max_bytes, self._unpack = packed, max_bytes, unpack
+        self._bytes = 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        piece = b""
-        while not piece and self._has_member():
-            piece = self._unpack(len(buffer))
-        self._left -= len(piece)
-        if self._left < 0:
+        piece = self._unpack(len(buffer))
+        self._bytes += len(piece)
+        if self._bytes > self._max_bytes:
             raise OSError(errno.EFBIG, f"holds more than {self._max_bytes:,} bytes, unpacked")
+        if self._bytes > _RATIO_FREE_BYTES + _MAX_RATIO * self._packed.bytes:
+            raise OSError(errno.EFBIG, f"unpacks to more than {_MAX_RATIO} times its size")
         buffer[: len(piece)] = piece
         return len(piece)
+
+
+def _zstd(packed: _Counted) -> Callable[[int], bytes]:
+    import pyarrow as pa  # fails on a truncated file, as zstandard's reader does not
+
+    stream = pa.CompressedInputStream(pa.PythonFile(packed, "r"), "zstd")
+    return lambda size: bytes(stream.read(size))
+
+
+class _GzipMembers:
+    """The members of a gzipped file; OSError for too many small ones, because each takes time."""
+
+    def __init__(self, file: _Counted) -> None:
+        self._file = file
+        self._members = self._bytes = 0
+        self._packed = b""
+        self._member: zlib._Decompress | None = None
+
+    def read(self, size: int) -> bytes:
+        """Return at most ``size`` bytes; nothing at the end."""
+        piece = b""
+        while not piece and self._has_member():
+            piece = self._unpack(size)
+        self._bytes += len(piece)
+        return piece
 
     def _has_member(self) -> bool:
         """Begin the next member where one has ended; return whether there is one."""
@@ -323,19 +405,19 @@ class _Unpacked(io.RawIOBase):
         if not self._packed:
             return False
         self._members += 1
-        if self._members > _MAX_MEMBERS:
-            raise OSError(errno.EFBIG, f"holds more than {_MAX_MEMBERS:,} gzipped parts")
+        if self._members > _MAX_SMALL_MEMBERS and self._bytes < self._members * _SMALL_MEMBER_BYTES:
+            raise OSError(errno.EFBIG, f"holds more than {_MAX_SMALL_MEMBERS:,} small gzipped parts")
         self._member = zlib.decompressobj(_GZIP_WINDOW)
         return True
 
-    def _unpack(self, max_bytes: int) -> bytes:
-        """Return at most ``max_bytes`` of the current member; nothing at its end, or where more must be read."""
+    def _unpack(self, size: int) -> bytes:
+        """Return at most ``size`` bytes of the current member; nothing at its end, or where more must be read."""
         assert self._member is not None
         if not self._packed:
             self._packed = self._file.read(_PIECE_BYTES)
             if not self._packed:
                 raise EOFError("the compressed file ends within a part")
-        piece = self._member.decompress(self._packed, max_bytes)
+        piece = self._member.decompress(self._packed, size)
         self._packed = self._member.unconsumed_tail
         if self._member.eof:
             self._packed = self._member.unused_data.lstrip(b"\0")
@@ -470,7 +552,7 @@ def reason_of(error: Exception) -> str:
         return "a value is of the wrong kind"
     if "integer string conversion" in str(error):
         return "a number has too many digits"
-    # Python writes bytes as b'...', which is no text for people.
+    # Python writes bytes as b'...', which people cannot read.
     text = re.sub(r"""\bb(?=['"])""", "", str(error))
     number = re.search("could not convert string to float: (.*)|invalid literal for int.*?: (.*)", text)
     return f"{number[1] or number[2]} is not a number" if number else text

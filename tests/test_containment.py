@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import tarfile
+import tracemalloc
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from harness import containment
 from harness.errors import FileError
+from tests.fuzz import archive_changes
 
 
 @pytest.mark.parametrize("name", ["a/b", "a b/c.txt", "\u00e4\u00f6", "..a", "a..", "-x"])
@@ -50,3 +53,31 @@ def test_header_of_a_tar_is_never_held_whole() -> None:
     header.type, header.size = tarfile.XHDTYPE, 64 << 20
     with pytest.raises(tarfile.ReadError, match="header has more than 32 KiB"):
         list(containment.tar_entries(io.BytesIO(header.tobuf() + bytes(64 << 20)), most_bytes=1 << 40))
+
+
+def test_entries_of_a_tar_are_not_kept() -> None:
+    """Headers meant for all entries have 9 MiB here, and gone when the next entry is read."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for number in range(800):
+            for_all = {f"k{number}": "x" * (12 << 10)}
+            packed.write(tarfile.TarInfo.create_pax_global_header(for_all))
+            tar.addfile(tarfile.TarInfo(f"f{number}"))
+    packed.seek(0)
+    tracemalloc.start()
+    try:
+        entries = sum(1 for _ in containment.tar_entries(packed, most_bytes=1 << 30))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert entries == 800 and peak < 2 << 20, peak
+
+
+def test_zip_with_a_large_directory_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.whl"
+    path.write_bytes(archive_changes.zip_of_many(1000))
+    with containment.open_zip(path) as opened:
+        assert len(opened.infolist()) == 1000
+    path.write_bytes(archive_changes.zip_of_many(200_000))
+    with pytest.raises(zipfile.BadZipFile, match="its list of files has more than 8 MiB"), containment.open_zip(path):
+        pass

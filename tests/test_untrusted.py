@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
@@ -27,6 +28,7 @@ from harness.errors import FileError
 from harness.evaluation import answer_recall, trec
 from harness.records import Query, to_json
 from harness.untrusted import (
+    Codec,
     ForeignText,
     max_output_bytes,
     open_regular,
@@ -289,9 +291,22 @@ def test_gzipped_parts_are_one_content(parts: list[bytes], padding: bytes) -> No
 
 def test_gzipped_file_of_very_many_parts_is_refused_before_its_end() -> None:
     packed = io.BytesIO(gzip.compress(b"") * 2_000_000)
-    with pytest.raises(OSError, match="holds more than 65,536 gzipped parts"):
+    with pytest.raises(OSError, match="holds more than 65,536 small gzipped parts"):
         unpacked(packed).read()
     assert packed.tell() < 4 << 20
+
+
+def test_gzipped_file_may_have_many_parts_of_blocked_gzip() -> None:
+    part = gzip.compress(b"q1 Q0 d1 1 0.5 x\n" * 64)
+    assert sum(1 for _ in unpacked(io.BytesIO(part * 70_000), 1 << 30)) == 64 * 70_000
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd"])
+def test_small_file_that_unpacks_to_very_much_is_refused(codec: Codec) -> None:
+    content = b"q1 Q0 d1 1 0.5 x\n" * (4 << 20)
+    packed = gzip.compress(content) if codec == "gzip" else bytes(pa.compress(content, "zstd", asbytes=True))
+    with pytest.raises(OSError, match="unpacks to more than 100 times its size"):
+        unpacked(io.BytesIO(packed), codec=codec).read()
 
 
 @pytest.mark.parametrize("kept", [1, 12, -9, -1])

@@ -172,7 +172,7 @@ def _section(file: Path, facts: Mapping[str, Any], base: BaseQrels, escape: Esca
     )
     changed = ", ".join(map(str, base.changed_after))
     return Section(
-        lead=(f"**{escape(str(file))}**: {size}, SHA-256 {base.sha256[:16]}",),
+        lead=(f"{escape(str(file))}: {size}, SHA-256 {base.sha256[:16]}",),
         grids=tuple(grid for grid in grids if grid.cells),
         notes=(f"Something else changed the file after iteration {changed}.",) if changed else (),
     )

@@ -5,23 +5,23 @@ Files may be plain, ``.gz`` or ``.zst``.  Every line has a place, ``FILE: line N
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
+import sys
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, NamedTuple
 
 from harness.datasets.answers import Answers
 from harness.driver.adapter import MAX_ID_CHARS
 from harness.errors import FileError
 from harness.records import Query
-from harness.untrusted import bounded_lines, reading, reason_of, whole_number
+from harness.untrusted import Codec, bounded_lines, reading, reason_of, unpacked, whole_number
 
-_SUFFIXES = ("", ".gz", ".zst")
+_CODECS: dict[str, Codec] = {".gz": "gzip", ".zst": "zstd"}
+_SUFFIXES = ("", *_CODECS)
 _DAMAGED = (EOFError, OSError, zlib.error)
 # More than any line, document or file of topics has: compression can hide any number of bytes in a small file.
 MAX_TEXT_BYTES = 1 << 24
@@ -106,12 +106,8 @@ def plain_name(path: Path) -> str:
 def open_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a file's uncompressed content; raise FileError if it cannot be opened or is damaged."""
     with reading(path, "name or restore it", damage=_DAMAGED), path.open("rb") as file:
-        if path.suffix == ".gz":
-            yield cast(IO[bytes], gzip.GzipFile(fileobj=file))
-        elif path.suffix == ".zst":
-            import pyarrow as pa  # fails on a truncated file, as zstandard's reader does not
-
-            yield io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd"), 1 << 20)
+        if codec := _CODECS.get(path.suffix):
+            yield unpacked(file, sys.maxsize, codec)
         else:
             yield file
 

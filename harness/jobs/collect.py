@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -23,7 +23,7 @@ from harness.launch.monitor.traces import MemoryTrace
 from harness.records import JobSpec, Measurement, Outcome, to_json
 from harness.results.reader import RESULT_BYTES, check_facts, parse_record
 from harness.results.schema import Counters, Environment, GpuUse, Memory, Result, job_key
-from harness.untrusted import MAX_TEXT, foreign, max_trials, mistake, one_line, read_start, reason_of
+from harness.untrusted import MAX_TEXT, check_names, foreign, max_trials, mistake, one_line, read_start, reason_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -342,6 +342,8 @@ def _measurement(job: LaunchRequest) -> tuple[Measurement | None, str | None, st
         return None, f"its measurement.json is wrong: {reason_of(error)}", None
     try:
         check_facts(parse_record(stored.encode("utf-8"), _MEASUREMENT_BYTES), "")
+        # The result holds these three as foreign texts.
+        check_names(replace(measurement, detail=None, device=None, libraries=dict.fromkeys(measurement.libraries, "")))
     except ValueError as error:
         return measurement, None, _unstorable(reason_of(error))
     return measurement, None, None

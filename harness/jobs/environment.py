@@ -58,7 +58,7 @@ def spot_notice() -> str | None:
     try:
         notice = json.loads(content)
         return f"{notice['action']} at {notice['time']}"[:100]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return "an interruption"
 
 

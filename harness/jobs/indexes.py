@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from harness import filesystem
 from harness.datasets import PreparedCorpus
@@ -28,7 +28,7 @@ from harness.progress import task
 from harness.records import Envelope, Isolation, JobSpec, Outcome
 from harness.results.schema import Environment, IndexFacts
 from harness.results.store import check_room
-from harness.untrusted import open_regular, read_whole, reason_of, to_json
+from harness.untrusted import check_names, open_regular, read_whole, reason_of, to_json
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,8 @@ def read(folder: Path) -> Index | None:
     """Read the finished index of a folder, if any."""
     try:
         facts = _FACTS.validate_json(read_whole(folder / _FACTS_FILE, _MOST_FACT_BYTES))
-    except (OSError, ValidationError):
+        check_names(facts)
+    except (OSError, ValueError):
         return None
     return Index(folder / "data", facts)
 

@@ -62,7 +62,8 @@ class Grid:
 class Section:
     """Title, paragraphs, grids, further paragraphs, and a list of footnotes and notes.
 
-    Every text is finished: escaped for the format that it is written in.  Cells refer to footnotes by ``[1]``.
+    Every text is finished: escaped for the format that it is written in.  The writer of a format escapes a text that
+    the report forgot.  Cells refer to footnotes by ``[1]``.
     """
 
     title: str = ""
@@ -71,6 +72,19 @@ class Section:
     after: tuple[str, ...] = ()
     footnotes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def map(self, change: Callable[[str], str]) -> Section:
+        """Return the section with each finished text changed; headers, which are plain texts, stay."""
+
+        def each(texts: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(map(change, texts))
+
+        grids = tuple(
+            replace(grid, caption=change(grid.caption), cells=tuple(map(each, grid.cells))) for grid in self.grids
+        )
+        return Section(
+            change(self.title), each(self.lead), grids, each(self.after), each(self.footnotes), each(self.notes)
+        )
 
     @property
     def numbered(self) -> list[str]:
@@ -135,7 +149,7 @@ def grid_of(
 
 
 def column_of(column: GridColumn[Item], read: Callable[[Other], Item]) -> GridColumn[Other]:
-    """Return a column for items that hold those of the given column."""
+    """Return a column for items that hold the items of the given column."""
     header, numeric, cell = column
     return header, numeric, lambda each: cell(read(each))
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.report.document import MISSING, Grid, Section
-from harness.untrusted import MAX_TEXT, Text, one_line
+from harness.untrusted import MAX_TEXT, Text, escaped, one_line
 
 # Characters that mean something to TeX, or that its fonts turn into others (``<`` into a question mark).
 _SPECIAL = {
@@ -108,6 +108,14 @@ _GREEK = (
     *("xi", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"),
 )
 _BREAK = r"\allowbreak{}"
+# In a finished text each special character is part of something that `escape` writes, or the mark of a footnote.
+_MARKUP = re.compile(f"[{re.escape(''.join(_SPECIAL))}]")
+_LOOSE = re.compile(
+    rf"({'|'.join(map(re.escape, sorted((*_SPECIAL.values(), *_GLYPHS.values(), _BREAK), key=len, reverse=True)))}"
+    rf"|\\ensuremath\{{\\(?:{'|'.join(_GREEK)})\}}|\\[{re.escape(''.join(_ACCENTS.values()))}]\{{[A-Za-z]\}}"
+    r"|\{\}(?=[-,'])|\[[A-Z]?\d+\])"
+    f"|{_MARKUP.pattern}"
+)
 # Words of more characters may break: after punctuation from the second number on, anywhere from the third.
 _LONG, _SOON, _AT_LAST = 24, 8, 16
 
@@ -143,7 +151,10 @@ def _word(word: str) -> str:
 
 
 def finished(text: str) -> str:
-    """Return LaTeX whose own dashes and marks are ASCII too."""
+    """Return LaTeX whose own dashes and marks are ASCII too; what a report forgot to escape becomes inert."""
+    text = escaped(text)
+    if _MARKUP.search(text):
+        text = _LOOSE.sub(lambda match: match[1] or _SPECIAL[match[0]], text)
     return text if text.isascii() else "".join(map(glyph, text))
 
 

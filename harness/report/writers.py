@@ -11,13 +11,14 @@ import io
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from harness.commands import parts
+from harness.commands import SPAN, parts
 from harness.errors import UnknownName
 from harness.report import latex
 from harness.report.document import Grid, ReportDocument, Section, Value
-from harness.untrusted import Text, one_line, raw_text
+from harness.untrusted import Text, escaped, one_line, raw_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,6 +49,7 @@ def write_markdown(document: ReportDocument) -> str:
 
 def markdown_section(section: Section, *, padded: bool = True, heading: str = "**{}**") -> str:
     """Return a finished section as Markdown without a last newline; ``heading`` formats its title."""
+    section = section.map(finished)
     blocks = [heading.format(section.title)] if section.title else []
     blocks += section.lead
     for grid in section.grids:
@@ -86,6 +88,25 @@ def _inert(text: str) -> str:
     text = re.sub(r"([\\`*|~\[\]])", r"\\\1", text)
     # An underscore inside a word is no emphasis in this dialect; escaped, it would only be hard to read.
     return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
+
+
+_MARKUP = re.compile(r"[&<>`*|~\[\]_]")
+# In a finished text markup is escaped, part of a command, the mark of a footnote, or a sign behind a blank.
+_LOOSE = re.compile(
+    rf"(\\[^A-Za-z0-9\s]|{SPAN.pattern}|{SPAN.pattern.strip('`')}|\[[A-Z]?\d+\](?![(\[:])|&(?:amp|lt|gt);"
+    r"|(?<!\S)\*(?!\S)|(?<![\w~])~(?=[\d:]))"
+    r"|[&<>`*|~\[\]]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])"
+)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def finished(text: str) -> str:
+    """Return a finished text unchanged, and one that a report forgot to escape as inert Markdown on one line.
+
+    Every text of a section comes through here, so that no table can bypass the escape.
+    """
+    text = escaped(text)
+    return _LOOSE.sub(lambda match: match[1] or _inert(match[0]), text) if _MARKUP.search(text) else text
 
 
 def markdown_grid(
@@ -166,10 +187,12 @@ def print_answer(section: Section, console: Console) -> None:
     from rich.cells import cell_len
     from rich.text import Text
 
+    section = section.map(escaped)
+    grids = [replace(grid, headers=tuple(map(plain_escape, grid.headers))) for grid in section.grids]
     for paragraph in (section.title, *section.lead):
         if paragraph:
             console.print(Text(paragraph, style="bold"))
-    for number, grid in enumerate(section.grids):
+    for number, grid in enumerate(grids):
         if number or section.title or section.lead:
             console.print()
         if grid.caption:

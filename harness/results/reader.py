@@ -1,4 +1,4 @@
-"""Read stored jobs: whole folders that nobody changes.
+"""Read stored jobs: whole folders, which never change.
 
 ``results/<suite>/<system>/<dataset>/<scenario>/<profile>/<job key>/`` holds ``result.json``, ``samples.parquet``,
 ``run.trec.gz`` and ``log.txt.gz``; ``first_stage.trec.gz`` where the system has two stages; ``judged-hits.trec.gz`` and
@@ -27,7 +27,7 @@ from harness.evaluation.trec import Run
 from harness.results.origins import JobOrigins
 from harness.results.samples import SampleBudget, load_samples, no_samples
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS, SCHEMA_VERSION, Cell, Result, ResultSpec
-from harness.untrusted import parse_json, read_whole, reading, reason_of
+from harness.untrusted import check_names, parse_json, read_whole, reading, reason_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -117,7 +117,7 @@ class StoredJob:
         """Return a hash of the spec that names a file: another text could name any file of this machine."""
         sha256: str = getattr(self.result.spec, name)
         if not _SHA256.fullmatch(sha256):
-            raise FileError(f"{self.folder / RESULT}: {name} {sha256[:80]!r} is no SHA-256; bring it back as it was")
+            raise FileError(f"{self.folder / RESULT}: {name} {sha256[:80]!r} is not a SHA-256; restore the file")
         return sha256
 
     @property
@@ -151,10 +151,10 @@ def read_jobs(root: Path, required: str | None = None) -> StoredJobs:
 
     Args:
         root: a folder of results.
-        required: the error where there is no job at all; ``None``: there may be none.
+        required: the error if the folder has no job; ``None``: it may be empty.
 
     Raises:
-        FileError: ``root`` is no folder.
+        FileError: ``root`` is not a folder.
         UsageError: no job can be read, though one is required.
     """
     if not root.is_dir():
@@ -306,6 +306,7 @@ def parse_result(content: bytes) -> Result:
         raise FileError(f"schema version {version!r}, this harness reads {SCHEMA_VERSION}; update harness")
     check_facts(raw, "")
     result = result_adapter().validate_python(raw)
+    check_names(result)
     _check_spec(result)
     return result
 
@@ -350,10 +351,10 @@ def names_folder(text: str) -> bool:
 
 
 def _check_spec(result: Result) -> None:
-    """Raise ValueError for names that lead out of a folder, counts beyond any suite's, and what is no time."""
+    """Raise ValueError for names that lead out of a folder, counts beyond any suite, and malformed times."""
     for name, value in vars(result.spec.cell).items():
         if not names_folder(value):
-            raise ValueError(f"key 'spec.cell.{name}': {value[:80]!r} is no name of a folder")
+            raise ValueError(f"key 'spec.cell.{name}': {value[:80]!r} does not name a folder")
     for name, most in _MOST.items():
         if (count := getattr(result.spec, name)) > most:
             raise ValueError(f"key 'spec.{name}': {count} is beyond {most:,}")

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from harness.errors import FileError, UsageError
 from harness.evaluation import measure_names
 from harness.records import to_json
-from harness.untrusted import parse_json, read_whole, reading
+from harness.untrusted import check_names, parse_json, read_whole, reading
 
 FILE = "suite.json"
 MOST_BYTES = 4 << 20
@@ -134,7 +134,7 @@ def _readable(path: Path, part: Callable[[Any], list[Part]]) -> list[Part]:
 def _names(content: Any) -> list[str]:
     names = content["measures"]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError("'measures' is no list of names")
+        raise ValueError("'measures' must be a list of names")
     if len(names) > measure_names.MOST_NAMES:
         raise ValueError(f"'measures' has {len(names):,} names; the limit is {measure_names.MOST_NAMES}")
     try:
@@ -150,6 +150,7 @@ def _positions(content: Any) -> list[tuple[str, str]]:
         isinstance(each, str) and _SHA256.fullmatch(each) for each in hashes.values()
     ):
         raise ValueError("'positions' names no SHA-256 for each dataset")
+    check_names(hashes, "positions")
     return list(hashes.items())
 
 
@@ -157,4 +158,5 @@ def _pairs(kind: str, content: Any) -> list[tuple[str, str]]:
     pairs = content.get(kind, {})
     if not isinstance(pairs, dict) or not all(isinstance(name, str) for name in pairs.values()):
         raise ValueError(f"'{kind}' names no system for each system")
+    check_names(pairs, kind)
     return list(pairs.items())

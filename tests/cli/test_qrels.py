@@ -93,4 +93,4 @@ def test_unknown_ids_have_a_note_if_a_dataset_is_extended(harness: Call) -> None
     assert done.exit_code == 0 and done.stderr == "judged: its ids are taken as they are; --dataset checks them\n"
     message = "qrels.trc: no such file, and no dataset either; unknown dataset"
     assert_refused(harness("qrels", "add", "judged", "--to", "qrels.trc", "-o", "third.trec"), message)
-    assert harness("qrels", "show", "new.trec.gz").stdout.startswith("**new.trec.gz**: 5 judgements")
+    assert harness("qrels", "show", "new.trec.gz").stdout.startswith("new.trec.gz: 5 judgements")

@@ -15,7 +15,6 @@ import os
 import re
 import socket
 import stat
-import tarfile
 import tomllib
 import zlib
 from collections.abc import Callable, Iterator
@@ -26,6 +25,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import tomlkit
+
+from tests.fuzz.archive_changes import TAR, ZIP, Edit, tar_of_many, zip_of_many
 
 MOST_NUMBER = 1 << 16
 _MOST_BYTES = 24 << 20  # of a changed file
@@ -106,9 +107,6 @@ class Change:
     at: int
     value: int
     inside: bool = False
-
-
-Edit = Callable[[bytes, int, int], bytes]
 
 
 def _place(content: bytes, at: int) -> int:
@@ -392,74 +390,10 @@ def _parquet(table: pa.Table) -> bytes:
     return target.getvalue()
 
 
-def _tar_entry(content: bytes, at: int, value: int) -> bytes:
-    """Change the name, the kind or the size of a tar's entry, or double it."""
-    entries: list[tuple[tarfile.TarInfo, bytes]] = []
-    try:
-        with tarfile.open(fileobj=io.BytesIO(content)) as tar:
-            for entry in tar:
-                file = tar.extractfile(entry) if entry.isreg() else None
-                entries.append((entry, file.read() if file else b""))
-    except (tarfile.TarError, OSError, EOFError, ValueError):
-        return content
-    if not entries:
-        return content
-    entry, data = entries[at % len(entries)]
-    names = (
-        "../beside/new.txt",
-        "/tmp/new.txt",
-        ".",
-        "",
-        "a/../../b",
-        "a\\b",
-        "x" * 300,
-        "result.json/x",
-        "\x1b[2J",
-        "é",
-    )
-    kinds = (
-        tarfile.SYMTYPE,
-        tarfile.LNKTYPE,
-        tarfile.FIFOTYPE,
-        tarfile.CHRTYPE,
-        tarfile.DIRTYPE,
-        tarfile.GNUTYPE_SPARSE,
-    )
-    changed = copy.copy(entry)
-    match value % 4:
-        case 0:
-            changed.name = names[value // 4 % len(names)]
-        case 1:
-            changed.type, changed.linkname = kinds[value // 4 % len(kinds)], "../beside/secret.txt"
-        case 2:
-            changed.pax_headers = {"path": _TEXTS[value // 4 % len(_TEXTS)] or "x", "comment": "x" * (value * 8)}
-        case _:
-            changed.mode = 0o7777
-    entries.insert(value % (len(entries) + 1), (changed, data))
-    target = io.BytesIO()
-    try:
-        with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
-            for info, body in entries:
-                tar.addfile(info, io.BytesIO(body) if info.isreg() else None)
-    except (tarfile.TarError, ValueError, OSError, UnicodeError):
-        return content
-    return target.getvalue()
-
-
 def example_parquet() -> bytes:
     """Return a small Parquet file with metadata."""
     table = pa.table({"id": ["a", "b"], "number": pa.array([1, 2], pa.int64())})
     return _parquet(table.replace_schema_metadata({"facts": '{"a": 1}'}))
-
-
-def example_tar() -> bytes:
-    """Return a small tar."""
-    target = io.BytesIO()
-    with tarfile.open(fileobj=target, mode="w") as tar:
-        entry = tarfile.TarInfo("a")
-        entry.size = 3
-        tar.addfile(entry, io.BytesIO(b"abc"))
-    return target.getvalue()
 
 
 JSON: dict[str, Edit] = {"JSON value": _json_value, "JSON text": _json_text}
@@ -469,17 +403,16 @@ PARQUET: dict[str, Edit] = {
     "Parquet rows": _parquet_rows,
     "Parquet facts": _parquet_facts,
 }
-TAR: dict[str, Edit] = {"tar entry": _tar_entry}
-_PARSED = {**JSON, **TOML, **PARQUET, **TAR}
-EDITS = {**ANY, **TEXT, **JSON, **TOML, **PARQUET, **TAR}
+_PARSED = {**JSON, **TOML, **PARQUET, **TAR, **ZIP}
+EDITS = {**ANY, **TEXT, **_PARSED}
 
 
 def edits_of(name: str) -> tuple[tuple[str, bool], ...]:
     """Return the changes that fit a file of this name, each with whether it is made inside its compression."""
     plain = name.removesuffix(".gz").removesuffix(".zst")
     ending = plain.rpartition(".")[2]
-    if ending in ("parquet", "tar", "npy", "f32", "bin"):
-        own: dict[str, Edit] = {"parquet": PARQUET, "tar": TAR}.get(ending, {})
+    if ending in ("parquet", "tar", "whl", "npy", "f32", "bin"):
+        own: dict[str, Edit] = {"parquet": PARQUET, "tar": TAR, "whl": ZIP}.get(ending, {})
         inner = {**ANY, **own, **own, **own}
     else:
         inner = {**TEXT, **{"json": JSON, "jsonl": JSON, "toml": TOML}.get(ending, {})}
@@ -590,6 +523,8 @@ BOMBS: dict[str, Callable[[Path, bytes], object]] = {
     "a gzip bomb of lines": _put(lambda: _bomb(b"a b c 1 1 d\n")),
     "a gzip of empty members": _put(lambda: gzip.compress(b"", mtime=0) * 500_000),
     "a zstd bomb": _put(_zstd_bomb),
+    "a gzip of many tar entries": _put(lambda: gzip.compress(tar_of_many(70_000), 1, mtime=0)),
+    "a zip of many entries": _put(lambda: zip_of_many(1_200_000)),
 }
 _NEEDS_ROOT = {"a device"}
 

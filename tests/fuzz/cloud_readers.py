@@ -5,12 +5,17 @@ from __future__ import annotations
 import gzip
 import io
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+from harness.aws.batch.agent import container
 from harness.aws.clients import S3Uri
 from harness.aws.cloud_run import archive, local_results, records, worker
+from harness.aws.cloud_run.journal import Journal
 from harness.aws.cloud_run.records import (
     CloudRun,
     Heartbeat,
@@ -23,11 +28,13 @@ from harness.aws.cloud_run.records import (
     WorkerPart,
 )
 from harness.aws.cloud_run.worker import Assignment, WorkerStatus
-from harness.aws.objects import Objects
-from harness.aws.results import mirror
+from harness.aws.objects import Objects, StoredObject
+from harness.aws.results import mirror, publish
+from harness.containment import is_plain_name
 from harness.results import reader
 from harness.results.schema import Cell
 from harness.results.store import Store
+from harness.untrusted import one_line, parse_json
 from tests.fuzz import result_readers
 from tests.fuzz.child import Reader
 
@@ -132,6 +139,91 @@ def _read_job(folder: Path, scratch: Path) -> object:
     return stored.result
 
 
+@dataclass
+class _Listed:
+    """A bucket that lists the objects of a file, and whose content is in other files."""
+
+    folder: Path
+    place: S3Uri = field(default_factory=lambda: S3Uri("bucket", "work"))
+
+    def below(self, *_names: str) -> _Listed:
+        return self
+
+    def list(self) -> Iterator[StoredObject]:
+        with suppress(ValueError, TypeError):
+            for line in _content(self.folder / "names.jsonl").split(b"\n"):
+                name, size = parse_json(line or b"[null,0]")
+                if isinstance(name, str) and isinstance(size, int):
+                    yield StoredObject(name, size, "e" * 32, datetime.now(UTC))
+
+    def get(self, name: str, most_bytes: int) -> bytes:
+        return _content(self.folder / name, most_bytes) if name in (records.HEARTBEAT, records.END) else b""
+
+
+_NAMES = (
+    *(f"s/bm25/scifact/offline/cpu1/0123456789abcdef/{name}" for name in ("result.json", "samples.parquet")),
+    *("s/suite.json", "s/qrels/aa.trec.gz", "origin.toml", "paper/published.toml", "paper/table1.csv"),
+    *(records.HEARTBEAT, records.END, f"{records.JOBS}/0123456789abcdef.tar", f"{records.INDEXES}/aa.json"),
+)
+
+
+def _make_listing(folder: Path) -> None:
+    lines = "".join(json.dumps([name, 10]) + "\n" for name in _NAMES)
+    (folder / "names.jsonl").write_text(lines, encoding="utf-8")
+    (folder / records.HEARTBEAT).write_bytes(records.dump(_RECORDS["heartbeat"]))
+    (folder / records.END).write_bytes(records.dump(_RECORDS["end"]))
+
+
+def _read_listing(folder: Path, scratch: Path) -> object:
+    """Take what a listing names for a mirror and for a worker's journal."""
+    bucket, place = _Listed(folder), mirror.MirroredFolder(S3Uri("bucket", ""), scratch)
+    listing = mirror.Listing(bucket.list())
+    keys = [*listing.others, *(f"{job}/{name}" for job, files in listing.jobs.items() for name in files)]
+    for key in keys:
+        assert is_plain_name(key) and place.path(key).resolve().is_relative_to(place.bucket_folder), key
+    journal = Journal(cast(Objects, bucket), _RECORDS["run"])
+    journal.look(["i-1"])
+    lines = list(listing.left_out())
+    assert all(line == one_line(line) for line in lines), lines
+    return keys, lines, journal.workers["i-1"]
+
+
+@dataclass
+class _Locked(_Bucket):
+    """A suite's folder in S3 whose lock has the content of a file."""
+
+    def put_if(self, _name: str, _content: bytes, etag: str | None) -> str | None:
+        return None if etag is None else "new"
+
+    @contextmanager
+    def reading(self, _name: str) -> Iterator[dict[str, Any]]:
+        now = datetime.now(UTC)
+        yield {"Body": io.BytesIO(_content(self.path)), "ETag": '"e"', "LastModified": now}
+
+
+def _make_lock(folder: Path) -> None:
+    record = {"owner": "them", "holder": "0" * 16, "since": "2026-11-20 00:00 UTC", "released": False, "sign": "1"}
+    (folder / "lock.json").write_text(json.dumps(record), encoding="utf-8")
+
+
+def _read_lock(folder: Path, _scratch: Path) -> None:
+    """Take a lock: a good one is another run's, which the error says."""
+    publish.SuiteLock(cast(Objects, _Locked(folder / "lock.json")), "us")._acquire()
+
+
+def _make_launch(folder: Path) -> None:
+    (folder / "launch.json").write_bytes(records.dump(_RECORDS["launch"]))
+
+
+def _read_launch(folder: Path, _scratch: Path) -> str:
+    """Read a launch as the agent of Batch does, which ends with a line."""
+    try:
+        return container.part_of(io.BytesIO(_content(folder / "launch.json", container.MOST_BYTES + 1)), 0)
+    except SystemExit as error:
+        assert str(error).startswith("harness: "), error
+        return str(error)
+
+
 def _make_record(folder: Path) -> None:
     (folder / "result.json").write_text(json.dumps({"files": {"log.txt.gz": "0" * 64}}), encoding="utf-8")
 
@@ -139,6 +231,18 @@ def _make_record(folder: Path) -> None:
 READERS = (
     Reader("records of workers", _make_records, _read_records, tuple(f"{name}.json" for name in _RECORDS)),
     Reader("archives", _make_archive, _read_archive, ("a.tar", "b.tar.gz")),
+    Reader("launches", _make_launch, _read_launch, ("launch.json",), errors=(), weight=0.25),
+    Reader(
+        "listings of S3",
+        _make_listing,
+        _read_listing,
+        ("names.jsonl", records.HEARTBEAT, records.END),
+        errors=(),
+        weight=0.25,
+    ),
+    Reader(
+        "locks of results", _make_lock, _read_lock, ("lock.json",), skips=frozenset({"a link to a secret"}), weight=0.25
+    ),
     Reader("uploaded jobs", _make_job, _read_job, ("job.tar",)),
     Reader(
         "hashes of mirrored records",

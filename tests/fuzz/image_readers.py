@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
+from urllib.request import Request
+
+import pytest
 
 from harness.driver.adapter import BadAnswer
 from harness.driver.subprocess_adapter import EngineFailed, command
-from harness.jobs import encode, indexes
+from harness.jobs import encode, environment, indexes
 from harness.jobs.collect import build_result, collect
 from harness.launch.base import LaunchRequest
 from harness.launch.watch import JobWatch
 from harness.records import Envelope
 from harness.results.reader import read_result
 from harness.results.store import Store
-from harness.untrusted import to_json
+from harness.untrusted import read_whole, to_json
 from tests.fuzz.child import Reader
 from tests.jobs import test_collect as jobs
 from tests.jobs.test_encode import write_index
@@ -97,7 +101,44 @@ def _read_replies(folder: Path, scratch: Path) -> object:
     return found
 
 
+_FACTS = {"instance-id": "i-0123", "instance-type": "c7g.large", "placement/availability-zone": "us-east-1a"}
+
+
+def _make_metadata(folder: Path) -> None:
+    (folder / "notice.json").write_text('{"action": "terminate", "time": "2026-11-20T00:00:00Z"}', encoding="utf-8")
+    (folder / "facts.json").write_text(json.dumps(_FACTS), encoding="utf-8")
+
+
+class _Metadata:
+    """A service that answers each request with a file, or with a fact of one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def open(self, request: Request, timeout: float) -> io.BytesIO:
+        assert timeout
+        path = request.full_url.partition("/latest/meta-data/")[2]
+        if path == "spot/instance-action":
+            return io.BytesIO(read_whole(self._folder / "notice.json", 1 << 30))
+        content = read_whole(self._folder / "facts.json", 1 << 30)
+        try:
+            return io.BytesIO(str(json.loads(content)[path]).encode("utf-8", "surrogatepass"))
+        except (ValueError, LookupError, TypeError, RecursionError):
+            return io.BytesIO(content or b"token")
+
+
+def _read_metadata(folder: Path, _scratch: Path) -> object:
+    """Ask a metadata service that says what is in files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://127.0.0.1:9")
+        patch.setattr("urllib.request.build_opener", lambda *_: _Metadata(folder))
+        instance, notice = environment.ec2_instance(), environment.spot_notice()
+    assert notice is None or len(notice) <= 100
+    return instance, notice
+
+
 READERS = (
+    Reader("instance metadata", _make_metadata, _read_metadata, ("notice.json", "facts.json"), errors=(), weight=0.25),
     Reader(
         "a job's output", _make_out, _read_out, ("out/measurement.json", "out/samples.jsonl"), errors=(), weight=0.5
     ),

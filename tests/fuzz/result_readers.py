@@ -9,7 +9,8 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ import pytest
 from harness.analysis import first_stage, results_folder, row_cache, timings
 from harness.cli import main
 from harness.evaluation import answer_recall, trec
+from harness.experiments.viability import probe
 from harness.results import origins, pin_lock, reader, seals, suite_record
 from tests.fuzz.child import Reader
 
@@ -88,6 +90,10 @@ def _make_origin(folder: Path) -> None:
     )
 
 
+def _read_mark(folder: Path, _scratch: Path) -> object:
+    return probe.read_mark(folder / "fresh-since") < datetime.now(UTC)
+
+
 def _make_depths(folder: Path) -> None:
     import gzip
 
@@ -150,13 +156,41 @@ def run(*arguments: str) -> str:
     return text
 
 
-def _command(name: str, words: Sequence[str], files: Sequence[str]) -> Reader:
+@functools.cache
+def _merged() -> Path:
+    """Return what `harness merge` wrote of the results folder and of a second one."""
+    first = stored()
+    second, merged = first.with_name("second"), first.with_name("merged")
+    shutil.copytree(first, second)
+    (job, *_) = second.glob(f"{_JOB.removeprefix('results/')}")
+    shutil.rmtree(job)
+    (suite,) = (path for path in second.iterdir() if path.is_dir())
+    from tests.support import results_folders
+
+    results_folders.relist(suite)
+    run("merge", str(first), str(second), "-o", str(merged))
+    return merged
+
+
+def _make_merged(folder: Path) -> None:
+    shutil.copytree(_merged(), folder / "results")
+
+
+def _command(
+    name: str,
+    words: Sequence[str],
+    files: Sequence[str],
+    make: Callable[[Path], None] = make,
+    weight: float = 0.05,
+) -> Reader:
     def read(folder: Path, scratch: Path) -> object:
         return run(*(word.format(results=folder / "results", folder=folder, scratch=scratch) for word in words))
 
-    return Reader(f"harness {name}", make, read, tuple(files), weight=0.05)
+    return Reader(f"harness {name}", make, read, tuple(files), weight=weight)
 
 
+_DEEP_JOB = f"results/*/{_JOB.removeprefix('results/')}"
+_ORIGIN = f"results/*/{origins.FILE}"
 _RECORDS = (f"{_JOB}/result.json", "results/*/suite.json", "results/*/manifest.txt", f"results/*/{pin_lock.FILE}")
 _CONTENT = (f"{_JOB}/samples.parquet", f"{_JOB}/run.trec.gz", "results/*/qrels/*.trec.gz", "results/*/samples/*.json")
 
@@ -178,6 +212,13 @@ READERS = (
         lambda folder, _: [seals.read(path) for path in (folder / "results").iterdir()],
         ("results/*/manifest.txt",),
         errors=(OSError, ValueError),  # its callers say what to do
+    ),
+    Reader(
+        "marks of fresh searches",
+        lambda folder: (folder / "fresh-since").write_text("2026-11-20T10:00:00.000+00:00\n", encoding="ascii"),
+        _read_mark,
+        ("fresh-since",),
+        weight=0.25,
     ),
     Reader("origins", _make_origin, lambda folder, _: origins.read(folder / "a"), (f"a/{origins.FILE}",)),
     Reader(
@@ -204,6 +245,16 @@ READERS = (
         "verify", ("verify", "{results}"), (*_RECORDS, *_CONTENT, f"{_JOB}/log.txt.gz", "results/*/*/*/verdicts/*.json")
     ),
     _command("merge", ("merge", "{results}", "-o", "{scratch}/merged"), (*_RECORDS, f"{_JOB}/log.txt.gz")),
+    # Below their origins, results are as any other.
+    _command("report of merged results", ("report", "{results}"), (_ORIGIN,), _make_merged, 0.02),
+    _command("verify of merged results", ("verify", "{results}"), (_ORIGIN,), _make_merged, 0.02),
+    _command(
+        "merge of merged results",
+        ("merge", "{results}", "-o", "{scratch}/merged"),
+        (_ORIGIN, f"{_DEEP_JOB}/result.json"),
+        _make_merged,
+        0.02,
+    ),
     _command(
         "export",
         ("export", "{results}", "--samples", "--format", "sqlite", "-o", "{scratch}/x.sqlite"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz import changes, misdeeds
+from tests.fuzz import archive_changes, changes, misdeeds
 from tests.fuzz.changes import Change
 from tests.fuzz.child import Bounds, Example, Sandbox
 
@@ -41,7 +41,8 @@ def test_a_file_is_put_back_after_each_example(sandbox: Sandbox, tmp_path: Path)
 def test_every_change_changes_a_file_that_it_fits(name: str) -> None:
     samples = {
         "Parquet": changes.example_parquet(),
-        "tar": changes.example_tar(),
+        "tar": archive_changes.example_tar(),
+        "zip": archive_changes.example_zip(),
         "TOML": b'a = 1\nb = "x"\n[c]\nd = [1, 2]\n',
     }
     content = samples.get(name.split()[0], b'{"a": 1, "b": ["x", null]}\n{"c": 2.5}\n{"d": 3}\n')

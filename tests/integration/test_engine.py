@@ -29,6 +29,8 @@ from tests.integration.proxy import Proxy, wait_until
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("host")]
 
 _PROTOCOL = protocol(2, warmup_cap=2)
+# Ten queries of a job take longer than a busy machine needs to find and pause its container.
+_SERVICE_S = 1.5
 _WITH_ENGINE = Path(__file__).parents[2] / "scripts" / "with-engine"
 
 
@@ -88,7 +90,9 @@ def _running(engine: docker.DockerClient, name: str) -> list[Container]:
 
 def _hold(engine: docker.DockerClient, name: str) -> None:
     """Pause a job's container, so that it does not end before the engine fails."""
-    for job in _running(engine, name):
+    jobs = _running(engine, name)
+    assert jobs, "the job ended before it could be paused: give its queries more time"
+    for job in jobs:
         wait_until(functools.partial(_stands, job), "the container stands still")
 
 
@@ -111,7 +115,7 @@ def _goes_on(bench: Bench, command: list[str], engine: docker.DockerClient, name
 
 
 def test_broken_engine_connection_during_a_job(bench: Bench, engine: docker.DockerClient, proxy: Proxy) -> None:
-    bench.plant("cut", service_s=0.3)
+    bench.plant("cut", service_s=_SERVICE_S)
     command = support.command(bench, bench.suite(_PROTOCOL, systems=["cut"]))
     child = support.start(bench, command, DOCKER_HOST=proxy.url)
     wait_until(lambda: _running(engine, "cut") or child.poll() is not None, "a search job runs")
@@ -131,7 +135,7 @@ def test_engine_restart_during_a_job(
 ) -> None:
     reach, holding = own_engine
     assert holding.stdin is not None and holding.stdout is not None
-    bench.plant("restarted", service_s=0.3)
+    bench.plant("restarted", service_s=_SERVICE_S)
     launcher = DockerLauncher(bench.cache)
     image = launcher.prepare(catalog.systems(bench.folder / "engines")["restarted"])
     launcher.close()

@@ -297,6 +297,7 @@ _UNSTORABLE: dict[str, Measurement] = {
     "phase": replace(MEASURED, phases=(Phase("load", 0, 1 << 64),)),
     "load": replace(MEASURED, compiled_s=1e30),
     "libraries": replace(MEASURED, libraries={f"library{n}": "1" * 100 for n in range(25_000)}),
+    "a library with a control character": replace(MEASURED, libraries={"\x1b[2J": "1"}),
     "libraries that would fit without their indentation": replace(MEASURED, libraries={"n" * 600_000: "1"}),
     "device": replace(MEASURED, device="x" * 3_000_000),
     "CPUs, one a line": replace(MEASURED, effective=replace(SEEN, network_interfaces=("x",) * 60_000)),

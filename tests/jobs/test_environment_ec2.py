@@ -73,5 +73,6 @@ def test_spot_interruption_notice_is_read(service: imds.Metadata) -> None:
     assert environment.spot_notice() is None
     service.announce(time="2026-05-05T10:00:00Z")
     assert environment.spot_notice() == "terminate at 2026-05-05T10:00:00Z"
-    service.paths["spot/instance-action"] = "[]"
-    assert environment.spot_notice() == "an interruption"
+    for damaged in ("[]", "[" * 4096):
+        service.paths["spot/instance-action"] = damaged
+        assert environment.spot_notice() == "an interruption"

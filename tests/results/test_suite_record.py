@@ -32,7 +32,7 @@ def test_measures_of_several_suites_are_their_union_in_order(results: Path) -> N
     (results / "late" / suite_record.FILE).write_text('{"measures": "RR@10"}')
     assert suite_record.read_measures(results) == ("P@1", "RR@10")
     (error,) = suite_record.unreadable(results)
-    assert "suite.json: damaged: 'measures' is no list of names; run its suite again" in str(error)
+    assert "suite.json: damaged: 'measures' must be a list of names; run its suite again" in str(error)
 
 
 def test_commands_use_the_measures_that_the_suite_named(results: Path) -> None:

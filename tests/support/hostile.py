@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,10 @@ NAMES = (
     "~",
     "\u3164g\ufe0f",
 )
+# An id of a query, without blanks, which TREC files could not hold.
+QUERY = "q|<script>`touch`[x](http://x)\u202e\u2028\\input{x}"
+# A name in a printed table.
+PRINTED = "A|<script>`touch ran`[x](http://x)$1$_&"
 DATASET, PROFILE = "data'$(touch ran)*", "cpu1-mem1'; touch ran #"
 # A text that clears a screen, turns a line around, hides, marks up, breaks a table, and runs a command.
 TEXT = (
@@ -38,14 +43,31 @@ TEXT = (
 FORBIDDEN = ("\x1b", "\x07", "\u202e", "\u202c", "\u200b", "\ufe0f", "\u2066", "\x85", "\u2028", "\x9b")
 
 
-def put(root: Path) -> Path:
-    """Store a cell for each name, one that failed, and hostile texts in all their free fields; returns the folder."""
+def put(root: Path, *, valid: bool = False) -> Path:
+    """Store a cell for each name, one that failed, and hostile texts in all their free fields; returns the folder.
+
+    ``valid``: the kernel throttled no job, so that a leaderboard ranks them.
+    """
     cells = [Made(name, 2.0 + number, (1, 2), profile=PROFILE, dataset=DATASET) for number, name in enumerate(NAMES)]
     failed = Made("failed'; touch ran", 1.0, outcome=Outcome.CRASH, profile=PROFILE, dataset=DATASET)
-    publisher.put(root, *cells, failed, suite="quick")
+    queries = (QUERY, *publisher.QUERIES[1:])
+    publisher.put(root, *cells, failed, suite="quick", queries=queries)
     for path in sorted(root.rglob(RESULT)):
         change(path.parent, _spoil)
+        if valid:
+            change(path.parent, lambda raw: raw.update(throttled_periods=0))
     return root
+
+
+def put_published(paper: Path) -> None:
+    """Give a copy of a paper's tables hostile names of a system and a dataset, and hostile free texts."""
+    for path in (*paper.glob("*.csv"), paper / "published.toml"):
+        text = path.read_text(encoding="utf-8").replace("ANCE", PRINTED)
+        path.write_text(re.sub('(?m)^(venue|licence|licence_remark) = ".*"$', _hostile_text, text), encoding="utf-8")
+
+
+def _hostile_text(match: re.Match[str]) -> str:
+    return f"{match[1]} = {json.dumps(TEXT, ensure_ascii=True)}"
 
 
 def _spoil(raw: dict[str, Any]) -> None:

@@ -10,9 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 from harness.aws.objects import Objects
 from harness.errors import AwsError
 from harness.jobs.inputs import IndexBuild
-from harness.records import to_json
 from harness.results.schema import Cell
-from harness.untrusted import mistake
+from harness.untrusted import ForeignText, check_names, mistake, to_json
 
 INPUTS = "inputs"
 BUNDLES, IMAGES, DATASETS = f"{INPUTS}/bundles", f"{INPUTS}/images", f"{INPUTS}/datasets"
@@ -192,7 +191,7 @@ class Heartbeat:
 
 @dataclass(frozen=True)
 class WorkerEnd:
-    """The end of a worker: ``ok``, or the cause in ``detail``, one line.
+    """The end of a worker: ``ok``, or the cause in ``detail``.
 
     ``cut_off``: the machine failed or was taken away, so the job that ran last says nothing about its system.
     """
@@ -200,7 +199,7 @@ class WorkerEnd:
     part: str
     instance_id: str
     ok: bool
-    detail: str = ""
+    detail: ForeignText | None = None
     cut_off: bool = False
     version: int = VERSION
 
@@ -215,8 +214,11 @@ def read(kind: type[T], name: str, content: bytes) -> T:
     try:
         adapter = _ADAPTERS.get(kind) or _ADAPTERS.setdefault(kind, TypeAdapter(kind))
         record: T = adapter.validate_json(content)
+        check_names(record)
     except ValidationError as error:
         raise AwsError(f"{name}: no record of this harness ({mistake(error)})", "BadRecord") from error
+    except ValueError as error:
+        raise AwsError(f"{name}: no record of this harness ({error})", "BadRecord") from error
     if getattr(record, "version", VERSION) != VERSION:
         raise AwsError(f"{name}: written by another version of harness; use the one that started the run", "BadRecord")
     return record

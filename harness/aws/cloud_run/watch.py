@@ -297,7 +297,7 @@ class RunWatch:
         missing = self.local_results.left(part)
         unbuilt = {build.key for build in part.builds} - self._indexes
         ending = self._ending.get(part.name)
-        reasons = [end.detail if end else "", ending[2] if ending and end is None else "", state.reason]
+        reasons = [str(end.detail or "") if end else "", ending[2] if ending and end is None else "", state.reason]
         if not last.heartbeat and not end:
             reasons.append(self.backend.last_words(state))
         left = "its worker left it out" if end else "its worker went away"

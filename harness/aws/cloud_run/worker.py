@@ -42,7 +42,7 @@ from harness.launch.docker_errors import engine_errors
 from harness.results import pin_lock
 from harness.results.reader import StoredJob
 from harness.results.schema import job_key
-from harness.untrusted import read_whole, reading
+from harness.untrusted import foreign, read_whole, reading
 
 log = logging.getLogger("harness.aws.cloud_run.worker")  # the agent runs this module as __main__
 
@@ -247,7 +247,9 @@ class Worker:
     def _end(self, detail: str, *, cut_off: bool) -> None:
         """Write the end; give up after ten minutes of a paid machine."""
         line = " ".join(concealed(detail).split())[:1000]
-        end = WorkerEnd(self._part, self._heartbeat.instance_id, not detail, line, bool(detail) and cut_off)
+        end = WorkerEnd(
+            self._part, self._heartbeat.instance_id, not detail, foreign(line or None), bool(detail) and cut_off
+        )
 
         def report() -> None:
             self._upload_log()

@@ -106,7 +106,10 @@ class SubjectJobs:
         self.folder = results / SUITE / subject.system.name / subject.dataset.name
         # Written with the first job: a search that never began outdates nothing.
         self._unmarked = datetime.now(UTC) if fresh else None
-        since, here = self._unmarked or self._since(), machine(environment.read(launcher.engine_version()))
+        since, here = (
+            self._unmarked or read_mark(self.folder / _SINCE),
+            machine(environment.read(launcher.engine_version())),
+        )
         stored = stored_jobs(self.folder)
         # Another machine's jobs are no evidence for this one.
         self._stored: dict[str, list[StoredJob]] = defaultdict(list)
@@ -242,16 +245,22 @@ class SubjectJobs:
         with filesystem.atomic_write(self.folder / _SINCE) as partial:
             partial.write_bytes(content)
 
-    def _since(self) -> datetime:
-        path = self.folder / _SINCE
-        try:
-            return datetime.fromisoformat(read_start(path, 100).decode("ascii").strip())
-        except FileNotFoundError:
-            return datetime.min.replace(tzinfo=UTC)
-        except (OSError, ValueError) as error:
-            raise StoreError(
-                f"{path}: cannot be read: {reason_of(error)}; remove it to use all that is stored"
-            ) from error
+
+def read_mark(path: Path) -> datetime:
+    """Return the time since which jobs count; the earliest time if there is no such file.
+
+    Raises:
+        StoreError: the file holds something else than a time with its zone.
+    """
+    try:
+        since = datetime.fromisoformat(read_start(path, 100).decode("ascii").strip())
+        if since.tzinfo is None:
+            raise ValueError("the time has no zone")
+    except FileNotFoundError:
+        return datetime.min.replace(tzinfo=UTC)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path}: cannot be read: {reason_of(error)}; remove it to use all that is stored") from error
+    return since
 
 
 def _hide_job_lines(text: str) -> str | None:

@@ -26,7 +26,7 @@ from typing import IO
 
 from harness import child_process, filesystem
 from harness.commands import quoted
-from harness.containment import inside, tar_entries
+from harness.containment import inside, open_zip, tar_entries
 from harness.errors import ImageError
 from harness.launch.images import locks, platforms, registry
 from harness.launch.images.systems import Asset, checksums
@@ -49,6 +49,7 @@ _MAX_UNPACKED_BYTES = 32 << 30
 _DAMAGE = (
     OSError,
     EOFError,
+    OverflowError,
     ValueError,
     RuntimeError,
     NotImplementedError,
@@ -245,9 +246,10 @@ def _extracted(distribution: Path, members: dict[str, str], scratch: Path) -> di
         Exception: one of ``_DAMAGE``.
     """
     files: dict[str, Path] = {}
-    for member, content in _distribution_files(distribution, members):
-        files[members[member]] = scratch / f"member-{len(files)}"
-        with content, files[members[member]].open("wb") as target:
+    for number, (member, content) in enumerate(_distribution_files(distribution, members)):
+        # An archive may have a name several times: the last one counts.
+        files[members[member]] = path = scratch / f"member-{number}"
+        with content, path.open("wb") as target:
             shutil.copyfileobj(content, target, 1 << 20)
     return files
 
@@ -259,7 +261,7 @@ def _distribution_files(path: Path, wanted: Collection[str]) -> Iterator[tuple[s
             entries = tar_entries(unpacked(file, _MAX_UNPACKED_BYTES), most_bytes=_MAX_UNPACKED_BYTES)
             yield from ((entry.name, content) for entry, content in entries if content and entry.name in wanted)
         return
-    with zipfile.ZipFile(path) as wheel:
+    with open_zip(path) as wheel:
         members = [member for member in wheel.infolist() if member.filename in wanted and not member.is_dir()]
         if any(member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in members):
             raise zipfile.BadZipFile("its files are packed in another way than those of wheels")

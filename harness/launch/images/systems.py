@@ -24,6 +24,7 @@ INDEX_PATTERN = r"^https://download\.pytorch\.org/whl/[a-z0-9]+$"
 PARAMETERS = ("build_params", "search_params")
 # Small beside a result (harness.results.reader.RESULT_BYTES): a joined system's has those of three files.
 _MOST_STORED_BYTES = 64 << 10
+_MOST_PARAMETERS = 500
 
 
 class Asset(ConfigModel):
@@ -240,6 +241,9 @@ class SystemFile(SystemSettings):
         if len(stored) > _MOST_STORED_BYTES:
             size = f"{len(stored):,} bytes; the limit is {_MOST_STORED_BYTES:,}"
             raise ValueError(f"its parameters and stand_in take {size}; put large values into an asset")
+        for name in ("build_params", "search_params"):
+            if (number := len(getattr(self, name))) > _MOST_PARAMETERS:
+                raise ValueError(f"{name} has {number:,} keys; the limit is {_MOST_PARAMETERS}; put more into an asset")
         return self
 
     def pins(self, known: SystemFile) -> bool:

@@ -5,15 +5,18 @@ No display, no settings of the user, no clock: the same plot always gives the sa
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib
+import importlib.util
 import math
 import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from harness import filesystem
@@ -41,11 +44,19 @@ _SETTINGS: dict[Any, Any] = {
 }
 
 
-@contextmanager
-def settings(font_size: float = 10) -> Iterator[None]:
-    """Apply matplotlib's defaults and ours, whatever the user's settings are."""
-    import matplotlib
+@functools.cache
+def _matplotlib() -> ModuleType:
+    """Import matplotlib, which reads ``matplotlibrc`` of the working directory; a pipe of that name would hang it."""
+    package = importlib.util.find_spec("matplotlib")
+    assert package is not None and package.origin is not None, "matplotlib is a dependency of harness"
+    with contextlib.chdir(Path(package.origin).parent / "mpl-data"):  # its own defaults
+        return importlib.import_module("matplotlib")
 
+
+@contextlib.contextmanager
+def settings(font_size: float = 10) -> Iterator[None]:
+    """Apply matplotlib's defaults and ours, without the user's settings."""
+    matplotlib = _matplotlib()
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update({**_SETTINGS, "font.size": font_size})
@@ -185,6 +196,7 @@ def small_print(sentences: Iterable[str]) -> list[str]:
 
 @functools.cache
 def _glyphs() -> frozenset[int]:
+    _matplotlib()
     from matplotlib.font_manager import findfont, get_font
 
     return frozenset(get_font(findfont("DejaVu Sans")).get_charmap())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from harness.progress import Progress
 from harness.results.reader import read_jobs
 from tests.conftest import Bench
 from tests.experiments.viability.conftest import Scripted, needs
+from tests.support import hostile
 from tests.support.command_line import Call
 
 
@@ -161,3 +163,16 @@ def test_shipped_dataset_is_the_default() -> None:
     for command in (viable, validate, curve):
         (option,) = [option for option in command.params if option.name == "dataset"]
         assert datasets.find(str(option.default), Path.cwd()).is_dir(), command.name
+
+
+def test_a_strangers_name_of_a_dataset_is_inert_in_every_form(call: Call, bench: Bench) -> None:
+    folder = bench.folder / hostile.QUERY.replace("/", "").replace("\u202e", "").replace("\u2028", "")
+    shutil.copytree(bench.folder / "tiny", folder)
+    named = ("--dataset", str(folder))
+    for form in ((), ("--wide",), ("--format", "csv"), ("--format", "json")):
+        done = call("viable", "planted", *named, *form)
+        assert done.exit_code == 0, done.output
+        assert form[1:] or ("&lt;script&gt;" in done.stdout and "<" not in done.stdout and "\\`touch\\`" in done.stdout)
+    for arguments in (("validate", "planted", "--instance", "m6g.medium"), ("curve", "planted", "--limits", "128MiB")):
+        done = call(*arguments, *named)
+        assert done.exit_code == 0 and "&lt;script&gt;" in done.stdout and "<" not in done.stdout, done.output

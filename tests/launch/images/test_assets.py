@@ -10,6 +10,7 @@ import resource
 import subprocess
 import tarfile
 import time
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from harness import filesystem
 from harness.errors import ImageError, StoreError
 from harness.launch.images import assets, registry
 from harness.launch.images.systems import Asset
+from tests.fuzz import archive_changes
 from tests.support import package_index
 
 FILES = {"config.json": b"{}", "weights.bin": b"\x00\x01" * 500}
@@ -170,6 +172,24 @@ def test_wheel_that_is_packed_in_an_odd_way_is_refused(tmp_path: Path, monkeypat
         ImageError, match=r"cannot be unpacked: its files are packed in another way than those of wheels"
     ):
         assets.fetch("toy", asset(package="toy==1", package_sha256="b" * 64), tmp_path / "cache", None)
+
+
+def test_wheel_that_lists_very_many_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    offered(monkeypatch, archive_changes.zip_of_many(200_000))
+    with pytest.raises(ImageError, match=r"cannot be unpacked: its list of files has more than 8 MiB"):
+        assets.fetch("toy", asset(package="toy==1", package_sha256="b" * 64), tmp_path / "cache", None)
+
+
+def test_name_that_a_wheel_has_twice_spares_the_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (first, content), *others = FILES.items()
+    with io.BytesIO() as packed, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the name that comes twice
+        with zipfile.ZipFile(packed, "w") as archive:
+            for name, data in ((first, b"old"), (first, content), *others):
+                archive.writestr(name, data)
+        offered(monkeypatch, packed.getvalue())
+    tree = assets.fetch("toy", asset(package="toy==1", package_sha256="b" * 64), tmp_path / "cache", None)
+    assert {path.name: path.read_bytes() for path in (tree / "model").iterdir()} == FILES
 
 
 def test_link_in_an_sdist_is_not_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

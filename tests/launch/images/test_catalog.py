@@ -472,6 +472,7 @@ def test_lean_search_if_is_checked(images: Path, engine: str, message: str) -> N
     [
         ("x = 100000000000000000000000", r"key 'search_params\.x': the number 1000.* beyond 64 bits; correct it"),
         (f'x = "{"y" * 70_000}"', r"parameters and stand_in take 70,\d+ bytes; the limit is 65,536; put large"),
+        ("\n".join(f"x{n} = 1" for n in range(501)), r"search_params has 501 keys; the limit is 500; put more into"),
     ],
 )
 def test_parameters_that_no_result_can_hold_are_refused(images: Path, text: str, message: str) -> None:

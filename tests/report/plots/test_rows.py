@@ -53,10 +53,16 @@ def test_pictures_do_not_depend_on_user_settings_or_a_display(tmp_path: Path) ->
         "assert 'matplotlib.pyplot' not in sys.modules\n"
         "print(hashlib.sha256(path.read_bytes()).hexdigest())\n"
     )
-    prints = set()
-    for number, changes in enumerate(({}, {"MATPLOTLIBRC": str(tmp_path), "DISPLAY": ":77", "MPLBACKEND": "TkAgg"})):
+    (odd := tmp_path / "odd").mkdir()
+    os.mkfifo(odd / "matplotlibrc")
+    prints, here = set(), Path.cwd()
+    settings = {"MATPLOTLIBRC": str(tmp_path), "DISPLAY": ":77", "MPLBACKEND": "TkAgg"}
+    for number, (changes, folder) in enumerate((({}, here), (settings, here), ({}, odd))):
         command = [sys.executable, "-W", "error", "-c", code, str(tmp_path / f"{number}.svg")]
-        done = subprocess.run(command, env={**os.environ, **changes}, capture_output=True, text=True, check=True)
+        environment = {**os.environ, "PYTHONPATH": str(here), **changes}
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=True, timeout=60
+        )
         prints.add(done.stdout)
     assert len(prints) == 1
 

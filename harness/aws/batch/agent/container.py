@@ -16,11 +16,13 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 ROOT = Path(os.environ.get("HARNESS_WORKER_ROOT", "/var/lib/harness"))
 # The engine kills this container 20 s after its request to stop.
 STOP_S = 15
+# Of a launch's record.
+MOST_BYTES = 16 << 20
 
 
 def die_with(lock: Path) -> None:
@@ -104,6 +106,17 @@ def checkout(s3: Any, bucket: str, key: str, sha256: str) -> Path:
     return once(ROOT / "bundles" / sha256, fetch)
 
 
+def part_of(launch: IO[bytes], index: int) -> str:
+    """Return the part of a launch's record that this job does; end if it names none."""
+    try:
+        part = json.loads(launch.read(MOST_BYTES))["parts"][index]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        part = None
+    if not isinstance(part, str):
+        raise SystemExit("harness: the record of this launch is damaged; start the run again")
+    return part
+
+
 def main(*given: str) -> int:
     """Do the part; return the worker agent's exit code."""
     lock, index, work, region, pins, run_id, submission, key, sha256 = given
@@ -116,7 +129,8 @@ def main(*given: str) -> int:
     import boto3
 
     s3 = boto3.client("s3", region_name=region)
-    launch = json.load(s3.get_object(Bucket=bucket, Key=f"{place}runs/{run_id}/launches/{submission}.json")["Body"])
+    launch = s3.get_object(Bucket=bucket, Key=f"{place}runs/{run_id}/launches/{submission}.json")
+    part = part_of(launch["Body"], int(index))
     bundle = checkout(s3, bucket, place + key, sha256)
     own = ROOT / "jobs" / Path(lock).stem
     shutil.rmtree(own, ignore_errors=True)
@@ -124,7 +138,6 @@ def main(*given: str) -> int:
     # Jobs that share a host must not share CPUs.
     paths = {"PYTHONPATH": bundle, "HARNESS_WORKER_ROOT": own, "HOME": own, "HARNESS_CPU_LEASES": ROOT / "cpus"}
     named = {"AWS_REGION": region, **{name: str(path) for name, path in paths.items()}}
-    part = launch["parts"][int(index)]
     try:
         variables = {**environment("AWS_", "HARNESS_"), **named}
         return run(sys.executable, "-m", "harness.aws.cloud_run.worker", work, run_id, part, env=variables, cwd=own)
