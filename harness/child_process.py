@@ -16,7 +16,7 @@ NETWORK = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
 )
 PIP = (*NETWORK, "PIP_*")
-HUB = (*NETWORK, "HF_*")
+HUB = (*NETWORK, "HF_*", "HUGGING_FACE_HUB_TOKEN")  # the token by its older name, too
 # Another harness, which works with the same credentials.
 HARNESS = (*NETWORK, "AWS_*", "HARNESS_*", "HF_*", "PIP_*", "DOCKER_*")
 

@@ -33,7 +33,7 @@ from harness.pricing.prices import Snapshot
 from harness.progress import show_progress
 from tests.aws import server
 from tests.integration.own_host import own_host
-from tests.support import chance, toy_dataset
+from tests.support import chance, model_hub, toy_dataset
 from tests.support.messages import messages
 from tests.support.stored_jobs import Maker
 
@@ -195,6 +195,13 @@ def _short_looks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(canary, "_ENOUGH_S", dict.fromkeys(canary._ENOUGH_S, 1e-9))
         patch.setattr(canary, "_COPY_BYTES", 1 << 20)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_hub() -> Iterator[None]:
+    """Keep tests from asking the real model hub; a test with a hub of its own chooses that."""
+    with model_hub.chosen(model_hub.NO_HUB):
         yield
 
 

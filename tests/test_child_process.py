@@ -67,5 +67,5 @@ def test_module_in_the_working_directory_is_not_imported(
     if module == "pip":
         assert assets.run_pip("--version") is None
     else:
-        assert assets._quiet_python("import huggingface_hub; huggingface_hub.__version__", [], None)
+        assert assets._quiet_python("import huggingface_hub; huggingface_hub.__version__", [], None) is None
     assert not (tmp_path / "ran").exists()

@@ -103,12 +103,13 @@ class PaperDataset(ConfigModel):
 
 
 class LatencySource(ConfigModel):
-    """Row of Table 1 that gives Table 2 a latency, and its system in Table 3."""
+    """Row of Table 1 that gives Table 2 a latency, its system in Table 3, and the systems of harness that it is."""
 
     system: str
     of: str
     reference: str
     table3: str | None = None
+    systems: tuple[str, ...] = ()
 
 
 class About(ConfigModel):
@@ -413,6 +414,20 @@ def read(folder: Path) -> Published:
         settings=table(Setting, about.files.settings),
         errata=table(Erratum, ERRATA) if os.path.lexists(folder / ERRATA) else (),
     )
+
+
+def minimum_viable(paper: str, system: str, gpus: int) -> Viable | None:
+    """Return what Table 2 of a shipped paper says of a system of harness, with or without GPUs, if anything.
+
+    Raises:
+        FileError: a file of the paper is wrong.
+    """
+    folder = config.data_root() / "results" / "published" / paper
+    if not (folder / NAME).is_file():
+        return None
+    tables = read(folder)
+    names = {source.system for source in tables.about.table2 if system in source.systems}
+    return next((line for line in tables.table2 if line.system in names and bool(line.gpu) == bool(gpus)), None)
 
 
 Model = TypeVar("Model", bound=TableLine)

@@ -209,6 +209,7 @@ def _outline(pool: Pool, tries: int) -> Row:
         backend=_backend(result),
         document_backend=_joined(_by_owner(spec.params, "document_backend")),
         stand_in=result.stand_in,
+        pinned_at_first_use=result.pinned_at_first_use,
         sweep=result.sweep,
         token_model=_token_model(spec),
         origin=pool.lead.origin,

@@ -195,9 +195,9 @@ class Row:
     ``counts`` holds the work of a query (pairs, tokens, flop ...), the mean over all timed samples: no machine changes
     it.  ``token_model`` is the language model whose token prices the system names.
     ``backend`` names what ran the encoder of queries, ``document_backend`` what the system names for documents.
-    ``stand_in`` says what the system's checkpoint was, where it was not the published one; ``sweep`` which point
-    of a sweep or curve it is; ``origin`` whose results these are, where they were merged
-    (:mod:`harness.results.merge`): jobs of two origins never share a row.
+    ``stand_in`` says what the system's checkpoint was, where it was not the published one; ``pinned_at_first_use``
+    which of its files the run pinned; ``sweep`` which point of a sweep or curve it is; ``origin`` whose results these
+    are, where they were merged (:mod:`harness.results.merge`): jobs of two origins never share a row.
 
     Money is there once a row was priced (:mod:`harness.analysis.row_pricing`): ``usd_per_million`` is that of the model
     ``sequential``, ``usd_per_million_saturated`` that of the other, ``usd_tokens_per_million`` what the tokens of a
@@ -236,6 +236,7 @@ class Row:
     backend: ForeignText | None = None
     document_backend: ForeignText | None = None
     stand_in: ForeignText | None = None
+    pinned_at_first_use: ForeignText | None = None
     sweep: SweepPoint | None = None
     origin: str | None = None
     queries: int | None = None

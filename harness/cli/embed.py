@@ -19,6 +19,7 @@ from harness.evaluation import embeddings, judged_runs
 from harness.evaluation.embeddings import Embeddings
 from harness.jobs import encode
 from harness.jobs.encode import TextSet
+from harness.jobs.pinning import pin_alone
 from harness.launch.images import catalog
 from harness.pricing import instances
 from harness.untrusted import one_line
@@ -109,6 +110,9 @@ def embed(
         return output or embeddings.embeddings_path(Path(selection.results), made)
 
     with choice.open() as launcher:
+        if launcher.fetches_files:
+            stored = None if isinstance(selection.results, str) else Path(selection.results)
+            declared = pin_alone(declared, launcher.models, stored)
         made = encode.encode(declared, texts, path_of, launcher, cache, envelope)
     size = f"{len(made.content.ids):,} {texts.role} vectors of {made.content.vectors.shape[1]} dimensions"
     say(one_line(f"{made.path}: {size} by {system}, {made.added:,} of them new"))

@@ -96,8 +96,8 @@ def merge(sources: tuple[str, ...], output: Path, cache: Path) -> None:
 def verify(results: Path, destination: Destination, cache: Path) -> None:
     """Check the stored RESULTS (a folder; default: results) by their seals and checksums, and recompute their figures.
 
-    Every file of a job, the suite's manifest, suite.json, qrels, query samples and verdicts, the origins of merged
-    results, and the rows in the cache.  Reports are not checked: `harness report` makes them again.
+    Every file of a job, the suite's manifest, suite.json, pins.json, qrels, query samples and verdicts, the origins of
+    merged results, and the rows in the cache.  Reports are not checked: `harness report` makes them again.
 
     Prints a line for each mismatch (its place, the stored and the recomputed value), a note on files that were not
     checked, then the number of mismatches.  Exit code 1 if there is any.

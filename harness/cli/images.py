@@ -16,6 +16,7 @@ from harness.cli.locations import absolute
 from harness.cli.options import cache_option, models_option, platform_option
 from harness.cli.output import columns, show_errors
 from harness.errors import FileError, HarnessError, ImageError, UnknownName
+from harness.jobs.pinning import pin_alone
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import catalog
 from harness.launch.images.builder import Image, ImageBuilder
@@ -45,11 +46,14 @@ def images(
     `harness run` builds missing images by itself; this builds them beforehand.  Exit code 1 if a build fails.
     """
     wrong: dict[str, FileError] = {}
-    chosen = _chosen(systems, engines, 1 if gpus else 0, wrong)
+    unpinned: list[HarnessError] = []
+    declared = _pinned(systems, models, unpinned)
+    named = bool(systems or engines)
+    chosen = _chosen(declared, engines, 1 if gpus else 0, wrong) if declared or engines or not named else []
     with engine_errors():
         client = docker.from_env(timeout=120)
     rows: list[tuple[str, ...]] = []
-    errors: list[HarnessError] = [] if systems or engines else [*wrong.values()]
+    errors: list[HarnessError] = unpinned if named else [*wrong.values()]
     with closing(client):
         builder = ImageBuilder(client, absolute(cache), models, platform)
         for name, made, took_s in _image_lines(builder, chosen):
@@ -64,11 +68,22 @@ def images(
     sys.exit(1 if errors else 0)
 
 
+def _pinned(systems: tuple[str, ...], models: Path | None, errors: list[HarnessError]) -> list[System]:
+    """Return the systems by name, pinned; one that cannot be pinned is an error, and stops no other."""
+    pinned = []
+    for system in catalog.named(systems).values():
+        try:
+            pinned.append(pin_alone(system, models))
+        except ImageError as error:
+            errors.append(ImageError(f"{system.name}: {error}"))
+    return pinned
+
+
 def _chosen(
-    systems: tuple[str, ...], engines: tuple[str, ...], gpus: int, wrong: dict[str, FileError]
+    declared: list[System], engines: tuple[str, ...], gpus: int, wrong: dict[str, FileError]
 ) -> list[tuple[System, bool]]:
     """List the images to make: a system each, and whether the image of its engine is meant."""
-    able = [system.on(gpus) for system in catalog.named(systems).values()]
+    able = [system.on(gpus) for system in declared]
     wanted = {each.image: each for system in able for each in (system, system.searching())}
     chosen = [(system, False) for system in wanted.values()]
     by_engine = {system.engine: system.on(gpus) for system in catalog.systems(wrong=wrong).values()}

@@ -115,6 +115,6 @@ def suite_notes(plans: list[SuitePlan], missing: dict[str, FileError]) -> Iterat
         yield f"not on this machine: {len(cannot)} cells, e.g. {next(iter(cannot.values()))}"
     systems = [system for each in plans for system in each.inputs.systems.values()]
     if unpinned := [name for system in systems for name in system.unpinned]:
-        yield f"weights are not pinned: {', '.join(dict.fromkeys(unpinned))}; harness pin SYSTEM --write"
+        yield f"pinned at first use, by harness run: {', '.join(dict.fromkeys(unpinned))}"
     if refused := dict.fromkeys(cell.refused for each in plans for cell in each.cells if cell.refused):
         yield f"no machine: {'; '.join(map(str, refused))}"

@@ -22,6 +22,7 @@ from harness.errors import FileError, UsageError
 from harness.experiments.calibration import run as calibration
 from harness.experiments.calibration.run import CaseSelection
 from harness.experiments.conformance import examine
+from harness.jobs.pinning import pin_alone
 from harness.launch import doctor as host
 from harness.launch.doctor import Check, Level
 from harness.launch.images import catalog, pins
@@ -38,7 +39,7 @@ log = logging.getLogger(__name__)
 def systems(system: str | None, destination: Destination) -> None:
     """List the systems, or show SYSTEM: parameters, weights, licences, where it runs.
 
-    The list marks systems whose weights are not pinned, or are substitutes; csv and json are complete.  Exit code 2 if
+    The list marks systems that a run pins at first use, and substitutes; csv and json are complete.  Exit code 2 if
     a system's file is wrong; all others are listed.
     """
     wrong: dict[str, FileError] = {}
@@ -112,6 +113,8 @@ def conformance(
         cannot = launcher.cannot(envelope)
         if cannot:
             raise UsageError(f"{cannot}; choose another --profile")
+        if launcher.fetches_files:
+            declared = pin_alone(declared, launcher.models)
         launcher.sweep()  # first, because containers of dead runs may still write to their folders
         with filesystem.temporary_folder("conformance") as folder:
             checks = list(examine(launcher, declared, envelope, folder))

@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import click
+from click.core import ParameterSource
 
 from harness import datasets
 from harness.cli.launchers import LauncherChoice, launcher_option
 from harness.cli.lines import say
-from harness.cli.locations import absolute, as_given, of_suite, writable
+from harness.cli.locations import ResultsLocation, absolute, as_given, of_suite, writable
 from harness.cli.options import (
+    Decorator,
     PriceSelection,
     cache_option,
     models_option,
+    only_option,
     record_options,
     rental_options,
     results_option,
 )
 from harness.cli.output import FORMATS, Destination, destination_options
-from harness.errors import HarnessError
+from harness.errors import HarnessError, UsageError
 from harness.experiments.viability import acceptance, render, validation
 from harness.experiments.viability import curve as curves
 from harness.experiments.viability.acceptance import Criteria
-from harness.experiments.viability.probe import SUITE, SubjectJobs, subject
+from harness.experiments.viability.minimum import SuiteQuestion, find_minima, suite_questions
+from harness.experiments.viability.probe import SUITE, Subject, SubjectJobs, subject
+from harness.experiments.viability.render_minimum import minima_document
 from harness.experiments.viability.session import Question
 from harness.experiments.viability.smallest import smallest
+from harness.jobs.suite import Suite, dataset_name, load
+from harness.launch.base import Launcher
 from harness.launch.images import catalog
+from harness.pricing.prices import Snapshot
 from harness.untrusted import one_line
 
 
@@ -50,15 +59,38 @@ class Bench(LauncherChoice):
         system, cache = catalog.system(self.system), absolute(self.cache)
         about = subject(system, datasets.find(self.dataset, Path.cwd()), cache, self.queries)
         with writable(self.results, cache) as location, self.open() as launcher:
-            results = of_suite(self.results, SUITE, cache).absolute()
-            jobs = SubjectJobs(about, results, cache, launcher, fresh=self.fresh, shelf=location.shelf)
-            yield Question(jobs, criteria, gpus, step)
+            yield Question(self._jobs(about, launcher, location), criteria, gpus, step)
+
+    @contextmanager
+    def each(self, suite: Suite, criteria: Criteria, step: int) -> Iterator[Ask]:
+        """Open a function that opens a question of a suite, on one launcher and one results folder."""
+        cache, folder = absolute(self.cache), Path(self.system).absolute().parent
+        with writable(self.results, cache) as location, self.open() as launcher:
+            launcher.check()
+
+            @contextmanager
+            def ask(question: SuiteQuestion) -> Iterator[Question]:
+                place = datasets.find(question.dataset, folder)
+                system = question.system.speaking(suite.language(dataset_name(question.dataset)))
+                about = subject(system, place, cache, self.queries)
+                yield Question(self._jobs(about, launcher, location), criteria, question.gpus, step)
+
+            yield ask
+
+    def _jobs(self, about: Subject, launcher: Launcher, location: ResultsLocation) -> SubjectJobs:
+        cache = absolute(self.cache)
+        results = of_suite(self.results, SUITE, cache).absolute()
+        return SubjectJobs(about, results, cache, launcher, fresh=self.fresh, shelf=location.shelf)
 
 
-bench_options = record_options(
-    "bench",
-    Bench,
-    click.argument("system"),
+Ask = Callable[[SuiteQuestion], AbstractContextManager[Question]]
+
+
+def _bench_options(metavar: str) -> Decorator:
+    return record_options("bench", Bench, click.argument("system", metavar=metavar), *_BENCH)
+
+
+_BENCH = (
     click.option(
         "--dataset", default="scifact", help="A shipped dataset, a folder such as ./my-data, or an id of ir_datasets."
     ),
@@ -90,36 +122,78 @@ criteria_options = record_options(
         help="Minimum of a measure, e.g. RR@10=0.3; repeatable.",
     ),
 )
-_cpus_option = click.option("--cpus", default="1", metavar="N,...", help="CPU counts to try.")
+_cpus_option = click.option(
+    "--cpus", metavar="N,...", help="CPU counts to try.  [default: 1; SUITE: those of its hardware profiles]"
+)
 _gpus_option = click.option("--gpus", type=click.IntRange(0), default=0, help="NVIDIA GPUs.")
 _destination_options = destination_options(*FORMATS, wide=True)
 
 
 @click.command()
-@bench_options
+@_bench_options("SYSTEM|SUITE")
 @_cpus_option
 @_gpus_option
 @criteria_options
 @click.option("--step", default="16MiB", help="Limits are whole steps of this size.")
 @rental_options
+@only_option
 @_destination_options
 def viable(
     bench: Bench,
-    cpus: str,
+    cpus: str | None,
     gpus: int,
     criteria: Criteria,
     step: str,
+    only: str | None,
     selection: PriceSelection,
     destination: Destination,
 ) -> None:
     """Find the smallest memory limit under which SYSTEM still works, and the instance to rent for it.
 
+    With SUITE (a TOML file): of each of its systems, on its datasets and with the CPUs and GPUs of its hardware
+    profiles, beside Table 2 of Santhanam et al. 2023 where that has the system.  A system that fails stops no other.
+
     Each probe is a stored job, so the same command resumes a stopped search, and shows a finished one at once.  Exit
     code 1 where no limit could be confirmed.
     """
-    counts = acceptance.parse_whole_numbers(cpus, "--cpus")
+    counts = acceptance.parse_whole_numbers(cpus, "--cpus") if cpus is not None else None
     step_bytes = acceptance.parse_size(step, "--step")
     snapshot = selection.snapshot()  # before anything costs time
+    if bench.system.endswith(".toml"):
+        _refuse_for_suite("dataset", "gpus")
+        suite = load(Path(bench.system))
+        questions = suite_questions(suite, only, counts)
+        with bench.each(suite, criteria, step_bytes) as ask:
+            minima = list(find_minima(questions, ask))
+        destination.show_report(minima_document(suite.name, minima, criteria, snapshot, selection.choice))
+        for found in minima:
+            for reason in dict.fromkeys(found.failures.values()):
+                say(as_given(f"harness: {found.system} on {found.dataset}: {one_line(reason)}", bench.cache), err=True)
+        sys.exit(0 if all(found.smallest and not found.failures for found in minima) else 1)
+    if only is not None:
+        raise UsageError("--only chooses cells of a SUITE; leave it out, or name a suite's file")
+    _show_verdicts(bench, counts or (1,), gpus, criteria, step_bytes, selection, snapshot, destination)
+
+
+def _refuse_for_suite(*names: str) -> None:
+    """Refuse options on the command line that a suite's file decides."""
+    context = click.get_current_context()
+    for name in names:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UsageError(f"--{name} is for a SYSTEM; the suite's file names its own, and --only chooses among them")
+
+
+def _show_verdicts(
+    bench: Bench,
+    counts: tuple[int, ...],
+    gpus: int,
+    criteria: Criteria,
+    step_bytes: int,
+    selection: PriceSelection,
+    snapshot: Snapshot,
+    destination: Destination,
+) -> NoReturn:
+    """Find the smallest limit of one system for each CPU count, show the verdicts, and exit."""
     limits, errors = [], []
     with bench.ask(criteria, gpus, step_bytes) as question:
         for count in counts:
@@ -140,7 +214,7 @@ def viable(
 
 
 @click.command()
-@bench_options
+@_bench_options("SYSTEM")
 @click.option("--instance", required=True, help="An instance type, e.g. m6g.medium (`harness instances`).")
 @click.option("--provider", help="Provider of the type.  [default: the one in instance_profiles/defaults.toml]")
 @_gpus_option
@@ -162,7 +236,7 @@ def validate(
 
 
 @click.command()
-@bench_options
+@_bench_options("SYSTEM")
 @click.option("--cpus", type=click.IntRange(1), default=1, help="Number of CPUs.")
 @_gpus_option
 @click.option("--limits", metavar="SIZE,...", help="Memory limits, e.g. 64MiB,96MiB.  [default: a ladder of eight]")

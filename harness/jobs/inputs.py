@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness import datasets
@@ -19,10 +19,12 @@ from harness.evaluation import measure_names
 from harness.jobs import machine_limits
 from harness.jobs.suite import Suite, dataset_name
 from harness.launch.base import Limits
-from harness.launch.images import catalog
+from harness.launch.images import catalog, first_use
 from harness.launch.images.systems import System
 from harness.progress import bar
 from harness.records import Envelope
+from harness.results import pin_lock
+from harness.results.pin_lock import PinLock
 from harness.results.reader import StoredJob
 from harness.results.samples import MOST_ROWS
 from harness.results.schema import Cell, SweepPoint
@@ -205,7 +207,7 @@ def gather(suite: Suite, options: RunOptions, absent: list[Cell] | None = None) 
 
     Raises:
         UsageError: a name or a measure is unknown, a file is wrong, ``only`` matches nothing, or a sample is too small
-            for the ``server`` scenario.
+            for the ``server`` scenario; or earlier results pin other bytes than a system's file now does.
     """
     if options.assigned is None:  # a worker makes no table
         _check_measures(suite)
@@ -247,10 +249,23 @@ def gather(suite: Suite, options: RunOptions, absent: list[Cell] | None = None) 
                 " they are judged, not timed (the dataset has no others)"
             )
     nominal = {name: each.memory_bytes for name, each in asked.items() if each != profiles[name]}
+    folder = options.results / suite.name
     inputs = Inputs(suite, cells, systems, profiles, loaded, samples, nominal, options.platforms)
+    inputs = with_pins(inputs, pin_lock.read(folder), folder)
     for cell in cells if options.assigned is None else ():
         inputs.builder(cell)  # fails without an analyser for the dataset's language
     return inputs
+
+
+def with_pins(inputs: Inputs, lock: PinLock, folder: Path) -> Inputs:
+    """Return the inputs with the pins that the results in a suite's folder were measured with.
+
+    Raises:
+        UsageError: a measured system's file has named other bytes since.
+    """
+    place, measured = folder / pin_lock.FILE, dict.fromkeys(cell.system for cell in inputs.cells)
+    systems = {name: first_use.locked(inputs.systems[name], lock, place) for name in measured}
+    return replace(inputs, systems={**inputs.systems, **systems})
 
 
 def suite_systems(suite: Suite) -> dict[str, System]:

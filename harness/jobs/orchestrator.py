@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -18,6 +18,7 @@ from harness.jobs import environment, indexes
 from harness.jobs.collect import NOT_LAUNCHED, CollectedJob, build_result, collect
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import Inputs, RunOptions
+from harness.jobs.pinning import pin_inputs
 from harness.jobs.plan import Planned, index_key, order, plan_here
 from harness.launch import host
 from harness.launch.base import Launcher, LaunchRequest, Prepared
@@ -93,6 +94,7 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
         host_facts = environment.read(launcher.engine_version())
         run = _RunState(inputs, options, launcher, store, host_facts, environment.ec2_instance())
         jobs, digests = _plan(run)
+        inputs = run.inputs
         first = todo = order(jobs, inputs.suite.protocol.seed)
         keys = {job.latest.key for job in jobs if job.done and job.latest}
         finished: list[tuple[Result, Outcome]] = []
@@ -195,6 +197,7 @@ def run_job(run: _RunState, job: Planned) -> Result:
         page_cache=page_cache,
         stand_in=inputs.system(cell).stand_in,
         nominal_memory_bytes=inputs.nominal_bytes.get(cell.profile),
+        pinned_at_first_use=inputs.system(cell).pinned_at_first_use,
         sweep=inputs.sweep_point(cell.system),
         instance=run.instance,
         shared_host=environment.shared_host(),
@@ -236,8 +239,12 @@ def keep_inputs(inputs: Inputs, store: Store) -> None:
 
 def _plan(run: _RunState) -> tuple[list[Planned], dict[str, str]]:
     """Plan, prepare the images of the jobs to do, and plan again with them; return the image digests too."""
-    inputs, options = run.inputs, run.options
-    todo = [job for job in plan_here(inputs, options, run.launcher) if not job.done and not job.cannot]
+    options = run.options
+    # Another run may have pinned what this one has read as unpinned.
+    run.inputs, _ = pin_inputs(run.inputs, run.store, run.launcher, ())
+    todo = [job for job in plan_here(run.inputs, options, run.launcher) if not job.done and not job.cannot]
+    _pin(run, todo)
+    inputs = run.inputs
     _prepare(run, inputs.images(job.cell for job in todo))
     digests = {name: image.digest for name, image in run.prepared.items() if isinstance(image, Prepared)}
     # Planned again: with its image at hand a cell may turn out to be done.
@@ -256,6 +263,15 @@ def _plan(run: _RunState) -> tuple[list[Planned], dict[str, str]]:
         if isinstance(prepared, Prepared):
             _index(run, cell, prepared)
     return jobs, digests
+
+
+def _pin(run: _RunState, todo: Iterable[Planned]) -> None:
+    """Pin the systems of these jobs; one that cannot be pinned has no image."""
+    run.inputs, errors = pin_inputs(run.inputs, run.store, run.launcher, (job.cell.system for job in todo))
+    for system, error in errors.items():
+        log.info(f"  {error}")
+        cells = [cell for cell in run.inputs.cells if cell.system == system]
+        run.prepared |= dict.fromkeys(run.inputs.images(cells), error)
 
 
 def _prepare(run: _RunState, systems: Mapping[str, System]) -> None:

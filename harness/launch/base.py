@@ -128,6 +128,9 @@ class Launcher(ABC):
     """Base of the launchers of jobs; by default one without a container engine."""
 
     isolation: Isolation
+    # Whether systems' files are fetched at all, and a folder of them besides the hub.
+    fetches_files = True
+    models: Path | None = None
 
     def check(self) -> None:
         """Raise EngineError when this host can launch nothing."""

@@ -66,7 +66,7 @@ class DockerLauncher(Launcher):
         self, cache: Path, models: Path | None = None, *, platform: str | None = None, emulated: bool = False
     ) -> None:
         self._cache = cache
-        self._models = models
+        self.models = models
         self._platform = platform
         self._emulated = emulated
         self._client: docker.DockerClient | None = None
@@ -87,7 +87,7 @@ class DockerLauncher(Launcher):
 
     @property
     def _builder(self) -> ImageBuilder:
-        return ImageBuilder(self.client, self._cache, self._models, self._platform)
+        return ImageBuilder(self.client, self._cache, self.models, self._platform)
 
     def engine_version(self) -> str | None:
         """Return the engine's version."""

@@ -41,6 +41,7 @@ class FakeLauncher(Launcher):
     """Launcher whose jobs take no time and claim some; ``script`` decides their outcomes."""
 
     isolation = Isolation.FAKE
+    fetches_files = False
 
     def __init__(self, script: Script = _always_ok) -> None:
         self._script = script

@@ -74,7 +74,7 @@ class ProcessLauncher(Launcher):
 
     def __init__(self, cache: Path, models: Path | None = None) -> None:
         self._cache = cache.absolute()
-        self._models = models
+        self.models = models
         self._python = os.environ.get(PYTHON_VARIABLE)
         self._canary = Canary()
 
@@ -93,7 +93,7 @@ class ProcessLauncher(Launcher):
             other = "take another host or hardware profile (docs/guides/platforms.md)"
             raise ImageError(f"system {system.name!r}: {system.lacking}; {other}")
         # Before the packages, which take their time: it refuses unpinned files.
-        files = assets.fetch(system.name, system.assets, self._cache, self._models)
+        files = assets.fetch(system.name, system.assets, self._cache, self.models)
         partial = filesystem.staging_path(folder)
         partial.mkdir(parents=True)
         joined = [self.prepare(component) for component in system.components]
@@ -106,7 +106,7 @@ class ProcessLauncher(Launcher):
         shutil.copytree(files, partial / "assets")
         if system.prepare and system.assets:
             self._make_ready(system, partial)
-        shared = assets.fetch(system.engine, system.engine_assets, self._cache, self._models)
+        shared = assets.fetch(system.engine, system.engine_assets, self._cache, self.models)
         shutil.copytree(shared, partial / "assets", dirs_exist_ok=True)
         components = recipes.components_json(system, [_engine_environment(Path(part.reference)) for part in joined])
         (partial / "components.json").write_text(components, encoding="utf-8")

@@ -422,6 +422,7 @@ _EVIDENCE: tuple[Column[Row], ...] = (
     _text("backend", "inference backend that encoded the queries"),
     _text("document_backend", "inference backend that the system names for documents"),
     _text("stand_in", "checkpoint, where it is not the published one"),
+    _text("pinned_at_first_use", "model files that the run pinned, as no file did before, and their commits"),
     _text("notes", "reasons for doubt, and other notes", lambda row: "; ".join(row.notes) or None),
 )
 
@@ -473,6 +474,11 @@ JOBS: tuple[Column[StoredJob], ...] = (
     _text("harness_commit", "commit of the harness that measured", "result.environment.harness_commit"),
     _text("image_digest", "image of the system", "result.spec.image_digest"),
     _text("stand_in", "checkpoint, where it is not the published one", "result.stand_in"),
+    _text(
+        "pinned_at_first_use",
+        "model files that the run pinned, as no file did before, and their commits",
+        "result.pinned_at_first_use",
+    ),
     _text("swept_system", "swept system or curve, of a point of one", optional("result.sweep", "system")),
     _text(
         "swept_params",

@@ -14,12 +14,14 @@ from typing import Any, TypeVar
 from harness.analysis.row_pricing import other_machine
 from harness.analysis.table import Price, Row, Table
 from harness.errors import counted
+from harness.results import pin_lock
 from harness.stats import Estimate
 from harness.untrusted import ForeignText, Text
 
 MISSING = "—"
 # Marks a system whose checkpoint is not the published one.
 STAND_IN = "†"
+FIRST_USE = "‡"
 MIB = 2**20
 
 # Makes foreign text inert in one format.
@@ -237,20 +239,27 @@ def price_facts(table: Table) -> dict[str, str]:
 
 
 def system_name(row: Row, escape: Escape) -> str:
-    """Return a row's system, marked where its checkpoint is a stand-in (:func:`stand_ins` explains the mark)."""
-    return escape(row.system) + (f" {STAND_IN}" if row.stand_in else "")
+    """Return a row's system, with the marks that :func:`stand_ins` explains."""
+    marks = (f" {STAND_IN}" if row.stand_in else "", f" {FIRST_USE}" if row.pinned_at_first_use else "")
+    return escape(row.system) + "".join(marks)
 
 
 def stand_ins(rows: Iterable[Row]) -> tuple[str, ...]:
-    """Return one sentence for each stand-in checkpoint, with the systems that used it."""
+    """Return one sentence for each stand-in checkpoint and its systems, and one for systems pinned at first use."""
     by_text: dict[ForeignText, dict[str, None]] = {}
+    first_use: dict[str, None] = {}
     for row in rows:
         if row.stand_in:
             by_text.setdefault(row.stand_in, {})[row.system] = None
-    return tuple(
+        if row.pinned_at_first_use:
+            first_use[row.system] = None
+    lines = [
         f"{STAND_IN} {', '.join(systems)}: not the published checkpoint but a stand-in: {text}"
         for text, systems in by_text.items()
-    )
+    ]
+    if first_use:
+        lines.append(f"{FIRST_USE} {', '.join(first_use)}: pinned at first use; {pin_lock.FILE} has the hashes.")
+    return tuple(lines)
 
 
 def left_out_records(table: Table) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from harness.pricing import cost, token_prices
 from harness.records import Isolation, Outcome
 from harness.report import columns, summary
 from harness.report.document import bounded, number
+from harness.results import pin_lock
 from harness.stats import Estimate
 
 # A title and what it says.
@@ -55,6 +56,7 @@ def row_paragraphs(row: Row) -> Iterator[Paragraph]:
                 yield f"Build, {_mark(finding)}", _sentence(finding.text)
     yield from _sweep(row)
     yield from _encoder(row)
+    yield from _first_use(row)
     yield "Measured on", _machine(row)
     yield "Trust", _trust(row)
     for note in row.own_notes if row.isolation is Isolation.PUBLISHED else ():
@@ -65,6 +67,11 @@ def row_paragraphs(row: Row) -> Iterator[Paragraph]:
         said.add(finding.cause)
     if row.keys:
         yield STORED_JOBS, ", ".join(row.keys)
+
+
+def _first_use(row: Row) -> Iterator[Paragraph]:
+    if row.pinned_at_first_use:
+        yield "Pinned at first use", _sentence(f"{row.pinned_at_first_use}; the suite's {pin_lock.FILE} has the hashes")
 
 
 def _latency(row: Row) -> str:

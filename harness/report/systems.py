@@ -59,7 +59,7 @@ def systems_section(systems: Sequence[System], escape: Escape, width: int | None
     what: GridColumn[System] = ("what it is", False, lambda system: escape(shortened(str(system.description), room)))
     notes = ["parameters, weights, where it runs: harness systems SYSTEM"]
     if any(system.unpinned for system in systems):
-        notes.append(f"{_UNPINNED} weights are not pinned yet: harness pin SYSTEM")
+        notes.append(f"{_UNPINNED} no pinned weights: `harness run` pins them at first use")
     if any(system.stand_in for system in systems):
         notes.append(f"{STAND_IN} not the published checkpoint: harness systems SYSTEM says which")
     if len(systems) > 1:
@@ -103,7 +103,8 @@ def system_paragraphs(system: System) -> Iterator[tuple[str, str]]:
         for asset in (*part.engine_assets, *part.assets):
             yield "Files", _files(asset)
     if system.unpinned:
-        yield "Not pinned", ", ".join(command("pin", name) for name in system.unpinned)
+        publish = ", ".join(command("pin", name) for name in system.unpinned)
+        yield "Not pinned", f"`harness run` pins it at first use, beside its results; to publish a pin: {publish}"
     if system.stand_in:
         yield "Stand-in", str(system.stand_in)
     yield "Declared in", str(system.file)

@@ -24,7 +24,7 @@ from harness.evaluation.per_query import PerQuery
 from harness.progress import Progress, silent
 from harness.report import study
 from harness.report.document import Escape, ReportDocument, Section, lines_of
-from harness.results import integrity, origins, reader, seals, suite_record
+from harness.results import integrity, origins, pin_lock, reader, seals, suite_record
 from harness.results.integrity_samples import Mismatch, Runs, below, differences
 
 # What names a row, in any order of the rows.
@@ -32,7 +32,7 @@ _NAMES = ("origin", "suite", "system", "dataset", "scenario", "profile", "isolat
 # Lists of rows, with what else names one there.
 _ROW_LISTS: dict[str, tuple[str, ...]] = {"rows": (), "overhead": ("key",)}
 # Files of a suite, and beside suites, that hold no figure.
-_MARKS = frozenset({seals.MANIFEST, suite_record.FILE, ".lock"})
+_MARKS = frozenset({seals.MANIFEST, suite_record.FILE, pin_lock.FILE, ".lock"})
 
 # Recomputes unpriced rows, and their values by query, by some measures.
 Recompute = Callable[[tuple[str, ...]], RowSet]
@@ -172,7 +172,7 @@ def _find(root: Path) -> _Found:
 
 def _suites(root: Path) -> set[Path]:
     """Return the suites with a manifest or a record, even if all their jobs are gone."""
-    names = (seals.MANIFEST, suite_record.FILE)
+    names = (seals.MANIFEST, suite_record.FILE, pin_lock.FILE)
     patterns = (f"{above}{name}" for name in names for above in ("", "*/", "*/*/"))
     return {path.parent.absolute() for pattern in patterns for path in root.glob(pattern)}
 

@@ -15,7 +15,7 @@ from harness import untrusted
 from harness.driver import envelope
 from harness.errors import FileError, HarnessError
 from harness.records import Outcome, digest
-from harness.results import attempts, integrity_samples, origins, reader, seals, suite_record
+from harness.results import attempts, integrity_samples, origins, pin_lock, reader, seals, suite_record
 from harness.results.integrity_samples import CLOCK_SLACK_S, Mismatch, Runs, as_text, below, differences
 from harness.results.origins import JobOrigins
 from harness.results.reader import StoredJob
@@ -246,7 +246,8 @@ def _is_input(name: str) -> bool:
 
 def _suite_files(suite: Path) -> dict[str, Path]:
     """Return the files of a suite that reports are made from, besides its jobs, by their names in its manifest."""
-    others = {suite_record.FILE: suite / suite_record.FILE, seals.ORIGIN: suite.parent / origins.FILE}
+    others = {name: suite / name for name in (suite_record.FILE, pin_lock.FILE)}
+    others[seals.ORIGIN] = suite.parent / origins.FILE
     inputs = {path.relative_to(suite).as_posix(): path for path, _ in input_files(suite)}
     return {name: path for name, path in others.items() if os.path.lexists(path)} | inputs
 

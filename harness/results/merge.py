@@ -15,8 +15,9 @@ from harness import filesystem
 from harness.commands import quoted
 from harness.errors import FileError, HarnessError, StoreError, UsageError
 from harness.progress import Progress, silent
-from harness.results import integrity, origins, reader, seals, suite_record
+from harness.results import integrity, origins, pin_lock, reader, seals, suite_record
 from harness.results.origins import JobOrigins, Origin
+from harness.results.pin_lock import PinLock
 from harness.results.reader import StoredJob
 from harness.untrusted import MAX_FILE_BYTES, read_whole, reason_of
 
@@ -112,6 +113,8 @@ def merge(sources: Sequence[Source], out: Path, *, progress: Progress = silent) 
         _check_is(out, merged_origins)
         return Merged(merged_origins, new=False)
     _check_inputs(by_origin)
+    for jobs in by_origin.values():
+        _locks(jobs)  # fails before anything is written
     try:
         with filesystem.scratch_folder(out.absolute().parent, out.name) as scratch:
             whole = scratch / "merged"
@@ -221,11 +224,33 @@ def _write(folder: Path, jobs: _Jobs, origin: Origin) -> None:
             content = read_whole(record, suite_record.MOST_BYTES)
             kept.write_bytes(content)  # a run of the source may change it
             listed[suite][suite_record.FILE] = hashlib.sha256(content).hexdigest()
+    for suite, lock in _locks(jobs).items():
+        content = pin_lock.content(lock)
+        (folder / suite / pin_lock.FILE).write_bytes(content)
+        listed[suite][pin_lock.FILE] = hashlib.sha256(content).hexdigest()
     about = origins.text(origin).encode("utf-8")
     for suite, sealed in listed.items():
         sealed[seals.ORIGIN] = hashlib.sha256(about).hexdigest()
         (folder / suite / seals.MANIFEST).write_text(seals.text(sealed), encoding="utf-8")
     (folder / origins.FILE).write_bytes(about)
+
+
+def _locks(jobs: _Jobs) -> dict[str, PinLock]:
+    """Return the pins at first use of each suite that has some, from all folders that its jobs come from.
+
+    Raises:
+        UsageError: two folders have different pins of one system.
+        FileError: one is damaged.
+    """
+    locks: dict[str, PinLock] = {}
+    folders = {verified.job.suite_folder: target.parts[0] for target, verified in jobs.items()}
+    for folder, suite in sorted(folders.items()):
+        joined = locks.get(suite, PinLock()).joined(pin_lock.read(folder))
+        if joined is None:
+            path = folder / pin_lock.FILE
+            raise UsageError(f"{path}: pins other bytes than another folder of this origin; name one NAME=FOLDER")
+        locks[suite] = joined
+    return {suite: lock for suite, lock in locks.items() if lock.systems}
 
 
 def _take(source: Path, target: Path) -> None:

@@ -345,9 +345,10 @@ class Result:
     trial's). ``warmup_done`` counts the warm-up queries that were asked. ``page_cache`` says what was done to the
     index's pages in the host's cache before the job (``dropped``, or ``None``: nothing). ``gpu`` is ``None`` for a job
     without GPUs, or where they could not be followed. ``stand_in`` says what the system's checkpoint was, where it was
-    not the published one. ``sweep`` is the point, where a suite sweeps the system. ``instance`` is the machine, where
-    it was one of EC2. ``shared_host``: other jobs of AWS Batch may have run there at the same time. ``compiled_s`` is
-    the CPU time of just-in-time compiler threads while the trials ran; ``None``: none were seen.
+    not the published one. ``pinned_at_first_use`` names the files that its file did not pin, with their commits: the
+    suite's ``pins.json`` has their hashes. ``sweep`` is the point, where a suite sweeps the system. ``instance`` is the
+    machine, where it was one of EC2. ``shared_host``: other jobs of AWS Batch may have run there at the same time.
+    ``compiled_s`` is the CPU time of just-in-time compiler threads while the trials ran; ``None``: none were seen.
     ``nominal_memory_bytes`` is the memory that the hardware profile asks for, where it is the whole machine and the
     limit in ``spec.envelope`` is what the host left of it; ``None``: the limit is the profile's. ``files`` maps each
     file beside ``result.json`` to its sha256. ``seal`` is the digest of all other fields
@@ -387,6 +388,7 @@ class Result:
     probes: tuple[Probe, ...] = ()
     rate_qps: float | None = None
     stand_in: ForeignText | None = None
+    pinned_at_first_use: ForeignText | None = None
     sweep: SweepPoint | None = None
     instance: Ec2Instance | None = None
     shared_host: bool = False

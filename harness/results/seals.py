@@ -1,8 +1,8 @@
 """Seals: a digest in each stored record, and a manifest of a suite's jobs and files, which reveal an edit by hand.
 
 ``result.json`` and verdicts hold the digest of all their other fields.  ``<suite>/manifest.txt`` lists each job with
-its seal, and the suite's other files (``suite.json``, qrels, samples, ``origin.toml``) with the SHA-256 of their
-content, so that lost ones are named.  Another person can forge both; an accident cannot.
+its seal, and the suite's other files (``suite.json``, ``pins.json``, qrels, samples, ``origin.toml``) with the
+SHA-256 of their content, so that lost ones are named.  Another person can forge both; an accident cannot.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.records import digest
-from harness.results import origins, suite_record
+from harness.results import origins, pin_lock, suite_record
 from harness.untrusted import read_start, to_json
 
 MANIFEST = "manifest.txt"
@@ -28,7 +28,8 @@ _MOST_LINE_BYTES = 16 << 10
 _SEAL = "seal"
 _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 # A job's folder has five levels.
-_FILE = re.compile(rf"{re.escape(suite_record.FILE)}|(?:qrels|samples)/[^/]+|{re.escape(ORIGIN)}")
+_RECORDS = "|".join(map(re.escape, (suite_record.FILE, pin_lock.FILE, ORIGIN)))
+_FILE = re.compile(rf"{_RECORDS}|(?:qrels|samples)/[^/]+")
 
 
 def over(record: Any) -> str:

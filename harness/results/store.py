@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Protocol
 from harness import filesystem
 from harness.errors import StoreError
 from harness.filesystem import reports_full_disk
-from harness.results import seals, suite_record
+from harness.results import pin_lock, seals, suite_record
+from harness.results.pin_lock import PinLock
 from harness.results.reader import (
     LOG,
     MOST_SAMPLE_BYTES,
@@ -174,6 +175,16 @@ class Store:
         if len(content) > suite_record.MOST_BYTES:
             text = f"would have {len(content):,} bytes; the limit is {suite_record.MOST_BYTES:,}"
             raise StoreError(f"{target}: {text}; name fewer pairs in the suite's [firstp], [exact] and [seeds]")
+        self._write_record(target, content)
+
+    def keep_pins(self, lock: PinLock) -> None:
+        """Store the pins of files at their first use, over those of earlier runs; without any there is no file."""
+        target = self.folder / pin_lock.FILE
+        if lock.systems or target.exists() or pin_lock.FILE in (seals.read(self.folder) or {}):
+            self._write_record(target, pin_lock.content(lock))
+
+    def _write_record(self, target: Path, content: bytes) -> None:
+        """Write and seal a record of the suite, which a later run may replace."""
         with _disk_errors(target):
             with suppress(OSError):  # it is missing, or no regular file: then it is replaced
                 if read_start(target, len(content) + 1) == content:

@@ -13,6 +13,7 @@ from harness.launch.images.builder import Image, ImageBuilder
 from harness.launch.images.systems import System
 from tests.conftest import Bench
 from tests.support.command_line import call
+from tests.support.model_hub import Hub, chosen, serve
 
 
 def harness(bench: Bench, *arguments: str) -> Result:
@@ -33,6 +34,27 @@ def test_images_builds_the_requested_images_despite_a_failure(bench: Bench, engi
     assert row.startswith("planted") and image.id.removeprefix("sha256:").startswith(row.split()[-2])
     assert f"{image.attrs['Size'] / 1e6:,.0f} MB" in row and emulation.native(engine) in row
     assert "harness: lacking: cannot find weights of 'model'" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.docker
+@pytest.mark.usefixtures("engine")
+def test_images_pins_for_itself_and_says_that_it_keeps_no_pins(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[System] = []
+
+    def ensure(_builder: ImageBuilder, system: System) -> Image:
+        made.append(system)
+        return Image("tag", "sha256:00", 1)
+
+    monkeypatch.setattr(ImageBuilder, "ensure", ensure)
+    for name, model in (("bare", "someone/toy"), ("lost", "someone/else")):
+        asset = f'[[assets]]\nfolder = "toy"\nlicence = "MIT"\nhub = "{model}"\nfiles = ["w.bin"]\n'
+        path = bench.folder / "engines" / "planted" / "systems" / f"{name}.toml"
+        path.write_text(f'description = "bare"\n{asset}', encoding="utf-8")
+    with serve(Hub({"someone/toy": {"a" * 40: {"w.bin": b"weights"}}})) as hub, chosen(hub.url):
+        done = harness(bench, "lost", "bare", "planted")
+    assert [system.name for system in made] == ["bare", "planted"] and not made[0].unpinned
+    assert "bare: this command stores no results, so its pins are not kept; `harness run` keeps them" in done.stderr
+    assert done.exit_code == 1 and "harness: lost: the hub has no model someone/else" in done.stderr
 
 
 @pytest.mark.docker

@@ -151,16 +151,16 @@ def test_unpinned_system_is_one_line_and_the_others_run(harness: Call, bench: Be
     bare = 'description = "bare"\n[[assets]]\nfolder = "m"\nlicence = "MIT"\nhub = "a/m"\nfiles = ["w.bin"]\n'
     (bench.folder / "engines/planted/systems/bare.toml").write_text(bare)
     bench.suite(systems=["bare", "planted"])
-    message = "system 'bare': files of m have no sha256 yet"
+    message = "bare: the hub does not answer for a/m"
     planned = harness("plan", "test-suite.toml", "--launcher", "process")
-    assert planned.exit_code == 0 and "- weights are not pinned: bare; harness pin SYSTEM --write" in planned.stdout
+    assert planned.exit_code == 0 and "- pinned at first use, by harness run: bare" in planned.stdout
     done = harness("run", "test-suite.toml", "--launcher", "process")
     assert done.exit_code == 1
     assert f"harness: bare tiny cpu1-mem256m ended crash: no image: {message}" in done.stderr
     assert "harness: planted" not in done.stderr and "2 jobs run" in done.stderr
-    assert "Not pinned  harness pin bare" in harness("systems", "bare").stdout
+    assert "to publish a pin: harness pin bare" in " ".join(harness("systems", "bare").stdout.split())
     checked = harness("conformance", "bare", "--launcher", "process")
-    assert checked.exit_code == 1 and f"harness: {message}" in checked.stderr
+    assert checked.exit_code == 1 and "harness: the hub does not answer for a/m" in checked.stderr
 
 
 # The Docker SDK leaves its socket to the collector when its first request fails.

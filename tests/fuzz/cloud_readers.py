@@ -48,6 +48,7 @@ _PART = WorkerPart(
     jobs=(_JOB,),
     images=(ShippedImage("bm25", "sha256:aa", "harness-bm25:aa", _INPUT),),
     datasets={"scifact": _INPUT},
+    pins={"systems": {"bm25": {"toy": {"sha256": {"w": "0" * 64}}}}},
 )
 _PLANNED = PlannedPart("0001", "c7g.large", 0.07, 20, (_JOB,))
 _RECORDS: dict[str, Any] = {
@@ -76,13 +77,14 @@ def _content(path: Path, most_bytes: int = records.MOST_BYTES) -> bytes:
         return file.read(most_bytes)
 
 
-def _read_records(folder: Path, _scratch: Path) -> object:
+def _read_records(folder: Path, scratch: Path) -> object:
     found = [
         records.read(type(record), name, _content(folder / f"{name}.json"))
         for name, record in _RECORDS.items()
         if name != "assignment"
     ]
     assigned = worker.read_assignment(folder / "assignment.json")
+    worker.keep_pins(scratch / "suite", cast(WorkerPart, found[0]))
     return found, worker.suite_of(cast(WorkerPart, found[0]), folder / "suite.toml"), assigned
 
 

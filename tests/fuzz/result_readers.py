@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import io
 import json
 import os
@@ -18,10 +19,12 @@ from harness.analysis import first_stage, results_folder, row_cache, timings
 from harness.cli import main
 from harness.evaluation import answer_recall, trec
 from harness.experiments.viability import probe
-from harness.results import origins, reader, seals, suite_record
+from harness.results import origins, pin_lock, reader, seals, suite_record
 from tests.fuzz.child import Reader
 
 _JOB = "results/*/planted/*/single_stream/*/*"
+_LOCKED = {"hub": "someone/toy", "revision": "a" * 40, "newest": True, "sha256": {"w/model.bin": "0" * 64}}
+_LOCK = pin_lock.PinLock.model_validate({"systems": {"planted": {"toy": _LOCKED}, "other": {"toy": _LOCKED}}})
 _VERDICT = {"unconstrained": {"jobs": [], "left_out": []}, "jobs": 0, "evidence": [], "version": 1}
 
 
@@ -46,6 +49,8 @@ def stored() -> Path:
         for path in suite.glob(f"planted/*/{scenario}"):
             shutil.rmtree(path)
     results_folders.relist(suite)
+    (suite / pin_lock.FILE).write_bytes(pin_lock.content(_LOCK))
+    seals.append(suite, pin_lock.FILE, hashlib.sha256(pin_lock.content(_LOCK)).hexdigest())
     (dataset,) = (suite / "planted").iterdir()
     (dataset / reader.VERDICTS).mkdir()
     verdict = {**_VERDICT, "seal": seals.of(_VERDICT)}
@@ -186,12 +191,18 @@ def _command(
 
 _DEEP_JOB = f"results/*/{_JOB.removeprefix('results/')}"
 _ORIGIN = f"results/*/{origins.FILE}"
-_RECORDS = (f"{_JOB}/result.json", "results/*/suite.json", "results/*/manifest.txt")
+_RECORDS = (f"{_JOB}/result.json", "results/*/suite.json", "results/*/manifest.txt", f"results/*/{pin_lock.FILE}")
 _CONTENT = (f"{_JOB}/samples.parquet", f"{_JOB}/run.trec.gz", "results/*/qrels/*.trec.gz", "results/*/samples/*.json")
 
 READERS = (
     Reader("stored jobs", make, _read_job, (f"{_JOB}/result.json", *_CONTENT)),
     Reader("suite records", make, _read_suite, ("results/*/suite.json",)),
+    Reader(
+        "pins at first use",
+        make,
+        lambda folder, _: [pin_lock.read(path) for path in (folder / "results").iterdir()],
+        (f"results/*/{pin_lock.FILE}",),
+    ),
     Reader(
         "rows of results", make, _read_table, (f"{_JOB}/result.json", "results/*/suite.json", *_CONTENT), weight=0.2
     ),

@@ -70,6 +70,7 @@ FUZZED = {
     "results/merge": "harness merge",
     "results/origins": "origins",
     "results/parquet_pages": "stored jobs",
+    "results/pin_lock": "pins at first use",
     "results/reader": "stored jobs",
     "results/samples": "stored jobs",
     "results/seals": "manifests",

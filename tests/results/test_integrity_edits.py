@@ -165,6 +165,7 @@ EDITS: dict[str, Callable[[Path], object]] = {
     "device": fields("device", to="cuda"),
     "libraries": record(lambda raw: raw["libraries"].update(torch="9")),
     "stand-in": fields("stand_in", to="none"),
+    "pins at first use": fields("pinned_at_first_use", to="none"),
     "shared host": fields("shared_host", to=True),
     "schema version": fields("schema_version", to=2),
     "seal": fields("seal", to="0" * 64),

@@ -343,6 +343,7 @@ FULL = result(
     probes=(Probe(0, 12.5, 300, 0.04, 2, True, False),),
     rate_qps=12.5,
     stand_in=ForeignText("a small model, trained for a minute"),
+    pinned_at_first_use=ForeignText("someone/small at 0123456789ab"),
     sweep=SweepPoint("bm25", {"k1": 0.9}),
     instance=Ec2Instance("i-0", "c7g.large", "us-east-1a", "ami-0", "spot", "a-group", "h-0", "Neoverse-V1"),
     shared_host=True,

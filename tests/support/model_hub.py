@@ -11,30 +11,46 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
+import pytest
+from huggingface_hub import constants
+
 LFS_OVER = 1000  # bytes; larger files are known by their sha256, smaller ones by git's hash
 
 
 @dataclass
 class Hub:
-    """Models by id: commit -> file name -> content; the last commit is the newest."""
+    """Models by id: commit -> file name -> content; the last commit is the newest.
+
+    Files of ``gated`` models are not sent, although all may read about them.  ``cut`` breaks off a file's first
+    transfer after so many bytes; ``changed`` sends other bytes than the API says.  ``ranges`` are the first bytes that
+    were asked for.
+    """
 
     models: dict[str, dict[str, dict[str, bytes]]]
     licences: dict[str, str] = field(default_factory=dict)
     gated: set[str] = field(default_factory=set)
     url: str = ""
     downloaded: list[str] = field(default_factory=list)
+    cut: dict[str, int] = field(default_factory=dict)
+    changed: dict[str, bytes] = field(default_factory=dict)
+    ranges: list[int] = field(default_factory=list)
 
     def info(self, model: str, revision: str) -> dict[str, object]:
         """Return the answer of ``/api/models/...?blobs=true``."""
         siblings = []
         for name, content in self.models[model][revision].items():
-            sibling = {"rfilename": name, "size": len(content), "blobId": hashlib.sha1(content).hexdigest()}
+            sibling = {"rfilename": name, "size": len(content), "blobId": git_hash(content)}
             if len(content) > LFS_OVER:
                 sha = hashlib.sha256(content).hexdigest()
                 sibling["lfs"] = {"size": len(content), "sha256": sha, "pointerSize": 134}
             siblings.append(sibling)
         card = {"license": self.licences[model]} if model in self.licences else {}
         return {"id": model, "sha": revision, "siblings": siblings, "cardData": card}
+
+
+def git_hash(content: bytes) -> str:
+    """Return git's hash of a file."""
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
 @contextmanager
@@ -50,6 +66,21 @@ def serve(hub: Hub) -> Iterator[Hub]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+NO_HUB = "http://127.0.0.1:9"
+
+
+@contextmanager
+def chosen(url: str) -> Iterator[None]:
+    """Make this process, and its children, ask the hub at an address, with no token."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("HF_ENDPOINT", url), ("HF_TOKEN_PATH", "/nowhere"), ("HF_HUB_DISABLE_XET", "1")):
+            patch.setenv(name, value)
+        patch.setattr(constants, "ENDPOINT", url)
+        patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", url + "/{repo_id}/resolve/{revision}/{filename}")
+        patch.setattr(constants, "HF_TOKEN_PATH", "/nowhere")
+        yield
 
 
 def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
@@ -70,7 +101,7 @@ def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
             commits = hub.models.get(model)
             if commits is None:
                 return self._send(401, {"X-Error-Code": "RepoNotFound", "X-Error-Message": "Repository not found"})
-            if model in hub.gated:
+            if model in hub.gated and not api:
                 return self._send(403, {"X-Error-Code": "GatedRepo", "X-Error-Message": "Access is restricted"})
             commit = rest[1] if len(rest) > 1 else next(reversed(commits))
             if commit not in commits:
@@ -79,18 +110,33 @@ def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
                 answer = json.dumps(hub.info(model, commit)).encode()
                 return self._send(200, {"Content-Type": "application/json"}, answer, body=body)
             name = "/".join(rest[2:])
-            content = commits[commit][name]
-            if body:
-                hub.downloaded.append(name)
-            etag = hashlib.sha1(content).hexdigest()
-            return self._send(200, {"X-Repo-Commit": commit, "ETag": f'"{etag}"'}, content, body=body)
+            content = hub.changed.get(name, commits[commit][name])
+            headers = {"X-Repo-Commit": commit, "ETag": f'"{git_hash(content)}"', "Accept-Ranges": "bytes"}
+            if not body:
+                return self._send(200, headers, content, body=False)
+            hub.downloaded.append(name)
+            if first := int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")[0]):
+                hub.ranges.append(first)
+                headers["Content-Range"] = f"bytes {first}-{len(content) - 1}/{len(content)}"
+                return self._send(206, headers, content[first:])
+            return self._send(200, headers, content, most=hub.cut.pop(name, None))
 
-        def _send(self, status: int, headers: dict[str, str], content: bytes = b"", *, body: bool = True) -> None:
+        def _send(
+            self,
+            status: int,
+            headers: dict[str, str],
+            content: bytes = b"",
+            *,
+            body: bool = True,
+            most: int | None = None,
+        ) -> None:
             self.send_response(status)
             for name, value in {**headers, "Content-Length": str(len(content))}.items():
                 self.send_header(name, value)
             self.end_headers()
             if body:
-                self.wfile.write(content)
+                self.wfile.write(content[:most])
+            if most is not None:
+                self.close_connection = True
 
     return Handler

@@ -158,8 +158,8 @@ class WorkerPart:
     """The work of one worker: builds, then jobs.
 
     ``suite`` is the suite as JSON, ``indexes`` are those in S3 already, ``platforms`` those of the machines by profile
-    (empty: this worker's own).  The orchestrator rewrites the file before a
-    further attempt at the part.
+    (empty: this worker's own), ``pins`` the lock of pins at first use (:mod:`harness.results.pin_lock`).  The
+    orchestrator rewrites the file before a further attempt at the part.
     """
 
     name: str
@@ -171,6 +171,7 @@ class WorkerPart:
     datasets: dict[str, ShippedInput] = field(default_factory=dict)
     indexes: dict[str, ShippedInput] = field(default_factory=dict)
     platforms: dict[str, str] = field(default_factory=dict)
+    pins: dict[str, Any] = field(default_factory=dict)
     version: int = VERSION
 
 

@@ -28,6 +28,7 @@ from harness.jobs import indexes
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import RunOptions, gather
 from harness.jobs.orchestrator import RunSummary, keep_inputs
+from harness.jobs.pinning import pin_inputs
 from harness.jobs.plan import Planned, order
 from harness.jobs.plan import plan as plan_jobs
 from harness.jobs.suite import Suite
@@ -36,6 +37,7 @@ from harness.pricing import instances, prices
 from harness.pricing.instances import Instance
 from harness.progress import console, task
 from harness.records import Outcome, digest
+from harness.results import pin_lock
 from harness.results.reader import read_jobs, stored_jobs
 from harness.results.schema import Result
 from harness.results.store import Store
@@ -157,11 +159,15 @@ class SuiteRun:
         context = BackendContext(request, client.connections, region, self.known, self.clock, self.owner)
         self.backend = backend(context)
         self.complaints: list[str] = []
+        self._unpinned: dict[str, ImageError] = {}
         shelf = request.options.shelf
         self._results = digest(shelf.name if shelf else str(request.options.results.resolve()))[:16]
 
     def run(self) -> RunReport:
         """Do all of it, with the results folder held."""
+        # Workers reach no hub, and their images are made here: all is pinned before anything is planned.
+        systems = (cell.system for cell in self.inputs.cells)
+        self.inputs, self._unpinned = pin_inputs(self.inputs, self.store, self.client.launcher, systems)
         open_run = self.open_run()
         # The jobs of a run that is open are known by their images.
         draft = self.draft(self.images() if open_run else self.found_images(), open_run)
@@ -196,6 +202,8 @@ class SuiteRun:
         made = {}
         for name, system in self.inputs.images(self.inputs.cells).items():
             try:
+                if error := self._unpinned.get(system.name):
+                    raise error
                 with task(f"{name}: image"):
                     # Components first: a joined image is made again where one of theirs was.
                     *_, made[name] = map(self.client.launcher.prepare, (*system.components, system))
@@ -313,10 +321,13 @@ class SuiteRun:
         begun = draft.run or self._begun(draft)
         run_journal = Journal(self.work, begun)
 
+        pins = pin_lock.plain(pin_lock.read(self.store.folder))
+
         def put_part(part: PlannedPart, jobs: tuple[PartJob, ...]) -> None:
             inputs, images, local = self.inputs, draft.images, draft.local
             keys = {job: local_results.planned(job).spec.index_key for job in jobs}
-            run_journal.put_part(self.shipper.part(part, jobs, inputs, images, local, keys.__getitem__))
+            shipped = self.shipper.part(part, jobs, inputs, images, local, keys.__getitem__)
+            run_journal.put_part(replace(shipped, pins=pins))
 
         self.backend.begin(begun, self.shipper.bundle())
         if draft.run is None:

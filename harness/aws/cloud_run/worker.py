@@ -39,6 +39,7 @@ from harness.jobs.inputs import AssignedJob, AssignedWork, RunCallbacks, RunOpti
 from harness.jobs.suite import Suite
 from harness.launch.base import Launcher
 from harness.launch.docker_errors import engine_errors
+from harness.results import pin_lock
 from harness.results.reader import StoredJob
 from harness.results.schema import job_key
 from harness.untrusted import foreign, read_whole, reading
@@ -287,10 +288,19 @@ def run_part(file: Path, given: RunOptions, launcher: Launcher) -> bool:
     uploader = Uploader(assignment, work, given.cache)
     try:
         part_options = options(given, loaded, assignment.part, uploader)
+        keep_pins(given.results / loaded.name, assignment.part)
         orchestrator.run_suite(gather(loaded, part_options), part_options, launcher)
     finally:
         uploader.finish()  # after an error too, because measured jobs are worth uploading
     return not uploader.status.troubles
+
+
+def keep_pins(suite_folder: Path, part: WorkerPart) -> None:
+    """Put the run's pins beside the worker's results, as they are beside the user's."""
+    lock = pin_lock.parse(part.pins, suite_folder / pin_lock.FILE)
+    suite_folder.mkdir(parents=True, exist_ok=True)
+    with filesystem.atomic_write(suite_folder / pin_lock.FILE) as path:
+        path.write_bytes(pin_lock.content(lock))
 
 
 def options(usual: RunOptions, suite: Suite, part: WorkerPart, callbacks: RunCallbacks) -> RunOptions:

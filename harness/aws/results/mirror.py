@@ -25,7 +25,7 @@ from harness.aws.errors import retry
 from harness.aws.objects import CHANGED, Objects, StoredObject
 from harness.errors import AwsError, StoreError, UsageError
 from harness.progress import Progress, silent
-from harness.results import origins, reader, seals, suite_record
+from harness.results import origins, pin_lock, reader, seals, suite_record
 from harness.results.reader import RESULT
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
 from harness.untrusted import parse_json, reason_of
@@ -37,7 +37,7 @@ INPUTS = ("qrels", "samples")
 # A published paper's folder; the .csv files beside it are the paper's tables.
 _PUBLISHED = "published.toml"
 # `harness viable --fresh` writes fresh-since beside a subject's jobs.
-_MARKS = (origins.FILE, "fresh-since", _PUBLISHED, seals.MANIFEST, suite_record.FILE)
+_MARKS = (origins.FILE, "fresh-since", _PUBLISHED, seals.MANIFEST, suite_record.FILE, pin_lock.FILE)
 JOB_FILES = (reader.RESULT, reader.SAMPLES, reader.RUN, reader.FIRST_STAGE, reader.LOG, JUDGED_HITS, ANSWER_DEPTHS)
 # Suite, system, dataset, scenario, profile, key.
 _JOB_DEPTH = 6
@@ -264,7 +264,7 @@ class _Round:
         above = set()
         for suite in {suite_of(job) for job in listing.jobs}:
             if not f"{suite}/".startswith(prefix):
-                files = (seals.MANIFEST, suite_record.FILE, *(f"{name}/" for name in INPUTS))
+                files = (seals.MANIFEST, suite_record.FILE, pin_lock.FILE, *(f"{name}/" for name in INPUTS))
                 above |= {f"{suite}/{name}" for name in files}
             folder = suite.rpartition("/")[0]
             if not f"{folder}/".startswith(prefix):

@@ -12,6 +12,7 @@ from harness.datasets import Dataset, QuerySample
 from harness.errors import JobError, StoreError, UsageError
 from harness.jobs import environment, orchestrator
 from harness.jobs.inputs import Inputs, RunOptions
+from harness.jobs.pinning import pin_system
 from harness.jobs.plan import NO_IMAGE, identity, plan
 from harness.jobs.suite import Suite, SuiteProtocol
 from harness.launch.base import Launcher, Prepared
@@ -21,7 +22,7 @@ from harness.records import Envelope, Isolation, Outcome
 from harness.results.attempts import started
 from harness.results.reader import StoredJob, cell_path, stored_jobs
 from harness.results.schema import Environment, Result, ResultSpec
-from harness.results.store import ResultPublisher
+from harness.results.store import ResultPublisher, Store
 from harness.untrusted import read_start, reason_of
 
 SUITE = "viable"
@@ -100,6 +101,7 @@ class SubjectJobs:
         self._options = RunOptions(results, cache, results, fresh=True, shelf=shelf)
         self._launcher = launcher
         self._images: dict[str, Prepared] = {}
+        self.subject = subject = replace(subject, system=self._pinned(subject.system))
         self._ready(subject.system)
         self.folder = results / SUITE / subject.system.name / subject.dataset.name
         # Written with the first job: a search that never began outdates nothing.
@@ -180,6 +182,14 @@ class SubjectJobs:
                 f" says nothing of its limit; see {job.folder} and `harness doctor`, then run the same command again",
             )
         return job
+
+    def _pinned(self, system: System) -> System:
+        """Return the system with the pins of its first use; they are kept beside the jobs of all subjects."""
+        if not system.unpinned or not self._launcher.fetches_files:
+            return system
+        store = Store(self._options.results, SUITE, self._options.shelf)
+        with store.held():
+            return pin_system(system, store, self._launcher)
 
     def _ready(self, system: System) -> Prepared:
         prepared = self._images.get(system.image) or self._launcher.find(system)

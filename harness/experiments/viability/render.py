@@ -54,16 +54,7 @@ def verdicts_document(
 
     def whole(escape: Escape) -> Iterable[Section]:
         for verdict, rent in rented:
-            lines = (
-                *_unconstrained_lines(verdict.unconstrained),
-                _criteria_line(verdict),
-                *_fault_lines(verdict, escape),
-                *_edge_lines(verdict),
-                *_rent_lines(rent, verdict, snapshot),
-            )
-            yield Section(
-                _title(verdict), (_headline(verdict),), (_evidence_grid(verdict.evidence, escape),), notes=lines
-            )
+            yield verdict_section(verdict, rent, snapshot, escape)
 
     def answer(escape: Escape) -> Iterable[Section]:
         doubts = [
@@ -85,14 +76,28 @@ def verdicts_document(
     return ReportDocument(
         sections=whole,
         lines=lambda: lines_of(
-            ((verdict, rent, job) for verdict, rent in rented for job in verdict.evidence), _CSV_COLUMNS
+            ((verdict, rent, job) for verdict, rent in rented for job in verdict.evidence), CSV_COLUMNS
         ),
         content=lambda: {
-            "verdicts": [{**asdict(verdict), "rent": rent and _rent_json(rent, snapshot)} for verdict, rent in rented]
+            "verdicts": [{**asdict(verdict), "rent": rent and rent_json(rent, snapshot)} for verdict, rent in rented]
         },
         answer=answer,
         plain=True,
     )
+
+
+def verdict_section(
+    verdict: ViabilityVerdict, rent: RentalOffers | None, snapshot: Snapshot, escape: Escape
+) -> Section:
+    """Return a verdict with all of its evidence, and the instances to rent for it."""
+    lines = (
+        *_unconstrained_lines(verdict.unconstrained),
+        _criteria_line(verdict),
+        *_fault_lines(verdict, escape),
+        *_edge_lines(verdict),
+        *_rent_lines(rent, verdict, snapshot),
+    )
+    return Section(_title(verdict), (_headline(verdict),), (_evidence_grid(verdict.evidence, escape),), notes=lines)
 
 
 def validation_document(verdict: InstanceVerdict) -> ReportDocument:
@@ -105,8 +110,8 @@ def validation_document(verdict: InstanceVerdict) -> ReportDocument:
             why = f"{', '.join(verdict.causes)}: {escape(verdict.why)}"
             headline = f"{instance.instance_type} is not enough for {subject} ({why})."
         notes = (
-            f"Emulated: {processors(instance.vcpus, 0)} and {_mib(verdict.limit_bytes)}, which {instance.instance_type}"
-            f" ({_mib(instance.memory_bytes)}, {instance.architecture}) leaves beside its host's own need.",
+            f"Emulated: {processors(instance.vcpus, 0)} and {mib(verdict.limit_bytes)}, which {instance.instance_type}"
+            f" ({mib(instance.memory_bytes)}, {instance.architecture}) leaves beside its host's own need.",
             _criteria_line(verdict),
             *_fault_lines(verdict, escape),
             *(f"Not shown: {text}." for text in verdict.not_shown),
@@ -132,17 +137,17 @@ def curve_document(curve: Curve) -> ReportDocument:
     def sections(escape: Escape, *, wide: bool) -> Iterable[Section]:
         knee = f"No knee: {curve.why_no_knee or ''}."
         if curve.knee_bytes:
-            knee = f"Knee: {_mib(curve.knee_bytes)}: from there on every mean is within 25 % of the unconstrained one."
+            knee = f"Knee: {mib(curve.knee_bytes)}: from there on every mean is within 25 % of the unconstrained one."
         title = f"{curve.system} on {curve.dataset}, {processors(curve.cpus, curve.gpus)}: latency by memory limit"
         disturbed = [point for point in curve.points if point.disturbed]
         if wide:
             notes = [
-                f"{_mib(point.limit_bytes)}: measured on a disturbed machine: {escape(point.disturbed or '')}."
+                f"{mib(point.limit_bytes)}: measured on a disturbed machine: {escape(point.disturbed or '')}."
                 for point in disturbed
             ]
             columns = _POINTS
         else:
-            limits = ", ".join(_mib(point.limit_bytes) for point in disturbed)
+            limits = ", ".join(mib(point.limit_bytes) for point in disturbed)
             notes = [f"Measured on a disturbed machine: {limits}."] if disturbed else []
             notes.append("memory, page cache, jobs: --wide")
             columns = _POINTS[:_FIRST_POINTS]
@@ -164,10 +169,10 @@ def _title(verdict: ViabilityVerdict) -> str:
 def _headline(verdict: ViabilityVerdict) -> str:
     if verdict.limit_bytes is None:
         return (
-            f"No limit was confirmed: the last that was tried is {_mib(verdict.below_bytes)}; quieten the machine"
+            f"No limit was confirmed: the last that was tried is {mib(verdict.below_bytes)}; quieten the machine"
             " (harness doctor shows its load) and try again with --fresh, or take a larger --step."
         )
-    limit, below = _mib(verdict.limit_bytes), _mib(verdict.below_bytes)
+    limit, below = mib(verdict.limit_bytes), mib(verdict.below_bytes)
     if verdict.below_bytes is None:
         less = "less than that starts no container"
         if verdict.lowest and not verdict.sharp:
@@ -195,8 +200,8 @@ def _unconstrained_lines(free: Unconstrained) -> Iterable[str]:
     latency = ", ".join(f"{name} {_ms(seconds)} ms" for name, seconds in free.latency_s.items())
     disturbed = f", {free.disturbed} of them disturbed" if free.disturbed else ""
     yield (
-        f"Unconstrained ({_mib(free.limit_bytes)}; {free.containers} containers{disturbed}): anonymous peak"
-        f" {_mib(free.peak_anon_bytes)}, cgroup peak {_mib(free.peak_cgroup_bytes)}; {latency}."
+        f"Unconstrained ({mib(free.limit_bytes)}; {free.containers} containers{disturbed}): anonymous peak"
+        f" {mib(free.peak_anon_bytes)}, cgroup peak {mib(free.peak_cgroup_bytes)}; {latency}."
     )
     yield f"Its jobs: {', '.join(_key(job) for job in (*free.jobs, *free.left_out))}."
     if free.unstable_queries:
@@ -220,7 +225,7 @@ def _edge_lines(verdict: ViabilityVerdict) -> Iterable[str]:
     """Yield the margin of a confirmed limit, and the passes and failures on the wrong side of the edge, by limit."""
     if verdict.margin_bytes is not None:
         left = ", ".join(f"{share:.0%} of the {name} target" for name, share in verdict.headroom.items())
-        margin = _mib(verdict.margin_bytes)
+        margin = mib(verdict.margin_bytes)
         yield f"Margin: {margin} beside the anonymous peak; the slowest confirmation leaves {left}."
     yield from _unsharp_lines(verdict)
 
@@ -233,7 +238,7 @@ def _unsharp_lines(verdict: ViabilityVerdict) -> Iterable[str]:
         passed = sum(job.finding == ProbeFinding.PASS.value for job in jobs)
         causes = ", ".join(sorted({cause for job in jobs for cause in job.causes}))
         others = f"; the others: {causes}" if causes else ""
-        yield f"Not sharp: {passed} of {len(jobs)} jobs with {_mib(limit)} passed{others}."
+        yield f"Not sharp: {passed} of {len(jobs)} jobs with {mib(limit)} passed{others}."
 
 
 def _rent_lines(rent: RentalOffers | None, verdict: ViabilityVerdict, snapshot: Snapshot) -> Iterable[str]:
@@ -270,11 +275,12 @@ def _ms(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds * 1e3:.4g}"
 
 
-def _mib(size: int | None) -> str:
+def mib(size: int | None) -> str:
+    """Format a size in MiB; None is missing."""
     if size is None:
         return "-"
-    mib = size / MIB
-    return f"{mib:,.0f} MiB" if mib == int(mib) else f"{mib:,.1f} MiB"
+    exact = size / MIB
+    return f"{exact:,.0f} MiB" if exact == int(exact) else f"{exact:,.1f} MiB"
 
 
 def _key(job: str) -> str:
@@ -283,12 +289,12 @@ def _key(job: str) -> str:
 
 def _evidence_grid(jobs: Sequence[Evidence], escape: Escape) -> Grid:
     columns: tuple[GridColumn[Evidence], ...] = (
-        ("limit", False, lambda job: _mib(job.limit_bytes)),
+        ("limit", False, lambda job: mib(job.limit_bytes)),
         ("for", False, lambda job: job.purpose),
         ("outcome", False, lambda job: job.outcome),
         ("finding", False, lambda job: job.finding + (f" ({','.join(job.causes)})" if job.causes else "")),
         ("mean, ms", True, lambda job: _ms(job.mean_s)),
-        ("anonymous", True, lambda job: _mib(job.peak_anon_bytes)),
+        ("anonymous", True, lambda job: mib(job.peak_anon_bytes)),
         ("job", False, lambda job: _key(job.job)),
         ("why", False, lambda job: escape(job.why) or "-"),
     )
@@ -305,8 +311,8 @@ def _chosen(rented: _Rented) -> Offer | None:
 
 _ANSWER: tuple[GridColumn[_Rented], ...] = (
     ("CPUs", True, lambda each: str(each[0].cpus)),
-    ("smallest limit", True, lambda each: _mib(each[0].limit_bytes)),
-    ("margin", True, lambda each: _mib(each[0].margin_bytes)),
+    ("smallest limit", True, lambda each: mib(each[0].limit_bytes)),
+    ("margin", True, lambda each: mib(each[0].margin_bytes)),
     ("to rent", False, lambda each: offer.instance.instance_type if (offer := _chosen(each)) else "-"),
     ("architecture", False, lambda each: offer.instance.architecture if (offer := _chosen(each)) else "-"),
     ("US$/hour", True, lambda each: f"{offer.usd_per_hour:g}" if (offer := _chosen(each)) else "-"),
@@ -316,7 +322,7 @@ _JOB_COLUMNS: tuple[tuple[str, Callable[[Evidence], Value]], ...] = (
     ("causes", lambda job: " ".join(job.causes)),
     *((name, attrgetter(name)) for name in ("why", "mean_s", "peak_anon_bytes", "major_faults", "job")),
 )
-_CSV_COLUMNS: tuple[tuple[str, Callable[[tuple[ViabilityVerdict, RentalOffers | None, Evidence]], Value]], ...] = (
+CSV_COLUMNS: tuple[tuple[str, Callable[[tuple[ViabilityVerdict, RentalOffers | None, Evidence]], Value]], ...] = (
     *((name, lambda line, name=name: getattr(line[0], name)) for name in ("system", "dataset", "cpus", "gpus")),
     *(
         (f"verdict_{name}", lambda line, name=name: getattr(line[0], name))
@@ -330,18 +336,19 @@ _CSV_COLUMNS: tuple[tuple[str, Callable[[tuple[ViabilityVerdict, RentalOffers | 
 # Columns of a curve that people see first.
 _FIRST_POINTS = 5
 _POINTS: tuple[GridColumn[CurvePoint], ...] = (
-    ("limit", False, lambda point: _mib(point.limit_bytes) + (" (unconstrained)" if point.unconstrained else "")),
+    ("limit", False, lambda point: mib(point.limit_bytes) + (" (unconstrained)" if point.unconstrained else "")),
     ("outcome", False, lambda point: point.outcome),
     ("mean, ms (95 %)", True, _mean_and_interval),
     ("p95, ms", True, lambda point: _ms(point.p95_s)),
     ("major faults a query", True, lambda p: "-" if p.faults_per_query is None else f"{p.faults_per_query:.3g}"),
-    ("anonymous", True, lambda point: _mib(point.peak_anon_bytes)),
-    ("page cache", True, lambda point: _mib(point.page_cache_bytes)),
+    ("anonymous", True, lambda point: mib(point.peak_anon_bytes)),
+    ("page cache", True, lambda point: mib(point.page_cache_bytes)),
     ("job", False, lambda point: _key(point.job)),
 )
 
 
-def _rent_json(rent: RentalOffers, snapshot: Snapshot) -> dict[str, Any]:
+def rent_json(rent: RentalOffers, snapshot: Snapshot) -> dict[str, Any]:
+    """Return the instances to rent as JSON has them."""
     about = {"region": snapshot.region, "term": snapshot.term, "as_of": str(snapshot.as_of)}
     return {
         **about,

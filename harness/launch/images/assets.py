@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -65,6 +66,7 @@ import sys
 from huggingface_hub import HfApi
 HfApi().model_info(sys.argv[1], revision=sys.argv[2], timeout=4)
 """
+# The client goes on after a cut from where it was; its last line of errors has the cause.
 _HUB_DOWNLOAD = """
 import sys
 from huggingface_hub import hf_hub_download
@@ -72,6 +74,8 @@ repository, revision, folder, *names = sys.argv[1:]
 for name in names:
     hf_hub_download(repository, name, revision=revision, local_dir=folder)
 """
+_RESTRICTED = "GatedRepoError"
+_ERROR_LINE = re.compile(r"[A-Za-z_][\w.]*(Error|Exception)\b|[A-Za-z_][\w.]*: ")
 
 
 def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | None) -> Path:
@@ -112,7 +116,8 @@ def not_pinned(owner: str, assets: tuple[Asset, ...]) -> str | None:
         return None
     return (
         f"system {owner!r}: files of {', '.join(unpinned)} have no sha256 yet, so their content is unknown;"
-        f" run {quoted('pin', owner, write=True)} where the model hub answers, or with --models DIR"
+        f" `harness run` pins them where the model hub answers or --models DIR has them, and so does"
+        f" {quoted('pin', owner, write=True)}"
     )
 
 
@@ -176,12 +181,17 @@ def _from_hub(asset: Asset, names: list[str], scratch: Path) -> tuple[dict[str, 
     """Download from the model hub in a process of its own, which can be killed and stays quiet."""
     if asset.hub is None or asset.revision is None:
         return {}, "not on the hub"
-    if not _quiet_python(_HUB_PROBE, [asset.hub, asset.revision], _HUB_PROBE_S):
+    if _quiet_python(_HUB_PROBE, [asset.hub, asset.revision], _HUB_PROBE_S) is not None:
         return {}, f"the hub does not answer for {asset.hub}"
     log.info(f"downloading {asset.hub} from the model hub")
-    _quiet_python(_HUB_DOWNLOAD, [asset.hub, asset.revision, str(scratch), *names], None)
+    failure = _quiet_python(_HUB_DOWNLOAD, [asset.hub, asset.revision, str(scratch), *names], None)
     files = {name: scratch / name for name in names if (scratch / name).is_file()}
-    return files, f"the hub's {asset.hub} at {asset.revision[:12]}"
+    source = f"the hub's {asset.hub} at {asset.revision[:12]}"
+    if failure is not None and _RESTRICTED in failure:
+        source = f"the hub restricts access to {asset.hub}: log in ('hf auth login')"
+    elif failure is not None:
+        source += f" broke off: {failure}"
+    return files, source
 
 
 def model_file(asset: Asset, models: Path, folder: str, name: str) -> Path:
@@ -288,18 +298,22 @@ def run_pip(*arguments: str) -> str | None:
     return one_line(last.removeprefix("ERROR: "), MAX_TEXT)
 
 
-def _quiet_python(script: str, arguments: list[str], timeout_s: float | None) -> bool:
-    """Run a script in this Python without output; return True if it succeeded in time."""
+def _quiet_python(script: str, arguments: list[str], timeout_s: float | None) -> str | None:
+    """Run a script in this Python without output; return ``None`` if it succeeded in time, else its error."""
     quiet = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
     environment = child_process.environment(*child_process.HUB, **quiet)
     command = [sys.executable, "-P", "-c", script, *arguments]
     try:
         done = subprocess.run(command, capture_output=True, timeout=timeout_s, env=environment, check=False)
     except subprocess.TimeoutExpired:
-        return False
-    if done.returncode:
-        filesystem.raise_if_disk_full("the model hub's download", done.stderr.decode("utf-8", "replace"))
-    return done.returncode == 0
+        return f"no answer in {timeout_s:g} s"
+    if not done.returncode:
+        return None
+    errors = done.stderr.decode("utf-8", "replace")
+    filesystem.raise_if_disk_full("the model hub's download", errors)
+    # A traceback's line begins with the error's class; texts of several lines follow it.
+    lines = [line for line in errors.splitlines() if _ERROR_LINE.match(line)]
+    return one_line(lines[-1] if lines else f"exit code {done.returncode}", MAX_TEXT)
 
 
 def _cache_file(path: Path, expected: str, name: str, source: str, cache: Path) -> None:
@@ -315,7 +329,7 @@ def _cache_file(path: Path, expected: str, name: str, source: str, cache: Path) 
         actual = filesystem.sha256(copy)  # of the copy: the file itself may change meanwhile
         if actual != expected:
             text = f"{name} from {source} has sha256 {actual}, expected {expected}"
-            raise ImageError(f"{text}; remove or replace that file")
+            raise ImageError(f"{text}; fetch it again, or replace that file")
         copy.replace(target)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,13 @@ from harness.untrusted import ForeignText, escaped, one_line
 log = logging.getLogger(__name__)
 
 _HUB_TIMEOUT_S = 15.0
+_REMEDY = "give the files with --models DIR"
+
+
+class HubSilent(ImageError):
+    """The hub does not answer; ``remedy`` says what to do."""
+
+    remedy = f"connect to it, or {_REMEDY}"
 
 
 def look_up(system: System, models: Path | None, *, newest: bool) -> list[Asset]:
@@ -43,14 +51,15 @@ def look_up(system: System, models: Path | None, *, newest: bool) -> list[Asset]
 
 
 def from_hub(asset: Asset, *, newest: bool) -> Asset:
-    """Pin an asset by the hub: weights by the hub's sha256, small files by their content.
+    """Pin an asset by the hub: weights by the hub's sha256, small files by content that has the hub's git hash.
 
     Args:
         newest: take the newest commit even if the asset names a revision.
 
     Raises:
         UsageError: the asset names no model of the hub.
-        ImageError: the hub does not answer, lacks the model, revision or file, or its file differs from the pin.
+        HubSilent: the hub does not answer.
+        ImageError: it lacks the model, revision or file, or its file differs from the pin or from its own checksum.
     """
     if asset.hub is None:
         raise UsageError(f"{asset.folder!r} names no model of the hub; give its files with --models DIR")
@@ -76,11 +85,16 @@ def from_hub(asset: Asset, *, newest: bool) -> Asset:
         with filesystem.temporary_folder("pin") as scratch:
             for name in asset.names:
                 if name not in checked:  # a small file, which the hub keeps by git's hash
-                    path = api.hf_hub_download(asset.hub, name, revision=info.sha, local_dir=scratch)
-                    checked[name] = filesystem.sha256(Path(path))
+                    path = Path(api.hf_hub_download(asset.hub, name, revision=info.sha, local_dir=scratch))
+                    if (expected := files[name].blob_id) not in (None, (actual := _git_hash(path))):
+                        text = f"{name} has the git hash {actual}, the hub says {expected}"
+                        raise ImageError(f"the hub's {asset.hub} at {info.sha[:12]}: {text}; run this again")
+                    checked[name] = filesystem.sha256(path)
     for name, changed in _changed(asset, checked).items():
         if not newest:
-            raise ImageError(f"the hub's {asset.hub} at {info.sha[:12]}: {changed}; correct {name!r}, or add --newest")
+            raise ImageError(
+                f"the hub's {asset.hub} at {info.sha[:12]}: {changed}; correct {name!r}, or pin with --newest"
+            )
         log.info(f"{asset.folder}: {changed}")
     return asset.pinned(info.sha, checked)
 
@@ -108,6 +122,12 @@ def from_folder(asset: Asset, models: Path) -> Asset:
     return asset.pinned(asset.revision, checked)
 
 
+def _git_hash(path: Path) -> str:
+    """Return the hash by which git, and so the hub, knows a small file."""
+    content = path.read_bytes()
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
 def _changed(asset: Asset, checked: dict[str, str]) -> dict[str, str]:
     """Describe each pinned file that differs from its pin, by name."""
     return {
@@ -124,20 +144,19 @@ def _hub_errors(hub: str) -> Iterator[None]:
 
     # The HTTP client's own errors; the client depends on the hub library's version.
     transport: type[Exception] = errors.HfHubHTTPError.__mro__[1]
-    remedy = "give the files with --models DIR"
     try:
         yield
     except errors.GatedRepoError as error:
-        raise ImageError(f"the hub restricts access to {hub}; log in ('hf auth login'), or {remedy}") from error
+        raise ImageError(f"the hub restricts access to {hub}; log in ('hf auth login'), or {_REMEDY}") from error
     except errors.RepositoryNotFoundError as error:
         raise ImageError(
-            f"the hub has no model {hub}; correct the name, log in for a private one, or {remedy}"
+            f"the hub has no model {hub}; correct the name, log in for a private one, or {_REMEDY}"
         ) from error
     except errors.RevisionNotFoundError as error:
-        raise ImageError(f"the hub's {hub} has no such revision; add --newest, or correct it") from error
+        raise ImageError(f"the hub's {hub} has no such revision; correct it, or pin with --newest") from error
     except (transport, OSError, ValueError) as error:
         reason = one_line(str(error), 200) or type(error).__name__
-        raise ImageError(f"the hub does not answer for {hub}: {reason}; connect to it, or {remedy}") from error
+        raise HubSilent(f"the hub does not answer for {hub}: {reason}; {HubSilent.remedy}") from error
 
 
 def as_toml(asset: Asset) -> str:

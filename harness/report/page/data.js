@@ -18,7 +18,9 @@
         const [system, named, label, curve] = row.sweep.map(text_);
         row.sweep = { system, named, label, curve };
       }
-      for (const name of ["system", "profile", "suite", "origin", "detail", "standIn"]) row[name] = text_(row[name]);
+      for (const name of ["system", "profile", "suite", "origin", "detail", "standIn", "firstUse"]) {
+        row[name] = text_(row[name]);
+      }
     });
     content.groups.forEach((group, number) => {
       group.number = number;

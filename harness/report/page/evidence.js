@@ -166,7 +166,8 @@
 
   function notes(row) {
     const standIn = row.standIn ? [`† not the published checkpoint but a stand-in: ${row.standIn}`] : [];
-    return [...standIn, ...(row.notes || []).map((note) => data.text(note))];
+    const firstUse = row.firstUse ? [`‡ pinned at first use: ${row.firstUse}`] : [];
+    return [...standIn, ...firstUse, ...(row.notes || []).map((note) => data.text(note))];
   }
 
   function figures(row) {

@@ -233,6 +233,7 @@ def _names(row: Row, place: int, shared: SharedValues) -> dict[str, Any]:
         "validity": row.validity.value,
         "detail": texts.number(row.detail),
         "standIn": texts.number(row.stand_in),
+        "firstUse": texts.number(row.pinned_at_first_use),
         "sweep": _sweep(row, texts),
         "cpus": row.cpus,
         "gpus": row.gpus,

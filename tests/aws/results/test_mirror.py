@@ -186,6 +186,12 @@ def test_part_of_a_suite_is_mirrored_with_its_judgements(made: Path, bucket: Buc
     assert "origin.toml" in names
 
 
+def test_pins_of_a_suite_come_with_a_part_of_it(made: Path, bucket: Bucket) -> None:
+    bucket.objects.put("results/quick/pins.json", b'{"systems": {}}')
+    bucket.sync("results/quick/a")
+    assert (bucket.place().folder / "quick" / "pins.json").is_file()
+
+
 def test_prefix_does_not_match_a_longer_name(made: Path, bucket: Bucket) -> None:
     bucket.fill(made, "results-2")
     bucket.sync("results")

@@ -46,7 +46,7 @@ def write(folder: Path, files: dict[str, bytes] | None = None) -> Path:
 @pytest.fixture(autouse=True)
 def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
     """Block the real hub and the real index unless a test requests them."""
-    monkeypatch.setattr(assets, "_quiet_python", lambda *_: False)
+    monkeypatch.setattr(assets, "_quiet_python", lambda *_: "no network")
     monkeypatch.setattr(assets, "_pip_download", lambda *_: "no network")
     monkeypatch.setattr(registry, "download", lambda *_: "no network")
 
@@ -114,7 +114,7 @@ def test_unpinned_asset_is_refused_before_any_download(tmp_path: Path) -> None:
     bare = Asset(folder="model", licence="MIT", hub="someone/model", files=tuple(FILES))
     line = (
         "system 'toy': files of model have no sha256 yet, so their content is unknown; "
-        "run `harness pin toy --write` where"
+        "`harness run` pins them where the model hub answers or --models DIR has them"
     )
     with pytest.raises(ImageError, match=line):
         assets.fetch("toy", (pinned, bare), tmp_path / "cache", tmp_path / "models")
@@ -124,11 +124,10 @@ def test_unpinned_asset_is_refused_before_any_download(tmp_path: Path) -> None:
 def test_hub_is_tried_first_and_other_sources_fill_gaps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
 
-    def hub(script: str, arguments: list[str], timeout_s: float | None) -> bool:
+    def hub(script: str, arguments: list[str], timeout_s: float | None) -> None:
         asked.append(arguments)
         if "hf_hub_download" in script:  # only one of the two files arrives
             (Path(arguments[2]) / "config.json").write_bytes(FILES["config.json"])
-        return True
 
     monkeypatch.setattr(assets, "_quiet_python", hub)
     write(tmp_path / "models" / "model")
@@ -207,13 +206,14 @@ def test_link_in_an_sdist_is_not_a_file(tmp_path: Path, monkeypatch: pytest.Monk
 def test_silent_hub_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     start = time.monotonic()
-    assert not assets._quiet_python("import time; time.sleep(60)", [], 0.2)
+    assert assets._quiet_python("import time; time.sleep(60)", [], 0.2) == "no answer in 0.2 s"
     assert time.monotonic() - start < 5
 
 
 def test_failed_script_prints_nothing(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.undo()
-    assert not assets._quiet_python("import sys; print('noise'); sys.exit('noise')", [], None)
+    assert assets._quiet_python("print('noise'); raise OSError('the reason')", [], None) == "OSError: the reason"
+    assert assets._quiet_python("import sys; sys.exit(3)", [], None) == "exit code 3"
     assert capfd.readouterr() == ("", "")
 
 

@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from huggingface_hub import constants
 
 from harness.cli import main
 from harness.errors import FileError
 from harness.launch.images import catalog
 from harness.launch.images import pins as pins_images
 from harness.launch.images.systems import Asset
-from tests.support.model_hub import Hub, serve
+from tests.support.model_hub import NO_HUB, Hub, chosen, git_hash, serve
 
 OLD, NEW = "a" * 40, "b" * 40
 WEIGHTS = b"\x00\x01\x02" * 700
@@ -69,9 +68,6 @@ def write_system(images: Path, text: str, engine: bool = True) -> Path:
     return path
 
 
-NO_HUB = "http://127.0.0.1:9"
-
-
 @dataclass(frozen=True)
 class Done:
     """Output and end of a command."""
@@ -83,11 +79,8 @@ class Done:
 
 def harness(*arguments: str, images: Path, hub: str = NO_HUB) -> Done:
     """The command line in this process, with another hub."""
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, chosen(hub):
         patch.setenv("HARNESS_IMAGES", str(images))
-        patch.setattr(constants, "ENDPOINT", hub)
-        patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub + "/{repo_id}/resolve/{revision}/{filename}")
-        patch.setattr(constants, "HF_TOKEN_PATH", str(images.parent / "no-token"))
         done = CliRunner().invoke(main, arguments, catch_exceptions=False)
     return Done(done.exit_code, done.stdout, done.stderr)
 
@@ -155,7 +148,7 @@ def test_pin_refuses_a_changed_file_without_newest(images: Path, hub: Hub, tmp_p
     message = f"model.safetensors has the sha256 {sha256(WEIGHTS)}, the system's file says {'0' * 64}"
     done = harness("pin", "toy", "--write", images=images, hub=hub.url)
     assert done.returncode == 1
-    assert f"someone/toy at {NEW[:12]}: {message}; correct 'model.safetensors', or add --newest" in done.stderr
+    assert f"someone/toy at {NEW[:12]}: {message}; correct 'model.safetensors', or pin with --newest" in done.stderr
     for name, content in MODEL.items():
         (tmp_path / "models/toy").mkdir(parents=True, exist_ok=True)
         (tmp_path / "models/toy" / name).write_bytes(content)
@@ -176,7 +169,7 @@ def test_pin_refuses_a_changed_file_without_newest(images: Path, hub: Hub, tmp_p
         ("no hub", "the hub does not answer for someone/toy: [Errno 111] Connection refused; connect to it, or give"),
         ("no model", "the hub has no model someone/toy; correct the name, log in for a private one, or give the files"),
         ("gated", "the hub restricts access to someone/toy; log in"),
-        ("no revision", "the hub's someone/toy has no such revision; add --newest, or correct it"),
+        ("no revision", "the hub's someone/toy has no such revision; correct it, or pin with --newest"),
         ("no file", f"the hub's someone/toy has no model.safetensors at {NEW[:12]}, it has README.md, config.json;"),
     ],
 )
@@ -194,6 +187,14 @@ def test_hub_failure_is_one_line(images: Path, hub: Hub, asked: str, line: str) 
     assert done.returncode == 1 and done.stderr.startswith(f"harness: {line}")
     assert done.stderr.count("\n") == 1
     assert "sha256" not in (images / "toys/systems/toy.toml").read_text()
+
+
+def test_small_file_that_is_not_what_the_hub_says_is_refused(images: Path, hub: Hub) -> None:
+    hub.changed["config.json"] = b'{"old": none}'
+    done = harness("pin", "toy", images=images, hub=hub.url)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    said = f"config.json has the git hash {git_hash(hub.changed['config.json'])}, the hub says"
+    assert f"the hub's someone/toy at {NEW[:12]}: {said} {git_hash(NEWER['config.json'])}; run this" in done.stderr
 
 
 @pytest.mark.parametrize("place", ["toy", "someone/toy"])

@@ -1,0 +1,137 @@
+"""The smallest hardware of each system of a suite: one question for each system, dataset and number of GPUs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from harness.analysis import published
+from harness.analysis.published import Viable
+from harness.analysis.table import processors
+from harness.errors import EngineError, HarnessError, StoreError, UsageError
+from harness.experiments.viability.probe import MIB
+from harness.experiments.viability.session import Question
+from harness.experiments.viability.smallest import ViabilityVerdict, smallest
+from harness.jobs import inputs
+from harness.jobs.suite import Suite, dataset_name
+from harness.launch.images.systems import System
+from harness.results.schema import NULL_SYSTEM
+
+log = logging.getLogger(__name__)
+
+# The paper whose Table 2 has minimum viable hardware.
+PAPER = "santhanam2023"
+
+
+@dataclass(frozen=True)
+class SuiteQuestion:
+    """A system of a suite, a dataset as the suite declares it, and the CPU counts to try, ascending."""
+
+    system: System
+    dataset: str
+    cpus: tuple[int, ...]
+    gpus: int
+
+    def __str__(self) -> str:
+        gpus = f", {processors(self.cpus[0], self.gpus)}" if self.gpus else ""
+        return f"{self.system.name} on {dataset_name(self.dataset)}{gpus}"
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """The answer to a question of a suite.
+
+    ``verdicts`` by CPU count, ascending; ``failures`` map each other CPU count to the reason why it has none.
+    ``published`` is the row of Table 2 for this system, with or without a GPU.
+    """
+
+    system: str
+    dataset: str
+    gpus: int
+    verdicts: tuple[ViabilityVerdict, ...]
+    failures: dict[int, str]
+    published: Viable | None
+
+    @property
+    def smallest(self) -> ViabilityVerdict | None:
+        """Return the verdict with a confirmed limit on the fewest CPUs."""
+        return next((verdict for verdict in self.verdicts if verdict.limit_bytes is not None), None)
+
+
+def suite_questions(suite: Suite, only: str | None, cpus: tuple[int, ...] | None) -> list[SuiteQuestion]:
+    """Return the questions of a suite, in its order.
+
+    Args:
+        suite: its systems, datasets, and the processors of its hardware profiles; profiles' memory plays no part.
+        only: a glob of cells, as for ``harness run``.
+        cpus: try these CPU counts instead of the profiles'.
+
+    Raises:
+        UsageError: ``only`` matches no cell; or a name in the suite is unknown.
+    """
+    systems, profiles = inputs.suite_systems(suite), suite.envelopes()
+    declared = {dataset_name(name): name for name in suite.datasets}
+    counts: dict[tuple[str, str, int], set[int]] = {}
+    for cell in suite.cells(only):
+        if cell.system != NULL_SYSTEM or NULL_SYSTEM in suite.systems:
+            profile = profiles[cell.profile]
+            counts.setdefault((cell.system, cell.dataset, profile.gpus), set()).add(profile.cpus)
+    if not counts:
+        raise UsageError(f"--only {only!r} matches no cell of the suite {suite.name}; see `harness plan`")
+    return [
+        SuiteQuestion(systems[system], declared[dataset], cpus or tuple(sorted(found)), gpus)
+        for (system, dataset, gpus), found in counts.items()
+    ]
+
+
+def find_minima(
+    questions: Sequence[SuiteQuestion], ask: Callable[[SuiteQuestion], AbstractContextManager[Question]]
+) -> Iterator[Minimum]:
+    """Answer the questions of a suite one after the other; a system that fails stops no other.
+
+    Each probe is a stored job, so a search that was stopped goes on where it was.
+
+    Args:
+        questions: to answer.
+        ask: opens a question.
+
+    Raises:
+        EngineError, StoreError: no job can be run or stored, whatever the system.
+    """
+    for number, question in enumerate(questions, start=1):
+        place = f"[{number}/{len(questions)}] {question}"
+        log.info(f"{place} ...")
+        found = _minimum(question, ask)
+        log.info(f"{place}: {_outcome(found)}")
+        yield found
+
+
+def _minimum(question: SuiteQuestion, ask: Callable[[SuiteQuestion], AbstractContextManager[Question]]) -> Minimum:
+    verdicts: list[ViabilityVerdict] = []
+    failures: dict[int, str] = {}
+    try:
+        with ask(question) as opened:
+            for count in question.cpus:
+                try:
+                    verdicts.append(smallest(opened, count))
+                except (EngineError, StoreError):
+                    raise
+                except HarnessError as error:
+                    failures[count] = str(error)
+    except (EngineError, StoreError):
+        raise
+    except HarnessError as error:
+        failures |= dict.fromkeys(question.cpus, str(error))
+    name = question.system.variant_of or question.system.name
+    printed = published.minimum_viable(PAPER, name, question.gpus)
+    return Minimum(
+        question.system.name, dataset_name(question.dataset), question.gpus, tuple(verdicts), failures, printed
+    )
+
+
+def _outcome(found: Minimum) -> str:
+    if (verdict := found.smallest) is not None and verdict.limit_bytes is not None:
+        return f"{processors(verdict.cpus, verdict.gpus)}, {verdict.limit_bytes // MIB:,} MiB"
+    return next(iter(found.failures.values()), "no limit was confirmed")
