@@ -21,7 +21,6 @@ from harness.launch.fake import FakeLauncher
 from harness.launch.images import assets, catalog, first_use, recipes
 from harness.launch.images.first_use import FirstUse
 from harness.launch.images.systems import Asset, System
-from harness.launch.process import ProcessLauncher
 from harness.records import Outcome
 from harness.report import verify
 from harness.results import merge, pin_lock
@@ -103,7 +102,7 @@ def fetched(bench: Bench) -> Path:
 def test_run_pins_at_the_newest_commit_locks_it_and_marks_the_row(bench: Bench, hub: Hub, logged: list[str]) -> None:
     bare(bench)
     suite = bench.suite(systems=["bare", "planted"])
-    first = bench.run(ProcessLauncher(bench.cache), suite)
+    first = bench.run(Containers(), suite)
     assert [result.outcome for result, _ in first.jobs] == [Outcome.OK, Outcome.OK]
     raw = json.loads((bench.results / "test-suite" / "pins.json").read_text())
     files = {"hub": "someone/toy", "newest": True, "revision": NEW, "sha256": PINS}
@@ -129,7 +128,7 @@ def test_run_pins_at_the_newest_commit_locks_it_and_marks_the_row(bench: Bench, 
     # The hub moves on: the lock counts, and what was measured with its bytes is done.
     hub.models["someone/toy"][NEXT] = {**MODEL, "config.json": b'{"next": true}'}
     with chosen(NO_HUB):
-        again = bench.run(ProcessLauncher(bench.cache), suite)
+        again = bench.run(Containers(), suite)
     assert (again.done_before, again.jobs) == (2, ())
     assert lock_of(bench).newest("someone/toy") == NEW
 
