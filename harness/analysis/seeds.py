@@ -21,6 +21,8 @@ from harness.evaluation.per_query import PerQuery
 from harness.records import Outcome
 from harness.stats import Estimate
 
+# Begins the note of a table that has means.
+NOTE = "means over seeds"
 # From the best to the worst: the mean is as doubtful as its most doubtful seed.
 _VALIDITIES = (Validity.CLEAN, Validity.UNKNOWN, Validity.NOISY, Validity.INVALID)
 
@@ -43,6 +45,7 @@ def averaged(
         if row.system in seeds:
             groups.setdefault(_group(row, seeds[row.system]), []).append(row)
     values, rows = dict(per_query), []
+    averages: dict[str, int] = {}
     for row in table.rows:
         members = groups.get(_group(row, seeds[row.system])) if row.system in seeds else None
         measured = [each for each in members or () if each.outcome is Outcome.OK]
@@ -53,9 +56,12 @@ def averaged(
             joined = _mean_values(found) if len(found) == len(measured) else None
             mean = _mean_row(measured, members, seeds[row.system], joined)
             rows.append(mean)
+            averages[mean.system] = len(measured)
             if joined is not None:
                 values[mean.per_query_key] = replace(joined, key=mean.per_query_key)
-    return replace(table, rows=tuple(rows)), values
+    models = ", ".join(f"{model} ({count})" for model, count in averages.items())
+    notes = (*table.notes, f"{NOTE}: {models}") if averages else table.notes
+    return replace(table, rows=tuple(rows), notes=notes), values
 
 
 def models_of(pairs: Mapping[str, str], seeds: Mapping[str, str]) -> dict[str, str]:

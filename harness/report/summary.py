@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 
-from harness.analysis import axes, causes, notes
+from harness.analysis import axes, causes, notes, seeds
 from harness.analysis.axes import ComparisonGroup
 from harness.analysis.table import Cause, Finding, Row, Table, Validity
 from harness.errors import UnknownName, counted
@@ -127,8 +127,8 @@ def summary_section(
     built = build_doubts(rows, escape) if _BUILD in view.columns else []
     room = MOST_LINES - len(view.pointers) - len(sentence_lines)
     # Notes that begin with a measure say why it is missing.
-    missing = [note for note in table.notes if note.startswith(tuple(f"{name}: " for name in table.measures))]
-    first_lines = map(escape, (*left_out_records(table), *missing))
+    told = (*(f"{name}: " for name in table.measures), seeds.NOTE)
+    first_lines = map(escape, (*left_out_records(table), *(note for note in table.notes if note.startswith(told))))
     lines = (*at_most([*first_lines, *built, *doubts(rows, escape)], room, view.rest), *view.pointers)
     return Section(lead=(lead,), grids=grids, after=sentence_lines, notes=lines)
 

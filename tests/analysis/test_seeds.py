@@ -98,6 +98,7 @@ def test_models_are_compared_by_means_over_seeds(stored: Path, harness: Call) ->
 
 def test_first_screen_has_a_row_for_each_model_and_csv_one_for_each_seed(stored: Path, harness: Call) -> None:
     shown = harness("report", str(stored)).stdout
+    assert "- means over seeds: new (3), old (3)" in shown
     assert "| new " in shown and "| alone " in shown and "new-s1 " not in shown.partition("\n\n- ")[0]
     every = harness("report", str(stored), "--format", "csv").stdout
     assert all(f"\n{name}," in every for name in (*NEW, *OLD)) and "\nnew," not in every
