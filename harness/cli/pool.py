@@ -12,7 +12,7 @@ from harness.cli.lines import say
 from harness.cli.options import Command, Decorator, cache_option
 from harness.cli.output import Destination, destination_options, write
 from harness.cli.stored_results import RunSelection, load_dataset, runs_options
-from harness.commands import command
+from harness.commands import command, option
 from harness.datasets import Dataset
 from harness.errors import UnknownName, UsageError, counted
 from harness.evaluation import evaluate_runs, judged_runs, trec, trec_lines
@@ -73,8 +73,8 @@ def _package_options(function: Command) -> Command:
             help="Of sheets; from 2 on for packages in -o.  [default: 1]",
         ),
     ]
-    for option in reversed(options):
-        function = option(function)
+    for each in reversed(options):
+        function = each(function)
     return function
 
 
@@ -159,7 +159,9 @@ def _check_plan(packages: Mapping[str, int | None], destination: Destination) ->
     if size is None:
         given = next((flag for name, flag in others.items() if packages[name] is not None), None)
         if given is not None:
-            raise UsageError(f"--{given} is of packages; name their size with --package {PAIRS}, or leave it out")
+            raise UsageError(
+                f"--{given} is of packages; name their size with {option('package', PAIRS)}, or leave it out"
+            )
         if output is not None and output.is_file():
             raise UsageError(f"{output}: is there already, and somebody's grades may be in it; name another file")
         return None

@@ -184,7 +184,8 @@ def check_packages(files: tuple[Path, ...], accuracy: float, destination: Destin
     )
     if failed:
         again = max(check.round for check in failed) + 1
-        say(f"Revise the packages below {accuracy:.0%}, then draw other pairs: harness pool --round {again}", err=True)
+        other = option("round", again)
+        say(f"Revise the packages below {accuracy:.0%}, then check other pairs: `harness pool` with {other}", err=True)
         sys.exit(1)
 
 

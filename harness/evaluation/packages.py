@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pydantic import ConfigDict
 
+from harness.commands import option
 from harness.errors import FileError, UsageError
 from harness.evaluation.pool import GradedPair, JudgingPool, read_graded_pool, shuffle_key
 
@@ -136,9 +137,10 @@ def require_accuracy(check: PackageCheck, least: float) -> None:
     """Raise UsageError if the mean accuracy of a package is below ``least``."""
     if check.accuracy < exact(least):
         named = ", ".join(f"{review.sheet} {float(review.accuracy):.1%}" for review in check.reviews)
+        again = f"{option('round', check.round + 1)} of `harness pool`"
         raise UsageError(
             f"{check.package}: reviewers agree with {float(check.accuracy):.1%} of its grades on average, below "
-            f"{least:.0%} ({named}); revise it, then check other pairs (harness pool --round {check.round + 1})"
+            f"{least:.0%} ({named}); revise it, then check other pairs ({again})"
         )
 
 

@@ -54,7 +54,12 @@ def test_whole_quote_of_the_paper_needs_no_account_no_data_and_no_engine(
     assert done.exit_code == 0, done.output
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines() if "GiB" in line]
     assert len(rows) == 52
-    paper = {(line.system.lower(), *_words(line)): line for lines in shipped().table3.values() for line in lines}
+    published = shipped()
+    paper = {
+        (dataset.shipped(line.system), *_words(line)): line
+        for dataset in published.about.datasets
+        for line in published.table3[dataset.name]
+    }
     for system, hardware, machine, _, _, _, why in rows:
         line = paper[system, hardware.partition(" (limit")[0]]
         if line.gpu:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -90,7 +91,9 @@ def found(table: Table) -> dict[str, PerQuery]:
 @pytest.fixture(scope="session")
 def published() -> Table:
     folder = data_root() / "results" / "published" / "santhanam2023"
-    return row_pricing.price(results_folder.load_rows(folder), row_pricing.tariff(prices.snapshot()))
+    return row_pricing.price(
+        results_folder.load_rows(folder), row_pricing.tariff(prices.snapshot(datetime.date(2022, 12, 2)))
+    )
 
 
 @pytest.fixture(autouse=True)
