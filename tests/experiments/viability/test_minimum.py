@@ -161,7 +161,7 @@ def test_only_is_refused_for_a_system(viable: Call) -> None:
 
 def test_suite_of_tables_1_and_2_has_their_systems_on_the_papers_hardware() -> None:
     root = Path(__file__).resolve().parents[3]
-    loaded = suites.load(root / "suites" / "santhanam2023-minimum.toml")
+    loaded = suites.load(root / "suites" / "minimum-hardware.toml")
     tables = published.read(root / "results" / "published" / PAPER)
     ours = {name: source.system for source in tables.about.table2 for name in source.systems}
     cells = loaded.cells()
