@@ -79,6 +79,14 @@ def test_links_between_pages_resolve() -> None:
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+def test_counts_of_the_papers_are_those_of_their_tables() -> None:
+    page = (ROOT / "docs" / "reference" / "papers.md").read_text(encoding="utf-8")
+    for part in page.split("\n## ")[1:]:
+        states = [line.rsplit("|", 2)[1].strip() for line in re.findall(r"^\| \d+ \|.*$", part, re.M)]
+        counts = ", ".join(f"{states.count(state)} {state}" for state in ("right", "in part", "missing"))
+        assert f"\n\n{len(states)} things: {counts}.\n" in part, f"{part.splitlines()[0]}: {len(states)}, {counts}"
+
+
 def test_scenarios_page_shows_the_tested_suite() -> None:
     page = (ROOT / "docs" / "method" / "scenarios.md").read_text(encoding="utf-8")
     assert f"```toml\n{(ROOT / 'suites' / 'scenarios.toml').read_text(encoding='utf-8')}```\n" in page

@@ -132,6 +132,7 @@ class About(ConfigModel):
     files: TableFiles
     datasets: tuple[PaperDataset, ...] = Field(min_length=1)
     table2: tuple[LatencySource, ...]
+    one_thread: tuple[ForeignText, ...] = ()  # references of Table 1 that measured on one CPU thread
 
     @property
     def short(self) -> str:
@@ -279,7 +280,7 @@ class Lengths(TableLine):
 
 
 class Setting(TableLine):
-    """A setting that the text states: a commit, a version, or a number of epochs, and where."""
+    """A fact that the text states, and where: a commit, a version, a number of epochs, what trained a model."""
 
     subject: str
     value: str

@@ -12,11 +12,11 @@ from pydantic import Field
 
 from harness.config import ConfigModel, data_root, read_toml, validate
 from harness.datasets import formats as _formats
-from harness.datasets import ir_datasets, msmarco
+from harness.datasets import ir_datasets, msmarco, xor_tydi
 from harness.datasets.corpus import PreparedCorpus, prepare_corpus
 from harness.datasets.dataset import Dataset, Language, QuerySample, draw_sample
 from harness.datasets.ir_datasets import IrDataset
-from harness.datasets.licence import MS_MARCO, Licence, read_licence
+from harness.datasets.licence import MS_MARCO, XOR_TYDI, Licence, read_licence
 from harness.datasets.positions import positions_content
 from harness.errors import FileError, UnknownName
 from harness.progress import Progress, silent
@@ -114,7 +114,7 @@ def folder_of(location: Path) -> Path:
 
 
 def licence(location: DatasetLocation) -> Licence:
-    """Return the licence that a dataset's folder states: its README.md, else its ``dataset.toml``.
+    """Return a dataset's licence: its README.md's, else its ``dataset.toml``'s; MS MARCO and XOR-TyDi are known.
 
     Raises:
         FileError: one of them cannot be read.
@@ -122,9 +122,11 @@ def licence(location: DatasetLocation) -> Licence:
     if isinstance(location, IrDataset):
         return MS_MARCO if location.name.startswith("msmarco") else Licence(None)
     folder = _split(location)[0]
-    if _formats.name_of(folder) == msmarco.FORMAT.name:
+    form = _formats.name_of(folder)
+    if form == msmarco.FORMAT.name:
         return MS_MARCO
-    return read_licence(folder) or Licence(_facts(folder).licence)
+    stated = read_licence(folder) or Licence(_facts(folder).licence)
+    return XOR_TYDI if stated.text is None and form == xor_tydi.FORMAT.name else stated
 
 
 def _language(folder: Path) -> str | None:

@@ -35,6 +35,11 @@ MS_MARCO = Licence(
     ),
 )
 
+XOR_TYDI = Licence(
+    ForeignText("CC BY-SA 4.0"),
+    ForeignText("Akari Asai et al.: *XOR QA: Cross-lingual Open-Retrieval Question Answering*, NAACL 2021."),
+)
+
 
 def read_licence(folder: Path) -> Licence | None:
     """Return the licence and attribution in a folder's README.md; ``None``: it names no licence.

@@ -100,6 +100,8 @@ def _head(published: Published) -> str:
     second = prices.snapshot(datetime.date(2022, 12, 5))
     types = {cost.instance_type for cost in every}
     differ = sum(second.price_of(cost.instance_type) != float(cost.usd_per_hour) for cost in every)
+    software = [line for line in published.settings if line.kind in ("commit", "version")]
+    stated = ", ".join(f"{line.subject} {line.value}" for line in software)
     same = "the same price for each" if not differ else f"another price for {differ}"
     return f"""# Published tables
 
@@ -126,6 +128,11 @@ Nothing of this was measured here. The rows are marked `published`, their validi
 no samples, so percentiles, intervals, memory and load time are missing, and each says so. GPUs, CPUs and memory are
 what a system was given; the instance type may have more (a p3.8xlarge has 4 GPUs, and all four are paid for where one
 is used).
+
+The paper runs BM25, DPR and PLAID through PrimeQA, and SPLADE in its authors' code
+({stated}).
+Our suites call Pyserini, faiss, colbert-ai and Lucene directly, at the versions that each image locks (`images/*/`).
+So they repeat the paper's method, not its software: expect other latencies.
 
 ## How costs are made again
 
@@ -159,7 +166,7 @@ _ERRATA = """A contradiction is one of these:
 | `latency` | Table 2's latency, taken from another machine, with Table 3's of the same system on no less hardware |
 | `accuracy` | the accuracy of the row that Table 2 takes its latency from with Table 3c's of the same system |
 | `score` | the rows and the order of Tables 4, 7 and 8 with Table 3's rows and the scores (nothing found) |
-| `text` | statements of section 4.2 with Tables 4, 7 and 8, and with the weightings that win by their rates |
+| `text` | statements of section 4.2 with Tables 4, 7 and 8 and the weightings that win; section 3 with appendix A |
 
 `errata.csv` records the list; `python -m results.published.santhanam2023.study --errata` makes it again, and
 `tests/published_study/test_errata.py` pins it."""

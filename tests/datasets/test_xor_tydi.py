@@ -104,6 +104,13 @@ def test_questions_answered_yes_or_no_are_left_out(example: Example) -> None:
     assert answers.searchable_answers(["yes", "no", "Yes", "no way"]) == ("Yes", "no way")
 
 
+def test_licence_is_named_without_a_readme(example: Example) -> None:
+    path = example("XOR-TyDi")
+    assert datasets.licence(path).text == "CC BY-SA 4.0"
+    (path / "README.md").write_text("# Mine\n\n**Licence.** CC0\n", encoding="utf-8")
+    assert datasets.licence(path).text == "CC0"
+
+
 def test_quotes_of_the_collection_are_read_as_csv(example: Example) -> None:
     dataset = load(example("XOR-TyDi"))
     assert dict(dataset.corpus.texts(["d1"])) == {"d1": 'Rivers run to the "North Sea" in the end.'}

@@ -154,6 +154,8 @@ def _latency(published: Published) -> Iterator[Erratum]:
     for source, line, slower in _measured_again(published):
         latency, taken_from = published.latency_of(line)
         on = "" if taken_from is None or taken_from.cpu is None else f", on a machine with {taken_from.cpu} CPUs"
+        if source.reference in published.about.one_thread:
+            on += ", of one CPU thread (section 2.2)"
         listed = ", ".join(f"{row.latency_ms} ms ({table}: {row.hardware})" for table, row in slower)
         other = "" if source.table3 == line.system else f" as {source.table3}"
         yield _erratum(

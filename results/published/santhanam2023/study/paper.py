@@ -226,7 +226,7 @@ def tables(published: Published, wrong: tuple[Erratum, ...], escape: Escape) -> 
         _table1(published, escape),
         _table2(published, marks, escape),
         *third,
-        _table3c(published, escape),
+        _table3c(published, marks, escape),
         *_appendix(published, escape),
     )
 
@@ -312,12 +312,16 @@ def _table3(published: Published, dataset: PaperDataset, marks: dict[tuple[str, 
     )
 
 
-def _table3c(published: Published, escape: Escape) -> Section:
+def _table3c(published: Published, marks: dict[tuple[str, int], str], escape: Escape) -> Section:
     datasets = published.about.datasets
     cells = []
     for system in dict.fromkeys(line.system for line in published.table3c):
         found = [published.accuracy(system, dataset) for dataset in datasets]
-        figures = [_cell(each) for line in found for each in _both(line)]
+        figures = []
+        for line in found:
+            accuracy, success = map(_cell, _both(line))
+            number = published.table3c.index(line) + 1 if line else 0
+            figures += [f"{accuracy}{marks['3c', number]}", success]
         cells.append((escape(system), *figures))
     headers = [f"{each.label} {name}, %" for each in datasets for name in ("RR@10", "Success@10")]
     return grid_section("Table 3c: accuracy", (), ("system", *headers), (False, *(True for _ in headers)), tuple(cells))

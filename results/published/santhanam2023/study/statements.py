@@ -1,4 +1,4 @@
-"""Find statements of the text (section 4.2) that do not follow from the tables; they are given in our own words."""
+"""Find statements of the text that its tables or its other sections contradict; they are given in our own words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _QUALITY = 0.9  # the weight of accuracy with which the ColBERTv2 systems are sa
 
 
 def find_statements(published: Published, snapshot: Snapshot) -> Iterator[Erratum]:
-    """Yield each statement that the printed scores, or the weightings that win with their rates, contradict."""
+    """Yield each statement that printed scores, the weightings that win, or other sections contradict."""
     recomputed = recomputed_scores(published, snapshot)
     yield from _all_ahead(published)
     defaults = {made.dataset.name: made for made in recomputed if made.table is made.dataset.scores[0]}
@@ -25,6 +25,30 @@ def find_statements(published: Published, snapshot: Snapshot) -> Iterator[Erratu
         first, last = (defaults[each.name] for each in (published.about.datasets[0], published.about.datasets[-1]))
         yield from _dominant(last)
         yield from _more_decisive(first, last)
+    yield from _training(published)
+
+
+def _training(published: Published) -> Iterator[Erratum]:
+    """Yield that section 3 and appendix A contradict each other on what trained the models."""
+    stated = {(line.subject, line.kind): line for line in published.settings}
+    everywhere = stated.get(("all neural models", "trained on"))
+    further = stated.get(("all neural models", "trained further on XOR-TyDi"))
+    apart = stated.get(("DPR on XOR-TyDi", "published weights without further training"))
+    epochs = stated.get(("finetuned", "epochs for MS MARCO and XOR-TyDi"))
+    if everywhere is None or apart is None:
+        return
+    row = next(n for n, line in enumerate(published.table3c, 1) if (line.system, line.dataset) == ("DPR", "XOR-TyDi"))
+    evidence = f"{apart.section}: on XOR-TyDi DPR is the {apart.value} encoders as published"
+    if epochs is not None and further is not None and further.value == "no":
+        evidence += f"; it also states {epochs.value} epochs of training for XOR-TyDi, where section 3 has no training"
+    yield _statement(
+        "3c",
+        row,
+        f"{everywhere.section}, DPR on XOR-TyDi",
+        f"all neural models were trained on {everywhere.value}",
+        f"the DPR of XOR-TyDi was not trained on {everywhere.value}",
+        evidence,
+    )
 
 
 def _all_ahead(published: Published) -> Iterator[Erratum]:
