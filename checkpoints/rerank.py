@@ -19,8 +19,9 @@ from checkpoints import dense, planted
 #   ettin        ModernBertModel without a head, and sentence-transformers' modules beside it: ettin-reranker-*
 #   deberta      DebertaV2ForSequenceClassification of version 3; SentencePiece: mxbai-rerank-*-v1
 #   deberta-linear  DebertaV2Model under deberta., with cls.weight and cls.bias
+#   electra-linear  ElectraModel under electra., with cls.weight and cls.bias
 #   linear       BertModel under bert., with cls.weight and cls.bias: FirstP to SumP as FlexNeuART names them
-KINDS = ("bert", "electra", "xlm-roberta", "ettin", "linear", "deberta", "deberta-linear")
+KINDS = ("bert", "electra", "xlm-roberta", "ettin", "linear", "deberta", "deberta-linear", "electra-linear")
 
 
 def make(
@@ -74,9 +75,10 @@ def make(
         model = transformers.ModernBertModel(config)
     else:
         sizes["vocab_size"] = dense.word_pieces(folder, "bert", texts, words, positions)
-        if kind == "electra":
+        if kind.startswith("electra"):
             config = transformers.ElectraConfig(max_position_embeddings=positions, embedding_size=hidden, **sizes)
-            model = transformers.ElectraForSequenceClassification(config)
+            published = transformers.ElectraForSequenceClassification
+            model = (published if kind == "electra" else _electra_with_cls)(config)
         else:
             config = transformers.BertConfig(max_position_embeddings=positions, **sizes)
             model = (transformers.BertForSequenceClassification if kind == "bert" else _bert_with_cls)(config)
@@ -88,7 +90,7 @@ def make(
         _write_modules(folder, _modules(hidden))
     if plant:
         _plant(folder, kind, state)
-    bare = {"linear": "BertModel", "deberta-linear": "DebertaV2Model"}
+    bare = {"linear": "BertModel", "deberta-linear": "DebertaV2Model", "electra-linear": "ElectraModel"}
     config.architectures = [bare.get(kind, type(model).__name__)]
     (folder / "config.json").write_text(config.to_json_string(), encoding="utf-8")
     dense.write_weights(folder, state, safetensors=True)
@@ -138,6 +140,12 @@ def _deberta_with_cls(config: Any) -> Any:
     return _with_cls("deberta", transformers.DebertaV2Model(config))
 
 
+def _electra_with_cls(config: Any) -> Any:
+    import transformers
+
+    return _with_cls("electra", transformers.ElectraModel(config))
+
+
 def _with_cls(name: str, transformer: Any) -> Any:
     """Return a transformer under a name, and one linear map over its first token."""
     import torch
@@ -169,9 +177,9 @@ def _plant(folder: Path, kind: str, state: dict[str, Any]) -> None:
     """Overwrite the tensors so that a score grows with the words that query and text share."""
     import torch
 
-    if kind in ("bert", "electra", "linear"):
-        planted.match_pairs(state, "electra." if kind == "electra" else "bert.")
-        reader = {"bert": "bert.pooler.dense", "electra": "classifier.dense", "linear": "cls"}[kind]
+    if kind in ("bert", "electra", "linear", "electra-linear"):
+        planted.match_pairs(state, "electra." if kind.startswith("electra") else "bert.")
+        reader = {"bert": "bert.pooler.dense", "electra": "classifier.dense"}.get(kind, "cls")
         state[f"{reader}.weight"].data = planted.read_share(state[f"{reader}.weight"], 0.3)
         # Far enough from 0 that the activation is monotone.
         state[f"{reader}.bias"].data = torch.full_like(state[f"{reader}.bias"], 2.0 if kind == "electra" else 0.0)

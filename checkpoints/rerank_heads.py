@@ -1,4 +1,4 @@
-"""Small checkpoints of rerankers that score whole documents: CEDR, PARADE and LATEIR over a BERT, one over a DeBERTa.
+"""Small checkpoints of rerankers that score whole documents: CEDR, PARADE and LATEIR over a BERT, some over others.
 
 Runs inside an image that has PyTorch and transformers.  Tensors have the names and shapes of the authors' modules
 (CEDR) and of FlexNeuART's (PARADE, LATEIR), in small; ``config.json`` describes the heads' own transformers.
@@ -23,7 +23,9 @@ KINDS = (
     "parade-attn",
     "parade-attn-per-dimension",
     "parade-attn-deberta",
+    "parade-attn-electra",
     "parade-transformer-rand-l2",
+    "parade-transformer-rand-l2-electra",
     "parade-transformer-rand-l2-separators",
     "parade-transformer-pretr-l6",
     "parade-transformer-pretr-l6-separators",
@@ -73,8 +75,10 @@ def make(
         "seed": seed,
     }
     deberta = kind.endswith("-deberta")
-    kind = kind.removesuffix("-deberta")
-    rerank.make(folder, "deberta-linear" if deberta else "linear", texts=texts, plant=deberta and plant, **sizes)
+    electra = kind.endswith("-electra")
+    kind = kind.removesuffix("-deberta").removesuffix("-electra")
+    encoder = "deberta-linear" if deberta else "electra-linear" if electra else "linear"
+    rerank.make(folder, encoder, texts=texts, plant=deberta and plant, **sizes)
     path = folder / "model.safetensors"
     state = {name: tensor for name, tensor in load_file(path).items() if not name.startswith("cls.")}
     described, own = _parts(kind, hidden, layers, query_tokens, heads)
@@ -88,7 +92,7 @@ def make(
         state[f"kernels.kernels.{number}.sigma"] = torch.tensor(0.001 if mean == 1 else 0.1)
     if plant:
         if not deberta:
-            planted.match_pairs(state, "bert.")
+            planted.match_pairs(state, "electra." if electra else "bert.")
         _plant(kind, state, own, hidden, layers, query_tokens)
         if deberta:  # there a low share is a good match
             state["cls.weight"] = -state["cls.weight"]

@@ -60,7 +60,7 @@ def recipe(system: System, folder: str) -> tuple[str, str]:
 def _rerank(system: System, folder: str) -> str:
     head = str(system.params["head"])
     if head != "classifier":
-        return {"modules": "ettin", "linear": "deberta-linear" if "deberta" in folder else "linear"}[head]
+        return {"modules": "ettin", "linear": "-".join((*_encoders(folder), "linear"))}[head]
     hubs = " ".join(asset.hub or "" for asset in system.assets if asset.folder == folder).lower()
     return next((kind for kind, part in (("electra", "electra"), ("xlm-roberta", "bge")) if part in hubs), "bert")
 
@@ -70,10 +70,15 @@ def _whole_documents(system: System, folder: str) -> str:
     kind = str(system.params.get("aggregation", ""))
     if kind == "parade-transformer":
         kind = f"{kind}-pretr-l6" if "pretr" in folder else f"{kind}-rand-l2"
-        return f"{kind}-separators" if system.params.get("separators") else kind
-    if "deberta" in folder:
-        return f"{kind}-deberta"
-    return f"{kind}-per-dimension" if system.params.get("attention") == "per_dimension" else kind
+        kind = f"{kind}-separators" if system.params.get("separators") else kind
+    if system.params.get("attention") == "per_dimension":
+        kind = f"{kind}-per-dimension"
+    return "-".join((kind, *_encoders(folder)))
+
+
+def _encoders(folder: str) -> list[str]:
+    """Name the encoder of a folder of one's own weights, unless it is BERT."""
+    return [name for name in ("deberta", "electra") if name in folder]
 
 
 def _dense(system: System, folder: str, side: str) -> str:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from harness import stats
-from harness.stats import Estimate, kendall_tau
+from harness.stats import Estimate, kendall_p, kendall_tau
 
 
 def summarise(values: Sequence[Sequence[float]]) -> stats.LatencySummary:
@@ -450,3 +450,18 @@ def test_kendalls_tau_agrees_with_scipy(values: list[tuple[int, int]]) -> None:
         assert tau is None
     else:
         assert tau == pytest.approx(scipy.stats.kendalltau(ours, theirs, variant="b").statistic)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=8)
+    | st.permutations(range(9)).map(lambda order: list(enumerate(order)))
+    | st.permutations(range(40)).map(lambda order: list(enumerate(order)))
+)
+def test_p_of_kendalls_tau_agrees_with_scipy(values: list[tuple[int, int]]) -> None:
+    ours, theirs = ([pair[side] for pair in values] for side in (0, 1))
+    found = kendall_p(*({str(n): float(value) for n, value in enumerate(order)} for order in (ours, theirs)))
+    if len(set(ours)) < 2 or len(set(theirs)) < 2:
+        assert found is None
+    else:
+        assert found == pytest.approx(scipy.stats.kendalltau(ours, theirs, variant="b").pvalue)

@@ -83,12 +83,42 @@ class LongGroup:
 
 
 @dataclass(frozen=True)
+class MeanGain:
+    """A system's gain over its FirstP in per cent: the mean over datasets, of one scenario and hardware profile."""
+
+    system: str
+    scenario: str
+    profile: str
+    datasets: tuple[str, ...]
+    percent: float
+
+
+@dataclass(frozen=True)
 class LongDocuments:
     """All comparisons by one measure; ``unnamed``: systems whose FirstP no suite names."""
 
     measure: str
     groups: tuple[LongGroup, ...]
     unnamed: tuple[str, ...]
+
+    def mean_gains(self) -> list[MeanGain]:
+        """Return the mean gain of each system with two datasets or more, the largest first.
+
+        As the last column of Table 1 of Boytsov et al. (2025): each dataset counts once, without regard to its size.
+        A system with two gains on one dataset, such as over two samples of its queries, has no mean.
+        """
+        gains: dict[tuple[str, str, str], dict[str, list[float]]] = {}
+        for group in self.groups:
+            for each in group.systems:
+                if each.relative.value is not None:
+                    key = (each.row.system, group.place.scenario, group.profile)
+                    gains.setdefault(key, {}).setdefault(group.place.dataset, []).append(each.relative.value)
+        means = [
+            MeanGain(*key, tuple(found), sum(value for (value,) in found.values()) / len(found))
+            for key, found in gains.items()
+            if len(found) > 1 and all(len(values) == 1 for values in found.values())
+        ]
+        return sorted(means, key=lambda mean: -mean.percent)
 
 
 def build(table: Table, per_query: Mapping[str, PerQuery], firstp: Mapping[str, str], measure: str) -> LongDocuments:

@@ -1,7 +1,7 @@
 """Read datasets of ir_datasets by their ids; it downloads missing files.
 
 Queries and judgements are taken unchanged; of a document's fields, ``title`` and ``text`` (or ``body``), else its
-default text.
+default text.  ``ID#FIELD`` takes another field of the queries, such as a TREC topic's ``description``.
 """
 
 from __future__ import annotations
@@ -33,23 +33,25 @@ _IR_DATASETS_ERRORS = (
 
 @dataclass(frozen=True)
 class IrDataset:
-    """Id of a dataset in ir_datasets, e.g. ``beir/scifact/test``."""
+    """Id of a dataset in ir_datasets, e.g. ``beir/scifact/test``, and the field of its queries (None: their text)."""
 
     id: str
+    query_field: str | None = None
 
     @property
     def name(self) -> str:
         """Name in results."""
-        return self.id.replace("/", "-")
+        return "-".join((self.id.replace("/", "-"), *filter(None, [self.query_field])))
 
 
 def nearest(name: str) -> IrDataset | str | None:
-    """Return the dataset of that id, else the most similar id, if there is one."""
+    """Return the dataset of that ``ID`` or ``ID#FIELD``, else the most similar id, if there is one."""
     import ir_datasets
 
+    name, _, query_field = name.partition("#")
     with contextlib.suppress(KeyError):
         ir_datasets.registry[name]
-        return IrDataset(name)
+        return IrDataset(name, query_field or None)
     near = difflib.get_close_matches(name, list(ir_datasets.registry), n=1)
     return near[0] if near else None
 
@@ -59,7 +61,7 @@ def read(dataset: IrDataset) -> DatasetSource:
 
     Raises:
         FileError: ir_datasets could not get or read a file.
-        UsageError: the id names a part without documents, queries or judgements.
+        UsageError: the id names a part without documents, queries or judgements, or its queries lack the field.
     """
     import ir_datasets
 
@@ -69,7 +71,7 @@ def read(dataset: IrDataset) -> DatasetSource:
         if not getattr(loaded, f"has_{part}")():
             raise UsageError(f"{dataset.id}: ir_datasets has no {part} for it; name a part that has them")
     place = f"{dataset.id} (ir_datasets)"
-    topics = _fetch(dataset, lambda: [(place, item.query_id, _text(item, "text")) for item in loaded.queries_iter()])
+    topics = _fetch(dataset, lambda: [(place, item.query_id, _query(dataset, item)) for item in loaded.queries_iter()])
     rows = _fetch(
         dataset,
         lambda: [(place, item.query_id, item.doc_id, str(item.relevance)) for item in loaded.qrels_iter()],
@@ -126,6 +128,18 @@ def _documents(dataset: IrDataset) -> Iterator[SourceDocument]:
         # The default text may include the title.
         title = "" if _field(item, "text", "body") is None else _field(item, "title") or ""
         yield SourceDocument(f"{dataset.id}: document {number}", item.doc_id, title, _text(item, "text", "body"))
+
+
+def _query(dataset: IrDataset, item: Any) -> str:
+    if dataset.query_field is None:
+        return _text(item, "text")
+    text = _field(item, dataset.query_field)
+    if text is None:
+        texts = [name for name in item._fields if name != "query_id" and _field(item, name) is not None]
+        raise UsageError(
+            f"{dataset.id}: its queries have no text {dataset.query_field!r}; after '#' write one of {', '.join(texts)}"
+        )
+    return " ".join(text.split())
 
 
 def _field(item: Any, *names: str) -> str | None:

@@ -21,18 +21,26 @@ _TITLE = re.compile("<(TITLE|HEADLINE|HL|HEAD|TTL)>", re.I)
 _TEXT = re.compile("<(TEXT|LP|LEADPARA)>", re.I)
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _NUMBER = re.compile("<num>([^<]*)<", re.I)
-_TOPIC_TITLE = re.compile("title>([^<]*)", re.I)
+# The element of a topic that is the query, by the name after a folder's '#', and its label.
+_PARTS = {"title": ("title", "Topic:"), "description": ("desc", "Description:")}
 _LONG_NUMBER = re.compile("&#[0-9]{4000}")
 
 
-def _read(folder: Path) -> DatasetSource:
-    """Read a folder that has all files.
+def _splits(folder: Path) -> dict[str, Path]:
+    """Return the parts of topics that can be queries: titles, and descriptions where topics have them."""
+    topics = source.find_one(folder, _TOPICS)
+    described = "<desc>" in source.read_text(topics).lower()
+    return {name: topics for name in _PARTS if name == "title" or described}
+
+
+def _read(folder: Path, part: str) -> DatasetSource:
+    """Read a folder that has all files; queries are that part of the topics.
 
     Raises:
         FileError: a topic or a judgement is wrong, or there are two files of topics or qrels.
     """
     topics, qrels = source.find_one(folder, _TOPICS), source.find_one(folder, _QRELS)
-    queries = source.collect_queries(_topics(topics))
+    queries = source.collect_queries(_topics(topics, part))
     paths = tuple(sorted(source.find_files(folder, _DOCUMENTS)))
     documents = DocumentStream(str(paths[0].parent), "trec", paths, lambda: _documents(paths))
     return DatasetSource(documents, queries, source.collect_qrels(native.trec_rows(qrels), queries, topics.name))
@@ -136,8 +144,10 @@ def _unescape(place: str, text: str) -> str:
     return html.unescape(text)
 
 
-def _topics(path: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield (place, id, title) of ``<top>`` topics, else of ``id<tab>text`` lines."""
+def _topics(path: Path, wanted: str) -> Iterator[tuple[str, str, str]]:
+    """Yield (place, id, title or description) of ``<top>`` topics, else (place, id, text) of ``id<tab>text`` lines."""
+    element, label = _PARTS[wanted]
+    opening = re.compile(f"{element}>([^<]*)", re.I)
     text = source.read_text(path)
     if "<top>" not in text.lower():
         for place, (query_id, title) in source.read_columns(path, ["id text"]):
@@ -150,11 +160,11 @@ def _topics(path: Path) -> Iterator[tuple[str, str, str]]:
         if not part.lower().startswith("<top>"):
             continue
         topic = _NUMBER.search(part)
-        heading = _TOPIC_TITLE.search(part, topic.end()) if topic else None
-        if not topic or not heading:
-            raise FileError(f"{place}: this <top> has no <num> with a <title> after it; add them")
-        title = _unescape(place, _without_label(heading[1], "Topic:"))
-        yield place, _without_label(topic[1], "Number:").rstrip(), " ".join(title.split())
+        found = opening.search(part, topic.end()) if topic else None
+        if not topic or not found:
+            raise FileError(f"{place}: this <top> has no <num> with a <{element}> after it; add them")
+        text = _unescape(place, _without_label(found[1], label))
+        yield place, _without_label(topic[1], "Number:").rstrip(), " ".join(text.split())
 
 
 def _without_label(text: str, label: str) -> str:
@@ -162,4 +172,4 @@ def _without_label(text: str, label: str) -> str:
     return text[len(label) :].lstrip() if text[: len(label)].lower() == label.lower() else text
 
 
-FORMAT = Format("TREC", (_DOCUMENTS, _TOPICS, _QRELS), _read)
+FORMAT = Format("TREC", (_DOCUMENTS, _TOPICS, _QRELS), _read, _splits, default_split="title")

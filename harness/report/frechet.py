@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from harness.evaluation.frechet import Distance, Distances
 from harness.report.document import Escape, Grid, ReportDocument, Section, Value, bounded, digits
-from harness.stats import kendall_tau
+from harness.stats import kendall_p, kendall_tau
 
 # Version of the JSON.
 FRECHET_VERSION = 1
@@ -36,7 +36,11 @@ def distance_name(distance: Distance) -> str:
     return f"FD@{distance.k}" + (" (URR)" if distance.unlabelled else "")
 
 
-def taus(sample: Distances, values: Values) -> dict[str, dict[str, float | None]]:
+# Kendall's tau of two orders of systems, or its p value.
+_Agreement = Callable[[Mapping[str, float], Mapping[str, float]], float | None]
+
+
+def taus(sample: Distances, values: Values, agreement: _Agreement = kendall_tau) -> dict[str, dict[str, float | None]]:
     """Return Kendall's tau between minus each distance and each measure: 1 is the same order of systems."""
     nearness = _nearness(sample)
     measures: dict[str, dict[str, float]] = {}
@@ -45,15 +49,17 @@ def taus(sample: Distances, values: Values) -> dict[str, dict[str, float | None]
             if value is not None:
                 measures.setdefault(measure, {})[system] = value
     return {
-        name: {measure: kendall_tau(by_system, scores) for measure, scores in measures.items()}
+        name: {measure: agreement(by_system, scores) for measure, scores in measures.items()}
         for name, by_system in nearness.items()
     }
 
 
-def taus_between(nearness: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float | None]]:
+def taus_between(
+    nearness: Mapping[str, Mapping[str, float]], agreement: _Agreement = kendall_tau
+) -> dict[str, dict[str, float | None]]:
     """Return Kendall's tau between the orders of systems by each two distances."""
     return {
-        name: {other: kendall_tau(by_system, theirs) for other, theirs in nearness.items() if other != name}
+        name: {other: agreement(by_system, theirs) for other, theirs in nearness.items() if other != name}
         for name, by_system in nearness.items()
     }
 
@@ -253,5 +259,7 @@ def _record(sample: Distances, values: Values) -> dict[str, Any]:
         ],
         "tau": taus(sample, values),
         "tau_between": taus_between(_nearness(sample)),
+        "tau_p": taus(sample, values, kendall_p),
+        "tau_between_p": taus_between(_nearness(sample), kendall_p),
         "notes": notes(sample),
     }

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.cells import cell_len
 
-from harness.analysis.long_documents import RATIOS, LongDocuments, LongGroup, ReadingOn
+from harness.analysis.long_documents import RATIOS, LongDocuments, LongGroup, MeanGain, ReadingOn
 from harness.analysis.paired_differences import ComparisonVerdict
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.published_measures import PublishedMeasures
@@ -73,6 +73,7 @@ def long_documents_document(made: LongDocuments, paper: PublishedMeasures) -> Re
             "measure": made.measure,
             "unnamed": list(made.unnamed),
             "groups": [_record(group) for group in made.groups],
+            "mean_gains": [dataclasses.asdict(mean) for mean in made.mean_gains()],
             "published": _published_record(paper),
         },
     )
@@ -274,9 +275,31 @@ def _sections(made: LongDocuments, escape: Escape) -> Iterator[Section]:
             grids=(dataclasses.replace(_grid(group, made.measure, escape), caption=""),),
             after=(_sentence(group, made.measure, escape),),
         )
+    if means := made.mean_gains():
+        yield _mean_gains(means, escape)
     if not made.groups:
         yield Section(lead=(_nothing(made, escape),))
     yield Section(notes=(*_notes(made, escape), *map(escape, stand_ins(_rows(made))), *map(escape, METHOD)))
+
+
+def _mean_gains(means: Sequence[MeanGain], escape: Escape) -> Section:
+    cells = tuple(
+        (
+            escape(mean.system),
+            escape(mean.scenario),
+            escape(mean.profile),
+            str(len(mean.datasets)),
+            f"{mean.percent:+.1f}",
+        )
+        for mean in means
+    )
+    headers = ("system", "scenario", "hardware profile", "datasets", "mean gain %")
+    grid = Grid("", headers, (False, False, False, True, True), cells)
+    return Section(
+        title="Mean gain over datasets",
+        grids=(grid,),
+        notes=("Each dataset counts once. Compare only systems of the same datasets; the mean has no test.",),
+    )
 
 
 def _published_lines(paper: PublishedMeasures) -> Iterator[str]:

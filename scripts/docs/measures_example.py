@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 # At which ranks the three relevant documents stand.
 RANKS = {"A": (1, 2, 6), "B": (2, 5, 6), "C": (3, 4, 5)}
 DEPTH = 6
-MEASURES = ("RR", "Success@1", "P@3", "P@5", "R@5", "AP", "nDCG")
+MEASURES = (
+    *("RR", "RR@2", "Success@1", "Success@2"),
+    *("P@2", "P@3", "P@5", "R@2", "R@5", "F1@2", "F1@5"),
+    *("AP", "nDCG"),
+)
 DRAWN = ("RR", "P@3", "nDCG", "AP", "P@5")
 NAME = "measures-example"
 _COLOURS = {"A": "#0072B2", "B": "#D55E00", "C": "#009E73"}

@@ -37,6 +37,11 @@ def test_encoders_of_different_architectures_differ() -> None:
     assert recipes("multilingual-e5-small") == {"multilingual-e5-small": ("dense", "bert-multilingual")}
     assert recipes("deberta-maxp") == {"deberta-maxp": ("rerank", "deberta-linear")}
     assert recipes("deberta-parade-attn") == {"deberta-parade-attn": ("rerank_heads", "parade-attn-deberta")}
+    assert recipes("electra-firstp") == {"electra-firstp": ("rerank", "electra-linear")}
+    assert recipes("electra-parade-attn") == {"electra-parade-attn": ("rerank_heads", "parade-attn-electra")}
+    assert [*recipes("electra-parade-transf-rand-l2").values()] == [
+        ("rerank_heads", "parade-transformer-rand-l2-electra")
+    ]
     assert [*recipes("parade-transf-rand-l2").values()] == [("rerank_heads", "parade-transformer-rand-l2")]
     assert [*recipes("parade-transf-pretr-l6-separators").values()] == [
         ("rerank_heads", "parade-transformer-pretr-l6-separators")

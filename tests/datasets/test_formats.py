@@ -145,6 +145,18 @@ def test_trec_topics_may_be_tab_separated_or_in_the_old_form(example: Example) -
     assert load(path).queries == (Query("051", "Airbus Subsidies"), Query("q1", "rivers & seas"))
 
 
+def test_descriptions_of_trec_topics_are_queries_if_named(example: Example) -> None:
+    path = example("TREC")
+    (path / "topics.trec").write_text(
+        "<top>\n<num> Number: q1\n<title> rivers\n"
+        "<desc> Description:\nWhere do\nrivers go?\n<narr> Narrative:\nx\n</top>\n"
+    )
+    described = path.with_name(f"{path.name}#description")
+    assert [load(each, path.parent).queries[0].text for each in (path, described)] == ["rivers", "Where do rivers go?"]
+    (path / "topics.trec").write_text("q1\twhere do rivers go\n")
+    assert load_error(described) == f"{path}: no split 'description'; it has title"
+
+
 def test_two_files_of_trec_topics_are_refused(example: Example) -> None:
     path = example("TREC")
     (path / "topics.more.trec").write_text("q2\tx\n")

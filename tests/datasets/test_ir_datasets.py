@@ -18,7 +18,7 @@ import pytest
 from ir_datasets.datasets.base import Dataset as Parts
 from ir_datasets.formats import BaseDocs, BaseQrels, BaseQueries, GenericDoc, GenericQuery, TrecQrel, TrecQuery
 
-from harness.datasets import IrDataset
+from harness.datasets import IrDataset, find
 from harness.errors import FileError, UsageError
 from harness.records import Query
 from tests.datasets.conftest import load
@@ -211,6 +211,18 @@ def test_query_is_the_title_of_a_topic(register: Register, tmp_path: Path) -> No
     topics = Queries(TrecQuery("q1", "rivers", "about rivers", "long"))
     dataset = load(register(Docs(lambda: iter([GenericDoc("d1", "x")])), topics, QREL), tmp_path)
     assert dataset.queries == (Query("q1", "rivers"),)
+
+
+def test_query_is_the_named_field_of_a_topic(register: Register, tmp_path: Path) -> None:
+    topics = Queries(TrecQuery("q1", "rivers", "about\n rivers", "long"))
+    place = register(Docs(lambda: iter([GenericDoc("d1", "x")])), topics, QREL)
+    described = find(f"{place.id}#description", tmp_path)
+    assert isinstance(described, IrDataset) and described == IrDataset(place.id, "description")
+    dataset = load(described, tmp_path)
+    assert (dataset.queries, dataset.name) == ((Query("q1", "about rivers"),), "made-by-a-test-0-description")
+    assert dataset.corpus.sha256 == load(place, tmp_path).corpus.sha256
+    with pytest.raises(UsageError, match=r"no text 'desc'; after '#' write one of title, description, narrative"):
+        load(IrDataset(place.id, "desc"), tmp_path)
 
 
 def test_judgements_of_unknown_queries_are_ignored(register: Register, tmp_path: Path) -> None:

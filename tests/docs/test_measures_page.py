@@ -22,6 +22,18 @@ def test_worked_example_equals_computed_measures() -> None:
     assert {name: of["AP"] for name, of in found.items()} == pytest.approx(by_hand)
 
 
+def test_at_two_hits_the_first_ranking_leads_and_at_five_the_third() -> None:
+    names = ("Success@2", "RR@2", "P@2", "R@2")
+    found = measures_example.values([*names, "P@5", "R@5", "F1@2", "F1@5"])
+    by_hand = {"A": (1, 1, 1, 2 / 3), "B": (1, 1 / 2, 1 / 2, 1 / 3), "C": (0, 0, 0, 0)}
+    assert {name: tuple(of[each] for each in names) for name, of in found.items()} == {
+        name: pytest.approx(values) for name, values in by_hand.items()
+    }
+    for measure in ("P", "R", "F1"):
+        best = [max((of[f"{measure}@{k}"], name) for name, of in found.items())[1] for k in (2, 5)]
+        assert best == ["A", "C"], measure
+
+
 def test_every_measure_on_the_page_exists() -> None:
     first = PAGE.partition("## Definitions")[2].partition("## Three")[0]
     named = [name for line in first.splitlines() if line.startswith("| `") for name in re.findall(r"`([^`]+)`", line)]

@@ -121,7 +121,7 @@ class Encoded(Pairs):
     def __init__(
         self, model: Any, query: list[int], document: list[int], split: str, pad: str, *, apart: bool, filler: int
     ) -> None:
-        cls, sep = (2, 3) if model.config.model_type == "bert" else (1, 2)
+        cls, sep = (1, 2) if model.config.model_type == "deberta-v2" else (2, 3)
         longest = LONGEST if pad == "s3" else len(document)
         self.query, self.pad, self.apart, self.lengths = len(query), pad, apart, (len(document),)
         self.rows = QUERY if pad == "s3" else len(query)
@@ -437,7 +437,7 @@ def engine_differs(kind: str, pad: str, assets: Any, corpus: Any, index: Any) ->
     from harness.records import Envelope
 
     aggregation = kind
-    for suffix in ("-per-dimension", "-deberta", "-separators", "-rand-l2", "-pretr-l6"):
+    for suffix in ("-per-dimension", "-deberta", "-electra", "-separators", "-rand-l2", "-pretr-l6"):
         aggregation = aggregation.removesuffix(suffix)
     name, cedr_s3 = f"{kind}-{pad}", pad == "s3" and kind.startswith("cedr")
     texts = [document.text for document in corpus]

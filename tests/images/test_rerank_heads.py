@@ -107,7 +107,7 @@ for kind in KINDS:
         say([kind, pad, *engine_differs(kind, pad, assets, corpus, Path("/index"))])
 """
     )
-    assert len(answers) == 16
+    assert len(answers) == 18
     for kind, pad, difference, spread, pairs in answers:
         assert difference <= 1e-5 and spread > 1e-3, (kind, pad)
         assert pairs == 36

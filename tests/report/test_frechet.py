@@ -98,6 +98,8 @@ def test_orders_by_two_distances_and_by_two_encoders_have_a_tau() -> None:
     assert "|FD@10plain|-0.333|0.333|1.000|" in text.replace(" ", "")
     (sample,) = json.loads(render([(made, worth)], "json"))["samples"]
     assert sample["tau_between"]["FD@1"] == {"FD@10": pytest.approx(1 / 3)}
+    # Of the six orders of three systems two agree or disagree as much as the same order does, and all as much as 1 / 3.
+    assert (sample["tau_p"]["FD@1"]["RR@10"], sample["tau_between_p"]["FD@1"]["FD@10"]) == (pytest.approx(1 / 3), 1.0)
 
 
 def test_picture_has_a_panel_for_each_distance_with_each_system(tmp_path: Path) -> None:

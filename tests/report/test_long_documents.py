@@ -22,7 +22,7 @@ from harness.evaluation.per_query import PerQuery
 from harness.records import Outcome
 from harness.report import writers
 from harness.report.document import MOST_LINES
-from harness.report.long_documents import answer
+from harness.report.long_documents import answer, long_documents_document
 from harness.report.plots import long_documents as plots
 from harness.report.plots import style
 from harness.stats import Estimate
@@ -109,6 +109,21 @@ def test_front_is_that_of_each_ratio(compared: LongDocuments) -> None:
     assert found["longp"].front["flop"] in (CONTESTED, DOMINATED)
     assert set(found["uncounted"].front) == {"latency", "score"}, "no place without a ratio"
     assert found["uncounted"].front["latency"] is not FRONT, "FirstP has the same gain for less"
+
+
+def test_mean_gain_over_datasets_counts_each_dataset_once(compared: LongDocuments) -> None:
+    assert compared.mean_gains() == [], "one dataset has no mean"
+    (group,) = compared.groups
+    first = systems(compared)["maxp"]
+    assert first.relative.value is not None
+    halved = replace(first, relative=Estimate(first.relative.value / 2))
+    near = replace(group, place=group.place._replace(dataset="near"), systems=(halved,))
+    (mean,) = (both := replace(compared, groups=(group, near))).mean_gains()
+    assert mean.percent == pytest.approx(0.75 * first.relative.value)
+    assert (mean.system, mean.datasets) == ("maxp", ("far", "near"))
+    assert replace(both, groups=(group, near, near)).mean_gains() == [], "two samples of one dataset have no one gain"
+    document = long_documents_document(both, published_measures.read(published_measures.LONG_DOCUMENTS))
+    assert f"| {mean.percent:+.1f} |" in " ".join(writers.write(document, "md").split())
 
 
 def test_missing_parts_say_why(compared: LongDocuments) -> None:
