@@ -50,7 +50,7 @@ test: installs .venv/ready
 quick: .venv/ready
 	scripts/test quick
 
-# Sweeps of many repeats: thirty kills, twenty calibrations, whole collections; half an hour.  Before a release.
+# Sweeps of many repeats: thirty kills, twenty calibrations, whole collections, thousands of damaged files; hours.  Before a release.
 soak: installs .venv/ready
 	scripts/test-tools
 	scripts/with-engine scripts/test soak
