@@ -277,6 +277,8 @@ def read_graded_pool(path: Path) -> tuple[GradedPair, ...] | None:
 def _check_pairs(lines: Iterator[tuple[str, Mapping[str, Any]]]) -> tuple[GradedPair, ...]:
     pairs: dict[tuple[str, str], GradedPair] = {}
     for place, line in lines:
+        if missing := [name for name in _REQUIRED if name not in line]:
+            raise FileError(f"{place}: has no {missing[0]!r}; write the header with the names {', '.join(_REQUIRED)}")
         query, document = str(line["query_id"]), str(line["doc_id"])
         if fault := _id_fault(query, document):
             raise FileError(f"{place}: query {query!r}, document {document!r}: {fault}; correct it")

@@ -391,7 +391,8 @@ def _swept(raw: dict[str, Any]) -> dict[str, Any]:
     def spread(part: Any) -> Any:
         if not isinstance(part, dict) or not isinstance(names := part.get("systems"), list):
             return part
-        return {**part, "systems": [one for name in names for one in variants.get(name, [name])]}
+        known = [variants.get(name, [name]) if isinstance(name, str) else [name] for name in names]
+        return {**part, "systems": [one for several in known for one in several]}
 
     tables: dict[str, Any] = {
         key: [*map(spread, raw[key])] for key in ("group", "restrict") if isinstance(raw.get(key), list)

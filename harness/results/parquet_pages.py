@@ -43,8 +43,13 @@ def unpacked_bytes(file: BufferedReader, about: Any) -> int:
         if count > _MOST_PAGES:
             raise ValueError(f"more than {_MOST_PAGES:,} pages make no sense")
         for field, encoding in _ENCODINGS.items():
-            if field in page and page[field].get(encoding) not in _KNOWN_ENCODINGS:
-                raise ValueError(f"an encoding ({page[field].get(encoding)}) that no samples have")
+            if field not in page:
+                continue
+            header = page[field]
+            if not isinstance(header, dict) or header.get(encoding) not in _KNOWN_ENCODINGS:
+                raise ValueError("an encoding that no samples have")
+        if not isinstance(page.get(_UNPACKED), int):
+            raise ValueError("a page without its size makes no sense")
         total += page[_UNPACKED]
     return total
 

@@ -132,3 +132,19 @@ def test_reader_withstands_some_damaged_files(name: str, sandbox: Callable[[str]
 def test_reader_withstands_many_damaged_files(name: str, sandbox: Callable[[str], Sandbox]) -> None:
     # pytest prints the seed of all draws (tests/support/chance.py); the same number draws the same examples.
     _read_examples(sandbox(name), READERS[name], _MANY, chance.chance(name).randrange(1 << 32))
+
+
+# What ``make soak`` has found.
+_FOUND = {
+    "suites": Example("engines-large.toml", (Change("TOML value", 8470, 8470, False),)),
+    "stored jobs": Example(
+        "results/*/planted/*/single_stream/*/*/samples.parquet", (Change("double", 3463, 3463, False),)
+    ),
+    "graded pools": Example("b.tsv", (Change("insert text", 6989, 1235, False),) * 2),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", _FOUND)
+def test_reader_withstands_what_was_found(name: str, sandbox: Callable[[str], Sandbox]) -> None:
+    assert sandbox(name).complaint(_FOUND[name]) is None
