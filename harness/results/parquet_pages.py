@@ -45,9 +45,9 @@ def unpacked_bytes(file: BufferedReader, about: Any) -> int:
         for field, encoding in _ENCODINGS.items():
             if field not in page:
                 continue
-            header = page[field]
-            if not isinstance(header, dict) or header.get(encoding) not in _KNOWN_ENCODINGS:
-                raise ValueError("an encoding that no samples have")
+            found = page[field].get(encoding) if isinstance(page[field], dict) else None
+            if found not in _KNOWN_ENCODINGS:
+                raise ValueError(f"an encoding ({found}) that no samples have")
         if not isinstance(page.get(_UNPACKED), int):
             raise ValueError("a page without its size makes no sense")
         total += page[_UNPACKED]
