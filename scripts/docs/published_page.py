@@ -53,9 +53,9 @@ def _reference() -> str:
     assert row.machine is not None and row.latency_mean_s.value is not None
     return f"""## A measured result
 
-`results/published/quickstart/` is a result of our own, sealed as each run seals it: `{row.system}` of
-`suites/quickstart.toml` on SciFact, {row.queries} queries x {row.trials} trials in containers of {row.cpus} CPU, on
-{row.machine.cpu_model} with {row.machine.host_cpus} CPUs. {measure} is {row.measured(measure):.3f}, the mean latency
+`results/published/quickstart/` is a result of our own, sealed as each run seals it: the suite
+`suites/quickstart.toml` on SciFact, {row.queries} queries x {row.trials} trials on {row.machine.cpu_model} with
+{row.machine.host_cpus} CPUs. For `{row.system}`, {measure} is {row.measured(measure):.3f} and the mean latency
 {1e3 * row.latency_mean_s.value:.3g} ms; the verdict on its timing is `{row.validity.value}`.
 
 ```sh

@@ -33,7 +33,7 @@ def contents(path: Path) -> bytes:
 def test_reference_is_sealed_and_small() -> None:
     done = CliRunner().invoke(main, ["verify", "quickstart"])
     assert done.exit_code == 0, done.output
-    assert sum(path.stat().st_size for path in REFERENCE.rglob("*") if path.is_file()) < 700_000
+    assert sum(path.stat().st_size for path in REFERENCE.rglob("*") if path.is_file()) < 1_100_000
 
 
 def test_reference_names_nothing_of_its_machine_but_the_hardware() -> None:
@@ -49,6 +49,6 @@ def test_reference_is_shown_by_name(command: str, tmp_path: Path) -> None:
     done = CliRunner().invoke(main, [command, "quickstart", "--cache", str(tmp_path)])
     assert done.exit_code == 0, done.output
     text = io.StringIO(done.stdout).read()
-    assert "bm25" in text and "scifact" in text
+    assert all(name in text for name in ("bm25", "minilm", "scifact", "out of memory"))
     explained = CliRunner().invoke(main, ["explain", "bm25", "--results", "quickstart", "--cache", str(tmp_path)])
     assert explained.exit_code == 0 and "Measured on" in explained.stdout, explained.output

@@ -195,9 +195,7 @@ class StandIn:
             if self._held is not None:
                 os.close(self._held)
                 self._held = None
-            for container in self.containers():
-                with contextlib.suppress(docker.errors.APIError):
-                    container.remove(force=True)
+            self._remove_containers()
             self._on_end()
             self.ended.set()
 
@@ -211,6 +209,18 @@ class StandIn:
                 _linked(self.root / "venv", partial / "venv")
                 subprocess.run(["cp", "-a", str(self._folder / "own"), str(partial / "own")], check=True)
                 partial.rename(self._ground.packages)
+
+    def _remove_containers(self) -> None:
+        """Remove them until three looks in a row find none: the engine still carries out what it was last asked."""
+        looks = 0
+        deadline = time.monotonic() + 60
+        while looks < 3 and time.monotonic() < deadline:
+            left = self.containers()
+            looks = 0 if left else looks + 1
+            for container in left:
+                with contextlib.suppress(docker.errors.APIError):
+                    container.remove(force=True)
+            time.sleep(0.1)
 
     def _furnish(self, own: Path, user_data: str) -> None:
         for name in _HOST_FILES:
