@@ -154,7 +154,7 @@ class Printed:
 
     def __post_init__(self) -> None:
         if not _PRINTED.fullmatch(self.text):
-            raise ValueError(f"{self.text!r} is no number as papers print them; write digits and at most one point")
+            raise ValueError(f"{self.text!r} is not a printed number; write digits and at most one point")
 
     def __str__(self) -> str:
         return self.text
@@ -172,7 +172,7 @@ class Printed:
 
 def _count(text: str) -> int:
     if not re.fullmatch("[0-9]{1,6}", text, flags=re.ASCII):
-        raise ValueError(f"{text!r} is no whole number; write one")
+        raise ValueError(f"{text!r} is not a whole number; write one")
     return int(text)
 
 
@@ -329,7 +329,7 @@ class Published:
     errata: tuple[Erratum, ...]
 
     def follows(self) -> Snapshot:
-        """Return the prices that the paper's costs follow; UsageError if there is no such snapshot."""
+        """Return the prices that the paper's costs follow; raise UsageError if harness ships none of that date."""
         printed = self.about.prices
         return prices.snapshot(printed.as_of, region=f"{printed.provider}/{printed.region}", term=printed.term)
 
