@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ERRATA = "errata.csv"
-# A column whose cells are compared as text if they have a digit, as versions and commits do; others are in our own words.
+# A column whose cells are compared as text if they have a digit, as versions and commits do; others are our own words.
 VALUE = "value"
 # Ends the name of a gain that stands in the cell of a figure.
 GAIN = ", gain"
