@@ -322,9 +322,7 @@ def _published(paper: PublishedMeasures, escape: Escape) -> Iterator[Section]:
             escape(system),
             escape(paper.about.firstp[system]),
             f"{gain:+g}",
-            ", ".join(
-                each.name for kind, each in paper.contradictions(table.number, system) if kind == "finding"
-            ),
+            ", ".join(each.name for kind, each in paper.contradictions(table.number, system) if kind == "finding"),
         )
         for system, gain in sorted(gains.items(), key=lambda item: -item[1])
     )

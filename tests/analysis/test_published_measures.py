@@ -92,7 +92,9 @@ def test_facts_of_the_positional_bias_study_and_what_follows_from_them() -> None
     done = call("report", str(SHIPPED), "--wide")
     assert "PARADE Transf-RAND-L2 and Transf-PRETR-LATEIR-L6" in done.stdout and "E6" in done.stdout
     assert "**Text: training, what was tried and left out, Gov2**" in done.stdout
-    assert "Tables 1, 5, 7 and 8 (Tables 1, 5, 7, 8: MaxP DEBERTA)" in done.stdout and "(to generate 16 b" in done.stdout
+    assert (
+        "Tables 1, 5, 7 and 8 (Tables 1, 5, 7, 8: MaxP DEBERTA)" in done.stdout and "(to generate 16 b" in done.stdout
+    )
 
 
 def test_table2_has_needle_and_passkey_of_both_trainings_trec_dl_and_firstp() -> None:
