@@ -185,7 +185,8 @@ def check_packages(files: tuple[Path, ...], accuracy: float, destination: Destin
     if failed:
         again = max(check.round for check in failed) + 1
         other = option("round", again)
-        say(f"Revise the packages below {accuracy:.0%}, then check other pairs: `harness pool` with {other}", err=True)
+        least = float(100 * packages.exact(accuracy))
+        say(f"Revise the packages below {least:g}%, then check other pairs: `harness pool` with {other}", err=True)
         sys.exit(1)
 
 
@@ -203,12 +204,12 @@ def _check_section(checks: Sequence[PackageCheck], accuracy: float, escape: Esca
         ("package", False, lambda check: escape(check.package.name)),
         ("round", True, lambda check: str(check.round)),
         ("checked", True, lambda check: f"{sum(review.pairs for review in check.reviews):,}"),
-        ("reviewers agree", True, lambda check: ", ".join(f"{float(each.accuracy):.1%}" for each in check.reviews)),
-        ("mean", True, lambda check: f"{float(check.accuracy):.1%}"),
+        ("reviewers agree", True, lambda check: ", ".join(packages.percent(each.accuracy) for each in check.reviews)),
+        ("mean", True, lambda check: packages.percent(check.accuracy)),
         ("result", False, lambda check: "passed" if check.accuracy >= least else "revise"),
     ]
     passed = sum(check.accuracy >= least for check in checks)
-    lead = f"**{passed:,} of {counted(len(checks), 'package')} passed**: reviewers agree with {accuracy:.0%} or more"
+    lead = f"**{passed:,} of {counted(len(checks), 'package')} passed**: reviewers agree with {float(100 * least):g}% or more"
     return Section(lead=(lead,), grids=(grid_of(checks, columns),))
 
 
