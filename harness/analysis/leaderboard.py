@@ -126,7 +126,7 @@ class ExcludedRow:
 class Leaderboard:
     """Ranked rows in their order, the rows left out, and everything that the ranks depend on.
 
-    ``rates`` are those of all ranked rows; there are none if one axis ranks.  ``table`` holds all rows.
+    ``rates`` follow from all ranked rows; there are none if one axis ranks.  ``table`` holds all rows.
     ``rates_source`` names the paper's table whose rates were taken; ``None``: they are computed, or as asked.
     """
 
@@ -235,7 +235,7 @@ def _needed(query: LeaderboardQuery) -> set[str]:
 
 
 def _axes(query: LeaderboardQuery) -> tuple[Axis, ...]:
-    """List the columns: the axes that are weighed or bounded, and those of the front."""
+    """List the axes to show: the weighed and the bounded ones, then the axes of the front."""
     names = dict.fromkeys((ACCURACY, *query.weights, *sorted(_needed(query)), *query.front))
     return tuple(axes.axis(name, query.measure) for name in names)
 
@@ -356,7 +356,7 @@ def latency_factors(resampled: Resampled) -> Floats:
 def intervals_by_systems(entries: Sequence[Entry], scorer: Scorer) -> list[RankInterval]:
     """Return the ranks of each row when one other system is removed.
 
-    Removing better rows moves nobody: a row's rank is compared with its rank among the same rest before.
+    A better row that is removed moves no other row: a rank is compared with the rank among the same rest before.
     """
     scores = scorer(entries)
     full = _ranks(scores)

@@ -166,7 +166,7 @@ class Printed:
 
     def __post_init__(self) -> None:
         if not _PRINTED.fullmatch(self.text):
-            raise ValueError(f"{self.text!r} is no number as papers print them; write digits and at most one point")
+            raise ValueError(f"{self.text!r} is not a number as papers print them; write digits and at most one point")
 
     def __str__(self) -> str:
         return self.text
@@ -184,7 +184,7 @@ class Printed:
 
 def _count(text: str) -> int:
     if not re.fullmatch("[0-9]{1,6}", text, flags=re.ASCII):
-        raise ValueError(f"{text!r} is no whole number; write one")
+        raise ValueError(f"{text!r} is not a whole number; write one")
     return int(text)
 
 

@@ -184,9 +184,8 @@ def check_packages(files: tuple[Path, ...], accuracy: float, destination: Destin
     )
     if failed:
         again = max(check.round for check in failed) + 1
-        other = option("round", again)
-        least = float(100 * packages.exact(accuracy))
-        say(f"Revise the packages below {least:g}%, then check other pairs: `harness pool` with {other}", err=True)
+        low = f"Revise the packages below {packages.limit(accuracy)}"
+        say(f"{low}, then check other pairs: `harness pool` with {option('round', again)}", err=True)
         sys.exit(1)
 
 
@@ -199,7 +198,7 @@ def _read_check(path: Path) -> PackageCheck:
 
 
 def _check_section(checks: Sequence[PackageCheck], accuracy: float, escape: Escape) -> Section:
-    least = packages.exact(accuracy)
+    least, limit = packages.exact(accuracy), packages.limit(accuracy)
     columns: list[GridColumn[PackageCheck]] = [
         ("package", False, lambda check: escape(check.package.name)),
         ("round", True, lambda check: str(check.round)),
@@ -209,7 +208,7 @@ def _check_section(checks: Sequence[PackageCheck], accuracy: float, escape: Esca
         ("result", False, lambda check: "passed" if check.accuracy >= least else "revise"),
     ]
     passed = sum(check.accuracy >= least for check in checks)
-    lead = f"**{passed:,} of {counted(len(checks), 'package')} passed**: reviewers agree with {float(100 * least):g}% or more"
+    lead = f"**{passed:,} of {counted(len(checks), 'package')} passed**: reviewers agree with {limit} or more"
     return Section(lead=(lead,), grids=(grid_of(checks, columns),))
 
 

@@ -141,13 +141,18 @@ def require_accuracy(check: PackageCheck, least: float) -> None:
         again = f"{option('round', check.round + 1)} of `harness pool`"
         raise UsageError(
             f"{check.package}: reviewers agree with {percent(check.accuracy)} of its grades on average, below "
-            f"{float(100 * exact(least)):g}% ({named}); revise it, then check other pairs ({again})"
+            f"{limit(least)} ({named}); revise it, then check other pairs ({again})"
         )
 
 
 def exact(share: float) -> Fraction:
     """Return a share as it was written: 0.93 is 93 of 100, which its binary number is not."""
     return Fraction(str(share))
+
+
+def limit(share: float) -> str:
+    """Return a least share in per cent, with all of its digits."""
+    return f"{float(100 * exact(share)):g}%"
 
 
 def percent(share: Fraction) -> str:

@@ -86,7 +86,7 @@ def verify_results(root: Path, *, cache: Path, progress: Progress = silent) -> V
 
     Raises:
         UsageError: there is nothing in it.
-        FileError: it is no folder, or a file of published tables is wrong.
+        FileError: it is not a folder, or a file of published tables is wrong.
     """
     if not root.is_dir():
         raise FileError(f"{root}: no results here; give the folder that holds them")
