@@ -67,7 +67,7 @@ def _front(table: Table, dataset: str, suite: str) -> str:
 
 def _listed(systems: Sequence[str]) -> str:
     *others, last = systems
-    return f"over {', '.join(others)} to {last}" if others else f"to {last}"
+    return f"through {', '.join(others)} to {last}" if others else f"to {last}"
 
 
 def _winners(table: Table, dataset: str, suite: str) -> str:
