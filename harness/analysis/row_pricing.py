@@ -342,9 +342,9 @@ def _target(row: Row) -> str:
 
 
 def tokens(row: Row, snapshot: TokenSnapshot | None) -> tuple[TokenPrice | None, Estimate]:
-    """Return the price of the language model's tokens, and what the tokens of a million queries cost.
+    """Return the price of the tokens that a row's system names, and the cost of a million queries' tokens.
 
-    A system without a language model has neither, and needs no reason.
+    A system that names no model has neither, and no reason is needed.
     """
     if row.token_model is None:
         return None, Estimate(None)
