@@ -28,9 +28,9 @@ from tests.integration.proxy import Proxy, wait_until
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("host")]
 
-_PROTOCOL = protocol(2, warmup_cap=2)
-# Ten queries of a job take longer than a busy machine needs to find and pause its container.
-_SERVICE_S = 1.5
+_PROTOCOL = protocol(1, warmup_queries=1, warmup_cap=1)
+# The five queries of a job take longer than a busy machine needs to find and pause its container.
+_SERVICE_S = 2.0
 _WITH_ENGINE = Path(__file__).parents[2] / "scripts" / "with-engine"
 
 
