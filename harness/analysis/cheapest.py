@@ -200,16 +200,10 @@ def _relative(
     rows: Sequence[Row], base: Row, per_query: Mapping[str, PerQuery], measure: str, offset: float
 ) -> list[OperatingPoint]:
     """Return the points of rows against another row's mean; differences are paired by query."""
-    compared = comparison.corrected(
-        [
-            comparison.compare_measure(
-                base, row, per_query.get(base.per_query_key), per_query.get(row.per_query_key), measure
-            )
-            for row in rows
-        ]
-    )
     points = []
-    for row, done in zip(rows, compared, strict=True):
+    for row in rows:
+        values = per_query.get(base.per_query_key), per_query.get(row.per_query_key)
+        (done,) = comparison.corrected([comparison.compare_measure(base, row, *values, measure)])  # each by itself
         difference, mean = done.of(measure), row.measures[measure]
         gap = (mean.value or 0.0) - (base.measured(measure) or 0.0)
         interval = Estimate(gap, reason="not compared") if difference is None else difference.interval

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from harness.analysis import axes, comparison, paired_differences
+from harness.analysis import axes, comparison
 from harness.analysis.paired_differences import ComparisonVerdict, Difference
 from harness.analysis.table import Row, Table, Validity
 from harness.evaluation.per_query import PerQuery
@@ -129,15 +129,12 @@ def spent(row: Row) -> float | None:
 
 
 def _tested(a: Row, b: Row, per_query: Mapping[str, PerQuery], measure: str, candidates: int) -> Difference | None:
-    """Compare b with a, the best of some candidates; p is corrected for their number (Bonferroni)."""
+    """Compare b with a, the best of some candidates; p and interval are corrected for their number."""
     if not measure:
         return None
     values = per_query.get(a.per_query_key), per_query.get(b.per_query_key)
-    (tested,) = comparison.corrected([comparison.compare_measure(a, b, *values, measure)])
-    difference = tested.of(measure)
-    if difference is None or difference.tested is None:
-        return difference
-    return paired_differences.with_test(difference, difference.tested, min(1.0, difference.tested.p * candidates))
+    (tested,) = comparison.corrected([comparison.compare_measure(a, b, *values, measure)], candidates)
+    return tested.of(measure)
 
 
 def _times(factor: float) -> str:

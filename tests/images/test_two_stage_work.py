@@ -62,9 +62,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     names = ("words", "letters")
     facts = [joined.ComponentFacts(name, "toy", "", {}) for name in names]
     monkeypatch.setattr(joined, "read_components", lambda: facts)
-    monkeypatch.setattr(
-        joined, "Component", lambda facts, *rest, last: InProcess(facts.name, *rest, last=last.name)
-    )
+    monkeypatch.setattr(joined, "Component", lambda facts, *rest, last: InProcess(facts.name, *rest, last=last.name))
     spec = importlib.util.spec_from_file_location("two_stage", catalog.images_dir() / "two-stage" / "adapter.py")
     assert spec and spec.loader
     spec.loader.exec_module(module := importlib.util.module_from_spec(spec))

@@ -95,7 +95,7 @@ FAST = {"latency_mean_s": Estimate(0.002), "trial_means_s": (0.002, 0.00201, 0.0
                 priced("a", 0.1, validity=Validity.NOISY),
                 priced("b", 120.0, latency_mean_s=Estimate(24.0), trial_means_s=(24.0, 24.01, 23.99)),
             ),
-            r"B costs 1200x \[1\d\d\d, 1\d\d\d\] and wins 10\.0 points RR@10 \(every .* no interval\) "
+            r"B costs 1200x \[\d\d\d, 1\d\d\d\] and wins 10\.0 points RR@10 \(every .* no interval\) "
             r"\(A is noisy: so is what B costs\)\.",
         ),
         (
@@ -159,12 +159,13 @@ def test_claim_of_a_single_comparison_is_withdrawn_among_many() -> None:
     among = comparison.corrected(made)[0]
     taken = among.of("RR@10")
     assert taken is not None and taken.verdict is ComparisonVerdict.UNCORRECTED
-    assert taken.p_holm is not None and taken.p_holm > 0.05 and taken.over_queries == rr.over_queries
+    assert taken.p_holm is not None and taken.p_holm > 0.05
+    assert rr.interval.low is not None and rr.interval.low > 0, "what is printed decides, here and there"
+    assert taken.interval.low is not None and taken.interval.low < 0 < (taken.interval.high or 0)
     latency = among.of("latency")
     assert latency is not None and latency.verdict is ComparisonVerdict.SLOWER, "what is clear stays claimed"
     message = summary(among, 14)
     assert "no difference that holds among 14 comparisons (Holm's p " in message
-    assert "no difference that a randomisation test bears out (p " in summary(among, 1)
     assert "no difference that holds among all comparisons made" in render([among], "md")
     document = comparison_document([among])
     assert document.answer is not None
