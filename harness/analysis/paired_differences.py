@@ -19,6 +19,8 @@ LATENCY = "latency"
 # A sample "shows" a difference if it finds it in four of five repetitions, at 95 % confidence.
 POWER = 0.8
 _Z = stats.Z + 0.8416212335729143
+# All signs of fewer differences are too few for a p of the level.
+_LEAST_DIFFERENT = 1 + math.ceil(-math.log2(significance.LEVEL))
 
 
 class ComparisonVerdict(str, Enum):
@@ -30,6 +32,7 @@ class ComparisonVerdict(str, Enum):
     WORSE = "worse"
     EQUAL = "equal on every query"
     NONE = "no difference that this sample can show"
+    TOO_FEW = "too few queries to tell"
     UNREPEATED = "no difference that so few processes can show"
     UNCORRECTED = "no difference that holds among all comparisons made"
     UNKNOWN = "cannot be compared"
@@ -66,14 +69,18 @@ class Latencies:
             return Estimate(value, reason="A's latency may be next to 0: its ratio has no upper end")
         from scipy.optimize import brentq
 
-        def end(side: str, outer: float) -> float:
-            ends = [getattr(self._ends(factor, level), side) for factor in (centre, outer)]
-            if ends[0] * ends[1] >= 0:  # all times are equal, or nothing is known down to 0
-                return centre if ends[0] * (outer - centre) <= 0 and ends[0] else outer
-            return float(brentq(lambda factor: getattr(self._ends(factor, level), side), centre, outer, rtol=1e-9))
+        def end(held: Callable[[Estimate], float], outer: float) -> float:
+            """Return the factor between the centre and ``outer`` from which on 0 is not held any more."""
+            if held(found) <= 0:  # all times are equal
+                return centre
+            if held(self._ends(outer, level)) >= 0:
+                return outer
+            return float(brentq(lambda factor: held(self._ends(factor, level)), centre, outer, rtol=1e-9))
 
         moved = value / centre
-        return Estimate(value, moved * end("low", 0.0), moved * end("high", beyond))
+        return Estimate(
+            value, moved * end(lambda ends: -(ends.low or 0.0), 0.0), moved * end(lambda ends: ends.high or 0.0, beyond)
+        )
 
     def _ends(self, factor: float, level: float) -> Estimate:
         return _combined(*self.apart(level, factor))
@@ -118,6 +125,20 @@ class Difference:
     def larger_is_better(self) -> bool:
         """Return whether larger is better, as for every metric but latency."""
         return self.metric != LATENCY
+
+    @property
+    def verdict_text(self) -> str:
+        """The verdict in words; where the sample is too small to show a difference, with the queries it takes."""
+        if self.verdict is ComparisonVerdict.NONE:
+            needed = f", where {self.needed:,} would" if self.needed else ""
+            return f"no difference that these {self.queries:,} queries can show{needed}"
+        if self.verdict is not ComparisonVerdict.TOO_FEW:
+            return str(self.verdict.value)
+        if self.queries < _least(self.metric):
+            return f"{self.verdict.value}, {self.queries:,} where an interval needs {_least(self.metric)}"
+        assert self.tested is not None
+        differ = self.tested.higher + self.tested.lower
+        return f"{self.verdict.value}, {differ} of {self.queries:,} differ where a test needs {_LEAST_DIFFERENT}"
 
     @property
     def won_lost_tied(self) -> tuple[int, int, int] | None:
@@ -207,7 +228,9 @@ def _verdict_of_test(tested: TestResult) -> ComparisonVerdict:
     if not tested.higher and not tested.lower:
         return ComparisonVerdict.EQUAL
     queries, mean = tested.higher + tested.lower + tested.tied, tested.interval.value
-    if mean is None or tested.p > significance.LEVEL or queries < stats.INTERVAL_MIN_QUERIES:
+    if queries < stats.INTERVAL_MIN_QUERIES or tested.least > significance.LEVEL:
+        return ComparisonVerdict.TOO_FEW
+    if mean is None or tested.p > significance.LEVEL:
         return ComparisonVerdict.NONE
     return ComparisonVerdict.BETTER if mean > 0 else ComparisonVerdict.WORSE
 
@@ -239,6 +262,8 @@ def _verdict(over_queries: Estimate, interval: Estimate, latencies: Latencies) -
     """Return the verdict that the interval bears for a latency."""
     if np.array_equal(latencies.a, latencies.b):
         return ComparisonVerdict.EQUAL
+    if len(latencies.a) < _least(LATENCY):
+        return ComparisonVerdict.TOO_FEW
     side = _side(interval)
     if side:
         return ComparisonVerdict.SLOWER if side > 0 else ComparisonVerdict.FASTER

@@ -36,8 +36,9 @@ class TestResult:
     """Two-sided test of the differences of paired queries.
 
     ``interval`` is their mean with the means that the test does not reject at its level (``LEVEL``, or less where many
-    are corrected): it excludes 0 if ``p`` is at most that.  ``least`` is the least ``p`` that this number of differences can give.  ``effect_size`` is Cohen's d_z,
-    the mean difference in standard deviations of the differences; ``None``: the differences do not vary.
+    are corrected): it excludes 0 if ``p`` is at most that.  ``least`` is the least ``p`` that this number of
+    differences can give.  ``effect_size`` is Cohen's d_z, the mean difference in standard deviations of the
+    differences; ``None``: the differences do not vary.
     ``higher``, ``lower`` and ``tied`` count queries by the sign of their difference.
     """
 

@@ -168,4 +168,6 @@ def _quality(difference: Difference | None, measure: str) -> str:
     word, sign = ("better", 1) if gap > 0 else ("worse", -1)
     if difference.verdict is ComparisonVerdict.UNKNOWN:
         return f"and is {amount} {word} (not tested)"
+    if difference.verdict is ComparisonVerdict.TOO_FEW:
+        return f"and is {amount} {word}, with {difference.verdict_text}"
     return f"and is {amount} {word}, which may be chance{ends(sign)}"

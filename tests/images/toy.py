@@ -15,7 +15,10 @@ from harness.records import Hit
 
 
 class Toy(Adapter):
-    """Parameters: ``shared``; ``matches``, true: nothing is found by 0; ``misdeed`` and ``at``, the search at which it happens, or ``-1`` for the build."""
+    """Parameters: ``shared``; ``misdeed`` and ``at``, the search at which it happens, or ``-1`` for the build.
+
+    With ``matches``, documents that share nothing with the query are not found.
+    """
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
         """Keep the texts; say on standard output that it does."""
