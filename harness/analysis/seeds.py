@@ -113,7 +113,11 @@ def _mean_row(rows: Sequence[Row], members: Sequence[Row], model: str, values: P
         findings=tuple(dict.fromkeys(finding for row in rows for finding in row.findings)),
         stages_s={name: _mean_timing([row.stages_s.get(name) for row in rows]) for name in first.stages_s},
         service_s=None if first.service_s is None else _mean_timing([row.service_s for row in rows]),
-        counts={name: _average([row.counts.get(name) for row in rows]) or 0.0 for name in first.counts},
+        counts={
+            name: mean
+            for name in first.counts
+            if (mean := _average([row.counts.get(name) for row in rows])) is not None
+        },
         first_stage=_mean_stage([row.first_stage for row in rows]),
         spread_s={},
         trial_spread_s=None,

@@ -26,6 +26,7 @@ from harness.report.document import (
     Value,
     at_most,
     digits,
+    joined_by_and,
     left_out_records,
     lines_of,
     number,
@@ -135,14 +136,18 @@ def _sentence(each: CheapestPoint, goal: QualityGoal, escape: Escape) -> str:
         return escape(f"No row has both {goal.measure} and a cost ({reasons.most_common(1)[0][0]}).")
     point = each.cheapest
     if point is None:
-        best = each.best
+        best, *equal = each.equally_good
+        which = f", the cheapest of {1 + len(equal)}," if equal else ""
         return (
-            f"None reaches {escape(least)}; the best is {_called(best, escape)} with {digits(best.mean.value, '.4f')}, "
-            f"{_below(best)} below, at US$ {number(best.row.cost.value)} per million queries."
+            f"None reaches {escape(least)}; the best is {_called(best, escape)}{which} with "
+            f"{digits(best.mean.value, '.4f')}, {_below(best)} below, at US$ "
+            f"{number(best.row.cost.value)} per million queries."
         )
+    others = [_called(other, escape) for other in each.equally_cheap if other is not point]
+    at_once = f" ({joined_by_and(others)} at the same cost)" if others else ""
     text = (
         f"{_called(point, escape)} is the cheapest that reaches {escape(least)}: {digits(point.mean.value, '.4f')} at "
-        f"US$ {number(point.row.cost.value)} per million queries. {_lower(point, each, escape)}"
+        f"US$ {number(point.row.cost.value)} per million queries{at_once}. {_lower(point, each, escape)}"
     )
     cheaper = each.cheaper
     if cheaper is None:

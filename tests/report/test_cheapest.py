@@ -83,6 +83,22 @@ def test_cheapest_reaches_and_the_next_cheaper_misses(table: Table, per_query: d
     assert none.best is not None and (none.best.row.system, none.best.row.profile) == ("large", "cpu1-mem1")
 
 
+def test_points_of_equal_cost_are_as_cheap_and_none_is_the_cheaper_one(
+    table: Table, per_query: dict[str, PerQuery]
+) -> None:
+    equal = {"small", "medium", "large"}
+    rows = [replace(row, usd_per_million=Estimate(0.5)) if row.system in equal else row for row in table.rows]
+    group = found(changed := replace(table, rows=tuple(rows)), per_query, "RR@10=.505")
+    assert {point.row.system for point in group.equally_cheap} == {"medium", "large"}
+    assert group.cheaper is not None and group.cheaper.row.system == "words", "small misses at the same cost"
+    goal = cheapest.parse_goal("RR@10=.505")
+    assert goal is not None
+    (said,) = cheapest_report.answer((group,), goal, changed, writers.plain_escape).after
+    assert said.count(" at the same cost). ") == 1
+    none = found(table, per_query, "RR@10=.9")
+    assert [point.row.profile for point in none.equally_good] == ["cpu1-mem1", "cpu2-mem4"]
+
+
 def test_a_mean_equal_to_the_goal_reaches_it(table: Table, per_query: dict[str, PerQuery]) -> None:
     assert names(found(table, per_query, "RR@10=.75"))["cheapest"] == "large"
     assert names(found(table, per_query, "RR@10=.5"))["cheapest"] == "small"
@@ -143,7 +159,7 @@ def test_answer_is_a_screen_and_none_is_one_line(results: Path) -> None:
     assert f"{said[1]} to {said[2]}" in shown.splitlines()[5], "the table has the same interval"
     assert "The next cheaper, small on 1 CPU, 1 GiB at US$ 0.0299, misses by 0.0050." in shown
     none = call("report", str(results), "--at-least", "RR@10=.9").stdout
-    assert none.startswith("None reaches RR@10 0.9000; the best is large on 1 CPU, 1 GiB with 0.7500, 0.1500 below")
+    assert none.startswith("None reaches RR@10 0.9000; the best is large on 1 CPU, 1 GiB, the cheapest of 2, with")
     assert none.count("\n") == 1
     wide = call("report", str(results), "--at-least", "RR@10=large-.002", "--wide").stdout
     paired = re.search(r"distance to the goal is (\+0.0020 to \+0.0020): its lower end reaches the goal too", wide)
