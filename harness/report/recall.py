@@ -39,7 +39,8 @@ METHOD = (
     "order; the mean over queries with its 95 % interval. An exact list that is shorter counts as far as it goes.",
     "whole: share of the queries of which no document is missing.",
     "The change of the measure is that of the system less that of the exact search, query by query, with the interval "
-    "of the paired test. A search can miss documents that nobody judged relevant, and lose nothing.",
+    "of the paired test, corrected for the number of pairs (Holm). A search can miss documents that nobody judged "
+    "relevant, and lose nothing.",
 )
 # Columns that decide least, first.
 _DROPPED = ("whole", "overlap@100")
