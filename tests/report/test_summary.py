@@ -256,11 +256,16 @@ def test_best_of_many_systems_is_corrected_for_their_number() -> None:
     values = {"bm25": PerQuery("bm25", QUERIES, np.full(len(QUERIES), 0.001), {"nDCG@10": base})}
     rows = [row("bm25", measures={"nDCG@10": Estimate(float(base.mean()))})]
     for number in range(30):
-        column = base + rng.normal(0.0, 0.1, len(QUERIES))
+        column = base + rng.normal(0.004, 0.1, len(QUERIES))
         values[f"s{number}"] = PerQuery(f"s{number}", QUERIES, np.full(len(QUERIES), 0.01), {"nDCG@10": column})
         rows.append(slow(f"s{number}", measures={"nDCG@10": Estimate(float(column.mean()))}))
     (sentence,) = sentences.answers(table(*rows), values, "nDCG@10")
     assert "worse, which may be chance [" in sentence
+    best = max((each for each in rows if each.system != "bm25"), key=lambda each: each.measures["nDCG@10"].value or 0)
+    (alone,) = sentences.answers(table(rows[0], best), values, "nDCG@10")
+    assert "worse [" in alone, "alone it would be claimed"
+    ends = [tuple(map(float, text.split("[")[1].split("]")[0].split(", "))) for text in (sentence, alone)]
+    assert ends[0][0] < 0 < ends[0][1] and 0 < ends[1][0] < ends[1][1], "each prints the interval that decides it"
 
 
 def test_rows_of_another_sample_are_not_compared() -> None:
