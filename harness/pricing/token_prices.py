@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from harness import filesystem
 from harness.config import ConfigModel, read_toml, validate
 from harness.errors import FileError, UsageError
 from harness.pricing import instances, prices
@@ -62,7 +63,7 @@ def read_snapshots(root: Path | None = None) -> tuple[TokenSnapshot, ...]:
         FileError: a file is wrong, its name is no date, or its checksum differs.
     """
     folder = (root or instances.data_folder()) / "tokens"
-    return tuple(_read(path) for path in sorted(folder.glob("*.toml")))
+    return tuple(_read(path) for path in filesystem.without_litter(sorted(folder.glob("*.toml"))))
 
 
 def _read(path: Path) -> TokenSnapshot:
