@@ -1,6 +1,7 @@
 """The common ground of dataset formats: what a format's reader returns, and how it reads files.
 
-Files may be plain, gzipped or packed with zstd, whatever their names.  Every line has a place, ``FILE: line N``, that errors name.
+Files may be plain, gzipped or packed with zstd, whatever their names.
+Every line has a place, ``FILE: line N``, that errors name.
 """
 
 from __future__ import annotations

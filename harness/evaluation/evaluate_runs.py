@@ -157,7 +157,7 @@ def _form_notes(runs: JudgedRuns, system: str) -> Iterator[str]:
             example = next(iter(found))
             count = f"1 {kind} id ({example!r}) differs" if len(found) == 1 else f"{len(found):,} {kind} ids differ"
             such = "" if len(found) == 1 else f", such as {example!r}"
-            yield f"{count} from that of the judgements in Unicode normalisation only (NFC, NFD){such}; write both alike"
+            yield f"{count} from that of the judgements in Unicode normalisation only (NFC, NFD){such}"
 
 
 def measure_notes(evaluation: Evaluation, deep: Sequence[str], k: int) -> tuple[str, ...]:

@@ -29,9 +29,9 @@ def documents(folder: Path) -> list[dict[str, str]]:
 
 # Format, file, what to put for what, and how the line begins that is said of it.
 WRONG = [
-    ("BEIR", "qrels/test.tsv", "query-id", "query", "line 1: no header 'query-id corpus-id score'"),
-    ("BEIR", "qrels/test.tsv", "q1\td1\t1", "q1 d1 1", "line 2: 1 fields between tabs, expected 'query-id corpus-id"),
-    ("BEIR", "qrels/test.tsv", "q1\td1\t1", "q1\td1\t1.0", "line 2: grade '1.0' is not a whole number"),
+    ("BEIR", "qrels/test.tsv", "query-id\tcorpus-id\tscore\n", "", ":1: 3 fields, must be 4 (query iteration"),
+    ("BEIR", "qrels/test.tsv", "q1\td1\t1", "q1\td1", ":2: 2 fields, must be 3 (query-id corpus-id score)"),
+    ("BEIR", "qrels/test.tsv", "q1\td1\t1", "q1\td1\t1.5", ":2: relevance '1.5' is not a whole number"),
     ("BEIR", "qrels/test.tsv", "q1\td1", "q2\td1", "line 2: query 'q2' is not in queries.jsonl"),
     ("BEIR", "corpus.jsonl", '"d2"', '"d 2"', "line 2: id 'd 2' must be"),
     ("MS MARCO", "collection.tsv", "d2\t", "d 2\t", "line 2: id 'd 2' must be"),
@@ -39,7 +39,7 @@ WRONG = [
     ("MS MARCO", "collection.tsv", "d2\tGlaciers are slow rivers of ice.", "\t", "line 2: id '' must be"),
     ("MS MARCO", "collection.tsv", "d2\t", "d1\t", "line 2: id 'd1' comes twice"),
     ("MS MARCO", "queries.dev.small.tsv", "q1\t", "q 1\t", "line 1: id 'q 1' must be"),
-    ("MS MARCO", "qrels.dev.small.tsv", "q1\t0\t", "q1\t", "line 1: 3 fields between tabs, expected 'query 0"),
+    ("MS MARCO", "qrels.dev.small.tsv", "q1\t0\t", "q1\t", ":1: 3 fields, must be 4 (query iteration document relevance)"),
     ("MS MARCO", "qrels.dev.small.tsv", "q1", "q7", "line 1: query 'q7' is not in queries.dev.small.tsv"),
     ("TREC", "documents.trec", "<DOCNO> d2 </DOCNO>\n", "", "line 9: this document has no <DOCNO>"),
     ("TREC", "documents.trec", "<DOCNO> d2 </DOCNO>", "<DOCNO> d 2 </DOCNO>", "line 9: id 'd 2' must be"),
@@ -49,7 +49,7 @@ WRONG = [
     ("TREC", "documents.trec", "<DOC>\n<DOCNO> d1", "<DOCNO> d1", "line 1: expected a line '<DOC>', got '<DOCNO> d1"),
     ("TREC", "topics.trec", "<num> Number: q1\n", "", "line 1: this <top> has no <num>"),
     ("TREC", "topics.trec", "Number: q1", "Number: q 1", "line 1: id 'q 1' must be"),
-    ("TREC", "qrels.trec", "q1 0 d1 1", "q1 0 d1", "line 1: 3 fields, expected 'query 0 document grade'"),
+    ("TREC", "qrels.trec", "q1 0 d1 1", "q1 0 d1", ":1: 3 fields, must be 4 (query iteration document relevance)"),
     (
         "DuReader-retrieval",
         "passage-collection/part-01",
@@ -67,7 +67,7 @@ WRONG = [
 def test_a_wrong_line_is_named(example: Example, name: str, file: str, old: str, new: str, what: str) -> None:
     path = example(name)
     replace_text(path / file, old, new)
-    assert load_error(path).startswith(f"{path / file}: {what}")
+    assert load_error(path).startswith(f"{path / file}{what if what.startswith(':') else f': {what}'}")
 
 
 @pytest.mark.parametrize(

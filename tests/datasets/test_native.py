@@ -56,7 +56,7 @@ WRONG_LINES = {
     "no id": (b'{"text": "t"}\n', "key '_id' is missing"),
     "no text": (b'{"_id": "x"}\n', "key 'text' is missing"),
     "null text": (b'{"_id": "x", "text": null}\n', "key 'text' is missing"),
-    "a number as id": (b'{"_id": 7, "text": "t"}\n', "key '_id' is no text; write it in quotes"),
+    "a fraction as id": (b'{"_id": 7.5, "text": "t"}\n', "key '_id' is no text; write it in quotes"),
     "a list as text": (b'{"_id": "x", "text": []}\n', "key 'text' is no text; write it in quotes"),
     "an empty id": (b'{"_id": "", "text": "t"}\n', "id '' must be 1 to 256 characters with no blanks"),
     "a blank in an id": (b'{"_id": "a b", "text": "t"}\n', "id 'a b' must be"),
@@ -87,18 +87,18 @@ def test_duplicate_id_is_named(tiny: Path, name: str, known: str) -> None:
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ("q0 0 d0", "3 fields, expected 'query 0 document grade'"),
-        ("q0 0 d0 1 x", "5 fields"),
-        ("q0 0 d0 high", "grade 'high' is not a whole number"),
-        ("q0 0 d0 1.5", "grade '1.5' is not a whole number"),
-        ("q0 0 d0 ²", "grade '²' is not a whole number"),
-        ("q99 0 d0 1", "query 'q99' is not in queries.jsonl"),
+        ("q0 0 d0", ":3: 3 fields, must be 4 (query iteration document relevance)"),
+        ("q0 0 d0 1 x", ":3: 5 fields"),
+        ("q0 0 d0 high", ":3: relevance 'high' is not a whole number"),
+        ("q0 0 d0 1.5", ":3: relevance '1.5' is not a whole number"),
+        ("q0 0 d0 ²", ":3: relevance '²' is not a whole number"),
+        ("q99 0 d0 1", ": line 3: query 'q99' is not in queries.jsonl"),
     ],
 )
 def test_a_wrong_judgement_is_named(tiny: Path, line: str, what: str) -> None:
     path = tiny / "qrels.trec"
     path.write_text(f"q1\t0\td1\t-1\n\n{line}\n", encoding="utf-8")
-    assert load_error(tiny).startswith(f"{path}: line 3: {what}")
+    assert load_error(tiny).startswith(f"{path}{what}")
 
 
 def test_judgements_are_normalised_to_one_form(tiny: Path) -> None:
@@ -151,7 +151,8 @@ def test_a_damaged_compressed_file_is_named(tiny: Path, name: str, suffix: str, 
     content = path.read_bytes()
     flipped = content[:12] + bytes([0xFF] * 12) + content[24:]
     path.write_bytes({"cut": content[:-9], "flipped": flipped, "another format": b"plain"}[damage])
-    assert load_error(tiny).startswith(f"{path}: line ")
+    place = f"{path}:" if name == "qrels.trec" else f"{path}: line "
+    assert load_error(tiny).startswith(place)
 
 
 @pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "qrels.trec"])
@@ -282,7 +283,7 @@ def test_sample_equals_the_stored_one(tmp_path: Path) -> None:
     assert drawn.sample_sha256.startswith("290c91e9c465") and drawn.warmup_sha256.startswith("f71874fcade0")
 
 
-@pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "qrels.trec"])
+@pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl"])
 def test_a_line_that_compression_hides_is_bounded(tiny: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets.source, "MAX_TEXT_BYTES", 1 << 20)
     (tiny / name).unlink()

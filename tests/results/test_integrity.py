@@ -163,7 +163,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
     "run": (
         lambda f: replace(f, reader.RUN, b"x"),
         "run.trec.gz",
-        "damaged or misnamed",
+        "1 fields",
         "what can be read",
     ),
     "stranger": (
