@@ -20,6 +20,8 @@ from harness.evaluation.trec import Qrels
 from harness.untrusted import decode, reading
 
 _WITHOUT = "without "
+# White space that is no part of an id.
+BLANKS = " \t\r\v\f"
 _MOST_BYTES = 64 << 20  # of a list of ids
 
 
@@ -93,7 +95,8 @@ def read(qrels: Path | None, without: Path | None = None) -> QrelsOverride | Non
     if without is not None:
         with reading(without, "name a file of queries' ids, one a line", damage=trec_lines.DAMAGED):
             lines = decode(trec_lines.read_named(without, _MOST_BYTES), without, encoding="utf-8-sig").split("\n")
-        ids = frozenset(line.strip() for line in lines if line.strip())
+        # Other white space may be part of an id.
+        ids = frozenset(name for line in lines if (name := line.strip(BLANKS)))
         found = replace(found, without=ids, without_name=without.name)
     return found
 

@@ -176,8 +176,11 @@ WRONG_QRELS = [
     (b"q 0 d \xd9\xa3\n", "2: relevance '\u0663' is not a whole number"),
     (b"q 0 1 8841823\n", "2: relevance '8841823' is beyond 65,535: is it an id?"),
     (b"q 0 1 99999999999999999999\n", "2: relevance '99999999999999999999' is not a whole number of at most 64 bits"),
-    (b"q 0 d\n", "2: 3 fields, must be 4 (query iteration document relevance), or below a header 'query-id corpus-id score'; "
-        "correct the line or add the header"),
+    (
+        b"q 0 d\n",
+        "2: 3 fields, must be 4 (query iteration document relevance), or below a header 'query-id corpus-id score'; "
+        "correct the line or add the header",
+    ),
     (b"q\t0,d,1\n", "2: 2 fields, must be 4 (query iteration document relevance), separated by blanks or tabs, not"),
     (b"q 0 a 2\n", "2: 'a' has two grades for query 'q'; remove one line"),
 ]
