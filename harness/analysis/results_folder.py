@@ -44,7 +44,7 @@ def load_rows(
 
     Args:
         folder: stored jobs, or published tables, which have their own measures.
-        measures: names as ir_measures writes them; empty: those of the suites, else the default ones.
+        measures: names as ir_measures writes them; empty: the suites' measures, else the default ones.
         keys: see :func:`harness.analysis.rows.build_rows`.
         cache: folder of cached rows (:mod:`harness.analysis.row_cache`); ``None``: no cache.
         columns: records in a row to read from the cache; other records, not plain values, may be missing.

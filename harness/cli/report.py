@@ -51,8 +51,9 @@ view_options = record_options(
         callback=parsed_by(lambda text: tuple(text.split())),
         metavar="NAMES",
         show_default=False,
-        help="Show these: hardware, MEASURE, latency, p95, throughput, memory, gpu_memory, index, cost, build; of two"
-        " stages ceiling, gain, harm, pairs, tokens, GFLOP; of language models token_price.",
+        help="Show these, with blanks between them: hardware, machine, MEASURE, latency, p95, throughput, memory,"
+        " gpu_memory, index, cost, build, GFLOP, parameters; of two stages ceiling, gain, harm, pairs, tokens; of"
+        " language models token_price.",
     ),
     click.option("--sort", default="", show_default=False, metavar="NAME", help="Sort by this column."),
 )

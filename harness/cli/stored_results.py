@@ -41,7 +41,7 @@ from harness.report.page import PageSource, page_content, render_page
 from harness.report.page.answer import answer_html
 from harness.report.page.groups import ranking_data
 from harness.report.plots import KINDS, album
-from harness.report.published_measures import citation_lines, first_screen
+from harness.report.published_measures import first_screen
 from harness.report.summary import SummaryView, summary_section
 from harness.report.writers import plain_escape
 from harness.untrusted import one_line
@@ -312,8 +312,5 @@ def _paper(folder: Path) -> tuple[str | None, tuple[str, ...]]:
     """Return the title and citation of the paper whose tables a folder holds."""
     if not published.is_in(folder):
         return None, ()
-    if published_measures.holds(folder):
-        about = published_measures.read(folder).about
-        return f"{about.cited}, as published", citation_lines(about)
-    paper = published.read(folder).about
-    return f"{paper.short}, as published", (paper.citation(), f"Licence of the figures: {paper.licence}")
+    about = (published_measures if published_measures.holds(folder) else published).read(folder).about
+    return f"{about.cited}, as published", about.citation_lines()

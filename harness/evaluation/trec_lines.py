@@ -209,7 +209,7 @@ def _whole_lines(path: Path, read: Callable[[int], bytes]) -> Iterator[bytes]:
         else:
             rest += piece
         if len(rest) > _MAX_LINE_BYTES:
-            raise FileError(f"{path}: a line has more than {len(rest):,} bytes; this is no TREC file")
+            raise FileError(f"{path}: a line has more than {len(rest):,} bytes; this is not a TREC file")
     if rest:
         yield rest
 

@@ -168,7 +168,7 @@ def _total(plans: Sequence[CellPlan], priced: bool) -> str:
     if priced:
         text += f" and US$ {sum((plan.timing_usd or 0) + (plan.build_usd or 0) for plan in plans):.2f}"
     if unknown:
-        text += f", without {unknown} index builds of unknown time"
+        text += f", without {counted(unknown, 'index build')} of unknown time"
     return text + ("" if all(plan.measured for plan in plans) else f" (~: {_basis(plans)}, not from stored results)")
 
 
@@ -176,7 +176,7 @@ def _basis(plans: Sequence[CellPlan]) -> str:
     """Return what times rest on that are not measured here."""
     printed = sum(plan.published for plan in plans)
     others = "" if all(plan.published or plan.measured for plan in plans) else ", the others assumed"
-    return "assumed" if not printed else f"{printed} cells by published latencies{others}"
+    return "assumed" if not printed else f"{counted(printed, 'cell')} by published latencies{others}"
 
 
 def _machine(plan: CellPlan) -> str:

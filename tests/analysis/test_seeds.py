@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +76,21 @@ def test_a_failed_seed_is_left_out_and_named(stored: Path, tmp_path: Path) -> No
     assert rows["new"].notes[1] == "not in the mean, as they failed: new-s2 (oom); run them again"
     gone = publisher.put(tmp_path / "gone", Made("new-s1", 1.0, outcome=Outcome.OOM), measures=("RR@10",), seeds=MODEL)
     assert list(averaged(gone)[0]) == ["new-s1"], "nothing to average"
+
+
+def test_work_that_a_seed_did_not_count_is_missing_and_not_zero(stored: Path) -> None:
+    table = results_folder.load_rows(stored)
+    counted = {"new-s1": {"flop": 2.0, "pairs": 10.0}, "new-s2": {"flop": 4.0}, "new-s3": {"flop": 6.0}}
+    rows = tuple(replace(row, counts=counted.get(row.system, {})) for row in table.rows)
+    found, _ = seeds.averaged(replace(table, rows=rows), {}, MODEL)
+    assert next(row.counts for row in found.rows if row.system == "new") == {"flop": 4.0}
+
+
+def test_note_has_every_number_of_seeds_of_a_model(stored: Path) -> None:
+    table = results_folder.load_rows(stored)
+    elsewhere = tuple(replace(row, dataset="other") for row in table.rows if row.system in ("new-s1", "new-s2"))
+    found, _ = seeds.averaged(replace(table, rows=(*table.rows, *elsewhere)), {}, MODEL)
+    assert found.notes[-1] == "means over seeds: new (2 or 3), old (3)"
 
 
 def test_run_stores_the_seeds_of_its_suite(bench: Bench) -> None:

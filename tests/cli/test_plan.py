@@ -100,6 +100,8 @@ def test_several_suites_are_one_plan_by_published_latencies(
     assert (first["instance_type"], first["memory_bytes"] / 2**30) == ("m6gd.medium", 4)
     assert first["memory_limit_bytes"] / 2**30 == pytest.approx(3.3, abs=0.01)
     assert (last["instance_type"], last["substitutes"]) == ("g6.24xlarge", "p3.8xlarge")
+    one = harness("plan", paths[0], "--only", "bt-splade-l/*/*/cpu1-mem32", "--launcher", "fake")
+    assert "without 1 index build of unknown time (~: 1 cell by published latencies" in one.stdout
     twice = json.loads(harness("plan", paths[0], paths[0], "--launcher", "fake", "--format", "json").stdout)["cells"]
     assert [cell["build_s"] for cell in twice].count(None) == 4, "an index of two suites counts once"
 
