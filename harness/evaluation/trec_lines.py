@@ -288,6 +288,8 @@ def _parse_lines(path: Path, layout: LineLayout, first: int, content: bytes) -> 
         where = f"{path}:{line_number}"
         _check_text(where, line)
         if not fields or fields[0] == _COMMENT:
+            if len(fields) == len(layout.names) and not any(_fault(one, fields[one.column]) for one in layout.numbers):
+                raise FileError(f"{where}: query '#' makes a comment of this line; rename the query or reword the line")
             continue
         if len(fields) != len(layout.names) and b"\r" in line.rstrip():
             raise FileError(f"{where}: a carriage return inside the line; save the file with line feeds")

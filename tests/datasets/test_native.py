@@ -328,3 +328,31 @@ def test_licence_of_a_megabyte_of_blanks_is_read_at_once(tiny: Path) -> None:
     (tiny / "README.md").write_text(f"# x\n\n**License:**\n\n CC BY 4.0 {' ' * 900_000}x\n \n**Attribution**: us\n")
     found = datasets.licence(tiny)
     assert found is not None and found.text == "CC BY 4.0 x" and found.attribution == "us"
+
+
+def test_ids_may_be_numbers_and_compression_may_have_no_name_of_its_own(tiny: Path) -> None:
+    expected = load(tiny)
+    for name, key in (("corpus.jsonl", "d"), ("queries.jsonl", "q")):
+        text = (tiny / name).read_text().replace(f'"{key}1"', "17")
+        (tiny / name).write_bytes(gzip.compress(text.encode()) if key == "d" else zstd(text.encode()))
+    (tiny / "qrels.trec").rename(tiny / "qrels.trec.gz")
+    text = (tiny / "qrels.trec.gz").read_text().replace("d1 ", "17 ").replace("q1 ", "17 ")
+    (tiny / "qrels.trec.gz").write_text(text)
+    dataset = load(tiny)
+    assert [query.text for query in dataset.queries] == [query.text for query in expected.queries]
+    assert "17" in {query.query_id for query in dataset.queries} and dataset.corpus.size == 10
+
+
+def test_a_query_that_a_run_would_comment_out_is_refused(tiny: Path) -> None:
+    path = tiny / "queries.jsonl"
+    path.write_text(path.read_text() + '{"_id": "#", "text": "number"}\n')
+    assert load_error(tiny).endswith("id '#' begins a comment in TREC files, which results are; rename it")
+    path.write_text(path.read_text().replace('"#"', '"#1"'))
+    assert load(tiny).queries[-1].query_id == "#1"
+
+
+def test_a_window_beyond_what_is_unpacked_is_named(tiny: Path) -> None:
+    """A frame of zstd whose header asks for a window of 2 GiB, as ``--long=31`` writes it."""
+    (tiny / "corpus.jsonl").unlink()
+    (tiny / "corpus.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfd\x00\xa8\x01\x00\x00")
+    assert "zstd needs a window over 128 MiB for it (--long=28 or more)" in load_error(tiny)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.errors import FileError, UsageError
-from harness.evaluation import evaluate, measure_names, trec
+from harness.evaluation import evaluate, evaluate_runs, judged_runs, measure_names, trec
 
 MEASURES = measure_names.parse(measure_names.DEFAULT)
 
@@ -475,3 +475,27 @@ def test_f1_is_missing_unless_all_relevant_documents_are_known() -> None:
     run = trec.Run({"a": ("y", "x")}, ())
     alone = evaluate.evaluate(run, HITS_ALONE, ["a"], measure_names.parse(["F1@5", "P@1"]), hits_alone=True)
     assert alone.values == {"F1@5": None, "P@1": 1.0}
+
+
+def test_gdeval_says_nothing_of_queries_and_locales(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query with only negative grades counts 0, also where no query has another."""
+    monkeypatch.setenv("LC_ALL", "xx_XX.UTF-8")  # Perl complains of one that is not installed
+    names = ("ERR@10", "ERR@5", "nDCG(dcg='exp-log2')@10")
+    evaluation = judge({"1": ("a",), "2": ("b",)}, {"1": {"a": 1}, "2": {"b": -2}}, ["1", "2"], *names)
+    assert evaluation.reasons == {}
+    assert evaluation.per_query["ERR@10"] == evaluation.per_query["ERR@5"] == {"1": 0.0625, "2": 0.0}
+    assert evaluation.per_query[names[2]] == {"1": 1.0, "2": 0.0}
+    alone = judge({"2": ("b",)}, {"2": {"b": -2}}, ["2"], *names)
+    assert alone.values == dict.fromkeys(names, 0.0)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_ids_of_another_unicode_form_are_noted(tmp_path: Path) -> None:
+    (tmp_path / "qrels").write_text("q 0 caf\u00e9 1\n\u00e9 0 d 1\n", encoding="utf-8")
+    (tmp_path / "run").write_text("q Q0 cafe\u0301 1 1 x\ne\u0301 Q0 d 1 1 x\n", encoding="utf-8")
+    runs = judged_runs.read_runs(tmp_path / "qrels", [tmp_path / "run"])
+    notes = evaluate_runs.evaluate_runs(runs, measure_names.parse(["RR"])).notes
+    forms = [note.partition(" differs")[0] for note in notes if "Unicode normalisation only (NFC, NFD)" in note]
+    assert forms == ["1 query id ('e\u0301')", "1 document id ('cafe\u0301')"]
