@@ -44,6 +44,12 @@ _id = st.text(
     st.one_of(st.characters(exclude_categories=["C", "Z"]), st.sampled_from("#'\"=+-@,;|{")), min_size=1, max_size=6
 )
 _any_id = st.text(_character, min_size=1, max_size=6)
+# Of a folder: printable ones, as the records of results have them.
+_names = st.text(
+    st.one_of(st.characters(exclude_categories=["C", "Z"], exclude_characters="/"), st.sampled_from(" #[]*?'\"~$.-")),
+    min_size=1,
+    max_size=12,
+).filter(lambda name: name not in (".", ".."))
 _text = st.text(_character, max_size=12)
 _grade = st.one_of(st.integers(-2, 4), st.integers(-(2**16), 2**16))
 
@@ -69,6 +75,7 @@ class Collection:
 
 @st.composite
 def collections(draw: st.DrawFn) -> Collection:
+    """Draw a collection; in one of four, any character may be in an id."""
     ids = st.one_of(_id, _id, _id, _any_id)
     documents = draw(st.dictionaries(ids, _text, min_size=2, max_size=4))
     queries = draw(st.dictionaries(ids, _text, min_size=1, max_size=3))
@@ -87,10 +94,10 @@ def _scratch() -> Iterator[Path]:
         yield Path(folder)
 
 
-def _load(collection: Collection, folder: Path) -> Dataset:
+def _load(collection: Collection, folder: Path, name: str = "data") -> Dataset:
     """Read a dataset and check it against what was written; one that is refused tries nothing more."""
     try:
-        dataset = datasets.load(collection.write(folder / "data"), folder / "cache")
+        dataset = datasets.load(collection.write(folder / "sets" / name), folder / "cache")
         assert dataset.faults is not None
     except HarnessError:
         assume(False)
@@ -138,28 +145,29 @@ _settings = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @settings(_settings, max_examples=40)
-@given(collections())
-@example(_one("q#", "#"))
-@example(_one("é", unicodedata.normalize("NFD", "é")))
-@example(_one("=1", "-2", grade=-1))
-@example(_one("'+", "'"))
-@example(Collection({"d": "", "e": ""}, {"q": "", "r": "#"}, {"q": {"d": -1, "e": -2}, "r": {"d": 3}}))
-def test_a_dataset_that_is_read_keeps_its_ids_through_all_parts(collection: Collection) -> None:
+@given(collections(), _names)
+@example(_one("q#", "#"), "#")
+@example(_one("é", unicodedata.normalize("NFD", "é")), "a b")
+@example(_one("=1", "-2", grade=-1), "[a]*?")
+@example(_one("'+", "'"), ".a")
+@example(Collection({"d": "", "e": ""}, {"q": "", "r": "#"}, {"q": {"d": -1, "e": -2}, "r": {"d": 3}}), "a#b")
+def test_a_dataset_that_is_read_keeps_its_ids_through_all_parts(collection: Collection, name: str) -> None:
     with _scratch() as folder:
-        dataset = _load(collection, folder)
+        dataset = _load(collection, folder, name)
         judged = {query: grades for query, grades in collection.grades.items() if grades}
         assume(judged)
         rankings = _rankings(collection)
         run = _trec_run(rankings, "bm25")
-        _store(dataset, run, folder / "results", _CELL)
+        _store(dataset, run, folder / "results", replace(_CELL, dataset=dataset.name))
         (stored,) = read_stored_runs(folder / "results")
+        assert stored.dataset == dataset.name
         assert stored.runs["bm25"].rankings == {q: tuple(d for d, _ in hits) for q, hits in rankings.items()}
         assert dict(stored.queries) == {query.query_id: query.text for query in dataset.queries}
         assert stored.qrels == judged
         # The same files, as someone evaluates them elsewhere.
-        for name, content in (("qrels", dataset.qrels), ("bm25.run", run)):
-            (folder / name).write_bytes(content)
-        texts = judged_runs.read_queries(folder / "data" / "queries.jsonl")
+        for file, content in (("qrels", dataset.qrels), ("bm25.run", run)):
+            (folder / file).write_bytes(content)
+        texts = judged_runs.read_queries(folder / "sets" / name / "queries.jsonl")
         files = judged_runs.read_runs(folder / "qrels", [folder / "bm25.run"], texts)
         assert (files.qrels, files.queries, files.runs["bm25"].rankings) == (
             stored.qrels,

@@ -24,7 +24,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from harness import config, untrusted
 from harness.compression import Codec, unpacked
-from harness.datasets import native, source
+from harness.datasets import source
 from harness.errors import FileError
 from harness.evaluation import answer_recall, trec
 from harness.records import Query, to_json
@@ -264,7 +264,7 @@ def test_readers_refuse_numbers_that_only_python_reads(tmp_path: Path, number: s
         answer_recall.read_depths(path)
     path.write_text(f"q1 0 d1 {number}\n", encoding="utf-8")
     with pytest.raises(FileError, match="is not a whole number"):
-        source.collect_qrels(native.trec_rows(path))
+        source.collect_qrels(trec.judgement_rows(path))
     lines = {trec.read_qrels: f"q1 0 d1 {number}\n", trec.read_run: f"q1 Q0 d1 1 {number} x\n"}
     for read, line in lines.items():
         path.write_text(line, encoding="utf-8")

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from pydantic import Field
 
-from harness import filesystem
 from harness.config import ConfigModel, read_toml, validate
 from harness.errors import FileError, UsageError
 from harness.pricing import instances, prices
@@ -63,7 +62,7 @@ def read_snapshots(root: Path | None = None) -> tuple[TokenSnapshot, ...]:
         FileError: a file is wrong, its name is no date, or its checksum differs.
     """
     folder = (root or instances.data_folder()) / "tokens"
-    return tuple(_read(path) for path in filesystem.without_litter(sorted(folder.glob("*.toml"))))
+    return tuple(_read(path) for path in sorted(folder.glob("*.toml")))
 
 
 def _read(path: Path) -> TokenSnapshot:
@@ -74,7 +73,7 @@ def _read(path: Path) -> TokenSnapshot:
     try:
         as_of = datetime.date.fromisoformat(listed.date)
     except ValueError:
-        raise FileError(f"{path}: date {listed.date!r} is no date; write YYYY-MM-DD") from None
+        raise FileError(f"{path}: date {listed.date!r} is not a date; write YYYY-MM-DD") from None
     return TokenSnapshot(as_of, listed.source, listed.licence, listed.models)
 
 
