@@ -7,6 +7,7 @@ passage's id; ``dev/dev.json`` has a question a line with its relevant passages.
 
 from __future__ import annotations
 
+import codecs
 import functools
 import re
 from array import array
@@ -107,7 +108,9 @@ def _entries(path: Path) -> Iterator[tuple[int, bytes]]:
     rest, ended = b"", b""
     with source.open_file(path) as file:
         for piece in iter(lambda: file.read(_CHUNK), b""):
-            rest = (rest + piece).lstrip() if ended else (rest + piece).lstrip(b" \n\r\t{")
+            rest = (
+                (rest + piece).lstrip() if ended else (rest + piece).removeprefix(codecs.BOM_UTF8).lstrip(b" \n\r\t{")
+            )
             end = 0
             for entry in _ENTRY.finditer(rest):
                 if rest[end : entry.start()].strip():
