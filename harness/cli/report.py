@@ -106,7 +106,7 @@ def report(
 
     --wide has every column and note; csv, json and latex always do.
 
-    With png, svg or pdf: pictures of each dataset, into the folder that -o names; --amrs is for those of Dynascores.
+    With png, svg or pdf: pictures of each dataset, into the folder that -o names; --amrs is for pictures of Dynascores.
     """
     chosen = stored.measures
     short = destination.form == "md" and layout == "rows" and not destination.wide

@@ -131,21 +131,10 @@ class StoredResults:
         return row_pricing.price(table, self._tariff()) if priced else table
 
     def _tariff(self) -> Tariff:
-        selection = self.priced_by()
+        # A paper's exchange rates are in US$ of its own date.
+        as_of = self.selection.as_of or results_folder.price_date(self.results)
+        selection = replace(self.selection, as_of=as_of)
         return row_pricing.tariff(selection.snapshot(), choice=selection.choice, tokens=selection.tokens())
-
-    def priced_by(self) -> PriceSelection:
-        """Return the selected prices; where none of a date are, a paper's tables have the prices of its own date.
-
-        A paper's exchange rates are in US$ of these prices.
-        """
-        if (
-            self.selection.as_of is not None
-            or not published.is_in(self.results)
-            or published_measures.holds(self.results)
-        ):
-            return self.selection
-        return replace(self.selection, as_of=published.read(self.results).about.prices.as_of)
 
     def per_query(self) -> Mapping[str, PerQuery]:
         """Return the rows' values by query."""

@@ -140,6 +140,13 @@ def test_price_is_that_of_the_machine_of_each_profile(harness: Call, bench: Benc
     assert json.loads(harness(*FAKE, "--format", "json").stdout)["cells"][0]["usd"] is None
 
 
+def test_cell_without_a_machine_says_why_it_has_no_price(harness: Call, bench: Bench) -> None:
+    bench.suite('[ec2.instances]\ncpu1-mem4 = "t3.large"\n', profiles=["cpu1-mem1", "cpu1-mem4"])
+    text = harness(*FAKE, "--price", "--only", "cpu1-*").stdout
+    assert "- no price: 1 cell, e.g. t3.large is burstable" in text and "for 1 of 2 cells" in text
+    assert "- next: harness run test-suite.toml --only 'cpu1-*'   all cells: --wide" in text
+
+
 def test_further_rows_are_counted(harness: Call, bench: Bench) -> None:
     for number in range(20):
         bench.plant(f"system{number}")
