@@ -169,7 +169,7 @@ def test_queries_of_run_files_are_left_out(harness: Call, files: Path, tmp_path:
     done = harness(*options, "--without-queries", str(leaked))
     assert done.exit_code == 2 and "leaked.txt: leaves no query of qrels.txt to judge by" in done.stderr
     done = harness(*options, "--without-queries", "none.txt")
-    assert done.exit_code == 2 and "none.txt: cannot be read" in done.stderr
+    assert done.exit_code == 2 and "none.txt: no such file" in done.stderr
 
 
 @pytest.mark.parametrize(
