@@ -8,8 +8,9 @@ Eight of them have the same text, so that equal scores meet the cut-off.
 from __future__ import annotations
 
 import json
+import math
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -138,24 +139,38 @@ def _judge_k(alone: CollectedJob, fewer: CollectedJob, wanted: int) -> Check:
 
 
 def _judge_ties(alone: CollectedJob, fewer: CollectedJob) -> Check:
-    """Check that the first hits do not depend on k, also where equal scores meet the cut-off."""
+    """Check that equal scores at the cut-off do not let k decide which documents come first.
+
+    An approximate search may find other documents for a larger k; their scores are others too.
+    """
     what = "returns the same first documents for any k, equal scores included"
     if fewer.outcome is not Outcome.OK:
         return _check(False, what, f"asked for {_FEWER}: {fewer.detail or fewer.outcome.value}")
-    many, few = _answers(alone), _answers(fewer)
-    differ = [query for query, ids in few.items() if ids != many[query][:_FEWER]]
+    many, few = _hits(alone), _hits(fewer)
+    pairs = {query: (hits, many[query][:_FEWER]) for query, hits in few.items()}
+    differ = [query for query, (some, first) in pairs.items() if _only_ids_differ(some, first)]
     detail = f"{len(differ)} of {len(few)} queries differ between k = {_FEWER} and k = {_K}"
     if differ:
-        detail += f", first {differ[0]}: {' '.join(few[differ[0]])} against {' '.join(many[differ[0]][:_FEWER])}"
+        some, first = (" ".join(doc_id for doc_id, _ in hits) for hits in pairs[differ[0]])
+        detail += f", first {differ[0]}: {some} against {first}"
         detail += "; break ties by one rule before the cut, e.g. the document's order or id"
     return _check(not differ, what, detail)
 
 
+def _only_ids_differ(some: Sequence[tuple[str, float]], first: Sequence[tuple[str, float]]) -> bool:
+    """Return whether two rankings have the same scores, and other documents."""
+    same = len(some) == len(first) and all(math.isclose(one[1], other[1]) for one, other in zip(some, first, strict=True))
+    return same and [doc_id for doc_id, _ in some] != [doc_id for doc_id, _ in first]
+
+
+def _hits(collected: CollectedJob) -> dict[str, tuple[tuple[str, float], ...]]:
+    """Return the first trial's hits by query."""
+    return {sample.query_id: tuple(sample.hits) for sample in collected.samples if sample.trial == 0}
+
+
 def _answers(collected: CollectedJob) -> dict[str, tuple[str, ...]]:
     """Return the ids of the first trial's hits by query."""
-    return {
-        sample.query_id: tuple(doc_id for doc_id, _ in sample.hits) for sample in collected.samples if sample.trial == 0
-    }
+    return {query: tuple(doc_id for doc_id, _ in hits) for query, hits in _hits(collected).items()}
 
 
 def _judge_index(copy: Path, search: Callable[[], object]) -> Iterator[Check]:
