@@ -159,7 +159,9 @@ def _judge_ties(alone: CollectedJob, fewer: CollectedJob) -> Check:
 
 def _only_ids_differ(some: Sequence[tuple[str, float]], first: Sequence[tuple[str, float]]) -> bool:
     """Return whether two rankings have the same scores, and other documents."""
-    same = len(some) == len(first) and all(math.isclose(one[1], other[1]) for one, other in zip(some, first, strict=True))
+    same = len(some) == len(first) and all(
+        math.isclose(one[1], other[1]) for one, other in zip(some, first, strict=True)
+    )
     return same and [doc_id for doc_id, _ in some] != [doc_id for doc_id, _ in first]
 
 
@@ -251,7 +253,7 @@ def _search(
 
 
 def _corpus(folder: Path) -> datasets.PreparedCorpus:
-    """Write a document about each topic, one that only mentions it (an order that every engine should find), and twins."""
+    """Write a document about each topic, one that only mentions it (an order that every engine should find), twins."""
     about = [
         {
             "_id": f"d{number}",

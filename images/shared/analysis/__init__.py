@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from math import inf
 
 import Stemmer
+
 from analysis.porter import Porter
 
 # Words as Unicode cuts them (UAX 29) for letters and digits: U.S, don't, 3.5 and 1,000 stay whole.

@@ -17,9 +17,7 @@ _LONGEST_KEPT = 2  # in the 16-bit units that Java counts
 _LATER_RULE = re.compile(r"((?P<root>.*)(?:bl|log))(?:[iy](?:(?:ed|ing)?s?)|ies)", re.DOTALL)
 # Words that end in a doubled consonant without -ed or -ing; Snowball undoubles nine itself.  Every second y of a run is
 # a consonant.
-_DOUBLED = re.compile(
-    r"(.*(?:([^aeioulszybdfgmnprt])\2|(?:(?:^|[aeiou])y|[^aeiouy])(?:yy)+))(?:ed|ing)s?", re.DOTALL
-)
+_DOUBLED = re.compile(r"(.*(?:([^aeioulszybdfgmnprt])\2|(?:(?:^|[aeiou])y|[^aeiouy])(?:yy)+))(?:ed|ing)s?", re.DOTALL)
 # A vowel before a consonant, which makes Porter's measure 1 or more; y is a vowel after a consonant.
 _MEASURED = re.compile(r"(?:[aeiou]|(?<=[^aeiou])y)[^aeiou]")
 
