@@ -117,7 +117,7 @@ def plan(
         stored: the results that can be read.
         taken: keys of stored jobs that cannot be read; they are not done, and nothing new may have them.
         cannot: profile name -> why the host cannot provide it.
-        fresh: measure again whatever is stored.
+        fresh: measure finished jobs again too.
         instance_types: profile name -> the machine that its jobs are planned for.
         index_keys: keys of the cells' indexes, for those whose builder's image is not among the digests.
     """

@@ -73,7 +73,7 @@ def _read(path: Path) -> TokenSnapshot:
     try:
         as_of = datetime.date.fromisoformat(listed.date)
     except ValueError:
-        raise FileError(f"{path}: date {listed.date!r} is no date; write YYYY-MM-DD") from None
+        raise FileError(f"{path}: date {listed.date!r} is not a date; write YYYY-MM-DD") from None
     return TokenSnapshot(as_of, listed.source, listed.licence, listed.models)
 
 
