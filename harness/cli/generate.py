@@ -11,17 +11,17 @@ import click
 from harness import datasets
 from harness.cli.lines import say
 from harness.cli.locations import absolute
-from harness.cli.options import FiniteRange, cache_option
+from harness.cli.options import FiniteRange, OneValueCommand, cache_option
 from harness.datasets.generate import CUTS, FULL, KINDS, UNIFORM
 from harness.datasets.generate import generate as write_collection
 from harness.datasets.generate.collection import NO_LICENCE
 from harness.errors import counted
 from harness.progress import bar
-from harness.untrusted import one_line
+from harness.untrusted import one_line, split_list
 
 
 class _Numbers(click.ParamType[tuple[float, ...]]):
-    """Numbers with blanks between, in ascending order."""
+    """Numbers with commas or blanks between, in ascending order."""
 
     def __init__(self, kind: type[int] | type[float], least: float, most: float) -> None:
         self._kind, self._least, self._most = kind, least, most
@@ -30,12 +30,12 @@ class _Numbers(click.ParamType[tuple[float, ...]]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
         """Parse the numbers."""
         try:
-            numbers = tuple(self._kind(each) for each in str(value).split())
+            numbers = tuple(self._kind(each) for each in split_list(str(value)))
         except ValueError:
             numbers = ()
         if not numbers or not all(self._least <= each <= self._most for each in numbers):
             limits = f"{self._least:g} to {self._most:g}"
-            self.fail(f"{one_line(str(value))!r}: write numbers of {limits} with blanks between", param, ctx)
+            self.fail(f"{one_line(str(value))!r}: write numbers of {limits} with commas between", param, ctx)
         if sorted(set(numbers)) != list(numbers):
             self.fail(f"{one_line(str(value))!r}: write each number once, the lowest first", param, ctx)
         return numbers
@@ -58,7 +58,7 @@ _MOST_TOKENS = 1_000_000
 _SHOWN = 90  # characters of a licence, which README.md has whole
 
 
-@click.command()
+@click.command(cls=OneValueCommand)
 @click.argument("kind", type=click.Choice(list(KINDS)), metavar="KIND")
 @click.option("--from", "source", required=True, metavar="DATASET", help="A dataset, as a suite names it.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Folder to write; new.")

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from harness.cli.lines import say
-from harness.cli.options import FiniteRange, cache_option
+from harness.cli.options import FiniteRange, OneValueCommand, cache_option
 from harness.cli.output import FORMATS, Destination, destination_options, write
 from harness.cli.stored_results import RunSelection, measures_option, runs_options
 from harness.errors import UsageError
@@ -29,7 +29,7 @@ _MANY = 10**8
 _THRESHOLD = 0.9
 
 
-@click.command()
+@click.command(cls=OneValueCommand)
 @click.argument("training", type=click.Path(path_type=Path), metavar="TRAINING")
 @runs_options
 @click.option(

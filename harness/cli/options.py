@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from harness.pricing import prices, token_prices
 from harness.pricing.instances import ARCHITECTURE_CHOICES, GENERATION_CHOICES, TypeChoice
 from harness.pricing.prices import Snapshot
 from harness.pricing.token_prices import TokenSnapshot
-from harness.untrusted import one_line
+from harness.untrusted import one_line, split_list
 
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
@@ -86,6 +87,20 @@ def record_options(name: str, record: Callable[..., Any], *options: Decorator) -
 def parsed_by(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
     """Return a callback of an option that parses its value."""
     return lambda _context, _parameter, value: parse(value)
+
+
+class OneValueCommand(click.Command):
+    """A command that refuses an option given twice: click would take the last alone, and say nothing."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words of the command line."""
+        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        for parameter, times in Counter(order).items():
+            single = isinstance(parameter, click.Option) and not (parameter.multiple or parameter.count)
+            if single and times > 1 and not parameter.is_flag:
+                listed = "; its values are a list with commas" if (parameter.metavar or "").endswith(",...") else ""
+                raise UsageError(f"{parameter.opts[-1]} is given {times} times; give it once{listed}")
+        return super().parse_args(ctx, args)
 
 
 class FiniteRange(click.FloatRange):
@@ -225,7 +240,7 @@ def parse_measures(text: str | None) -> tuple[str, ...]:
     """
     if text is None:
         return ()
-    names = tuple(text.split())
+    names = split_list(text)
     if not names:
         raise UsageError("--measures names none; name some, e.g. 'RR@10 nDCG@10', or leave it out")
     return names
@@ -273,7 +288,7 @@ results_option = click.option(
 )
 results_argument = click.argument("results", type=results_path, default=Path("results"))
 only_option = click.option(
-    "--only", metavar="GLOB", help="Only cells whose system/dataset/scenario/profile (or one of these) matches."
+    "--only", metavar="GLOB,...", help="Only cells whose system/dataset/scenario/profile (or one of these) matches."
 )
 cache_option = click.option(
     "--cache",

@@ -51,7 +51,9 @@ _MOST_TESTED = 500
 
 
 def _measures_option(default: str | None, text: str) -> Decorator:
-    return click.option("--measures", default=default, callback=parsed_by(parse_measures), help=text)
+    return click.option(
+        "--measures", metavar="NAME,...", default=default, callback=parsed_by(parse_measures), help=text
+    )
 
 
 def stored_measures_option(text: str = "As ir_measures writes them.") -> Decorator:

@@ -18,6 +18,7 @@ from harness.cli.lines import say
 from harness.cli.locations import ResultsLocation, absolute, as_given, of_suite, writable
 from harness.cli.options import (
     Decorator,
+    OneValueCommand,
     PriceSelection,
     cache_option,
     models_option,
@@ -129,7 +130,7 @@ _gpus_option = click.option("--gpus", type=click.IntRange(0), default=0, help="N
 _destination_options = destination_options(*FORMATS, wide=True)
 
 
-@click.command()
+@click.command(cls=OneValueCommand)
 @_bench_options("SYSTEM|SUITE")
 @_cpus_option
 @_gpus_option
@@ -213,7 +214,7 @@ def _show_verdicts(
     sys.exit(0 if all(verdict.limit_bytes is not None for verdict in limits) else 1)
 
 
-@click.command()
+@click.command(cls=OneValueCommand)
 @_bench_options("SYSTEM")
 @click.option("--instance", required=True, help="An instance type, e.g. m6g.medium (`harness instances`).")
 @click.option("--provider", help="Provider of the type.  [default: the one in instance_profiles/defaults.toml]")
@@ -235,7 +236,7 @@ def validate(
     sys.exit(0 if outcome.holds else 1)
 
 
-@click.command()
+@click.command(cls=OneValueCommand)
 @_bench_options("SYSTEM")
 @click.option("--cpus", type=click.IntRange(1), default=1, help="Number of CPUs.")
 @_gpus_option
@@ -246,7 +247,7 @@ def validate(
 @_destination_options
 def curve(bench: Bench, cpus: int, gpus: int, limits: str | None, plots: Path | None, destination: Destination) -> None:
     """Measure SYSTEM under a ladder of memory limits: a table and a plot, with the knee marked."""
-    rungs = tuple(acceptance.parse_size(limit, "--limits") for limit in limits.split(",")) if limits is not None else ()
+    rungs = acceptance.parse_sizes(limits, "--limits") if limits is not None else ()
     with bench.ask(Criteria(), gpus) as question:
         curve_points = curves.measure_curve(question, cpus, rungs)
     name = curves.plot_name(cpus, gpus, len(question.jobs.subject.queries.sample), rungs)

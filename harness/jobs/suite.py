@@ -13,13 +13,13 @@ from pydantic import AfterValidator, Field, model_validator
 
 from harness.config import NAME_PATTERN, ConfigModel, read_toml, validate
 from harness.datasets.dataset import Language
-from harness.errors import FileError, UnknownName, did_you_mean
+from harness.errors import FileError, UnknownName, UsageError, did_you_mean
 from harness.evaluation import measure_names
 from harness.pricing import instances
 from harness.pricing.instances import HardwareProfile
 from harness.records import Envelope, Outcome, Scalar, ScenarioParams
 from harness.results.reader import names_folder
-from harness.results.schema import NULL_SYSTEM, Cell, SweepPoint, matches
+from harness.results.schema import NULL_SYSTEM, Cell, SweepPoint, matches, unmatched
 
 # Defaults that differ between the named protocols.
 _PROTOCOLS: dict[str, dict[str, Any]] = {
@@ -282,7 +282,7 @@ class Suite(ConfigModel):
         """Return the declared product less restrictions, or the part that ``only`` matches.
 
         Args:
-            only: a glob over ``system/dataset/scenario/profile``; without a slash, over any one of them.
+            only: globs over ``system/dataset/scenario/profile``; without a slash, over any one of them.
         """
         pattern = "*" if only is None else only
         parts = self.group or (CellGroup(systems=self.systems, datasets=self.datasets, profiles=self.profiles),)
@@ -298,6 +298,17 @@ class Suite(ConfigModel):
         dataset, profiles = dataset_name(self.datasets[0]), {cell.profile for cell in chosen}
         null = [Cell(self.name, NULL_SYSTEM, dataset, "single_stream", profile) for profile in self.profiles]
         return [*chosen, *(cell for cell in null if cell.profile in profiles or matches(cell, pattern))]
+
+    def chosen(self, only: str | None) -> list[Cell]:
+        """Return the cells that ``only`` matches, as :meth:`cells` does.
+
+        Raises:
+            UsageError: ``only``, or a glob of its list, matches none.
+        """
+        cells = self.cells(only)
+        if only is not None and (wrong := unmatched(cells, only)) is not None:
+            raise UsageError(f"--only {wrong!r} matches no cell of the suite {self.name}; see `harness plan`")
+        return cells
 
     def envelopes(self) -> dict[str, Envelope]:
         """Return the limits of each hardware profile, that of index builds too.
