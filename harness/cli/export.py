@@ -10,7 +10,7 @@ import click
 
 from harness.analysis import results_folder
 from harness.cli.lines import say
-from harness.cli.locations import absolute, as_given, mirrored, named_as_given, source
+from harness.cli.locations import as_given, if_any, mirrored, named_as_given, source
 from harness.cli.options import OneValueCommand, cache_option, price_options, record_options, results_argument
 from harness.cli.output import FORMATS, Destination, destination_options, output_option
 from harness.cli.stored_results import StoredResults, stored_measures_option, stored_results
@@ -103,7 +103,7 @@ def verify(results: Path, destination: Destination, cache: Path) -> None:
     checked, then the number of mismatches.  Exit code 1 if there is any.
     """
     with bar("verifying", "jobs") as step:
-        verified = verify_results(results, cache=absolute(cache), progress=step)
+        verified = verify_results(results, cache=if_any(cache), progress=step)
     mismatches = [Mismatch(*(as_given(text, cache) for text in astuple(each))) for each in verified.mismatches]
     notes = [as_given(note, cache) for note in verified.notes]
     destination.show_report(verification_document(verified.looked_at, mismatches, notes))

@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-from harness import datasets
+from harness import config, datasets
 from harness.cli.lines import say
-from harness.cli.locations import absolute
 from harness.cli.options import FiniteRange, OneValueCommand, cache_option
 from harness.datasets.generate import CUTS, FULL, KINDS, UNIFORM
 from harness.datasets.generate import generate as write_collection
@@ -127,7 +126,7 @@ def generate(kind: str, source: str, out: Path, seed: int, cache: Path, **given:
     location = datasets.find(source, Path.cwd())
     with bar(f"generate {kind}", "documents") as step:
         wanted = {name: value for name, value in given.items() if value is not None}
-        made = write_collection(kind, location, out, absolute(cache), seed, wanted, step)
+        made = write_collection(kind, location, out, config.absolute_folder(cache), seed, wanted, step)
     licence = one_line(made.licence.text or NO_LICENCE, _SHOWN)
     for folder, written in made.folders.items():
         mean = f", {written.tokens / written.documents:,.0f} tokens on average" if written.tokens else ""

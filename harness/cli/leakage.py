@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from harness.cli.lines import say
-from harness.cli.options import FiniteRange, OneValueCommand, cache_option
+from harness.cli.options import FiniteRange, OneValueCommand, cache_option, output_path
 from harness.cli.output import FORMATS, Destination, destination_options, write
 from harness.cli.stored_results import RunSelection, measures_option, runs_options
 from harness.errors import UsageError
@@ -49,7 +49,7 @@ _THRESHOLD = 0.9
 @click.option(
     "--write",
     "leaked",
-    type=click.Path(path_type=Path),
+    type=output_path,
     metavar="FILE",
     help="Write the leaked queries' ids, one a line.",
 )

@@ -20,7 +20,7 @@ from typing import Any
 
 import click
 
-from harness import config
+from harness import config, filesystem
 from harness.aws.clients import is_s3
 from harness.cli.lines import say
 from harness.errors import HarnessError, UnknownName, UsageError
@@ -96,8 +96,8 @@ class OneValueCommand(click.Command):
         """Parse the words of the command line."""
         _, _, order = self.make_parser(ctx).parse_args(args=list(args))
         for parameter, times in Counter(order).items():
-            single = isinstance(parameter, click.Option) and not (parameter.multiple or parameter.count)
-            if single and times > 1 and not parameter.is_flag:
+            single = isinstance(parameter, click.Option) and not (parameter.multiple or parameter.is_flag)
+            if single and times > 1:
                 listed = "; its values are a list with commas" if (parameter.metavar or "").endswith(",...") else ""
                 raise UsageError(f"{parameter.opts[-1]} is given {times} times; give it once{listed}")
         return super().parse_args(ctx, args)
@@ -257,10 +257,29 @@ def results_path(text: str | Path) -> str | Path:
     return Path(text)
 
 
+def output_path(text: str | Path) -> Path:
+    """Return the path to write to: of a symbolic link its target, so that the link stays.
+
+    Raises:
+        BadParameter: it is empty, or a link that leads to itself.
+    """
+    path = Path(text)
+    if not str(text):
+        raise click.BadParameter("is empty; name a file or folder")
+    if not path.is_symlink() or filesystem.is_stream(path):
+        return path
+    try:
+        return path.resolve()
+    except RuntimeError:
+        raise click.BadParameter(f"{one_line(str(text))}: is a link that leads to itself; name a file") from None
+
+
 def _cache_path(text: str | Path) -> Path:
-    _check_path(str(text))
-    if Path(text).expanduser().is_file():
-        raise click.BadParameter(f"{one_line(str(text))}: is a file; name a folder")
+    if isinstance(text, Path):  # the default: a command that only reads needs no home
+        return text
+    _check_path(text)
+    if config.absolute_folder(text).is_file():
+        raise click.BadParameter(f"{one_line(text)}: is a file; name a folder")
     return Path(text)
 
 

@@ -12,10 +12,10 @@ from typing import NoReturn
 import click
 from click.core import ParameterSource
 
-from harness import datasets
+from harness import config, datasets
 from harness.cli.launchers import LauncherChoice, launcher_option
 from harness.cli.lines import say
-from harness.cli.locations import ResultsLocation, absolute, as_given, of_suite, writable
+from harness.cli.locations import ResultsLocation, as_given, of_suite, writable
 from harness.cli.options import (
     Decorator,
     OneValueCommand,
@@ -57,7 +57,7 @@ class Bench(LauncherChoice):
     @contextmanager
     def ask(self, criteria: Criteria, gpus: int, step: int = Question.step) -> Iterator[Question]:
         """Check everything that needs no time, then open the question."""
-        system, cache = catalog.system(self.system), absolute(self.cache)
+        system, cache = catalog.system(self.system), config.absolute_folder(self.cache)
         about = subject(system, datasets.find(self.dataset, Path.cwd()), cache, self.queries)
         with writable(self.results, cache) as location, self.open() as launcher:
             yield Question(self._jobs(about, launcher, location), criteria, gpus, step)
@@ -65,7 +65,7 @@ class Bench(LauncherChoice):
     @contextmanager
     def each(self, suite: Suite, criteria: Criteria, step: int) -> Iterator[Ask]:
         """Open a function that opens a question of a suite, on one launcher and one results folder."""
-        cache, folder = absolute(self.cache), Path(self.system).absolute().parent
+        cache, folder = config.absolute_folder(self.cache), Path(self.system).absolute().parent
         with writable(self.results, cache) as location, self.open() as launcher:
             launcher.check()
 
@@ -79,7 +79,7 @@ class Bench(LauncherChoice):
             yield ask
 
     def _jobs(self, about: Subject, launcher: Launcher, location: ResultsLocation) -> SubjectJobs:
-        cache = absolute(self.cache)
+        cache = config.absolute_folder(self.cache)
         results = of_suite(self.results, SUITE, cache).absolute()
         return SubjectJobs(about, results, cache, launcher, fresh=self.fresh, shelf=location.shelf)
 

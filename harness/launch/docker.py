@@ -20,7 +20,7 @@ from harness.driver import cgroup
 from harness.driver.procfs import OpenFiles, read_text
 from harness.errors import EngineError, ImageError
 from harness.filesystem import has_died
-from harness.launch import cpu_placement, host
+from harness.launch import connection, cpu_placement, host
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason
 from harness.launch.container import (
     LABEL,
@@ -52,7 +52,7 @@ _NO_START = ("OCI runtime", "executable file not found", "no such file or direct
 
 
 class DockerLauncher(Launcher):
-    """Launches jobs on the engine that the environment names (``DOCKER_HOST``, else the local socket).
+    """Launches jobs on the engine that the ``docker`` command would use (:mod:`harness.launch.connection`).
 
     Args:
         platform: what images are made for (``linux/arm64``); the engine's own if not given.
@@ -81,7 +81,7 @@ class DockerLauncher(Launcher):
         """Return the connection, made at first use."""
         if self._client is None:
             with engine_errors():
-                self._client = docker.from_env(timeout=120)
+                self._client = connection.connect(120)
                 self._client.ping()
         return self._client
 
