@@ -7,6 +7,7 @@ import errno
 import inspect
 import math
 import os
+import re
 import signal
 import sys
 import threading
@@ -89,12 +90,34 @@ def parsed_by(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Par
     return lambda _context, _parameter, value: parse(value)
 
 
+# A URL, also in NAME=URL, and a host with a port; s3:// is a place that harness reads.
+_URL = re.compile(r"(?:.*=)?(?!s3:)[a-z][a-z0-9+.-]*://|[\w.-]+:[0-9]+(?:/|$)", re.IGNORECASE)
+
+
+def _refuse_services(values: Any) -> None:
+    """Refuse the address of a service in place of a path; pathlib would drop a slash and find no file."""
+    for value in values if isinstance(values, list | tuple) else (values,):
+        if isinstance(value, str) and _URL.match(value) and not os.path.lexists(value):
+            raise UsageError(
+                f"{one_line(value)} is the address of a service, and harness reads files: name a path, or"
+                " s3://BUCKET/PREFIX for results; an engine that runs as a service needs an adapter"
+                " (docs/guides/add-a-system.md)"
+            )
+
+
 class OneValueCommand(click.Command):
-    """A command that refuses an option given twice: click would take the last alone, and say nothing."""
+    """A command that refuses an option given twice, of which click would take the last alone, and URLs for paths."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words of the command line."""
-        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        """Parse the words of the command line.
+
+        Raises:
+            UsageError: an option that takes one value comes twice, or a path is the address of a service.
+        """
+        given, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        for parameter in order:
+            if isinstance(parameter, click.Argument) or parameter.type is not click.STRING:  # text may name a page
+                _refuse_services(given.get(str(parameter.name)))
         for parameter, times in Counter(order).items():
             single = isinstance(parameter, click.Option) and not (parameter.multiple or parameter.is_flag)
             if single and times > 1:

@@ -120,6 +120,8 @@ def conformance(
         cannot = launcher.cannot(envelope)
         if cannot:
             raise UsageError(f"{cannot}; choose another --profile")
+        if reason := launcher.cannot_run(declared):
+            raise UsageError(f"{system}: {reason}; use --launcher docker")
         if launcher.fetches_files:
             declared = pin_alone(declared, launcher.models)
         launcher.sweep()  # first, because containers of dead runs may still write to their folders

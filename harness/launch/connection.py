@@ -54,7 +54,7 @@ def endpoint() -> Endpoint:
     name = os.environ.get("DOCKER_CONTEXT") or get_current_context_name()
     if name == _DEFAULT:
         return Endpoint(_SOCKET)
-    remedy = "choose another with `docker context use`, or set DOCKER_HOST"
+    remedy = "choose another (docker context use), or set DOCKER_HOST"
     try:
         context = ContextAPI.get_context(name)
         host = context.Host if context else None

@@ -76,9 +76,9 @@ def _engine() -> Iterator[Check]:
         yield Check(Level.FAIL, "engine", "no Docker engine answers", str(error))
         return
     except (docker.errors.DockerException, requests.RequestException) as error:
-        start = "start it (`systemctl start docker`) or install it (Debian: `apt-get install docker.io`)"
+        start = "start it (systemctl start docker) or install it (Debian: apt-get install docker.io)"
         if place.context:
-            start = "start the engine of that context, or choose another (`docker context use`)"
+            start = "start the engine of that context, or choose another (docker context use)"
         fact = f"no Docker engine answers: {reason(error)}"
         yield Check(Level.FAIL, "engine", fact, f"{start}, or use --launcher process")
         return
@@ -88,7 +88,7 @@ def _engine() -> Iterator[Check]:
         if not info.get(key, True):
             yield Check(Level.FAIL, "limits", f"the engine cannot enforce {what}", "enable the cgroup controller")
     if not info.get("SwapLimit", True) and psutil.swap_memory().total:
-        remedy = "boot with swapaccount=1, or turn swap off (`swapoff -a`)"
+        remedy = "boot with swapaccount=1, or turn swap off (swapoff -a)"
         yield Check(Level.FAIL, "limits", "the engine cannot limit swap, and the host has some", remedy)
 
 
@@ -138,7 +138,7 @@ def _memory() -> Check:
 def _swap() -> Check:
     swap_bytes = psutil.swap_memory().total
     fact = f"{swap_bytes / 2**30:.1f} GiB" if swap_bytes else "none"
-    return _warn_if(swap_bytes > 0, "swap", fact, "jobs get none, but the host may; `swapoff -a` while measuring")
+    return _warn_if(swap_bytes > 0, "swap", fact, "jobs get none, but the host may; swapoff -a while measuring")
 
 
 def _load() -> Check:
@@ -167,5 +167,5 @@ def _gpu() -> Check:
     fact = f"{', '.join(gpus.models)} (driver {gpus.driver})"
     if gpus.processes:
         fact += f"; used by {counted(gpus.processes, 'process')}"
-    remedy = "they disturb every job with GPUs; end them (`nvidia-smi` lists all)"
+    remedy = "they disturb every job with GPUs; end them (nvidia-smi lists all)"
     return _warn_if(bool(gpus.processes), "GPUs", fact, remedy)

@@ -65,7 +65,7 @@ def test_a_context_that_cannot_be_used_is_one_line(folder: Path, endpoints: obje
     if endpoints is not None:
         add_context(folder, "gone", endpoints)
     config(folder, currentContext="gone")
-    with pytest.raises(EngineError, match=r"the Docker context 'gone' .*choose another with `docker context use`"):
+    with pytest.raises(EngineError, match=r"the Docker context 'gone' .*choose another \(docker context use\)"):
         connection.connect(5)
 
 
