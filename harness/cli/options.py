@@ -91,7 +91,7 @@ def parsed_by(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Par
 
 
 # A URL, also in NAME=URL, and a host with a port; s3:// is a place that harness reads.
-_URL = re.compile(r"(?:.*=)?(?!s3:)[a-z][a-z0-9+.-]*://|[\w.-]+:[0-9]+(?:/|$)", re.IGNORECASE)
+_URL = re.compile(r"(?:.*=)?(?:(?!s3:)[a-z][a-z0-9+.-]*://|[\w.-]+:[0-9]+(?:/|$))", re.IGNORECASE)
 
 
 def _refuse_services(values: Any) -> None:

@@ -30,6 +30,7 @@ _PROTOCOLS: dict[str, dict[str, Any]] = {
 
 # Most points of a sweep: a grid of a few lists is soon larger than anybody has time for.
 MOST_POINTS = 500
+_FOLDER_RULE = "its last part must be 1 to 255 bytes of printable characters (a blank is the only white space)"
 _NAME_RULE = "lowercase letters, digits, '.', '_', '-'; at most 63"
 
 
@@ -51,7 +52,7 @@ def _check_dataset_names(value: tuple[str, ...]) -> tuple[str, ...]:
     names = [dataset_name(declared) for declared in value]
     for declared, name in zip(value, names, strict=True):
         if not names_folder(name):
-            raise ValueError(f"{declared!r} gives no name; write the folder's own, e.g. '../my-data'")
+            raise ValueError(f"{declared!r} gives no name of a dataset; {_FOLDER_RULE}")
         if names.count(name) > 1:
             raise ValueError(f"two datasets are called {name!r}; rename a folder")
     return value
