@@ -98,7 +98,7 @@ def test_each_key_of_a_protocol_can_be_set(tmp_path: Path) -> None:
         *(
             (
                 LEAST.replace('["scifact"]', f'["./a\\u{ord(each):04x}b"]'),
-                "gives no name of a dataset; its last part must be",
+                "key 'datasets': .* gives no name of a dataset",
             )
             for each in "\u00a0\u3000\t\n\u202e\u200b\u2028\x7f"
         ),
