@@ -46,7 +46,6 @@ def make(
         ValueError: there is no such kind.
     """
     import torch
-    import transformers
 
     if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}, must be one of {', '.join(KINDS)}")
@@ -60,28 +59,7 @@ def make(
         "initializer_range": 0.2,  # wider than for training: small differences shall show
         "num_labels": 1,
     }
-    if kind == "xlm-roberta":
-        sizes["vocab_size"] = dense.byte_pairs(folder, texts, words, positions)
-        config = transformers.XLMRobertaConfig(
-            max_position_embeddings=positions + 2, type_vocab_size=1, pad_token_id=1, **sizes
-        )
-        model: Any = transformers.XLMRobertaForSequenceClassification(config)
-    elif kind.startswith("deberta"):
-        config = _deberta(folder, texts, sizes, positions)
-        model = (transformers.DebertaV2ForSequenceClassification if kind == "deberta" else _deberta_with_cls)(config)
-    elif kind == "ettin":
-        sizes["vocab_size"] = dense.word_pieces(folder, kind, texts, words, positions)
-        config = _modern_bert(sizes, positions, plant)
-        model = transformers.ModernBertModel(config)
-    else:
-        sizes["vocab_size"] = dense.word_pieces(folder, "bert", texts, words, positions)
-        if kind.startswith("electra"):
-            config = transformers.ElectraConfig(max_position_embeddings=positions, embedding_size=hidden, **sizes)
-            published = transformers.ElectraForSequenceClassification
-            model = (published if kind == "electra" else _electra_with_cls)(config)
-        else:
-            config = transformers.BertConfig(max_position_embeddings=positions, **sizes)
-            model = (transformers.BertForSequenceClassification if kind == "bert" else _bert_with_cls)(config)
+    config, model = _model(folder, kind, texts, words, sizes, positions, plant)
     state = model.state_dict()
     if "classifier.bias" in state:  # starts at zero, where a forgotten one would not show
         state["classifier.bias"] = torch.randn(1)
@@ -94,6 +72,36 @@ def make(
     config.architectures = [bare.get(kind, type(model).__name__)]
     (folder / "config.json").write_text(config.to_json_string(), encoding="utf-8")
     dense.write_weights(folder, state, safetensors=True)
+
+
+def _model(
+    folder: Path, kind: str, texts: Sequence[str], words: int, sizes: dict[str, Any], positions: int, plant: bool
+) -> tuple[Any, Any]:
+    """Write a tokeniser; return the configuration of a random model over its words, and the model."""
+    import transformers
+
+    if kind.startswith("deberta"):
+        config: Any = _deberta(folder, texts, sizes, positions)
+        published: Any = transformers.DebertaV2ForSequenceClassification
+        return config, (published if kind == "deberta" else _deberta_with_cls)(config)
+    if kind == "xlm-roberta":
+        sizes["vocab_size"] = dense.byte_pairs(folder, texts, words, positions)
+        config = transformers.XLMRobertaConfig(
+            max_position_embeddings=positions + 2, type_vocab_size=1, pad_token_id=1, **sizes
+        )
+        return config, transformers.XLMRobertaForSequenceClassification(config)
+    sizes["vocab_size"] = dense.word_pieces(folder, "ettin" if kind == "ettin" else "bert", texts, words, positions)
+    if kind == "ettin":
+        config = _modern_bert(sizes, positions, plant)
+        return config, transformers.ModernBertModel(config)
+    if kind.startswith("electra"):
+        config = transformers.ElectraConfig(
+            max_position_embeddings=positions, embedding_size=sizes["hidden_size"], **sizes
+        )
+        published = transformers.ElectraForSequenceClassification
+        return config, (published if kind == "electra" else _electra_with_cls)(config)
+    config = transformers.BertConfig(max_position_embeddings=positions, **sizes)
+    return config, (transformers.BertForSequenceClassification if kind == "bert" else _bert_with_cls)(config)
 
 
 def _modern_bert(sizes: dict[str, Any], positions: int, plant: bool) -> Any:

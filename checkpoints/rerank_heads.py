@@ -74,31 +74,47 @@ def make(
         "positions": positions,
         "seed": seed,
     }
-    deberta = kind.endswith("-deberta")
-    electra = kind.endswith("-electra")
-    kind = kind.removesuffix("-deberta").removesuffix("-electra")
-    encoder = "deberta-linear" if deberta else "electra-linear" if electra else "linear"
-    rerank.make(folder, encoder, texts=texts, plant=deberta and plant, **sizes)
+    head, encoder = _divided(kind)
+    # A planted DeBERTa matches copies, and there a low share is a good match.
+    copies = plant and encoder == "deberta-linear"
+    rerank.make(folder, encoder, texts=texts, plant=copies, **sizes)
     path = folder / "model.safetensors"
     state = {name: tensor for name, tensor in load_file(path).items() if not name.startswith("cls.")}
-    described, own = _parts(kind, hidden, layers, query_tokens, heads)
+    described, own = _parts(head, hidden, layers, query_tokens, heads)
     torch.manual_seed(seed)
-    for name, shape in own.items():
-        # Logarithms of hundreds of counts are summed by these.
-        scale = 0.01 if name.startswith(("combine", "hidden_1")) else 0.3
-        state[name] = scale * torch.randn(shape) + (1.0 if name.endswith("LayerNorm.weight") else 0.0)
-    for number, mean in enumerate(_MEANS if kind == "cedr-knrm" else ()):
-        state[f"kernels.kernels.{number}.mu"] = torch.tensor(mean)
-        state[f"kernels.kernels.{number}.sigma"] = torch.tensor(0.001 if mean == 1 else 0.1)
+    state |= _random(head, own)
     if plant:
-        if not deberta:
-            planted.match_pairs(state, "electra." if electra else "bert.")
-        _plant(kind, state, own, hidden, layers, query_tokens)
-        if deberta:  # there a low share is a good match
+        if not copies:
+            planted.match_pairs(state, "electra." if encoder == "electra-linear" else "bert.")
+        _plant(head, state, own, hidden, layers, query_tokens)
+        if copies:
             state["cls.weight"] = -state["cls.weight"]
     dense.write_weights(folder, state, safetensors=True)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     (folder / "config.json").write_text(json.dumps({**config, **described}, indent=2) + "\n", encoding="utf-8")
+
+
+def _divided(kind: str) -> tuple[str, str]:
+    """Return the head of a kind, and the kind of :mod:`checkpoints.rerank` that its encoder is."""
+    for encoder in ("deberta", "electra"):
+        if kind.endswith(f"-{encoder}"):
+            return kind.removesuffix(f"-{encoder}"), f"{encoder}-linear"
+    return kind, "linear"
+
+
+def _random(head: str, own: dict[str, tuple[int, ...]]) -> dict[str, Any]:
+    """Return random tensors of a head's shapes, and the kernels of KNRM."""
+    import torch
+
+    state = {}
+    for name, shape in own.items():
+        # Logarithms of hundreds of counts are summed by these.
+        scale = 0.01 if name.startswith(("combine", "hidden_1")) else 0.3
+        state[name] = scale * torch.randn(shape) + (1.0 if name.endswith("LayerNorm.weight") else 0.0)
+    for number, mean in enumerate(_MEANS if head == "cedr-knrm" else ()):
+        state[f"kernels.kernels.{number}.mu"] = torch.tensor(mean)
+        state[f"kernels.kernels.{number}.sigma"] = torch.tensor(0.001 if mean == 1 else 0.1)
+    return state
 
 
 def _parts(

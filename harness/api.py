@@ -41,7 +41,8 @@ def load(
             ``"s3://bucket/prefix"``.
         measures: names as ir_measures writes them; ``None``: those of the suite, else RR@10, Success@10 and nDCG@10
             (published tables have their own).
-        as_of: prices of this date (text: ``YYYY-MM-DD``) or the last before it; ``None``: the newest.
+        as_of: prices of this date (text: ``YYYY-MM-DD``) or the last before it; ``None``: the newest, for published
+            tables the paper's.
         region: prices of this region; ``None``: the default.
         term: on-demand, reserved-1y, reserved-3y or spot; ``None``: the default.
         architecture: measured, any, x86_64 or arm64: price on types of this architecture, if one provides the profile.
@@ -103,8 +104,9 @@ def table(
     choice = TypeChoice(architecture, generation, cheapest_machine)
     names = measures.split() if isinstance(measures, str) else measures
     cache = _cache(cache)
-    snapshot = prices.snapshot(_date(as_of), region=region, term=term)
-    measured = results_folder.load_rows(_folder(results, cache), tuple(names or ()), cache=cache)
+    folder = _folder(results, cache)
+    measured = results_folder.load_rows(folder, tuple(names or ()), cache=cache)
+    snapshot = prices.snapshot(_date(as_of) or results_folder.price_date(folder), region=region, term=term)
     return row_pricing.price(measured, row_pricing.tariff(snapshot, choice=choice, tokens=token_prices.snapshot()))
 
 
@@ -136,4 +138,4 @@ def _date(text: datetime.date | str | None) -> datetime.date | None:
     try:
         return datetime.date.fromisoformat(text)
     except ValueError as error:
-        raise UsageError(f"as_of {text!r} is no date; write YYYY-MM-DD") from error
+        raise UsageError(f"as_of {text!r} is not a date; write YYYY-MM-DD") from error

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import re
 import sys
 import tomllib
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ERRATA = "errata.csv"
-# A column whose cells are compared as text: versions and names of commits.
+# A column whose cells are compared as text if they have a digit, as versions and commits do; others are our own words.
 VALUE = "value"
 # Ends the name of a gain that stands in the cell of a figure.
 GAIN = ", gain"
@@ -48,6 +49,11 @@ class Cell:
     column: str
     text: str
     is_number: bool
+
+    @property
+    def is_compared(self) -> bool:
+        """Return whether the text of the paper must hold the cell."""
+        return self.is_number or (self.column == VALUE and any(map(str.isdigit, self.text)))
 
     @property
     def token(self) -> str:
@@ -121,6 +127,11 @@ def shipped(path: Path) -> list[list[Cell]]:
     return [
         [cell for name, text in row.items() if text not in ("", _LOST) for cell in cells(name, text)] for row in rows
     ]
+
+
+def lines_outside_tables(text: str) -> list[str]:
+    """List the lines of a text that are not lines of cells."""
+    return [line for line in text.splitlines() if "|" not in line and "\t" not in line]
 
 
 def tables(text: str) -> list[list[Line]]:
@@ -199,30 +210,28 @@ def match(rows: Sequence[Sequence[Cell]], table: Sequence[Line]) -> list[tuple[f
     return found
 
 
-def whole_columns(rows: Sequence[Sequence[Cell]], text: str) -> set[str]:
-    """Name the columns of numbers that one line of the text prints from first to last."""
+def whole_columns(rows: Sequence[Sequence[Cell]], lines: Sequence[str]) -> set[str]:
+    """Name the columns of numbers that one line outside tables prints from first to last."""
     columns: dict[str, list[str]] = {}
     for row in rows:
         for cell in row:
             columns.setdefault(cell.column, []).append(cell.token)
-    lines = [f" {' '.join(numbers_of(line))} " for line in text.splitlines() if "|" not in line and "\t" not in line]
-    return {
-        name
-        for name, tokens in columns.items()
-        if len(tokens) > 4 and any(f" {' '.join(tokens)} " in line for line in lines)
-    }
+    return {name for name, tokens in columns.items() if len(tokens) > 4 and _on_one_line(tokens, lines)}
 
 
-def whole_row(cells: Sequence[Cell], text: str) -> bool:
+def whole_row(cells: Sequence[Cell], lines: Sequence[str]) -> bool:
     """Return whether a line outside tables prints all numbers of a row, four or more, from first to last."""
     tokens = [cell.token for cell in cells if cell.is_number]
-    lines = (line for line in text.splitlines() if "|" not in line and "\t" not in line)
-    return len(tokens) > 3 and any(f" {' '.join(tokens)} " in f" {' '.join(numbers_of(line))} " for line in lines)
+    return len(tokens) > 3 and _on_one_line(tokens, lines)
+
+
+def _on_one_line(tokens: Sequence[str], lines: Sequence[str]) -> bool:
+    return any(f" {' '.join(tokens)} " in f" {' '.join(numbers_of(line))} " for line in lines)
 
 
 def in_sentence(cells: Sequence[Cell], sentences: Sequence[str]) -> bool:
     """Return whether one sentence holds a row's first cell and its numbers."""
-    wanted = [cell for cell in cells[1:] if cell.is_number or cell.column == VALUE]
+    wanted = [cell for cell in cells[1:] if cell.is_compared]
 
     def holds(sentence: str) -> bool:
         spelled = {_SPELLED[word] for word in sentence.lower().split() if word in _SPELLED}
@@ -236,48 +245,45 @@ def in_sentence(cells: Sequence[Cell], sentences: Sequence[str]) -> bool:
 def compare(path: Path, text: str) -> Compared:
     """Compare the cells of one CSV file with a text."""
     rows = shipped(path)
-    numbers = sum(cell.is_number or cell.column == VALUE for cells in rows for cell in cells)
-    lines = [line for line in text.splitlines() if "|" not in line and "\t" not in line]
+    numbers = sum(cell.is_compared for cells in rows for cell in cells)
+    lines = lines_outside_tables(text)
     sentences = [each for line in lines for each in _SENTENCES.split(line)]
     said = [in_sentence(cells, sentences) for cells in rows]
-    if all(said) or any(cell.column == VALUE for cell in rows[0]):
+    wanted = {cell.token for cells in rows for cell in cells}
+    likely = sorted(tables(text), key=lambda table: -len(wanted & {token for line in table for token in line.tokens}))
+    if not likely or all(said) or any(cell.column == VALUE for cell in rows[0]):
         unsaid = (
             Wrong(path.name, number, cell, None)
             for number, (cells, found) in enumerate(zip(rows, said, strict=True), 1)
             for cell in cells
-            if not found and (cell.is_number or cell.column == VALUE)
+            if not found and cell.is_compared
         )
         return Compared(path.name, numbers, tuple(unsaid), (), "sentences")
-    wanted = {cell.token for cells in rows for cell in cells}
-    likely = sorted(tables(text), key=lambda table: -len(wanted & {token for line in table for token in line.tokens}))
     matched = max(
         (match(rows, table) for table in likely[:_TRIED]),
         key=lambda found: sum(_weight(cells, indexes) for cells, (indexes, _) in zip(rows, found, strict=True)),
-        default=[],
     )
-    if not matched:
-        lost = [(row, cells) for row, cells in enumerate(rows, 1) if not in_sentence(cells, sentences)]
-        numeric = [(row, cell) for row, cells in lost for cell in cells if cell.is_number or cell.column == VALUE]
-        missing_cells = tuple(Wrong(path.name, row, cell, None) for row, cell in numeric)
-        return Compared(path.name, numbers, missing_cells, (), "sentences")
-    whole = whole_columns(rows, text)
+    whole = whole_columns(rows, lines)
     # A line of several rows may be broken between a figure and what belongs to it.
-    beside = {line.number: set[str]() for table in likely for line in table}
-    for table in likely:
-        for line in table:
-            beside[line.number].update(line.tokens)
-    wrong: list[Wrong] = []
-    names: list[Wrong] = []
-    for number, (cells, (indexes, line)) in enumerate(zip(rows, matched, strict=True), 1):
-        missing = [] if whole_row(cells, text) else [index for index in range(len(cells)) if index not in indexes]
-        for index in missing:
-            cell = cells[index]
-            if cell.column not in whole and not (cell.column.endswith(GAIN) and cell.token in beside[line.number]):
-                is_number = cell.is_number or cell.column == VALUE
-                (wrong if is_number else names).append(Wrong(path.name, number, cell, line.number))
+    beside: dict[int, set[str]] = {}
+    for line in itertools.chain.from_iterable(likely):
+        beside.setdefault(line.number, set()).update(line.tokens)
+    missing = [
+        Wrong(path.name, number, cell, line.number)
+        for number, (cells, (indexes, line)) in enumerate(zip(rows, matched, strict=True), 1)
+        if not whole_row(cells, lines)
+        for index, cell in enumerate(cells)
+        if index not in indexes and cell.column not in whole
+        if not (cell.column.endswith(GAIN) and cell.token in beside[line.number])
+    ]
     places = [line.number for _, line in matched]
-    where = f"lines {min(places)} to {max(places)}"
-    return Compared(path.name, numbers, tuple(wrong), tuple(names), where)
+    return Compared(
+        path.name,
+        numbers,
+        tuple(each for each in missing if each.cell.is_compared),
+        tuple(each for each in missing if not each.cell.is_compared),
+        f"lines {min(places)} to {max(places)}",
+    )
 
 
 def files_of_others(folder: Path) -> set[str]:

@@ -92,6 +92,7 @@ TEST_GROUPS = {
     "integration/test_kill": "kills",
     "integration/test_results": "kills",
     "cli/test_compare": "leaderboard",
+    "cli/test_strangers_texts": "strangers",
     "cli/test_leaderboard": "leaderboard",
     "cli/test_prices": "prices",
     "test_main_job": "main job",

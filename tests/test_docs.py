@@ -21,6 +21,7 @@ from harness.launch.images import catalog
 from harness.launch.images.recipes import driver_files
 from harness.launch.images.systems import Asset, EngineFile, SystemFile
 from harness.pricing import instances, prices
+from harness.report import summary
 from harness.results import reader
 from scripts.docs import generate
 from tests.conftest import Bench
@@ -77,6 +78,14 @@ def test_links_between_pages_resolve() -> None:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
             if not target.startswith(("http:", "https:")):
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_columns_that_pages_ask_for_exist() -> None:
+    known = {column.name for column in summary.all_columns(("nDCG@10",), str)}
+    pages = (ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md"))
+    asked = [re.findall(r"--columns (?:'([^']+)'|([^\s`]+))", page.read_text(encoding="utf-8")) for page in pages]
+    named = {name for texts in asked for text in texts for name in "".join(text).split()} - {"NAMES"}
+    assert "parameters" in named and named <= known
 
 
 def test_counts_of_the_papers_are_those_of_their_tables() -> None:

@@ -103,7 +103,7 @@ def comparison_group(row: Row) -> ComparisonGroup:
 
 
 def cell_of(row: Row) -> Cell:
-    """Return the cell that a row is of."""
+    """Return a row's cell."""
     return Cell(row.suite, row.system, row.dataset, row.scenario, row.profile)
 
 

@@ -82,7 +82,7 @@ def parse_goal(text: str | None) -> QualityGoal | None:
     except ValueError:
         return QualityGoal(str(measure), target)
     if not math.isfinite(value):
-        raise UsageError(f"--at-least {text}: {target} is no finite number; {FORM}")
+        raise UsageError(f"--at-least {text}: {target} is not a finite number; {FORM}")
     if measure.NAME in measure_names.AT_MOST_ONE and not 0 <= value <= 1:
         raise UsageError(f"--at-least {text}: {name} lies between 0 and 1; write .68 for 68 points")
     return QualityGoal(str(measure), target, value)

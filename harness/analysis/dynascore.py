@@ -16,7 +16,7 @@ Two modes compute the rates:
   its best row in that metric; the rate is the median over neighbouring groups.  It does not depend on the order of the
   rows, and a row that is near-tied with a representative, and no better, changes nothing.
 
-No rate that depends on accuracy could ignore every near-tied row whatever its other metrics: by adding such rows and
+No rate that depends on accuracy could ignore every near-tied row with any other metrics: by adding such rows and
 removing others, in steps smaller than any cut-off, each set of rows could be turned into each other one.
 """
 
@@ -128,7 +128,7 @@ def _reference(entries: Sequence[Entry], metric: str, _weighing: DynascoreOption
 
 def _robust(entries: Sequence[Entry], metric: str, weighing: DynascoreOptions) -> Rate:
     sign = -1 if metric in weighing.higher else 1
-    # Representatives of the groups by ascending accuracy.  Best rows come first, so that a near-tied row that is no
+    # Representatives of the groups by ascending accuracy.  Best rows come first, so that a near-tied row that is not
     # better meets its representative.
     groups: list[tuple[float, float]] = []
     for value, accuracy in sorted((sign * entry.values[metric], -entry.accuracy) for entry in entries):

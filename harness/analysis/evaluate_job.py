@@ -1,4 +1,4 @@
-"""Score stored jobs: effectiveness measures, Frechet distances, and the share of hits that nobody judged."""
+"""Score stored jobs: effectiveness measures, Frechet distances, and the share of unjudged hits."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RowDistance:
 class JobEvaluation:
     """The scores of a job's run by the judgements of ``basis``.
 
-    ``unjudged`` counts hits that nobody judged, down to the first measure's cutoff; ``None`` where the run's own hits
+    ``unjudged`` counts unjudged hits, down to the first measure's cutoff; ``None`` where the run's own hits
     are all that is judged.  ``distances`` are by name, ``notes`` about the judgements.  ``first_stage`` is there for a
     system of two stages.
     """
@@ -191,7 +191,7 @@ class Vectors:
             )
         if len(fitting) > 1:
             raise UsageError(
-                f"vectors by {', '.join(vectors.encoder for vectors in fitting)} are kept; ask for those of one, e.g."
+                f"vectors by {', '.join(vectors.encoder for vectors in fitting)} are kept; ask for one encoder, e.g."
                 f" FD(encoder='{fitting[0].encoder}')@{name.k}"
             )
         return fitting[0]

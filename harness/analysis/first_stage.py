@@ -46,7 +46,7 @@ def score(
         judged: the job's own run, evaluated.
         qrels: the judgements of ``judged``.
         sample: the queries of ``judged``.
-        measures: those of ``judged``.
+        measures: the measures of ``judged``.
         hits_alone: only hits of the job's run are judged, so nothing is known of the others.
     """
     path = job.first_stage_path

@@ -126,7 +126,7 @@ class ExcludedRow:
 class Leaderboard:
     """Ranked rows in their order, the rows left out, and everything that the ranks depend on.
 
-    ``rates`` are those of all ranked rows; there are none if one axis ranks.  ``table`` holds all rows.
+    ``rates`` follow from all ranked rows; there are none if one axis ranks.  ``table`` holds all rows.
     ``rates_source`` names the paper's table whose rates were taken; ``None``: they are computed, or as asked.
     """
 
@@ -179,10 +179,8 @@ def build(table: Table, by_query: Mapping[str, PerQuery], query: LeaderboardQuer
         raise UsageError(f"no row of {query.dataset} can be ranked{first}; harness report shows what is stored")
     uncertainty = pareto_front.uncertainty(ranked, by_query, query.measure, table.rounded_to)
     cutoff = uncertainty.cutoff if query.cutoff is None else query.cutoff
-    higher = frozenset(name for name in query.weights if axes.axis(name, query.measure).higher)
-    published = None if query.amrs or query.mode or query.rank_by else _published_rates(table, group, query)
-    given = published.values if published else query.amrs
-    weighing = DynascoreOptions(query.weights, higher, query.mode or dynascore.MODES[0], cutoff, given)
+    published = _published_rates(table, group, query)
+    weighing = _weighing(query, cutoff, query.amrs if published is None else published.values)
     entries = [_entry(row, needed) for row in ranked]
     if query.rank_by:
         rates: Mapping[str, Rate] = {}
@@ -216,12 +214,19 @@ def build(table: Table, by_query: Mapping[str, PerQuery], query: LeaderboardQuer
         for number, row in enumerate(ranked)
     ]
     ranked_rows.sort(key=lambda item: (item.rank is None, item.rank or 0, _entry(item.row, ()).name))
-    source = published.source if published else None
+    source = None if published is None else published.source
     return Leaderboard(query, group, shown, rates, cutoff, tuple(ranked_rows), (*left_out, *others), table, source)
 
 
+def _weighing(query: LeaderboardQuery, cutoff: float, rates: Mapping[str, float]) -> DynascoreOptions:
+    higher = frozenset(name for name in query.weights if axes.axis(name, query.measure).higher)
+    return DynascoreOptions(query.weights, higher, query.mode or dynascore.MODES[0], cutoff, rates)
+
+
 def _published_rates(table: Table, group: ComparisonGroup, query: LeaderboardQuery) -> PublishedRates | None:
-    """Return the rates that were published with a group's scores, if any is of a weighed metric."""
+    """Return the rates that were published with a group's scores, where the query has none and weighs their metrics."""
+    if query.amrs or query.mode or query.rank_by:
+        return None
     of_group = (group.dataset, group.suite, query.measure)
     found = (rates for rates in table.rates if (rates.dataset, rates.suite, rates.measure) == of_group)
     return next((rates for rates in found if any(query.weights.get(name) for name in rates.values)), None)
@@ -235,7 +240,7 @@ def _needed(query: LeaderboardQuery) -> set[str]:
 
 
 def _axes(query: LeaderboardQuery) -> tuple[Axis, ...]:
-    """List the columns: the axes that are weighed or bounded, and those of the front."""
+    """List the axes to show: the weighed and the bounded ones, then the axes of the front."""
     names = dict.fromkeys((ACCURACY, *query.weights, *sorted(_needed(query)), *query.front))
     return tuple(axes.axis(name, query.measure) for name in names)
 
@@ -356,7 +361,7 @@ def latency_factors(resampled: Resampled) -> Floats:
 def intervals_by_systems(entries: Sequence[Entry], scorer: Scorer) -> list[RankInterval]:
     """Return the ranks of each row when one other system is removed.
 
-    Removing better rows moves nobody: a row's rank is compared with its rank among the same rest before.
+    A better row that is removed moves no other row: a rank is compared with the rank among the same rest before.
     """
     scores = scorer(entries)
     full = _ranks(scores)

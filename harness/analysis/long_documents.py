@@ -2,7 +2,7 @@
 
 The FirstP of a system is the same model over a document's first part alone.  A suite declares it (``[firstp]``),
 because neither names nor weights say it.  Gain, FLOP and tokens are the same on every machine; times are compared on
-one machine only.  Axes and relative gains are those of Boytsov et al. (2025), Figure 3.
+one machine only.  Axes and relative gains follow Boytsov et al. (2025), Figure 3.
 """
 
 from __future__ import annotations

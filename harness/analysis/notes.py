@@ -196,7 +196,7 @@ def _overhead(overhead: Sequence[Overhead]) -> Iterator[str]:
             why = item.detail or item.latency_mean_s.reason
             said.append(f"{where} not measured ({item.outcome.value}{f': {why}' if why else ''})")
             continue
-        # The facts alone: nobody measures harness's overhead for its own sake, and the JSON report has all of it.
+        # The facts alone: the overhead is not measured for its own sake, and the JSON report has all of it.
         facts = "; ".join(reason.partition("; ")[0] for reason in item.reasons)
         doubts = "" if item.validity is Validity.CLEAN else f" ({item.validity.value}: {facts})"
         shown = (("mean", item.latency_mean_s), ("p50", item.p50_s), ("p99", item.p99_s))
@@ -296,7 +296,7 @@ def of_data(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def of_unjudged(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the systems whose hits nobody judged; such hits count as not relevant."""
+    """Yield the systems with unjudged hits, which count as not relevant."""
     found: dict[tuple[str, int], dict[str, set[float]]] = defaultdict(lambda: defaultdict(set))
     for row in rows:
         if row.unjudged_share is not None and row.unjudged_depth is not None:

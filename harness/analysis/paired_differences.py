@@ -227,7 +227,7 @@ def largest_changes(a: PerQuery | None, b: PerQuery | None, choice: QueryChoice)
     """Return the queries that differ most, largest change first.
 
     These are at most ``count`` that B does better, and as many that it does worse.
-    Ties are in the order of ids; equal values are no change.  Without values of the measure in both there are none.
+    Ties are in the order of ids; equal values are not a change.  Without values of the measure in both there are none.
     """
     if a is None or b is None or choice.by not in a.measures or choice.by not in b.measures:
         return ()

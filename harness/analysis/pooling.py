@@ -41,7 +41,7 @@ class Pool:
 
 
 def pool(stored: Iterable[StoredJob], keys: Collection[str] | None = None) -> Pool:
-    """Choose the attempts of a cell and pool those of one environment.
+    """Choose the attempts of a cell and pool the attempts of one environment.
 
     Args:
         stored: jobs of one cell and isolation, at least one.

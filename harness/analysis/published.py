@@ -112,19 +112,42 @@ class LatencySource(ConfigModel):
     systems: tuple[str, ...] = ()
 
 
-class About(ConfigModel):
-    """The content of ``published.toml``."""
+class Paper(ConfigModel):
+    """What every ``published.toml`` says of its paper."""
 
     name: str
     title: ForeignText
     authors: tuple[ForeignText, ...] = Field(min_length=1)
     venue: ForeignText
     year: int
-    pages: ForeignText
-    doi: ForeignText
+    pages: ForeignText | None = None
     url: ForeignText
     licence: ForeignText
     licence_remark: ForeignText
+
+    @property
+    def cited(self) -> str:
+        """The authors' last names and the year, such as ``Santhanam et al. 2023``."""
+        return self._by([author.last_word for author in self.authors])
+
+    def citation(self) -> str:
+        """Cite the paper in one line."""
+        pages = f", pages {self.pages}" if self.pages else ""
+        return f"{self._by(self.authors)}. {self.title}. {self.venue}{pages}. {self.url}"
+
+    def citation_lines(self) -> tuple[str, str]:
+        """Return the citation, and the licence with its source."""
+        return self.citation(), f"Licence of the figures: {self.licence} ({self.licence_remark})"
+
+    def _by(self, names: Sequence[object]) -> str:
+        who = " and ".join(map(str, names)) if len(names) < 3 else f"{names[0]} et al."
+        return f"{who} {self.year}"
+
+
+class About(Paper):
+    """The content of ``published.toml``."""
+
+    doi: ForeignText
     prices: PriceList
     protocol: PrintedProtocol
     decimals: dict[str, int]
@@ -133,17 +156,6 @@ class About(ConfigModel):
     datasets: tuple[PaperDataset, ...] = Field(min_length=1)
     table2: tuple[LatencySource, ...]
     one_thread: tuple[ForeignText, ...] = ()  # references of Table 1 that measured on one CPU thread
-
-    @property
-    def short(self) -> str:
-        """Authors and year, such as ``Santhanam et al. 2023``."""
-        who = f"{self.authors[0].last_word} et al." if len(self.authors) > 2 else " and ".join(map(str, self.authors))
-        return f"{who} {self.year}"
-
-    def citation(self) -> str:
-        """Cite the paper in one line."""
-        who = f"{self.authors[0]} et al." if len(self.authors) > 2 else " and ".join(map(str, self.authors))
-        return f"{who} {self.year}. {self.title}. {self.venue}, pages {self.pages}. {self.url}"
 
 
 @dataclass(frozen=True)
@@ -154,7 +166,7 @@ class Printed:
 
     def __post_init__(self) -> None:
         if not _PRINTED.fullmatch(self.text):
-            raise ValueError(f"{self.text!r} is no number as papers print them; write digits and at most one point")
+            raise ValueError(f"{self.text!r} is not a number as papers print them; write digits and at most one point")
 
     def __str__(self) -> str:
         return self.text
@@ -172,7 +184,7 @@ class Printed:
 
 def _count(text: str) -> int:
     if not re.fullmatch("[0-9]{1,6}", text, flags=re.ASCII):
-        raise ValueError(f"{text!r} is no whole number; write one")
+        raise ValueError(f"{text!r} is not a whole number; write one")
     return int(text)
 
 
@@ -497,7 +509,7 @@ def _rates(about: About) -> tuple[PublishedRates, ...]:
     measure = next(iter(MEASURES))
     return tuple(
         PublishedRates(
-            f"{about.short}, Table {dataset.scores[0].number}", dataset.name, about.name, measure, dataset.amrs
+            f"{about.cited}, Table {dataset.scores[0].number}", dataset.name, about.name, measure, dataset.amrs
         )
         for dataset in about.datasets
         if dataset.amrs

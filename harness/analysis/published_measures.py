@@ -19,7 +19,7 @@ from pathlib import Path
 from pydantic import Field, model_validator
 
 from harness import config
-from harness.analysis.published import NAME, NOT_JUDGED, is_in
+from harness.analysis.published import NAME, NOT_JUDGED, Paper, is_in
 from harness.analysis.table import Row, Table, Validity
 from harness.config import ConfigModel, read_toml, validate
 from harness.errors import FileError
@@ -95,6 +95,15 @@ class MeasureTable(ConfigModel):
         """The columns of its file."""
         return (self.key, *self.columns, *self.facts, *([self.gain] if self.gain else []))
 
+    @property
+    def name(self) -> str:
+        """Its name in the paper, such as ``Table 4``; of figures that are in no table, their place."""
+        return f"Table {self.number}" if self.number[:1].isdigit() else self.number.capitalize()
+
+    def cells(self, line: Mapping[str, str]) -> dict[str, PrintedCell]:
+        """Return the figures of a line by column, without dashes and lost figures."""
+        return {name: cell for name in self.columns if (cell := PrintedCell.parse(line[name])) is not None}
+
 
 class Contradiction(ConfigModel):
     """A contradiction between text and code, or within the print, in the rows that ``systems`` (globs) name.
@@ -129,19 +138,10 @@ class RunTimeStatements(ConfigModel):
     least_slower: float = Field(gt=0)
 
 
-class MeasuresPaper(ConfigModel):
+class MeasuresPaper(Paper):
     """The content of ``published.toml``."""
 
-    name: str
-    title: ForeignText
-    authors: tuple[ForeignText, ...] = Field(min_length=1)
-    venue: ForeignText
-    year: int
-    pages: ForeignText | None = None
-    url: ForeignText
     arxiv: ForeignText
-    licence: ForeignText
-    licence_remark: ForeignText
     left_out: tuple[str, ...] = ()
     figure3: RunTimeStatements | None = None
     tables: tuple[MeasureTable, ...] = Field(min_length=1)
@@ -150,17 +150,9 @@ class MeasuresPaper(ConfigModel):
     errata: tuple[Contradiction, ...] = ()
 
     @property
-    def cited(self) -> str:
-        """The authors' last names and the year."""
-        names = [author.last_word for author in self.authors]
-        who = " and ".join(names) if len(names) < 3 else f"{names[0]} et al."
-        return f"{who} {self.year}"
-
-    def citation(self) -> str:
-        """Cite the paper in one line."""
-        who = " and ".join(map(str, self.authors)) if len(self.authors) < 3 else f"{self.authors[0]} et al."
-        pages = f", pages {self.pages}" if self.pages else ""
-        return f"{who} {self.year}. {self.title}. {self.venue}{pages}. {self.url}"
+    def contradictions(self) -> tuple[tuple[str, Contradiction], ...]:
+        """All findings and errata, each behind its kind."""
+        return (*(("finding", each) for each in self.findings), *(("erratum", each) for each in self.errata))
 
 
 @dataclass(frozen=True)
@@ -171,13 +163,9 @@ class PublishedMeasures:
     about: MeasuresPaper
     lines: dict[str, tuple[dict[str, str], ...]]
 
-    def findings(self, table: str, system: str) -> list[Contradiction]:
-        """Return the findings on the code that concern a row."""
-        return [finding for finding in self.about.findings if finding.touches(table, system)]
-
-    def errata(self, table: str, system: str) -> list[Contradiction]:
-        """Return the errata that concern a row."""
-        return [erratum for erratum in self.about.errata if erratum.touches(table, system)]
+    def contradictions(self, table: str, system: str) -> list[tuple[str, Contradiction]]:
+        """Return the findings and errata that concern a row, each behind its kind."""
+        return [(kind, each) for kind, each in self.about.contradictions if each.touches(table, system)]
 
     def baseline(self, table: MeasureTable, system: str) -> str | None:
         """Return the system over which a row's gains are printed."""
@@ -200,32 +188,31 @@ class PublishedMeasures:
 
         A printed figure stands for all that round to it, so what follows is an interval.
         """
-        for _, place, printed, ends in self._gains():
+        for place, printed, ends in self._gains():
             if ends is None:
-                yield place, printed, "no baseline of this row is named in [firstp] or [tables.over]"
+                yield place, printed, "[firstp] and [tables.over] name no baseline with a figure for this row"
             elif not ends[0] - _half(printed) <= Fraction(printed) <= ends[1] + _half(printed):
                 yield place, printed, f"{float(ends[0]):+.2f} to {float(ends[1]):+.2f}"
 
     def checked_gains(self) -> int:
         """Return how many printed gains can be held against printed figures."""
-        return sum(ends is not None for _, _, _, ends in self._gains())
+        return sum(ends is not None for _, _, ends in self._gains())
 
-    def _gains(self) -> Iterator[tuple[MeasureTable, str, str, tuple[Fraction, Fraction] | None]]:
+    def _gains(self) -> Iterator[tuple[str, str, tuple[Fraction, Fraction] | None]]:
         """Yield each printed gain with its place, and the least and largest that the figures allow."""
         for table in self.about.tables:
             by_system = {line[table.key]: line for line in self.lines[table.number]}
             for system, line in by_system.items():
-                base = by_system.get(self.baseline(table, system) or "")
-                cells = {name: PrintedCell.parse(line[name]) for name in table.columns}
-                place = f"Table {table.number}, {system}"
+                base = by_system.get(self.baseline(table, system) or "", {})
+                cells, base_cells = table.cells(line), table.cells(base) if base else {}
+                pairs = {name: (cell, base_cells[name]) for name, cell in cells.items() if name in base_cells}
+                place = f"{table.name}, {system}"
                 for name, cell in cells.items():
-                    if cell is not None and cell.gain and (base is None or base[name] != LOST):
-                        yield table, f"{place}, {name}", cell.gain, _ends(line, base, [name])
-                printed = line[table.gain] if table.gain else ""
-                used = [name for name, cell in cells.items() if cell is not None and base and base[name]]
+                    if cell.gain and base.get(name) != LOST:
+                        yield f"{place}, {name}", cell.gain, _ends([pairs[name]] if name in pairs else [])
                 # A mean over figures of which one is lost cannot be made again.
-                if printed and LOST not in line.values() and (base is None or LOST not in base.values()):
-                    yield table, place, printed, _ends(line, base, used)
+                if table.gain and line[table.gain] and LOST not in (*line.values(), *base.values()):
+                    yield place, line[table.gain], _ends([*pairs.values()])
 
 
 def _half(printed: str) -> Fraction:
@@ -233,28 +220,24 @@ def _half(printed: str) -> Fraction:
     return Fraction(1, 2 * 10 ** len(printed.partition(".")[2]))
 
 
-def _ends(
-    line: Mapping[str, str], base: Mapping[str, str] | None, columns: Sequence[str]
-) -> tuple[Fraction, Fraction] | None:
-    """Return the least and the largest mean of relative gains, per cent, that the rounded figures allow."""
-    if base is None:
+def _ends(pairs: Sequence[tuple[PrintedCell, PrintedCell]]) -> tuple[Fraction, Fraction] | None:
+    """Return the least and the largest mean of relative gains, per cent, that rounded figures over others allow."""
+    if not pairs:
         return None
-    pairs = [(PrintedCell.parse(line[name]), PrintedCell.parse(base[name])) for name in columns]
-    figures = [(one.figure, other.figure) for one, other in pairs if one is not None and other is not None]
-    if not figures:
-        return None
-    ends = []
-    for sign in (-1, 1):
+    figures = [(one.figure, other.figure) for one, other in pairs]
+
+    def mean(sign: int) -> Fraction:
         ratios = [(Fraction(a) + sign * _half(a)) / (Fraction(b) - sign * _half(b)) - 1 for a, b in figures]
-        ends.append(100 * sum(ratios, Fraction()) / len(ratios))
-    return ends[0], ends[1]
+        return 100 * sum(ratios, Fraction()) / len(ratios)
+
+    return mean(-1), mean(1)
 
 
 def holds(folder: Path) -> bool:
     """Return whether a folder holds tables of measures alone, which ``published.toml`` lists as ``tables``.
 
     Raises:
-        FileError: ``published.toml`` is no TOML.
+        FileError: ``published.toml`` is not TOML.
     """
     return is_in(folder) and "tables" in read_toml(folder / NAME, links=False)
 
@@ -277,10 +260,9 @@ def read(folder: Path) -> PublishedMeasures:
         for name in (*pairs, *pairs.values()):
             if name not in systems:
                 raise FileError(f"{folder / NAME}: [{where}] names {name!r}, which no table has; correct the name")
-    for kind, listed in (("finding", about.findings), ("erratum", about.errata)):
-        for each in listed:
-            if each.systems and not any(each.touches(*row) for row in rows):
-                raise FileError(f"{folder / NAME}: {kind} {each.name} concerns no row; correct `systems` or `tables`")
+    for kind, each in about.contradictions:
+        if each.systems and not any(each.touches(*row) for row in rows):
+            raise FileError(f"{folder / NAME}: {kind} {each.name} concerns no row; correct `systems` or `tables`")
     return paper
 
 
@@ -320,7 +302,7 @@ def _rows(paper: PublishedMeasures, table: MeasureTable) -> Iterator[Row]:
     suite = name if table is paper.about.tables[0] else f"{name}-table{table.number}"
     unknown = Estimate(None, reason=NO_LATENCY)
     for number, line in enumerate(paper.lines[table.number], start=1):
-        cells = {column: cell for column in table.columns if (cell := PrintedCell.parse(line[column])) is not None}
+        cells = table.cells(line)
         for dataset, names in _by_dataset(table, cells).items():
             key = f"{name}/table{table.number}/{number}/{names[0]}"
             yield Row(
@@ -367,5 +349,4 @@ def _notes(
         said += [str(table.marks.get(mark, f"mark {mark}")) for mark in cell.marks]
         if said:
             yield f"printed beside {table.columns[column].measure}: {'; '.join(said)}"
-    yield from (f"finding {each}" for each in paper.findings(table.number, system))
-    yield from (f"erratum {each}" for each in paper.errata(table.number, system))
+    yield from (f"{kind} {each}" for kind, each in paper.contradictions(table.number, system))

@@ -1,6 +1,6 @@
 """Score stored runs with other qrels, or without some queries.
 
-What was measured stays as it is.  Other qrels replace stored ones only where they contain all of these, with whatever
+What was measured stays as it is.  Other qrels replace stored ones only where they contain all of these, with any
 grades, so that no run is scored by another dataset's qrels or by fewer judgements than were stored.
 """
 
@@ -123,7 +123,7 @@ def check(changes: Iterable[Sequence[str]], override: QrelsOverride) -> None:
     """Refuse an override that changes nothing.
 
     Args:
-        changes: of each row, those of its :class:`JudgementBasis`.
+        changes: of each row, as its :class:`JudgementBasis` has them.
         override: other qrels, or queries to leave out.
 
     Raises:

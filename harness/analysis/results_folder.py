@@ -6,6 +6,7 @@ and to price, so they are imported only where rows are built.
 
 from __future__ import annotations
 
+import datetime
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -44,7 +45,7 @@ def load_rows(
 
     Args:
         folder: stored jobs, or published tables, which have their own measures.
-        measures: names as ir_measures writes them; empty: those of the suites, else the default ones.
+        measures: names as ir_measures writes them; empty: the suites' measures, else the default ones.
         keys: see :func:`harness.analysis.rows.build_rows`.
         cache: folder of cached rows (:mod:`harness.analysis.row_cache`); ``None``: no cache.
         columns: records in a row to read from the cache; other records, not plain values, may be missing.
@@ -179,6 +180,13 @@ def _row_cache(
 
     judged = f"{override.key if override else ''}{vectors.key if vectors else ''}"
     return RowCache(cache, folder, measures, judged)
+
+
+def price_date(folder: Path) -> datetime.date | None:
+    """Return the date of the prices that a paper's costs follow; ``None`` for other results: the newest."""
+    if not published.is_in(folder) or published_measures.holds(folder):
+        return None
+    return published.read(folder).about.prices.as_of
 
 
 def _published(folder: Path, override: QrelsOverride | None) -> Table:

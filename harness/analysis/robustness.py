@@ -27,7 +27,7 @@ EQUAL = 1e-12
 
 
 RESAMPLES, DRAWS, SEED = 1000, 100, 2023
-NO_MEAN = "it is no mean over queries"
+NO_MEAN = "it is not a mean over queries"
 _RESAMPLED = "resampled"
 
 

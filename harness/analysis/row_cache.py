@@ -43,10 +43,10 @@ log = logging.getLogger(__name__)
 _ROWS, _QUERIES = ".rows.parquet", ".queries.parquet"
 # Numbers depend on these libraries beside our own sources.
 _LIBRARIES = ("ir-measures", "numpy", "pyarrow", "scipy")
-# The files of a job that rows are made of, and those of a suite, five folders above a job's.
+# The files of a job that rows are made of, and the files of a suite, five folders above a job's.
 _JOB_FILES = (reader.RESULT, reader.SAMPLES, reader.RUN, reader.FIRST_STAGE, JUDGED_HITS, ANSWER_DEPTHS)
 _SUITE_FOLDERS = ("qrels", "samples")
-# Columns beside those of a row.
+# Columns that a row does not have.
 _STAMP, _FACTS, _DISAGREEMENTS = "cell_stamp", "cell_facts", "cell_disagreements"
 _PLAIN_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 _ARROW_TYPES = {hint: arrow for plain, arrow in _PLAIN_TYPES.items() for hint in (plain, plain | None)}
@@ -106,7 +106,7 @@ class RowCache:
         return per_query.read(self._queries, self._stamp)
 
     def cells(self) -> dict[str, CellRow]:
-        """Return the cells that were cached last, by their stamps, whatever else has changed since."""
+        """Return the cells that were cached last, by their stamps, even if others have changed since."""
         stamp = _facts(self.path).get("stamp", "")
         content = _read(self.path, stamp) if stamp else None
         by_query = per_query.read(self._queries, stamp)
@@ -125,7 +125,7 @@ class RowCache:
 
     def write(self, built: RowSet) -> None:
         """Cache the rows; a cache that cannot be written is logged."""
-        # If a run stored something meanwhile, nobody knows which files these rows are made of.
+        # If a run stored something meanwhile, it is unknown which files these rows are made of.
         if folder_stamp(self._folder) != self._stamp:
             return
         try:

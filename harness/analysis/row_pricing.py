@@ -255,7 +255,7 @@ def _other_gpu(row: Row, price: Price) -> ForeignText | None:
     if not row.gpus or row.machine is None or not row.machine.gpu_models or price.gpu_model is None:
         return None
     model = row.machine.gpu_models[0]
-    # "a10g" is "NVIDIA A10G", "h100" is "NVIDIA H100 80GB HBM3"; "t4" is no "T4G".
+    # "a10g" is "NVIDIA A10G", "h100" is "NVIDIA H100 80GB HBM3"; "t4" is not "T4G".
     priced, there = (set(re.findall(r"[a-z0-9]+", str(name).lower())) for name in (price.gpu_model, model))
     return None if priced <= there else model
 
@@ -342,7 +342,7 @@ def _target(row: Row) -> str:
 
 
 def tokens(row: Row, snapshot: TokenSnapshot | None) -> tuple[TokenPrice | None, Estimate]:
-    """Return the price of the tokens that a row's system names, and what those of a million queries cost.
+    """Return the price of the tokens that a row's system names, and the cost of a million queries' tokens.
 
     A system that names no model has neither, and no reason is needed.
     """

@@ -38,14 +38,14 @@ def build_rows(
     """Build the unpriced table of stored jobs.
 
     :func:`harness.results.attempts.choose` says which of several attempts is shown, and
-    :func:`harness.analysis.pooling.pool` which jobs of a cell are pooled.  The null system is no row but a note, unless
-    there is no other system.  A file of one job that cannot be read costs that cell's numbers only, and the row says
-    why.
+    :func:`harness.analysis.pooling.pool` which jobs of a cell are pooled.  The null system is a note and not a row,
+    unless it is the only system.  A file of one job that cannot be read costs that cell's numbers only, and the row
+    says why.
 
     Args:
         jobs: stored jobs, in any order.
         evaluator: scores their runs.
-        keys: jobs to show in their cells, whatever else is stored of those; the other cells choose as usual.
+        keys: jobs to show in their cells, in place of other jobs stored of them; the other cells choose as usual.
         cached: rows built earlier with the same evaluator, by stamp; of no use with ``keys``.
 
     Raises:
@@ -123,7 +123,7 @@ def verdicts(
 
 
 def _null_cells(cells: Collection[CellKey]) -> set[CellKey]:
-    """Return the null system's cells, unless there is no other system."""
+    """Return the null system's cells, unless it is the only system."""
     null = {key for key in cells if key.cell.system == NULL_SYSTEM}
     return null if len(null) < len(cells) else set()
 

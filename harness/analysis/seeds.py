@@ -1,7 +1,7 @@
 """One row for a model that was trained with several seeds: its values by query are means over the seeds.
 
 Boytsov et al. (2025, section 3.2) train each model three times, average the values of each query over the seeds, and
-test the averages.  So a difference counts that another training would show again, and no lucky seed.
+test the averages.  A difference then counts if another training would show it again, and not by a lucky seed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def averaged(
         if row.system in seeds:
             groups.setdefault(_group(row, seeds[row.system]), []).append(row)
     values, rows = dict(per_query), []
-    averages: dict[str, int] = {}
+    averaged_rows: dict[str, set[int]] = {}
     for row in table.rows:
         members = groups.get(_group(row, seeds[row.system])) if row.system in seeds else None
         measured = [each for each in members or () if each.outcome is Outcome.OK]
@@ -56,11 +56,11 @@ def averaged(
             joined = _mean_values(found) if len(found) == len(measured) else None
             mean = _mean_row(measured, members, seeds[row.system], joined)
             rows.append(mean)
-            averages[mean.system] = len(measured)
+            averaged_rows.setdefault(mean.system, set()).add(len(measured))
             if joined is not None:
                 values[mean.per_query_key] = replace(joined, key=mean.per_query_key)
-    models = ", ".join(f"{model} ({count})" for model, count in averages.items())
-    notes = (*table.notes, f"{NOTE}: {models}") if averages else table.notes
+    models = ", ".join(f"{model} ({' or '.join(map(str, sorted(counts)))})" for model, counts in averaged_rows.items())
+    notes = (*table.notes, f"{NOTE}: {models}") if models else table.notes
     return replace(table, rows=tuple(rows), notes=notes), values
 
 
@@ -92,7 +92,6 @@ def _mean_values(found: Sequence[PerQuery]) -> PerQuery:
 def _mean_row(rows: Sequence[Row], members: Sequence[Row], model: str, values: PerQuery | None) -> Row:
     """Return the mean of the measured rows of a model's seeds."""
     first = rows[0]
-
     measures = _means([row.measures for row in rows])
     if values is not None:
         for name in measures.keys() & values.measures.keys():
@@ -113,7 +112,11 @@ def _mean_row(rows: Sequence[Row], members: Sequence[Row], model: str, values: P
         findings=tuple(dict.fromkeys(finding for row in rows for finding in row.findings)),
         stages_s={name: _mean_timing([row.stages_s.get(name) for row in rows]) for name in first.stages_s},
         service_s=None if first.service_s is None else _mean_timing([row.service_s for row in rows]),
-        counts={name: _average([row.counts.get(name) for row in rows]) or 0.0 for name in first.counts},
+        counts={
+            name: mean
+            for name in first.counts
+            if (mean := _average([row.counts.get(name) for row in rows])) is not None
+        },
         first_stage=_mean_stage([row.first_stage for row in rows]),
         spread_s={},
         trial_spread_s=None,
@@ -177,7 +180,7 @@ def _most(numbers: Iterable[int | None]) -> int | None:
 
 def _sum(numbers: Iterable[int | None]) -> int | None:
     known = list(numbers)
-    return None if None in known else sum(number or 0 for number in known)
+    return None if None in known else sum(filter(None, known))
 
 
 def _mean_timing(timings: Sequence[Timing | None]) -> Timing:

@@ -31,7 +31,7 @@ def read_stored_runs(folder: Path, only: str | None = None) -> tuple[JudgedRuns,
     A damaged file costs the runs that need it, and the notes name it.
 
     Raises:
-        FileError: ``folder`` is no folder.
+        FileError: ``folder`` is not a folder.
         UsageError: there is no such run.
     """
     none = f"{folder}: no finished run in it{f' that matches {only!r}' if only else ''}; run a suite first"

@@ -181,7 +181,7 @@ class Row:
     measure it.  ``one_pass_warmup`` is how many queries warmed up where warm-up did not go on until steady.
 
     A failed row has an outcome and a detail, and every figure is missing. ``notes`` are sentences about this row;
-    each states a fact, its figure and, where something can be done, the next command; those of ``findings``, which
+    each states a fact, its figure and, where something can be done, the next command. The texts of ``findings``, which
     decide ``validity``, are among them. ``transient``: some of its reasons to doubt may pass when it is measured
     again. ``nominal_memory_bytes`` is what the profile asks for, where that is the whole machine and the limit is what
     its host leaves (:attr:`memory_bytes`). ``harness_apart``: the harness kept off the job's CPUs (``None``: not
@@ -190,7 +190,7 @@ class Row:
     start and no hashes; its ``published_type`` is the instance type that the paper prices it on, and
     ``gpu_memory_bytes`` what each GPU of that one has. ``attempts`` counts the stored jobs of this cell, failed ones
     included.
-    ``unjudged_share`` is that of the first ``unjudged_depth`` hits which nobody judged (mean over queries with hits);
+    ``unjudged_share`` of the first ``unjudged_depth`` hits has no judgement (mean over queries with hits);
     ``rejudged`` says how it is judged, where not by what was stored with it.
     ``counts`` holds the work of a query (pairs, tokens, flop ...), the mean over all timed samples: no machine changes
     it.  ``token_model`` is the language model whose token prices the system names.
@@ -340,7 +340,7 @@ class Row:
 class Overhead:
     """Time that harness itself adds to a query: the null system, measured in the same envelope (measuring rule 23).
 
-    Its fields are those of the null system's row, and the texts of the row's findings.
+    It has fields of the null system's row, and the texts of the row's findings.
     """
 
     suite: str

@@ -8,14 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-from click.core import ParameterSource
 
 from harness.analysis import comparison
 from harness.analysis.comparison import Comparison
 from harness.analysis.paired_differences import QueryChoice
 from harness.analysis.table import Row, Table
 from harness.cli.locations import mirrored
-from harness.cli.options import OneValueCommand, cache_option, price_options, results_option, results_path
+from harness.cli.options import (
+    OneValueCommand,
+    cache_option,
+    given_parameters,
+    price_options,
+    results_option,
+    results_path,
+)
 from harness.cli.output import FORMATS, Destination, destination_options
 from harness.cli.stored_results import (
     StoredResults,
@@ -149,9 +155,8 @@ def _are_run_files(compared: Sequence[str], stored: StoredResults) -> bool:
 
 def _file_pairs(compared: Sequence[str]) -> list[tuple[Path, Path]]:
     """Pair the run files; refuse other files, and options of stored results."""
-    context = click.get_current_context()
     for name, option in _OF_RESULTS.items():
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+        if name in given_parameters():
             raise UsageError(f"{option} is of stored results, and {' and '.join(compared)} are run files; leave it out")
     named = [[Path(path) for path in sorted(glob.glob(name)) or [name]] for name in compared]  # noqa: PTH207 # absolute too
     for number, paths in enumerate(named):

@@ -36,8 +36,8 @@ from harness.untrusted import one_line
 def label(files: tuple[Path, ...], out: Path, threshold: float, characters: int, titles: bool) -> None:
     """Write a collection of passages from FILES of DuReader 2.0, labelled by the answers that people wrote.
 
-    A passage is relevant if a span of one of its paragraphs is close enough to an answer.  The defaults are those of
-    DuReader-retrieval (Qiu et al. 2022).
+    A passage is relevant if a span of one of its paragraphs is close enough to an answer.  The defaults are
+    DuReader-retrieval's (Qiu et al. 2022).
     """
     if len({path.name for path in files}) < len(files):
         raise UsageError("two files have one name; name each file once")

@@ -1,4 +1,4 @@
-"""Results in a folder, under the name of published ones, or in S3; those are mirrored into a local folder."""
+"""Results in a folder, by the name of published results, or in S3, which commands read and write through a mirror."""
 
 from __future__ import annotations
 

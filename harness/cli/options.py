@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from harness import config, filesystem
 from harness.aws.clients import is_s3
@@ -83,6 +84,15 @@ def record_options(name: str, record: Callable[..., Any], *options: Decorator) -
         return decorated
 
     return decorate
+
+
+def given_parameters() -> dict[str, click.Parameter]:
+    """Return the parameters of the running command that its command line gives, by name."""
+    context = click.get_current_context()
+    known = {str(parameter.name): parameter for parameter in context.command.params}
+    return {
+        name: each for name, each in known.items() if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
 
 
 def parsed_by(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
@@ -181,7 +191,7 @@ def date_option(name: str, text: str) -> Decorator:
         try:
             return datetime.datetime.strptime(given, "%Y-%m-%d").date()
         except ValueError:
-            raise click.BadParameter(f"{one_line(given)!r} is no date; write YYYY-MM-DD") from None
+            raise click.BadParameter(f"{one_line(given)!r} is not a date; write YYYY-MM-DD") from None
 
     return click.option(name, metavar="YYYY-MM-DD", callback=parsed_by(parse), help=text)
 

@@ -17,7 +17,7 @@ from harness.cli.locations import named_as_given, of_suite
 from harness.cli.options import OneValueCommand, cache_option, models_option, only_option, results_option
 from harness.cli.output import FORMATS, Destination, destination_options, show_errors
 from harness.commands import command
-from harness.errors import FileError
+from harness.errors import FileError, counted
 from harness.jobs.cell_plans import Planner, SuitePlan
 from harness.jobs.inputs import RunOptions
 from harness.jobs.suite import Suite, dataset_name, load
@@ -53,8 +53,8 @@ def plan(
     """List the cells of each SUITE, done and to do, and the time that is left.  Runs nothing, fetches no data, needs no
     engine.
 
-    Times are those of stored results of the same system and dataset, else follow from the latencies that a paper
-    prints, where harness ships its tables.  Others are assumed: 30 s for a job and 0.1 s for a query; for an index
+    Times come from stored results of the same system and dataset, else from the latencies that a paper prints,
+    where harness ships its tables.  Others are assumed: 30 s for a job and 0.1 s for a query; for an index
     build 60 s and 0.01 s for a document.  ~ marks both.  An index that several cells search counts once.  Exit code 1
     if the folder of a dataset does not exist.
     """
@@ -68,9 +68,9 @@ def plan(
             plans.append(planner.plan(loaded, options))
             missing |= missing_folders(loaded, options)
     given = {"results": None if str(results) == "results" else str(results)}
-    run = command("run", *suites, **given, fresh_index=fresh_index, fresh=fresh and not fresh_index)
+    run = command("run", *suites, **given, only=only, fresh_index=fresh_index, fresh=fresh and not fresh_index)
     cells = [cell for each in plans for cell in (_priced(each) if price else each.cells)]
-    notes = [*suite_notes(plans, missing)][:_MOST_NOTES]
+    notes = [*_refusals(cells), *suite_notes(plans, missing), *_elsewhere(plans)][:_MOST_NOTES]
     if not all(each.engine for each in plans):
         notes.append("no Docker engine answers: jobs count as done with the images of stored results; harness doctor")
     absent = sum(len(each.absent) for each in plans)
@@ -106,15 +106,24 @@ def _priced(plan: SuitePlan) -> list[CellPlan]:
 
 
 def suite_notes(plans: list[SuitePlan], missing: dict[str, FileError]) -> Iterator[str]:
-    """Yield what keeps cells from being measured here, a line for each kind."""
+    """Yield what suites still need, a line for each kind: data, and pins."""
     unfetched = [cell.dataset for each in plans for cell in each.absent if cell.dataset not in missing]
     if unfetched:
         yield f"data is not here: {', '.join(dict.fromkeys(unfetched))}; run where ir_datasets can fetch it"
-    cannot = {job.cell: job.cannot for each in plans for job in each.jobs if job.cannot and not job.done}
-    if cannot:
-        yield f"not on this machine: {len(cannot)} cells, e.g. {next(iter(cannot.values()))}"
     systems = [system for each in plans for system in each.inputs.systems.values()]
     if unpinned := [name for system in systems for name in system.unpinned]:
         yield f"pinned at first use, by harness run: {', '.join(dict.fromkeys(unpinned))}"
-    if refused := dict.fromkeys(cell.refused for each in plans for cell in each.cells if cell.refused):
-        yield f"no machine: {'; '.join(map(str, refused))}"
+
+
+def _elsewhere(plans: list[SuitePlan]) -> Iterator[str]:
+    """Count the cells that this host cannot run."""
+    cannot = {job.cell: job.cannot for each in plans for job in each.jobs if job.cannot and not job.done}
+    if cannot:
+        yield f"not on this machine: {len(cannot)} cells, e.g. {next(iter(cannot.values()))}"
+
+
+def _refusals(cells: list[CellPlan]) -> Iterator[str]:
+    """Count the cells that no machine of the price list takes."""
+    refused = [cell.refused for cell in cells if cell.refused]
+    if refused:
+        yield f"no price: {counted(len(refused), 'cell')}, e.g. {refused[0]}"

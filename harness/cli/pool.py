@@ -160,7 +160,7 @@ def _check_plan(packages: Mapping[str, int | None], destination: Destination) ->
         given = next((flag for name, flag in others.items() if packages[name] is not None), None)
         if given is not None:
             raise UsageError(
-                f"--{given} is of packages; name their size with {option('package', PAIRS)}, or leave it out"
+                f"--{given} needs packages; name their size with {option('package', PAIRS)}, or leave it out"
             )
         if output is not None and output.is_file():
             raise UsageError(f"{output}: is there already, and somebody's grades may be in it; name another file")
@@ -179,7 +179,7 @@ def _check_plan(packages: Mapping[str, int | None], destination: Destination) ->
 def _ensemble(rerankers: tuple[Path, ...], keep: int | None) -> Ensemble | None:
     if not rerankers:
         if keep is not None:
-            raise UsageError("--keep is of rerankers; name their runs with --reranker, or leave it out")
+            raise UsageError("--keep needs rerankers; name their runs with --reranker, or leave it out")
         return None
     names = judged_runs.run_names(rerankers)
     return Ensemble(dict(zip(names, map(trec.read_scores, rerankers), strict=True)), keep or KEPT)

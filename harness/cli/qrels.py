@@ -184,8 +184,8 @@ def check_packages(files: tuple[Path, ...], accuracy: float, destination: Destin
     )
     if failed:
         again = max(check.round for check in failed) + 1
-        other = option("round", again)
-        say(f"Revise the packages below {accuracy:.0%}, then check other pairs: `harness pool` with {other}", err=True)
+        low = f"Revise the packages below {packages.limit(accuracy)}"
+        say(f"{low}, then check other pairs: `harness pool` with {option('round', again)}", err=True)
         sys.exit(1)
 
 
@@ -198,17 +198,17 @@ def _read_check(path: Path) -> PackageCheck:
 
 
 def _check_section(checks: Sequence[PackageCheck], accuracy: float, escape: Escape) -> Section:
-    least = packages.exact(accuracy)
+    least, limit = packages.exact(accuracy), packages.limit(accuracy)
     columns: list[GridColumn[PackageCheck]] = [
         ("package", False, lambda check: escape(check.package.name)),
         ("round", True, lambda check: str(check.round)),
         ("checked", True, lambda check: f"{sum(review.pairs for review in check.reviews):,}"),
-        ("reviewers agree", True, lambda check: ", ".join(f"{float(each.accuracy):.1%}" for each in check.reviews)),
-        ("mean", True, lambda check: f"{float(check.accuracy):.1%}"),
+        ("reviewers agree", True, lambda check: ", ".join(packages.percent(each.accuracy) for each in check.reviews)),
+        ("mean", True, lambda check: packages.percent(check.accuracy)),
         ("result", False, lambda check: "passed" if check.accuracy >= least else "revise"),
     ]
     passed = sum(check.accuracy >= least for check in checks)
-    lead = f"**{passed:,} of {counted(len(checks), 'package')} passed**: reviewers agree with {accuracy:.0%} or more"
+    lead = f"**{passed:,} of {counted(len(checks), 'package')} passed**: reviewers agree with {limit} or more"
     return Section(lead=(lead,), grids=(grid_of(checks, columns),))
 
 

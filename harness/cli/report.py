@@ -59,8 +59,9 @@ view_options = record_options(
         callback=parsed_by(split_list),
         metavar="NAME,...",
         show_default=False,
-        help="Show these: hardware, MEASURE, latency, p95, throughput, memory, gpu_memory, index, cost, build; of two"
-        " stages ceiling, gain, harm, pairs, tokens, GFLOP; of language models token_price.",
+        help="Show these: hardware, machine, MEASURE, latency, p95, throughput, memory,"
+        " gpu_memory, index, cost, build, GFLOP, parameters; of two stages ceiling, gain, harm, pairs, tokens; of"
+        " language models token_price.",
     ),
     click.option("--sort", default="", show_default=False, metavar="NAME", help="Sort by this column."),
 )
@@ -113,7 +114,7 @@ def report(
 
     --wide has every column and note; csv, json and latex always do.
 
-    With png, svg or pdf: pictures of each dataset, into the folder that -o names; --amrs is for those of Dynascores.
+    With png, svg or pdf: pictures of each dataset, into the folder that -o names; --amrs is for pictures of Dynascores.
     """
     chosen = stored.measures
     short = destination.form == "md" and layout == "rows" and not destination.wide

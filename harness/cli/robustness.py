@@ -55,7 +55,7 @@ robustness_options = record_options(
         metavar="N|SHARE",
         help="Fewer judgements: at most N relevant ones by query, best grades first, or a share of all; repeatable.",
     ),
-    click.option("--any-grade", is_flag=True, help="Keep N relevant judgements at random, whatever their grade."),
+    click.option("--any-grade", is_flag=True, help="Keep N relevant judgements at random, of any grade."),
     click.option("--resamples", type=click.IntRange(100, 100_000), default=1000, help="Of the queries."),
     click.option(
         "--draws",

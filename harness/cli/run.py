@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from harness import config
 from harness.analysis import pareto_front
@@ -31,6 +30,7 @@ from harness.cli.options import (
     OneValueCommand,
     agree,
     cache_option,
+    given_parameters,
     models_option,
     only_option,
     record_options,
@@ -88,7 +88,7 @@ cloud_options = record_options(
         help="ec2, batch: architecture of the instances and of their images; with GPUs always x86_64."
         "  [default: that of the suite's own types, else x86_64]",
     ),
-    click.option("--subnet", help="ec2: this subnet.  [default: those of the default VPC]"),
+    click.option("--subnet", help="ec2: this subnet.  [default: the default VPC's subnets]"),
     click.option(
         "--dry-run",
         is_flag=True,
@@ -182,6 +182,7 @@ def run(
         with choice.open() as launcher:
             sys.exit(0 if worker.run_part(part, options, launcher) else 1)
     request = _RunRequest(choice, results, only, fresh, fresh_index, retry_noisy, work, cloud, yes)
+    _check_options(request)
     if contested is not None:
         suites, cells = _contested(suites, contested, choice.cache)
         if not cells:
@@ -205,8 +206,6 @@ def _run_suite(suite: Path, request: _RunRequest) -> list[str]:
     choice, results, loaded = request.choice, request.results, load(suite)
     if request.in_cloud:
         of_suite(results, loaded.name, choice.cache, "RECORDS")  # stored jobs decide what is launched
-    else:
-        _refuse_options(choice.launcher, {*CloudOptions.__dataclass_fields__, "yes"})
     with writable(results, choice.cache) as location:
         cells, shelf = request.cells, location.shelf
         options = run_options(suite, location.folder, request.only, request.fresh or cells is not None, choice.cache)
@@ -232,15 +231,21 @@ def _quote(suites: Sequence[Path], request: _RunRequest) -> None:
     cells: list[CellPlan] = []
     plans: list[SuitePlan] = []
     notes = [f"prices: {snapshot}, without disk, address and the machines' setup"]
+    if cloud.spot:
+        notes.append("spot capacity costs at most that")
     with replace(request.choice, launcher="docker").open() as launcher:
         planner = Planner(launcher)
         for path in suites:
             loaded = load(path)
-            options = planning_options(path, loaded, request.results, request.only, cache, fresh=request.fresh)
-            plans.append(planner.plan(loaded, options))
+            fresh = request.fresh or request.cells is not None
+            options = planning_options(path, loaded, request.results, request.only, cache, fresh=fresh)
+            plans.append(planner.plan(loaded, replace(options, cells=request.cells)))
             cells += price_list.priced(plans[-1].cells, loaded, snapshot, cloud)
             notes += price_list.builders(loaded, snapshot, cloud)
-    launch = command("run", *suites, launcher=request.choice.launcher, work="s3://BUCKET")
+    given = {name: each for name, each in given_parameters().items() if isinstance(each, click.Option)}
+    values = click.get_current_context().params
+    again = {each.opts[0].lstrip("-"): values[name] for name, each in given.items() if name not in ("dry_run", "wide")}
+    launch = command("run", *suites, **again, work="s3://BUCKET")
     document = quote_document(cells, [*dict.fromkeys((*notes, *suite_notes(plans, {})))], launch)
     Destination("md", None, wide=cloud.wide).show_report(document)
 
@@ -262,32 +267,39 @@ def demo(context: click.Context, /, **options: Any) -> None:
 
 def _refuse_options(launcher: str, names: Collection[str]) -> None:
     """Refuse options on the command line that this launcher does not understand."""
-    context = click.get_current_context()
-    for parameter in context.command.params:
-        name = str(parameter.name)
-        if name in names and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+    for name, parameter in given_parameters().items():
+        if name in names:
             raise UsageError(
                 f"{parameter.opts[0]} is for --launcher ec2, this is {option('launcher', launcher)}; leave it out"
             )
 
 
+def _check_options(request: _RunRequest) -> None:
+    """Refuse options that the chosen launcher does not understand."""
+    launcher = request.choice.launcher
+    if not request.in_cloud:
+        _refuse_options(launcher, {*CloudOptions.__dataclass_fields__, "yes"})
+        return
+    if launcher == "batch":
+        _refuse_options(launcher, {"most", "spot", "subnet"})
+    if request.retry_noisy:
+        raise UsageError(
+            f"--retry-noisy is not for {option('launcher', launcher)}; run it again with --contested or --fresh --only"
+        )
+    if request.fresh_index:
+        raise UsageError(
+            f"--fresh-index is not for {option('launcher', launcher)}, which takes indexes from --cache and --work;"
+            " name others there to have them built again"
+        )
+
+
 def _request(launcher: str, suite: Suite, options: RunOptions, work: str | None, cloud: CloudOptions) -> CloudRequest:
     if launcher == "batch":
-        _refuse_options("batch", {"most", "spot", "subnet"})
         cloud = replace(cloud, most=sys.maxsize)
     if work is None:
         raise UsageError(
             f"--launcher {launcher} needs a place in S3: give --work s3://BUCKET, which `harness ec2 up s3://BUCKET`"
             " makes"
-        )
-    if options.retry_noisy:
-        raise UsageError(
-            f"--retry-noisy is not for {option('launcher', launcher)}; run it again with --contested or --fresh --only"
-        )
-    if options.fresh_index:
-        raise UsageError(
-            f"--fresh-index is not for {option('launcher', launcher)}, which takes indexes from --cache and --work;"
-            " name others there to have them built again"
         )
     return CloudRequest(suite=suite, options=options, work=parse_uri(work), **vars(cloud))
 
@@ -346,7 +358,7 @@ def _nothing_measured(table: Table) -> Iterator[str]:
 def _contested(suites: tuple[Path, ...], folder: Path, cache: Path) -> tuple[tuple[Path, ...], frozenset[Cell]]:
     """Return the contested cells of stored results, and the suite that declares them, from ``suites/`` by default."""
     if len(suites) > 1:
-        raise UsageError(f"--contested is of one suite, {len(suites)} are named; name one")
+        raise UsageError(f"--contested measures one suite again, and {len(suites)} are named; name one")
     stored = StoredResults(folder, cache)
     table = stored.table()
     cells = pareto_front.contested_cells(table, stored.per_query(), table.measures[0])
@@ -361,6 +373,6 @@ def _contested(suites: tuple[Path, ...], folder: Path, cache: Path) -> tuple[tup
     paths = [path for name in names if (path := Path("suites", f"{name}.toml")).is_file()]
     if names and not paths:
         raise UsageError(
-            f"{folder}: is of the suite {names[0]}, and there is no suites/{names[0]}.toml; name its SUITE"
+            f"{folder}: was measured with suite {names[0]}, but suites/{names[0]}.toml does not exist; name its SUITE"
         )
     return tuple(paths[:1]), cells

@@ -41,7 +41,7 @@ from harness.report.page import PageSource, page_content, render_page
 from harness.report.page.answer import answer_html
 from harness.report.page.groups import ranking_data
 from harness.report.plots import KINDS, album
-from harness.report.published_measures import citation_lines, first_screen
+from harness.report.published_measures import first_screen
 from harness.report.summary import SummaryView, summary_section
 from harness.report.writers import plain_escape
 from harness.untrusted import one_line
@@ -133,21 +133,10 @@ class StoredResults:
         return row_pricing.price(table, self._tariff()) if priced else table
 
     def _tariff(self) -> Tariff:
-        selection = self.priced_by()
+        # A paper's exchange rates are in US$ of its own date.
+        as_of = self.selection.as_of or results_folder.price_date(self.results)
+        selection = replace(self.selection, as_of=as_of)
         return row_pricing.tariff(selection.snapshot(), choice=selection.choice, tokens=selection.tokens())
-
-    def priced_by(self) -> PriceSelection:
-        """Return the selected prices; where none of a date are, a paper's tables have the prices of its own date.
-
-        A paper's exchange rates are in US$ of these prices.
-        """
-        if (
-            self.selection.as_of is not None
-            or not published.is_in(self.results)
-            or published_measures.holds(self.results)
-        ):
-            return self.selection
-        return replace(self.selection, as_of=published.read(self.results).about.prices.as_of)
 
     def per_query(self) -> Mapping[str, PerQuery]:
         """Return the rows' values by query."""
@@ -314,8 +303,5 @@ def _paper(folder: Path) -> tuple[str | None, tuple[str, ...]]:
     """Return the title and citation of the paper whose tables a folder holds."""
     if not published.is_in(folder):
         return None, ()
-    if published_measures.holds(folder):
-        about = published_measures.read(folder).about
-        return f"{about.cited}, as published", citation_lines(about)
-    paper = published.read(folder).about
-    return f"{paper.short}, as published", (paper.citation(), f"Licence of the figures: {paper.licence}")
+    about = (published_measures if published_measures.holds(folder) else published).read(folder).about
+    return f"{about.cited}, as published", about.citation_lines()

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NoReturn
 
 import click
-from click.core import ParameterSource
 
 from harness import config, datasets
 from harness.cli.launchers import LauncherChoice, launcher_option
@@ -21,6 +20,7 @@ from harness.cli.options import (
     OneValueCommand,
     PriceSelection,
     cache_option,
+    given_parameters,
     models_option,
     only_option,
     record_options,
@@ -124,7 +124,7 @@ criteria_options = record_options(
     ),
 )
 _cpus_option = click.option(
-    "--cpus", metavar="N,...", help="CPU counts to try.  [default: 1; SUITE: those of its hardware profiles]"
+    "--cpus", metavar="N,...", help="CPU counts to try.  [default: 1; SUITE: the CPUs of its hardware profiles]"
 )
 _gpus_option = click.option("--gpus", type=click.IntRange(0), default=0, help="NVIDIA GPUs.")
 _destination_options = destination_options(*FORMATS, wide=True)
@@ -178,9 +178,8 @@ def viable(
 
 def _refuse_for_suite(*names: str) -> None:
     """Refuse options on the command line that a suite's file decides."""
-    context = click.get_current_context()
     for name in names:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+        if name in given_parameters():
             raise UsageError(f"--{name} is for a SYSTEM; the suite's file names its own, and --only chooses among them")
 
 

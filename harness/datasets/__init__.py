@@ -1,7 +1,7 @@
 """Read corpus, queries and judgements from a folder or ir_datasets; draw fixed query samples.
 
 Formats are recognised by their files (:mod:`harness.datasets.formats`); the corpus is streamed into the cache once
-(:mod:`harness.datasets.corpus`), whatever its size.
+(:mod:`harness.datasets.corpus`), at any size.
 """
 
 from __future__ import annotations

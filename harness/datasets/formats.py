@@ -59,7 +59,7 @@ def _recognise(folder: Path) -> Format:
         return fitting[0]
     if fitting:
         names = " and ".join(format.name for format in fitting)
-        raise FileError(f"{folder}: its files fit {names}; leave those of one format in it")
+        raise FileError(f"{folder}: its files fit {names}; leave the files of one format in it")
     present = {format.name: len(format.files) - len(missing[format.name]) for format in FORMATS}
     most = max(present.values())
     if not most:

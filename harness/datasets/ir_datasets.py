@@ -24,7 +24,7 @@ from harness.errors import FileError, UsageError
 from harness.records import digest
 
 _Item = TypeVar("_Item")
-# Errors of downloads and readers: ir_datasets passes on those of its libraries.  EOFError: it asked for a password on
+# Errors of downloads and readers: ir_datasets passes on its libraries' errors.  EOFError: it asked for a password on
 # a closed input.
 _IR_DATASETS_ERRORS = (
     *(OSError, RuntimeError, ValueError, KeyError, AttributeError, AssertionError, EOFError, ImportError, SyntaxError),

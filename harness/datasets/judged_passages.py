@@ -76,6 +76,6 @@ def read_chunks(path: Path) -> MatchedPassages:
 def _records(path: Path, adapter: TypeAdapter[Any]) -> Iterator[Any]:
     for place, raw in source.read_json_lines(path):
         try:
-            yield adapter.validate_json(json.dumps(raw))  # JSON: a dict is no record in strict Python mode
+            yield adapter.validate_json(json.dumps(raw))  # JSON: a dict is not a record in strict Python mode
         except ValidationError as error:
             raise FileError(f"{place}: {mistake(error)}") from None

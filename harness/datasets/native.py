@@ -2,9 +2,9 @@
 
 The format is BEIR's layout with TREC's qrels: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels.trec``.
 
-A copy has the same hashes as its dataset, whatever the dataset was read from.  Its corpus and queries are those of the
-format; its judgements are kept as they are: ``judgements.trec``, also of unknown queries, or
-``judgements.answers.json`` with the sentence model that NLTK needs to look for answers, in ``nltk_data/``.
+A copy has the same hashes as its dataset, in any format.  Its corpus and queries are in this format; its judgements are
+kept as they are: ``judgements.trec``, also of unknown queries, or ``judgements.answers.json`` with the sentence model
+that NLTK needs to look for answers, in ``nltk_data/``.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def read_positions_file(path: Path) -> Iterator[RelevantPosition]:
 
 def _checked(place: str, raw: dict[str, Any]) -> RelevantPosition:
     try:
-        record = _RECORD.validate_json(json.dumps(raw))  # JSON: a dict is no record in strict Python mode
+        record = _RECORD.validate_json(json.dumps(raw))  # JSON: a dict is not a record in strict Python mode
     except ValidationError as error:
         raise FileError(f"{place}: {mistake(error)}") from None
     if not (record.start_token < record.end_token <= record.length and record.start_char < record.end_char):

@@ -191,7 +191,7 @@ def text_field(place: str, raw: dict[str, Any], key: str) -> str:
     """Return the text under a key; raise FileError if it is missing or not a text."""
     value = raw.get(key)
     if not isinstance(value, str):
-        fault = "is missing; add it" if value is None else "is no text; write it in quotes"
+        fault = "is missing; add it" if value is None else "is not a text; write it in quotes"
         raise FileError(f"{place}: key '{key}' {fault}")
     return value
 

@@ -30,7 +30,7 @@ _MAX_LINES, _MAX_LINE_BYTES = 1_000_000, 4096
 class AnswerRecall:
     """``R@2kt``: whether the first 2,000 retrieved tokens have an answer.
 
-    Its ``NAME``, ``params`` and text are like those of ir_measures' measures.  ``R(mean='languages')@2kt`` is the mean
+    Its ``NAME``, ``params`` and text are as ir_measures' measures have them.  ``R(mean='languages')@2kt`` is the mean
     over languages of their means, as XOR-TyDi reports.
     """
 

@@ -81,7 +81,7 @@ def evaluate(
 
     Args:
         run: a query of the sample that it lacks has no hits and counts 0.
-        qrels: judgements; those of queries outside the sample are ignored.
+        qrels: judgements; queries outside the sample are ignored.
         sample_ids: queries that were timed.
         measures: from :func:`harness.evaluation.measure_names.parse`.
         hits_alone: only hits are judged (:func:`harness.results.reader.judges_hits_alone`).  All queries are judged
@@ -156,7 +156,7 @@ def estimate(evaluation: Evaluation, name: str) -> Estimate:
         unjudged = None if evaluation.queries else "no query of the sample has judgements"
         return Estimate(None, reason=unjudged or evaluation.reasons.get(name))
     if name not in evaluation.means:
-        return Estimate(value, reason="no interval: it is no mean over queries")
+        return Estimate(value, reason="no interval: it is not a mean over queries")
     return replace(mean_estimate(evaluation.per_query[name]), value=value)
 
 
@@ -260,7 +260,7 @@ class _Scorer:
         return computed
 
     def compute(self, measures: Sequence[Any], runs: Sequence[Rankings]) -> list[ProviderValues]:
-        """Compute measures of each run; raise whatever a provider raises."""
+        """Compute measures of each run; a provider's errors pass through."""
         # ir_measures' own measures, by the depth at which rankings are cut.
         cuts: dict[int | None, dict[str, Any]] = defaultdict(dict)
         for measure in measures:

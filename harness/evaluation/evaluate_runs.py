@@ -61,7 +61,7 @@ class EvaluatedRuns:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """All notes: those of every run once, those of one run after its name, and the common ones."""
+        """All notes: a note of every run once, a note of one run after its name, and the common ones."""
         shared = [
             note
             for note in next(iter(self.run_notes.values()), ())
@@ -204,7 +204,7 @@ def _unknown_query_note(unknown: UnknownQueries) -> str:
 
 
 def qrels_notes(runs: JudgedRuns) -> tuple[str, ...]:
-    """Return notes on the qrels, whatever the runs."""
+    """Return notes on the qrels alone."""
     if not (queries := runs.without_relevant()):
         return runs.notes
     count = f"{count_and_ids(queries)} of {len(runs.judged_ids):,} judged queries"

@@ -131,7 +131,7 @@ def retrieved_documents(run: Run, qrels: Qrels, queries: Sequence[str], k: int, 
 def distances(
     runs: JudgedRuns, embeddings: Embeddings, cutoffs: Sequence[int], settings: Settings, progress: Progress = silent
 ) -> Distances:
-    """Return the distances of all systems at each cutoff; with ``settings.unlabelled`` also those of the URR.
+    """Return the distances of all systems at each cutoff; with ``settings.unlabelled`` also by the URR.
 
     Args:
         runs: runs over one sample, and its judgements.

@@ -8,7 +8,7 @@ No root of a matrix is taken.  With ``S = H' H`` for each set (a *half* ``H``: i
 a covariance is singular, as it is with fewer vectors than dimensions; scipy's ``sqrtm`` is not.
 
 A resample gives each query a weight, the times that it was drawn; no vector is copied.  A set of vectors with these
-weights has sums and cross-products that are weighted sums of those of its queries: for many resamples at once that is a
+weights has sums and cross-products that are weighted sums over its queries: for many resamples at once that is a
 product of the weights, (resamples, queries), and the queries' cross-products, (queries, dimensions^2), which are made
 in blocks and never held whole.
 
@@ -88,7 +88,7 @@ def _fewest_rows(any_half: Floats) -> Floats:
 
 
 def _half(covariance: Floats) -> Floats:
-    """Return ``H`` with ``H' H`` = the covariance, whatever its rank; negative rounding errors become 0."""
+    """Return ``H`` with ``H' H`` = the covariance, of any rank; negative rounding errors become 0."""
     values, vectors = np.linalg.eigh(covariance)
     return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)
 

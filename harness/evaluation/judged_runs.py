@@ -77,7 +77,7 @@ def read_runs(
     Args:
         qrels: file of judgements.
         runs: run files.
-        queries: text by id of the queries to judge; by default those of the qrels.
+        queries: text by id of the queries to judge; by default the queries of the qrels.
         watch: returns a callback for the progress of a file.
 
     Raises:
@@ -171,7 +171,7 @@ def _parse_query(path: Path, number: int, line: str) -> tuple[str, str]:
         try:
             fields = json.loads(line)
             if not all(isinstance(fields[name], str) for name in ("_id", "text")):
-                raise ValueError("one of them is no text in quotes")
+                raise ValueError("one of them is not a text in quotes")
             fields["_id"].encode("utf-8")
             # As in datasets, `?` stands for half a surrogate pair, which UTF-8 cannot hold.
             return fields["_id"], fields["text"].encode("utf-8", "replace").decode("utf-8")

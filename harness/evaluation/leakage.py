@@ -92,7 +92,7 @@ def find_leaks(
         sample: texts of the evaluation queries by id.
         training: texts of the training queries by id.
         vectors: of the sample's and of the training queries; ``None``: compare texts only.
-        threshold: see :func:`near_pairs`; pairs of the same text count whatever their cosine.
+        threshold: see :func:`near_pairs`; pairs of the same text always count.
         progress: see :func:`near_pairs`.
 
     Raises:

@@ -9,6 +9,7 @@ revise it, and the reviewers judge other pairs: the next round.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -136,14 +137,24 @@ def _review(path: Path, package: Path, grades: dict[tuple[str, str], int | None]
 def require_accuracy(check: PackageCheck, least: float) -> None:
     """Raise UsageError if the mean accuracy of a package is below ``least``."""
     if check.accuracy < exact(least):
-        named = ", ".join(f"{review.sheet} {float(review.accuracy):.1%}" for review in check.reviews)
+        named = ", ".join(f"{review.sheet} {percent(review.accuracy)}" for review in check.reviews)
         again = f"{option('round', check.round + 1)} of `harness pool`"
         raise UsageError(
-            f"{check.package}: reviewers agree with {float(check.accuracy):.1%} of its grades on average, below "
-            f"{least:.0%} ({named}); revise it, then check other pairs ({again})"
+            f"{check.package}: reviewers agree with {percent(check.accuracy)} of its grades on average, below "
+            f"{limit(least)} ({named}); revise it, then check other pairs ({again})"
         )
 
 
 def exact(share: float) -> Fraction:
     """Return a share as it was written: 0.93 is 93 of 100, which its binary number is not."""
     return Fraction(str(share))
+
+
+def limit(share: float) -> str:
+    """Return a least share in per cent, with all of its digits."""
+    return f"{float(100 * exact(share)):g}%"
+
+
+def percent(share: Fraction) -> str:
+    """Return a share in per cent, rounded down: below a limit it never reads as the limit."""
+    return f"{math.floor(1000 * share) / 10:.1f}%"

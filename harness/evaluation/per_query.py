@@ -24,7 +24,7 @@ class PerQuery:
 
     ``latency_s`` has each query's mean over its trials, ``measures`` its value of each measure; both have the shape
     (queries,), ``nan`` where a query was not timed or is not judged.  ``latency_s`` is empty where the scenario has no
-    latency of single queries.  ``quantiles_s`` are those of all timed samples at ``SHARES``, if there are any.
+    latency of single queries.  ``quantiles_s`` has the quantiles of all timed samples at ``SHARES``, if there are any.
     """
 
     key: str

@@ -61,7 +61,7 @@ class JudgingPool:
 
 
 def has_judgements(qrels: Path) -> bool:
-    """Return whether a file has a line that is no comment; a damaged one has, so that its reader refuses it."""
+    """Return whether a file has a line other than comments; true of a damaged file, so that its reader refuses it."""
     try:
         with trec_lines.open_input(qrels) as (_, lines):
             return any(line.removeprefix(codecs.BOM_UTF8).split()[:1] not in ([], [b"#"]) for line in lines)
@@ -199,7 +199,7 @@ def write_pool(pool: JudgingPool, documents: Mapping[str, Mapping[str, str]], fo
 
     Args:
         pool: what to judge.
-        documents: ``title`` and ``text`` by id; those of an unknown document stay empty.
+        documents: ``title`` and ``text`` by id; both stay empty for an unknown document.
         form: ``tsv`` or ``jsonl``.
         stream: output.
 

@@ -82,9 +82,8 @@ def draw_qrels(qrels: Qrels, query_ids: Sequence[str], keep: KeepRule, draws: in
     """Subsample qrels ``draws`` times.
 
     ``keep.relevant`` keeps relevant judgements (grade above 0) and no others, as collections with sparse labels have:
-    those of the best grades, equal grades at random, or any at random with ``keep.any_grade``.  ``keep.share`` keeps a
-    share of all judgements of all queries at random, whatever their grade.  Unjudged queries of ``query_ids`` are left
-    out.
+    the best grades first, equal grades at random, or any at random with ``keep.any_grade``.  ``keep.share`` keeps a
+    share of all judgements of all queries at random, of any grade.  Unjudged queries of ``query_ids`` are left out.
     """
     judged = [query for query in dict.fromkeys(query_ids) if qrels.get(query)]
     subsets: Qrels = {}

@@ -78,7 +78,7 @@ def read_run(path: Path, max_hits: int = _MAX_HITS) -> Run:
 
 
 def read_scored_run(path: Path, progress: Progress | None = None) -> Run:
-    """Read a run as trec_eval does: in the order of its scores, whatever its ranks.
+    """Read a run as trec_eval does: in the order of its scores; its ranks do not count.
 
     Scores have 32 bits; documents of equal score are ordered by id, the bytewise largest first.  Fields after the
     sixth belong to the tag.

@@ -111,7 +111,7 @@ def read_blocks(
 def open_input(path: Path, bound: FileLimits | None = None) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """Open a file or pipe; yield it as stored and its content.
 
-    A file is gzipped if its first bytes say so, whatever its name.  ``bound`` is for stored files, which another
+    The first bytes of a file say whether it is gzipped, and not its name.  ``bound`` is for stored files, which another
     person may have made: such a file must be a regular one.
 
     Raises:
@@ -212,7 +212,7 @@ def _whole_lines(path: Path, read: Callable[[int], bytes]) -> Iterator[bytes]:
         else:
             rest += piece
         if len(rest) > _MAX_LINE_BYTES:
-            raise FileError(f"{path}: a line has more than {len(rest):,} bytes; this is no TREC file")
+            raise FileError(f"{path}: a line has more than {len(rest):,} bytes; this is not a TREC file")
     if rest:
         yield rest
 

@@ -78,7 +78,7 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
 def _build(
     launcher: Launcher, builder: Prepared, corpus: datasets.PreparedCorpus, envelope: Envelope, folder: Path
 ) -> Index:
-    """Build an index after those of the components.
+    """Build an index after the indexes of its components.
 
     Raises:
         JobError: one of them cannot be built; a component's names it.

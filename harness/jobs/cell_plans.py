@@ -66,8 +66,8 @@ class Planner:
 class _Estimator:
     """The time of a suite's cells; each index build counts once.
 
-    ``component_digests``: those of the images that a system's image joins, by its name.  ``built``: what indexes are
-    built with, and of which corpus, that were counted already.
+    ``component_digests``: digests of the images that an image joins, by its name.  ``built``: the builds that were
+    counted already, each by its inputs and its corpus.
     """
 
     inputs: Inputs

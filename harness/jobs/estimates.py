@@ -60,8 +60,8 @@ def published_latencies() -> Mapping[PublishedCell, float]:
     Raises:
         FileError: a table is wrong.
     """
-    folder, found = config.data_root() / "results" / "published", dict[PublishedCell, float]()
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+    found: dict[PublishedCell, float] = {}
+    for path in map(config.published_folder().joinpath, config.published_names()):
         if not published.is_in(path) or published_measures.holds(path):
             continue
         paper = published.read(path)
@@ -117,7 +117,7 @@ class DurationModel:
         return replace(_estimate(None, queries, JOB_S + query_s * queries, self._job_timeout_s), published=True)
 
     def build(self, system: str, dataset: str, documents: int) -> DurationEstimate:
-        """Estimate one index build, without those of components; a joined index has no documents of its own."""
+        """Estimate one index build without its components' builds; a joined index has no documents of its own."""
         return _estimate(
             self._builds.get((system, dataset)), 1, BUILD_S + DOCUMENT_S * documents, self._build_timeout_s
         )

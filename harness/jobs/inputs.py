@@ -267,17 +267,17 @@ def with_pins(inputs: Inputs, lock: PinLock, folder: Path) -> Inputs:
 
 
 def suite_systems(suite: Suite) -> dict[str, System]:
-    """Return all systems of a suite by name, those of its sweeps as variants of their own.
+    """Return all systems of a suite by name; each point of a sweep is a variant.
 
     Raises:
-        UnknownName: there is no such system.
+        UnknownName: no shipped system has that name.
         UsageError: a sweep names a parameter that its system lacks, or makes the name of another system.
     """
     return _systems(suite, suite.systems)
 
 
 def _systems(suite: Suite, names: Iterable[str]) -> dict[str, System]:
-    """Return systems by name, those of the suite's sweeps as variants of their own."""
+    """Return systems by name; each point of a sweep is a variant."""
     variants = suite.variants
     points = {name: (at.system, at.params) if (at := variants.get(name)) else (name, {}) for name in names}
     known = catalog.named(dict.fromkeys(base for base, _ in points.values()))

@@ -20,21 +20,19 @@ def enforced(profiles: Mapping[str, Envelope], instance_types: Mapping[str, str]
         profiles: as asked for, by name.
         instance_types: by profile, the EC2 type that its jobs are planned for; empty: this host runs them all.
     """
+    reserve = offers.host_reserve()
     if not instance_types:
         shown = host.memory_bytes()
-        return {name: _limited(each, _on_host(each.memory_bytes, shown)) for name, each in profiles.items()}
-    reserve, known = offers.host_reserve(), instances.read_instances("aws")
-    limits = {}
+        return {
+            name: _limited(each, reserve.limit_on_host(each.memory_bytes, shown)) for name, each in profiles.items()
+        }
+    known, limits = instances.read_instances("aws"), {}
     for name, asked in profiles.items():
         machine = known.get(instance_types.get(name, ""))
         fits = machine is not None and asked.memory_bytes <= machine.memory_bytes
         limit = reserve.limit(asked.memory_bytes, machine.memory_bytes) if machine and fits else None
         limits[name] = _limited(asked, limit)
     return limits
-
-
-def _on_host(wanted_bytes: int, shown_bytes: int) -> int | None:
-    return offers.host_reserve().limit_on_host(wanted_bytes, shown_bytes)
 
 
 def _limited(asked: Envelope, limit_bytes: int | None) -> Envelope:

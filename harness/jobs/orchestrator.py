@@ -40,7 +40,7 @@ _MOST_CELLS = 3
 class RunSummary:
     """The end of a run: jobs done before, and each job of this run with its expected outcome.
 
-    ``keys`` name the stored jobs that answer the suite now, whatever else lies beside them.
+    ``keys`` name the stored jobs that answer the suite now; its folder may hold others too.
     """
 
     done_before: int
@@ -156,7 +156,7 @@ class _RunProgress:
 
 
 def run_job(run: _RunState, job: Planned) -> Result:
-    """Launch one job, collect what it left and store the result, whatever becomes of it."""
+    """Launch one job, collect its files and store its result; a failure is a result too."""
     inputs, cell = run.inputs, job.cell
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     dataset, sample = inputs.datasets[cell.dataset], inputs.samples[cell.dataset]

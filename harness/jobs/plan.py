@@ -120,7 +120,7 @@ def plan(
         taken: keys of stored jobs that cannot be read; they are not done, and nothing new may have them.
         cannot: profile name -> why the host cannot provide it.
         unable: system name -> why the launcher does not have it.
-        fresh: measure again whatever is stored.
+        fresh: measure finished jobs again too.
         instance_types: profile name -> the machine that its jobs are planned for.
         index_keys: keys of the cells' indexes, for those whose builder's image is not among the digests.
     """

@@ -187,7 +187,7 @@ class DockerLauncher(Launcher):
 
 @contextmanager
 def _created(client: docker.DockerClient, job: LaunchRequest, placement: Placement) -> Iterator[Container]:
-    """Create the job's container; remove it at the end, whatever happens."""
+    """Create the job's container; remove it at the end, also after an error."""
     with _deferred_interrupts():  # else a container could stay that no one removes
         container = client.containers.create(**create_arguments(job, placement))
     try:
@@ -204,7 +204,7 @@ def _prepared(system: System, image: Image) -> Prepared:
 
 
 def _open_to_job_user(job: LaunchRequest) -> None:
-    """Let the job's user read its spec and write its ``out/``, whatever our umask is."""
+    """Let the job's user read its spec and write its ``out/``: our umask may forbid both."""
     job.folder.chmod(0o755)
     (job.folder / "spec.json").chmod(0o644)
     for folder in [job.out, *([job.index_dir] if job.may_write_index else [])]:

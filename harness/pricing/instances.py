@@ -52,7 +52,7 @@ class Instance:
     gone_by: datetime.date | None = None
 
     def gone(self, as_of: datetime.date) -> bool:
-        """Return whether the provider no longer rented the type on a date, whatever its price list said."""
+        """Return whether the provider had stopped renting the type on a date; price lists may still have it."""
         return self.gone_by is not None and self.gone_by <= as_of
 
     @property

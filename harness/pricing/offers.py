@@ -1,6 +1,6 @@
 """Find the instance types that provide a hardware profile, cheapest first, and say why the others do not.
 
-A profile asks for a machine's nominal memory, as whoever rents one does: a type of 32 GiB provides a profile of 32 GiB.
+A profile asks for a machine's nominal memory, as its price list does: a type of 32 GiB provides a profile of 32 GiB.
 The job's limit there is what the host leaves of it (:class:`HostReserve`).  Tables, quotes and launchers all ask here.
 """
 

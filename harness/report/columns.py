@@ -50,7 +50,7 @@ class Column(ColumnMeaning, Generic[Item]):
 
 
 def table_columns(table: Table) -> tuple[Column[Row], ...]:
-    """Return the columns of a table: the fixed ones, and those of its measures, stages and origins."""
+    """Return the columns of a table: the fixed ones, and the columns of its measures, stages and origins."""
     stages = sorted({name for row in table.rows for name in row.stages_s})
     counts = {name for row in table.rows for name in row.counts}
     return row_columns(
@@ -231,7 +231,7 @@ def _work(name: str) -> tuple[Column[Any], ...]:
 
 
 def _first_stage(measures: Sequence[str]) -> tuple[Column[Row], ...]:
-    """Return the columns of a first stage; gain and harm are those of the first measure that has them."""
+    """Return the columns of a first stage; gain and harm are by the first measure that has them."""
 
     def of_gain(place: int) -> Callable[[Row], Estimate]:
         return lambda row: _NONE if (found := row.gain(measures)) is None else (found[1], found[2])[place]

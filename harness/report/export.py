@@ -1,6 +1,6 @@
 """Data frames of rows, jobs and samples, and their files: Parquet, SQLite and CSV.
 
-Columns, units and meanings are those of ``docs/reference/columns.md``.  A missing value is ``<NA>`` (``NaT`` for
+``docs/reference/columns.md`` has columns, units and meanings.  A missing value is ``<NA>`` (``NaT`` for
 times), never 0.
 """
 
@@ -124,7 +124,7 @@ def _frame(values_by_column: Iterable[tuple[ColumnMeaning, Any]]) -> pd.DataFram
 def _typed(values: Any, kind: Kind) -> Any:
     """Return a column with the nullable type of its kind."""
     if kind in (Kind.TIME, Kind.DATE):
-        # A row of published tables has no time: it is missing, and so is what is no time.
+        # A row of published tables has no time: it is missing, as a text that is not a time.
         times = pd.Series(values, dtype="string")
         return pd.to_datetime(times, format="ISO8601", utc=kind is Kind.TIME, errors="coerce")
     if isinstance(values, list):

@@ -55,10 +55,10 @@ def export_ir_metadata(
 
     Args:
         root: the results folder.
-        jobs: those in it.
+        jobs: the jobs in it.
         measures: what runs are judged by.
         out: the folder to make.
-        actor: who did it; left out where nobody says so.
+        actor: who did it; left out if unknown.
         progress: counts the written jobs.
 
     Raises:

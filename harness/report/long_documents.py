@@ -322,14 +322,14 @@ def _published(paper: PublishedMeasures, escape: Escape) -> Iterator[Section]:
             escape(system),
             escape(paper.about.firstp[system]),
             f"{gain:+g}",
-            ", ".join(finding.name for finding in paper.findings(table.number, system)),
+            ", ".join(each.name for kind, each in paper.contradictions(table.number, system) if kind == "finding"),
         )
         for system, gain in sorted(gains.items(), key=lambda item: -item[1])
     )
     grid = Grid("", ("system", "FirstP", "gain %", "findings"), (False, False, True, False), cells)
     figure = paper.about.figure3
     yield Section(
-        title=escape(f"Published: {paper.about.cited}, Table {table.number}"),
+        title=escape(f"Published: {paper.about.cited}, {table.name}"),
         lead=(escape(f"{paper.about.citation()} {paper.about.licence}. Not measured here."),),
         grids=(grid,),
         notes=(escape(NOT_COMPARABLE), "findings: harness report boytsov2025 --wide"),

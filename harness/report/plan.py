@@ -49,6 +49,8 @@ class CellPlan:
         """The memory limit of a job, on its machine where that is chosen."""
         if self.machine is not None:
             return self.machine.limit_bytes
+        if self.refused:
+            return self.memory_bytes
         return self.envelope.memory_bytes if self.envelope else None
 
     @property
@@ -167,8 +169,10 @@ def _total(plans: Sequence[CellPlan], priced: bool) -> str:
     text += f"; the rest takes {'at least' if unknown else 'about'} {duration(known_s)}"
     if priced:
         text += f" and US$ {sum((plan.timing_usd or 0) + (plan.build_usd or 0) for plan in plans):.2f}"
+        if refused := sum(plan.refused is not None for plan in plans):
+            text += f" for {len(plans) - refused:,} of {len(plans):,} cells"
     if unknown:
-        text += f", without {unknown} index builds of unknown time"
+        text += f", without {counted(unknown, 'index build')} of unknown time"
     return text + ("" if all(plan.measured for plan in plans) else f" (~: {_basis(plans)}, not from stored results)")
 
 
@@ -176,7 +180,7 @@ def _basis(plans: Sequence[CellPlan]) -> str:
     """Return what times rest on that are not measured here."""
     printed = sum(plan.published for plan in plans)
     others = "" if all(plan.published or plan.measured for plan in plans) else ", the others assumed"
-    return "assumed" if not printed else f"{printed} cells by published latencies{others}"
+    return "assumed" if not printed else f"{counted(printed, 'cell')} by published latencies{others}"
 
 
 def _machine(plan: CellPlan) -> str:
@@ -210,8 +214,8 @@ def quote_document(plans: Sequence[CellPlan], notes: Sequence[str], command: str
             cells = [plan for plan in plans if (plan.cell.suite, plan.cell.dataset) == (suite, dataset)]
             title = f"{suite}, {dataset}: {counted(len(cells), 'cell')}"
             yield Section(title=escape(title), grids=(grid_of(cells, columns, keys=2),))
-        told = (*_accepted(plans), _total(plans, priced=True), *notes, f"next: {command}")
-        yield Section(notes=tuple(map(escape, told)))
+        counts = map(escape, _accepted(plans))
+        yield Section(notes=(*counts, _total(plans, priced=True), *map(escape, notes), f"next: {command}"))
 
     return ReportDocument(
         sections=sections,

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from harness.analysis.published_measures import (
-    LOST,
-    Contradiction,
-    MeasuresPaper,
-    MeasureTable,
-    PrintedCell,
-    PublishedMeasures,
-)
+from harness.analysis.published_measures import LOST, Contradiction, MeasuresPaper, MeasureTable, PublishedMeasures
 from harness.analysis.table import Table
+from harness.errors import counted
 from harness.report.document import MISSING, Escape, Grid, ReportDocument, Section
 from harness.report.main_table import table_document
 
@@ -28,11 +22,6 @@ def measures_document(paper: PublishedMeasures, table: Table) -> ReportDocument:
     )
 
 
-def citation_lines(about: MeasuresPaper) -> tuple[str, str]:
-    """Return the citation, and the licence with its source."""
-    return about.citation(), f"Licence of the figures: {about.licence} ({about.licence_remark})"
-
-
 def first_screen(paper: PublishedMeasures, escape: Escape) -> Section:
     """Return systems by the columns with a short header, the printed gains, and where the rest is."""
     about, first = paper.about, paper.about.tables[0]
@@ -41,8 +30,7 @@ def first_screen(paper: PublishedMeasures, escape: Escape) -> Section:
         (table.number, line[table.key], name): cell.figure
         for table in about.tables
         for line in paper.lines[table.number]
-        for name in table.columns
-        if (cell := PrintedCell.parse(line[name])) is not None
+        for name, cell in table.cells(line).items()
     }
     short = [(table, name, column.short) for table in about.tables for name, column in table.columns.items()]
     shown = [(table.number, name, header) for table, name, header in short if header]
@@ -72,15 +60,14 @@ def first_screen(paper: PublishedMeasures, escape: Escape) -> Section:
 
 def _contradictions(about: MeasuresPaper) -> str:
     """Return how many contradictions are known, and where they are listed."""
-    known = [f"{len(about.findings)} findings on its code"] if about.findings else []
-    known += [f"{len(about.errata)} errata"] if about.errata else []
-    where = "--wide or harness explain SYSTEM"
-    return f"{' and '.join(known)}, and all {len(about.tables)} tables: {where}" if known else f"all tables: {where}"
+    known = [f"{counted(len(about.findings), 'finding')} on its code"] if about.findings else []
+    known += [f"{len(about.errata)} {'erratum' if len(about.errata) == 1 else 'errata'}"] if about.errata else []
+    return f"{', '.join((*known, 'all tables'))}: --wide or harness explain SYSTEM"
 
 
 def _sections(paper: PublishedMeasures, escape: Escape) -> Iterator[Section]:
     about = paper.about
-    yield Section(lead=tuple(map(escape, citation_lines(about))))
+    yield Section(lead=tuple(map(escape, about.citation_lines())))
     for table in about.tables:
         yield _table(paper, table, escape)
     if about.figure3 is not None:
@@ -101,7 +88,8 @@ def _sections(paper: PublishedMeasures, escape: Escape) -> Iterator[Section]:
 
 def _where(each: Contradiction) -> str:
     """Return the rows of a contradiction, in brackets."""
-    tables = f"Table {', '.join(each.tables)}: " if each.tables else ""
+    numbers = [number for number in each.tables if number[:1].isdigit()]
+    tables = f"Table{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}: " if numbers else ""
     return f" ({tables}{', '.join(each.systems)})" if each.systems else " (text)"
 
 
@@ -111,10 +99,12 @@ def _table(paper: PublishedMeasures, table: MeasureTable, escape: Escape) -> Sec
     headers = [f"{column.header} {column.measure}" for column in table.columns.values()]
     headers += [*map(str, table.facts.values()), *(["gain %"] if table.gain else [])]
     lines = paper.lines[table.number]
-    gained = [bool(table.gain and line[table.gain]) or any(map(_gain, _cells(table, line))) for line in lines]
+    gained = [
+        bool(table.gain and line[table.gain]) or any(cell.gain for cell in table.cells(line).values()) for line in lines
+    ]
     known = [
-        ", ".join(each.name for each in (*paper.findings(table.number, key), *paper.errata(table.number, key)))
-        for key in (line[table.key] if table.columns else "" for line in lines)
+        ", ".join(each.name for _, each in paper.contradictions(table.number, line[table.key])) if table.columns else ""
+        for line in lines
     ]
     cells = [
         (
@@ -131,16 +121,7 @@ def _table(paper: PublishedMeasures, table: MeasureTable, escape: Escape) -> Sec
     grid = Grid("", (table.key.replace("_", " "), *headers, *more), numeric, tuple(cells))
     notes = [f"From: {table.source}"] if table.source else []
     notes += [f"{mark}: {meaning}" for mark, meaning in table.marks.items()]
-    notes += [f"{LOST}: printed, but not legible in the copy that these figures are from"] * any(
-        LOST in line.values() for line in lines
-    )
-    title = escape(f"Table {table.number}: {table.title}")
+    if any(LOST in line.values() for line in lines):
+        notes.append(f"{LOST}: printed, but not legible in the copy that these figures are from")
+    title = escape(f"{table.name}: {table.title}")
     return Section(title=title, grids=(grid,), notes=tuple(map(escape, notes)))
-
-
-def _gain(cell: PrintedCell | None) -> str:
-    return "" if cell is None else cell.gain
-
-
-def _cells(table: MeasureTable, line: Mapping[str, str]) -> Iterator[PrintedCell | None]:
-    return (PrintedCell.parse(line[name]) for name in table.columns)

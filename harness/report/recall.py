@@ -90,7 +90,7 @@ def _section(
 
 
 def _columns(found: RecallTable, escape: Escape, *, wide: bool) -> list[GridColumn[ExactPair]]:
-    """Return the naming columns, where pairs differ in them, and those of figures."""
+    """Return the columns of names in which pairs differ, and the columns of figures."""
     names: list[GridColumn[ExactPair]] = [
         ("dataset", False, lambda pair: escape(pair.dataset)),
         ("system", False, lambda pair: escape(pair.system)),

@@ -23,7 +23,7 @@ from harness.stats import Z
 
 # Version of the JSON.
 ROBUSTNESS_VERSION = 1
-# Nobody reads a matrix of more systems.
+# A matrix of more systems is illegible.
 _MOST_SYSTEMS = 15
 
 

@@ -42,7 +42,7 @@ def answers(table: Table, per_query: Mapping[str, PerQuery], measure: str, escap
 
 
 def _cheapest(rows: Sequence[Row]) -> list[Row]:
-    """Return the cheapest row of each system, by cost; of a dataset's rows those of the largest comparable group."""
+    """Return the cheapest row of each system, by cost, in the largest comparable group of a dataset."""
     group = max(axes.group_rows(rows).values(), key=len, default=[])
     cheapest: dict[str, Row] = {}
     # A cost is never compared with a latency.

@@ -86,7 +86,7 @@ def verify_results(root: Path, *, cache: Path | None, progress: Progress = silen
 
     Raises:
         UsageError: there is nothing in it.
-        FileError: it is no folder, or a file of published tables is wrong.
+        FileError: it is not a folder, or a file of published tables is wrong.
     """
     if not root.is_dir():
         raise FileError(f"{root}: no results here; give the folder that holds them")
@@ -228,10 +228,9 @@ def check_published(root: Path) -> Iterator[Mismatch]:
 def _check_measures(root: Path) -> Iterator[Mismatch]:
     """Yield findings on the code behind printed measures, errata, and gains that do not follow."""
     paper = published_measures.read(root)
-    for kind, listed in (("finding", paper.about.findings), ("erratum", paper.about.errata)):
-        for each in listed:
-            place = f"{kind} {each.name} ({', '.join(each.systems) or 'text'})"
-            yield Mismatch(place, str(each.printed), f"{each.follows}; {each.evidence}")
+    for kind, each in paper.about.contradictions:
+        place = f"{kind} {each.name} ({', '.join(each.systems) or 'text'})"
+        yield Mismatch(place, str(each.printed), f"{each.follows}; {each.evidence}")
     for place, printed, follows in paper.wrong_gains():
         yield Mismatch(f"gain: {place}", f"{printed} %", follows)
 

@@ -166,7 +166,7 @@ class Store:
         pairs: Mapping[str, Mapping[str, str]],
         positions: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Store the suite's measures, pairs of systems and datasets' positions, over those of its earlier runs."""
+        """Store the suite's measures, pairs of systems and datasets' positions; they replace the earlier runs'."""
         given = {name: content for name, content in (positions or {}).items() if len(content) <= MOST_SAMPLE_BYTES}
         hashes = {name: hashlib.sha256(content).hexdigest() for name, content in given.items()}
         for name, sha256 in hashes.items():
@@ -178,7 +178,7 @@ class Store:
         self._write_record(target, content)
 
     def keep_pins(self, lock: PinLock) -> None:
-        """Store the pins of files at their first use, over those of earlier runs; without any there is no file."""
+        """Store the pins of files at their first use, in place of the earlier runs'; without pins write no file."""
         target = self.folder / pin_lock.FILE
         if lock.systems or target.exists() or pin_lock.FILE in (seals.read(self.folder) or {}):
             self._write_record(target, pin_lock.content(lock))

@@ -35,7 +35,7 @@ def text(
     """Return the content of the record; empty parts are left out.
 
     ``pairs`` map systems to their partners, by one of ``KINDS``; ``positions`` datasets to the SHA-256 of their
-    positions, which lie in :func:`positions_path`.
+    positions, whose files are at :func:`positions_path`.
     """
     parts = {name: dict(part) for name, part in {**(pairs or {}), "positions": positions}.items() if part}
     return to_json({"measures": list(measures), **parts}, indent=2) + "\n"
@@ -150,7 +150,7 @@ def _positions(content: Any) -> list[tuple[str, str]]:
     if not isinstance(hashes, dict) or not all(
         isinstance(each, str) and _SHA256.fullmatch(each) for each in hashes.values()
     ):
-        raise ValueError("'positions' names no SHA-256 for each dataset")
+        raise ValueError("'positions' must name a SHA-256 for each dataset")
     check_names(hashes, "positions")
     return list(hashes.items())
 
@@ -158,6 +158,6 @@ def _positions(content: Any) -> list[tuple[str, str]]:
 def _pairs(kind: str, content: Any) -> list[tuple[str, str]]:
     pairs = content.get(kind, {})
     if not isinstance(pairs, dict) or not all(isinstance(name, str) for name in pairs.values()):
-        raise ValueError(f"'{kind}' names no system for each system")
+        raise ValueError(f"'{kind}' must name a system for each system")
     check_names(pairs, kind)
     return list(pairs.items())

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jvm import indexing, languages, runtime, searching
+from jvm.java import Java
 from term_weights.engine import TermWeights
 
 from harness.driver.adapter import Corpus
@@ -23,16 +24,16 @@ class Impact(TermWeights):
     name = "impact"
     own = runtime.PARAMETERS
     texts = True
-    _heap = "heap_mib"  # the parameter that sizes the JVM of this job
 
     def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
         super().__init__(params, envelope, assets)
         self._language = languages.check(str(params.get("language", languages.ENGLISH)))
+        self._java = Java(params, envelope, assets)
         self._left_out = 0
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
         """Encode the documents in shards that outlive an interruption, then hand them to Anserini's own indexer."""
-        self._heap = "build_heap_mib"
+        self._java.builds = True
         super().build(corpus, index_dir, progress)
 
     def index(self, files: Sequence[Path], index_dir: Path, staged: Path) -> None:
@@ -45,7 +46,7 @@ class Impact(TermWeights):
 
     def open(self, index_dir: Path) -> None:
         """Start the JVM in this process and open the index."""
-        runtime.start(self._jvm_options(), runtime.jar(self.assets))
+        self._java.start()
         self._searcher: searching.Weights | searching.Words
         if self._method.impact:
             self._searcher = searching.Weights(index_dir)
@@ -64,7 +65,7 @@ class Impact(TermWeights):
 
     def index_libraries(self) -> Mapping[str, str]:
         """Return the versions of Anserini, Lucene and Java, and JVM options."""
-        return runtime.libraries(self.assets, self._jvm_options())
+        return self._java.libraries()
 
     def index_version(self) -> Mapping[str, Scalar]:
         """Return Anserini's version."""
@@ -76,19 +77,9 @@ class Impact(TermWeights):
         super().close()
 
     def _indexer(self) -> indexing.Indexer:
-        impacts = self._method.impact
-        return indexing.Indexer(
-            collection="JsonVectorCollection" if impacts else "JsonCollection",
-            options=["-impact", "-pretokenized"] if impacts else languages.index_options(self._language),
-            force_merge=bool(self.params["force_merge"]),
-            assets=self.assets,
-            heap_mib=int(self.params["build_heap_mib"]),
-            cpus=self.envelope.cpus,
-        )
-
-    def _jvm_options(self) -> list[str]:
-        options = runtime.search_options if self._heap == "heap_mib" else runtime.options
-        return options(int(self.params[self._heap]), self.envelope.cpus)
+        if self._method.impact:
+            return self._java.indexer("JsonVectorCollection", ["-impact", "-pretokenized"])
+        return self._java.indexer("JsonCollection", languages.index_options(self._language))
 
 
 ENGINE = Impact

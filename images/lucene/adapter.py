@@ -29,9 +29,5 @@ class Lucene(Bm25):
         self._stages_s = {"retrieve": time.perf_counter() - start}
         return hits
 
-    def stages_s(self) -> dict[str, float]:
-        """Return the seconds of the last search: ``retrieve``, which holds the analysis."""
-        return dict(self._stages_s)
-
 
 ENGINE = Lucene

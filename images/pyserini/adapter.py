@@ -60,10 +60,6 @@ class Pyserini(Bm25):
         self._stages_s = {"retrieve": retrieved - start, "read": clock() - retrieved}
         return answers
 
-    def stages_s(self) -> dict[str, float]:
-        """Return the seconds of the last search or batch: ``retrieve`` (with the analysis) and ``read``."""
-        return dict(self._stages_s)
-
     def libraries(self) -> dict[str, str]:
         """Versions and JVM options."""
         return {**super().libraries(), "pyserini": version("pyserini")}

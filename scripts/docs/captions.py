@@ -14,8 +14,7 @@ from harness.analysis.pareto_front import FrontState
 from harness.analysis.published import Published
 from harness.analysis.table import Row, Table, processors
 from harness.config import published_folder
-from harness.report.plots import ranking
-from results.published.santhanam2023.study.statements import winning_shares
+from results.published.santhanam2023.study.statements import winning_regions, winning_shares
 
 MEASURE = "RR@10"
 # A picture of docs/ in Markdown: its text, its folder and its name.
@@ -68,14 +67,12 @@ def _front(table: Table, dataset: str, suite: str) -> str:
 
 def _listed(systems: Sequence[str]) -> str:
     *others, last = systems
-    return f"over {', '.join(others)} to {last}" if others else f"to {last}"
+    return f"through {', '.join(others)} to {last}" if others else f"to {last}"
 
 
 def _winners(table: Table, dataset: str, suite: str) -> str:
     """Name the systems that win most weightings, with their shares over all hardware."""
-    board = _board(table, dataset, suite)
-    rates = {name: rate.value for name, rate in board.rates.items() if rate.value is not None}
-    regions = ranking.regions(ranking.candidates_of(board, rates))
+    regions = winning_regions(_board(table, dataset, suite))
     shares = sorted(winning_shares(regions).items(), key=lambda item: -item[1])
     return ", ".join(f"{system} {share:.0%}" for system, share in shares[:_MOST_NAMED])
 

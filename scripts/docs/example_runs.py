@@ -1,4 +1,4 @@
-"""Runs that nobody made, for pages to show commands on: ``python -m scripts.docs.example_runs FOLDER``.
+"""Invented runs, for pages to show commands on: ``python -m scripts.docs.example_runs FOLDER``.
 
 Six made-up systems rank 200 made-up queries; seeds are fixed, so the files are always the same.
 """

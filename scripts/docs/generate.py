@@ -58,7 +58,7 @@ def suite_reference() -> str:
         "# Suite reference\n\nGenerated from `harness/jobs/suite.py` by `make docs`.\n\n"
         "A suite is a TOML file; `name` is the file's name unless it is set. Examples: `suites/quickstart.toml`, and"
         " `suites/scenarios.toml` with its [page](../method/scenarios.md), and `suites/santhanam2023-msmarco.toml`"
-        " and `suites/minimum-hardware.toml`, which are no whole products.\n"
+        " and `suites/minimum-hardware.toml`, which are not whole products.\n"
         + _section("Top level", Suite)
         + _section("`[protocol]`", SuiteProtocol)
         + _section("`[offline]`", Offline)

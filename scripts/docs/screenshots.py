@@ -82,7 +82,7 @@ def terminal_output(arguments: list[str], width: int) -> str:
     )
     os.close(theirs)
     pieces = []
-    # Linux ends the reading of a terminal that nobody holds any more with an error.
+    # Linux ends the reading of a terminal that no process holds any more with an error.
     with contextlib.suppress(OSError):
         while piece := os.read(ours, 65536):
             pieces.append(piece)

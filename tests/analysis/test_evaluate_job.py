@@ -152,7 +152,7 @@ def test_one_of_several_encoders_must_be_named(harness: Call, tmp_path: Path) ->
         made = replace(vectors(corpus_of(results), encoder), checkpoint_sha256=encoder * 8)
         keep(results, made)
     text = harness("report", "--wide", "--measures", "FD@10 FD(encoder='other')@10 FD(encoder='third')@10").stdout
-    assert "FD@10: vectors by minilm, other are kept; ask for those of one, e.g. FD(encoder='minilm')@10" in text
+    assert "FD@10: vectors by minilm, other are kept; ask for one encoder, e.g. FD(encoder='minilm')@10" in text
     assert "FD(encoder='other')@10: Frechet distance between the first 10 hits" in text
     assert "FD(encoder='third')@10: no vectors of its documents by third are kept beside the results" in text
 

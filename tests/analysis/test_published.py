@@ -52,7 +52,7 @@ def test_printed_digits_are_kept() -> None:
 
 @pytest.mark.parametrize("text", ["", "-1", "1e3", "nan", "1,5", ".5", "5.", "٣", " 1", "1\n"])
 def test_malformed_figures_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no number as papers print them"):
+    with pytest.raises(ValueError, match="not a number as papers print them"):
         Printed(text)
 
 
@@ -101,11 +101,11 @@ def test_hardware_within_compares_gpus_cpus_and_memory() -> None:
             TABLE_3A,
             "m6gd.medium,11,0.14",
             "m6gd.medium,-11,0.14",
-            f"{TABLE_3A}:2: key 'latency_ms': '-11' is no number",
+            f"{TABLE_3A}:2: key 'latency_ms': '-11' is not a number",
         ),
         (TABLE_3A, ",14.90", ",14.9", f"{TABLE_3A}:6: cost_usd_per_million: '14.9' has 1 digits behind the point"),
         (TABLE_3A, "m6gd.medium,11,0.14", "m6gd.medium,,0.14", f"{TABLE_3A}:2: key 'latency_ms' is empty"),
-        (TABLE_3A, "BM25,0,1,4,", "BM25,none,1,4,", f"{TABLE_3A}:2: key 'gpu': 'none' is no whole number"),
+        (TABLE_3A, "BM25,0,1,4,", "BM25,none,1,4,", f"{TABLE_3A}:2: key 'gpu': 'none' is not a whole number"),
         (TABLE_3A, "BM25,0,1,4,", ",0,1,4,", f"{TABLE_3A}:2: key 'system' is empty"),
         (TABLE_3A, "m6gd.medium,11,0.14", "m6gd.medium,11", f"{TABLE_3A}:2: 6 fields, must be 7"),
         (TABLE_2, "system,gpu", "system,gpus", f"{TABLE_2}:1: the header is"),

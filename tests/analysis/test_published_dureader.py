@@ -10,6 +10,7 @@ from harness.cli import pool
 from harness.datasets import dureader_questions
 from harness.evaluation import packages
 from harness.launch.images import catalog
+from scripts.compare_with_paper import files_of_others
 from tests.support.command_line import call
 
 FOLDER = Path(__file__).resolve().parents[2] / "results" / "published" / "qiu2022"
@@ -54,6 +55,4 @@ def test_figures_of_the_text_follow_from_each_other_but_for_the_errata() -> None
 def test_baseline_names_its_source_and_stays_out_of_the_comparison() -> None:
     done = call("report", str(FOLDER), "--wide")
     assert done.exit_code == 0 and "From: README of PaddlePaddle/RocketQA at 179ff77" in done.stdout
-    from scripts.compare_with_paper import files_of_others
-
     assert files_of_others(FOLDER) == {"baseline_dev.csv"}

@@ -82,7 +82,7 @@ def test_reversed_measure_flips_every_pair() -> None:
     same = condition(found, ConditionKind.MEASURE, "Success@5")
     assert same.tau_whole == 1 and same.flips[1][0] == 0
     counts = condition(found, ConditionKind.MEASURE, "NumRet")
-    assert counts.flips == () and counts.reason == "it is no mean over queries"
+    assert counts.flips == () and counts.reason == "it is not a mean over queries"
 
 
 def test_fewer_judgements_match_all_possible_draws() -> None:
@@ -207,7 +207,7 @@ def test_impossible_conditions_have_a_reason() -> None:
     assert "needs all relevant documents" in (condition(by_answers, ConditionKind.MEASURE).reason or "")
     with pytest.raises(UsageError, match=r"nDCG@10 makes no leaderboard: it needs all relevant documents"):
         robustness.examine(alone, RobustnessOptions("nDCG@10"))
-    with pytest.raises(UsageError, match="NumRet makes no leaderboard: it is no mean over queries"):
+    with pytest.raises(UsageError, match="NumRet makes no leaderboard: it is not a mean over queries"):
         robustness.examine(runs_of(ONE, a=[1], b=[2]), RobustnessOptions("NumRet"))
     with pytest.raises(UsageError, match="an order needs two systems, there is a alone"):
         robustness.examine(runs_of(ONE, a=[1]), RobustnessOptions("RR@10"))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from harness.records import Outcome
 from harness.stats import INTERVAL_MIN_QUERIES
 from tests.conftest import Bench
 from tests.support import publisher
-from tests.support.command_line import Call, call
+from tests.support.command_line import call
 from tests.support.publisher import Made
 
 # Ranks of the right document for the queries in turn; 0: not found.  No seed of "new" is better on every query.
@@ -37,11 +37,6 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         cells.append(Made("alone", 9.0, (1, 1, 1), jobs=1))
         options = {"measures": ("RR@10",), "firstp": {"new": "old"}, "seeds": MODEL}
         yield publisher.put(folder / "results", *cells, **options)  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def harness() -> Call:
-    return functools.partial(call)
 
 
 def averaged(stored: Path) -> tuple[dict[str, Row], dict[str, PerQuery]]:
@@ -77,35 +72,50 @@ def test_a_failed_seed_is_left_out_and_named(stored: Path, tmp_path: Path) -> No
     assert list(averaged(gone)[0]) == ["new-s1"], "nothing to average"
 
 
+def test_work_that_a_seed_did_not_count_is_missing_and_not_zero(stored: Path) -> None:
+    table = results_folder.load_rows(stored)
+    counted = {"new-s1": {"flop": 2.0, "pairs": 10.0}, "new-s2": {"flop": 4.0}, "new-s3": {"flop": 6.0}}
+    rows = tuple(replace(row, counts=counted.get(row.system, {})) for row in table.rows)
+    found, _ = seeds.averaged(replace(table, rows=rows), {}, MODEL)
+    assert next(row.counts for row in found.rows if row.system == "new") == {"flop": 4.0}
+
+
+def test_note_has_every_number_of_seeds_of_a_model(stored: Path) -> None:
+    table = results_folder.load_rows(stored)
+    elsewhere = tuple(replace(row, dataset="other") for row in table.rows if row.system in ("new-s1", "new-s2"))
+    found, _ = seeds.averaged(replace(table, rows=(*table.rows, *elsewhere)), {}, MODEL)
+    assert found.notes[-1] == "means over seeds: new (2 or 3), old (3)"
+
+
 def test_run_stores_the_seeds_of_its_suite(bench: Bench) -> None:
     bench.run(FakeLauncher(), bench.suite('[seeds]\nmodel = ["planted", "null"]\n', systems=["planted", "null"]))
     assert results_folder.load_seeds(bench.results) == {"planted": "model", "null": "model"}
 
 
-def test_models_are_compared_by_means_over_seeds(stored: Path, harness: Call) -> None:
-    shown = json.loads(harness("compare", "old", "new", "--results", str(stored), "--format", "json").stdout)
+def test_models_are_compared_by_means_over_seeds(stored: Path) -> None:
+    shown = json.loads(call("compare", "old", "new", "--results", str(stored), "--format", "json").stdout)
     (one,) = shown["comparisons"]
     (gain,) = [each for each in one["differences"] if each["metric"] == "RR@10"]
     # Every query gains a sixth of a point by the mean; a single seed gains on a third of the queries.
     assert (gain["won"], gain["lost"], gain["tied"]) == (gain["queries"], 0, 0)
-    each = harness("compare", "old-s1", "new-s1", "--results", str(stored), "--each-seed", "--format", "json")
+    each = call("compare", "old-s1", "new-s1", "--results", str(stored), "--each-seed", "--format", "json")
     (one,) = json.loads(each.stdout)["comparisons"]
     (gain,) = [each for each in one["differences"] if each["metric"] == "RR@10"]
     assert 0 < gain["won"] < gain["queries"]
-    missing = harness("compare", "old-s1", "new", "--results", str(stored))
+    missing = call("compare", "old-s1", "new", "--results", str(stored))
     assert missing.exit_code == 2 and "old-s1" in missing.stderr
 
 
-def test_first_screen_has_a_row_for_each_model_and_csv_one_for_each_seed(stored: Path, harness: Call) -> None:
-    shown = harness("report", str(stored)).stdout
+def test_first_screen_has_a_row_for_each_model_and_csv_one_for_each_seed(stored: Path) -> None:
+    shown = call("report", str(stored)).stdout
     assert "- means over seeds: new (3), old (3)" in shown
     assert "| new " in shown and "| alone " in shown and "new-s1 " not in shown.partition("\n\n- ")[0]
-    every = harness("report", str(stored), "--format", "csv").stdout
+    every = call("report", str(stored), "--format", "csv").stdout
     assert all(f"\n{name}," in every for name in (*NEW, *OLD)) and "\nnew," not in every
 
 
-def test_gains_over_firstp_are_of_means_over_seeds(stored: Path, harness: Call) -> None:
-    shown = json.loads(harness("report", str(stored), "--layout", "long-documents", "--format", "json").stdout)
+def test_gains_over_firstp_are_of_means_over_seeds(stored: Path) -> None:
+    shown = json.loads(call("report", str(stored), "--layout", "long-documents", "--format", "json").stdout)
     (group,) = shown["groups"]
     (new,) = group["systems"]
     assert (new["system"], new["firstp"], len(new["keys"])) == ("new", "old", 3)

@@ -94,7 +94,7 @@ def test_csv_and_json_give_the_reason_for_a_missing_interval(files: Path) -> Non
     (result,) = json.loads(run(files, *options, "json", runs=("half.run",)).stdout)["runs"]
     reasons = {name: figure["reason"] for name, figure in result["figures"].items()}
     few = "an interval needs 11 queries, there are 2"
-    assert reasons == {"RR@10": few, "NumRel": "no interval: it is no mean over queries"}
+    assert reasons == {"RR@10": few, "NumRel": "no interval: it is not a mean over queries"}
     rows = list(csv.DictReader(io.StringIO(run(files, *options, "csv", runs=("half.run",)).stdout)))
     assert [row["reason"] for row in rows] == list(reasons.values())
     assert few not in run(files, *options, "md", runs=("half.run",)).stdout, "one note for all says it"

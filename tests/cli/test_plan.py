@@ -100,6 +100,8 @@ def test_several_suites_are_one_plan_by_published_latencies(
     assert (first["instance_type"], first["memory_bytes"] / 2**30) == ("m6gd.medium", 4)
     assert first["memory_limit_bytes"] / 2**30 == pytest.approx(3.3, abs=0.01)
     assert (last["instance_type"], last["substitutes"]) == ("g6.24xlarge", "p3.8xlarge")
+    one = harness("plan", paths[0], "--only", "bt-splade-l/*/*/cpu1-mem32", "--launcher", "fake")
+    assert "without 1 index build of unknown time (~: 1 cell by published latencies" in one.stdout
     twice = json.loads(harness("plan", paths[0], paths[0], "--launcher", "fake", "--format", "json").stdout)["cells"]
     assert [cell["build_s"] for cell in twice].count(None) == 4, "an index of two suites counts once"
 
@@ -136,6 +138,13 @@ def test_price_is_that_of_the_machine_of_each_profile(harness: Call, bench: Benc
     small, large = json.loads(harness(*FAKE, "--price", "--format", "json").stdout)["cells"]
     assert 0 < small["usd"] < large["usd"]
     assert json.loads(harness(*FAKE, "--format", "json").stdout)["cells"][0]["usd"] is None
+
+
+def test_cell_without_a_machine_says_why_it_has_no_price(harness: Call, bench: Bench) -> None:
+    bench.suite('[ec2.instances]\ncpu1-mem4 = "t3.large"\n', profiles=["cpu1-mem1", "cpu1-mem4"])
+    text = harness(*FAKE, "--price", "--only", "cpu1-*").stdout
+    assert "- no price: 1 cell, e.g. t3.large is burstable" in text and "for 1 of 2 cells" in text
+    assert "- next: harness run test-suite.toml --only 'cpu1-*'   all cells: --wide" in text
 
 
 def test_further_rows_are_counted(harness: Call, bench: Bench) -> None:

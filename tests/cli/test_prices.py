@@ -80,7 +80,7 @@ def test_help_writes_dates_plainly() -> None:
     [
         (("--region", "mars"), "harness: unknown region 'mars'; known: eastus, us-central1, us-east-1"),
         (("--as-of", "2021-01-01"), "harness: no prices of us-east-1 are dated 2021-01-01 or before; there are those"),
-        (("--as-of", "yesterday"), "'yesterday' is no date; write YYYY-MM-DD"),
+        (("--as-of", "yesterday"), "'yesterday' is not a date; write YYYY-MM-DD"),
         (("--term", "spot"), "harness: no spot prices of us-east-1 are here; fetch some"),
         (("--term", "on_demand"), "harness: unknown term 'on_demand'; did you mean 'on-demand'?"),
         (

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -81,6 +83,38 @@ def test_quote_says_why_a_cell_has_no_machine(harness: Call, bench: Bench, monke
     done = harness("run", "test-suite.toml", "--launcher", "ec2", "--dry-run", "--instance", "m6i.large")
     assert "refused: m6i.large cannot run profile cpu16-mem32: fewer than 16 vCPUs" in done.stdout
     assert "- 2 cells: 1 accepted, 1 refused" in done.stdout and done.exit_code == 0
+    assert re.search(r"about [\d. a-z]+ and US\$ 0\.\d\d for 1 of 2 cells \(", done.stdout), "the others have no price"
+    assert "this host" not in done.stdout and "not on this machine" not in done.stdout
+
+
+def test_quote_ends_with_the_command_of_its_own_options(
+    harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HARNESS_WORK", raising=False)
+    bench.suite(profiles=["cpu1-mem1", "cpu16-mem32"])
+    chosen = ("--only", "planted/*/*/cpu1-mem1", "--instance", "t3.large", "--burstable", "--spot", "--max-usd", "3")
+    done = harness("run", "test-suite.toml", "--launcher", "ec2", "--dry-run", *chosen)
+    assert done.exit_code == 0, done.output
+    assert "- spot capacity costs at most that" in done.stdout
+    (following,) = (line for line in done.stdout.splitlines() if line.startswith("- next: "))
+    given = shlex.split(following)[2:]
+    for each in (*chosen[:-1], "ec2", "s3://BUCKET"):
+        assert each in given, each
+    assert "--dry-run" not in given
+
+
+def test_quote_refuses_what_the_launch_would_refuse(
+    harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HARNESS_WORK", raising=False)
+    types = '[ec2.instances]\ncpu1-mem1 = "m6g.large"\ncpu16-mem32 = "m6i.8xlarge"\n'
+    path = bench.suite(types, profiles=["cpu1-mem1", "cpu16-mem32"])
+    path.write_text(path.read_text().replace('build_profile = "cpu1-mem1"\n', ""))
+    quote = ("run", "test-suite.toml", "--dry-run", "--launcher")
+    assert "--fresh-index is not for --launcher ec2" in harness(*quote, "ec2", "--fresh-index").stderr
+    assert "--retry-noisy is not for --launcher ec2" in harness(*quote, "ec2", "--retry-noisy", "2").stderr
+    assert "--spot is for --launcher ec2, this is --launcher batch" in harness(*quote, "batch", "--spot").stderr
+    assert "- indexes: refused: test-suite has machines of two architectures" in harness(*quote, "ec2").stdout
 
 
 def test_several_suites_run_one_after_the_other(harness: Call, bench: Bench) -> None:
@@ -226,7 +260,7 @@ def _processes_with(text: str) -> list[str]:
 PUBLISHED = str(Path(__file__).resolve().parents[2] / "results" / "published" / "santhanam2023")
 
 
-def test_only_contested_cells_are_measured_again(harness: Call, bench: Bench) -> None:
+def test_only_contested_cells_are_measured_again(harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("one", "two", "far"):
         bench.plant(name)
     suite = bench.suite(systems=["one", "two", "far"])
@@ -237,11 +271,14 @@ def test_only_contested_cells_are_measured_again(harness: Call, bench: Bench) ->
         Made("far", 90.0, (0, 9, 0), dataset="tiny", profile="cpu1-mem256m"),
         suite="test-suite",
     )
+    monkeypatch.delenv("HARNESS_WORK", raising=False)
+    quote = harness("run", str(suite), "--contested", "stored", "--launcher", "ec2", "--dry-run")
+    assert "- 1 cell: 1 accepted" in quote.stdout and "--contested stored --launcher ec2" in quote.stdout, quote.output
     done = harness("run", str(suite), "--contested", "stored", "--launcher", "fake")
     assert done.exit_code == 0, done.output
     assert {path.name for path in (bench.results / "test-suite").iterdir() if (path / "tiny").is_dir()} == {"two"}
     nothing = harness("run", "--contested", PUBLISHED)
     assert nothing.exit_code == 0 and "nothing in" in nothing.stderr
     unnamed = harness("run", "--contested", "stored")
-    assert unnamed.exit_code == 2 and "there is no suites/test-suite.toml; name its SUITE" in unnamed.stderr
+    assert unnamed.exit_code == 2 and "suites/test-suite.toml does not exist; name its SUITE" in unnamed.stderr
     assert harness("run").exit_code == 2

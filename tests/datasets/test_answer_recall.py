@@ -161,7 +161,7 @@ def test_mean_over_languages_is_the_mean_of_their_means() -> None:
         and "d" not in evaluation.truncated.get("R@2kt", answer_recall.TruncatedHits((), 0)).queries
     )
     figure = evaluate.estimate(evaluation, by_language)
-    assert figure.low is None and figure.reason == "no interval: it is no mean over queries"
+    assert figure.low is None and figure.reason == "no interval: it is not a mean over queries"
 
 
 def test_mean_over_unknown_languages_has_a_reason() -> None:

@@ -267,7 +267,7 @@ def test_each_example_fits_only_its_own_format(example: Example, name: str) -> N
 def test_a_folder_that_fits_two_formats_is_refused(example: Example) -> None:
     example("harness")
     path = example("MS MARCO")
-    assert load_error(path) == f"{path}: its files fit harness and MS MARCO; leave those of one format in it"
+    assert load_error(path) == f"{path}: its files fit harness and MS MARCO; leave the files of one format in it"
 
 
 def test_unknown_format_lists_the_known_ones(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def test_text_of_figure_1_names_its_front() -> None:
     text = captions.captions()["msmarco-santhanam2023-table2-cost"]
     assert text.startswith("Figure 1 of the paper, cost (Table 2) and accuracy (Table 1)")
     assert text.endswith(
-        "goes from BM25, the cheapest, over BT-SPLADE-S, BT-SPLADE-M, BT-SPLADE-L to PLAID ColBERTv2 (CPU)"
+        "goes from BM25, the cheapest, through BT-SPLADE-S, BT-SPLADE-M, BT-SPLADE-L to PLAID ColBERTv2 (CPU)"
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from harness.driver.adapter import BadAnswer
-from harness.driver.component import pack, unpack
+from harness.driver.component import pack, pack_scores, unpack
 from harness.driver.driver import outcome_of
 from harness.driver.subprocess_adapter import EngineFailed, JsonLines
 from harness.records import Envelope, Hit, Outcome
@@ -223,6 +223,24 @@ def test_pack_refuses_hits_with_the_drivers_reason(hits: Any, message: str) -> N
     with pytest.raises(BadAnswer) as caught:
         pack(hits, 3)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        ([1.0], "score returned 1 scores for 2 documents, not a list of one for each"),
+        ([1.0, 2.0, 3.0], "score returned 3 scores for 2 documents"),
+        (None, "score returned NoneType for 2 documents"),
+        ([1.0, float("nan")], "score 2 of 2 is nan, not a finite plain number"),
+        ([float("-inf"), 1.0], "score 1 of 2 is -inf"),
+        ([1.0, True], "score 2 of 2 is True"),
+        (["1", 1.0], "score 1 of 2 is 1"),
+    ],
+)
+def test_pack_refuses_scores_that_are_not_one_number_for_each_document(scores: Any, message: str) -> None:
+    with pytest.raises(BadAnswer) as caught:
+        pack_scores(scores, 2)
+    assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize(

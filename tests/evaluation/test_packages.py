@@ -69,6 +69,14 @@ def test_a_package_passes_at_a_mean_of_93_percent(
             require_accuracy(check, packages.ACCURACY)
 
 
+def test_an_accuracy_below_the_limit_never_reads_as_the_limit(tmp_path: Path) -> None:
+    check = read_check(*write_sheets(tmp_path, {"1-1": 141, "1-2": 140}, size=2010))
+    assert check is not None
+    with pytest.raises(UsageError, match=r"agree with 93\.0% of its grades on average, below 93\.5%"):
+        require_accuracy(check, 0.935)
+    assert packages.percent(Fraction(9299, 10000)) == "92.9%" and packages.percent(Fraction(1)) == "100.0%"
+
+
 def test_incomplete_checks_are_refused(tmp_path: Path) -> None:
     package, pairs = write_sheets(tmp_path, {})
     assert read_check(package, pairs) is None, "a pool without sheets needs no check"

@@ -223,7 +223,7 @@ def test_utf_16_is_named(tmp_path: Path) -> None:
 
 def test_file_of_one_overlong_line_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, b"x" * (1 << 21))
-    assert str(outcome(trec.read_qrels, path)).endswith("bytes; this is no TREC file")
+    assert str(outcome(trec.read_qrels, path)).endswith("bytes; this is not a TREC file")
 
 
 def test_first_of_two_wrong_lines_is_named_at_any_block_boundary(

@@ -15,7 +15,7 @@ Edit = Callable[[bytes, int, int], bytes]
 
 
 def _tar_entry(content: bytes, at: int, value: int) -> bytes:
-    """Change the name, the kind or the size of a tar's entry, or double it."""
+    """Add a copy of a tar's entry with another name, kind, header or mode."""
     entries: list[tuple[tarfile.TarInfo, bytes]] = []
     try:
         with tarfile.open(fileobj=io.BytesIO(content)) as tar:

@@ -142,7 +142,7 @@ class Sandbox:
     def _start(self) -> None:
         context = multiprocessing.get_context("forkserver")
         # Imported once, by the server: a child is forked in milliseconds.
-        context.set_forkserver_preload(["tests.fuzz.readers"])
+        context.set_forkserver_preload(["tests.fuzz.readers", "tests.fuzz.preloaded"])
         self._connection, other = context.Pipe()
         self._process = context.Process(
             target=_serve, args=(other, self._table, self._reader.name, self._base, self._bounds), daemon=True

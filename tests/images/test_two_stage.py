@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import importlib
 import importlib.util
 import json
 import math
 import re
 import shutil
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,15 +22,20 @@ import pytest
 from harness.analysis.evaluate_job import JobEvaluator
 from harness.analysis.rows import build_rows
 from harness.driver.adapter import Corpus
+from harness.driver.component import Ranking
 from harness.errors import FileError
 from harness.launch.images import catalog
 from harness.launch.process import ProcessLauncher
-from harness.records import Envelope, Hit, Outcome
+from harness.records import Envelope, Hit, Outcome, Scalar
 from harness.results.reader import StoredJob, read_jobs
 from tests.conftest import Bench
 from tests.images.test_fusion import PROTOCOL, declare, rankings
+from tests.images.toy import Toy
 
 K = 3
+ENVELOPE = Envelope("e", 1, 1 << 30)
+IMAGES = Path(__file__).parents[2] / "images"
+COMPONENTS = ("words", "letters")
 
 
 def stage(bench: Bench, depth: object, first: str = "words", **letters: object) -> None:
@@ -54,43 +63,103 @@ def first_stage(job: StoredJob) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.slow
-def test_documents_above_depth_are_ordered_by_the_second_stage_and_the_rest_stays(bench: Bench) -> None:
-    stage(bench, 2)
-    jobs = measured(bench, "words", "letters", "both", more="[sweep.both]\ndepth = [0, 2, 1000]\n")
-    assert {job.result.outcome for job in jobs.values()} == {Outcome.OK}, jobs["both-depth2"].result.detail
-    assert len({job.result.spec.index_key for name, job in jobs.items() if "depth" in name}) == 1, "one index"
-    ranked = rankings(bench.results)
+class Here(Toy):
+    """A component in this process."""
+
+    named = staticmethod(nullcontext)
+    scored = Toy.score
+
+    def __init__(self, facts: Any, params: dict[str, Scalar], envelope: Envelope, assets: Path, *, last: Any) -> None:
+        super().__init__(params, envelope, assets)
+        self.name = facts.name
+
+    def ranked(self, query: str, k: int) -> Ranking:
+        """Return ids and scores of the hits."""
+        hits = self.search(query, k)
+        return [hit.doc_id for hit in hits], [hit.score for hit in hits]
+
+
+@dataclass(frozen=True)
+class Engines:
+    """Makes engines in this process, over an index of the tiny dataset."""
+
+    index: Path
+
+    def one(self, shared: str) -> Toy:
+        """Make the toy."""
+        toy = Toy({"shared": shared}, ENVELOPE, self.index)
+        toy.load(self.index / "words")
+        return toy
+
+    def two(self, depth: int, second: str = "letters") -> Any:
+        """Make two stages: the first counts words."""
+        params = {"depth": depth, "words.shared": "words", "letters.shared": second}
+        engine = adapter("two-stage").ENGINE(params, ENVELOPE, self.index)
+        engine.load(self.index)
+        return engine
+
+
+@pytest.fixture
+def engines(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Engines:
+    monkeypatch.syspath_prepend(str(IMAGES / "shared"))
+    component = importlib.import_module("joined.component")
+    monkeypatch.setattr(component, "Component", Here)
+    monkeypatch.setattr(component, "read_components", lambda: [SimpleNamespace(name=name) for name in COMPONENTS])
+    index = bench.folder / "made"
+    for name in COMPONENTS:
+        (index / name).mkdir(parents=True)
+        Toy({"shared": "words"}, ENVELOPE, index).build(tiny(bench), index / name, lambda _: None)
+    adapter("two-stage").ENGINE({"depth": 0}, ENVELOPE, index).build(tiny(bench), index, lambda _: None)
+    return Engines(index)
+
+
+def tiny(bench: Bench) -> Corpus:
+    return Corpus(bench.folder / "tiny" / "corpus.jsonl", 10)
+
+
+def queries(bench: Bench) -> dict[str, str]:
+    lines = (bench.folder / "tiny" / "queries.jsonl").read_text().splitlines()
+    return {each["_id"]: each["text"] for each in map(json.loads, lines)}
+
+
+def test_documents_above_depth_are_ordered_by_the_second_stage_and_the_rest_stays(
+    bench: Bench, engines: Engines
+) -> None:
+    words, letters = engines.one("words"), engines.one("letters")
+    none, two, every = (engines.two(depth) for depth in (0, 2, 1000))
     moved = 0
-    for query_id, alone in ranked["words"].items():
-        given, below = [hit.doc_id for hit in alone[:2]], alone[2]
-        assert first_stage(jobs["both-depth2"])[query_id] == [hit.doc_id for hit in alone], "k is more than depth"
-        top = [hit.doc_id for hit in ranked["both-depth2"][query_id][:2]]
-        assert sorted(top) == sorted(given)
-        assert ranked["both-depth2"][query_id][2] == Hit(below.doc_id, ranked["both-depth2"][query_id][1].score - 1)
+    for query in queries(bench).values():
+        alone, reranked = words.search(query, K), two.search(query, K)
+        assert two.first_stage() == alone, "k is more than depth"
+        top = [hit.doc_id for hit in reranked[:2]]
+        assert sorted(top) == sorted(hit.doc_id for hit in alone[:2])
+        assert [hit.score for hit in reranked[:2]] == letters.score(query, top)
+        assert reranked[2] == Hit(alone[2].doc_id, reranked[1].score - 1)
         # Depth 0 is the first stage, score by score; a depth beyond the collection is the second stage's own search.
-        assert ranked["both-depth0"][query_id] == alone
-        moved += [hit.doc_id for hit in ranked["both-depth1000"][query_id]] != [hit.doc_id for hit in alone]
-        assert [hit.score for hit in ranked["both-depth1000"][query_id]] == [
-            hit.score for hit in ranked["letters"][query_id]
-        ]
+        assert none.search(query, K) == alone
+        found = every.search(query, K)
+        moved += [hit.doc_id for hit in found] != [hit.doc_id for hit in alone]
+        assert [hit.score for hit in found] == [hit.score for hit in letters.search(query, K)]
     assert moved, "else the second stage might do nothing"
 
 
 @pytest.mark.slow
-def test_sweep_of_the_second_stages_index_scores_by_each_and_keeps_the_first_stages_index(bench: Bench) -> None:
-    stage(bench, 1000)
-    swept = '[sweep.both]\n"letters.shared" = ["letters", "words"]\n'
-    jobs = measured(bench, "words", "letters", "both", more=swept)
-    assert {job.result.outcome for job in jobs.values()} == {Outcome.OK}, jobs
-    ranked = rankings(bench.results)
-    for shared in ("letters", "words"):
-        point = f"both-letters.shared_{shared}"
-        assert jobs[point].result.spec.params["letters.shared"] == shared
-        for query_id, alone in ranked[shared].items():
-            assert [hit.score for hit in ranked[point][query_id]] == [hit.score for hit in alone]
-    built = {name: job.result.spec.index_key for name, job in jobs.items()}
-    assert len(set(built.values())) == 4, "words, letters, and two joined ones"
+def test_job_of_a_swept_second_stage_stores_what_its_engine_ranks(bench: Bench, engines: Engines) -> None:
+    """The sweep is of a parameter that the second stage's index has."""
+    stage(bench, 2)
+    (job,) = measured(bench, "both", more='[sweep.both]\n"letters.shared" = ["words"]\n').values()
+    assert job.result.outcome is Outcome.OK, job.result.detail
+    assert (job.result.spec.cell.system, job.result.spec.params["letters.shared"]) == (
+        "both-letters.shared_words",
+        "words",
+    )
+    swept, unswept = engines.two(2, "words"), engines.two(2)
+    ranked, given = rankings(bench.results)[job.result.spec.cell.system], first_stage(job)
+    asked = {query_id: text for query_id, text in queries(bench).items() if query_id in ranked}
+    assert len(asked) == 4
+    for query_id, text in asked.items():
+        assert ranked[query_id] == swept.search(text, K) != unswept.search(text, K)
+        assert given[query_id] == [hit.doc_id for hit in swept.first_stage()]
 
 
 @pytest.mark.slow
@@ -109,28 +178,18 @@ def test_stages_sum_to_the_latency_and_counts_are_stored(bench: Bench) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("misdeed", "outcome", "message"),
-    [
-        (
-            "nan",
-            Outcome.BAD_OUTPUT,
-            "letters: the engine says: BadAnswer: score 2 of 2 is nan, not a finite plain number",
-        ),
-        ("short", Outcome.BAD_OUTPUT, "letters: the engine says: BadAnswer: score returned 1 scores for 2 documents"),
-    ],
-)
-def test_wrong_scores_name_the_reranker(bench: Bench, misdeed: str, outcome: Outcome, message: str) -> None:
-    stage(bench, 2, misdeed=misdeed)
+def test_wrong_scores_name_the_reranker(bench: Bench) -> None:
+    stage(bench, 2, misdeed="nan")
     result = measured(bench, "both")["both"].result
-    assert result.outcome is outcome and str(result.detail).startswith(message), result.detail
+    message = "letters: the engine says: BadAnswer: score 2 of 2 is nan, not a finite plain number"
+    assert result.outcome is Outcome.BAD_OUTPUT and str(result.detail).startswith(message), result.detail
 
 
-@pytest.mark.slow
-def test_wrong_depth_is_refused(bench: Bench) -> None:
-    stage(bench, depth := 1001)
-    detail = str(measured(bench, "both")["both"].result.detail)
-    assert f"depth is {depth!r}, must be a whole number of documents from 0 to 1000" in detail
+@pytest.mark.parametrize("depth", [1001, -1, True, 2.0, "2", None])
+def test_wrong_depth_is_refused(engines: Engines, depth: Any) -> None:
+    message = re.escape(f"depth is {depth!r}, must be a whole number of documents from 0 to 1000")
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        engines.two(depth)
 
 
 def test_system_that_scores_nothing_is_no_second_stage(bench: Bench) -> None:
@@ -219,7 +278,13 @@ def fixed_run(folder: Path, lines: str, queries: str) -> Any:
     (folder / "mine" / "run.trec").write_bytes(lines.encode())
     (folder / "mine" / "queries.jsonl").write_text(queries)
     (folder / "corpus.jsonl").write_text('{"_id": "d1", "title": "", "text": "x"}\n')
-    spec = importlib.util.spec_from_file_location("fixed_run", catalog.images_dir() / "fixed-run" / "adapter.py")
+    return adapter("fixed-run").ENGINE({"run": "mine"}, ENVELOPE, folder)
+
+
+def adapter(engine: str) -> ModuleType:
+    """Load the adapter of a shipped engine."""
+    path = IMAGES / engine / "adapter.py"
+    spec = importlib.util.spec_from_file_location(engine.replace("-", "_"), path)
     assert spec and spec.loader
     spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
-    return module.ENGINE({"run": "mine"}, Envelope("e", 1, 1 << 30), folder)
+    return module

@@ -51,11 +51,8 @@ class Toy(Adapter):
         scores = [len(wanted & self._parts[doc_id]) / len(self._parts[doc_id]) for doc_id in doc_ids]
         self._scored = len(doc_ids)
         self._took_s = time.perf_counter() - start
-        match self.params.get("misdeed"):
-            case "nan":
-                scores[-1] = float("nan")
-            case "short":
-                scores.pop()
+        if self.params.get("misdeed") == "nan":
+            scores[-1] = float("nan")
         return scores
 
     def counts(self) -> dict[str, int]:

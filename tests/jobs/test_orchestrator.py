@@ -247,7 +247,7 @@ def test_malformed_corpus_line_is_named_and_nothing_is_lost(bench: Bench) -> Non
     bench.run(FakeLauncher())
     with (bench.folder / "tiny" / "corpus.jsonl").open("a") as file:
         file.write('{"_id": "d10", "text": 7}\n')
-    with pytest.raises(FileError, match=r"corpus\.jsonl: line 11: key 'text' is no text; write it in quotes"):
+    with pytest.raises(FileError, match=r"corpus\.jsonl: line 11: key 'text' is not a text; write it in quotes"):
         bench.run(FakeLauncher())
     assert len(read_jobs(bench.results)) == 1
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import json
 import os
 import subprocess
@@ -16,13 +18,15 @@ from harness import datasets
 from harness.analysis import results_folder
 from harness.errors import FileError, ImageError, StoreError, UsageError
 from harness.experiments.viability import probe
+from harness.jobs import pinning
 from harness.launch.base import Prepared
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import assets, catalog, first_use, recipes
 from harness.launch.images.first_use import FirstUse
 from harness.launch.images.systems import Asset, System
 from harness.records import Outcome
-from harness.report import verify
+from harness.report import verify, writers
+from harness.report.main_table import table_document
 from harness.results import merge, pin_lock
 from harness.results.store import Store
 from tests.conftest import Bench
@@ -115,14 +119,8 @@ def test_run_pins_at_the_newest_commit_locks_it_and_marks_the_row(bench: Bench, 
     assert {row.system: str(row.pinned_at_first_use) for row in rows} == marks
     printed = call("report", str(bench.results), "--cache", str(bench.cache)).stdout
     assert "bare ‡" in printed and "‡ bare: pinned at first use; pins.json has the hashes." in printed
-    (wide,) = [
-        line
-        for line in call("report", str(bench.results), "--format", "csv", "--cache", str(bench.cache)).stdout.split(
-            "\n"
-        )
-        if line.startswith("bare,")
-    ]
-    assert f"someone/toy at {NEW[:12]}" in wide
+    lines = csv.DictReader(io.StringIO(writers.write_csv(table_document(results_folder.load_rows(bench.results)))))
+    assert {line["system"]: line["pinned_at_first_use"] or "None" for line in lines} == marks
     assert not mismatches(bench.results), "the lock is sealed"
 
     # The hub moves on: the lock counts, and what was measured with its bytes is done.
@@ -134,28 +132,14 @@ def test_run_pins_at_the_newest_commit_locks_it_and_marks_the_row(bench: Bench, 
 
 
 @pytest.mark.slow
-def test_command_line_pins_at_the_hub_of_the_environment(bench: Bench, hub: Hub) -> None:
-    """In a process of its own, which knows the hub by HF_ENDPOINT alone; the second time without one."""
+def test_new_process_pins_at_the_hub_of_the_environment(bench: Bench, hub: Hub) -> None:
+    """The hub's client reads HF_ENDPOINT when it is imported."""
     bare(bench)
-    command = [sys.executable, "-m", "harness", "run", str(bench.suite(systems=["bare"])), "--launcher", "process"]
-    command += ["--results", str(bench.results), "--cache", str(bench.cache)]
-    for url, says in ((hub.url, "2 files pinned at first use"), (NO_HUB, "0 jobs run, 1 done before")):
-        environment = {**os.environ, "HF_ENDPOINT": url, "HF_HOME": str(bench.folder / "hf")}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0 and says in done.stderr, done.stderr
-        assert "bare ‡" in done.stdout and "‡ bare: pinned at first use" in done.stdout
-    assert lock_of(bench).newest("someone/toy") == NEW
-
-
-@pytest.mark.slow
-def test_another_machine_takes_the_bytes_of_the_lock(bench: Bench, hub: Hub, tmp_path: Path) -> None:
-    bare(bench)
-    suite = bench.suite(systems=["bare"])
-    bench.run(Containers(), suite)
-    hub.models["someone/toy"][NEXT] = {**MODEL, "config.json": b'{"next": true}'}
-    assert {path.name: path.read_bytes() for path in fetched(bench).iterdir()} == MODEL
-    again = bench.run(Containers(), suite)
-    assert (again.done_before, again.jobs) == (1, ()), "and finds the jobs done"
+    code = "from harness.jobs import pinning; from harness.launch.images import catalog\n"
+    code += "print(pinning.pin_alone(catalog.system('bare'), None).pinned_at_first_use)"
+    environment = {**os.environ, "HF_ENDPOINT": hub.url, "HF_HOME": str(bench.folder / "hf")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == f"someone/toy at {NEW[:12]}\n", done.stderr
 
 
 def test_declared_revision_is_taken_instead_of_the_newest(bench: Bench, hub: Hub) -> None:
@@ -308,13 +292,11 @@ def test_viable_keeps_the_lock_beside_its_jobs(bench: Bench, hub: Hub) -> None:
     assert again.subject.system.assets == jobs.subject.system.assets
 
 
-@pytest.mark.slow
-def test_command_without_results_pins_for_itself_and_says_so(bench: Bench, hub: Hub) -> None:
+def test_command_without_results_pins_for_itself_and_says_so(bench: Bench, hub: Hub, logged: list[str]) -> None:
     bare(bench)
-    done = call("conformance", "bare", "--launcher", "process", "--cache", str(bench.cache))
-    assert done.exit_code == 0, done.stderr
-    assert f"bare: someone/toy at {NEW[:12]}, by the hub's checksums" in done.stderr
-    assert "bare: this command stores no results, so its pins are not kept; `harness run` keeps them" in done.stderr
+    assert not pinning.pin_alone(catalog.system("bare"), None).unpinned
+    assert f"  bare: someone/toy at {NEW[:12]}, by the hub's checksums: 2 files pinned at first use" in logged
+    assert logged[-1] == "  bare: this command stores no results, so its pins are not kept; `harness run` keeps them"
 
 
 @pytest.mark.slow
@@ -329,15 +311,16 @@ def test_download_goes_on_after_a_cut(bench: Bench, hub: Hub) -> None:
 
 
 @pytest.mark.slow
-def test_file_that_is_not_what_the_hub_says_is_refused(bench: Bench, hub: Hub) -> None:
+def test_another_machine_takes_the_bytes_of_the_lock_and_no_others(bench: Bench, hub: Hub) -> None:
     bare(bench)
     bench.run(Containers(), bench.suite(systems=["bare"]))
+    hub.models["someone/toy"][NEXT] = {**MODEL, "config.json": b'{"next": true}'}
     hub.changed["model.safetensors"] = b"\x07" * len(WEIGHTS)
     found = sha256(hub.changed["model.safetensors"])
     with pytest.raises(ImageError, match=f"has sha256 {found}, expected {PINS['model.safetensors']}; fetch it again"):
         fetched(bench)
     hub.changed.clear()
-    assert {path.name for path in fetched(bench).iterdir()} == MODEL.keys()
+    assert {path.name: path.read_bytes() for path in fetched(bench).iterdir()} == MODEL
 
 
 @pytest.mark.slow

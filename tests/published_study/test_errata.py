@@ -186,7 +186,7 @@ def winners(published: Published, follows: Snapshot) -> dict[str, dict[str, floa
     found = {}
     for made in recomputed_scores(published, follows):
         if made.table.again:
-            regions = winning_regions(made)
+            regions = winning_regions(made.board)
             on_each = {f"{region.winner.system}, {region.winner.label}": region.share for region in regions}
             found[made.dataset.name] = winning_shares(regions) | on_each
     return found

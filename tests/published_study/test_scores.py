@@ -92,9 +92,10 @@ def test_with_unrounded_accuracies_every_score_and_rank_agrees(
     published: Published, table: Table, dataset: PaperDataset, scored: ScoreTable
 ) -> None:
     exact = unrounded(printed_costs(table, published, dataset.name), dataset.name)
-    ranked = {(each.row.system, each.row.profile): each for each in board_of(exact, dataset, scored).ranked_rows}
+    board = board_of(exact, dataset, scored)
+    ranked = {(each.row.system, each.row.profile): each for each in board.ranked_rows}
     lines = published.scores[scored.number]
-    assert len(lines) == len(ranked) and not board_of(exact, dataset, scored).left_out
+    assert len(lines) == len(ranked) and not board.left_out
     for line in lines:
         found = ranked[line.system, profile(line)]
         assert found.score == pytest.approx(float(line.dynascore.value), abs=0.001), line

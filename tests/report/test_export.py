@@ -87,6 +87,7 @@ def test_published_tables_are_rows_too() -> None:
     first = made[(made.suite == "santhanam2023") & (made.system == "BM25")].iloc[0]
     assert (first["RR@10"], first["latency_mean_ms"], first["instance_type"]) == (0.187, 11.0, "m6gd.medium")
     assert made.started_at.isna().all() and made.p50_ms.isna().all()
+    assert {str(each.date()) for each in harness.load(SHIPPED).price_date} == {"2022-10-31"}, "of the paper's date"
     with pytest.raises(UsageError, match="published tables have rows alone"):
         harness.load_samples(SHIPPED)
 
@@ -122,7 +123,7 @@ def test_damaged_samples_are_named_and_left_out(results: Path, caplog: pytest.Lo
 
 
 def test_malformed_date_is_refused(results: Path) -> None:
-    with pytest.raises(UsageError, match="'soon' is no date; write YYYY-MM-DD"):
+    with pytest.raises(UsageError, match="'soon' is not a date; write YYYY-MM-DD"):
         harness.load(results, as_of="soon")
 
 

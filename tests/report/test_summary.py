@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from harness.analysis.table import Cause, Finding, Row, Table, Validity
+from harness.analysis.table import Cause, Finding, Machine, Price, Row, Table, Validity
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
 from harness.records import Envelope, Isolation, Outcome
@@ -327,8 +327,6 @@ def test_matrix_says_the_smallest_hardware_that_every_dataset_passes_on() -> Non
 
 
 def test_price_of_another_architecture_is_marked() -> None:
-    from harness.analysis.table import Machine, Price
-
     machine = sample_records.as_record(Machine, "CPU", "x86_64", "6", 2, None, "1", None, (), None, 2)
     price = Price("a1.medium", "arm64", 1, 2 * GIB, "us-east-1", "on-demand", 0.0255, "2026-07-20")
     made = section(row("bm25", machine=machine, price=price), slow(machine=machine))
@@ -338,8 +336,6 @@ def test_price_of_another_architecture_is_marked() -> None:
 
 
 def test_price_of_another_gpu_is_marked() -> None:
-    from harness.analysis.table import Machine, Price
-
     for model, cell in (("NVIDIA H100 80GB HBM3", "0.00760 (t4)"), ("Tesla T4", "0.00760")):
         machine = sample_records.as_record(Machine, "CPU", "x86_64", "6", 2, None, "1", None, (model,), None, 2)
         price = Price("g.one", "x86_64", 4, 16 * GIB, "us-east-1", "on-demand", 0.5, "2026-07-20", 1, "t4")
@@ -350,8 +346,6 @@ def test_price_of_another_gpu_is_marked() -> None:
 
 
 def test_machine_that_prices_a_row_is_shown_and_marked_where_it_did_not_measure_it() -> None:
-    from harness.analysis.table import Machine, Price
-
     def on(measured: str | None, memory: int = 4 * GIB) -> Row:
         machine = sample_records.as_record(Machine, "CPU", "x86_64", "6", 2, None, "1", None, (), measured, 2)
         price = Price("c7a.medium", "x86_64", 1, 4 * GIB, "us-east-1", "on-demand", 0.0513, "2026-07-20")

@@ -1,6 +1,6 @@
 """Validity checks on the build of an index: what the machine did meanwhile.
 
-An index is built once, so no other measurement bounds a doubted one; thresholds are those of searches.
+An index is built once, so no other measurement bounds a doubted one; thresholds are as for searches.
 """
 
 from __future__ import annotations

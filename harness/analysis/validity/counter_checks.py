@@ -44,7 +44,7 @@ THROTTLING = ("hw_slowdown", "sync_boost", "sw_thermal_slowdown", "hw_thermal_sl
 _POWER_LIMIT = "sw_power_cap"
 # Allowed share of readings within the trials with such a reason.  Beside the trials, at rest, none is allowed.
 MAX_THROTTLED = 0.05
-# Some drivers also report it for a moment while the clock changes: once is no throttling.
+# Some drivers also report it for a moment while the clock changes: once is not throttling.
 _FLEETING = "hw_slowdown"
 # Fastest / slowest median clock of a cell's jobs, from this many readings on (a second or so).
 MAX_CLOCK = 1.15

@@ -20,7 +20,7 @@ from harness.results.schema import CanaryReading, Environment, IndexFacts, Resul
 
 # Chance of an alarm if every trial meets the same machine.
 CHANCE = 0.003
-# A mean moved by less than the first is steady, by more than the second never, whatever its interval: a slowed trial
+# A mean moved by less than the first is steady, by more than the second never, with any interval: a slowed trial
 # also widens the interval.
 MIN_MOVED = 0.03
 MAX_MOVED = 0.10

@@ -1,6 +1,6 @@
 """The instance type on which a suite's hardware profile is measured.  Pure.
 
-What fits is decided by :mod:`harness.pricing.offers`, as for tables; here it is added what can be booted and imaged.
+:mod:`harness.pricing.offers` decides what fits, as for tables; this module knows which types AWS's images boot on.
 """
 
 from __future__ import annotations
@@ -157,7 +157,11 @@ def _named(name: str, envelope: Envelope, bootable: Snapshot, choice: MachineOpt
     instance, usd = known[name], bootable.price_of(name)
     if any(gone.instance_type == name for gone in bootable.gone):
         successor = offers.successor(instance, bootable)
-        other = f"--instance {successor.instance.instance_type} has at least its resources" if successor else "name one"
+        other = (
+            f"--instance {successor.instance.instance_type} has at least its resources"
+            if successor
+            else "choose another type"
+        )
         raise UsageError(f"{bootable.why_unpriced(name)}; {other}")
     if unbootable := _unbootable(instance):
         raise UsageError(f"{name}: {unbootable}; choose another type")

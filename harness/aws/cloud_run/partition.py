@@ -270,7 +270,7 @@ def grouping(
 
 
 def index_builds(inputs: Inputs, images: Mapping[str, Prepared], jobs: Iterable[Planned]) -> dict[str, IndexBuild]:
-    """Return the builds of the indexes that jobs search, by key; those of components come first."""
+    """Return the builds of the indexes that jobs search, by key; components come first."""
     builds: dict[str, IndexBuild] = {}
     for job in jobs:
         cell, builder = job.cell, inputs.builder(job.cell)

@@ -28,24 +28,26 @@ def priced(plans: Sequence[CellPlan], suite: Suite, snapshot: Snapshot, choice: 
 
     def of_cell(plan: CellPlan) -> CellPlan:
         profile = plan.cell.profile
-        machine = found[profile]
         build_usd = usd(plan.build_s, suite.build_profile or profile)
         known = replace(plan, timing_usd=usd(plan.timing_s, profile), build_usd=build_usd)
-        return (
-            replace(known, refused=str(machine)) if isinstance(machine, UsageError) else replace(known, machine=machine)
-        )
+        if isinstance(machine := found[profile], UsageError):
+            return replace(known, refused=str(machine))
+        return replace(known, machine=machine)
 
     return [of_cell(plan) for plan in plans]
 
 
 def builders(suite: Suite, snapshot: Snapshot, choice: MachineOptions) -> Iterator[str]:
-    """Yield on which machine a suite's indexes are built, or why there is none."""
+    """Yield on which machine a suite's indexes are built, or why none can build them."""
+    found = machines.survey(suite.envelopes(), snapshot, choice, suite.ec2.instances)
     profile = suite.build_profile
     if profile is None:
-        return
-    own = {profile: suite.envelopes()[profile]}
-    found = machines.survey(own, snapshot, choice, suite.ec2.instances)[profile]
-    if isinstance(found, UsageError):
-        yield f"indexes ({profile}): refused: {found}"
+        chosen = {name: machine for name, machine in found.items() if not isinstance(machine, UsageError)}
+        try:
+            machines.platforms_of(suite, chosen)
+        except UsageError as error:
+            yield f"indexes: refused: {error}"
+    elif isinstance(machine := found[profile], UsageError):
+        yield f"indexes ({profile}): refused: {machine}"
     else:
-        yield f"indexes ({profile}) are built on {found.name}, US$ {found.usd_per_hour:g} an hour"
+        yield f"indexes ({profile}) are built on {machine.name}, US$ {machine.usd_per_hour:g} an hour"

@@ -157,8 +157,8 @@ class Launch:
 class WorkerPart:
     """The work of one worker: builds, then jobs.
 
-    ``suite`` is the suite as JSON, ``indexes`` are those in S3 already, ``platforms`` those of the machines by profile
-    (empty: this worker's own), ``pins`` the lock of pins at first use (:mod:`harness.results.pin_lock`).  The
+    ``suite`` is the suite as JSON, ``indexes`` are in S3 already, ``platforms`` are the machines' by profile (empty:
+    this worker's own), ``pins`` the lock of pins at first use (:mod:`harness.results.pin_lock`).  The
     orchestrator rewrites the file before a further attempt at the part.
     """
 

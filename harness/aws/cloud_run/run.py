@@ -231,7 +231,7 @@ class SuiteRun:
     def _plan(
         self, images: dict[str, Prepared], stored: Iterable[Result], taken: Collection[str] = ()
     ) -> list[Planned]:
-        """Plan every job of the suite for machines elsewhere, whatever this host can run."""
+        """Plan every job of the suite for machines elsewhere, even jobs that this host cannot run."""
         types = {name: machine.name for name, machine in self.machines.items()}
         digests = {name: prepared.digest for name, prepared in images.items()}
         isolation = self.client.launcher.isolation

@@ -381,7 +381,7 @@ class RunWatch:
         return not self._left(submission) and all(map(self._has_index, submission.builds))
 
     def _ready(self, submission: Submission) -> bool:
-        """Return whether each index that another part builds is there, or nobody builds it any more."""
+        """Return whether each needed index is in S3, or its builder has ended without it."""
         making = {key for name, other in self._submissions.items() if name not in self._over for key in other.builds}
         return all(key not in making or self._has_index(key) for key in submission.needs)
 

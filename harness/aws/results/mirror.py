@@ -194,7 +194,7 @@ class FileSelection(Enum):
 
 
 class _Moved(Exception):
-    """An object is no longer as it was listed: list again."""
+    """An object has changed since it was listed: list again."""
 
 
 def sync(
@@ -358,7 +358,7 @@ def fetch(objects: Objects, stored: StoredObject, sink: IO[bytes], sha256: str |
     ``sha256`` is the content's by the job's record, for objects whose ETag is no MD5.
 
     Raises:
-        _Moved: the object is no longer as it was listed.
+        _Moved: the object has changed since it was listed.
     """
     arrived: set[str] = set()
 

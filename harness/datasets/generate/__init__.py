@@ -36,7 +36,7 @@ _ONE_EACH: dict[str, Any] = {"queries": 1000, "passages": CUTS[0], "passage_toke
 _RANGE: dict[str, Any] = {"min_tokens": 512, "max_tokens": 1431, "length": UNIFORM}
 _LADDER: dict[str, Any] = {"queries": 50, "documents": 100, "lengths": LADDER, "candidates": 100}
 
-# Each kind's parameters with their defaults, those of the study (arXiv 2207.01262) and of LongEmbed.
+# Each kind's parameters with their defaults, which the study (arXiv 2207.01262) and LongEmbed have.
 KINDS: dict[str, dict[str, Any]] = {
     "far-relevant": {**_ONE_EACH, **_RANGE},
     "placed": {**_ONE_EACH, "lengths": (512, 1431, 4096), "depths": tuple(each / 10 for each in range(11))},

@@ -139,7 +139,7 @@ class CollectionWriter:
         """Keep a document as a candidate of the group's queries.
 
         Args:
-            group: documents that compete, e.g. those of one length.
+            group: documents that compete, e.g. all of one length.
             doc_id: the document.
             query_id: the query that it answers, if any.
             relevant: ids of the source documents judged relevant for that query; documents that share one never

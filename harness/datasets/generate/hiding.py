@@ -1,7 +1,7 @@
 """Documents of each length with one hidden sentence: ``needle`` and ``passkey``, in the manner of LongEmbed.
 
-A length has its own queries and documents, and more documents than queries: the others hide sentences nobody asks for.
-All documents of a needle set share one background, the beginning of unjudged documents of the source in random order; a
+A length has its own queries and documents, and more documents than queries: no query asks for the other sentences.  All
+documents of a needle set share one background, the beginning of unjudged documents of the source in random order; a
 pass key lies in a few repeated sentences.  No text of LongEmbed is used.
 """
 

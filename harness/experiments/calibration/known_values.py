@@ -348,7 +348,7 @@ class ServerQueue(KnownValue):
 class StalledQuery(KnownValue):
     """A system that stands still for ``stall_s`` in the timed query number ``at``.
 
-    Queries that arrive meanwhile wait, so an open loop's p99 is nearly the whole stall; a closed loop asks nobody, and
+    Queries that arrive meanwhile wait, so an open loop's p99 is nearly the whole stall; a closed loop asks nothing, and
     its p99 stays at the service time.
     """
 

@@ -104,8 +104,8 @@ def inspect(job: StoredJob, measures: Sequence[Any], levels: machine_speed.Level
 class Unconstrained:
     """The system with all the memory that this host has left: medians over its containers, largest peaks.
 
-    ``jobs`` are the folders of these containers, ``left_out`` those of disturbed ones, which count for peaks and
-    rankings only.  ``unstable_queries`` counts those that the containers ranked differently.
+    ``jobs`` are the folders of these containers, ``left_out`` the folders of disturbed ones, which count for
+    peaks and rankings only.  ``unstable_queries`` counts those that the containers ranked differently.
     """
 
     limit_bytes: int
@@ -148,11 +148,11 @@ class Reference:
 
     @property
     def levels(self) -> machine_speed.Levels:
-        """Return the canary's levels, to compare with those of later jobs."""
+        """Return the canary's levels, to compare with later jobs."""
         return machine_speed.levels(observation.result for observation in self.jobs)
 
     def targets(self, criteria: Criteria) -> dict[str, float]:
-        """Return the latency targets in seconds by figure: those of the criteria, else the mean and 25 %."""
+        """Return the latency targets in seconds by figure: as the criteria have them, else the mean and 25 %."""
         targets = {target.figure: target.at_most_s for target in criteria.targets}
         return targets or {MEAN: SLOWER * self.summary.latency_s[MEAN]}
 

@@ -98,7 +98,7 @@ def find_minima(
         ask: opens a question.
 
     Raises:
-        EngineError, StoreError: no job can be run or stored, whatever the system.
+        EngineError, StoreError: no job of any system can be run or stored.
     """
     for number, question in enumerate(questions, start=1):
         place = f"[{number}/{len(questions)}] {question}"

@@ -111,7 +111,7 @@ class SubjectJobs:
             machine(environment.read(launcher.engine_version())),
         )
         stored = stored_jobs(self.folder)
-        # Another machine's jobs are no evidence for this one.
+        # Another machine's jobs are not evidence for this one.
         self._stored: dict[str, list[StoredJob]] = defaultdict(list)
         for job in stored:
             if _counts(job.result) and started(job) >= since and machine(job.result.environment) == here:
@@ -247,10 +247,10 @@ class SubjectJobs:
 
 
 def read_mark(path: Path) -> datetime:
-    """Return the time since which jobs count; the earliest time if there is no such file.
+    """Return the time since which jobs count; without the file, the earliest time.
 
     Raises:
-        StoreError: the file holds something else than a time with its zone.
+        StoreError: the file does not hold a time with its zone.
     """
     try:
         since = datetime.fromisoformat(read_start(path, 100).decode("ascii").strip())

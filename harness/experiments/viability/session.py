@@ -210,7 +210,7 @@ class Session:
         return judge(observation, self.base, self.question.criteria)
 
     def _limited(self) -> list[Judgement]:
-        """Judge all jobs stored under limits, whatever their purpose."""
+        """Judge all jobs stored under limits, for any purpose."""
         jobs = self.question.jobs.limited(self._whole)
         return [self._judge(self._observe(job, self.base)) for job in jobs]
 

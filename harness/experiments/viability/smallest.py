@@ -39,7 +39,7 @@ SCHEMA_VERSION = 1
 class Evidence:
     """One stored job: its purpose, limit, judgement, and folder in the results.
 
-    Controls, and jobs discarded because the machine was slow, are no evidence of their limit (``counts``).
+    Controls, and jobs discarded because the machine was slow, are not evidence of their limit (``counts``).
     """
 
     purpose: str

@@ -66,7 +66,7 @@ import sys
 from huggingface_hub import HfApi
 HfApi().model_info(sys.argv[1], revision=sys.argv[2], timeout=4)
 """
-# The client goes on after a cut from where it was; its last line of errors has the cause.
+# The client resumes after a cut; its last line of errors has the cause.
 _HUB_DOWNLOAD = """
 import sys
 from huggingface_hub import hf_hub_download

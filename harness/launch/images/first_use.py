@@ -1,4 +1,4 @@
-"""Pins at first use: files that no system's file pins, taken at the declared revision, else the newest, and locked."""
+"""Pins at first use: files that no system's file pins, at the declared revision, else the newest, are locked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.errors import HarnessError, ImageError, UsageError, counted
+from harness.errors import FileError, ImageError, UsageError, counted
 from harness.launch.images.systems import Asset, System
 from harness.results.pin_lock import LockedFiles, PinLock
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SHORT = 12
+# A source that refuses leaves the other one; a full disk stops the run.
+_REFUSALS = (ImageError, UsageError, FileError)
 
 
 def locked(system: System, lock: PinLock, place: Path) -> System:
@@ -47,6 +49,7 @@ class FirstUse:
         Raises:
             UsageError: the lock and the system's file name different bytes.
             ImageError: neither the hub nor the local folder has the files, or they differ from what is known.
+            StoreError: the disk is full.
         """
         return _pinned(locked(system, self.lock, self.place), self._look_up)
 
@@ -70,12 +73,12 @@ class FirstUse:
         try:
             found = self._from_hub(asset)
             return found, f"{found.hub} at {str(found.revision)[:_SHORT]}, by the hub's checksums"
-        except HarnessError as refused:
+        except _REFUSALS as refused:
             if self.models is None:
                 raise ImageError(str(refused)) from refused
             try:
                 return pins.from_folder(asset, self.models), f"the folder {self.models} (the hub was not compared)"
-            except HarnessError as error:
+            except _REFUSALS as error:
                 reason = str(refused).partition("; ")[0]
                 raise ImageError(f"{reason}, and {error}") from error
 

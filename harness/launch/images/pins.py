@@ -59,7 +59,8 @@ def from_hub(asset: Asset, *, newest: bool) -> Asset:
     Raises:
         UsageError: the asset names no model of the hub.
         HubSilent: the hub does not answer.
-        ImageError: it lacks the model, revision or file, or its file differs from the pin or from its own checksum.
+        StoreError: the disk is full.
+        ImageError: the hub lacks the model, revision or file, or its file differs from the pin or its own checksum.
     """
     if asset.hub is None:
         raise UsageError(f"{asset.folder!r} names no model of the hub; give its files with --models DIR")
@@ -139,7 +140,7 @@ def _changed(asset: Asset, checked: dict[str, str]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _hub_errors(hub: str) -> Iterator[None]:
-    """Turn every failure of the hub into an ImageError of one line."""
+    """Turn every failure of the hub into an ImageError of one line, and a full disk into a StoreError."""
     from huggingface_hub import errors  # it imports an HTTP client, which takes 0.15 s
 
     # The HTTP client's own errors; the client depends on the hub library's version.
@@ -155,6 +156,7 @@ def _hub_errors(hub: str) -> Iterator[None]:
     except errors.RevisionNotFoundError as error:
         raise ImageError(f"the hub's {hub} has no such revision; correct it, or pin with --newest") from error
     except (transport, OSError, ValueError) as error:
+        filesystem.raise_if_disk_full(f"the hub's {hub}", str(error))
         reason = one_line(str(error), 200) or type(error).__name__
         raise HubSilent(f"the hub does not answer for {hub}: {reason}; {HubSilent.remedy}") from error
 

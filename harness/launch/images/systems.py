@@ -45,7 +45,7 @@ class Asset(ConfigModel):
         default=None, pattern=PACKAGE_PATTERN, description="PyPI project and version that carries the files"
     )
     package_sha256: Sha256 | None = Field(default=None, description="of the distribution's file, which it identifies")
-    package_folder: str | None = Field(default=None, description="where in the distribution the files lie")
+    package_folder: str | None = Field(default=None, description="folder of the files in the distribution")
     sha256: dict[str, Sha256] = Field(default={}, description="file name -> sha256")
     files: tuple[str, ...] = Field(
         default=(), description="names of files without a checksum yet: a run pins them at their first use"
@@ -423,7 +423,7 @@ class System(SystemSettings, EngineSettings):
         return self.model_copy(update={"platform": platform, "components": components})
 
     def kept_on(self, platform: str | None) -> System:
-        """Return the system whose image is for a platform, whatever the launcher's is; ``None``: the launcher's."""
+        """Return the system with its image for this platform; ``None``: for the launcher's."""
         components = tuple(component.kept_on(platform) for component in self.components)
         return self.model_copy(update={"on_platform": platform, "components": components})
 

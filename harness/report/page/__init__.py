@@ -239,7 +239,7 @@ def render_page(content: dict[str, Any], answer: str = "") -> str:
 
 
 def in_script(content: Any) -> str:
-    """Return JSON that is safe inside a script element, whatever texts it holds."""
+    """Return JSON that is safe inside a script element, with any texts in it."""
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character, escape in _ESCAPED.items():
         text = text.replace(character, escape)

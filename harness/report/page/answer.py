@@ -50,5 +50,5 @@ def html_text(text: str) -> str:
 
 
 def encodable(text: str) -> str:
-    """Escape halves of surrogate pairs, which are no characters: UTF-8 has no bytes for them."""
+    """Escape halves of surrogate pairs, which are not characters: UTF-8 has no bytes for them."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -2,7 +2,7 @@
 (function (page) {
   "use strict";
 
-  // Differences in accuracy of at most this share of the highest accuracy are no pair in the mode "reference".
+  // Differences in accuracy of at most this share of the highest accuracy do not make a pair in the mode "reference".
   const SHARE = 1e-4;
 
   // Where `wanted` belongs in sorted numbers.

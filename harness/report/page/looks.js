@@ -132,7 +132,7 @@
     return values.reduce((least, value) => Math.min(least, value), Infinity);
   }
 
-  // Of points that would lie on one another, one: those of one colour in the same small square of the picture.
+  // One of the points that would cover one another: of one colour, in the same small square of the picture.
   // at(item) gives [x, y]; log says which of the two are drawn on a logarithmic axis.
   function thinned(items, at, colourOf, log) {
     if (items.length <= FEW) return items;

@@ -135,7 +135,7 @@ def _price_record(row: Row, tariff: Tariff, texts: SharedTexts) -> dict[str, Any
     placed: dict[str, Any] = {"note": texts.number(note)}
     if price is None:
         return placed
-    # Whether a throughput is of the whole of that machine: asked with one that was measured, whatever the row's is.
+    # Whether a throughput is of the whole of that machine: asked with a measured one, as the row may lack it.
     asked = replace(row, scenario="server", outcome=Outcome.OK, throughput_qps=Estimate(1.0))
     part = row_pricing.saturated(asked, price, note)
     return placed | {

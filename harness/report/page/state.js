@@ -66,7 +66,7 @@
     return /^[0-9.eE+-]{1,24}$/.test(text) && Number.isFinite(value) && value > 0 ? value : undefined;
   }
 
-  // How each choice is written and read; read gives undefined for what is no choice, else changes to make.
+  // How each choice is written and read; read gives the changes to make, or undefined for an unknown choice.
   const KEYS = {
     d: {
       write: (state) => (state.group === null ? state.dataset : undefined),

@@ -53,16 +53,19 @@
     return group.cutoffs[page.content.measures[measure]] || 0;
   }
 
-  // The rate that a paper's scores of this group were made with, where the mode asks for it; else null.
-  function publishedRate(group, axis, state) {
-    const measure = page.content.measures[state.measure];
-    const known = state.mode === page.state.PUBLISHED && group.rates.find((each) => each.measure === measure);
-    return known && known.values[axis] ? known.values[axis] : null;
+  // The rates that a paper's scores of this group were made with, by the chosen measure; else undefined.
+  function publishedRates(group, state) {
+    return group.rates.find((each) => each.measure === page.content.measures[state.measure]);
+  }
+
+  function givenRate(group, axis, state) {
+    if (state.rates[axis] !== null || state.mode !== page.state.PUBLISHED) return state.rates[axis];
+    return publishedRates(group, state)?.values[axis] ?? null;
   }
 
   function rate(group, rows, axes, axis, state) {
     const chosen = settings(state);
-    const given = state.rates[axis] === null ? publishedRate(group, axis, state) : state.rates[axis];
+    const given = givenRate(group, axis, state);
     const key = ["rate", group.number, axes, axis, state.mode, given, chosen.measure, chosen.snapshot].join(" ");
     const higher = page.content.axes.find((each) => each.name === axis).higher;
     const accuracy = page.data.column("accuracy", chosen).value;
@@ -77,7 +80,7 @@
       return `mode ${mode}, ${page.numbers.count(metric.rate.pairs, "pair")}`;
     }
     if (state.rates[metric.name] !== null) return "given";
-    return group.rates.find((each) => each.values[metric.name]).source;
+    return publishedRates(group, state).source;
   }
 
   // The leaderboard of one group.

@@ -66,7 +66,7 @@ def plots_of(
     Args:
         table: priced rows.
         found: what rows are made of, by :func:`harness.evaluation.per_query.per_query_key`; published rows have none.
-        asked: how rows are ranked, whatever their dataset.
+        asked: how rows of any dataset are ranked.
         kinds: of :data:`harness.report.plots.KINDS`.
 
     Raises:

@@ -36,7 +36,7 @@ def legend_names(rows: Iterable[Row]) -> dict[str, str]:
 
 
 def curve_key(row: Row) -> tuple[object, ...] | None:
-    """Return the name of the curve that a row is on; None: it is no point of a sweep.
+    """Return the name of the curve that a row is on; None: it is not a point of a sweep.
 
     A sweep has a curve on each hardware profile.  Of a grid with numbers and texts (backends ...) each text has its
     own, as nothing lies between two texts.

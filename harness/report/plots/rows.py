@@ -186,7 +186,7 @@ def _label_points(
 def _labels(
     points: Sequence[RankedRow], middles: Sequence[tuple[float, float]]
 ) -> list[tuple[str, tuple[float, float]]]:
-    """Return label and place of each point that has one: those of sweeps first, then the front's others."""
+    """Return label and place of each labelled point: the points of sweeps, then the others of the front."""
     swept, front = [], []
     profiles: dict[str, set[str]] = defaultdict(set)
     for point in points:

@@ -1,4 +1,4 @@
-"""BM25 over an index of Anserini's: everything but the searcher, for engines that differ in who calls it."""
+"""BM25 over an index of Anserini's: everything but the searcher, in which engines differ."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from index_files import built_with
 from harness.driver.adapter import Adapter, Corpus
 from harness.records import Envelope, Scalar
 from jvm import indexing, languages, runtime
+from jvm.java import Java
 
 
 class Bm25(Adapter):
@@ -22,15 +23,15 @@ class Bm25(Adapter):
     ``heap_mib``, ``k1``, ``b``.
     """
 
-    # The engine's name, which its indexes remember.
-    engine: str
-    _heap = "heap_mib"  # the parameter that sizes the JVM of this job
+    engine: str  # its name, which its indexes remember
 
     def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
         super().__init__(params, envelope, assets)
         parameter_names.check(params, (*runtime.PARAMETERS, "language", "k1", "b"), "this engine")
         self.language = languages.check(str(params.get("language", languages.ENGLISH)))
+        self._java = Java(params, envelope, assets)
         self._left_out = 0
+        self._stages_s: dict[str, float] = {}
 
     @abstractmethod
     def open(self, index_dir: Path) -> Any:
@@ -39,7 +40,7 @@ class Bm25(Adapter):
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
         """Hand the corpus to Anserini's own indexer, in its own file format."""
         progress(0)
-        self._heap = "build_heap_mib"
+        self._java.builds = True
         self._left_out = self._indexer().build(
             ({"id": document.doc_id, "contents": indexing.full_text(document)} for document in corpus), index_dir
         )
@@ -56,10 +57,14 @@ class Bm25(Adapter):
         Raises:
             ValueError: the index is of another engine, language or version.
         """
-        self._heap = "heap_mib"
+        self._java.builds = False
         built_with.check(index_dir, self._facts())
-        runtime.start(self._jvm_options(), runtime.jar(self.assets))
+        self._java.start()
         self._searcher = self.open(index_dir)
+
+    def stages_s(self) -> dict[str, float]:
+        """Return the seconds of the last search or batch: ``retrieve`` (with the analysis), and what follows it."""
+        return dict(self._stages_s)
 
     def threads(self) -> dict[str, int]:
         """Return the JVM's thread counts."""
@@ -67,25 +72,14 @@ class Bm25(Adapter):
 
     def libraries(self) -> dict[str, str]:
         """Versions and JVM options."""
-        return runtime.libraries(self.assets, self._jvm_options())
+        return self._java.libraries()
 
     def close(self) -> None:
         """Close the index."""
         self._searcher.close()
 
     def _indexer(self) -> indexing.Indexer:
-        return indexing.Indexer(
-            collection="JsonCollection",
-            options=languages.index_options(self.language),
-            force_merge=bool(self.params["force_merge"]),
-            assets=self.assets,
-            heap_mib=int(self.params["build_heap_mib"]),
-            cpus=self.envelope.cpus,
-        )
-
-    def _jvm_options(self) -> list[str]:
-        options = runtime.search_options if self._heap == "heap_mib" else runtime.options
-        return options(int(self.params[self._heap]), self.envelope.cpus)
+        return self._java.indexer("JsonCollection", languages.index_options(self.language))
 
     def _facts(self) -> dict[str, Scalar]:
         version = runtime.anserini_version(self.assets)

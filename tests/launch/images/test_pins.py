@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import main
-from harness.errors import FileError
+from harness.errors import FileError, StoreError
 from harness.launch.images import catalog
 from harness.launch.images import pins as pins_images
 from harness.launch.images.systems import Asset
@@ -187,6 +188,15 @@ def test_hub_failure_is_one_line(images: Path, hub: Hub, asked: str, line: str) 
     assert done.returncode == 1 and done.stderr.startswith(f"harness: {line}")
     assert done.stderr.count("\n") == 1
     assert "sha256" not in (images / "toys/systems/toy.toml").read_text()
+
+
+def test_full_disk_is_not_blamed_on_the_hub() -> None:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with (
+        pytest.raises(StoreError, match="the hub's someone/model: the disk is full"),
+        pins_images._hub_errors("someone/model"),
+    ):
+        raise full
 
 
 def test_small_file_that_is_not_what_the_hub_says_is_refused(images: Path, hub: Hub) -> None:

@@ -57,6 +57,12 @@ def test_computed_rates_are_one_choice_away(published: Page) -> None:
     published.locator("#mode").select_option("published")
     # The paper made its scores of RR@10.
     assert "(mode reference, " in published.locator("#summary").inner_text()
+    published.evaluate(
+        """() => harnessPage.content.groups.forEach((group) => group.rates.unshift(
+          { source: "another paper", measure: "Success@10", values: { cost: 1, latency: 1 } }))"""
+    )
+    published.locator("#measure").select_option(label="RR@10")
+    assert published.locator("#summary").inner_text().count("(Santhanam et al. 2023, Table 4") == 2
 
 
 def test_front_of_table_3a_has_the_systems_of_the_paper(published: Page) -> None:

@@ -198,7 +198,7 @@ def test_measure_without_an_order_by_query_is_named_and_others_are_drawn() -> No
     _, text, figure = drawn(rows_of(table, one, other))
     panels = [axes.get_title(loc="left").rpartition("\n")[2] for axes in figure.axes]
     assert [each for each in panels if each] == ["resampled", "P@10"]
-    assert "no picture of another measure: NumRet: it is no mean over queries." in text
+    assert "no picture of another measure: NumRet: it is not a mean over queries." in text
     assert "no picture of another measure: R@10: b on cpu1-mem1 has none by query." in text
 
 
@@ -249,7 +249,7 @@ SAME = values(1, 0.4)
                 *(PerQuery(each.per_query_key, QUERIES, np.zeros(0), {"NumRet": SAME}) for each in (A, B)),
                 measure="NumRet",
             ),
-            "NumRet makes no order of them: it is no mean over queries",
+            "NumRet makes no order of them: it is not a mean over queries",
         ),
     ],
 )

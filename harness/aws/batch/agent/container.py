@@ -21,7 +21,7 @@ from typing import IO, Any
 ROOT = Path(os.environ.get("HARNESS_WORKER_ROOT", "/var/lib/harness"))
 # The engine kills this container 20 s after its request to stop.
 STOP_S = 15
-# Of a launch's record.
+# The largest record of a launch that is read.
 MOST_BYTES = 16 << 20
 
 

@@ -224,7 +224,7 @@ def _at(cost: Cost, offer: Offer | None) -> Fraction | None:
 
 
 def _ranks(costs: Sequence[Cost], values: Sequence[Fraction | None]) -> list[int | None]:
-    """Rank each cost's value among those of its table, the least first."""
+    """Rank each cost's value among the costs of its table, the least first."""
     ranks: dict[int, int | None] = {}
     for table in {cost.table for cost in costs}:
         numbers = [number for number, cost in enumerate(costs) if cost.table == table]

@@ -114,7 +114,7 @@ def rented(published: Published, follows: Snapshot, now: Snapshot, escape: Escap
             f"{escape('US$ per hour')}, {escape(str(follows))} and {escape(str(now))}. Cheapest:"
             " the cheapest type that provides what the hardware asks for; without GPUs never one that has some,"
             " with GPUs never one whose GPUs have"
-            " less memory than those of the paper's type. Burstable and bare-metal types are left out.",
+            " less memory than the GPUs of the paper's type. Burstable and bare-metal types are left out.",
             *_gone(known, escape),
         ),
         ("hardware", "paper's type", "then", "now", "cheapest then", "now", "x86_64 then", "now"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from harness.analysis.leaderboard import Leaderboard
 from harness.analysis.published import Erratum, Published, Scored
 from harness.pricing.prices import Snapshot
 from harness.report.plots import ranking
@@ -82,7 +83,7 @@ def _ranks(lines: Sequence[Scored]) -> str:
 
 def _dominant(made: RecomputedScores) -> Iterator[Erratum]:
     """Yield that another system wins most weightings than the text says."""
-    regions = winning_regions(made)
+    regions = winning_regions(made.board)
     shares = winning_shares(regions)
     winner = max(shares, key=lambda name: shares[name])
     if winner == _DOMINANT:
@@ -99,10 +100,10 @@ def _dominant(made: RecomputedScores) -> Iterator[Erratum]:
     )
 
 
-def winning_regions(made: RecomputedScores) -> tuple[WinnerRegion, ...]:
+def winning_regions(board: Leaderboard) -> tuple[WinnerRegion, ...]:
     """Return the weightings that each row wins."""
-    rates = {name: rate.value for name, rate in made.board.rates.items() if rate.value is not None}
-    return ranking.regions(ranking.candidates_of(made.board, rates))
+    rates = {name: rate.value for name, rate in board.rates.items() if rate.value is not None}
+    return ranking.regions(ranking.candidates_of(board, rates))
 
 
 def winning_shares(regions: Sequence[WinnerRegion]) -> dict[str, float]:
