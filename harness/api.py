@@ -117,7 +117,7 @@ def stored(results: Location, *, cache: Location | None = None) -> tuple[StoredJ
 
 
 def _cache(cache: Location | None) -> Path:
-    return config.cache_folder() if cache is None else Path(cache).expanduser().absolute()
+    return config.cache_folder() if cache is None else config.absolute_folder(cache)
 
 
 def _folder(results: Location, cache: Path) -> Path:

@@ -75,8 +75,8 @@ def parts(text: Text) -> list[tuple[str, bool]]:
 
 
 def literal(name: str) -> str:
-    """Return the glob that matches this name alone."""
-    return re.sub(r"[*?\[]", r"[\g<0>]", name).replace("\0", "?")
+    """Return the glob that matches this name alone, and that no list of globs divides."""
+    return re.sub(r"[*?\[,\s]", r"[\g<0>]", name).replace("\0", "?")
 
 
 def _text(value: object) -> str:

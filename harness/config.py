@@ -21,7 +21,7 @@ from typing import Any, Self, TypeVar, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from harness.errors import FileError, did_you_mean
+from harness.errors import FileError, UsageError, did_you_mean
 from harness.untrusted import (
     check_names,
     check_storable,
@@ -97,12 +97,31 @@ def results_by_name(results: Path) -> Path:
 
 def default_cache_folder() -> Path:
     """Return the cache folder by the XDG convention."""
-    return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "ir-harness")
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "ir-harness")
 
 
 def cache_folder() -> Path:
-    """Return the folder of downloads, corpora, indexes and computed rows; HARNESS_CACHE may name it."""
-    return Path(os.environ.get(CACHE_VARIABLE) or default_cache_folder()).expanduser().absolute()
+    """Return the folder of downloads, corpora, indexes and computed rows; HARNESS_CACHE may name it.
+
+    Raises:
+        UsageError: as :func:`absolute_folder`.
+    """
+    return absolute_folder(os.environ.get(CACHE_VARIABLE) or default_cache_folder())
+
+
+def absolute_folder(folder: Path | str) -> Path:
+    """Return a folder's absolute path, with the user's home for ``~``.
+
+    Raises:
+        UsageError: the user has no home folder, as in a container that sets no HOME.
+    """
+    try:
+        return Path(folder).expanduser().absolute()
+    except RuntimeError:
+        remedy = f"name a cache with {CACHE_VARIABLE} or --cache"
+        raise UsageError(
+            f"{folder}: this system knows no home folder for {Path(folder).parts[0]!r}; {remedy}"
+        ) from None
 
 
 def read_toml(path: Path, *, links: bool = True) -> dict[str, Any]:

@@ -100,14 +100,28 @@ def cache_lock(cache: Path, name: str) -> ExitStack:
     return lock(path)
 
 
+def is_stream(path: Path) -> bool:
+    """Return whether a path names a device, a pipe, or a stream of this process such as ``/dev/stdout``.
+
+    A rename would replace the name itself.
+    """
+    if path.is_symlink():
+        return path.parent.resolve().is_relative_to("/dev") or path.parent.resolve().is_relative_to("/proc")
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
     """Yield a path to write; it is renamed to ``path`` if the block ends well, else removed.
 
     Raises:
         StoreError: the disk is full.
-        FileError: another error of the file system.
+        FileError: the path is a folder or a device, or another error of the file system.
     """
+    if not path.name or path.is_dir():
+        raise FileError(f"{path}: is a folder; name a file in it")
+    if is_stream(path):
+        raise FileError(f"{path}: is a device or a pipe, which cannot hold this; name a file")
     # In a stranger's folder a link may have any name that can be guessed.
     partial = path.with_name(f"{path.name}.{secrets.token_hex(8)}{_SUFFIX}")
     try:

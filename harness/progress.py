@@ -48,7 +48,7 @@ class Screen(Console):
     """A terminal, file or pipe; a width of 0 is unknown, and a reader that has gone does not end a run."""
 
     def __init__(self, *, stderr: bool = False) -> None:
-        super().__init__(stderr=stderr)
+        super().__init__(stderr=stderr, emoji=False)  # a folder may be called ":b:"
         self._width = self._width or None  # COLUMNS=0 would hide every line
 
     def on_broken_pipe(self) -> None:

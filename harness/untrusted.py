@@ -361,6 +361,14 @@ def fields_of(line: str) -> list[str]:
     return [field.decode("utf-8") for field in line.encode("utf-8").split()]
 
 
+_LISTED = re.compile(r"""(?:\([^()]*\)|\[[^\]]*\]|'[^']*'|"[^"]*"|[^,\s])+""")
+
+
+def split_list(text: str) -> tuple[str, ...]:
+    """Split a list that a person writes: at commas and white space outside brackets and quotes."""
+    return tuple(_LISTED.findall(text))
+
+
 def parse_json(content: bytes) -> Any:
     """Parse JSON, more strictly than Python does.
 

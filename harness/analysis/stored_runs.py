@@ -15,7 +15,7 @@ from harness.evaluation.trec import Qrels, Run
 from harness.records import Outcome
 from harness.results import attempts, reader
 from harness.results.reader import StoredJob, judges_hits_alone, read_job_run
-from harness.results.schema import NULL_SYSTEM, matches
+from harness.results.schema import NULL_SYSTEM, matches, unmatched
 
 
 def read_stored_runs(folder: Path, only: str | None = None) -> tuple[JudgedRuns, ...]:
@@ -26,7 +26,7 @@ def read_stored_runs(folder: Path, only: str | None = None) -> tuple[JudgedRuns,
 
     Args:
         folder: of results.
-        only: a glob over ``system/dataset/scenario/profile``, or without a slash over any one of them.
+        only: globs over ``system/dataset/scenario/profile``, or without a slash over any one of them.
 
     A damaged file costs the runs that need it, and the notes name it.
 
@@ -37,6 +37,8 @@ def read_stored_runs(folder: Path, only: str | None = None) -> tuple[JudgedRuns,
     none = f"{folder}: no finished run in it{f' that matches {only!r}' if only else ''}; run a suite first"
     stored = reader.read_jobs(folder, none)
     unreadable = list(stored.unreadable)
+    if only is not None and (wrong := unmatched([job.result.spec.cell for job in stored], only)) is not None:
+        raise UsageError(f"--only {wrong!r} matches nothing in {folder}; `harness explain` lists the results")
     grouped: dict[tuple[str, ...], dict[str, dict[str, StoredJob]]] = defaultdict(lambda: defaultdict(dict))
     for place, tries in attempts.jobs_by_cell(stored).items():
         if place.cell.system == NULL_SYSTEM or (only is not None and not matches(place.cell, only)):

@@ -14,7 +14,14 @@ from harness.analysis.comparison import Comparison
 from harness.analysis.paired_differences import QueryChoice
 from harness.analysis.table import Row, Table
 from harness.cli.locations import mirrored
-from harness.cli.options import cache_option, given_parameters, price_options, results_option, results_path
+from harness.cli.options import (
+    OneValueCommand,
+    cache_option,
+    given_parameters,
+    price_options,
+    results_option,
+    results_path,
+)
 from harness.cli.output import FORMATS, Destination, destination_options
 from harness.cli.stored_results import (
     StoredResults,
@@ -38,7 +45,7 @@ _ENDINGS = frozenset({".run", ".trec", ".res", ".txt", ".gz", ".zst"})
 _OF_RESULTS = {"results": "--results", "others": "--with", "as_of": "--as-of", "region": "--region", "term": "--term"}
 
 
-@click.command()
+@click.command(cls=OneValueCommand)
 @mirrored("results", "others")
 @click.argument("compared", nargs=-1, required=True, metavar="A [B]...")
 @results_option

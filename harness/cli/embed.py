@@ -7,12 +7,19 @@ from pathlib import Path
 
 import click
 
-from harness import datasets
+from harness import config, datasets
 from harness.analysis.stored_runs import read_stored_runs
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option
 from harness.cli.lines import say
-from harness.cli.locations import absolute, readable
-from harness.cli.options import cache_option, models_option, only_option, record_options, results_option
+from harness.cli.locations import readable
+from harness.cli.options import (
+    OneValueCommand,
+    cache_option,
+    models_option,
+    only_option,
+    record_options,
+    results_option,
+)
 from harness.cli.output import output_option
 from harness.errors import UsageError
 from harness.evaluation import embeddings, judged_runs
@@ -59,7 +66,7 @@ class TextSelection:
         return TextSet(dataset.name, dataset.corpus, "document", ids)
 
 
-@click.command()
+@click.command(cls=OneValueCommand)
 @click.argument("system")
 @click.argument("dataset", required=False)
 @click.option(
@@ -99,7 +106,7 @@ def embed(
     other runs, it adds what is missing.  The encoder runs in a container as for an index build, and not at all where
     that index is in the cache.  With --role query: DATASET's queries, or those of --texts.
     """
-    declared, cache = catalog.system(system), absolute(choice.cache)
+    declared, cache = catalog.system(system), config.absolute_folder(choice.cache)
     encode.check_exact_index(declared)
     if isinstance(selection.results, str) and output is None:
         raise UsageError(f"{selection.results}: vectors are kept on this disk; name a file with -o")

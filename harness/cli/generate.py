@@ -8,16 +8,15 @@ from typing import Any
 
 import click
 
-from harness import datasets
+from harness import config, datasets
 from harness.cli.lines import say
-from harness.cli.locations import absolute
-from harness.cli.options import FiniteRange, cache_option
+from harness.cli.options import FiniteRange, OneValueCommand, cache_option
 from harness.datasets.generate import CUTS, FULL, KINDS, UNIFORM
 from harness.datasets.generate import generate as write_collection
 from harness.datasets.generate.collection import NO_LICENCE
 from harness.errors import counted
 from harness.progress import bar
-from harness.untrusted import one_line
+from harness.untrusted import one_line, split_list
 
 
 class _Numbers(click.ParamType[tuple[float, ...]]):
@@ -30,7 +29,7 @@ class _Numbers(click.ParamType[tuple[float, ...]]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
         """Parse the numbers."""
         try:
-            numbers = tuple(self._kind(each) for each in str(value).replace(",", " ").split())
+            numbers = tuple(self._kind(each) for each in split_list(str(value)))
         except ValueError:
             numbers = ()
         if not numbers or not all(self._least <= each <= self._most for each in numbers):
@@ -65,7 +64,7 @@ _MOST_TOKENS = 1_000_000
 _SHOWN = 90  # characters of a licence, which README.md has whole
 
 
-@click.command()
+@click.command(cls=OneValueCommand)
 @click.argument("kind", type=click.Choice(list(KINDS)), metavar="KIND")
 @click.option("--from", "source", required=True, metavar="DATASET", help="A dataset, as a suite names it.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Folder to write; new.")
@@ -140,7 +139,7 @@ def generate(kind: str, source: str, out: Path, seed: int, cache: Path, **given:
     location = datasets.find(source, Path.cwd())
     with bar(f"generate {kind}", "documents") as step:
         wanted = {name: value for name, value in given.items() if value is not None}
-        made = write_collection(kind, location, out, absolute(cache), seed, wanted, step)
+        made = write_collection(kind, location, out, config.absolute_folder(cache), seed, wanted, step)
     licence = one_line(made.licence.text or NO_LICENCE, _SHOWN)
     for folder, written in made.folders.items():
         mean = f", {written.tokens / written.documents:,.0f} tokens on average" if written.tokens else ""

@@ -10,13 +10,13 @@ from contextlib import closing
 from pathlib import Path
 
 import click
-import docker
 
-from harness.cli.locations import absolute
-from harness.cli.options import cache_option, models_option, platform_option
+from harness import config
+from harness.cli.options import OneValueCommand, cache_option, models_option, platform_option
 from harness.cli.output import columns, show_errors
 from harness.errors import FileError, HarnessError, ImageError, UnknownName
 from harness.jobs.pinning import pin_alone
+from harness.launch import connection
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import catalog
 from harness.launch.images.builder import Image, ImageBuilder
@@ -26,7 +26,7 @@ from harness.progress import task
 log = logging.getLogger(__name__)
 
 
-@click.command()
+@click.command(cls=OneValueCommand)
 @click.argument("systems", nargs=-1)
 @click.option("--engine", "engines", multiple=True, metavar="NAME", help="An engine's image too, without weights.")
 @click.option("--gpus", is_flag=True, help="Images for hardware profiles with GPUs, of engines that have them.")
@@ -51,11 +51,11 @@ def images(
     named = bool(systems or engines)
     chosen = _chosen(declared, engines, 1 if gpus else 0, wrong) if declared or engines or not named else []
     with engine_errors():
-        client = docker.from_env(timeout=120)
+        client = connection.connect(120)
     rows: list[tuple[str, ...]] = []
     errors: list[HarnessError] = unpinned if named else [*wrong.values()]
     with closing(client):
-        builder = ImageBuilder(client, absolute(cache), models, platform)
+        builder = ImageBuilder(client, config.absolute_folder(cache), models, platform)
         for name, made, took_s in _image_lines(builder, chosen):
             if isinstance(made, HarnessError):
                 errors.append(made)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.locations import absolute
+from harness import config
 from harness.cli.options import record_options
 from harness.commands import option
 from harness.errors import UsageError
@@ -52,7 +52,7 @@ class LauncherChoice:
         return closing(self._launcher(emulated))
 
     def _launcher(self, emulated: str | None) -> Launcher:
-        cache = absolute(self.cache)
+        cache = config.absolute_folder(self.cache)
         if self.launcher == "docker":
             return docker.DockerLauncher(cache, self.models, platform=emulated, emulated=emulated is not None)
         if emulated is not None:
@@ -68,4 +68,4 @@ launcher_choice = record_options("choice", LauncherChoice)
 
 def run_options(suite: Path, results: Path, only: str | None, fresh: bool, cache: Path) -> RunOptions:
     """Return a run's options, with absolute paths."""
-    return RunOptions(results.absolute(), absolute(cache), suite.absolute().parent, only, fresh)
+    return RunOptions(results.absolute(), config.absolute_folder(cache), suite.absolute().parent, only, fresh)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -12,14 +13,22 @@ from harness.analysis import axes, dynascore
 from harness.analysis import leaderboard as boards
 from harness.analysis.leaderboard import Bound, LeaderboardQuery
 from harness.cli.locations import mirrored
-from harness.cli.options import FiniteRange, cache_option, parsed_by, price_options, record_options, results_argument
+from harness.cli.options import (
+    FiniteRange,
+    OneValueCommand,
+    cache_option,
+    parsed_by,
+    price_options,
+    record_options,
+    results_argument,
+)
 from harness.cli.output import PAGE, PICTURES, Destination, destination_options
 from harness.cli.stored_results import StoredResults, draw, judging_options, stored_measures_option, stored_results
 from harness.commands import option
 from harness.errors import UnknownName, UsageError
 from harness.report.leaderboard import leaderboard_document
 from harness.report.page import check_view, view_fragment
-from harness.untrusted import finite_number
+from harness.untrusted import finite_number, split_list
 
 WEIGHTS = "accuracy=0.5,cost=0.25,latency=0.25"
 _PRESETS = {preset.word: preset.weights for preset in boards.PRESETS}
@@ -46,7 +55,7 @@ def _rates(text: str | None) -> dict[str, float]:
 
 
 def _front(text: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    names = tuple(dict.fromkeys(split_list(text)))
     if not 2 <= len(names) <= 3:
         raise UsageError(f"--front {text}: name two or three axes, e.g. accuracy,cost")
     return names
@@ -61,14 +70,14 @@ def _bounds(at_most: str | None, at_least: str | None) -> tuple[Bound, ...]:
 def _numbers(text: str, option: str) -> dict[str, float]:
     """Parse ``a=1,b=2`` as numbers by axis."""
     numbers: dict[str, float] = {}
-    for part in text.split(","):
-        name, equals, value = (word.strip() for word in part.partition("="))
+    for part in split_list(re.sub(r"\s*=\s*", "=", text)) or (text,):
+        name, equals, value = part.partition("=")
         try:
             number = finite_number(value)
         except ValueError:
             number = math.nan
         if not equals or not math.isfinite(number):
-            raise UsageError(f"{option} {text}: {part.strip()!r} is no axis=number; write e.g. latency=50")
+            raise UsageError(f"{option} {text}: {part!r} is no axis=number; write e.g. latency=50")
         if name in numbers:
             raise UsageError(f"{option} {text}: {name} appears twice; keep one")
         axes.axis(name, "")
@@ -118,7 +127,7 @@ leaderboard_options = record_options(
 )
 
 
-@click.command()
+@click.command(cls=OneValueCommand)
 @mirrored("results")
 @results_argument
 @record_options("bounds", _bounds)  # above the query's options: the query takes the bounds

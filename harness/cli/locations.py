@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from harness import config
 from harness.aws.clients import is_s3
-from harness.errors import HarnessError
+from harness.errors import HarnessError, UsageError
 from harness.progress import bar, filtering
 from harness.results.store import ResultPublisher
 
@@ -70,7 +70,7 @@ def readable(results: Path | str, cache: Path, files: Files = "FIGURES", *, thor
     from harness.aws.results.mirror import FileSelection
 
     with bar(results, "fetching", _MANY) as step:
-        return open_to_read(results, absolute(cache), FileSelection[files], step, thorough=thorough)
+        return open_to_read(results, config.absolute_folder(cache), FileSelection[files], step, thorough=thorough)
 
 
 def of_suite(results: Path | str, suite: str, cache: Path, files: Files = "FIGURES") -> Path:
@@ -84,13 +84,13 @@ def of_suite(results: Path | str, suite: str, cache: Path, files: Files = "FIGUR
 def writable(results: Path | str, cache: Path) -> Iterator[ResultsLocation]:
     """Open a folder of results to write to; errors name it as the user gave it."""
     if not isinstance(results, str):
-        yield ResultsLocation(results, absolute(cache))
+        yield ResultsLocation(results, config.absolute_folder(cache))
         return
     from harness.aws.results import open_to_write  # slow to import
 
     with named_as_given(cache):
-        folder, shelf = open_to_write(results, absolute(cache))
-        yield ResultsLocation(folder, absolute(cache), shelf)
+        folder, shelf = open_to_write(results, config.absolute_folder(cache))
+        yield ResultsLocation(folder, config.absolute_folder(cache), shelf)
 
 
 def source(text: str, cache: Path) -> str:
@@ -115,9 +115,14 @@ def named_as_given(cache: Path) -> Iterator[None]:
 
 def as_given(text: str, cache: Path) -> str:
     """Replace paths of the mirror by their URIs in S3, and paths of shipped results by their names."""
-    return text.replace(f"{absolute(cache)}/s3/", "s3://").replace(f"{config.published_folder()}/", "")
+    mirror = if_any(cache)
+    named = text if mirror is None else text.replace(f"{mirror}/s3/", "s3://")
+    return named.replace(f"{config.published_folder()}/", "")
 
 
-def absolute(cache: Path) -> Path:
-    """Return the cache's absolute path."""
-    return cache.expanduser().absolute()
+def if_any(cache: Path) -> Path | None:
+    """Return the cache's absolute path; ``None`` for a user without a home: commands that read need no cache."""
+    try:
+        return config.absolute_folder(cache)
+    except UsageError:
+        return None

@@ -7,9 +7,11 @@ import errno
 import inspect
 import math
 import os
+import re
 import signal
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +22,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from harness import config
+from harness import config, filesystem
 from harness.aws.clients import is_s3
 from harness.cli.lines import say
 from harness.errors import HarnessError, UnknownName, UsageError
@@ -29,7 +31,7 @@ from harness.pricing import prices, token_prices
 from harness.pricing.instances import ARCHITECTURE_CHOICES, GENERATION_CHOICES, TypeChoice
 from harness.pricing.prices import Snapshot
 from harness.pricing.token_prices import TokenSnapshot
-from harness.untrusted import one_line
+from harness.untrusted import one_line, split_list
 
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
@@ -96,6 +98,42 @@ def given_parameters() -> dict[str, click.Parameter]:
 def parsed_by(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
     """Return a callback of an option that parses its value."""
     return lambda _context, _parameter, value: parse(value)
+
+
+# A URL, also in NAME=URL, and a host with a port; s3:// is a place that harness reads.
+_URL = re.compile(r"(?:.*=)?(?:(?!s3:)[a-z][a-z0-9+.-]*://|[\w.-]+:[0-9]+(?:/|$))", re.IGNORECASE)
+
+
+def _refuse_services(values: Any) -> None:
+    """Refuse the address of a service in place of a path; pathlib would drop a slash and find no file."""
+    for value in values if isinstance(values, list | tuple) else (values,):
+        if isinstance(value, str) and _URL.match(value) and not os.path.lexists(value):
+            raise UsageError(
+                f"{one_line(value)} is the address of a service, and harness reads files: name a path, or"
+                " s3://BUCKET/PREFIX for results; an engine that runs as a service needs an adapter"
+                " (docs/guides/add-a-system.md)"
+            )
+
+
+class OneValueCommand(click.Command):
+    """A command that refuses an option given twice, of which click would take the last alone, and URLs for paths."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words of the command line.
+
+        Raises:
+            UsageError: an option that takes one value comes twice, or a path is the address of a service.
+        """
+        given, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        for parameter in order:
+            if isinstance(parameter, click.Argument) or parameter.type is not click.STRING:  # text may name a page
+                _refuse_services(given.get(str(parameter.name)))
+        for parameter, times in Counter(order).items():
+            single = isinstance(parameter, click.Option) and not (parameter.multiple or parameter.is_flag)
+            if single and times > 1:
+                listed = "; its values are a list with commas" if (parameter.metavar or "").endswith(",...") else ""
+                raise UsageError(f"{parameter.opts[-1]} is given {times} times; give it once{listed}")
+        return super().parse_args(ctx, args)
 
 
 class FiniteRange(click.FloatRange):
@@ -235,7 +273,7 @@ def parse_measures(text: str | None) -> tuple[str, ...]:
     """
     if text is None:
         return ()
-    names = tuple(text.split())
+    names = split_list(text)
     if not names:
         raise UsageError("--measures names none; name some, e.g. 'RR@10 nDCG@10', or leave it out")
     return names
@@ -252,10 +290,29 @@ def results_path(text: str | Path) -> str | Path:
     return Path(text)
 
 
+def output_path(text: str | Path) -> Path:
+    """Return the path to write to: of a symbolic link its target, so that the link stays.
+
+    Raises:
+        BadParameter: it is empty, or a link that leads to itself.
+    """
+    path = Path(text)
+    if not str(text):
+        raise click.BadParameter("is empty; name a file or folder")
+    if not path.is_symlink() or filesystem.is_stream(path):
+        return path
+    try:
+        return path.resolve()
+    except RuntimeError:
+        raise click.BadParameter(f"{one_line(str(text))}: is a link that leads to itself; name a file") from None
+
+
 def _cache_path(text: str | Path) -> Path:
-    _check_path(str(text))
-    if Path(text).expanduser().is_file():
-        raise click.BadParameter(f"{one_line(str(text))}: is a file; name a folder")
+    if isinstance(text, Path):  # the default: a command that only reads needs no home
+        return text
+    _check_path(text)
+    if config.absolute_folder(text).is_file():
+        raise click.BadParameter(f"{one_line(text)}: is a file; name a folder")
     return Path(text)
 
 
@@ -283,7 +340,7 @@ results_option = click.option(
 )
 results_argument = click.argument("results", type=results_path, default=Path("results"))
 only_option = click.option(
-    "--only", metavar="GLOB", help="Only cells whose system/dataset/scenario/profile (or one of these) matches."
+    "--only", metavar="GLOB,...", help="Only cells whose system/dataset/scenario/profile (or one of these) matches."
 )
 cache_option = click.option(
     "--cache",

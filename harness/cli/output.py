@@ -12,7 +12,7 @@ from rich.text import Text
 
 from harness import filesystem
 from harness.cli.lines import say
-from harness.cli.options import Decorator, record_options
+from harness.cli.options import Decorator, output_path, record_options
 from harness.errors import HarnessError, UsageError
 from harness.progress import Screen
 from harness.report import writers
@@ -83,7 +83,7 @@ class Destination:
 
 def output_option(text: str = "Write to this file instead of the terminal.", *, required: bool = False) -> Decorator:
     """Make ``-o``."""
-    return click.option("-o", "--output", type=click.Path(path_type=Path), required=required, help=text)
+    return click.option("-o", "--output", type=output_path, metavar="PATH", required=required, help=text)
 
 
 def destination_options(*formats: str, text: str | None = None, wide: bool = False) -> Decorator:
@@ -108,8 +108,8 @@ def show_paragraphs(paragraphs: Iterable[tuple[str, str]]) -> None:
 
 def write(path: Path, text: str) -> None:
     """Write a file that is complete or absent; write into a device or pipe."""
-    if path.exists() and not path.is_file() and not path.is_dir():
-        with path.open("w", encoding="utf-8") as stream:  # a rename would replace the device by a file
+    if filesystem.is_stream(path):
+        with path.open("w", encoding="utf-8") as stream:
             stream.write(text)
         return
     with filesystem.atomic_write(path) as partial:

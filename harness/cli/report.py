@@ -12,7 +12,14 @@ from harness.analysis.cheapest import QualityGoal
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.cli.leaderboard import rates_option
 from harness.cli.locations import as_given, mirrored
-from harness.cli.options import cache_option, parsed_by, price_options, record_options, results_argument
+from harness.cli.options import (
+    OneValueCommand,
+    cache_option,
+    parsed_by,
+    price_options,
+    record_options,
+    results_argument,
+)
 from harness.cli.output import FORMATS, PAGE, PICTURES, Destination, destination_options
 from harness.cli.stored_results import (
     StoredResults,
@@ -30,6 +37,7 @@ from harness.report.long_documents import answer, long_documents_document
 from harness.report.plots import long_documents as long_plots
 from harness.report.published_measures import measures_document
 from harness.report.summary import SummaryView, summary_section
+from harness.untrusted import split_list
 
 LONG_DOCUMENTS = "long-documents"
 # Each layout and its default measures; none: the suite's.
@@ -48,10 +56,10 @@ view_options = record_options(
     click.option(
         "--columns",
         default="",
-        callback=parsed_by(lambda text: tuple(text.split())),
-        metavar="NAMES",
+        callback=parsed_by(split_list),
+        metavar="NAME,...",
         show_default=False,
-        help="Show these, with blanks between them: hardware, machine, MEASURE, latency, p95, throughput, memory,"
+        help="Show these: hardware, machine, MEASURE, latency, p95, throughput, memory,"
         " gpu_memory, index, cost, build, GFLOP, parameters; of two stages ceiling, gain, harm, pairs, tokens; of"
         " language models token_price.",
     ),
@@ -59,7 +67,7 @@ view_options = record_options(
 )
 
 
-@click.command()
+@click.command(cls=OneValueCommand)
 @mirrored("results")
 @results_argument
 @destination_options(

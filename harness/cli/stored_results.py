@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from harness import datasets
+from harness import config, datasets
 from harness.analysis import published, published_measures, rejudge, results_folder, row_pricing, seeds
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.rejudge import QrelsOverride
@@ -18,7 +18,7 @@ from harness.analysis.row_pricing import Tariff
 from harness.analysis.stored_runs import read_stored_runs
 from harness.analysis.table import Table
 from harness.cli.lines import say
-from harness.cli.locations import absolute, readable
+from harness.cli.locations import if_any, readable
 from harness.cli.options import (
     DEFAULT_PRICES,
     Command,
@@ -51,7 +51,9 @@ _MOST_TESTED = 500
 
 
 def _measures_option(default: str | None, text: str) -> Decorator:
-    return click.option("--measures", default=default, callback=parsed_by(parse_measures), help=text)
+    return click.option(
+        "--measures", metavar="NAME,...", default=default, callback=parsed_by(parse_measures), help=text
+    )
 
 
 def stored_measures_option(text: str = "As ir_measures writes them.") -> Decorator:
@@ -123,7 +125,7 @@ class StoredResults:
             self.results,
             self.measures,
             keys=self.keys,
-            cache=absolute(self.cache),
+            cache=if_any(self.cache),
             columns=columns,
             override=self.override,
             distances=distances,
@@ -139,7 +141,7 @@ class StoredResults:
     def per_query(self) -> Mapping[str, PerQuery]:
         """Return the rows' values by query."""
         return results_folder.load_per_query(
-            self.results, self.measures, cache=absolute(self.cache), override=self.override
+            self.results, self.measures, cache=if_any(self.cache), override=self.override
         )
 
     def averaged(self, table: Table, per_query: Mapping[str, PerQuery]) -> tuple[Table, Mapping[str, PerQuery]]:
@@ -280,7 +282,7 @@ def load_dataset(name: str, cache: Path) -> Dataset:
         FileError: a file of it is missing or wrong.
     """
     with bar(f"{name}: corpus", "documents", line=True) as step:
-        return datasets.load(datasets.find(name, Path.cwd()), absolute(cache), step)
+        return datasets.load(datasets.find(name, Path.cwd()), config.absolute_folder(cache), step)
 
 
 def read_run_files(

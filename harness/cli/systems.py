@@ -16,7 +16,14 @@ from harness import filesystem
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_options
 from harness.cli.lines import say
 from harness.cli.locations import writable
-from harness.cli.options import cache_option, models_option, platform_option, results_option, retry_option
+from harness.cli.options import (
+    OneValueCommand,
+    cache_option,
+    models_option,
+    platform_option,
+    results_option,
+    retry_option,
+)
 from harness.cli.output import FORMATS, Destination, destination_options, show_errors, show_paragraphs, write
 from harness.errors import FileError, UsageError
 from harness.experiments.calibration import run as calibration
@@ -33,7 +40,7 @@ from harness.report.systems import system_paragraphs, systems_document, systems_
 log = logging.getLogger(__name__)
 
 
-@click.command()
+@click.command(cls=OneValueCommand)
 @click.argument("system", required=False)
 @destination_options(*FORMATS)
 def systems(system: str | None, destination: Destination) -> None:
@@ -54,7 +61,7 @@ def systems(system: str | None, destination: Destination) -> None:
     sys.exit(FileError.exit_code if wrong else 0)
 
 
-@click.command()
+@click.command(cls=OneValueCommand)
 @click.argument("system")
 @click.option(  # not from HARNESS_MODELS: a user who set that may still mean the hub
     "--models",
@@ -75,7 +82,7 @@ def pin(system: str, models: Path | None, newest: bool, write_it: bool) -> None:
     say(f"{path}: {sum(len(asset.sha256) for asset in pinned)} files pinned")
 
 
-@click.command()
+@click.command(cls=OneValueCommand)
 @destination_options(*FORMATS, wide=True)
 def doctor(destination: Destination) -> None:
     """Check whether this machine is fit for measurements: failures and warnings first, each with its remedy.
@@ -91,7 +98,7 @@ def _show_checks(checks: Sequence[Check], destination: Destination) -> NoReturn:
     sys.exit(1 if any(check.level is Level.FAIL for check in checks) else 0)
 
 
-@click.command()
+@click.command(cls=OneValueCommand)
 @click.argument("system")
 @click.option("--profile", default="cpu1-mem1", help="Hardware profile to check under.")
 @platform_option("Check the image for this platform, emulated if it is not the Docker engine's.")
@@ -113,6 +120,8 @@ def conformance(
         cannot = launcher.cannot(envelope)
         if cannot:
             raise UsageError(f"{cannot}; choose another --profile")
+        if reason := launcher.cannot_run(declared):
+            raise UsageError(f"{system}: {reason}; use --launcher docker")
         if launcher.fetches_files:
             declared = pin_alone(declared, launcher.models)
         launcher.sweep()  # first, because containers of dead runs may still write to their folders
@@ -121,9 +130,9 @@ def conformance(
     _show_checks(checks, destination)
 
 
-@click.command()
+@click.command(cls=OneValueCommand)
 @results_option
-@click.option("--only", metavar="GLOB", help="Only cases whose name (or group) matches.")
+@click.option("--only", metavar="GLOB,...", help="Only cases whose name (or group) matches.")
 @click.option("--repeats", type=click.IntRange(1, 1000), default=1, help="Run all cases that many times.")
 @retry_option(1, "Measure a case again whose times are off, at most N times; the table says so.")
 @destination_options(*FORMATS, wide=True)

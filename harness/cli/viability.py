@@ -11,12 +11,13 @@ from typing import NoReturn
 
 import click
 
-from harness import datasets
+from harness import config, datasets
 from harness.cli.launchers import LauncherChoice, launcher_option
 from harness.cli.lines import say
-from harness.cli.locations import ResultsLocation, absolute, as_given, of_suite, writable
+from harness.cli.locations import ResultsLocation, as_given, of_suite, writable
 from harness.cli.options import (
     Decorator,
+    OneValueCommand,
     PriceSelection,
     cache_option,
     given_parameters,
@@ -56,7 +57,7 @@ class Bench(LauncherChoice):
     @contextmanager
     def ask(self, criteria: Criteria, gpus: int, step: int = Question.step) -> Iterator[Question]:
         """Check everything that needs no time, then open the question."""
-        system, cache = catalog.system(self.system), absolute(self.cache)
+        system, cache = catalog.system(self.system), config.absolute_folder(self.cache)
         about = subject(system, datasets.find(self.dataset, Path.cwd()), cache, self.queries)
         with writable(self.results, cache) as location, self.open() as launcher:
             yield Question(self._jobs(about, launcher, location), criteria, gpus, step)
@@ -64,7 +65,7 @@ class Bench(LauncherChoice):
     @contextmanager
     def each(self, suite: Suite, criteria: Criteria, step: int) -> Iterator[Ask]:
         """Open a function that opens a question of a suite, on one launcher and one results folder."""
-        cache, folder = absolute(self.cache), Path(self.system).absolute().parent
+        cache, folder = config.absolute_folder(self.cache), Path(self.system).absolute().parent
         with writable(self.results, cache) as location, self.open() as launcher:
             launcher.check()
 
@@ -78,7 +79,7 @@ class Bench(LauncherChoice):
             yield ask
 
     def _jobs(self, about: Subject, launcher: Launcher, location: ResultsLocation) -> SubjectJobs:
-        cache = absolute(self.cache)
+        cache = config.absolute_folder(self.cache)
         results = of_suite(self.results, SUITE, cache).absolute()
         return SubjectJobs(about, results, cache, launcher, fresh=self.fresh, shelf=location.shelf)
 
@@ -129,7 +130,7 @@ _gpus_option = click.option("--gpus", type=click.IntRange(0), default=0, help="N
 _destination_options = destination_options(*FORMATS, wide=True)
 
 
-@click.command()
+@click.command(cls=OneValueCommand)
 @_bench_options("SYSTEM|SUITE")
 @_cpus_option
 @_gpus_option
@@ -212,7 +213,7 @@ def _show_verdicts(
     sys.exit(0 if all(verdict.limit_bytes is not None for verdict in limits) else 1)
 
 
-@click.command()
+@click.command(cls=OneValueCommand)
 @_bench_options("SYSTEM")
 @click.option("--instance", required=True, help="An instance type, e.g. m6g.medium (`harness instances`).")
 @click.option("--provider", help="Provider of the type.  [default: the one in instance_profiles/defaults.toml]")
@@ -234,7 +235,7 @@ def validate(
     sys.exit(0 if outcome.holds else 1)
 
 
-@click.command()
+@click.command(cls=OneValueCommand)
 @_bench_options("SYSTEM")
 @click.option("--cpus", type=click.IntRange(1), default=1, help="Number of CPUs.")
 @_gpus_option
@@ -245,7 +246,7 @@ def validate(
 @_destination_options
 def curve(bench: Bench, cpus: int, gpus: int, limits: str | None, plots: Path | None, destination: Destination) -> None:
     """Measure SYSTEM under a ladder of memory limits: a table and a plot, with the knee marked."""
-    rungs = tuple(acceptance.parse_size(limit, "--limits") for limit in limits.split(",")) if limits is not None else ()
+    rungs = acceptance.parse_sizes(limits, "--limits") if limits is not None else ()
     with bench.ask(Criteria(), gpus) as question:
         curve_points = curves.measure_curve(question, cpus, rungs)
     name = curves.plot_name(cpus, gpus, len(question.jobs.subject.queries.sample), rungs)

@@ -15,6 +15,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.datasets.corpus import folder_state
@@ -45,7 +46,15 @@ class IrDataset:
 
 
 def nearest(name: str) -> IrDataset | str | None:
-    """Return the dataset of that ``ID`` or ``ID#FIELD``, else the most similar id, if there is one."""
+    """Return the dataset of that ``ID`` or ``ID#FIELD``, else the most similar id, if there is one.
+
+    Raises:
+        UsageError: the user has no home folder, without which ir_datasets cannot be imported.
+    """
+    try:
+        Path.home()
+    except RuntimeError:
+        raise UsageError(f"dataset {name}: ir_datasets needs a home folder, and this user has none; set HOME") from None
     import ir_datasets
 
     name, _, query_field = name.partition("#")

@@ -213,9 +213,7 @@ def gather(suite: Suite, options: RunOptions, absent: list[Cell] | None = None) 
         _check_measures(suite)
     asked = suite.envelopes()
     profiles = machine_limits.enforced(asked, options.instance_types)
-    cells = suite.cells(options.only)
-    if not cells:
-        raise UsageError(f"--only {options.only!r} matches no cell of the suite {suite.name}; see `harness plan`")
+    cells = suite.chosen(options.only)
     if options.cells is not None:
         cells = [cell for cell in cells if cell in options.cells]
         if not cells:

@@ -13,6 +13,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from harness.driver.adapter import BadAnswer, check_hits
 from harness.driver.output import REPEAT_TRIAL, SAMPLES, WARMUP_TRIAL
@@ -117,16 +118,7 @@ def _sample(line: bytes, spec: JobSpec, queries: set[str], warmed: set[str]) -> 
         raise ValueError(f"trial {str(trial)[:20]}, asked for {timed.start} to {timed.stop - 1}")
     if type(latency_ns) is not int or not 0 < latency_ns < 1 << 62:
         raise ValueError(f"latency_ns {str(latency_ns)[:40]} is no positive whole number")
-    stages_ns = {
-        name: value
-        for name, value in raw.get("stages_ns", {}).items()
-        if _STAGE_NAME.fullmatch(name) and type(value) is int and 0 <= value < 1 << 62
-    }
-    counts = {
-        name: value
-        for name, value in raw.get("counts", {}).items()
-        if _COUNT_NAME.fullmatch(name) and type(value) is int and 0 <= value < 1 << 62
-    }
+    stages_ns, counts = _figures(raw, "stages_ns", _STAGE_NAME), _figures(raw, "counts", _COUNT_NAME)
     given = [Hit(doc_id, score) for doc_id, score in raw.get("first_stage", [])]
     first_stage = check_hits(given, most_first_stage(spec), 0)
     hits: list[tuple[str, float]] = []
@@ -140,9 +132,19 @@ def _sample(line: bytes, spec: JobSpec, queries: set[str], warmed: set[str]) -> 
     return Sample(trial, query_id, latency_ns, stages_ns, ranking, hits, counts, first_stage, **extra)
 
 
+def _figures(raw: dict[str, Any], key: str, names: re.Pattern[str]) -> dict[str, int]:
+    """Check a sample's stages or counts; those of other names are nobody's.
+
+    Raises:
+        ValueError: one is negative, or no whole number.
+    """
+    figures = {name: value for name, value in raw.get(key, {}).items() if names.fullmatch(name)}
+    return {name: _extra(f"{key}.{name}", value) for name, value in figures.items()}
+
+
 def _extra(name: str, value: object) -> int:
     if type(value) is not int or not 0 <= value < 1 << 62:
-        raise ValueError(f"{name} {str(value)[:40]} is no whole number")
+        raise ValueError(f"{name} {str(value)[:40]} is no whole number of 0 or more")
     return value
 
 

@@ -72,6 +72,7 @@ def plan_here(
         stored,
         taken=jobs.taken,
         cannot={name: reason for name, envelope in inputs.profiles.items() if (reason := launcher.cannot(envelope))},
+        unable={name: reason for name, system in inputs.systems.items() if (reason := launcher.cannot_run(system))},
         # New results alone carry the figures of a new build into a table.
         fresh=options.fresh or options.fresh_index,
         instance_types=options.instance_types,
@@ -103,6 +104,7 @@ def plan(
     *,
     taken: Collection[str] = (),
     cannot: Mapping[str, str] | None = None,
+    unable: Mapping[str, str] | None = None,
     fresh: bool = False,
     instance_types: Mapping[str, str] | None = None,
     index_keys: Mapping[Cell, str] | None = None,
@@ -117,6 +119,7 @@ def plan(
         stored: the results that can be read.
         taken: keys of stored jobs that cannot be read; they are not done, and nothing new may have them.
         cannot: profile name -> why the host cannot provide it.
+        unable: system name -> why the launcher does not have it.
         fresh: measure finished jobs again too.
         instance_types: profile name -> the machine that its jobs are planned for.
         index_keys: keys of the cells' indexes, for those whose builder's image is not among the digests.
@@ -126,14 +129,15 @@ def plan(
         by_spec[identity(result.spec)].append(result)
     planned = []
     for cell in inputs.cells:
-        envelope, reason = inputs.profiles[cell.profile], (cannot or {}).get(cell.profile)
+        missing = (unable or {}).get(cell.system)
+        envelope, reason = inputs.profiles[cell.profile], missing or (cannot or {}).get(cell.profile)
         spec = _spec(inputs, cell, isolation, {} if reason else digests)
         if index_keys and not reason and inputs.builder(cell).image not in digests:
             spec = replace(spec, index_key=index_keys.get(cell, spec.index_key))
         spec = replace(spec, instance_type=(instance_types or {}).get(cell.profile))
         expected = inputs.suite.expected(cell.system, cell.profile)
-        # A suite may name GPUs that this host lacks; a profile that is too large is its author's to mend.
-        if reason and envelope.gpus:
+        # A suite may name GPUs or systems that are not here; a profile that is too large is its author's to mend.
+        if missing or (reason and envelope.gpus):
             expected = Outcome.NOT_APPLICABLE
         for job in range(spec.jobs):
             attempts = by_spec.get(identity(replace(spec, job=job)), []) if by_spec else []

@@ -13,13 +13,13 @@ from pydantic import AfterValidator, Field, model_validator
 
 from harness.config import NAME_PATTERN, ConfigModel, read_toml, validate
 from harness.datasets.dataset import Language
-from harness.errors import FileError, UnknownName, did_you_mean
+from harness.errors import FileError, UnknownName, UsageError, did_you_mean
 from harness.evaluation import measure_names
 from harness.pricing import instances
 from harness.pricing.instances import HardwareProfile
 from harness.records import Envelope, Outcome, Scalar, ScenarioParams
 from harness.results.reader import names_folder
-from harness.results.schema import NULL_SYSTEM, Cell, SweepPoint, matches
+from harness.results.schema import NULL_SYSTEM, Cell, SweepPoint, matches, unmatched
 
 # Defaults that differ between the named protocols.
 _PROTOCOLS: dict[str, dict[str, Any]] = {
@@ -30,6 +30,7 @@ _PROTOCOLS: dict[str, dict[str, Any]] = {
 
 # Most points of a sweep: a grid of a few lists is soon larger than anybody has time for.
 MOST_POINTS = 500
+_FOLDER_RULE = "its last part must be 1 to 255 bytes of printable characters (a blank is the only white space)"
 _NAME_RULE = "lowercase letters, digits, '.', '_', '-'; at most 63"
 
 
@@ -51,7 +52,7 @@ def _check_dataset_names(value: tuple[str, ...]) -> tuple[str, ...]:
     names = [dataset_name(declared) for declared in value]
     for declared, name in zip(value, names, strict=True):
         if not names_folder(name):
-            raise ValueError(f"{declared!r} gives no name; write the folder's own, e.g. '../my-data'")
+            raise ValueError(f"{declared!r} gives no name of a dataset; {_FOLDER_RULE}")
         if names.count(name) > 1:
             raise ValueError(f"two datasets are called {name!r}; rename a folder")
     return value
@@ -282,7 +283,7 @@ class Suite(ConfigModel):
         """Return the declared product less restrictions, or the part that ``only`` matches.
 
         Args:
-            only: a glob over ``system/dataset/scenario/profile``; without a slash, over any one of them.
+            only: globs over ``system/dataset/scenario/profile``; without a slash, over any one of them.
         """
         pattern = "*" if only is None else only
         parts = self.group or (CellGroup(systems=self.systems, datasets=self.datasets, profiles=self.profiles),)
@@ -298,6 +299,17 @@ class Suite(ConfigModel):
         dataset, profiles = dataset_name(self.datasets[0]), {cell.profile for cell in chosen}
         null = [Cell(self.name, NULL_SYSTEM, dataset, "single_stream", profile) for profile in self.profiles]
         return [*chosen, *(cell for cell in null if cell.profile in profiles or matches(cell, pattern))]
+
+    def chosen(self, only: str | None) -> list[Cell]:
+        """Return the cells that ``only`` matches, as :meth:`cells` does.
+
+        Raises:
+            UsageError: ``only``, or a glob of its list, matches none.
+        """
+        cells = self.cells(only)
+        if only is not None and (wrong := unmatched(cells, only)) is not None:
+            raise UsageError(f"--only {wrong!r} matches no cell of the suite {self.name}; see `harness plan`")
+        return cells
 
     def envelopes(self) -> dict[str, Envelope]:
         """Return the limits of each hardware profile, that of index builds too.

@@ -143,6 +143,10 @@ class Launcher(ABC):
         """Return why this host lacks the envelope (no GPU), or None."""
         return host.cannot_provide(envelope)
 
+    def cannot_run(self, system: System) -> str | None:  # noqa: ARG002 # a launcher of images runs all
+        """Return why this launcher does not have the system, or None."""
+        return None
+
     @abstractmethod
     def find(self, system: System) -> Prepared | None:
         """Return the system if it is ready already; quick, and changes nothing."""

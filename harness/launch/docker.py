@@ -20,7 +20,7 @@ from harness.driver import cgroup
 from harness.driver.procfs import OpenFiles, read_text
 from harness.errors import EngineError, ImageError
 from harness.filesystem import has_died
-from harness.launch import cpu_placement, host
+from harness.launch import connection, cpu_placement, host
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason
 from harness.launch.container import (
     LABEL,
@@ -45,6 +45,7 @@ from harness.launch.watch import CanaryLog, JobWatch, follow
 from harness.progress import Progress
 from harness.records import Isolation, Outcome
 from harness.results.schema import Placement
+from harness.untrusted import one_line
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 # Words of the engine when the fault is the image's (its entry point, its user).
@@ -52,7 +53,7 @@ _NO_START = ("OCI runtime", "executable file not found", "no such file or direct
 
 
 class DockerLauncher(Launcher):
-    """Launches jobs on the engine that the environment names (``DOCKER_HOST``, else the local socket).
+    """Launches jobs on the engine that the ``docker`` command would use (:mod:`harness.launch.connection`).
 
     Args:
         platform: what images are made for (``linux/arm64``); the engine's own if not given.
@@ -81,7 +82,7 @@ class DockerLauncher(Launcher):
         """Return the connection, made at first use."""
         if self._client is None:
             with engine_errors():
-                self._client = docker.from_env(timeout=120)
+                self._client = connection.connect(120)
                 self._client.ping()
         return self._client
 
@@ -126,7 +127,10 @@ class DockerLauncher(Launcher):
             _open_to_job_user(job)
             stack.enter_context(host.aside(placement))
             stack.enter_context(engine_errors())
-            container = stack.enter_context(_created(self.client, job, placement))
+            try:
+                container = stack.enter_context(_created(self.client, job, placement))
+            except docker.errors.APIError as error:  # the engine answers, so other jobs may run
+                return LaunchEnd(stopped=_refused(error), placement=placement)
             # GPUs before the start: the baseline is what they hold without the job.
             gpus = stack.enter_context(gpu.following(envelope.gpus))
             canary = CanaryLog(self._canary, placement, job, gpus)
@@ -220,8 +224,14 @@ def _start(container: Container) -> StopReason | None:
             return StopReason(
                 Outcome.CRASH, f"the image does not start: {' '.join(str(error.explanation).split())[-300:]}"
             )
-        raise
+        return _refused(error)
     return None
+
+
+def _refused(error: docker.errors.APIError) -> StopReason:
+    """Return the end of a job that the engine refuses: limits that it does not take are no fault of the system."""
+    outcome = Outcome.NOT_APPLICABLE if error.status_code == requests.codes.bad_request else Outcome.CRASH
+    return StopReason(outcome, f"the engine refuses this job: {one_line(str(error.explanation or error), 300)}")
 
 
 def _kill(container: Container) -> None:

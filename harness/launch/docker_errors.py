@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,9 +9,8 @@ import requests
 from docker.errors import DockerException
 
 from harness.errors import EngineError
+from harness.launch import connection
 from harness.untrusted import one_line
-
-_SOCKET = "unix:///var/run/docker.sock"
 
 
 @contextmanager
@@ -32,6 +30,6 @@ def reason(error: BaseException) -> str:
     below: BaseException | None = error
     while below is not None:
         if isinstance(below, FileNotFoundError | PermissionError | ConnectionError) and below.strerror:
-            return f"{below.strerror} ({os.environ.get('DOCKER_HOST') or _SOCKET})"
+            return f"{below.strerror} ({connection.endpoint()})"
         below = below.__cause__ or below.__context__
     return one_line(str(error), 300)

@@ -14,8 +14,8 @@ import psutil
 import requests
 
 from harness.driver import cgroup
-from harness.errors import counted
-from harness.launch import cpu_placement, host
+from harness.errors import EngineError, counted
+from harness.launch import connection, cpu_placement, host
 from harness.launch.docker_errors import reason
 from harness.launch.images import platforms
 from harness.launch.monitor import gpu
@@ -69,19 +69,26 @@ def _warn_if(wrong: bool, what: str, fact: str, remedy: str) -> Check:
 
 def _engine() -> Iterator[Check]:
     try:
-        with closing(docker.from_env(timeout=10)) as client:
+        place = connection.endpoint()
+        with closing(connection.connect(10)) as client:
             info = client.info()
+    except EngineError as error:
+        yield Check(Level.FAIL, "engine", "no Docker engine answers", str(error))
+        return
     except (docker.errors.DockerException, requests.RequestException) as error:
-        start = "start it (`systemctl start docker`) or install it (Debian: `apt-get install docker.io`)"
+        start = "start it (systemctl start docker) or install it (Debian: apt-get install docker.io)"
+        if place.context:
+            start = "start the engine of that context, or choose another (docker context use)"
         fact = f"no Docker engine answers: {reason(error)}"
         yield Check(Level.FAIL, "engine", fact, f"{start}, or use --launcher process")
         return
-    yield Check(Level.OK, "engine", f"Docker {info['ServerVersion']}, {info['Driver']}, {info['OperatingSystem']}")
+    fact = f"Docker {info['ServerVersion']}, {info['Driver']}, {info['OperatingSystem']}, at {place}"
+    yield Check(Level.OK, "engine", fact)
     for key, what in (("MemoryLimit", "memory limits"), ("PidsLimit", "pids limits"), ("CPUSet", "CPU sets")):
         if not info.get(key, True):
             yield Check(Level.FAIL, "limits", f"the engine cannot enforce {what}", "enable the cgroup controller")
     if not info.get("SwapLimit", True) and psutil.swap_memory().total:
-        remedy = "boot with swapaccount=1, or turn swap off (`swapoff -a`)"
+        remedy = "boot with swapaccount=1, or turn swap off (swapoff -a)"
         yield Check(Level.FAIL, "limits", "the engine cannot limit swap, and the host has some", remedy)
 
 
@@ -131,7 +138,7 @@ def _memory() -> Check:
 def _swap() -> Check:
     swap_bytes = psutil.swap_memory().total
     fact = f"{swap_bytes / 2**30:.1f} GiB" if swap_bytes else "none"
-    return _warn_if(swap_bytes > 0, "swap", fact, "jobs get none, but the host may; `swapoff -a` while measuring")
+    return _warn_if(swap_bytes > 0, "swap", fact, "jobs get none, but the host may; swapoff -a while measuring")
 
 
 def _load() -> Check:
@@ -160,5 +167,5 @@ def _gpu() -> Check:
     fact = f"{', '.join(gpus.models)} (driver {gpus.driver})"
     if gpus.processes:
         fact += f"; used by {counted(gpus.processes, 'process')}"
-    remedy = "they disturb every job with GPUs; end them (`nvidia-smi` lists all)"
+    remedy = "they disturb every job with GPUs; end them (nvidia-smi lists all)"
     return _warn_if(bool(gpus.processes), "GPUs", fact, remedy)

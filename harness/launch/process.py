@@ -78,6 +78,11 @@ class ProcessLauncher(Launcher):
         self._python = os.environ.get(PYTHON_VARIABLE)
         self._canary = Canary()
 
+    def cannot_run(self, system: System) -> str | None:
+        """Return why the system is not available as a process, or None."""
+        reason = system.not_a_process
+        return f"not available with --launcher process: {reason}" if reason else None
+
     def find(self, system: System) -> Prepared | None:
         """Return the system's environment, if it was made from exactly this recipe."""
         prepared = self._prepared(system)
@@ -89,6 +94,8 @@ class ProcessLauncher(Launcher):
         system, folder = prepared.system, Path(prepared.reference)
         if folder.is_dir():
             return prepared
+        if reason := self.cannot_run(system):
+            raise ImageError(f"system {system.name!r}: {reason}; use --launcher docker")
         if system.lacking:
             other = "take another host or hardware profile (docs/guides/platforms.md)"
             raise ImageError(f"system {system.name!r}: {system.lacking}; {other}")

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
 from pydantic import Field
@@ -20,6 +21,9 @@ from harness.config import ConfigModel
 from harness.errors import FileError, UnknownName, UsageError
 from harness.pricing import instances
 from harness.pricing.instances import Instance
+from harness.untrusted import one_line
+
+log = logging.getLogger(__name__)
 
 PRICE_HEADER = "provider,region,instance_type,term,price_usd_per_hour,as_of,source"
 STORAGE_HEADER = "provider,region,volume_type,price_usd_per_gib_month,as_of,source"
@@ -27,7 +31,9 @@ TERMS = ("on-demand", "reserved-1y", "reserved-3y", "spot")
 CHECKSUMS = "SHA256SUMS"
 # Reports warn about older prices.
 OLD_DAYS = 90
-_NAME = re.compile(r"(?P<provider>[a-z]+)_(?P<region>[a-z0-9-]+)(?P<spot>_spot)?_(?P<as_of>\d{4}-\d{2}-\d{2})\.csv")
+_NAME = re.compile(
+    r"(?P<provider>[a-z][a-z0-9]*)_(?P<region>[a-z0-9-]+)(?P<spot>_spot)?_(?P<as_of>\d{4}-\d{2}-\d{2})\.csv"
+)
 
 
 class DefaultMarket(ConfigModel):
@@ -97,10 +103,10 @@ def default_market(root: Path | None = None) -> DefaultMarket:
 
 
 def snapshot_files(root: Path | None = None) -> tuple[SnapshotFile, ...]:
-    """List all price snapshots, oldest first, without reading them.
+    """List all price snapshots, oldest first, without reading them; a file of another name is named and ignored.
 
     Raises:
-        FileError: the folder is missing, or a file has another name than a snapshot.
+        FileError: the folder is missing.
     """
     prices = (root or instances.data_folder()) / "prices"
     if not prices.is_dir():
@@ -108,9 +114,10 @@ def snapshot_files(root: Path | None = None) -> tuple[SnapshotFile, ...]:
     files = []
     for path in sorted(prices.glob("*.csv")):
         match = _NAME.fullmatch(path.name)
-        if match is None:
-            raise FileError(f"{path}: name it <provider>_<region>_<date>.csv or <provider>_<region>_spot_<date>.csv")
-        as_of = _parse_date(match["as_of"], f"{path}: {match['as_of']} is not a date; rename the file")
+        as_of = date_or_none(match["as_of"]) if match else None
+        if match is None or as_of is None:
+            ignore(path, "<provider>_<region>_<date>.csv or <provider>_<region>_spot_<date>.csv")
+            continue
         files.append(SnapshotFile(path, match["provider"], match["region"], as_of, bool(match["spot"])))
     return tuple(sorted(files, key=lambda file: (file.as_of, file.provider, file.region, file.spot)))
 
@@ -223,11 +230,25 @@ def read_checked(path: Path) -> bytes:
     return content
 
 
-def _parse_date(text: str, fault: str) -> datetime.date:
+@cache
+def ignore(path: Path, form: str) -> None:
+    """Log, once in a process, that a file among the snapshots is none; ``form``: of a snapshot's name."""
+    log.warning("%s: is ignored, because its name is not that of a snapshot: %s", one_line(str(path)), form)
+
+
+def date_or_none(text: str) -> datetime.date | None:
+    """Parse YYYY-MM-DD; ``None``: it is another text."""
     try:
         return datetime.date.fromisoformat(text)
     except ValueError:
-        raise FileError(fault) from None
+        return None
+
+
+def _as_of(place: str, row: config.CsvRow) -> datetime.date:
+    as_of = config.csv_date(place, row, "as_of")
+    if as_of is None:
+        raise FileError(f"{place}: as_of is empty; write YYYY-MM-DD")
+    return as_of
 
 
 @dataclass(frozen=True)
@@ -257,7 +278,7 @@ def storage_price(provider: str, region: str, as_of: datetime.date, root: Path |
             region=row["region"],
             volume_type=row["volume_type"],
             usd_per_gib_month=config.csv_number(place, row, "price_usd_per_gib_month"),
-            as_of=_parse_date(row["as_of"], f"{place}: as_of {row['as_of']!r} is not a date; write YYYY-MM-DD"),
+            as_of=_as_of(place, row),
             source=row["source"],
         )
         for place, row in config.csv_rows(path, STORAGE_HEADER)

@@ -58,22 +58,27 @@ class TokenSnapshot:
 def read_snapshots(root: Path | None = None) -> tuple[TokenSnapshot, ...]:
     """Read all snapshots of token prices, the oldest first; none where the folder is missing.
 
+    A file whose name is not a date is named and ignored.
+
     Raises:
-        FileError: a file is wrong, its name is no date, or its checksum differs.
+        FileError: a file is wrong, or its checksum differs.
     """
     folder = (root or instances.data_folder()) / "tokens"
-    return tuple(_read(path) for path in sorted(folder.glob("*.toml")))
+    snapshots = []
+    for path in sorted(folder.glob("*.toml")):
+        as_of = prices.date_or_none(path.stem)
+        if as_of is None:
+            prices.ignore(path, "<date>.toml")
+        else:
+            snapshots.append(_read(path, as_of))
+    return tuple(snapshots)
 
 
-def _read(path: Path) -> TokenSnapshot:
+def _read(path: Path, as_of: datetime.date) -> TokenSnapshot:
     prices.read_checked(path)
     listed = validate(TokenPriceFile, read_toml(path), path)
     if listed.date != path.stem:
         raise FileError(f"{path}: date is {listed.date!r}, the file is named {path.name!r}; correct one")
-    try:
-        as_of = datetime.date.fromisoformat(listed.date)
-    except ValueError:
-        raise FileError(f"{path}: date {listed.date!r} is not a date; write YYYY-MM-DD") from None
     return TokenSnapshot(as_of, listed.source, listed.licence, listed.models)
 
 

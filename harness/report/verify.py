@@ -76,12 +76,12 @@ def verification_document(looked_at: str, mismatches: Sequence[Mismatch], notes:
     )
 
 
-def verify_results(root: Path, *, cache: Path, progress: Progress = silent) -> Verified:
+def verify_results(root: Path, *, cache: Path | None, progress: Progress = silent) -> Verified:
     """Recompute every checksum and seal, every fact that follows from others, and the cached rows.
 
     Args:
         root: a results folder, or one of published tables.
-        cache: where derived rows are kept.
+        cache: where derived rows are kept; ``None``: nowhere.
         progress: counts the checked jobs.
 
     Raises:
@@ -115,7 +115,8 @@ def verify_results(root: Path, *, cache: Path, progress: Progress = silent) -> V
     mismatches += _origins(root, checked)
     readable = tuple(job.job for job in checked if job.job is not None)
     recompute = functools.cache(lambda measures: build_rows(readable, JobEvaluator(measures)))
-    mismatches += check_cache(root, cache, recompute)
+    if cache is not None:
+        mismatches += check_cache(root, cache, recompute)
     files = sum(len(job.result.files) + 1 for job in readable)
     return Verified(f"{len(found.jobs):,} jobs, {files:,} files", tuple(mismatches), _notes(root, suites, found.others))
 

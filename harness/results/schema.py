@@ -6,6 +6,7 @@ Frozen dataclasses.  Units stand in the names.  What crosses into a container is
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -22,7 +23,7 @@ from harness.records import (
     ScenarioParams,
     digest,
 )
-from harness.untrusted import ForeignText
+from harness.untrusted import ForeignText, split_list
 
 # The system that does nothing: what a query costs on it is the harness's own overhead (measuring rule 23).
 NULL_SYSTEM = "null"
@@ -416,8 +417,22 @@ def glob_of(cell: Cell) -> str:
     return "/".join(map(literal, (cell.system, cell.dataset, cell.scenario, cell.profile)))
 
 
-def matches(cell: Cell, glob: str) -> bool:
-    """Return whether a cell matches a glob over ``system/dataset/scenario/profile``, or over one of them."""
+def matches(cell: Cell, globs: str) -> bool:
+    """Return whether a cell matches a glob over ``system/dataset/scenario/profile``, or over one of them.
+
+    ``globs``: one, or a list of them (:func:`harness.untrusted.split_list`); any of its globs may match.
+    """
+    return any(_matches(cell, glob) for glob in {globs, *split_list(globs)})
+
+
+def unmatched(cells: Collection[Cell], globs: str) -> str | None:
+    """Return the first glob of a list that matches no cell; ``None`` if each does."""
+    whole = any(_matches(cell, globs) for cell in cells)
+    listed = () if whole else split_list(globs) or (globs,)
+    return next((glob for glob in listed if not any(_matches(cell, glob) for cell in cells)), None)
+
+
+def _matches(cell: Cell, glob: str) -> bool:
     parts = (cell.system, cell.dataset, cell.scenario, cell.profile)
     if "/" in glob:
         return fnmatch.fnmatchcase("/".join(parts), glob)

@@ -27,7 +27,7 @@ def test_output_to_a_pipe_or_device_does_not_replace_it(tmp_path: Path) -> None:
         assert pipe.is_fifo() and list(tmp_path.iterdir()) == [pipe]
     finally:
         os.close(reader)
-    with pytest.raises(FileError, match="cannot be written"):
+    with pytest.raises(FileError, match="is a folder; name a file in it"):
         output.write(tmp_path, "a table\n")
 
 

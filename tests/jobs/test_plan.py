@@ -60,6 +60,14 @@ def make(suite: Suite = SUITE, stored: Iterable[Result] = (), only: str | None =
 ONE = "a/tiny/single_stream/p1"
 
 
+def test_a_system_that_the_launcher_lacks_is_foreseen_as_not_applicable() -> None:
+    jobs = make(unable={"a": "not available here"})
+    lacking = [job for job in jobs if job.cell.system == "a"]
+    assert lacking and all(job.cannot == "not available here" for job in lacking)
+    assert {job.expected for job in lacking} == {Outcome.NOT_APPLICABLE}
+    assert all(job.cannot is None and job.expected is Outcome.OK for job in jobs if job.cell.system != "a")
+
+
 def ended(job: Planned, outcome: Outcome) -> Result:
     return Result(
         job_key(job.spec), job.spec, outcome, None, "2026-11-05T10:00:00+00:00", 1.0, sample_records.ENVIRONMENT

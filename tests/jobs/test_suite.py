@@ -95,6 +95,13 @@ def test_each_key_of_a_protocol_can_be_set(tmp_path: Path) -> None:
         (LEAST.replace('["scifact"]', '["./a/x", "./b/x/"]'), "key 'datasets': two datasets are called 'x'"),
         (LEAST.replace('["scifact"]', '[".."]'), "key 'datasets': '..' gives no name"),
         (LEAST.replace('["scifact"]', '["./"]'), "key 'datasets': './' gives no name"),
+        *(
+            (
+                LEAST.replace('["scifact"]', f'["./a\\u{ord(each):04x}b"]'),
+                "key 'datasets': .* gives no name of a dataset",
+            )
+            for each in "\u00a0\u3000\t\n\u202e\u200b\u2028\x7f"
+        ),
         (
             LEAST + 'scenarios = ["burst"]\n',
             "key 'scenarios.0' is \"burst\"; write 'single_stream', 'offline' or 'server'",

@@ -50,6 +50,17 @@ def launcher(bench: Bench, engine: docker.DockerClient) -> DockerLauncher:
     made.close()
 
 
+def test_a_job_that_the_engine_refuses_ends_no_other(bench: Bench, launcher: DockerLauncher) -> None:
+    tiny = '\n[hardware.tiny]\ncpus = 1\nmemory = "5MiB"\n'
+    suite = bench.suite(tiny, systems=["planted"], profiles=["tiny", "cpu1-mem256m"])
+    summary = bench.run(launcher, suite)
+    outcomes = {result.spec.cell.profile: (result.outcome, str(result.detail)) for result, _ in summary.jobs}
+    assert outcomes["cpu1-mem256m"][0] is Outcome.OK
+    outcome, detail = outcomes["tiny"]
+    assert outcome is Outcome.NOT_APPLICABLE
+    assert detail == "the engine refuses this job: Minimum memory limit allowed is 6MB"
+
+
 def ours(engine: docker.DockerClient) -> list[Container]:
     """Containers of jobs that this test process launched."""
     # One that goes while the list is made is none of them.

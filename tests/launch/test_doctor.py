@@ -29,7 +29,7 @@ class Host:
         self.available_bytes, self.swap_bytes = 20 << 30, 0
         self.load, self.cpus, self.cgroup, self.gpus, self.closed = 0.1, 2, 2, Gpus(("H200",), "590.1"), 0
         client = type("Client", (), {"info": self._info, "close": self._close})
-        monkeypatch.setattr(docker, "from_env", lambda timeout: client)
+        monkeypatch.setattr(doctor.connection, "connect", lambda _timeout_s: client)
         monkeypatch.setattr(doctor.psutil, "virtual_memory", self._virtual_memory)
         monkeypatch.setattr(doctor.psutil, "swap_memory", lambda: SimpleNamespace(total=self.swap_bytes))
         monkeypatch.setattr(doctor.host, "cpus", lambda: self.cpus)

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.errors import ImageError
 from harness.jobs.orchestrator import RunSummary
+from harness.launch.images import catalog
 from harness.launch.monitor.sources import ProcessTree
 from harness.launch.process import ProcessLauncher
 from harness.records import Isolation, Outcome
@@ -87,6 +89,19 @@ def test_misdeed_has_its_outcome(results: dict[str, Result], stored: dict[str, S
     if misdeed not in ("raise_in_load", "unknown"):
         # Two warm-up queries and three timed ones were finished before the sixth search went wrong.
         assert stored[misdeed].samples().num_rows == 5
+
+
+@pytest.mark.parametrize("name", ["pisa", "static-minilm", "both"])
+def test_an_engine_that_needs_its_image_is_not_available(tmp_path: Path, name: str) -> None:
+    pisa = catalog.system("pisa")
+    joined = catalog.system("bm25-minilm").model_copy(update={"components": (pisa,)})
+    system = joined if name == "both" else catalog.system(name)
+    launcher = ProcessLauncher(tmp_path)
+    reason = launcher.cannot_run(system)
+    assert reason is not None and reason.startswith("not available with --launcher process: engine '")
+    with pytest.raises(ImageError, match=r"not available with --launcher process: .*; use --launcher docker"):
+        launcher.prepare(system)
+    assert launcher.cannot_run(catalog.system("bm25")) is None
 
 
 def test_misdeeds_of_a_system_stop_no_other(ran: tuple[Bench, RunSummary], results: dict[str, Result]) -> None:

@@ -152,17 +152,29 @@ def test_wrong_files_are_named(root: Path) -> None:
     price_fixtures.seal(path.parent)
     with pytest.raises(FileError, match="has no price"):
         prices.snapshot(root=root)
-    path.rename(root / "prices" / "x_here_2024-13-01.csv")
-    with pytest.raises(FileError, match="2024-13-01 is not a date"):
-        prices.snapshot(root=root)
-    (root / "prices" / "x_here_2024-13-01.csv").rename(root / "prices" / "latest.csv")
-    with pytest.raises(FileError, match=r"name it <provider>_<region>_<date>\.csv"):
-        prices.snapshot(root=root)
-    (root / "prices" / "latest.csv").unlink()
+    path.unlink()
     with pytest.raises(UnknownName, match="unknown region 'x/here'; known: none"):
         prices.snapshot(root=root)
     with pytest.raises(FileError, match="no such folder"):
         prices.snapshot_files(root / "nowhere")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["latest.csv", "._x_here_2024-05-01.csv", "x_here_2024-05-01 (1).csv", "x_here_2024-13-01.csv"],
+)
+def test_foreign_file_is_named_once_and_ignored(root: Path, caplog: pytest.LogCaptureFixture, name: str) -> None:
+    before = prices.snapshot_files(root)
+    (root / "prices" / name).write_text("anything\n")
+    assert prices.snapshot_files(root) == prices.snapshot_files(root) == before
+    assert [record.message.count(f"{name}: is ignored") for record in caplog.records] == [1]
+
+
+def test_provider_may_have_digits(root: Path) -> None:
+    facts = (root / "instances" / "x.csv").read_text().replace("\nx,", "\novh2,")
+    (root / "instances" / "ovh2.csv").write_text(facts)
+    price_fixtures.add_prices(root, "ovh2_eu1_2024-05-01.csv", {"on-demand": {"small.one": "0.1"}})
+    assert prices.snapshot(region="ovh2/eu1", root=root).price_of("small.one") == 0.1
 
 
 def test_unknown_default_terms_are_refused(root: Path) -> None:

@@ -22,8 +22,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import docker
-
 import harness
 from harness import child_process, filesystem
 from harness.aws.clients import Connections, parse_uri
@@ -37,6 +35,7 @@ from harness.errors import AwsError, HarnessError, JobError, UsageError
 from harness.jobs import environment, indexes, orchestrator, suite
 from harness.jobs.inputs import AssignedJob, AssignedWork, RunCallbacks, RunOptions, gather
 from harness.jobs.suite import Suite
+from harness.launch import connection
 from harness.launch.base import Launcher
 from harness.launch.docker_errors import engine_errors
 from harness.results import pin_lock
@@ -165,7 +164,7 @@ class Worker:
         self._cache.mkdir(parents=True, exist_ok=True)
         fetcher = shipment.Fetcher(self._work, self._cache)
         if part.images:
-            with engine_errors(), contextlib.closing(docker.from_env(timeout=_ENGINE_S)) as engine:
+            with engine_errors(), contextlib.closing(connection.connect(_ENGINE_S)) as engine:
                 for image in part.images:
                     fetcher.image(engine, image)
         datasets = self._root / _DATASETS

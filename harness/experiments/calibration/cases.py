@@ -24,6 +24,7 @@ from harness.experiments.calibration.known_values import (
     Throughput,
 )
 from harness.records import Envelope, Outcome, Scalar
+from harness.untrusted import split_list
 
 # One CPU each: a profile with all CPUs of its host shares them with the harness, and is noisy by rule.
 _SMALL = Envelope("cpu1-mem256m", 1, 256 * MIB)
@@ -81,7 +82,7 @@ _SEARCH = (0.80, 0.96)
 
 
 def select(only: str | None) -> tuple[Group, ...]:
-    """Return all groups, or the cases whose name matches the glob, with their bare systems.
+    """Return all groups, or the cases whose names match a glob of a list, with their bare systems.
 
     A group's name selects all of its cases.
 
@@ -91,9 +92,12 @@ def select(only: str | None) -> tuple[Group, ...]:
     if only is None:
         return GROUPS
     cases = [(group, case) for group in GROUPS for case in group.cases]
-    chosen = [case for group, case in cases if fnmatchcase(case.name, only) or group.name == only]
-    if not chosen:
-        raise UnknownName("calibration case", only, [case.name for _, case in cases])
+    chosen: list[Case] = []
+    for glob in split_list(only) or (only,):
+        named = [case for group, case in cases if fnmatchcase(case.name, glob) or group.name == glob]
+        if not named:
+            raise UnknownName("calibration case", glob, [case.name for _, case in cases])
+        chosen += named
     names = {case.name for case in chosen}
     names |= {case.known_value.bare for case in chosen if isinstance(case.known_value, PeakMemory)}
     return tuple(part for group in GROUPS if (part := group.limited(names)).cases)

@@ -172,9 +172,9 @@ class InjectingLauncher(Launcher):
 
 def throttle_container(job: LaunchRequest, quota: tuple[int, int]) -> None:
     """Set a CPU quota on the one running container of this job, as a neighbour or an administrator might."""
-    import docker
+    from harness.launch import connection  # slow to import
 
-    client = docker.from_env()
+    client = connection.connect(60)
     try:
         name = f"harness-{job.spec.system}-{job.spec.kind}-"
         for container in client.containers.list(filters={"name": name}, ignore_removed=True):

@@ -11,6 +11,7 @@ from harness.errors import UnknownName, UsageError
 from harness.evaluation import measure_names
 from harness.pricing import instances
 from harness.stats import MIN_QUERIES
+from harness.untrusted import split_list
 
 MEAN = "mean"
 # How much slower than unconstrained a system may become where no target is given.
@@ -70,10 +71,16 @@ def check_sample_size(criteria: Criteria, queries: int) -> None:
 
 def parse_whole_numbers(text: str, option: str) -> tuple[int, ...]:
     """Parse ``"1,2"`` into (1, 2), ascending, without duplicates."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(re.fullmatch(r"[0-9]{1,6}", part, flags=re.ASCII) and int(part) for part in parts):
+    parts = split_list(text)
+    if not parts or not all(re.fullmatch(r"[0-9]{1,6}", part, flags=re.ASCII) and int(part) for part in parts):
         raise UsageError(f"{option} {text!r}: write whole numbers from 1 on, e.g. {option} 1,2")
     return tuple(sorted({int(part) for part in parts}))
+
+
+def parse_sizes(text: str, option: str) -> tuple[int, ...]:
+    """Parse a list of sizes, like ``"64MiB,96 MiB"``, into bytes."""
+    sizes = split_list(re.sub("([0-9]) +([MG]iB)", r"\1\2", text))
+    return tuple(parse_size(size, option) for size in sizes or (text,))
 
 
 def parse_size(text: str, option: str) -> int:

@@ -74,7 +74,7 @@ def suite_questions(suite: Suite, only: str | None, cpus: tuple[int, ...] | None
     systems, profiles = inputs.suite_systems(suite), suite.envelopes()
     declared = {dataset_name(name): name for name in suite.datasets}
     counts: dict[tuple[str, str, int], set[int]] = {}
-    for cell in suite.cells(only):
+    for cell in suite.chosen(only):
         if cell.system != NULL_SYSTEM or NULL_SYSTEM in suite.systems:
             profile = profiles[cell.profile]
             counts.setdefault((cell.system, cell.dataset, profile.gpus), set()).add(profile.cpus)

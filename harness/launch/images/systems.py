@@ -159,6 +159,10 @@ class EngineSettings(ConfigModel):
     not_for: tuple[NotFor, ...] = Field(
         default=(), description="platforms that it has no image for; it has one for every other"
     )
+    image_only: ForeignText | None = Field(
+        default=None,
+        description="why, in a few words, its systems run in their image alone and not with `--launcher process`",
+    )
     languages: tuple[str, ...] = Field(
         default=(),
         description="codes of the languages that it has analysers for, its default first; a system whose file sets no"
@@ -422,6 +426,12 @@ class System(SystemSettings, EngineSettings):
         """Return the system with its image for this platform; ``None``: for the launcher's."""
         components = tuple(component.kept_on(platform) for component in self.components)
         return self.model_copy(update={"on_platform": platform, "components": components})
+
+    @property
+    def not_a_process(self) -> str | None:
+        """The reason, in one line, why it or a component cannot run as a plain process, or None."""
+        part = next((part for part in self.parts if part.image_only), None)
+        return f"engine {part.engine!r} runs in its image alone: {part.image_only}" if part else None
 
     @property
     def lacking(self) -> str | None:
