@@ -5,32 +5,37 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sqlite3
 import tempfile
 import unicodedata
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from harness import datasets
 from harness.analysis import rejudge
 from harness.analysis.stored_runs import read_stored_runs
+from harness.cli import main
 from harness.datasets import Dataset
 from harness.errors import FileError, HarnessError, UsageError
 from harness.evaluation import evaluate_runs, judged_runs, measure_names, pool, qrels_merge, trec
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.jobs.collect import _trec_run
+from harness.launch.fake import FakeLauncher
 from harness.report import writers
 from harness.report.evaluation import evaluation_document
 from harness.results.schema import Cell, job_key
 from harness.results.store import Store
 from tests.aws.results.conftest import Bucket
 from tests.aws.results.conftest import bucket as bucket  # a fixture
+from tests.conftest import make_bench, protocol
 from tests.support import sample_records
 
 MEASURES = ("RR@10", "nDCG@10", "ERR@10")
@@ -257,16 +262,73 @@ def test_an_id_of_a_file_is_read_as_it_is_written_or_refused(query: str, documen
             assert str(path) in str(error) and "\n" not in str(error)
 
 
+# More than one query, because one of two may warm systems up.
+_runnable = collections(_id).filter(lambda each: sum(map(bool, each.grades.values())) > 1)
+
+
 @pytest.mark.cloud
-@settings(_settings, max_examples=8)
-@given(collections(_id))
-def test_results_in_s3_are_those_on_disk(bucket: Bucket, collection: Collection) -> None:
-    with _scratch() as folder:
-        dataset = _load(collection, folder)
-        root = folder / "results"
-        _store(dataset, _trec_run(_rankings(collection), "bm25"), root, _CELL)
-        prefix = folder.name
-        bucket.fill(root, prefix)
-        bucket.sync(prefix)
-        (here,), (there,) = read_stored_runs(root), read_stored_runs(bucket.place(prefix).folder)
-        assert replace(there, notes=()) == replace(here, notes=())
+@settings(_settings, max_examples=6)
+@given(_runnable, _names)
+@example(
+    Collection({"=1": "x", "'a": "\x1b[1m", "é": "<b>"}, {"q#": "#", "-1": "'"}, {"q#": {"=1": 1}, "-1": {"é": -1}}),
+    "a b[c]*'\"$",
+)
+def test_commands_on_disk_and_in_s3_hand_a_collection_on(
+    bucket: Bucket, environments: Path, collection: Collection, name: str
+) -> None:
+    with _scratch() as folder, pytest.MonkeyPatch.context() as patch:
+        bench = make_bench(folder)
+        (bench.cache / "process").symlink_to(environments)
+        patch.setenv("HARNESS_IMAGES", str(folder / "engines"))
+        data = collection.write(folder / "sets" / name)
+        try:
+            bench.run(FakeLauncher(), bench.suite(protocol(1), datasets=[f"./sets/{name}"]))
+        except HarnessError:
+            assert not list(bench.results.rglob("result.json")), "a part that refuses it comes before any measurement"
+            assume(False)
+        call("verify", bench.results)
+        bucket.fill(bench.results, folder.name)
+        remote = f"s3://bucket/{folder.name}"
+        measured, pairs = _answers(bench.results)
+        assert _answers(remote) == (measured, pairs)
+        _check_exports(bench.results, folder, collection, measured)
+        # The pool, filled in, makes the judgements of all hits.
+        graded = pairs.replace('"grade": null', '"grade": 3')
+        (folder / "graded.jsonl").write_text(graded, encoding="utf-8", newline="\n")
+        call("qrels", "add", folder / "graded.jsonl", "--to", data / "qrels.trec", "-o", folder / "merged")
+        merged = trec.read_qrels(folder / "merged")
+        for query, judged in collection.grades.items():
+            hits = dict.fromkeys(list(collection.documents)[:3], 3) if judged else {}
+            assert merged.get(query, {}) == {**hits, **judged}
+
+
+def call(*arguments: object) -> str:
+    """Return what a command prints."""
+    done = CliRunner().invoke(main, [str(each) for each in arguments], catch_exceptions=False)
+    assert done.exit_code == 0, (arguments, done.output)
+    return done.stdout
+
+
+def _answers(results: Path | str) -> tuple[dict[str, float], str]:
+    """Return the measures of the only row, and its pool."""
+    (row,) = json.loads(call("report", results, "--format", "json", "--measures", " ".join(MEASURES)))["rows"]
+    pairs = call("pool", results, "--no-texts", "--format", "jsonl")
+    return {name: each["value"] for name, each in row["measures"].items()}, pairs
+
+
+def _check_exports(results: Path, folder: Path, collection: Collection, measured: Mapping[str, float]) -> None:
+    """Check that another program finds the ids in every export, and the measures again by the exported run."""
+    call("export", results, "--format", "sqlite", "--samples", "-o", folder / "export.db")
+    with closing(sqlite3.connect(folder / "export.db")) as database:
+        found = {query_id for (query_id,) in database.execute("SELECT query_id FROM samples")}
+        assert found and found <= set(collection.queries)
+    call("export", results, "--format", "ir_metadata", "-o", folder / "metadata")
+    (run,) = (folder / "metadata").rglob("run.txt.gz")
+    (qrels,) = (results / "test-suite" / "qrels").iterdir()
+    judged = {query: dict(grades) for query, grades in collection.grades.items() if grades}
+    assert trec.read_qrels(qrels) == judged
+    rankings = trec.read_scored_run(run).rankings
+    assert rankings == {query: tuple(collection.documents)[:3] for query in judged}
+    evaluated = json.loads(call("evaluate", qrels, run, "--format", "json", "--measures", " ".join(MEASURES)))
+    values = {name: each["value"] for name, each in evaluated["runs"][0]["figures"].items()}
+    assert values == pytest.approx(measured)
