@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import io
+import re
+import sys
 import zlib
 from collections.abc import Callable
 from io import BufferedReader
@@ -17,8 +19,63 @@ _MAX_SMALL_MEMBERS, _SMALL_MEMBER_BYTES = 1 << 16, 1 << 10
 _MAX_RATIO, _RATIO_FREE_BYTES = 100, 32 << 20
 _PIECE_BYTES = 8192
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
+_WIDE_WINDOW = "zstd needs a window over 128 MiB for it (--long=28 or more); compress it with --long=27 or less"
 
 Codec = Literal["gzip", "zstd"]
+# First bytes of each codec, of a skippable frame of zstd too, and of archives that harness does not read.
+_MAGIC: dict[Codec, re.Pattern[bytes]] = {
+    "gzip": re.compile(rb"\x1f\x8b"),
+    "zstd": re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"),
+}
+_ARCHIVES = {
+    "zip": re.compile(rb"PK\x03\x04"),
+    # "BZh" alone may begin a text.
+    "bzip2": re.compile(rb"BZh[1-9](?:\x31\x41\x59\x26\x53\x59|\x17\x72\x45\x38\x50\x90)"),
+    "xz": re.compile(rb"\xfd7zXZ"),
+}
+_MAGIC_BYTES = 10
+
+
+class UnreadArchive(ValueError):
+    """A file is an archive that harness does not read; the text is its kind."""
+
+
+def content_of(raw: IO[bytes], max_bytes: int = sys.maxsize) -> tuple[IO[bytes], IO[bytes]]:
+    """Return a file or pipe at its first byte, and its content: unpacked where its first bytes say gzip or zstd.
+
+    The file's name does not matter.  Reads of packed content raise OSError as those of :func:`unpacked` do.
+
+    Raises:
+        UnreadArchive: it is a zip, bzip2 or xz archive.
+        OSError: it cannot be read.
+    """
+    begin = b""
+    while len(begin) < _MAGIC_BYTES and (more := raw.read(_MAGIC_BYTES - len(begin))):
+        begin += more
+    if raw.seekable():
+        raw.seek(0)
+    else:
+        raw = BufferedReader(_Prefixed(begin, raw))
+    if archive := next((name for name, magic in _ARCHIVES.items() if magic.match(begin)), None):
+        raise UnreadArchive(archive)
+    codec = next((name for name, magic in _MAGIC.items() if magic.match(begin)), None)
+    return raw, raw if codec is None else unpacked(raw, max_bytes, codec)
+
+
+class _Prefixed(io.RawIOBase):
+    """Bytes already read from a pipe, followed by the rest of the pipe."""
+
+    def __init__(self, begin: bytes, rest: IO[bytes]) -> None:
+        self._begin, self._rest = begin, rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self._begin or self._rest.read(len(buffer))
+        piece, self._begin = piece[: len(buffer)], piece[len(buffer) :]
+        buffer[: len(piece)] = piece
+        return len(piece)
 
 
 def unpacked(file: IO[bytes], max_bytes: int = MAX_UNPACKED_BYTES, codec: Codec = "gzip") -> BufferedReader:
@@ -72,7 +129,16 @@ def _zstd(packed: _Counted) -> Callable[[int], bytes]:
     import pyarrow as pa  # fails on a truncated file, as zstandard's reader does not
 
     stream = pa.CompressedInputStream(pa.PythonFile(packed, "r"), "zstd")
-    return lambda size: bytes(stream.read(size))
+
+    def read(size: int) -> bytes:
+        try:
+            return bytes(stream.read(size))
+        except OSError as error:
+            if "too much memory" in str(error):
+                raise OSError(errno.EFBIG, _WIDE_WINDOW) from error
+            raise
+
+    return read
 
 
 class _GzipMembers:

@@ -136,7 +136,9 @@ def read_toml(path: Path, *, links: bool = True) -> dict[str, Any]:
     """
     try:
         # A few files are read very often: parse each text once, and give each caller its own copy.
-        return copy.deepcopy(_parse_toml(decode(read_whole(path, _MAX_TOML_BYTES, links=links), path)))
+        return copy.deepcopy(
+            _parse_toml(decode(read_whole(path, _MAX_TOML_BYTES, links=links), path, encoding="utf-8-sig"))
+        )
     except FileNotFoundError:
         raise FileError(f"{path}: no such file; check the path") from None
     except OSError as error:
@@ -246,7 +248,7 @@ def csv_rows(path: Path, header: str, content: bytes | None = None) -> Iterator[
         FileError: missing, unreadable, another header, a row of another length, or a cell with a control character.
     """
     try:
-        text = decode(read_shipped(path) if content is None else content, path)
+        text = decode(read_shipped(path) if content is None else content, path, encoding="utf-8-sig")
         reader = csv.reader(io.StringIO(text, newline=""), strict=True)
         first = ",".join(next(reader, []))
         if first != header:

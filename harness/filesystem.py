@@ -17,7 +17,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from io import BufferedReader
@@ -26,8 +26,27 @@ from pathlib import Path
 from harness.errors import FileError, StoreError
 
 _SUFFIX = ".partial"
+# Files that systems, archivers and editors leave beside those of their user.
+_LITTER = re.compile(
+    r"\..*|thumbs\.db(:.*)?|ehthumbs\.db|desktop\.ini|icon\r|__macosx|.*~|~\$.*|#.*#|.*\.(swp|swo|bak|orig)", re.I
+)
 # The folder for temporary files is everybody's: ours begin with this.
 _TEMPORARY_PREFIX = "harness-"
+
+
+def is_litter(name: str) -> bool:
+    """Return whether a file or folder of that name is left by a system, an archiver or an editor, not by its user.
+
+    Such are ``.DS_Store``, ``._a.tsv``, ``Thumbs.db``, ``desktop.ini``, ``a.tsv~`` and ``a.tsv.bak``.
+    """
+    return _LITTER.fullmatch(name) is not None
+
+
+def without_litter(paths: Iterable[Path]) -> Iterator[Path]:
+    """Yield the paths in their order, but for those whose own name is that of litter."""
+    return (path for path in paths if not is_litter(path.name))
+
+
 # Removal attempts for a folder in which a process still writes.
 _ROUNDS = 5
 # Folders held open inside each other; what lies deeper is moved up first.

@@ -7,12 +7,14 @@ The unit of inference is the query: five trials of 1,000 queries are not 5,000 i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -407,6 +409,16 @@ def ranks(
     found = np.empty_like(keys)
     np.put_along_axis(found, order, np.where(np.isnan(ordered), np.nan, shared), axis=-1)
     return found
+
+
+def best_of(items: Iterable[Item], value: Callable[[Item], float | None], *, least: bool = False) -> list[Item]:
+    """Return all items with the largest value, or the ``least``: several where they tie, none where no value is known.
+
+    Sums of the same numbers in another order differ in their last digits: values that differ by less are equal.
+    """
+    known = [(number, item) for item in items if (number := value(item)) is not None]
+    best = (min if least else max)((number for number, _ in known), default=0.0)
+    return [item for number, item in known if math.isclose(number, best, rel_tol=1e-9, abs_tol=1e-12)]
 
 
 def competition_ranks(values: Sequence[float | None], *, descending: bool = False) -> list[int | None]:

@@ -13,8 +13,9 @@ import os
 import re
 import stat
 import tomllib
+import unicodedata
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -305,15 +306,6 @@ def read_whole(path: Path, max_bytes: int, *, links: bool = False) -> bytes:
         return file.read(max_bytes)
 
 
-def read_named(path: Path, max_bytes: int) -> bytes:
-    """Read a file or pipe that the user names; OSError if it has more than ``max_bytes``."""
-    with path.open("rb") as file:
-        content = file.read(max_bytes + 1)
-    if len(content) > max_bytes:
-        raise OSError(errno.EFBIG, f"has more than {max_bytes:,} bytes", str(path))
-    return content
-
-
 def sha256(path: Path, *, packed: bool = False) -> str:
     """Hash a stored file, or its unpacked content; OSError, EOFError or zlib.error if damaged."""
     with open_regular(path, MAX_FILE_BYTES) as file:
@@ -331,6 +323,16 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
+# A spreadsheet computes a cell that begins with one of these signs, unless it is a number.
+FORMULA_SIGNS = ("=", "+", "-", "@")
+_NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+
+
+def is_formula(text: str) -> bool:
+    """Return whether a spreadsheet may take a text for a formula; ``-123`` is a number."""
+    return text.startswith(FORMULA_SIGNS) and not _NUMBER.fullmatch(text)
+
+
 def finite_number(text: str) -> float:
     """Parse a finite number in ASCII digits.
 
@@ -344,6 +346,14 @@ def finite_number(text: str) -> float:
     if value - value != 0 or not text.isascii() or "_" in text or text != text.strip():
         raise ValueError("is not a finite number")
     return value
+
+
+def in_other_form(name: str, known: Container[str]) -> str | None:
+    """Return the known id that differs from an unknown one in its Unicode normalisation only (NFC, NFD), if any."""
+    if name.isascii():
+        return None
+    forms = (unicodedata.normalize(form, name) for form in ("NFC", "NFD"))
+    return next((form for form in forms if form != name and form in known), None)
 
 
 def fields_of(line: str) -> list[str]:

@@ -406,3 +406,11 @@ def test_link_tree_follows_no_link(tmp_path: Path, copies: bool) -> None:
     (tmp_path / "source" / "out").symlink_to("/etc")
     with pytest.raises(OSError, match="'out' is no regular file"):
         filesystem.link_tree(tmp_path / "source", tmp_path / "bad", copies=copies)
+
+
+@pytest.mark.parametrize(
+    "name", [".DS_Store", "._a.tsv", "Thumbs.db", "THUMBS.DB", "desktop.ini", "a~", "~$a.tsv", "#a#", "a.bak", "Icon\r"]
+)
+def test_litter_is_known_by_its_name(name: str) -> None:
+    assert filesystem.is_litter(name)
+    assert not filesystem.is_litter(f"a-{name.strip('~#').replace('~', '')}.tsv")

@@ -465,3 +465,11 @@ def test_p_of_kendalls_tau_agrees_with_scipy(values: list[tuple[int, int]]) -> N
         assert found is None
     else:
         assert found == pytest.approx(scipy.stats.kendalltau(ours, theirs, variant="b").pvalue)
+
+
+def test_best_of_returns_all_that_tie_and_no_missing_value() -> None:
+    values = {"a": 0.1 + 0.2, "b": 0.3, "c": 0.0, "d": None, "e": -1.0}
+    assert stats.best_of(values, values.get) == ["a", "b"]
+    assert stats.best_of(values, values.get, least=True) == ["e"]
+    assert stats.best_of("cde", values.get) == ["c"], "0 is above a negative value"
+    assert stats.best_of("d", values.get) == []

@@ -24,10 +24,11 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from harness import config, untrusted
 from harness.compression import Codec, unpacked
-from harness.datasets import native, source
+from harness.datasets import source
 from harness.errors import FileError
 from harness.evaluation import answer_recall, trec
 from harness.records import Query, to_json
+from harness.report.writers import csv_cell
 from harness.untrusted import ForeignText, max_output_bytes, open_regular, parse_json, read_start, read_whole, sha256
 from tests.support import hostile
 from tests.support.job_fixtures import FULL_SPEC
@@ -263,7 +264,7 @@ def test_readers_refuse_numbers_that_only_python_reads(tmp_path: Path, number: s
         answer_recall.read_depths(path)
     path.write_text(f"q1 0 d1 {number}\n", encoding="utf-8")
     with pytest.raises(FileError, match="is not a whole number"):
-        source.collect_qrels(native.trec_rows(path))
+        source.collect_qrels(trec.judgement_rows(path))
     lines = {trec.read_qrels: f"q1 0 d1 {number}\n", trec.read_run: f"q1 Q0 d1 1 {number} x\n"}
     for read, line in lines.items():
         path.write_text(line, encoding="utf-8")
@@ -317,3 +318,11 @@ def test_link_is_followed_to_a_regular_file_alone(tmp_path: Path, kind: str) -> 
     (tmp_path / "bad").symlink_to("odd")
     with pytest.raises(OSError, match="no regular file"):
         read_whole(tmp_path / "bad", 10, links=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"), [("-123", False), ("+1.5e-3", False), ("-1+2", True), ("=1", True), ("@a", True), ("-", True)]
+)
+def test_a_number_is_no_formula(text: str, is_one: bool) -> None:
+    assert untrusted.is_formula(text) is is_one
+    assert csv_cell(text) == (f"'{text}" if is_one else text)

@@ -30,6 +30,8 @@ from harness.untrusted import reason_of, sha256
 # The percentiles that a table shows.
 SHOWN = ("p50", "p95", "p99")
 _MISSING = Estimate(None)
+# The count that is a model's size and no work: it is the same for each query.
+_SIZE = "parameters"
 _NEGATIVE = "a sample has less than 0 s; let the adapter say seconds since a start"
 
 
@@ -72,7 +74,9 @@ def summarise(jobs: Sequence[StoredJob], *, rankings: bool = True) -> CellSummar
         timed = timings.read((job.result.spec.job, job.samples(budget)) for job in jobs)
         scenario, two_stages = results[0].spec.cell.scenario, jobs[0].first_stage_path is not None
         facts = sample_checks.inspect(timed, _phases_s(results), scenario, two_stages=two_stages)
-        summary = replace(_summary(results, timed), counts=_counts(timed))
+        timed, holes = _complete(timed)
+        summary = _summary(results, timed)
+        summary = replace(summary, counts=_counts(timed), notes=(*summary.notes, *holes))
     # ValueError and KeyError are what pyarrow raises for a damaged file and for a missing column.
     except (HarnessError, OSError, ValueError, KeyError) as error:
         return CellSummary(
@@ -148,6 +152,34 @@ def _by_query(timed: Timings) -> dict[str, float]:
     return {name: float(sums[place] / counts[place]) for place, name in enumerate(timed.queries) if counts[place]}
 
 
+def _complete(timed: Timings) -> tuple[Timings, tuple[str, ...]]:
+    """Give every sample all stages and counts of its cell: what a sample does not say is 0, and a note says so.
+
+    An adapter says nothing of work that a query did not cause, as of a reranker whose first stage found nothing.  A
+    mean without these queries would not sum to the latency, which is over all of them.
+    """
+    holes: dict[int, list[str]] = {}
+
+    def filled(name: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        missing = np.isnan(values)
+        if missing.all() or not missing.any():
+            return values
+        if name == _SIZE:
+            return np.where(missing, np.nanmax(values), values)
+        holes.setdefault(int(missing.sum()), []).append(name)
+        return np.where(missing, 0.0, values)
+
+    complete = replace(
+        timed,
+        stages_s={name: filled(name, seconds) for name, seconds in timed.stages_s.items()},
+        counts={name: filled(name, values) for name, values in timed.counts.items()},
+    )
+    return complete, tuple(
+        f"{number:,} of {len(timed.query):,} samples do not say {', '.join(names)}: the means take 0 for them"
+        for number, names in holes.items()
+    )
+
+
 def _timing(timed: Timings, seconds: NDArray[np.float64], negative: str = _NEGATIVE) -> Timing:
     """Return mean and median of one more clock over the samples that have it; ``negative`` says why one is below 0."""
     known = np.isfinite(seconds)
@@ -187,9 +219,8 @@ def _overlong_stages(timed: Timings) -> tuple[str, ...]:
 
 
 def _counts(timed: Timings) -> dict[str, float]:
-    """Return the mean of each count over the samples that have it."""
-    known = {name: values[np.isfinite(values)] for name, values in timed.counts.items()}
-    return {name: float(values.mean()) for name, values in known.items() if len(values)}
+    """Return the mean of each count over all samples; a count that no sample has is left out."""
+    return {name: float(values.mean()) for name, values in timed.counts.items() if np.isfinite(values).any()}
 
 
 def _phases_s(results: Sequence[Result]) -> dict[int, float]:

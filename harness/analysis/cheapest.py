@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from harness import stats
 from harness.analysis import axes, comparison
 from harness.analysis.axes import ComparisonGroup
 from harness.analysis.pareto_front import reason_not_ranked
@@ -128,9 +129,13 @@ class CheapestPoint:
 
     @property
     def cheaper(self) -> OperatingPoint | None:
-        """The next cheaper point than the cheapest, which misses the goal."""
-        place = next((number for number, point in enumerate(self.points) if point.reaches), 0)
-        return self.points[place - 1] if place else None
+        """The next cheaper point than the cheapest, which misses the goal; one of equal cost is not cheaper."""
+        held = self.cheapest
+        return (
+            None
+            if held is None
+            else next((point for point in reversed(self.points) if _cost(point) < (1 - _SAME) * _cost(held)), None)
+        )
 
     @property
     def sure(self) -> OperatingPoint | None:
@@ -140,7 +145,17 @@ class CheapestPoint:
     @property
     def best(self) -> OperatingPoint | None:
         """The point with the highest mean, of equal ones the cheapest."""
-        return max(self.points, key=lambda point: point.mean.value or 0.0, default=None)
+        return next(iter(self.equally_good), None)
+
+    @property
+    def equally_good(self) -> Sequence[OperatingPoint]:
+        """All points with the highest mean, the cheapest first."""
+        return stats.best_of(self.points, lambda point: point.mean.value)
+
+    @property
+    def equally_cheap(self) -> Sequence[OperatingPoint]:
+        """All points that reach the goal at the cost of the cheapest."""
+        return stats.best_of((point for point in self.points if point.reaches), _cost, least=True)
 
     def role(self, point: OperatingPoint) -> str:
         """Return the part that a point plays in the answer; nothing for most."""
@@ -148,6 +163,11 @@ class CheapestPoint:
             return "best" if point is self.best else ""
         parts = {"cheapest": self.cheapest, "cheaper": self.cheaper, "sure": self.sure}
         return next((name for name, held in parts.items() if held is point), "")
+
+
+def _cost(point: OperatingPoint) -> float:
+    assert point.row.cost.value is not None, "rows without a cost are left out"
+    return point.row.cost.value
 
 
 def find(table: Table, per_query: Mapping[str, PerQuery], goal: QualityGoal) -> tuple[CheapestPoint, ...]:
@@ -200,16 +220,10 @@ def _relative(
     rows: Sequence[Row], base: Row, per_query: Mapping[str, PerQuery], measure: str, offset: float
 ) -> list[OperatingPoint]:
     """Return the points of rows against another row's mean; differences are paired by query."""
-    compared = comparison.corrected(
-        [
-            comparison.compare_measure(
-                base, row, per_query.get(base.per_query_key), per_query.get(row.per_query_key), measure
-            )
-            for row in rows
-        ]
-    )
     points = []
-    for row, done in zip(rows, compared, strict=True):
+    for row in rows:
+        values = per_query.get(base.per_query_key), per_query.get(row.per_query_key)
+        (done,) = comparison.corrected([comparison.compare_measure(base, row, *values, measure)])  # each by itself
         difference, mean = done.of(measure), row.measures[measure]
         gap = (mean.value or 0.0) - (base.measured(measure) or 0.0)
         interval = Estimate(gap, reason="not compared") if difference is None else difference.interval

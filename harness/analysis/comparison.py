@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -125,10 +126,7 @@ def compare(
     """
     means = [row.latency_mean_s.value for row in (a, b)]
     latencies = _aligned(values_a, values_b, lambda values: values.latency_s)
-    latency = difference(LATENCY, means, latencies, _again(a, b))
-    if latencies is not None:
-        latency = paired_differences.with_ratio(latency, latencies, lambda factor: _again(a, b, factor))
-    differences = [latency]
+    differences = [difference(LATENCY, means, latencies, functools.partial(_again, a, b))]
     for measure in measures:
         differences += compare_measure(a, b, values_a, values_b, measure).differences
     texts = [*_notes(a, b)]
@@ -181,19 +179,24 @@ def _comparison(
     return Comparison(*sides, tuple(differences), tuple(notes), by, changed)
 
 
-def corrected(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
-    """Test all differences and correct for their number: all metrics are one family (Holm 1979)."""
+def corrected(comparisons: Sequence[Comparison], candidates: int = 1) -> tuple[Comparison, ...]:
+    """Test all differences and correct for their number: all metrics are one family (Holm 1979).
+
+    Args:
+        comparisons: made together.
+        candidates: a side of each was chosen as the best of so many (Bonferroni).
+    """
     columns = family(comparisons)
-    tests = significance.paired(tuple(columns.values()))
-    adjusted = significance.holm([test.p for test in tests])
-    results = dict(zip(columns, zip(tests, adjusted, strict=True), strict=True))
+    results = dict(
+        zip(columns, zip(*significance.corrected(tuple(columns.values()), candidates), strict=True), strict=True)
+    )
 
     def tested(comparison: Comparison, item: Difference) -> Difference:
         if item.column is None:
             return item
         key = _test(comparison, item)
-        test, p_holm = results[key]
-        return with_test(item, test if np.array_equal(columns[key], item.column) else test.turned(), p_holm)
+        test, p_holm, level = results[key]
+        return with_test(item, test if np.array_equal(columns[key], item.column) else test.turned(), p_holm, level)
 
     return tuple(
         replace(comparison, differences=tuple(tested(comparison, item) for item in comparison.differences))
@@ -245,8 +248,11 @@ def _aligned(
     return (ours[finite], theirs[finite]) if finite.any() else None
 
 
-def _again(a: Row, b: Row, scale: float = 1.0) -> Estimate | None:
-    """Return the difference of the means over processes, A's times ``scale``; ``None``: either has no whole process."""
+def _again(a: Row, b: Row, scale: float, confidence: float) -> Estimate | None:
+    """Return the difference of the means over processes, A's times ``scale``; ``None``: either has no whole process.
+
+    The interval is Welch's (1947).
+    """
     ours, theirs = scale * _by_job(a), _by_job(b)
     fewest = min(len(ours), len(theirs))
     if not fewest:
@@ -256,10 +262,14 @@ def _again(a: Row, b: Row, scale: float = 1.0) -> Estimate | None:
         return Estimate(difference, reason=stats.too_few_processes(fewest))
     if max(np.ptp(ours), np.ptp(theirs)) <= 1e-12 * theirs.mean():  # equal but for rounding
         return Estimate(difference, difference, difference)
-    from scipy.stats import ttest_ind
+    from scipy.special import stdtrit
 
-    interval = ttest_ind(theirs, ours, equal_var=False).confidence_interval(stats.CONFIDENCE)
-    return Estimate(difference, float(interval.low), float(interval.high))
+    errors = [float(np.var(means, ddof=1)) / len(means) for means in (ours, theirs)]
+    freedom = sum(errors) ** 2 / sum(
+        error**2 / (len(means) - 1) for error, means in zip(errors, (ours, theirs), strict=True)
+    )
+    reach = float(stdtrit(freedom, (1 + confidence) / 2)) * sum(errors) ** 0.5
+    return Estimate(difference, difference - reach, difference + reach)
 
 
 def _by_job(row: Row) -> Floats:

@@ -19,6 +19,8 @@ LATENCY = "latency"
 # A sample "shows" a difference if it finds it in four of five repetitions, at 95 % confidence.
 POWER = 0.8
 _Z = stats.Z + 0.8416212335729143
+# All signs of fewer differences are too few for a p of the level.
+_LEAST_DIFFERENT = 1 + math.ceil(-math.log2(significance.LEVEL))
 
 
 class ComparisonVerdict(str, Enum):
@@ -30,22 +32,73 @@ class ComparisonVerdict(str, Enum):
     WORSE = "worse"
     EQUAL = "equal on every query"
     NONE = "no difference that this sample can show"
+    TOO_FEW = "too few queries to tell"
     UNREPEATED = "no difference that so few processes can show"
     UNCORRECTED = "no difference that holds among all comparisons made"
     UNKNOWN = "cannot be compared"
 
 
 @dataclass(frozen=True)
+class Latencies:
+    """Latencies of A and of B, each of shape (queries,), in seconds.
+
+    ``again`` gives the difference over processes, of A's times a factor, at a confidence; ``None``: there are none.
+    """
+
+    a: Floats
+    b: Floats
+    again: Callable[[float, float], Estimate | None]
+
+    def apart(self, level: float, factor: float = 1.0) -> tuple[Estimate, Estimate | None]:
+        """Return B less A times a factor, over queries and over processes, with intervals of a level."""
+        over_queries = stats.mean(self.b - factor * self.a, confidence=1 - level, least=_least(LATENCY))
+        return over_queries, self.again(factor, 1 - level)
+
+    def ratio(self, value: float | None, level: float) -> Estimate:
+        """Return B / A with the factors for which B less A times the factor may be 0 (Fieller 1954).
+
+        It excludes 1 exactly where the interval of the difference excludes 0.  ``value`` is B / A of the rows' means;
+        where a trial was cut short, that of the queries' means is a little different, and the ends move with it.
+        """
+        centre = float(self.b.mean()) / float(self.a.mean()) if self.a.any() else 0.0
+        found = self._ends(centre, level)
+        if value is None or not centre or found.low is None or found.high is None:
+            return Estimate(value, reason=found.reason)
+        beyond = next((centre * 2**n for n in range(1, 11) if (self._ends(centre * 2**n, level).high or 0) < 0), None)
+        if beyond is None:
+            return Estimate(value, reason="A's latency may be next to 0: its ratio has no upper end")
+        from scipy.optimize import brentq
+
+        def end(held: Callable[[Estimate], float], outer: float) -> float:
+            """Return the factor between the centre and ``outer`` from which on 0 is not held any more."""
+            if held(found) <= 0:  # all times are equal
+                return centre
+            if held(self._ends(outer, level)) >= 0:
+                return outer
+            return float(brentq(lambda factor: held(self._ends(factor, level)), centre, outer, rtol=1e-9))
+
+        moved = value / centre
+        return Estimate(
+            value, moved * end(lambda ends: -(ends.low or 0.0), 0.0), moved * end(lambda ends: ends.high or 0.0, beyond)
+        )
+
+    def _ends(self, factor: float, level: float) -> Estimate:
+        return _combined(*self.apart(level, factor))
+
+
+@dataclass(frozen=True)
 class Difference:
     """B less A in one metric over their common queries.
 
-    Latency is in seconds, a measure in its own unit.  ``over_queries`` has the paired 95 % interval, for queries like
-    these: of a measure that of the test (from :func:`with_test` on), of latency Hall's.  ``again`` has the same
-    difference with a 95 % Welch interval over repeated measurements of these queries; only latency has one.
-    ``interval`` is the one that reports show.  ``ratio`` is B / A, of latency with such an interval too.
+    Latency is in seconds, a measure in its own unit.  ``over_queries`` has the paired interval, for queries like these:
+    of a measure that of the test (from :func:`with_test` on), of latency Hall's.  ``again`` has the same difference
+    with a Welch interval over repeated measurements of these queries; only latency has one.  ``interval`` is the one
+    that reports show and that decides: of 95 %, and from :func:`with_test` on of the level that the correction for many
+    comparisons leaves.  ``ratio`` is B / A, of latency with an interval of the same test.
     ``needed`` is the number of such queries that would show a difference of this size (95 % confidence, power 80 %).
     ``tested`` is the test, ``p_holm`` its p, corrected for all comparisons (both ``None`` before :func:`with_test`).
-    ``column`` holds the queries' differences, ``fingerprint`` identifies them.
+    ``column`` holds the queries' differences, ``fingerprint`` identifies them; ``latencies`` are what a latency's
+    intervals are made from.
     """
 
     metric: str
@@ -61,16 +114,31 @@ class Difference:
     p_holm: float | None = None
     fingerprint: str = field(default="", repr=False)
     column: Floats | None = field(default=None, repr=False, compare=False)
+    latencies: Latencies | None = field(default=None, repr=False, compare=False)
 
     @property
     def interval(self) -> Estimate:
-        """Difference for other such queries; of latency, also for fresh processes."""
+        """Difference for other such queries; of latency, also for fresh processes.  The verdict is this interval's."""
         return _combined(self.over_queries, self.again)
 
     @property
     def larger_is_better(self) -> bool:
         """Return whether larger is better, as for every metric but latency."""
         return self.metric != LATENCY
+
+    @property
+    def verdict_text(self) -> str:
+        """The verdict in words; where the sample is too small to show a difference, with the queries it takes."""
+        if self.verdict is ComparisonVerdict.NONE:
+            needed = f", where {self.needed:,} would" if self.needed else ""
+            return f"no difference that these {self.queries:,} queries can show{needed}"
+        if self.verdict is not ComparisonVerdict.TOO_FEW:
+            return str(self.verdict.value)
+        if self.queries < _least(self.metric):
+            return f"{self.verdict.value}, {self.queries:,} where an interval needs {_least(self.metric)}"
+        assert self.tested is not None
+        differ = self.tested.higher + self.tested.lower
+        return f"{self.verdict.value}, {differ} of {self.queries:,} differ where a test needs {_LEAST_DIFFERENT}"
 
     @property
     def won_lost_tied(self) -> tuple[int, int, int] | None:
@@ -85,7 +153,7 @@ def difference(
     metric: str,
     figures: Sequence[float | None],
     columns: tuple[Floats, Floats] | None,
-    again: Estimate | None = None,
+    again: Callable[[float, float], Estimate | None] = lambda _factor, _confidence: None,
 ) -> Difference:
     """Compute the difference in one metric.
 
@@ -93,64 +161,66 @@ def difference(
         metric: ``LATENCY`` or a measure.
         figures: A's and B's.
         columns: A's and B's values of their common queries, each of shape (queries,); ``None``: there are none.
-        again: see :class:`Difference`.
+        again: of latency, see :class:`Latencies`.
     """
     a, b = figures
+    ratio = b / a if a and b is not None else None
     if a is None or b is None or columns is None:
         missing = Estimate(None, reason="published, or not measured by query")
-        ratio = b / a if a and b is not None else None
         return Difference(metric, a, b, missing, None, Estimate(ratio), 0, None, ComparisonVerdict.UNKNOWN)
     differences = columns[1] - columns[0]
-    latency = metric == LATENCY
-    interval = stats.mean(differences, least=_least(metric)) if latency else Estimate(float(differences.mean()))
-    return Difference(
+    found = Difference(
         metric=metric,
         a=a,
         b=b,
-        over_queries=interval,
-        again=again,
-        ratio=Estimate(b / a if a else None),
+        over_queries=Estimate(float(differences.mean())),
+        again=None,
+        ratio=Estimate(ratio),
         queries=len(differences),
         needed=_needed(differences, _least(metric)),
-        verdict=_verdict(interval, _combined(interval, again), differences) if latency else ComparisonVerdict.NONE,
+        verdict=ComparisonVerdict.NONE,
         fingerprint=significance.fingerprint(differences),
         column=differences,
+        latencies=Latencies(*columns, again) if metric == LATENCY else None,
     )
+    return _at_level(found, significance.LEVEL)
 
 
-def with_ratio(
-    latency: Difference, columns: tuple[Floats, Floats], again: Callable[[float], Estimate | None]
-) -> Difference:
-    """Add the interval of B / A: that of B - ratio x A, over A (Cochran 1977, section 2.11).
-
-    Args:
-        latency: the difference.
-        columns: A's and B's values of their common queries.
-        again: gives ``again`` of B and A times a factor (see :func:`difference`).
-    """
-    ratio = latency.ratio.value
-    if not ratio or not latency.a:
-        return latency
-    over_queries = stats.mean(columns[1] - ratio * columns[0], least=_least(LATENCY))
-    apart = _combined(over_queries, again(ratio))
-    if apart.value is None or apart.low is None or apart.high is None:
-        return replace(latency, ratio=Estimate(ratio, reason=apart.reason))
-    low, high = (ratio + (end - apart.value) / latency.a for end in (apart.low, apart.high))
-    return replace(latency, ratio=Estimate(ratio, max(0.0, low), high))
+def _at_level(item: Difference, level: float) -> Difference:
+    """Return a difference in latency with the intervals of a level and their verdict; a measure's stays as it is."""
+    if item.latencies is None:
+        return item
+    over_queries, again = item.latencies.apart(level)
+    ratio = item.latencies.ratio(item.ratio.value, level)
+    verdict = _verdict(over_queries, _combined(over_queries, again), item.latencies)
+    return replace(item, over_queries=over_queries, again=again, ratio=ratio, verdict=verdict)
 
 
-def with_test(item: Difference, tested: TestResult, p_holm: float) -> Difference:
-    """Add the test; withdraw a verdict that the corrected p does not bear.
+_CLAIMS = frozenset(
+    {ComparisonVerdict.FASTER, ComparisonVerdict.SLOWER, ComparisonVerdict.BETTER, ComparisonVerdict.WORSE}
+)
+
+
+def with_test(item: Difference, tested: TestResult, p_holm: float, level: float = significance.LEVEL) -> Difference:
+    """Add the test and the intervals of its level; withdraw a verdict that they do not bear.
 
     Among many comparisons some seem to differ by chance, because each is tested as if it were the only one.
+
+    Args:
+        item: the difference.
+        tested: its test, with the interval of that level.
+        p_holm: the test's p, corrected.
+        level: at which the correction tests it.
     """
-    interval, verdict = item.over_queries, item.verdict
+    found = replace(item, tested=tested, p_holm=p_holm)
     if item.metric != LATENCY:
-        interval, verdict = tested.interval, _verdict_of_test(tested)
-    claims = (ComparisonVerdict.FASTER, ComparisonVerdict.SLOWER, ComparisonVerdict.BETTER, ComparisonVerdict.WORSE)
-    if verdict in claims and p_holm > significance.LEVEL:
-        verdict = ComparisonVerdict.UNCORRECTED
-    return replace(item, over_queries=interval, tested=tested, p_holm=p_holm, verdict=verdict)
+        found = replace(found, over_queries=tested.interval, verdict=_verdict_of_test(tested))
+        held = p_holm <= significance.LEVEL
+    else:
+        alone, found = found.verdict, found if level == significance.LEVEL else _at_level(found, level)
+        held = found.verdict in _CLAIMS
+        found = replace(found, verdict=alone if alone in _CLAIMS else found.verdict)
+    return replace(found, verdict=ComparisonVerdict.UNCORRECTED) if found.verdict in _CLAIMS and not held else found
 
 
 def _verdict_of_test(tested: TestResult) -> ComparisonVerdict:
@@ -158,7 +228,9 @@ def _verdict_of_test(tested: TestResult) -> ComparisonVerdict:
     if not tested.higher and not tested.lower:
         return ComparisonVerdict.EQUAL
     queries, mean = tested.higher + tested.lower + tested.tied, tested.interval.value
-    if mean is None or tested.p > significance.LEVEL or queries < stats.INTERVAL_MIN_QUERIES:
+    if queries < stats.INTERVAL_MIN_QUERIES or tested.least > significance.LEVEL:
+        return ComparisonVerdict.TOO_FEW
+    if mean is None or tested.p > significance.LEVEL:
         return ComparisonVerdict.NONE
     return ComparisonVerdict.BETTER if mean > 0 else ComparisonVerdict.WORSE
 
@@ -186,10 +258,12 @@ def _combined(over_queries: Estimate, again: Estimate | None) -> Estimate:
     return stats.measured_again(over_queries, centred, floor=-math.inf)
 
 
-def _verdict(over_queries: Estimate, interval: Estimate, differences: Floats) -> ComparisonVerdict:
+def _verdict(over_queries: Estimate, interval: Estimate, latencies: Latencies) -> ComparisonVerdict:
     """Return the verdict that the interval bears for a latency."""
-    if not differences.any():
+    if np.array_equal(latencies.a, latencies.b):
         return ComparisonVerdict.EQUAL
+    if len(latencies.a) < _least(LATENCY):
+        return ComparisonVerdict.TOO_FEW
     side = _side(interval)
     if side:
         return ComparisonVerdict.SLOWER if side > 0 else ComparisonVerdict.FASTER

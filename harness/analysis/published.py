@@ -113,7 +113,7 @@ class LatencySource(ConfigModel):
 
 
 class Paper(ConfigModel):
-    """What every ``published.toml`` says of its paper."""
+    """Bibliographic data of a paper, as every ``published.toml`` has them."""
 
     name: str
     title: ForeignText

@@ -17,9 +17,11 @@ from harness.evaluation import trec, trec_lines
 from harness.evaluation.evaluate_runs import count_and_ids
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Qrels
-from harness.untrusted import decode, read_named, reading
+from harness.untrusted import decode, reading
 
 _WITHOUT = "without "
+# White space that is no part of an id.
+BLANKS = " \t\r\v\f"
 _MOST_BYTES = 64 << 20  # of a list of ids
 
 
@@ -91,9 +93,10 @@ def read(qrels: Path | None, without: Path | None = None) -> QrelsOverride | Non
         given = trec.read_qrels_file(qrels, name=qrels.name)
         found = replace(found, name=qrels.name, qrels=given.qrels, sha256=filesystem.sha256(qrels), remarks=given.notes)
     if without is not None:
-        with reading(without, "name a file of queries' ids, one a line"):
-            lines = decode(read_named(without, _MOST_BYTES), without, encoding="utf-8-sig").split("\n")
-        ids = frozenset(line.strip() for line in lines if line.strip())
+        with reading(without, "name a file of queries' ids, one a line", damage=trec_lines.DAMAGED):
+            lines = decode(trec_lines.read_named(without, _MOST_BYTES), without, encoding="utf-8-sig").split("\n")
+        # Other white space may be part of an id.
+        ids = frozenset(name for line in lines if (name := line.strip(BLANKS)))
         found = replace(found, without=ids, without_name=without.name)
     return found
 
@@ -132,7 +135,7 @@ def check(changes: Iterable[Sequence[str]], override: QrelsOverride) -> None:
     texts = [text for of_row in changes for text in of_row]
     if override.qrels is not None and all(text.startswith(_WITHOUT) for text in texts):
         raise _replaces_none(override)
-    if override.without_name and not any(text.startswith(_WITHOUT) for text in texts):
+    if override.without and not any(text.startswith(_WITHOUT) for text in texts):
         raise _leaves_out_none(override)
 
 
@@ -144,7 +147,7 @@ def override_runs(runs: Sequence[JudgedRuns], override: QrelsOverride) -> tuple[
     """
     if override.qrels is not None:
         runs = _by_other_qrels(runs, override)
-    return _without(runs, override) if override.without_name else tuple(runs)
+    return _without(runs, override) if override.without else tuple(runs)
 
 
 def _by_other_qrels(runs: Sequence[JudgedRuns], override: QrelsOverride) -> tuple[JudgedRuns, ...]:

@@ -276,10 +276,9 @@ def order_flips(changes: Sequence[RowChange], way: str) -> Iterator[OrderFlip]:
 def cheapest_changes(changes: Sequence[RowChange], way: str) -> Iterator[CheapestChange]:
     """Find comparison groups whose cheapest row changed; one that is still as cheap stays the cheapest."""
     for place, rows in _by_place(changes).items():
-        was = next((change for change in rows if change.pairs[way][0].rank == 1), None)
-        now = next((change for change in rows if change.pairs[way][1].rank == 1), None)
-        if was is not None and now is not None and was.pairs[way][1].rank != 1:
-            yield CheapestChange(place, way, *((change.row.system, change.row.profile) for change in (was, now)))
+        was, now = ([change for change in rows if change.pairs[way][side].rank == 1] for side in (0, 1))
+        if was and now and not any(change in now for change in was):
+            yield CheapestChange(place, way, *((each[0].row.system, each[0].row.profile) for each in (was, now)))
 
 
 def _by_place(changes: Sequence[RowChange]) -> Mapping[ComparisonGroup, list[RowChange]]:

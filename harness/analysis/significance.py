@@ -3,7 +3,8 @@
 Randomisation (Fisher): if the systems were alike, each query's difference could as well have the other sign.  Smucker,
 Allan and Carterette (2007) and Urbano, Lima and Hanjalic (2019) recommend it or the t test for measures of retrieval,
 and neither the sign and Wilcoxon tests nor the bootstrap.  The interval is that of the same test: the means that it
-does not reject.  Many comparisons at once are corrected by Holm (1979).
+does not reject.  Many comparisons at once are corrected by Holm (1979), p and interval alike, and the best of several
+candidates by Bonferroni: each interval has the level at which its test decides.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ _BLOCK = 2_000_000
 class TestResult:
     """Two-sided test of the differences of paired queries.
 
-    ``interval`` is their mean with the means that the test does not reject at ``LEVEL``: it excludes 0 if ``p`` is at
-    most that.  ``least`` is the least ``p`` that this number of differences can give.  ``effect_size`` is Cohen's d_z,
-    the mean difference in standard deviations of the differences; ``None``: the differences do not vary.
+    ``interval`` is their mean with the means that the test does not reject at its level (``LEVEL``, or less where many
+    are corrected): it excludes 0 if ``p`` is at most that.  ``least`` is the least ``p`` that this number of
+    differences can give.  ``effect_size`` is Cohen's d_z, the mean difference in standard deviations of the
+    differences; ``None``: the differences do not vary.
     ``higher``, ``lower`` and ``tied`` count queries by the sign of their difference.
     """
 
@@ -60,20 +62,43 @@ class TestResult:
         )
 
 
-def paired(columns: Sequence[Floats], seed: int = _SEED, draws: int | None = None) -> tuple[TestResult, ...]:
+def corrected(
+    columns: Sequence[Floats], candidates: int = 1
+) -> tuple[tuple[TestResult, ...], tuple[float, ...], tuple[float, ...]]:
+    """Test columns of differences together; return the tests, their corrected p, and the level of each.
+
+    Each test's interval has its level, so that it excludes 0 exactly where the corrected p is at most ``LEVEL``.
+
+    Args:
+        columns: as of :func:`paired`.
+        candidates: each column is the best of so many (Bonferroni).
+    """
+    tests = paired(columns)
+    p_values = [min(1.0, test.p * candidates) for test in tests]
+    levels = tuple(level / candidates for level in holm_levels(p_values))
+    if levels and min(levels) < LEVEL:
+        tests = paired(columns, levels=levels)
+    return tests, holm(p_values), levels
+
+
+def paired(
+    columns: Sequence[Floats], seed: int = _SEED, draws: int | None = None, levels: Sequence[float] | None = None
+) -> tuple[TestResult, ...]:
     """Test for each column of differences whether its mean differs from 0.
 
     Args:
         columns: each of shape (queries,), finite, at least one query; they are corrected together.
         seed: of the draws.
         draws: of signs, if not all are tried; by default the number that the correction for all columns needs.
+        levels: of each column's interval; by default ``LEVEL``.
     """
     draws = draws or min(max(DRAWS, DRAWS_EACH * len(columns) - 1), MOST_DRAWS)
+    levels = levels or [LEVEL] * len(columns)
     results: dict[int, TestResult] = {}
     drawn: dict[int, list[int]] = defaultdict(list)
     for number, column in enumerate(columns):
         if np.count_nonzero(column) <= EXACT_QUERIES:
-            results[number] = _test_result(column, *_all_flips(column, seed), exact=True)
+            results[number] = _test_result(column, *_all_flips(column, seed), levels[number], exact=True)
         else:
             drawn[len(column)].append(number)
     at_once = max(1, _BLOCK // draws)
@@ -82,7 +107,7 @@ def paired(columns: Sequence[Floats], seed: int = _SEED, draws: int | None = Non
             part = numbers[start : start + at_once]
             sums, sizes = _random_flips(np.stack([columns[number] for number in part], axis=1), seed, draws)
             for index, number in enumerate(part):
-                results[number] = _test_result(columns[number], sums[:, index], sizes, exact=False)
+                results[number] = _test_result(columns[number], sums[:, index], sizes, levels[number], exact=False)
     return tuple(results[number] for number in range(len(columns)))
 
 
@@ -112,7 +137,7 @@ def _random_flips(columns: Floats, seed: int, draws: int) -> tuple[Floats, Float
     return sums, sizes
 
 
-def _test_result(column: Floats, sums: Floats, sizes: Floats, *, exact: bool) -> TestResult:
+def _test_result(column: Floats, sums: Floats, sizes: Floats, level: float, *, exact: bool) -> TestResult:
     """Compute p and the interval from sign flips.
 
     Turning the signs of a set moves the mean of differences from a supposed mean as far, or further, exactly if that
@@ -122,6 +147,7 @@ def _test_result(column: Floats, sums: Floats, sizes: Floats, *, exact: bool) ->
         column: the differences.
         sums: of the sets whose signs were turned.
         sizes: the number of differences in each set.
+        level: of the interval.
         exact: these are all sets; of random sets the observed signs count as one more draw, so that p is never 0 and
             never too small (Phipson and Smyth 2010).
     """
@@ -137,17 +163,16 @@ def _test_result(column: Floats, sums: Floats, sizes: Floats, *, exact: bool) ->
     high = np.where(one_sided, np.inf, np.maximum(*ends))
     more = 0 if exact else 1
     p = (int(np.sum((low <= 0) & (high >= 0))) + more) / (len(sums) + more)
-    rejected = math.floor(LEVEL * (len(sums) + more) + 1e-9) - more
+    rejected = math.floor(level * (len(sums) + more) + 1e-9) - more
     moved = int(np.count_nonzero(column))
     spread = float(np.std(column, ddof=1)) if queries > 1 else 0.0
     constant = spread <= 1e-12 * abs(mean)
-    interval = Estimate(
-        mean, float(np.partition(low, rejected)[rejected]), -float(np.partition(-high, rejected)[rejected])
-    )
     if queries < INTERVAL_MIN_QUERIES:
         interval = Estimate(mean, reason=f"an interval needs {INTERVAL_MIN_QUERIES} queries, there are {queries}")
     elif constant and moved:
         interval = Estimate(mean, reason="every query differs by the same: no interval")
+    else:
+        interval = _between(mean, low, high, rejected)
     return TestResult(
         p=p,
         interval=interval,
@@ -157,6 +182,15 @@ def _test_result(column: Floats, sums: Floats, sizes: Floats, *, exact: bool) ->
         lower=int(np.sum(column < 0)),
         tied=int(np.sum(column == 0)),
     )
+
+
+def _between(mean: float, low: Floats, high: Floats, rejected: int) -> Estimate:
+    """Return the interval between the ends that so many sets of signs lie beyond."""
+    if rejected >= 0:
+        ends = float(np.partition(low, rejected)[rejected]), -float(np.partition(-high, rejected)[rejected])
+        if all(map(math.isfinite, ends)):
+            return Estimate(mean, *ends)
+    return Estimate(mean, reason="so few queries have no interval when so many comparisons are corrected for")
 
 
 def fingerprint(differences: Floats) -> str:
@@ -178,6 +212,19 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     adjusted = np.empty_like(values)
     adjusted[order] = np.maximum.accumulate(np.minimum(1.0, np.arange(len(values), 0, -1) * values[order]))
     return tuple(adjusted.tolist())
+
+
+def holm_levels(p_values: Sequence[float]) -> tuple[float, ...]:
+    """Return the level at which Holm's method tests each p value, in the order given.
+
+    The smallest p meets ``LEVEL`` over the number of values, the next over one less ...; from the first that is not at
+    most its level, all meet that level.  So a p is at most its level exactly where :func:`holm` gives at most
+    ``LEVEL``.  No level is above ``LEVEL``: an interval at it holds its mean with at least 95 %, each by itself.
+    """
+    kept = sum(p > LEVEL for p in holm(p_values))
+    levels = np.empty(len(p_values))
+    levels[np.argsort(p_values, kind="stable")] = LEVEL / np.maximum(np.arange(len(p_values), 0, -1), max(1, kept))
+    return tuple(levels.tolist())
 
 
 def _blocks(draws: int, queries: int) -> Iterator[slice]:

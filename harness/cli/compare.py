@@ -40,7 +40,7 @@ from harness.report.comparison import comparison_document
 from harness.results import reader
 
 # Names with these endings are run files, missing ones too.
-_ENDINGS = frozenset({".run", ".trec", ".res", ".txt", ".gz"})
+_ENDINGS = frozenset({".run", ".trec", ".res", ".txt", ".gz", ".zst"})
 # Options of stored results only, by the names of their parameters.
 _OF_RESULTS = {"results": "--results", "others": "--with", "as_of": "--as-of", "region": "--region", "term": "--term"}
 

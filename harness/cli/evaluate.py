@@ -35,7 +35,7 @@ def evaluate(
     without_queries: Path | None,
     destination: Destination,
 ) -> None:
-    """Judge TREC run files by QRELS (both plain or .gz), as trec_eval does with -c.  Runs nothing.
+    """Judge TREC run files by QRELS (both plain or compressed), as trec_eval does with -c.  Runs nothing.
 
     All judged queries count: one that a run has no results for counts 0, and queries that nobody judged are named.
     Scores decide the order and ranks play no part; equal scores are ordered by document id, the largest first.

@@ -20,7 +20,7 @@ from harness.untrusted import one_line, split_list
 
 
 class _Numbers(click.ParamType[tuple[float, ...]]):
-    """Numbers with commas or blanks between, in ascending order."""
+    """Numbers with blanks or commas between, in ascending order; the option may be repeated."""
 
     def __init__(self, kind: type[int] | type[float], least: float, most: float) -> None:
         self._kind, self._least, self._most = kind, least, most
@@ -34,10 +34,17 @@ class _Numbers(click.ParamType[tuple[float, ...]]):
             numbers = ()
         if not numbers or not all(self._least <= each <= self._most for each in numbers):
             limits = f"{self._least:g} to {self._most:g}"
-            self.fail(f"{one_line(str(value))!r}: write numbers of {limits} with commas between", param, ctx)
+            self.fail(f"{one_line(str(value))!r}: write numbers of {limits} with blanks or commas between", param, ctx)
         if sorted(set(numbers)) != list(numbers):
             self.fail(f"{one_line(str(value))!r}: write each number once, the lowest first", param, ctx)
         return numbers
+
+
+def _of_all(
+    _ctx: click.Context, _param: click.Parameter, given: tuple[tuple[float, ...], ...]
+) -> tuple[float, ...] | None:
+    """Join the numbers of an option that was given several times; ``None``: it was not given."""
+    return tuple(sorted({number for numbers in given for number in numbers})) or None
 
 
 class _Span(click.ParamType[tuple[int, int]]):
@@ -102,10 +109,16 @@ _SHOWN = 90  # characters of a licence, which README.md has whole
 @click.option(
     "--lengths",
     type=_Numbers(int, 1, _MOST_TOKENS),
+    multiple=True,
+    callback=_of_all,
     help="Lengths of documents in tokens.  [default: '512 1431 4096' (placed), '256 512 ... 32768' (needle, passkey)]",
 )
 @click.option(
-    "--depths", type=_Numbers(float, 0, 1), help="Places of the relevant passage (placed).  [default: '0 0.1 ... 1']"
+    "--depths",
+    type=_Numbers(float, 0, 1),
+    multiple=True,
+    callback=_of_all,
+    help="Places of the relevant passage (placed).  [default: '0 0.1 ... 1']",
 )
 @click.option("--segments", type=_Span(), help="Segments of a document (shuffled); 1: the original.  [default: 2-6]")
 @click.option("--train-share", type=FiniteRange(0, 1), help="Share of training queries (shuffled).  [default: 0.5]")

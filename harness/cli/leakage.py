@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from harness.analysis import rejudge
 from harness.cli.lines import say
 from harness.cli.options import FiniteRange, OneValueCommand, cache_option, output_path
 from harness.cli.output import FORMATS, Destination, destination_options, write
@@ -99,7 +100,7 @@ def _lines(ids: Iterable[str]) -> str:
     """Write ids one a line, as --without-queries reads them."""
     queries = tuple(ids)
     for query in queries:
-        if "\n" in query or query.strip() != query or not query:
+        if "\n" in query or query.strip(rejudge.BLANKS) != query or not query or query.startswith("\ufeff"):
             raise UsageError(
                 f"query {query!r}: cannot stand in a list of ids, one a line; correct it, or leave --write out"
             )

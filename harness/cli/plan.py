@@ -70,7 +70,7 @@ def plan(
     given = {"results": None if str(results) == "results" else str(results)}
     run = command("run", *suites, **given, only=only, fresh_index=fresh_index, fresh=fresh and not fresh_index)
     cells = [cell for each in plans for cell in (_priced(each) if price else each.cells)]
-    notes = [*_refusals(cells), *suite_notes(plans, missing), *_elsewhere(plans)][:_MOST_NOTES]
+    notes = [*_refusals(cells), *suite_notes(plans, missing), *_cannot_run_here(plans)][:_MOST_NOTES]
     if not all(each.engine for each in plans):
         notes.append("no Docker engine answers: jobs count as done with the images of stored results; harness doctor")
     absent = sum(len(each.absent) for each in plans)
@@ -115,11 +115,11 @@ def suite_notes(plans: list[SuitePlan], missing: dict[str, FileError]) -> Iterat
         yield f"pinned at first use, by harness run: {', '.join(dict.fromkeys(unpinned))}"
 
 
-def _elsewhere(plans: list[SuitePlan]) -> Iterator[str]:
+def _cannot_run_here(plans: list[SuitePlan]) -> Iterator[str]:
     """Count the cells that this host cannot run."""
     cannot = {job.cell: job.cannot for each in plans for job in each.jobs if job.cannot and not job.done}
     if cannot:
-        yield f"not on this machine: {len(cannot)} cells, e.g. {next(iter(cannot.values()))}"
+        yield f"not on this machine: {counted(len(cannot), 'cell')}, e.g. {next(iter(cannot.values()))}"
 
 
 def _refusals(cells: list[CellPlan]) -> Iterator[str]:

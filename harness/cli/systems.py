@@ -110,7 +110,7 @@ def _show_checks(checks: Sequence[Check], destination: Destination) -> NoReturn:
 def conformance(
     system: str, profile: str, platform: str | None, destination: Destination, choice: LauncherChoice
 ) -> None:
-    """Check SYSTEM against the container contract with a corpus of twenty documents.
+    """Check SYSTEM against the container contract with a corpus of 28 documents.
 
     Exit code 1 if a check fails.
     """

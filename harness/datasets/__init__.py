@@ -105,7 +105,16 @@ def load(location: DatasetLocation, cache: Path, progress: Progress = silent) ->
         name, source = location.name.replace("#", "-"), _formats.read(path, split)
         language, positions = _language(path), positions_content(path)
     corpus = prepare_corpus(source.documents, cache, progress)
-    return Dataset(name, corpus, source.queries, source.qrels, source.answers, language, positions)
+    return Dataset(
+        name,
+        corpus,
+        source.queries,
+        source.qrels.content,
+        source.answers,
+        language,
+        positions,
+        repeated=source.qrels.repeated,
+    )
 
 
 def folder_of(location: Path) -> Path:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from harness.datasets import native, source
 from harness.datasets.source import DatasetSource, Format
-from harness.errors import FileError
-
-_COLUMNS = "query-id corpus-id score"
+from harness.evaluation.trec import judgement_rows
 
 
 def _splits(folder: Path) -> dict[str, Path]:
@@ -26,16 +23,8 @@ def _read(folder: Path, split: str) -> DatasetSource:
     return DatasetSource(
         native.json_documents(source.find_one(folder, ["corpus.jsonl"])),
         queries,
-        source.collect_qrels(_qrels_rows(_splits(folder)[split]), queries, queries_file.name),
+        source.collect_qrels(judgement_rows(_splits(folder)[split]), queries, queries_file.name),
     )
-
-
-def _qrels_rows(path: Path) -> Iterator[tuple[str, str, str, str]]:
-    first = next(source.read_lines(path), (1, ""))[1]
-    if first.split() != _COLUMNS.split():
-        raise FileError(f"{path}: line 1: no header '{_COLUMNS}', tabs between; add it as BEIR has it")
-    for place, (query_id, doc_id, grade) in source.read_columns(path, [_COLUMNS], header=True):
-        yield place, query_id, doc_id, grade
 
 
 FORMAT = Format("BEIR", (("corpus.jsonl",), ("queries.jsonl",), ("qrels/*.tsv",)), _read, _splits, default_split="test")

@@ -190,7 +190,7 @@ def folder_state(folder: Path) -> list[list[str | int]]:
     stamps = []
     # Collections of terabytes are linked into their places.
     for parent, _, names in os.walk(folder, followlinks=True):
-        for path in (Path(parent, name) for name in names):
+        for path in filesystem.without_litter(Path(parent, name) for name in names):
             if path.is_file():
                 stamps.append(_stamp(path))
     return sorted(stamps)

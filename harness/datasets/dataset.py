@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import random
+import re
+import unicodedata
 from collections import Counter
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from harness.datasets.answers import Answers
 from harness.datasets.corpus import PreparedCorpus
@@ -22,8 +24,15 @@ from harness.untrusted import ForeignText
 _WARMUP_DIVISOR = 5
 
 
+def _primary(tag: object) -> object:
+    """Return the language of a tag such as ``en-US`` or ``zh_Hant_TW``: its script and region do not matter."""
+    return re.split("[-_]", tag)[0].lower() if isinstance(tag, str) and _TAG.fullmatch(tag) else tag
+
+
+_OTHER_FORM = ": some differ in Unicode normalisation only (NFC, NFD)"
+_TAG = re.compile("[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{1,8})*")
 # ISO 639: "en", "zh".
-Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}$")]
+Language = Annotated[str, BeforeValidator(_primary), Field(pattern=r"^[a-z]{2,3}$")]
 
 
 @dataclass(frozen=True)
@@ -32,7 +41,8 @@ class Dataset:
 
     ``qrels`` is the text of a TREC qrels file.  A dataset with ``answers`` has no list of relevant documents:
     :meth:`judge` looks for an answer in each retrieved document.  ``language``: a code, where the dataset states one.
-    ``positions``: the content of ``positions.jsonl``, empty without one.
+    ``positions``: the content of ``positions.jsonl``, empty without one.  ``repeated``: documents of judgements that
+    said the same as earlier ones.
     """
 
     name: str
@@ -42,6 +52,7 @@ class Dataset:
     answers: Answers | None = None
     language: str | None = None
     positions: bytes = b""
+    repeated: tuple[str, ...] = ()
 
     @cached_property
     def qrels_sha256(self) -> str:
@@ -62,7 +73,7 @@ class Dataset:
 
     @cached_property
     def faults(self) -> tuple[DataFault, ...]:
-        """Empty documents, blank queries, and judgements of unknown documents and queries.
+        """Empty documents, blank queries, repeated judgements, and judgements of unknown documents and queries.
 
         Raises:
             HarnessError: the corpus has none of the judged documents.
@@ -70,20 +81,35 @@ class Dataset:
         pairs = [(fields[0], fields[2]) for fields in map(str.split, self.qrels.decode("utf-8").splitlines())]
         unknown = self.corpus.unknown({document for _, document in pairs})
         asked = {query.query_id for query in self.queries}
+        other_form = self._in_other_form(unknown)
         if unknown and len(unknown) == len({document for _, document in pairs}):
             raise HarnessError(
                 f"dataset {self.name}: no judged document is in the corpus; qrels name {pairs[0][1]!r}, the corpus has "
-                f"{self.corpus.first_id!r}; give both the same ids"
+                f"{self.corpus.first_id!r}{_OTHER_FORM if other_form else ''}; give both the same ids"
             )
         blank = [query.query_id for query in self.queries if not query.text.strip()]
         found = (
             (FaultKind.BLANK_QUERIES, blank, len(self.queries)),
             (FaultKind.UNKNOWN_DOCUMENTS, [document for _, document in pairs if document in unknown], len(pairs)),
+            (FaultKind.REPEATED_JUDGEMENTS, self.repeated, len(pairs) + len(self.repeated)),
+            (FaultKind.OTHER_UNICODE_FORM, [document for _, document in pairs if document in other_form], len(pairs)),
             (FaultKind.UNKNOWN_QUERIES, [query for query, _ in pairs if query not in asked], len(pairs)),
         )
         empty = DataFault(FaultKind.EMPTY_DOCUMENTS, self.corpus.empty, self.corpus.size)
         others = (DataFault(kind, len(ids), total, ForeignText(ids[0])) for kind, ids, total in found if ids)
         return (*([empty] if empty.count else []), *others)
+
+    def _in_other_form(self, unknown: set[str]) -> set[str]:
+        """Return the unknown documents that the corpus has in another Unicode normalisation."""
+        forms = {
+            form: name
+            for name in unknown
+            if not name.isascii()
+            for form in (unicodedata.normalize("NFC", name), unicodedata.normalize("NFD", name))
+            if form != name
+        }
+        lacking = self.corpus.unknown(set(forms)) if forms else set()
+        return {name for form, name in forms.items() if form not in lacking}
 
     def judge(self, run: bytes) -> dict[str, bytes] | None:
         """Judge the hits of a TREC run by their texts; return ``None`` if there are qrels.

@@ -7,6 +7,7 @@ passage's id; ``dev/dev.json`` has a question a line with its relevant passages.
 
 from __future__ import annotations
 
+import codecs
 import functools
 import re
 from array import array
@@ -35,7 +36,7 @@ def _read(folder: Path) -> DatasetSource:
     topics: list[tuple[str, str, str]] = []
     rows: list[tuple[str, str, str, str]] = []
     for place, raw in source.read_json_lines(questions):
-        query_id = source.text_field(place, raw, "question_id")
+        query_id = source.id_field(place, raw, "question_id")
         topics.append((place, query_id, source.text_field(place, raw, "question")))
         # A passage may repeat under its question.
         rows += [(place, query_id, doc_id, "1") for doc_id in dict.fromkeys(_relevant(place, raw))]
@@ -56,7 +57,7 @@ def _relevant(place: str, raw: dict[str, Any]) -> Iterator[str]:
     if not isinstance(passages, list) or not all(isinstance(passage, dict) for passage in passages):
         raise FileError(f"{place}: key 'answer_paragraphs' is not a list of objects; correct it")
     for passage in passages:
-        yield source.text_field(place, passage, "paragraph_id")
+        yield source.id_field(place, passage, "paragraph_id")
 
 
 def _documents(parts: list[Path], ids: Path, passage_ids: _PassageIds) -> Iterator[SourceDocument]:
@@ -107,7 +108,9 @@ def _entries(path: Path) -> Iterator[tuple[int, bytes]]:
     rest, ended = b"", b""
     with source.open_file(path) as file:
         for piece in iter(lambda: file.read(_CHUNK), b""):
-            rest = (rest + piece).lstrip() if ended else (rest + piece).lstrip(b" \n\r\t{")
+            rest = (
+                (rest + piece).lstrip() if ended else (rest + piece).removeprefix(codecs.BOM_UTF8).lstrip(b" \n\r\t{")
+            )
             end = 0
             for entry in _ENTRY.finditer(rest):
                 if rest[end : entry.start()].strip():

@@ -51,7 +51,7 @@ def read_licence(folder: Path) -> Licence | None:
     if not path.is_file():
         return None
     with reading(path, "restore it"), path.open("rb") as file:
-        text = file.read(_MOST_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")
+        text = file.read(_MOST_BYTES).decode("utf-8-sig", "replace").replace("\r\n", "\n")
     licence = _paragraph(_LICENCE, text)
     return Licence(licence, _paragraph(_ATTRIBUTION, text)) if licence else None
 

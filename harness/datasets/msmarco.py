@@ -7,6 +7,7 @@ from pathlib import Path
 
 from harness.datasets import source
 from harness.datasets.source import DatasetSource, DocumentStream, Format, SourceDocument
+from harness.evaluation.trec import judgement_rows
 
 
 def _splits(folder: Path) -> dict[str, Path]:
@@ -21,8 +22,7 @@ def _read(folder: Path, split: str) -> DatasetSource:
     queries = source.collect_queries(
         (place, query_id, text) for place, (query_id, text) in source.read_columns(queries_file, ["id text"])
     )
-    qrels = source.read_columns(_by_split(folder, "qrels")[split], ["query 0 passage grade"])
-    rows = ((place, query_id, doc_id, grade) for place, (query_id, _, doc_id, grade) in qrels)
+    rows = judgement_rows(_by_split(folder, "qrels")[split])
     documents = DocumentStream(str(collection), "msmarco", (collection,), lambda: _documents(collection))
     return DatasetSource(documents, queries, source.collect_qrels(rows, queries, queries_file.name))
 

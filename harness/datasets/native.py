@@ -19,8 +19,9 @@ from harness.datasets.corpus import CORPUS
 from harness.datasets.dataset import Dataset
 from harness.datasets.source import DatasetSource, DocumentStream, Format, SourceDocument
 from harness.errors import FileError
+from harness.evaluation.trec import judgement_rows
 from harness.records import Query
-from harness.untrusted import fields_of, parse_json, read_whole, reason_of
+from harness.untrusted import parse_json, read_whole, reason_of
 
 _FILES = (("corpus.jsonl",), ("queries.jsonl",), ("qrels.trec",))
 _QUERIES = "queries.jsonl"
@@ -37,7 +38,9 @@ def _read(folder: Path) -> DatasetSource:
     """Read a folder that has all files; raise FileError if a query or judgement is wrong."""
     corpus, queries_file, qrels = (source.find_one(folder, patterns) for patterns in _FILES)
     queries = read_json_queries(queries_file)
-    return DatasetSource(json_documents(corpus), queries, source.collect_qrels(trec_rows(qrels), queries, _QUERIES))
+    return DatasetSource(
+        json_documents(corpus), queries, source.collect_qrels(judgement_rows(qrels), queries, _QUERIES)
+    )
 
 
 def json_documents(path: Path) -> DocumentStream:
@@ -48,27 +51,15 @@ def json_documents(path: Path) -> DocumentStream:
 def _documents(path: Path) -> Iterator[SourceDocument]:
     for place, raw in source.read_json_lines(path):
         title = source.text_field(place, raw, "title") if raw.get("title") is not None else ""
-        yield SourceDocument(place, source.text_field(place, raw, "_id"), title, source.text_field(place, raw, "text"))
+        yield SourceDocument(place, source.id_field(place, raw, "_id"), title, source.text_field(place, raw, "text"))
 
 
 def read_json_queries(path: Path) -> tuple[Query, ...]:
     """Read queries of ``{"_id", "text"}`` lines."""
     return source.collect_queries(
-        (place, source.text_field(place, raw, "_id"), source.text_field(place, raw, "text"))
+        (place, source.id_field(place, raw, "_id"), source.text_field(place, raw, "text"))
         for place, raw in source.read_json_lines(path)
     )
-
-
-def trec_rows(path: Path) -> Iterator[tuple[str, str, str, str]]:
-    """Yield (place, query, document, grade) of a TREC qrels file; raise FileError without four fields."""
-    for number, line in source.read_lines(path):
-        fields = fields_of(line)
-        if fields and len(fields) != 4:
-            raise FileError(
-                f"{path}: line {number}: {len(fields)} fields, expected 'query 0 document grade'; correct the line"
-            )
-        if fields:
-            yield f"{path}: line {number}", fields[0], fields[2], fields[3]
 
 
 def copy_files(dataset: Dataset) -> Iterator[tuple[str, Path | bytes]]:
@@ -102,7 +93,7 @@ def read_copy(folder: Path) -> DatasetSource:
     documents, queries = json_documents(folder / CORPUS), read_json_queries(folder / _QUERIES)
     qrels = folder / _COPIED_QRELS
     if qrels.is_file():
-        return DatasetSource(documents, queries, source.collect_qrels(trec_rows(qrels)))
+        return DatasetSource(documents, queries, source.collect_qrels(judgement_rows(qrels)))
     _use_model(folder / _NLTK)
     answers.check_tokenizer()
     return DatasetSource(documents, queries, answers=_read_answers(folder / _COPIED_ANSWERS))

@@ -1,29 +1,27 @@
 """The common ground of dataset formats: what a format's reader returns, and how it reads files.
 
-Files may be plain, ``.gz`` or ``.zst``.  Every line has a place, ``FILE: line N``, that errors name.
+Files may be plain, gzipped or packed with zstd, whatever their names.
+Every line has a place, ``FILE: line N``, that errors name.
 """
 
 from __future__ import annotations
 
 import json
-import sys
-import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from harness.compression import Codec, unpacked
+from harness import filesystem
 from harness.datasets.answers import Answers
 from harness.driver.adapter import MAX_ID_CHARS
 from harness.errors import FileError
+from harness.evaluation.trec_lines import DAMAGED, open_input, parse_grade
 from harness.records import Query
-from harness.untrusted import bounded_lines, reading, reason_of, whole_number
+from harness.untrusted import bounded_lines, in_other_form, reading, reason_of
 
-_CODECS: dict[str, Codec] = {".gz": "gzip", ".zst": "zstd"}
-_SUFFIXES = ("", *_CODECS)
-_DAMAGED = (EOFError, OSError, zlib.error)
+_SUFFIXES = ("", ".gz", ".zst")
 # More than any line, document or file of topics has: compression can hide any number of bytes in a small file.
 MAX_TEXT_BYTES = 1 << 24
 
@@ -53,12 +51,20 @@ class DocumentStream:
 
 
 @dataclass(frozen=True)
+class CollectedQrels:
+    """The text of a TREC qrels file, and the documents of judgements that repeated others."""
+
+    content: bytes = b""
+    repeated: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class DatasetSource:
     """Documents, queries and judgements of a dataset: ``qrels``, or ``answers`` that decide relevance."""
 
     documents: DocumentStream
     queries: tuple[Query, ...]
-    qrels: bytes = b""
+    qrels: CollectedQrels = CollectedQrels()
     answers: Answers | None = None
 
 
@@ -84,7 +90,8 @@ def find_files(folder: Path, patterns: Iterable[str]) -> list[Path]:
     for pattern in patterns:
         for suffix in _SUFFIXES:
             for path in sorted(folder.glob(pattern + suffix)):
-                if path.is_file():
+                litter = any(filesystem.is_litter(part) for part in path.relative_to(folder).parts)
+                if path.is_file() and not litter:
                     paths.setdefault(path.parent / plain_name(path), path)
     return list(paths.values())
 
@@ -106,11 +113,8 @@ def plain_name(path: Path) -> str:
 @contextmanager
 def open_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a file's uncompressed content; raise FileError if it cannot be opened or is damaged."""
-    with reading(path, "name or restore it", damage=_DAMAGED), path.open("rb") as file:
-        if codec := _CODECS.get(path.suffix):
-            yield unpacked(file, sys.maxsize, codec)
-        else:
-            yield file
+    with reading(path, "name or restore it", damage=DAMAGED), open_input(path) as (_, content):
+        yield content
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -129,8 +133,10 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
             raise FileError(f"{path}: line {number}: {reason_of(error)}; save the file as UTF-8") from None
-        except _DAMAGED as error:
-            raise FileError(f"{path}: line {number}: cannot be read: {reason_of(error)}; restore the file") from error
+        except DAMAGED as error:
+            raise FileError(
+                f"{path}: line {number}: cannot be read: {reason_of(error)}; restore or recreate it"
+            ) from error
 
 
 def read_text(path: Path) -> str:
@@ -187,6 +193,12 @@ def read_columns(path: Path, layouts: Iterable[str], header: bool = False) -> It
         yield f"{path}: line {number}", fields
 
 
+def id_field(place: str, raw: dict[str, Any], key: str) -> str:
+    """Return the id under a key, a text or a whole number; raise FileError if it is missing or something else."""
+    value = raw.get(key)
+    return str(value) if type(value) is int else text_field(place, raw, key)
+
+
 def text_field(place: str, raw: dict[str, Any], key: str) -> str:
     """Return the text under a key; raise FileError if it is missing or not a text."""
     value = raw.get(key)
@@ -202,15 +214,15 @@ def collect_queries(rows: Iterable[tuple[str, str, str]]) -> tuple[Query, ...]:
     for place, query_id, text in rows:
         if query_id in queries:
             raise FileError(f"{place}: id {query_id!r} comes twice; rename or remove one")
-        check_id(place, query_id)
+        check_query_id(place, query_id)
         queries[query_id] = Query(query_id, encodable(text))
     return tuple(queries.values())
 
 
 def collect_qrels(
     rows: Iterable[tuple[str, str, str, str]], queries: Iterable[Query] | None = None, queries_file: str = ""
-) -> bytes:
-    """Return the text of a TREC qrels file from (place, query, document, grade).
+) -> CollectedQrels:
+    """Return a TREC qrels file from (place, query, document, grade); a repeated judgement counts once.
 
     Args:
         rows: the judgements.
@@ -218,25 +230,33 @@ def collect_qrels(
         queries_file: name of the queries' file for errors.
 
     Raises:
-        FileError: a grade is not a whole number, a query is unknown, an id is invalid, or a pair repeats.
+        FileError: a grade is not a whole number, a query is unknown, an id is invalid, or a pair has two grades.
     """
     ids: Collection[str] | None = None if queries is None else {query.query_id for query in queries}
     lines: list[str] = []
-    pairs: set[tuple[str, str]] = set()
-    for place, query_id, doc_id, grade in rows:
+    repeated: list[str] = []
+    grades: dict[tuple[str, str], int] = {}
+    for place, query_id, doc_id, text in rows:
         try:
-            whole_number(grade)
+            grade = parse_grade(text.encode("utf-8", "replace"))
         except ValueError as error:
-            raise FileError(f"{place}: grade {grade[:80]!r} {error}; correct it") from None
+            raise FileError(f"{place}: grade {text[:80]!r} {error}; correct it") from None
         if ids is not None and query_id not in ids:
-            raise FileError(f"{place}: query {query_id!r} is not in {queries_file}; add it or remove the line")
-        if (query_id, doc_id) in pairs:
-            raise FileError(f"{place}: document {doc_id!r} is judged twice for {query_id!r}; keep one line")
-        check_id(place, query_id)
+            form = in_other_form(query_id, ids)
+            said = f", which has {form!r}: they differ in Unicode normalisation only (NFC, NFD)" if form else ""
+            raise FileError(f"{place}: query {query_id!r} is not in {queries_file}{said}; add it or remove the line")
+        if (known := grades.get((query_id, doc_id))) is not None:
+            if known != grade:
+                raise FileError(
+                    f"{place}: document {doc_id!r} has the grades {known} and {grade} for {query_id!r}; keep one line"
+                )
+            repeated.append(doc_id)
+            continue
+        check_query_id(place, query_id)
         check_id(place, doc_id)
-        pairs.add((query_id, doc_id))
+        grades[query_id, doc_id] = grade
         lines.append(f"{query_id} 0 {doc_id} {grade}\n")
-    return "".join(lines).encode("utf-8")
+    return CollectedQrels("".join(lines).encode("utf-8"), tuple(repeated))
 
 
 def encodable(text: str) -> str:
@@ -248,3 +268,10 @@ def check_id(place: str, value: str) -> None:
     """Raise FileError for an id that a TREC run or a list with one id a line cannot hold."""
     if not 0 < len(value) <= MAX_ID_CHARS or not value.isprintable() or " " in value:
         raise FileError(f"{place}: id {value[:80]!r} must be 1 to {MAX_ID_CHARS} characters with no blanks; rename it")
+
+
+def check_query_id(place: str, value: str) -> None:
+    """Raise FileError as :func:`check_id`, and for ``#``: a TREC file's line that begins with it is a comment."""
+    check_id(place, value)
+    if value == "#":
+        raise FileError(f"{place}: id '#' begins a comment in TREC files, which results are; rename it")

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from harness.datasets import native, source
+from harness.datasets import source
 from harness.datasets.source import DatasetSource, DocumentStream, Format, SourceDocument
 from harness.errors import FileError
+from harness.evaluation.trec import judgement_rows
 
 _DOCUMENTS = ("documents.*", "documents/*", "documents/*/*")
 _TOPICS = ("topics", "topics.*")
@@ -20,16 +21,31 @@ _ID = re.compile("<(DOCNO)>", re.I)
 _TITLE = re.compile("<(TITLE|HEADLINE|HL|HEAD|TTL)>", re.I)
 _TEXT = re.compile("<(TEXT|LP|LEADPARA)>", re.I)
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
-_NUMBER = re.compile("<num>([^<]*)<", re.I)
-# The element of a topic that is the query, by the name after a folder's '#', and its label.
-_PARTS = {"title": ("title", "Topic:"), "description": ("desc", "Description:")}
+# A topic, also of the XML files of later tracks: <topic number="1"> <query> ... </query> </topic>.
+_TOPIC = re.compile(r"<(top|topic)(?:\s[^<>]*)?>", re.I)
+_NUMBER = re.compile(r"<(num|number|identifier|id|qid|topicid)(?:\s[^<>]*)?>", re.I)
+_NUMBER_ATTRIBUTE = re.compile(r"""\s(?:number|num|id|qid)\s*=\s*("[^"]*"|'[^']*')""", re.I)
+# Tags that end a part of a topic.  Others are marks in it, or its own characters, and are treated as in documents.
+_PART = re.compile(
+    r"</?(?:top|topic|topics|num|number|identifier|id|qid|topicid|title|query|desc|description|question|narr|narrative"
+    r"|con|concepts?|dom|smry|summary|fac|def|nat|time|note|subtopics?|keywords?|headline)(?:\s[^<>]*)?/?>"
+    # Any other that begins a line, but for the marks of HTML.
+    r"|^[ \t]*<(?!/|(?:a|b|i|u|em|strong|sub|sup|tt|code|br|p|span|font|small|big|q|s)\b)[A-Za-z][\w-]*>",
+    re.I | re.M,
+)
+# The elements of a topic that may be the query, by the name after a folder's '#', and their label.
+_PARTS = {
+    "title": (re.compile(r"<(title|query)(?:\s[^<>]*)?>", re.I), "Topic:"),
+    "description": (re.compile(r"<(desc|description|question)(?:\s[^<>]*)?>", re.I), "Description:"),
+}
+_NAMES = {"title": "title", "description": "desc"}
 _LONG_NUMBER = re.compile("&#[0-9]{4000}")
 
 
 def _splits(folder: Path) -> dict[str, Path]:
     """Return the parts of topics that can be queries: titles, and descriptions where topics have them."""
     topics = source.find_one(folder, _TOPICS)
-    described = "<desc>" in source.read_text(topics).lower()
+    described = _PARTS["description"][0].search(source.read_text(topics))
     return {name: topics for name in _PARTS if name == "title" or described}
 
 
@@ -43,7 +59,7 @@ def _read(folder: Path, part: str) -> DatasetSource:
     queries = source.collect_queries(_topics(topics, part))
     paths = tuple(sorted(source.find_files(folder, _DOCUMENTS)))
     documents = DocumentStream(str(paths[0].parent), "trec", paths, lambda: _documents(paths))
-    return DatasetSource(documents, queries, source.collect_qrels(native.trec_rows(qrels), queries, topics.name))
+    return DatasetSource(documents, queries, source.collect_qrels(judgement_rows(qrels), queries, topics.name))
 
 
 def _documents(paths: Iterable[Path]) -> Iterator[SourceDocument]:
@@ -146,25 +162,48 @@ def _unescape(place: str, text: str) -> str:
 
 def _topics(path: Path, wanted: str) -> Iterator[tuple[str, str, str]]:
     """Yield (place, id, title or description) of ``<top>`` topics, else (place, id, text) of ``id<tab>text`` lines."""
-    element, label = _PARTS[wanted]
-    opening = re.compile(f"{element}>([^<]*)", re.I)
     text = source.read_text(path)
-    if "<top>" not in text.lower():
+    topics = list(_TOPIC.finditer(text))
+    if not topics:
         for place, (query_id, title) in source.read_columns(path, ["id text"]):
             yield place, query_id, title
         return
-    number = 1
-    for part in re.split(r"(?i)(?=<top>)", text):
-        place = f"{path}: line {number}"
-        number += part.count("\n")
-        if not part.lower().startswith("<top>"):
-            continue
-        topic = _NUMBER.search(part)
-        found = opening.search(part, topic.end()) if topic else None
-        if not topic or not found:
-            raise FileError(f"{place}: this <top> has no <num> with a <{element}> after it; add them")
-        text = _unescape(place, _without_label(found[1], label))
-        yield place, _without_label(topic[1], "Number:").rstrip(), " ".join(text.split())
+    line = 1 + text.count("\n", 0, topics[0].start())
+    for topic, end in zip(topics, [*(following.start() for following in topics[1:]), len(text)], strict=True):
+        place = f"{path}: line {line}"
+        line += text.count("\n", topic.start(), end)
+        yield place, *_parse_topic(place, topic, _unwrapped(text[topic.end() : end]), wanted)
+
+
+def _parse_topic(place: str, topic: re.Match[str], content: str, wanted: str) -> tuple[str, str]:
+    """Return a topic's id, which may be an attribute of its tag, and its title or description."""
+    opening, label = _PARTS[wanted]
+    attribute, number = _NUMBER_ATTRIBUTE.search(topic[0]), _NUMBER.search(content)
+    query_id = attribute[1][1:-1] if attribute else _part(content, number) if number else ""
+    found = opening.search(content, 0 if attribute or number is None else number.end())
+    first = _PART.search(content)
+    # <topic number="1"> a text </topic>
+    bare = attribute and wanted == "title" and (first is None or first[0].lower().startswith("</top"))
+    if not query_id or not (found or bare):
+        raise FileError(f"{place}: this <{topic[1]}> has no <num> with a <{_NAMES[wanted]}> after it; add them")
+    text = _plain(place, _without_label(_part(content, found), label))
+    return _plain(place, _without_label(query_id, "Number:")), text
+
+
+def _unwrapped(marked: str) -> str:
+    """Return XML with the texts of its CDATA sections, escaped."""
+    parts, at = [], 0
+    while (begin := marked.find("<![CDATA[", at)) >= 0 and (end := marked.find("]]>", begin)) >= 0:
+        parts += [marked[at:begin], html.escape(marked[begin + len("<![CDATA[") : end])]
+        at = end + len("]]>")
+    return "".join([*parts, marked[at:]])
+
+
+def _part(content: str, opening: re.Match[str] | None) -> str:
+    """Return the text from a tag to the next part of the topic."""
+    start = opening.end() if opening else 0
+    end = _PART.search(content, start)
+    return content[start : end.start() if end else None]
 
 
 def _without_label(text: str, label: str) -> str:

@@ -44,7 +44,7 @@ def _read(folder: Path, split: str) -> DatasetSource:
     by_query: dict[str, tuple[str, ...]] = {}
     languages: dict[str, str] = {}
     for place, raw in source.read_json_lines(_splits(folder)[split]):
-        query_id = _id(place, raw)
+        query_id = source.id_field(place, raw, "id")
         if query_id not in english:
             raise FileError(f"{place}: question {query_id!r} has no translation in {' or '.join(_TRANSLATED)}; add it")
         topics.append((place, query_id, english[query_id]))
@@ -64,18 +64,13 @@ def _translations(folder: Path) -> dict[str, str]:
             rows = ((place, query_id, text) for place, (query_id, text) in source.read_columns(path, ["id text"]))
         else:
             rows = (
-                (place, _id(place, raw), source.text_field(place, raw, "question"))
+                (place, source.id_field(place, raw, "id"), source.text_field(place, raw, "question"))
                 for place, raw in source.read_json_lines(path)
             )
         for place, query_id, text in rows:
             if english.setdefault(query_id, text) != text:
                 raise FileError(f"{place}: question {query_id!r} has two translations; keep one of them")
     return english
-
-
-def _id(place: str, raw: dict[str, Any]) -> str:
-    value = raw.get("id")
-    return str(value) if type(value) is int else source.text_field(place, raw, "id")
 
 
 def _language(place: str, raw: dict[str, Any]) -> str:

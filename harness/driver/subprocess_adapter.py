@@ -228,7 +228,7 @@ class JsonLines(Adapter):
             raise self._broken(f"the engine wrote no JSON: {_quoted(line)}") from None
         if type(reply) is not dict:
             raise self._broken(f"the engine's reply is no JSON object: {_quoted(line)}")
-        if "error" in reply:
+        if reply.get("error") is not None:
             failure = _FAILURES.get(str(reply.get("outcome")), EngineFailed)
             raise failure(f"the engine says: {' '.join(str(reply['error']).split())[:400]}")
         return reply

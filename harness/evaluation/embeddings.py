@@ -166,7 +166,7 @@ def find_embeddings(results: Path, role: str, source: str) -> tuple[Path, ...]:
 def embedding_files(results: Path) -> tuple[Path, ...]:
     """Return all files of embeddings beside results, or beside the folder that these are in."""
     folders = (results.absolute() / _FOLDER, results.absolute().parent / _FOLDER)
-    return tuple(path for folder in folders for path in sorted(folder.glob("*.parquet")))
+    return tuple(path for folder in folders for path in filesystem.without_litter(sorted(folder.glob("*.parquet"))))
 
 
 def sha256_of_texts(texts: Mapping[str, str]) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 from harness import stats
 from harness.errors import UsageError
 from harness.evaluation.answer_recall import AnswerRecall, TruncatedHits
+from harness.evaluation.gdeval import GdevalEvaluator
 from harness.evaluation.measure_names import MAX_GDEVAL_GRADE, OF_HITS_ALONE, F1AtCutoff, SetAtCutoff
 from harness.evaluation.trec import Qrels, Run
 from harness.progress import Progress, silent
@@ -297,8 +298,8 @@ class _Scorer:
     def _evaluators(self, part: Sequence[str], named: Mapping[str, Any]) -> list[_Evaluator]:
         """Return an evaluator of gdeval's measures, which accepts only numbers as ids, and one of all others.
 
-        Each entry gets a grade of 0 or more: pytrec_eval 0.5 reads foreign memory for a query without one, and may
-        never return.  No document has the empty id, so the added one is neither relevant nor retrieved.
+        Each entry of the others gets a grade of 0 or more: pytrec_eval 0.5 reads foreign memory for a query without
+        one, and may never return.  No document has the empty id, so the added one is neither relevant nor retrieved.
         """
         import ir_measures
 
@@ -306,11 +307,15 @@ class _Scorer:
         others = {name: measure for name, measure in named.items() if name not in numbered}
         numbers = {name: str(number) for number, name in enumerate(part, start=1)}
         evaluators: list[_Evaluator] = []
-        for measures, ids in ((others, {name: name for name in part}), (numbered, numbers)):
-            if measures:
-                judged = ((name, self.judged[name]) for name in part)
-                qrels = {ids[name]: own if max(own.values()) >= 0 else {**own, "": 0} for name, own in judged}
-                evaluators.append((measures, ids, ir_measures.evaluator(list(measures.values()), qrels)))
+        if others:
+            judged = ((name, self.judged[name]) for name in part)
+            qrels = {name: own if max(own.values()) >= 0 else {**own, "": 0} for name, own in judged}
+            evaluators.append(
+                (others, {name: name for name in part}, ir_measures.evaluator(list(others.values()), qrels))
+            )
+        if numbered:
+            of_numbers = {numbers[name]: self.judged[name] for name in part}
+            evaluators.append((numbered, numbers, GdevalEvaluator(list(numbered.values()), of_numbers)))
         return evaluators
 
     def _score(

@@ -13,6 +13,7 @@ from harness.evaluation.evaluate import Evaluation, evaluate
 from harness.evaluation.judged_runs import UNJUDGED_DEPTH, JudgedRuns, UnjudgedHits, UnknownQueries, count_unjudged
 from harness.evaluation.per_query import PerQuery
 from harness.progress import Progress, silent
+from harness.untrusted import in_other_form
 
 _TIES = "ordered by document id, the largest first, as trec_eval does"
 _TIES_STORED = "judged in the order that was returned"
@@ -124,6 +125,7 @@ def count_unjudged_hits(runs: JudgedRuns, measures: Sequence[Any]) -> dict[str, 
 def _run_notes(runs: JudgedRuns, system: str, evaluation: Evaluation, measures: Sequence[Any]) -> Iterator[str]:
     """Yield notes on one run's measures: what they leave out, and what makes them doubtful."""
     run, stored = runs.runs[system], runs.corpus_sha256 is not None
+    yield from _form_notes(runs, system)
     k = max(map(len, run.rankings.values()), default=0)
     # A file has the whole ranking; a stored run was cut at the k of its job.
     deep = [
@@ -137,6 +139,25 @@ def _run_notes(runs: JudgedRuns, system: str, evaluation: Evaluation, measures: 
     judged = (document in runs.qrels.get(query, ()) for query, ranking in run.rankings.items() for document in ranking)
     if run.rankings and not any(judged):
         yield "none of its hits is judged: are its ids those of the judgements?"
+
+
+def _form_notes(runs: JudgedRuns, system: str) -> Iterator[str]:
+    """Yield a note on ids that differ from those of the qrels, or of the queries, in their Unicode form only."""
+    unknown = runs.unknown[system].queries if system in runs.unknown else ()
+    queries = ((query, in_other_form(query, runs.queries)) for query in unknown)
+    documents = (
+        (document, in_other_form(document, judged))
+        for query, judged in runs.qrels.items()
+        for document in runs.runs[system].rankings.get(query, ())
+        if not document.isascii() and document not in judged
+    )
+    for kind, pairs in (("query", queries), ("document", documents)):
+        found = dict.fromkeys(name for name, form in pairs if form)
+        if found:
+            example = next(iter(found))
+            count = f"1 {kind} id ({example!r}) differs" if len(found) == 1 else f"{len(found):,} {kind} ids differ"
+            such = "" if len(found) == 1 else f", such as {example!r}"
+            yield f"{count} from that of the judgements in Unicode normalisation only (NFC, NFD){such}"
 
 
 def measure_notes(evaluation: Evaluation, deep: Sequence[str], k: int) -> tuple[str, ...]:

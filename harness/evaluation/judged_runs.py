@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,12 +12,16 @@ from pathlib import Path
 from harness.errors import FileError, UsageError
 from harness.evaluation import trec
 from harness.evaluation.trec import FlaggedLines, Qrels, Run
+from harness.evaluation.trec_lines import DAMAGED, open_input
 from harness.progress import Progress
 from harness.untrusted import bounded_lines, decode, reading, reason_of
 
 # Other suffixes may be part of a name: ``bm25-0.9``, or ``input.bbn1`` of TREC itself.
 _SUFFIXES = (".run", ".trec", ".txt", ".res", ".tsv")
 _MOST_LINE_BYTES = 1 << 24  # of a query
+# The names of a table's columns, in small letters alone.
+_ID_NAMES = frozenset({"id", "qid", "queryid", "topic", "topicid", "number"})
+_TEXT_NAMES = frozenset({"text", "query", "querytext", "title", "question"})
 # Ranks to look at for unjudged hits where no measure has a cutoff.
 UNJUDGED_DEPTH = 10
 
@@ -138,7 +143,7 @@ def run_names(paths: Sequence[Path]) -> tuple[str, ...]:
 
 
 def _without_suffix(name: str) -> str:
-    plain = name.removesuffix(".gz")
+    plain = name.removesuffix(".gz").removesuffix(".zst")
     suffix = next((suffix for suffix in _SUFFIXES if plain.lower().endswith(suffix)), "")
     return plain[: len(plain) - len(suffix)] or name
 
@@ -150,12 +155,14 @@ def read_queries(path: Path) -> dict[str, str]:
         FileError: the file is missing or empty, a line is malformed, or an id repeats; names file and line.
     """
     queries: dict[str, str] = {}
-    with reading(path, "name a file of queries"), path.open("rb") as lines:
+    with reading(path, "name a file of queries", damage=DAMAGED), open_input(path) as (_, lines):
         for number, content in enumerate(bounded_lines(lines, _MOST_LINE_BYTES), start=1):
             if len(content) == _MOST_LINE_BYTES:
                 raise FileError(f"{path}:{number}: the line has more than {_MOST_LINE_BYTES >> 20} MiB; shorten it")
             line = decode(content, path, number, "utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
             if not line.strip():
+                continue
+            if number == 1 and is_query_header(line.split("\t")):
                 continue
             query, text = _parse_query(path, number, line)
             if query in queries:
@@ -166,10 +173,18 @@ def read_queries(path: Path) -> dict[str, str]:
     return queries
 
 
+def is_query_header(fields: Sequence[str]) -> bool:
+    """Return whether the fields of a table's first line name an id and a text, as no query does."""
+    names = [re.sub("[^a-z]", "", field.lower()) for field in fields]
+    return len(names) == 2 and names[0] in _ID_NAMES and names[1] in _TEXT_NAMES
+
+
 def _parse_query(path: Path, number: int, line: str) -> tuple[str, str]:
     if line.startswith("{"):
         try:
             fields = json.loads(line)
+            if type(fields["_id"]) is int:
+                fields["_id"] = str(fields["_id"])
             if not all(isinstance(fields[name], str) for name in ("_id", "text")):
                 raise ValueError("one of them is not a text in quotes")
             fields["_id"].encode("utf-8")

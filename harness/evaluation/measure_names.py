@@ -7,6 +7,7 @@ of Frechet distances: ``FD@10``, ``FD(unlabelled=True)@10``, ``FD(encoder='minil
 from __future__ import annotations
 
 import ast
+import difflib
 import math
 import re
 import warnings
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from harness.errors import UsageError, did_you_mean
+from harness.errors import UsageError
 from harness.evaluation.answer_recall import MAX_TOKENS, AnswerRecall
 from harness.evaluation.trec_lines import MAX_GRADE
 
@@ -220,20 +221,25 @@ def _distance_name(k: int, judged: Any = 10, unlabelled: Any = False, encoder: A
     return DistanceName(k, None if judged == "all" else judged, unlabelled, encoder)
 
 
+def _read_measure(text: str) -> Any:
+    import ir_measures
+
+    with warnings.catch_warnings():
+        # ir_measures 0.4.3 uses parts of ast that newer Pythons deprecate.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return ir_measures.parse_measure(text)
+
+
 def _ir_measure(name: str, text: str) -> Any:
     """Return the measure that ir_measures reads from ``text``; ``name`` is the user's name for errors."""
     import ir_measures
 
     try:
-        with warnings.catch_warnings():
-            # ir_measures 0.4.3 uses parts of ast that newer Pythons deprecate.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            measure = ir_measures.parse_measure(text)
+        measure = _read_measure(text)
     except NameError as error:
-        registry = ir_measures.measures.registry
-        raise _unknown(name, f"ir_measures has no such{did_you_mean(re.split(r'[@(]', text)[0], registry)}") from error
+        raise _unknown(name, f"ir_measures has no such{_suggestion(text)}") from error
     except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
-        raise _unknown(name, "it is not NAME, NAME@k or NAME(key=value)@k") from error
+        raise _unknown(name, f"it is not NAME, NAME@k or NAME(key=value)@k{_suggestion(text)}") from error
     providers = [provider for provider in ir_measures.DefaultPipeline.providers if provider.is_available()]
     # A measure that no provider has is refused before its parameters are checked.
     exists = any(other.NAME == measure.NAME for provider in providers for other in provider.SUPPORTED_MEASURES)
@@ -243,6 +249,63 @@ def _ir_measure(name: str, text: str) -> Any:
     if not exists or not any(provider.supports(measure) for provider in providers):
         raise UsageError(f"measure {name!r} cannot be computed by what is installed; see ir_measures' providers")
     return measure
+
+
+# Names of other tools, in small letters alone, and the same measures' names here.
+_OTHER_NAMES = {
+    "map": "AP",
+    "mapcut": "AP",
+    "averageprecision": "AP",
+    "mrr": "RR",
+    "reciprank": "RR",
+    "reciprocalrank": "RR",
+    "ndcgcut": "nDCG",
+    "precision": "P",
+    "recall": "R",
+    "recallcap": "R",
+    "hit": "Success",
+    "hits": "Success",
+    "hitrate": "Success",
+    "acc": "Success",
+    "setmap": "SetAP",
+    "setrecall": "SetR",
+    "setprecision": "SetP",
+    "fscore": "SetF",
+    "iprecatrecall": "IPrec",
+    "rprecision": "Rprec",
+}
+
+
+def _suggestion(text: str) -> str:
+    """Return ``; did you mean 'nDCG@10'?`` for a name in other letters or of another tool, or nothing.
+
+    The cutoff may be after ``@``, ``_``, ``.`` or nothing: ``ndcg_cut_10``, ``ndcg_cut.10``, ``P_5``, ``mrr10``.
+    """
+    import ir_measures
+
+    match = re.fullmatch(r"([Ff]1|[A-Za-z_ -]*[A-Za-z])(\(.*\))?[@_. :]*([0-9]+(?:\.[0-9]+)?)?", text.strip())
+    if match is None:
+        return ""
+    registry = ir_measures.measures.registry
+    known = {_letters(name): measure.NAME for name, measure in registry.items() if name[-1].isalpha()}
+    known |= {"f": "F1"} | _OTHER_NAMES
+    near = difflib.get_close_matches(_letters(match[1]), list(known), n=1)
+    if not near:
+        return ""
+    name = known[near[0]]
+    examples = (f"{name}{match[2] or ''}{f'@{match[3]}' if match[3] else ''}", f"{name}@10", name)
+    return next((f"; did you mean {example!r}?" for example in examples if _is_measure(example)), "")
+
+
+def _letters(name: str) -> str:
+    return re.sub("[^a-z]", "", name.lower())
+
+
+def _is_measure(name: str) -> bool:
+    try:
+        return _parameter_fault(_read_measure(f"P{name[2:]}" if name.startswith("F1@") else name)) is None
+    except (ValueError, KeyError, TypeError, NameError):
+        return False
 
 
 def _unknown(name: str, reason: str) -> UsageError:

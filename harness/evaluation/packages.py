@@ -18,6 +18,7 @@ from pathlib import Path
 
 from pydantic import ConfigDict
 
+from harness import filesystem
 from harness.commands import option
 from harness.errors import FileError, UsageError
 from harness.evaluation.pool import GradedPair, JudgingPool, read_graded_pool, shuffle_key
@@ -88,7 +89,11 @@ def cut_packages(pool: JudgingPool, plan: CheckPlan, seed: int, form: str) -> It
 
 def find_packages(folder: Path) -> list[Path]:
     """Return the packages in a folder; raise FileError without any."""
-    found = sorted(path for path in folder.glob("package-*.*") if not _SHEET.fullmatch(path.name) and path.is_file())
+    found = sorted(
+        path
+        for path in filesystem.without_litter(folder.glob("package-*.*"))
+        if not _SHEET.fullmatch(path.name) and path.is_file()
+    )
     if not found:
         raise FileError(f"{folder}: has no package; harness pool --package writes them")
     return found

@@ -18,7 +18,6 @@ import io
 import json
 import math
 import re
-import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,11 +27,10 @@ from typing import IO, Any
 from harness.errors import FileError, UsageError
 from harness.evaluation import trec_lines
 from harness.evaluation.judged_runs import JudgedRuns, UnjudgedHits, count_unjudged
-from harness.untrusted import decode, one_line, read_named, reading, reason_of
+from harness.untrusted import FORMULA_SIGNS, decode, is_formula, one_line, reading, reason_of
 
 COLUMNS = ("pair", "query_id", "query", "doc_id", "title", "document", "grade")
 _REQUIRED = ("query_id", "doc_id", "grade")
-_FORMULA = ("=", "+", "-", "@")
 # Bytes of both ids: a TREC file has no line of more than 1 MiB.
 _MAX_ID_BYTES = 1 << 16
 _MOST_BYTES = 128 << 20  # of a file of grades
@@ -65,7 +63,7 @@ def has_judgements(qrels: Path) -> bool:
     try:
         with trec_lines.open_input(qrels) as (_, lines):
             return any(line.removeprefix(codecs.BOM_UTF8).split()[:1] not in ([], [b"#"]) for line in lines)
-    except (FileError, OSError, EOFError, zlib.error):
+    except (FileError, *trec_lines.DAMAGED):
         return True
 
 
@@ -222,18 +220,18 @@ def write_pool(pool: JudgingPool, documents: Mapping[str, Mapping[str, str]], fo
 
 def _cell(text: str) -> str:
     text = one_line(text)
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return f"'{text}" if is_formula(text) else text
 
 
 def _id_cell(text: str) -> str:
     """Return the cell of an id, which :func:`_id` reads back."""
     if one_line(text) != text:
         raise UsageError(f"a table cannot hold the id {text!r}; write it with --format jsonl")
-    return f"'{text}" if text.startswith((*_FORMULA, "'")) else text
+    return f"'{text}" if text.startswith((*FORMULA_SIGNS, "'")) else text
 
 
 def _id(cell: str) -> str:
-    return cell[1:] if cell[:1] == "'" and cell[1:2] in (*_FORMULA, "'") else cell
+    return cell[1:] if cell.startswith("'") and cell[1:2] in ("'", *FORMULA_SIGNS) else cell
 
 
 @dataclass(frozen=True)
@@ -259,11 +257,9 @@ def read_graded_pool(path: Path) -> tuple[GradedPair, ...] | None:
         FileError: the file cannot be read, a grade is not a whole number of 0 or more, an id has changed, or a pair
             has two grades; names file and line.
     """
-    with reading(path, "name the file with the grades"):
-        content = read_named(path, _MOST_BYTES)
+    with reading(path, "name the file with the grades", damage=trec_lines.DAMAGED):
+        content = trec_lines.read_named(path, _MOST_BYTES)
     utf16 = content.startswith((b"\xff\xfe", b"\xfe\xff"))
-    if content.startswith(b"\x1f\x8b"):
-        return None
     text = decode(content, path, encoding="utf-16" if utf16 else "utf-8-sig")
     if text.lstrip().startswith("{"):
         return _check_pairs(_json_lines(path, text))

@@ -114,22 +114,26 @@ def read_base(path: Path) -> BaseQrels:
     Raises:
         FileError: as :func:`harness.evaluation.trec.read_qrels`, or the provenance is damaged.
     """
-    negative = FlaggedLines()
-    trec.read_qrels(path, negative=negative)  # checks every line
+    negative, repeated = FlaggedLines(), FlaggedLines()
+    trec.read_qrels(path, negative=negative, repeated=repeated)  # checks every line
     lines: dict[tuple[str, str], GradedPair] = {}
     comments = []
+    layout = trec.QRELS
     with trec_lines.open_input(path) as (_, stream):
         for number, raw in enumerate(stream, start=1):
             line = raw.removeprefix(codecs.BOM_UTF8).rstrip()
+            if number == 1 and (headed := layout.below(line)):
+                layout = headed
+                continue
             # bytes.split: only ASCII white space separates fields.
             fields = [field.decode("utf-8") for field in line.split()]
             if fields[:1] == ["#"]:
                 comments.append(line.decode("utf-8"))
             elif fields:
-                query, iteration, document, grade = fields
-                pair = GradedPair(f"{path}:{number}", query, document, int(grade), iteration)
+                query, document, grade = fields[0], fields[layout.document], trec_lines.parse_grade(fields[-1].encode())
+                pair = GradedPair(f"{path}:{number}", query, document, grade, fields[1] if len(fields) == 4 else "0")
                 lines.setdefault((query, document), pair)
-    notes = (trec.negative_line_note(str(path), negative),) if negative.count else ()
+    notes = trec.flagged_line_notes(str(path), negative, repeated)
     return BaseQrels(tuple(lines.values()), filesystem.sha256(path), tuple(comments), _read_provenance(path), notes)
 
 

@@ -24,7 +24,15 @@ _RANKED = LineLayout(_RUN, (_RANK, NumberColumn("score", 4, "d", trec_lines.pars
 _SCORED = LineLayout(_RUN, (_SCORE,), tail=(_RANK, _SCORE))
 _EXACT = LineLayout(_RUN, (NumberColumn("score", 4, "d", trec_lines.parse_score),), tail=(_RANK, _SCORE))
 _RELEVANCE = NumberColumn("relevance", 3, "q", trec_lines.parse_grade)
-_QRELS = LineLayout(("query", "iteration", "document", "relevance"), (_RELEVANCE,))
+_JUDGEMENT = ("query", "iteration", "document", "relevance")
+# BEIR's columns, and TREC's below a header, as tables are exported.
+_BEIR = LineLayout(("query-id", "corpus-id", "score"), (replace(_RELEVANCE, column=2),), document=1)
+QRELS = LineLayout(
+    _JUDGEMENT,
+    (_RELEVANCE,),
+    headed=(_BEIR, LineLayout(_JUDGEMENT, (_RELEVANCE,))),
+    header=frozenset({b"score", b"relevance", b"rel", b"grade", b"label"}),
+)
 # Most lines of stored files; the caller may know a lower limit for its run.
 _MAX_HITS, _MAX_JUDGEMENTS = 20_000_000, 5_000_000
 _NEGATIVE = "no more relevant than 0 (Bpref and infAP treat them as unjudged)"
@@ -129,25 +137,36 @@ def read_qrels(
     progress: Progress | None = None,
     bound: FileLimits | None = None,
     negative: FlaggedLines | None = None,
+    repeated: FlaggedLines | None = None,
 ) -> Qrels:
-    """Read TREC qrels (``query iteration document relevance``), plain or gzipped.
+    """Read qrels, plain or compressed: TREC's (``query iteration document relevance``), or BEIR's with their header.
 
-    ``bound`` limits a stored file; lines with grades below 0 are added to ``negative``.
+    ``bound`` limits a stored file; lines with grades below 0 are added to ``negative``, lines that say what an earlier
+    one says to ``repeated``.
 
     Raises:
         FileError: the file is missing or damaged, a line is malformed, or a document has two grades.
     """
     qrels: Qrels = {}
     faults: list[_Fault] = []
-    for query, block in _by_query(path, _QRELS, progress, bound):
+    for query, block in _by_query(path, QRELS, progress, bound):
         (grades,) = block.numbers
         judged = qrels[query] = dict(zip(block.documents, grades, strict=True))
         if len(judged) < len(grades):
-            faults += _contradiction(query, block)
+            faults += _contradiction(query, block, repeated)
         if negative is not None and min(grades) < 0:
             negative.add([line for line, grade in zip(block.lines, grades, strict=True) if grade < 0])
     _refuse(path, faults)
     return qrels
+
+
+def judgement_rows(path: Path) -> Iterator[tuple[str, str, str, str]]:
+    """Yield (place, query, document, grade) of qrels in the order of their lines, as :func:`read_qrels` reads them."""
+    for block in trec_lines.read_blocks(path, QRELS):
+        for query, document, grade, line in zip(
+            block.queries, block.documents, block.numbers[0], block.lines, strict=True
+        ):
+            yield f"{path}: line {line}", query.decode("utf-8"), document, str(grade)
 
 
 def read_qrels_file(path: Path, progress: Progress | None = None, *, name: str | None = None) -> QrelsFile:
@@ -156,11 +175,11 @@ def read_qrels_file(path: Path, progress: Progress | None = None, *, name: str |
     Raises:
         FileError: as :func:`read_qrels`, or the file has no judgements.
     """
-    negative = FlaggedLines()
-    qrels = read_qrels(path, progress, negative=negative)
+    negative, repeated = FlaggedLines(), FlaggedLines()
+    qrels = read_qrels(path, progress, negative=negative, repeated=repeated)
     if not qrels:
         raise FileError(f"{path}: has no judgements; name a file with lines 'query iteration document relevance'")
-    return QrelsFile(qrels, (negative_line_note(name or str(path), negative),) if negative.count else ())
+    return QrelsFile(qrels, flagged_line_notes(name or str(path), negative, repeated))
 
 
 def read_stored_qrels(path: Path) -> Qrels:
@@ -187,11 +206,24 @@ class QrelsCache:
         return qrels
 
 
-def negative_line_note(name: str, lines: FlaggedLines) -> str:
-    """Return a note on the lines of a qrels file with negative grades."""
+def flagged_line_notes(name: str, negative: FlaggedLines, repeated: FlaggedLines) -> tuple[str, ...]:
+    """Return notes on the lines of a qrels file with negative grades, and on lines that repeat others."""
+    return (
+        *_flagged(name, negative, "1 grade is below 0", f"{negative.count:,} grades are below 0", f": {_NEGATIVE}"),
+        *_flagged(
+            name,
+            repeated,
+            "1 line repeats an earlier one",
+            f"{repeated.count:,} lines repeat earlier ones",
+            ": each judgement counts once",
+        ),
+    )
+
+
+def _flagged(name: str, lines: FlaggedLines, one: str, several: str, more: str) -> tuple[str, ...]:
     where = f"{name}:{lines.first}"
-    count = f"1 grade is below 0, in {where}"
-    return f"{count if lines.count == 1 else f'{lines.count:,} grades are below 0, the first in {where}'}: {_NEGATIVE}"
+    text = f"{one}, in {where}" if lines.count == 1 else f"{several}, the first in {where}"
+    return (f"{text}{more}",) if lines.count else ()
 
 
 def negative_grade_notes(grades: Iterable[int]) -> Iterator[str]:
@@ -254,12 +286,17 @@ def _inversion(block: LineBlock, order: Sequence[int]) -> list[_Fault]:
     return []
 
 
-def _contradiction(query: str, block: LineBlock) -> list[_Fault]:
+def _contradiction(query: str, block: LineBlock, repeated: FlaggedLines | None) -> list[_Fault]:
     """Return the first line with another grade than an earlier line; a repeated grade is harmless."""
     judged: dict[str, int] = {}
+    again = []
     for document, grade, line in zip(block.documents, block.numbers[0], block.lines, strict=True):
-        if judged.setdefault(document, grade) != grade:
+        if document in judged and judged[document] == grade:
+            again.append(line)
+        elif judged.setdefault(document, grade) != grade:
             return [(line, f"{document!r} has two grades for query {query!r}; remove one line")]
+    if repeated is not None:
+        repeated.add(again)
     return []
 
 

@@ -1,4 +1,4 @@
-"""Read the lines of TREC files, plain or gzipped, in blocks; name file and line of the first wrong one.
+"""Read the lines of TREC files, plain or compressed, in blocks; name file and line of the first wrong one.
 
 A block of regular lines is parsed as a whole.  Any other block is parsed line by line, with the same result or an
 error.  Only ASCII white space separates fields (blanks, tabs, and so CRLF): other white space may be part of an id.
@@ -7,7 +7,8 @@ Empty lines and comments (first field ``#``, as in trec_eval's own files) are sk
 
 from __future__ import annotations
 
-import io
+import errno
+import re
 import sys
 import zlib
 from array import array
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from harness.compression import unpacked
+from harness.compression import UnreadArchive, content_of
 from harness.errors import FileError
 from harness.progress import Progress
 from harness.untrusted import FileLimits, finite_number, open_regular, reason_of, whole_number
@@ -26,14 +27,12 @@ from harness.untrusted import FileLimits, finite_number, open_regular, reason_of
 BLOCK_BYTES = 1 << 16
 # trec_eval keeps a count for each grade up to the largest; a larger number is an id in the wrong column.
 MAX_GRADE = 65_535
+# Errors of reading a file's content that say that it is damaged.
+DAMAGED = (EOFError, OSError, zlib.error)
 _MAX_LINE_BYTES = 1 << 20
 _BOM = b"\xef\xbb\xbf"
 _COMMENT = b"#"
 _NO_SPACE = bytes(code for code in range(256) if not bytes([code]).isspace())
-_GZIP = b"\x1f\x8b"
-# First bytes of archives that harness does not read.
-_ARCHIVES = {b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
-_MAGIC_BYTES = max(map(len, (_GZIP, *_ARCHIVES)))
 
 
 @dataclass(frozen=True)
@@ -48,15 +47,26 @@ class NumberColumn:
 
 @dataclass(frozen=True)
 class LineLayout:
-    """Names of a line's fields, with the query first and the document third, and the numbers among them.
+    """Names of a line's fields, with the query first, and the numbers among them.
 
     ``tail``: the line may have further fields, which belong to the last one; these numbers prove that no earlier field
-    is misplaced.  Without a tail, a line has exactly ``names``.
+    is misplaced.  Without a tail, a line has exactly ``names``.  ``document``: the document's column.  ``headed``: the
+    layout of a file whose first line ends with one of ``header``, by its number of fields.
     """
 
     names: tuple[str, ...]
     numbers: tuple[NumberColumn, ...]
     tail: tuple[NumberColumn, ...] = ()
+    document: int = 2
+    headed: tuple[LineLayout, ...] = ()
+    header: frozenset[bytes] = frozenset()
+
+    def below(self, first_line: bytes) -> LineLayout | None:
+        """Return the layout of the lines below a header; ``None`` if the first line is no header."""
+        fields = first_line.removeprefix(_BOM).split()
+        if not fields or fields[-1].lower() not in self.header:
+            return None
+        return next((layout for layout in self.headed if len(layout.names) == len(fields)), None)
 
 
 @dataclass(slots=True)
@@ -95,13 +105,15 @@ def read_blocks(
         try:
             for lines in _whole_lines(path, stream.read):
                 content = lines.removeprefix(_BOM) if number == 1 else lines
+                if number == 1 and (headed := layout.below(content.partition(b"\n")[0])):
+                    layout, content = headed, content[content.find(b"\n") :] if b"\n" in content else b""
                 yield _parse_block(layout, number, content) or _parse_lines(path, layout, number, content)
                 number += content.count(b"\n")
                 if bound is not None and number > bound.lines + 1:
                     raise FileError(f"{path}: more than {bound.lines:,} lines, which make no sense; restore it")
                 if progress is not None and seekable:
                     progress(raw.tell())
-        except (OSError, EOFError, zlib.error) as error:
+        except DAMAGED as error:
             raise FileError(
                 f"{path}: damaged after line {number - 1}: {reason_of(error)}; restore or recreate it"
             ) from error
@@ -109,10 +121,9 @@ def read_blocks(
 
 @contextmanager
 def open_input(path: Path, bound: FileLimits | None = None) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """Open a file or pipe; yield it as stored and its content.
+    """Open a file or pipe; yield it as stored and its content (:func:`harness.compression.content_of`).
 
-    The first bytes of a file say whether it is gzipped, and not its name.  ``bound`` is for stored files, which another
-    person may have made: such a file must be a regular one.
+    ``bound`` is for stored files, which another person may have made: such a file must be a regular one.
 
     Raises:
         FileError: the file cannot be opened, or is an archive that harness does not read.
@@ -127,41 +138,27 @@ def open_input(path: Path, bound: FileLimits | None = None) -> Iterator[tuple[IO
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror}; name a readable file") from error
     with raw:
-        begin = raw.read(_MAGIC_BYTES)
-        raw = _from_start(raw, begin)
-        archive = next((name for magic, name in _ARCHIVES.items() if begin.startswith(magic)), None)
-        if archive is not None:
-            raise FileError(f"{path}: a {archive} archive; unpack it, or use gzip")
-        if begin.startswith(_GZIP):
-            yield raw, unpacked(raw, sys.maxsize if bound is None else bound.unpacked_bytes)
-        elif path.suffix == ".gz":
-            raise FileError(f"{path}: damaged or misnamed: it ends in .gz but is not gzipped; restore or rename it")
-        else:
-            yield raw, raw
+        try:
+            opened = content_of(raw, sys.maxsize if bound is None else bound.unpacked_bytes)
+        except UnreadArchive as archive:
+            raise FileError(f"{path}: a {archive} archive; unpack it, or use gzip or zstd") from None
+        except OSError as error:
+            raise FileError(f"{path}: cannot be read: {reason_of(error)}; name a readable file") from error
+        yield opened
 
 
-def _from_start(raw: IO[bytes], begin: bytes) -> IO[bytes]:
-    """Return a file at its first byte again, after ``begin`` was read from it."""
-    if not raw.seekable():
-        return io.BufferedReader(_Prefixed(begin, raw))
-    raw.seek(0)
-    return raw
+def read_named(path: Path, max_bytes: int) -> bytes:
+    """Return the content of a file or pipe that the user names.
 
-
-class _Prefixed(io.RawIOBase):
-    """Bytes already read from a pipe, followed by the rest of the pipe."""
-
-    def __init__(self, begin: bytes, rest: IO[bytes]) -> None:
-        self._begin, self._rest = begin, rest
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        piece = self._begin or self._rest.read(len(buffer))
-        piece, self._begin = piece[: len(buffer)], piece[len(buffer) :]
-        buffer[: len(piece)] = piece
-        return len(piece)
+    Raises:
+        FileError: as :func:`open_input`.
+        OSError, EOFError, zlib.error: it is damaged, or has more than ``max_bytes``.
+    """
+    with open_input(path) as (_, stream):
+        content = stream.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise OSError(errno.EFBIG, f"has more than {max_bytes:,} bytes", str(path))
+    return content
 
 
 def is_readable(path: Path) -> bool:
@@ -181,8 +178,8 @@ def parse_integer(text: bytes) -> int:
 
 
 def parse_grade(text: bytes) -> int:
-    """Parse a relevance grade; a negative one is as irrelevant as 0."""
-    value = parse_integer(text)
+    """Parse a relevance grade, ``1`` or ``1.0``; a negative one is as irrelevant as 0."""
+    value = parse_integer(re.sub(rb"\.0*\Z", b"", text) if text[-1:].isdigit() else text)
     if abs(value) > MAX_GRADE:
         raise ValueError(f"is beyond {MAX_GRADE:,}: is it an id?")
     return value
@@ -228,7 +225,7 @@ def _parse_block(layout: LineLayout, first: int, content: bytes) -> LineBlock | 
         if split is None or (_COMMENT in content and _COMMENT in split[0][0]):
             return None
         columns, lines, longer = split
-        documents = b"\n".join(columns[2]).decode("utf-8").split("\n")
+        documents = b"\n".join(columns[layout.document]).decode("utf-8").split("\n")
         numbers = [_parse_column(number, columns[number.column]) for number in layout.numbers]
     except (ValueError, OverflowError):
         return None
@@ -291,6 +288,8 @@ def _parse_lines(path: Path, layout: LineLayout, first: int, content: bytes) -> 
         where = f"{path}:{line_number}"
         _check_text(where, line)
         if not fields or fields[0] == _COMMENT:
+            if len(fields) == len(layout.names) and not any(_fault(one, fields[one.column]) for one in layout.numbers):
+                raise FileError(f"{where}: query '#' makes a comment of this line; rename the query or reword the line")
             continue
         if len(fields) != len(layout.names) and b"\r" in line.rstrip():
             raise FileError(f"{where}: a carriage return inside the line; save the file with line feeds")
@@ -310,7 +309,7 @@ def _parse_lines(path: Path, layout: LineLayout, first: int, content: bytes) -> 
                 message = f"{where}: {number.name} {text.decode()!r} {error}; correct or remove the line"
                 raise FileError(message) from None
         queries.append(fields[0])
-        block.documents.append(fields[2].decode())
+        block.documents.append(fields[layout.document].decode())
         block.lines.append(line_number)
     return replace(block, queries=queries, longer=longer)
 
@@ -353,6 +352,9 @@ def _hint(layout: LineLayout, fields: Sequence[bytes], line: bytes, *, last: boo
     separator = next((name for sign, name in ((b",", "commas"), (b";", "semicolons")) if sign in line), None)
     if len(fields) < len(layout.names) and separator is not None:
         return f", separated by blanks or tabs, not {separator}; correct the line"
+    headed = next((other for other in layout.headed if len(other.names) == len(fields)), None)
+    if headed is not None and len(fields) != len(layout.names) and not last:
+        return f", or below a header '{' '.join(headed.names)}'; correct the line or add the header"
     if len(fields) < len(layout.names) and last:
         return "; the file ends there: restore it if it is truncated, or remove the line"
     return "; correct the line"

@@ -7,6 +7,7 @@ the host must have seen it: what an image says of it is only its reason.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,17 @@ _MEASUREMENT = TypeAdapter(Measurement)
 _MEASUREMENT_BYTES = RESULT_BYTES // 4
 _LAST_BYTES = 4096
 _KILLED = 137  # 128 + SIGKILL
+# Python's faulthandler writes these lines when a signal ends the process: the innermost frame comes first.
+_FATAL = re.compile(rb"^Fatal Python error: (.{1,200})$", re.MULTILINE)
+_FRAME = re.compile(rb'^  File "(.{1,4096})", line (\d{1,9}) in (.{1,200})$', re.MULTILINE)
+_REPORT_BYTES = 32 << 10
+_FATAL_SIGNALS = {
+    "Aborted": "SIGABRT",
+    "Bus error": "SIGBUS",
+    "Floating-point exception": "SIGFPE",
+    "Illegal instruction": "SIGILL",
+    "Segmentation fault": "SIGSEGV",
+}
 _AT_LIMIT = 0.98
 _CLOCK_SLACK_S = 0.05
 _OTHER_PHASES = 8  # load, warm-up, close or build, and some to spare
@@ -236,6 +248,8 @@ def _judge(
     if measurement is None:
         if b"java.lang.OutOfMemoryError" in ended.log[-_LAST_BYTES:]:  # as -XX:+ExitOnOutOfMemoryError leaves it
             return _lacked_memory(job, ended, f"the Java heap ran out; {_last_line(ended.log)}")
+        if fatal := _FATAL.search(ended.log):
+            return Outcome.CRASH, f"ended with exit code {ended.exit_code}: {_signalled(ended.log, fatal)}"
         why = unreadable or "it left no measurement"
         return Outcome.CRASH, f"ended with exit code {ended.exit_code}: {why}; {_last_line(ended.log)}"
     if measurement.outcome in (Outcome.TIMEOUT, Outcome.NOT_APPLICABLE, Outcome.INTERRUPTED):
@@ -367,6 +381,24 @@ def _impossible(spec: JobSpec, measurement: Measurement, samples: list[Sample], 
     if inside_s <= wall_s + _CLOCK_SLACK_S:
         return None
     return f"the image says it worked {inside_s:.3f} s in a {spec.kind} job that lasted {wall_s:.3f} s"
+
+
+def _signalled(log: bytes, fatal: re.Match[bytes]) -> str:
+    """Return the signal that ended the job and the lines that it came from: the innermost, and the adapter's.
+
+    Args:
+        fatal: the first line of faulthandler's report; an abort of a container's first process reports twice.
+    """
+    name = fatal[1].decode("utf-8", "replace").strip()
+    report = _FATAL.split(log[fatal.end() : fatal.end() + _REPORT_BYTES], maxsplit=1)[0]
+    frames = [
+        (file.decode("utf-8", "replace"), f"line {int(line)} in {function.decode('utf-8', 'replace')}")
+        for file, line, function in _FRAME.findall(report)
+    ]
+    own = [frame for frame in frames if frame[0].endswith("/adapter.py")]
+    places = dict.fromkeys(f"{'/'.join(file.split('/')[-2:])[-100:]} {line}" for file, line in [*frames[:1], *own[:1]])
+    at = f" at {', called from '.join(places)}" if places else ""
+    return f"{one_line(f'{_FATAL_SIGNALS.get(name, name)}{at}', MAX_TEXT // 2)}; {_last_line(log[: fatal.start()])}"
 
 
 def _last_line(log: bytes) -> str:

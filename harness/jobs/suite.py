@@ -52,7 +52,8 @@ def _check_dataset_names(value: tuple[str, ...]) -> tuple[str, ...]:
     names = [dataset_name(declared) for declared in value]
     for declared, name in zip(value, names, strict=True):
         if not names_folder(name):
-            raise ValueError(f"{declared!r} gives no name of a dataset; {_FOLDER_RULE}")
+            remedy = f"{_FOLDER_RULE}; write a folder's own name, e.g. '../my-data', or rename it"
+            raise ValueError(f"{declared!r} gives no name of a dataset: {remedy}")
         if names.count(name) > 1:
             raise ValueError(f"two datasets are called {name!r}; rename a folder")
     return value

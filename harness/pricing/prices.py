@@ -221,7 +221,8 @@ def read_checked(path: Path) -> bytes:
     """Return a snapshot's content; raise FileError if its checksum is not the one in the folder's list."""
     content = config.read_shipped(path)
     sums = config.read_shipped(path.parent / CHECKSUMS).decode("utf-8", "replace")
-    checksums = {name: value for value, _, name in (line.partition("  ") for line in sums.splitlines())}
+    # "<hash>  <name>", or "<hash> *<name>" where sha256sum read it as binary.
+    checksums = {line[66:]: line[:64].lower() for line in sums.splitlines() if line[64:66] in ("  ", " *")}
     if path.name not in checksums:
         raise FileError(f"{path}: has no line in {CHECKSUMS}; add one with `sha256sum {path.name} >> {CHECKSUMS}`")
     if hashlib.sha256(content).hexdigest() != checksums[path.name]:

@@ -16,6 +16,7 @@ from harness.analysis.table import Table, Validity
 from harness.errors import counted
 from harness.records import Outcome
 from harness.report.document import (
+    MISSING,
     MOST_LINES,
     Escape,
     Grid,
@@ -24,8 +25,8 @@ from harness.report.document import (
     Section,
     Value,
     at_most,
-    bounded,
     digits,
+    joined_by_and,
     left_out_records,
     lines_of,
     number,
@@ -35,18 +36,20 @@ from harness.report.document import (
 from harness.report.hardware import hardware
 from harness.report.summary import BAD, COST_HEADER, DOUBTFUL, GOOD, doubts
 from harness.report.writers import plain_table
+from harness.stats import Estimate
 
 # Version of the JSON.
 CHEAPEST_VERSION = 1
 
 METHOD = (
     "Rows with a mean of the measure and a cost count, in order of cost; failed and invalid ones are left out.",
-    "Lower end: of the 95 % interval of the mean, for other such queries. Where the goal is relative to a system, of "
-    "the paired difference from it (randomisation test), less the distance that the goal allows.",
+    "Lower end: of the 95 % interval of the distance to the goal, for other such queries. Where the goal is a number, "
+    "it is the mean's interval; where it is relative to a system, that of the paired difference from it (randomisation "
+    "test).",
 )
-_INTERVAL = "interval"
-# Columns that decide least, first; last the interval of the mean.
-_DROPPED = ("hardware", "to the goal", _INTERVAL)
+_INTERVAL, _DISTANCE = "to the goal, 95 %", "to the goal"
+# What decides least, first; the interval is in the sentence.
+_DROPPED = ("hardware", _INTERVAL, _DISTANCE)
 _ROLES = {"cheapest": "cheapest", "cheaper": "next cheaper", "sure": "lower end too", "best": "best", "": ""}
 _Line = tuple[CheapestPoint, OperatingPoint]
 
@@ -133,14 +136,18 @@ def _sentence(each: CheapestPoint, goal: QualityGoal, escape: Escape) -> str:
         return escape(f"No row has both {goal.measure} and a cost ({reasons.most_common(1)[0][0]}).")
     point = each.cheapest
     if point is None:
-        best = each.best
+        best, *equal = each.equally_good
+        which = f", the cheapest of {1 + len(equal)}," if equal else ""
         return (
-            f"None reaches {escape(least)}; the best is {_called(best, escape)} with {bounded(best.mean, decimals=4)}, "
-            f"{_below(best)} below, at US$ {number(best.row.cost.value)} per million queries."
+            f"None reaches {escape(least)}; the best is {_called(best, escape)}{which} with "
+            f"{digits(best.mean.value, '.4f')}, {_below(best)} below, at US$ "
+            f"{number(best.row.cost.value)} per million queries."
         )
+    others = [_called(other, escape) for other in each.equally_cheap if other is not point]
+    at_once = f" ({joined_by_and(others)} at the same cost)" if others else ""
     text = (
         f"{_called(point, escape)} is the cheapest that reaches {escape(least)}: {digits(point.mean.value, '.4f')} at "
-        f"US$ {number(point.row.cost.value)} per million queries. {_lower(point, each, escape)}"
+        f"US$ {number(point.row.cost.value)} per million queries{at_once}. {_lower(point, each, escape)}"
     )
     cheaper = each.cheaper
     if cheaper is None:
@@ -163,11 +170,16 @@ def _lower(point: OperatingPoint, each: CheapestPoint, escape: Escape) -> str:
     """Say whether the interval's lower end reaches the goal, and which row is the first whose end does."""
     if point.surely is None:
         return f"It has no interval ({escape(point.gap.reason or 'not measured by query')})."
+    interval = f"The interval of its distance to the goal is {_ends(point.gap)}"
     if point.surely:
-        return "The lower end of its interval does too."
+        return f"{interval}: its lower end reaches the goal too."
     sure = each.sure
-    first = "no row's reaches it" if sure is None else f"that of {_called(sure, escape)} reaches it"
-    return f"The lower end of its interval lies {digits(-(point.gap.low or 0.0), '.4f')} below; {first}."
+    first = "no row's does" if sure is None else f"that of {_called(sure, escape)} does"
+    return f"{interval}: its lower end does not reach the goal; {first}."
+
+
+def _ends(gap: Estimate) -> str:
+    return f"{digits(gap.low, '+.4f')} to {digits(gap.high, '+.4f')}"
 
 
 def _left_out(found: Sequence[CheapestPoint]) -> Iterator[str]:
@@ -200,10 +212,9 @@ def _grid(
         ("", False, lambda line: _ROLES[line[0].role(line[1])]),
         ("system", False, lambda line: system_name(line[1].row, escape)),
         ("hardware", False, lambda line: escape(hardware(line[1].row))),
-        (f"{goal.measure} (95 %)", True, lambda line: bounded(line[1].mean, decimals=4))
-        if _INTERVAL not in without
-        else (goal.measure, True, lambda line: digits(line[1].mean.value, ".4f")),
-        ("to the goal", True, lambda line: digits(line[1].gap.value, "+.4f")),
+        (goal.measure, True, lambda line: digits(line[1].mean.value, ".4f")),
+        (_DISTANCE, True, lambda line: digits(line[1].gap.value, "+.4f")),
+        (_INTERVAL, False, lambda line: MISSING if line[1].gap.low is None else _ends(line[1].gap)),
         (COST_HEADER, True, lambda line: number(line[1].row.cost.value)),
     ]
     if any(line[1].row.validity.doubt for line in rows):

@@ -44,14 +44,20 @@ MOST_APART = 6
 LEAST_SHOWN = 0.0001
 # Counts; all other measures are at most 1 and shown in points, hundredths.
 _COUNTS = frozenset({"NumQ", "NumRel", "NumRelRet", "NumRet", "alpha_DCG"})
-_UNSHOWN = (ComparisonVerdict.NONE, ComparisonVerdict.UNREPEATED, ComparisonVerdict.UNCORRECTED)
+_UNSHOWN = (
+    ComparisonVerdict.NONE,
+    ComparisonVerdict.TOO_FEW,
+    ComparisonVerdict.UNREPEATED,
+    ComparisonVerdict.UNCORRECTED,
+)
 
 METHOD = (
-    "B - A: paired by query, a query's value being its mean over trials. Its interval, of a measure: for queries like "
-    f"these, the means that the test behind p does not reject, so that it excludes 0 where p is at most {LEVEL}. Of "
-    "latency: measured again, with other such queries, in fresh processes; Student's t over queries, corrected for "
-    "skew (Hall 1992), and Welch's over repeated measurements, their reaches squared and added. A latency differs only "
-    "where it excludes 0.",
+    "B - A: paired by query, a query's value being its mean over trials. Its interval decides what B is. It has 95 %, "
+    "or more where several comparisons are corrected together: the level at which Holm's method tests each. Of a "
+    "measure: for queries like these, the means that the test behind p does not reject, so that it excludes 0 exactly "
+    f"where Holm's p is at most {LEVEL}. Of latency: measured again, with other such queries, in fresh processes; "
+    "Student's t over queries, corrected for skew (Hall 1992), and Welch's over repeated measurements, their reaches "
+    "squared and added. B / A has the interval of the same test (Fieller 1954).",
     f"Queries that would show it: for a difference of this size, at 95 % confidence in {POWER:.0%} of samples.",
 )
 
@@ -191,8 +197,7 @@ def _method(pairs: Sequence[Comparison], count: int) -> tuple[str, ...]:
     test = (
         f"p, two-sided: randomisation, each query's difference with its sign at random ({DRAWS:,} draws or more, all "
         "signs where few queries differ; Fisher; Smucker, Allan and Carterette 2007). Holm: corrected for all "
-        f"{count:,} comparisons made here{once} (Holm 1979). B is better or worse only where that is at most {LEVEL}, "
-        "and faster or slower only where its interval excludes 0 as well."
+        f"{count:,} comparisons made here{once} (Holm 1979). p of latency is over queries alone; its interval decides."
     )
     if least > LEVEL:
         test += f" So few queries differ that no p can be below {least:.2g}."
@@ -247,16 +252,24 @@ def _shortened(text: str) -> str:
 _VALUES: tuple[GridColumn[Difference], ...] = (
     ("A", True, lambda line: _side_value(line, line.a)),
     ("B", True, lambda line: _side_value(line, line.b)),
-    ("B - A (95 %)", True, _interval),
+    ("B - A (95 %, Holm)", True, _interval),
 )
 _P_HOLM: GridColumn[Difference] = ("p, Holm", True, lambda line: _p(line.p_holm))
 _EFFECT: GridColumn[Difference] = ("effect size d_z", True, _effect_size)
-_VERDICT: GridColumn[Difference] = ("B is", False, lambda line: line.verdict.value)
+_VERDICT: GridColumn[Difference] = (
+    "B is",
+    False,
+    lambda line: line.verdict_text if line.verdict is ComparisonVerdict.TOO_FEW else line.verdict.value,
+)
 # A terminal has no room for the reasons; --wide has them.
 _SHORT_VERDICT: GridColumn[Difference] = (
     "B is",
     False,
-    lambda line: "not shown to differ" if line.verdict in _UNSHOWN else line.verdict.value,
+    lambda line: (
+        "not shown to differ"
+        if line.verdict in _UNSHOWN and line.verdict is not ComparisonVerdict.TOO_FEW
+        else line.verdict.value
+    ),
 )
 
 
@@ -334,7 +347,7 @@ def _relative_cost(pair: Comparison) -> str | None:
     if not on_one_type or latency is None:
         return cost
     if latency.verdict in _UNSHOWN:
-        return f"{cost} (of its latency: {latency.verdict.value})"
+        return f"{cost} (of its latency: {latency.verdict_text})"
     low, high = latency.ratio.low, latency.ratio.high
     return cost if low is None or high is None else f"{cost} [{number(low)}, {number(high)}]"
 
@@ -354,11 +367,12 @@ def _cost_and_gain(cost: str | None, gain: Difference, family: int, name: str) -
             return f"{start}no {name} to compare"
         gap = _gain(name, Estimate(gain.b - gain.a), sign=0)
         return f"{start}{gap}, which nothing tests: {figure.reason}"
+    if verdict is ComparisonVerdict.TOO_FEW:
+        return f"{start}{gain.verdict_text}: {_gain(name, Estimate(figure.value), sign=0)}"
     amount = _gain(name, figure, sign=0)
     if verdict is ComparisonVerdict.UNCORRECTED:
-        held = f"holds among {family:,} comparisons (Holm's p" if family > 1 else "a randomisation test bears out (p"
-        return f"{start}no difference that {held} {gain.p_holm:.2g}): {amount}"
-    return f"{start}no difference that these {gain.queries:,} queries can show: {amount}"
+        return f"{start}no difference that holds among {family:,} comparisons (Holm's p {gain.p_holm:.2g}): {amount}"
+    return f"{start}{gain.verdict_text}: {amount}"
 
 
 def _gain(name: str, figure: Estimate, sign: int) -> str:
@@ -426,9 +440,9 @@ def _content(pairs: Sequence[Comparison], notes: Sequence[str]) -> dict[str, Any
 
 def _difference(line: Difference) -> dict[str, Any]:
     won, lost, tied = _won_lost_tied(line)
-    fields = dataclasses.asdict(dataclasses.replace(line, column=None))
+    fields = dataclasses.asdict(dataclasses.replace(line, column=None, latencies=None))
     fields["interval"] = dataclasses.asdict(line.interval)
-    del fields["fingerprint"], fields["column"]
+    del fields["fingerprint"], fields["column"], fields["latencies"]
     if line.tested is not None:
         del fields["tested"]["interval"]
     return fields | {"won": won, "lost": lost, "tied": tied}

@@ -162,6 +162,11 @@ def lines_of(items: Iterable[Item], columns: Sequence[tuple[str, Callable[[Item]
         yield [get(item) for get in getters]
 
 
+def joined_by_and(names: Sequence[str]) -> str:
+    """Return names as a text: ``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join((*([", ".join(names[:-1])] if names[1:] else []), *names[-1:]))
+
+
 def at_most(lines: Sequence[str], most: int, rest: str = "--wide") -> Sequence[str]:
     """Return lines, of more than ``most`` the first, the number of the others and where the ``rest`` is."""
     if len(lines) <= most:

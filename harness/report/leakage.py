@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from harness import stats
 from harness.evaluation.evaluate import INTERVAL_METHOD
 from harness.evaluation.evaluate_runs import count_and_ids
 from harness.evaluation.leakage import Effect, Leak, Leakage
@@ -89,11 +90,21 @@ def _notes(sample: Leakage) -> Iterator[str]:
     yield from (f"{measure}: {reason}." for measure, reason in sorted(missing, key=str))
     for measure in dict.fromkeys(effect.measure for effect in sample.effects):
         effects = [effect for effect in sample.effects if effect.measure == measure and _change(effect) is not None]
-        before = [effect.system for effect in sorted(effects, key=lambda effect: -(effect.all.value or 0))]
-        after = [effect.system for effect in sorted(effects, key=lambda effect: -(effect.without.value or 0))]
+        systems = [effect.system for effect in effects]
+        before = _order(systems, [effect.all.value for effect in effects])
+        after = _order(systems, [effect.without.value for effect in effects])
         if before != after:
-            yield f"The order by {measure} changes without them: {', '.join(before)} becomes {', '.join(after)}."
+            yield f"The order by {measure} changes without them: {before} becomes {after}."
     yield from sample.notes
+
+
+def _order(systems: Sequence[str], values: Sequence[float | None]) -> str:
+    """Return the systems, best first; ``=`` stands between equal ones."""
+    ranks = stats.competition_ranks(values, descending=True)
+    groups: dict[int, list[str]] = {}
+    for rank, system in sorted((rank, system) for rank, system in zip(ranks, systems, strict=True) if rank is not None):
+        groups.setdefault(rank, []).append(system)
+    return ", ".join(" = ".join(names) for names in groups.values())
 
 
 def _lines(samples: Sequence[Leakage]) -> Iterator[Sequence[Value]]:

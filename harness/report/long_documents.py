@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.cells import cell_len
 
+from harness import stats
 from harness.analysis.long_documents import RATIOS, LongDocuments, LongGroup, MeanGain, ReadingOn
 from harness.analysis.paired_differences import ComparisonVerdict
 from harness.analysis.pareto_front import FrontState
@@ -29,6 +30,7 @@ from harness.report.document import (
     Value,
     at_most,
     digits,
+    joined_by_and,
     lines_of,
     number,
     stand_ins,
@@ -43,8 +45,8 @@ from harness.stats import Estimate
 LONG_DOCUMENTS_VERSION = 1
 
 METHOD = (
-    "Gain: the measure less that of the system's FirstP, query by query; its 95 % interval is that of the paired "
-    "randomisation test, and p is corrected for all gains (Holm). In per cent: of FirstP's mean, taken as exact.",
+    "Gain: the measure less that of the system's FirstP, query by query; its interval decides: that of the paired "
+    "randomisation test, corrected for all gains as p is (Holm). In per cent: of FirstP's mean, taken as exact.",
     "x: the figure over FirstP's. Latency is the whole query with its first stage; score is the time of the reranker's "
     "model, without its head; both only if one machine measured both. FLOP and tokens are counted, the same on every "
     "machine: FLOP on padded lengths, tokens without padding.",
@@ -233,7 +235,7 @@ def _sentence(group: LongGroup, measure: str, escape: Escape) -> str:
     if not gained:
         return "No system can be compared with its FirstP."
     better = [each for each in gained if each.gain and each.gain.verdict is ComparisonVerdict.BETTER]
-    best = max(better or gained, key=lambda each: each.relative.value or 0.0)
+    best, *equal = stats.best_of(better or gained, lambda each: each.relative.value)
     assert best.gain is not None and best.first is not None
     spent = [
         f"{number(ratio.value)}x its {words}"
@@ -243,6 +245,8 @@ def _sentence(group: LongGroup, measure: str, escape: Escape) -> str:
     cost = f", at {', '.join(spent)}" if spent else ", and its costs are not known"
     system, first = escape(best.row.system), escape(best.first.system)
     text = f"{_points(best)} points {measure}, {best.relative.value:+.1f} %"
+    if equal:
+        cost = f"{cost}; {joined_by_and([escape(each.row.system) for each in equal])} as much"
     if better:
         return f"Reading on pays most in {system}: {text} over {first}{cost}."
     return f"No system is surely better than its FirstP on these queries; {system} comes nearest: {text}{cost}."

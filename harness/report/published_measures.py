@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from harness import stats
 from harness.analysis.published_measures import LOST, Contradiction, MeasuresPaper, MeasureTable, PublishedMeasures
 from harness.analysis.table import Table
 from harness.errors import counted
-from harness.report.document import MISSING, Escape, Grid, ReportDocument, Section
+from harness.report.document import MISSING, Escape, Grid, ReportDocument, Section, joined_by_and
 from harness.report.main_table import table_document
 
 
@@ -41,8 +42,9 @@ def first_screen(paper: PublishedMeasures, escape: Escape) -> Section:
         cells.append((escape(system), *figures, *([escape(line[first.gain])] if first.gain else [])))
     headers = ("system", *(header for _, _, header in shown), *(["gain %"] if first.gain else []))
     grid = Grid("", headers, (False, *[True] * (len(headers) - 1)), tuple(cells))
-    best = max(gains, key=lambda name: gains[name], default=None)
-    after = [] if best is None else [f"No system gains more over its FirstP than {escape(best)}: {gains[best]:g} %."]
+    best = stats.best_of(gains, gains.get)
+    names = joined_by_and(list(map(escape, best)))
+    after = [f"No system gains more over its FirstP than {names}: {gains[best[0]]:g} %."] if best else []
     by_measure: dict[str, list[str]] = {}
     for table, name, header in short:
         measure = table.columns[name].measure

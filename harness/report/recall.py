@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.cells import cell_len
 
+from harness import stats
 from harness.analysis.recall import ExactPair, RecallTable
 from harness.errors import counted
 from harness.report.document import (
@@ -23,6 +24,7 @@ from harness.report.document import (
     at_most,
     bounded,
     digits,
+    joined_by_and,
     lines_of,
     stand_ins,
 )
@@ -37,7 +39,8 @@ METHOD = (
     "order; the mean over queries with its 95 % interval. An exact list that is shorter counts as far as it goes.",
     "whole: share of the queries of which no document is missing.",
     "The change of the measure is that of the system less that of the exact search, query by query, with the interval "
-    "of the paired test. A search can miss documents that nobody judged relevant, and lose nothing.",
+    "of the paired test, corrected for the number of pairs (Holm). A search can miss documents that nobody judged "
+    "relevant, and lose nothing.",
 )
 # Columns that decide least, first.
 _DROPPED = ("whole", "overlap@100")
@@ -154,12 +157,16 @@ def _whole_column(k: int) -> GridColumn[ExactPair]:
 
 def _sentence(pairs: Sequence[ExactPair], measure: str, escape: Escape) -> str:
     """Say which search loses most, in documents and in the measure."""
-    worst = min(pairs, key=lambda pair: pair.overlaps[0].mean.value or 0.0)
-    overlap, change = worst.overlaps[0], worst.change
+    worst = stats.best_of(pairs, lambda pair: pair.overlaps[0].mean.value, least=True)
+    if not worst:
+        return "What the searches lose is not known."
+    overlap, change = worst[0].overlaps[0], worst[0].change
     lost = 1 - (overlap.mean.value or 0.0)
-    system, top = escape(worst.system), f"{escape(worst.exact)}'s top {overlap.k}"
-    text = f"{system} loses most: {lost * 100:.1f} % of {top}" if lost else f"None loses any of {top}"
-    if change.value is None:
+    systems = joined_by_and(list(dict.fromkeys(escape(pair.system) for pair in worst)))
+    top = f"{escape(worst[0].exact)}'s top {overlap.k}"
+    most = "loses most" if len(worst) == 1 else "lose most, equally"
+    text = f"{systems} {most}: {lost * 100:.1f} % of {top}" if lost else f"None loses any of {top}"
+    if change.value is None or len(worst) > 1:
         return f"{text}."
     chance = change.low is not None and change.high is not None and change.low <= 0 <= change.high
     even = ", which may be chance" if chance and change.value else ""

@@ -6,7 +6,9 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from harness import stats
 from harness.analysis.robustness import Condition, RankedSystem, Robustness
+from harness.errors import counted
 from harness.report.document import (
     MISSING,
     Escape,
@@ -110,9 +112,10 @@ def _condition(board: Robustness, condition: Condition, escape: Escape) -> tuple
         if share is not None
     ]
     often = sum(share >= 0.05 for share, _, _ in pairs)
-    share, one, other = max(pairs, default=(0.0, 0, 0), key=lambda pair: pair[0])
+    (share, one, other), *equal = stats.best_of(pairs, lambda pair: pair[0]) or [(0.0, 0, 0)]
     both = f"{escape(board.systems[other])} and {escape(board.systems[one])}"
-    most = f"{both}: {percent(share)} %" if share else "none"
+    also = f", and {counted(len(equal), 'other pair')}" if equal else ""
+    most = f"{both}{also}: {percent(share)} %" if share else "none"
     error = share_error(condition.draws)
     points = digits(error and 100 * error, ".2g")
     return name, f"{condition.draws:,}", points, _tau(condition), f"{often:,} of {len(pairs):,}", most

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from harness.analysis import axes, comparison, paired_differences
+from harness import stats
+from harness.analysis import axes, comparison
 from harness.analysis.paired_differences import ComparisonVerdict, Difference
 from harness.analysis.table import Row, Table, Validity
 from harness.evaluation.per_query import PerQuery
 from harness.records import Outcome
-from harness.report.document import Escape
+from harness.report.document import Escape, joined_by_and
 
 # A smaller factor prints as 1x.
 _SAME = 1.05
@@ -48,34 +49,43 @@ def _cheapest(rows: Sequence[Row]) -> list[Row]:
     # A cost is never compared with a latency.
     for row in [row for row in group if row.cost.value is not None] or group:
         held = cheapest.get(row.system)
-        if spent(row) is not None and (held is None or (spent(row) or 0) < (spent(held) or 0)):
+        if spent(row) is not None and (held is None or _spent(row) < _spent(held)):
             cheapest[row.system] = row
-    return sorted(cheapest.values(), key=lambda row: spent(row) or 0)
+    return sorted(cheapest.values(), key=_spent)
 
 
 def _counted(datasets: Sequence[Sequence[Row]], measure: str, escape: Escape) -> str:
-    """Say which system is cheapest, and which has the best value, on how many datasets."""
+    """Say which systems are cheapest, and which have the best value, on how many datasets; equal ones tie."""
 
-    def leaders(what: str, winners: Iterable[Row]) -> str:
-        (first, count), *others = Counter(row.system for row in winners).most_common(_MOST_LEADERS)
-        return ", ".join((f"{escape(first)} {what} {count}", *(f"{escape(name)} on {wins}" for name, wins in others)))
+    def leaders(alone: str, tied: str, winners: Sequence[Sequence[Row]]) -> str:
+        counts = Counter(tuple(sorted(row.system for row in rows)) for rows in winners)
+        ordered = sorted(counts, key=lambda names: (-counts[names], len(names), names))
+        parts: list[str] = []
+        for names in ordered[:_MOST_LEADERS]:
+            what = ("on" if parts else alone) if len(names) == 1 else "tie on" if parts else tied
+            parts.append(f"{joined_by_and(list(map(escape, names)))} {what} {counts[names]}")
+        others = len(winners) - sum(counts[names] for names in ordered[:_MOST_LEADERS])
+        return ", ".join((*parts, *([f"others on {others}"] if others else [])))
 
-    first = "is cheapest on" if datasets[0][0].cost.value is not None else "is fastest on"
-    sentence = f"of {len(datasets)} datasets {leaders(first, (rows[0] for rows in datasets))}"
-    measured = [[row for row in rows if row.measured(measure) is not None] for rows in datasets]
-    best = [max(rows, key=lambda row: row.measured(measure) or -math.inf) for rows in measured if rows]
+    word = "cheapest" if datasets[0][0].cost.value is not None else "fastest"
+    least = [stats.best_of(rows, spent, least=True) for rows in datasets]
+    sentence = f"of {len(datasets)} datasets {leaders(f'is {word} on', f'tie as the {word} on', least)}"
+    best = [held for rows in datasets if (held := stats.best_of(rows, lambda row: row.measured(measure)))]
     if best:
-        sentence += f"; {leaders(f'has the best {measure} on', best)} (not tested: harness compare '*')"
+        said = leaders(f"has the best {measure} on", f"tie for the best {measure} on", best)
+        sentence += f"; {said} (not tested: harness compare '*')"
     return f"{sentence[0].upper()}{sentence[1:]}."
 
 
 def _answer(cheapest: Sequence[Row], per_query: Mapping[str, PerQuery], measure: str, escape: Escape) -> str:
     first, *others = cheapest
-    other = max(others, key=lambda row: (row.measured(measure) or -math.inf, -(spent(row) or 0)))
+    other = min(stats.best_of(others, lambda row: row.measured(measure)) or others, key=_spent)
     difference = _tested(other, first, per_query, measure, len(others))
-    factor = (spent(other) or 0) / (spent(first) or 1)
     verb, much = ("costs", "much") if first.cost.value is not None else ("takes", "long")
-    gap = f"{_times(factor)} less than" if factor >= _SAME else f"about as {much} as"
+    if _spent(other) < _SAME * _spent(first) or not _spent(other):
+        gap = f"about as {much} as"
+    else:
+        gap = f"{_times(_spent(other) / _spent(first))} less than" if _spent(first) else "nothing, unlike"
     return f"{escape(first.system)} {verb} {gap} {escape(other.system)} {_quality(difference, measure)}."
 
 
@@ -89,7 +99,7 @@ def reranking(table: Table, measure: str, escape: Escape = str) -> tuple[str, ..
         valid = [row for row in table.rows if row.dataset == name and row.validity is not Validity.INVALID]
         two_stage = [row for row in valid if row.first_stage is not None and row.measured(measure) is not None]
         if two_stage:
-            best = max(two_stage, key=lambda row: (row.measured(measure) or -math.inf, -(spent(row) or 0)))
+            best = min(stats.best_of(two_stage, lambda row: row.measured(measure)), key=_spent)
             said[name] = _second_stage(best, measure, escape)
     return tuple(sentence if len(datasets) == 1 else f"{escape(name)}: {sentence}" for name, sentence in said.items())
 
@@ -128,16 +138,18 @@ def spent(row: Row) -> float | None:
     return row.latency_mean_s.value if value is None else value
 
 
+def _spent(row: Row) -> float:
+    """Return what a row costs or takes; without either it is last."""
+    return math.inf if (value := spent(row)) is None else value
+
+
 def _tested(a: Row, b: Row, per_query: Mapping[str, PerQuery], measure: str, candidates: int) -> Difference | None:
-    """Compare b with a, the best of some candidates; p is corrected for their number (Bonferroni)."""
+    """Compare b with a, the best of some candidates; p and interval are corrected for their number."""
     if not measure:
         return None
     values = per_query.get(a.per_query_key), per_query.get(b.per_query_key)
-    (tested,) = comparison.corrected([comparison.compare_measure(a, b, *values, measure)])
-    difference = tested.of(measure)
-    if difference is None or difference.tested is None:
-        return difference
-    return paired_differences.with_test(difference, difference.tested, min(1.0, difference.tested.p * candidates))
+    (tested,) = comparison.corrected([comparison.compare_measure(a, b, *values, measure)], candidates)
+    return tested.of(measure)
 
 
 def _times(factor: float) -> str:
@@ -171,4 +183,6 @@ def _quality(difference: Difference | None, measure: str) -> str:
     word, sign = ("better", 1) if gap > 0 else ("worse", -1)
     if difference.verdict is ComparisonVerdict.UNKNOWN:
         return f"and is {amount} {word} (not tested)"
+    if difference.verdict is ComparisonVerdict.TOO_FEW:
+        return f"and is {amount} {word}, with {difference.verdict_text}"
     return f"and is {amount} {word}, which may be chance{ends(sign)}"

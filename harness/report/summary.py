@@ -446,7 +446,8 @@ def _cheapest(rows: Sequence[Row]) -> Row:
 
     def order(row: Row) -> tuple[bool, bool, bool, float]:
         failed, invalid = row.outcome is not Outcome.OK, row.validity is Validity.INVALID
-        return failed, invalid, row.cost.value is None, spent(row) or 0
+        taken = spent(row)
+        return failed, invalid, row.cost.value is None, math.inf if taken is None else taken
 
     return min(rows, key=order)
 

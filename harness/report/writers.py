@@ -18,7 +18,7 @@ from harness.commands import SPAN, parts
 from harness.errors import UnknownName
 from harness.report import latex
 from harness.report.document import Grid, ReportDocument, Section, Value
-from harness.untrusted import Text, escaped, one_line, raw_text
+from harness.untrusted import Text, escaped, is_formula, one_line, raw_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -154,7 +154,7 @@ def csv_cell(value: Value) -> str:
         return "true" if value else "false"
     if isinstance(value, Text):
         text = one_line(value)
-        return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+        return f"'{text}" if is_formula(text) else text
     return repr(value)
 
 

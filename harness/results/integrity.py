@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness import untrusted
+from harness import filesystem, untrusted
 from harness.driver import envelope
 from harness.errors import FileError, HarnessError
 from harness.records import Outcome, digest
@@ -142,7 +142,7 @@ def check_facts_between(checked: Sequence[CheckedJob], root: Path) -> Iterator[M
 
 def _check_files(job: StoredJob, place: str) -> Iterator[Mismatch]:
     """Check that the record names all files beside it, each with its hash."""
-    names = {entry.name for entry in job.folder.iterdir()} - {reader.RESULT}
+    names = {entry.name for entry in filesystem.without_litter(job.folder.iterdir())} - {reader.RESULT}
     for name in sorted(names - job.result.files.keys()):
         yield Mismatch(f"{place}/{name}", "is there", f"no such file: {reader.RESULT} does not name it")
     for name, sha256 in sorted(job.result.files.items()):
@@ -170,7 +170,7 @@ def input_files(suite: Path) -> Iterator[tuple[Path, bool]]:
     for name, packed in INPUT_FOLDERS.items():
         folder = suite / name
         if folder.is_dir():
-            yield from ((path, packed) for path in sorted(folder.iterdir()))
+            yield from ((path, packed) for path in filesystem.without_litter(sorted(folder.iterdir())))
 
 
 def check_inputs(suite: Path, place: str) -> Iterator[Mismatch]:

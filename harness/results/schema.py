@@ -270,6 +270,8 @@ class FaultKind(StrEnum):
     BLANK_QUERIES = "blank_queries"
     UNKNOWN_DOCUMENTS = "unknown_documents"
     UNKNOWN_QUERIES = "unknown_queries"
+    REPEATED_JUDGEMENTS = "repeated_judgements"
+    OTHER_UNICODE_FORM = "other_unicode_form"
 
 
 _FAULT_TEXTS = {
@@ -277,6 +279,11 @@ _FAULT_TEXTS = {
     FaultKind.BLANK_QUERIES: ("queries are blank", "; they are asked anyway"),
     FaultKind.UNKNOWN_DOCUMENTS: ("judgements are of documents that the corpus lacks", "; no system can find them"),
     FaultKind.UNKNOWN_QUERIES: ("judgements are of queries that the dataset lacks", "; they count for nothing"),
+    FaultKind.REPEATED_JUDGEMENTS: ("judgements repeat an earlier one", "; each counts once"),
+    FaultKind.OTHER_UNICODE_FORM: (
+        "judgements are of documents that the corpus has under ids in another Unicode normalisation (NFC, NFD)",
+        "; write all ids in one form",
+    ),
 }
 
 

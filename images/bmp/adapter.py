@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import block_max
+import ranking
 from term_weights.engine import TermWeights
 
 from harness.driver.adapter import Corpus
@@ -59,12 +60,17 @@ class Bmp(TermWeights):
         self._searcher = block_max.BlockMax(index_dir, self.names)
 
     def find(self, query: Mapping[str, int], k: int) -> list[Hit]:
-        """Rank by sums of products of weights."""
+        """Rank by sums of products of weights, equal ones by id."""
         kept = query
         if self._beta < 1:
             heaviest = sorted(query, key=lambda term: -query[term])[: math.ceil(len(query) * self._beta)]
             kept = {term: query[term] for term in heaviest}
-        return [Hit(doc_id, score) for doc_id, score in zip(*self._searcher.search(kept, k, self._alpha), strict=True)]
+
+        def search(count: int) -> list[tuple[float, str]]:
+            ids, scores = self._searcher.search(kept, count, self._alpha)
+            return list(zip(scores, ids, strict=True))
+
+        return [Hit(doc_id, score) for score, doc_id in ranking.best(search, k)]
 
     def threads(self) -> dict[str, int]:
         """Return the threads of a search, and those of the encoder's backend."""

@@ -316,6 +316,7 @@ _FAULTS: dict[str, Callable[[list[Hit]], list[Hit]]] = {
     "hang": _hang,
     "raise": _raise,
     "exit": lambda _answer: os._exit(0),  # as if all were well
+    "abort": lambda _answer: os.abort(),
     "segfault": lambda _answer: ctypes.string_at(0),  # type: ignore[dict-item,return-value]
     "wrong_id": lambda answer: [Hit("no-such-document", 1.0), *answer[1:]],
     "duplicate": lambda answer: [answer[0], answer[0], *answer[2:]],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import faiss_index
 import numpy
 import parameters
+import ranking
 from encoder.model import Model
 from encoder.prepare import checkpoint_sha256
 from encoder.roles import Role, role
@@ -121,16 +123,30 @@ class Dense(Adapter):
         # The vectors come back to the host as numbers, so an accelerator has finished here.
         vectors = self._run(batches)
         encoded = clock()
-        found, rows = self._index.search(vectors, min(k, len(self._ids)))
-        found = faiss_index.scores(found, self._settings)
-        # An approximate index that finds too few fills up with row -1.
-        answers = [
-            [Hit(self._ids[row], score) for row, score in zip(*ranked, strict=True) if row >= 0]
-            for ranked in zip(rows.tolist(), found.tolist(), strict=True)
-        ]
+        answers = self._nearest(vectors, k)
         self._encoded, self._compared = batches, {}
         self._stages_s = {"tokenise": tokenised - start, "encode": encoded - tokenised, "retrieve": clock() - encoded}
         return answers
+
+    def _nearest(self, vectors: Any, k: int) -> list[list[Hit]]:
+        """Search for all vectors at once; of equal scores the earlier document is first."""
+        first = self._pairs(vectors, k + 1)
+
+        def search(number: int, count: int) -> list[tuple[float, int]]:
+            return first[number] if count == k + 1 else self._pairs(vectors[number : number + 1], count)[0]
+
+        ranked = (ranking.best(partial(search, number), k) for number in range(len(first)))
+        return [[Hit(self._ids[row], score) for score, row in pairs] for pairs in ranked]
+
+    def _pairs(self, vectors: Any, k: int) -> list[list[tuple[float, int]]]:
+        """Return scores and rows of the k nearest of each vector; which of equal scores are in is faiss's choice."""
+        found, rows = self._index.search(vectors, min(k, len(self._ids)))
+        found = faiss_index.scores(found, self._settings)
+        # An approximate index that finds too few fills up with row -1.
+        return [
+            [(score, row) for score, row in zip(*pairs, strict=True) if row >= 0]
+            for pairs in zip(found.tolist(), rows.tolist(), strict=True)
+        ]
 
     def score(self, query: str, doc_ids: Sequence[str]) -> Sequence[float]:
         """Encode the query and compare it with the stored vectors of the documents: a second stage without their texts.

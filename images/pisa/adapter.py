@@ -10,12 +10,14 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
 from ctypes import CDLL
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy
 import parameter_names
+import ranking
 from analysis import Analyser, check_bm25
 from index_files import built_with
 
@@ -101,22 +103,26 @@ class Pisa(Adapter):
         self._index = self._open(index_dir)
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
-        """Rank by BM25; a word that comes twice in the query counts twice."""
+        """Rank by BM25, equal scores by id; a word that comes twice in the query counts twice."""
         clock = time.perf_counter
         start = clock()
         counts: dict[str, float] = {}  # PISA reads them as floats, unchecked
         for token in self._tokens(query):
             counts[token] = counts.get(token, 0.0) + 1.0
         tokenised = clock()
+        answer = [Hit(doc_id, score) for score, doc_id in ranking.best(partial(self._retrieve, counts), k)]
+        self._stages_s = {"tokenise": tokenised - start, "retrieve": clock() - tokenised}
+        return answer
+
+    def _retrieve(self, counts: dict[str, float], k: int) -> list[tuple[float, str]]:
+        """Return scores and ids of the k best; which of equal scores are in, and their order, is PISA's."""
         ids, scores = numpy.empty(k, dtype=object), numpy.empty(k, dtype=numpy.float32)
         places = numpy.empty(k, dtype=numpy.int32)
         found = _pisathon.retrieve(
             self._index, self._algorithm, [(0, counts)], k=k, threads=1, pretokenised=1, query_weighted=1,
             result_qidxs=places, result_docnos=ids, result_ranks=places, result_scores=scores,
         )  # fmt: skip
-        answer = list(map(Hit, ids[:found].tolist(), scores[:found].tolist()))
-        self._stages_s = {"tokenise": tokenised - start, "retrieve": clock() - tokenised}
-        return answer
+        return list(zip(scores[:found].tolist(), ids[:found].tolist(), strict=True))
 
     def stages_s(self) -> dict[str, float]:
         """Return the seconds of the last search: ``tokenise``, ``retrieve``."""

@@ -55,16 +55,19 @@ class TwoStage(Joined):
         """
         found_s, scored_s, merged_s = self._took_s
         first = {f"retrieve.{stage}": seconds for stage, seconds in self._first.stages_s().items()}
-        inner = self._second.stages_s() if self._given else {}
+        inner = self._second.stages_s()
+        if not self._given:  # these are of an earlier query; this one took no time there
+            inner = dict.fromkeys(inner, 0.0)
         known_s = sum(seconds for stage, seconds in inner.items() if "." not in stage)
         fetched_s = inner.get("fetch", 0.0) + max(0.0, scored_s - known_s)
         return {"retrieve": found_s, **first, **inner, "fetch": fetched_s, "merge": merged_s}
 
     def counts(self) -> dict[str, int]:
-        """Return the work of both stages together."""
+        """Return the work of both stages together; a reranker that is given nothing does none."""
         counts = self._first.counts()
-        for name, count in (self._second.counts() if self._given else {}).items():
-            counts[name] = counts.get(name, 0) + count
+        for name, count in self._second.counts().items():
+            done = count if self._given or name == "parameters" else 0  # the models are as large for every query
+            counts[name] = counts.get(name, 0) + done
         return counts
 
     def first_stage(self) -> Sequence[Hit]:

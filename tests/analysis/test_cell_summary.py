@@ -197,10 +197,12 @@ def test_stages_are_shown_beside_the_latency(make: Maker, snapshot: Snapshot) ->
     assert list(row.stages_s) == ["encode", "retrieve", "other"]
     assert row.stages_s["encode"].mean_s.value == pytest.approx(0.006)
     assert row.stages_s["retrieve"].p50_s.value == pytest.approx(0.003)
+    assert row.stages_s["retrieve"].mean_s.value == pytest.approx(0.003 * 699 / 700)
     assert row.stages_s["other"].p50_s.value == pytest.approx(0.001), "10 ms less 6 and 3"
     assert row.stages_s["other"].mean_s.value == pytest.approx(0.001 + 0.003 / 700), "one sample has no retrieve"
     assert row.latency_mean_s.value == pytest.approx(0.010)
-    assert row.notes == ()
+    assert sum(timing.mean_s.value or 0 for timing in row.stages_s.values()) == pytest.approx(0.010)
+    assert row.notes == ("1 of 700 samples do not say retrieve: the means take 0 for them",)
     more = sample_records.samples(latency, names=QUERIES, stage_encode_ns=encode, stage_rerank_ns=[5_000_000] * 700)
     expected = one([make(table=more)], snapshot)
     assert (
@@ -208,6 +210,31 @@ def test_stages_are_shown_beside_the_latency(make: Maker, snapshot: Snapshot) ->
     )
     assert expected.validity is Validity.CLEAN
     assert expected.stages_s["other"].mean_s.reason == "the stages of a sample sum to more than its time"
+
+
+def test_queries_without_a_second_stage_count_in_the_means_of_its_stages_and_work(
+    make: Maker, snapshot: Snapshot
+) -> None:
+    """Of 140 queries 7 find nothing to rerank; what an older adapter leaves out of their samples is 0."""
+    idle = np.arange(140) < 7
+    latency = np.tile(np.where(idle, 0.004, 0.010), (5, 1))
+    samples_of = {
+        "stage_retrieve_ns": np.full(140, 4_000_000),
+        "stage_score_ns": np.where(idle, -1, 6_000_000),
+        "count_pairs": np.where(idle, -1, 20),
+        "count_flop": np.where(idle, -1, 1000),
+        "count_parameters": np.where(idle, -1, 17),
+    }
+    columns = {name: [None if each < 0 else int(each) for each in [*values] * 5] for name, values in samples_of.items()}
+    row = one([make(table=sample_records.samples(latency, names=QUERIES, **columns))], snapshot)
+    assert row.counts == pytest.approx({"pairs": 19, "flop": 950, "parameters": 17})
+    assert row.stages_s["score"].mean_s.value == pytest.approx(0.0057)
+    assert row.latency_mean_s.value == pytest.approx(0.0097)
+    assert sum(timing.mean_s.value or 0 for timing in row.stages_s.values()) == pytest.approx(0.0097)
+    assert "35 of 700 samples do not say score, flop, pairs: the means take 0 for them" in row.notes
+    said = {name: [each or 0 for each in values] for name, values in columns.items()} | {"count_parameters": [17] * 700}
+    again = one([make(table=sample_records.samples(latency, names=QUERIES, **said))], snapshot)
+    assert (again.counts, again.stages_s, again.notes) == (row.counts, row.stages_s, ())
 
 
 def test_stages_of_a_stage_are_not_counted_twice(make: Maker, snapshot: Snapshot) -> None:

@@ -145,7 +145,7 @@ def test_queries_are_left_out_of_measures_and_kept_in_latencies(harness: Call) -
     done = harness("report", "--wide", "--without-queries", "leaked.txt")
     assert done.exit_code == 2 and "leaked.txt: none of its 1 queries is in a sample here" in done.stderr
     done = harness("report", "--without-queries", "none.txt")
-    assert done.exit_code == 2 and "none.txt: cannot be read" in done.stderr
+    assert done.exit_code == 2 and "none.txt: no such file" in done.stderr
 
 
 def test_published_figures_are_not_rejudged(harness: Call) -> None:

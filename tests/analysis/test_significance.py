@@ -93,6 +93,42 @@ def test_the_interval_excludes_0_where_p_is_at_most_the_level() -> None:
     assert len(sides) == 4, "all cases were there"
 
 
+def test_corrected_intervals_exclude_0_exactly_where_the_corrected_p_is_at_most_the_level() -> None:
+    rng = np.random.default_rng(22)
+    sides = set()
+    for candidates in (1, 3):
+        for _ in range(40):
+            columns = [rng.normal(shift, 0.2, 60) for shift in rng.uniform(0, 0.12, 5)]
+            for test, p, level in zip(*significance.corrected(columns, candidates), strict=True):
+                low, high = test.interval.low, test.interval.high
+                assert low is not None and high is not None and level <= 0.05 / candidates
+                assert (low <= 0 <= high) == (p > 0.05) == (test.p > level)
+                sides.add((low <= 0 <= high, test.p <= 0.05, candidates))
+    assert len(sides) == 6, "also of p that is small alone and not among all"
+
+
+def test_interval_of_the_best_of_several_candidates_has_its_coverage() -> None:
+    """Eight candidates as good as the reference: chance makes the best of them look better."""
+    rng, draws = np.random.default_rng(23), 400
+    best = [max((rng.normal(0, 0.2, 60) for _ in range(8)), key=lambda each: float(each.mean())) for _ in range(draws)]
+    alone = paired(best, draws=1999)
+    adjusted = [significance.corrected([each], candidates=8)[0][0] for each in best]
+    held = [
+        sum((each.interval.low or 0) <= 0 <= (each.interval.high or 0) for each in found) / draws
+        for found in (alone, adjusted)
+    ]
+    # 1 - 0.025 x 8 of the unadjusted ones; at least 95 % (Bonferroni), less three standard errors, of the others.
+    assert held[0] < 0.88 and held[1] > 0.95 - 3 * (0.05 * 0.95 / draws) ** 0.5
+
+
+def test_correction_that_few_queries_cannot_meet_leaves_no_interval() -> None:
+    column = np.linspace(0.1, 0.5, 11)
+    ((test,), (p,), _) = significance.corrected([column], candidates=200)
+    assert p == pytest.approx(200 * 2**-10) and test.interval == Estimate(
+        column.mean(), reason="so few queries have no interval when so many comparisons are corrected for"
+    )
+
+
 def test_interval_holds_the_means_that_the_test_does_not_reject() -> None:
     """Shift the differences to either end: the p of what is left is the level."""
     for column in (np.array([0.3, -0.2, 0.5, 0.1, 0.45, 0.6, -0.1, 0.25, 0.33, 0.02, 0.7]), NORMAL):

@@ -129,7 +129,7 @@ def test_leakage_names_queries_left_out_of_a_run(harness: Call) -> None:
 
 
 def test_leakage_names_a_missing_file(harness: Call) -> None:
-    assert_refused(harness("leakage", "none.tsv", *RUN_FILES), "none.tsv: cannot be read")
+    assert_refused(harness("leakage", "none.tsv", *RUN_FILES), "none.tsv: no such file")
 
 
 @pytest.mark.parametrize("options", [("--threshold", "0", "--embeddings", "a", "b"), ("--seed", "-1")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -80,7 +81,7 @@ def test_impossible_pools_are_refused(harness: Call, arguments: tuple[str, ...],
     Path("empty.tsv").touch()
     Path("q9.tsv").write_text("q9\ttext\n")
     Path("q9.trec").write_text("q9 0 d1 1\n")
-    Path("bad.gz").write_bytes(b"q9 0 d1 1\n")
+    Path("bad.gz").write_bytes(gzip.compress(b"q9 0 d1 1\n")[:-9])
     assert_refused(harness("pool", *arguments), message)
 
 

@@ -96,7 +96,7 @@ def test_doctor_shows_failures_then_warnings_then_how_many_are_ok(
 @pytest.mark.slow
 def test_conformance_prints_fail_only_for_a_broken_contract(harness: Call, bench: Bench) -> None:
     good = harness("conformance", "planted", "--launcher", "process")
-    assert (good.exit_code, good.stdout) == (0, "- 9 of 9 ok   all: --wide\n")
+    assert (good.exit_code, good.stdout) == (0, "- 10 of 10 ok   all: --wide\n")
     bench.plant("bad", misdeed="duplicate")
     bad = harness("conformance", "bad", "--launcher", "process")
     first, *_, last = bad.stdout.splitlines()

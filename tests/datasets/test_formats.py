@@ -12,7 +12,8 @@ from harness import datasets
 from harness.analysis import results_folder
 from harness.config import data_root
 from harness.datasets import IrDataset, formats
-from harness.errors import UnknownName
+from harness.errors import FileError, HarnessError, UnknownName
+from harness.evaluation import trec
 from harness.launch.process import ProcessLauncher
 from harness.records import Query
 from tests.conftest import Bench
@@ -29,9 +30,9 @@ def documents(folder: Path) -> list[dict[str, str]]:
 
 # Format, file, what to put for what, and how the line begins that is said of it.
 WRONG = [
-    ("BEIR", "qrels/test.tsv", "query-id", "query", "line 1: no header 'query-id corpus-id score'"),
-    ("BEIR", "qrels/test.tsv", "q1\td1\t1", "q1 d1 1", "line 2: 1 fields between tabs, expected 'query-id corpus-id"),
-    ("BEIR", "qrels/test.tsv", "q1\td1\t1", "q1\td1\t1.0", "line 2: grade '1.0' is not a whole number"),
+    ("BEIR", "qrels/test.tsv", "query-id\tcorpus-id\tscore\n", "", ":1: 3 fields, must be 4 (query iteration"),
+    ("BEIR", "qrels/test.tsv", "q1\td1\t1", "q1\td1", ":2: 2 fields, must be 3 (query-id corpus-id score)"),
+    ("BEIR", "qrels/test.tsv", "q1\td1\t1", "q1\td1\t1.5", ":2: relevance '1.5' is not a whole number"),
     ("BEIR", "qrels/test.tsv", "q1\td1", "q2\td1", "line 2: query 'q2' is not in queries.jsonl"),
     ("BEIR", "corpus.jsonl", '"d2"', '"d 2"', "line 2: id 'd 2' must be"),
     ("MS MARCO", "collection.tsv", "d2\t", "d 2\t", "line 2: id 'd 2' must be"),
@@ -39,7 +40,13 @@ WRONG = [
     ("MS MARCO", "collection.tsv", "d2\tGlaciers are slow rivers of ice.", "\t", "line 2: id '' must be"),
     ("MS MARCO", "collection.tsv", "d2\t", "d1\t", "line 2: id 'd1' comes twice"),
     ("MS MARCO", "queries.dev.small.tsv", "q1\t", "q 1\t", "line 1: id 'q 1' must be"),
-    ("MS MARCO", "qrels.dev.small.tsv", "q1\t0\t", "q1\t", "line 1: 3 fields between tabs, expected 'query 0"),
+    (
+        "MS MARCO",
+        "qrels.dev.small.tsv",
+        "q1\t0\t",
+        "q1\t",
+        ":1: 3 fields, must be 4 (query iteration document relevance)",
+    ),
     ("MS MARCO", "qrels.dev.small.tsv", "q1", "q7", "line 1: query 'q7' is not in queries.dev.small.tsv"),
     ("TREC", "documents.trec", "<DOCNO> d2 </DOCNO>\n", "", "line 9: this document has no <DOCNO>"),
     ("TREC", "documents.trec", "<DOCNO> d2 </DOCNO>", "<DOCNO> d 2 </DOCNO>", "line 9: id 'd 2' must be"),
@@ -49,7 +56,7 @@ WRONG = [
     ("TREC", "documents.trec", "<DOC>\n<DOCNO> d1", "<DOCNO> d1", "line 1: expected a line '<DOC>', got '<DOCNO> d1"),
     ("TREC", "topics.trec", "<num> Number: q1\n", "", "line 1: this <top> has no <num>"),
     ("TREC", "topics.trec", "Number: q1", "Number: q 1", "line 1: id 'q 1' must be"),
-    ("TREC", "qrels.trec", "q1 0 d1 1", "q1 0 d1", "line 1: 3 fields, expected 'query 0 document grade'"),
+    ("TREC", "qrels.trec", "q1 0 d1 1", "q1 0 d1", ":1: 3 fields, must be 4 (query iteration document relevance)"),
     (
         "DuReader-retrieval",
         "passage-collection/part-01",
@@ -67,7 +74,7 @@ WRONG = [
 def test_a_wrong_line_is_named(example: Example, name: str, file: str, old: str, new: str, what: str) -> None:
     path = example(name)
     replace_text(path / file, old, new)
-    assert load_error(path).startswith(f"{path / file}: {what}")
+    assert load_error(path).startswith(f"{path / file}{what if what.startswith(':') else f': {what}'}")
 
 
 @pytest.mark.parametrize(
@@ -428,3 +435,114 @@ def test_trec_comments_titles_and_references_are_no_text(example: Example) -> No
         ("On ice", "one & three four"),
         ("closed", "open five"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("title", "text"),
+    [
+        ("patients with HbA1c < 7 and BMI over 30", "patients with HbA1c < 7 and BMI over 30"),
+        ("the <b>rivers</b> of x<y", "the rivers of x<y"),
+        ("a vector<int> in C++", "a vector in C++"),
+        ("\n<b>rivers</b>\n and seas", "rivers and seas"),
+        ("<i>a</i> </title> <note> later", "a"),
+        ("a < b <desc> Description:\nother\n", "a < b"),
+        ("one <!-- not this --> two &lt;three&gt;", "one two <three>"),
+    ],
+)
+def test_trec_titles_are_whole_and_without_marks_as_documents_are(example: Example, title: str, text: str) -> None:
+    path = example("TREC")
+    (path / "topics.trec").write_text(f"<top>\n<num> Number: q1\n<title> {title}\n<narr> Narrative:\nx\n</top>\n")
+    assert load(path).queries == (Query("q1", text),)
+    (path / "documents.trec").write_text(
+        f"<DOC>\n<DOCNO>d1</DOCNO>\n<TEXT>{title.partition('</title>')[0]}</TEXT>\n</DOC>\n"
+    )
+    if "<desc>" not in title:
+        assert documents(path)[0]["text"] == text
+
+
+@pytest.mark.parametrize(
+    "topics",
+    [
+        '<?xml version="1.0"?>\n<topics task="x">\n<topic number="q1">\n<query>rivers &amp; a &lt; b</query>\n'
+        "<question>where?</question>\n<narrative>n</narrative>\n</topic>\n</topics>\n",
+        '<webtrack>\n<topic type="faceted" number="q1">\n<description>where?</description>\n'
+        '<query><![CDATA[rivers & a < b]]></query>\n<subtopic number="1" type="inf">s</subtopic></topic></webtrack>\n',
+        '<topics><topic lang="en"><identifier>q1</identifier><title>rivers &amp; a < b</title>'
+        "<description>where?</description></topic></topics>\n",
+        '<top lang="en">\n<num>q1</num>\n<title>rivers &amp; a &lt; b</title>\n<desc>where?</desc>\n</top>\n',
+        '<topics><topic number="q1">\nrivers &amp; a &lt; b\n</topic></topics>\n',
+    ],
+    ids=["covid", "web", "clef", "fire", "trials"],
+)
+def test_trec_topics_in_xml_are_read(example: Example, topics: str) -> None:
+    path = example("TREC")
+    (path / "topics.trec").rename(path / "topics.xml")
+    (path / "topics.xml").write_text(topics)
+    assert load(path).queries == (Query("q1", "rivers & a < b"),)
+    if "where?" in topics:
+        assert load(path.with_name("data#description"), path.parent / "cache").queries == (Query("q1", "where?"),)
+
+
+def test_what_systems_and_editors_leave_in_a_folder_is_no_data(example: Example) -> None:
+    path = example("BEIR")
+    for name in ("._test.tsv", "test.tsv~", "test.tsv.bak", ".test.tsv.swp", "desktop.ini", "~$test.tsv", "#test.tsv#"):
+        (path / "qrels" / name).write_bytes(b"\0\5\x16\7\0junk")
+    (path / "._corpus.jsonl").write_bytes(b"\0")
+    assert load(path).qrels == b"q1 0 d1 1\n"
+    with pytest.raises(FileError, match="no split 'dev'; it has test"):
+        load(path.with_name(f"{path.name}#dev"), path.parent / "cache")
+
+
+def test_what_archivers_leave_in_folders_of_documents_is_no_data(example: Example) -> None:
+    path = example("TREC")
+    (path / "documents" / "__MACOSX").mkdir(parents=True)
+    (path / "documents.trec").rename(path / "documents" / "a.trec")
+    for name in (".DS_Store", "Thumbs.db", "a.trec~", "._a.trec", "__MACOSX/a.trec", "Icon\r"):
+        (path / "documents" / name).write_bytes(b"\0\1junk")
+    assert [document["_id"] for document in documents(path)] == ["d1", "d2"]
+
+
+@pytest.mark.parametrize("name", ["harness", "BEIR", "MS MARCO", "TREC"])
+def test_judgements_have_one_reader(example: Example, name: str) -> None:
+    """Comments, repeated lines, grades with a point, a byte order mark: as every command takes them."""
+    path = example(name)
+    qrels = next(each for pattern in ("qrels*.t*", "qrels/*.tsv") for each in sorted(path.glob(pattern)))
+    header, lines = ("query-id\tcorpus-id\tscore\n", "q1\td1\t1\n") if name == "BEIR" else ("", "q1 0 d1 1\n")
+    again = lines.replace("1\n", "1.0\n")
+    qrels.write_text(f"\ufeff{header}# by two students\n{lines}{again}\n{lines}", encoding="utf-8")
+    dataset = load(path)
+    assert dataset.qrels == b"q1 0 d1 1\n"
+    assert [fault.text for fault in dataset.faults] == [
+        "2 of 3 judgements repeat an earlier one, such as 'd1'; each counts once"
+    ]
+    assert trec.read_qrels_file(qrels).qrels == {"q1": {"d1": 1}}
+    qrels.write_text(f"{header}{lines}{lines.replace(chr(49) + chr(10), '2' + chr(10))}", encoding="utf-8")
+    assert load_error_of(path).endswith("document 'd1' has the grades 1 and 2 for 'q1'; keep one line")
+
+
+def load_error_of(path: Path) -> str:
+    with pytest.raises(FileError) as caught:
+        load(path)
+    return str(caught.value)
+
+
+def test_ids_of_another_unicode_form_are_said_to_be(example: Example) -> None:
+    path = example("harness")
+    replace_text(path / "corpus.jsonl", '"d2"', '"caf\u00e9"')
+    (path / "qrels.trec").write_text("q1 0 d1 1\nq1 0 cafe\u0301 1\n", encoding="utf-8")
+    assert any("in another Unicode normalisation (NFC, NFD), such as 'cafe\u0301'" in f.text for f in load(path).faults)
+    (path / "qrels.trec").write_text("q1 0 cafe\u0301 1\n", encoding="utf-8")
+    with pytest.raises(HarnessError, match=r"some differ in Unicode normalisation only \(NFC, NFD\); give both"):
+        _ = load(path).faults
+    replace_text(path / "queries.jsonl", '"q1"', '"\u00e9"')
+    (path / "qrels.trec").write_text("e\u0301 0 d1 1\n", encoding="utf-8")
+    assert "which has '\u00e9': they differ in Unicode normalisation only" in load_error_of(path)
+
+
+@pytest.mark.parametrize("tag", ["en", "EN", "en-US", "en_GB", "en-Latn-US"])
+def test_a_language_may_have_its_region(example: Example, tag: str) -> None:
+    path = example("harness")
+    (path / "dataset.toml").write_bytes(f'\ufefflanguage = "{tag}"\n'.encode())
+    assert load(path).language == "en"
+    (path / "dataset.toml").write_text('language = "english"\n')
+    assert "key 'language'" in load_error_of(path)

@@ -201,6 +201,44 @@ def test_placed_passages_take_all_depths_and_lengths(tmp_path: Path, cache: Path
         assert abs(each.start_token - (each.depth or 0) * rest) <= 10, "half a filler, at most"
 
 
+@pytest.mark.parametrize("source", ["scifact", "xquad-zh"])
+@pytest.mark.parametrize("kind", ["needle", "passkey"])
+def test_hiding_documents_miss_their_length_by_less_than_a_word_and_depth_counts_tokens(
+    tmp_path: Path, cache: Path, source: str, kind: str
+) -> None:
+    given = {"lengths": (256, 512), "queries": 10, "documents": 12}
+    generate.generate(kind, SHIPPED / source, tmp_path / "out", cache, 1, given)
+    documents, depths = texts(tmp_path / "out"), set[float]()
+    for doc_id, tokens in zip(documents, wordpieces.count_tokens(list(documents.values())), strict=True):
+        target = int(doc_id[1:].split("-")[0])
+        assert target - 5 < tokens <= target, "the longest word of these texts has five pieces"
+    for each, _ in at_their_places(tmp_path / "out"):
+        around = each.length - (each.end_token - each.start_token)
+        assert each.depth == round(each.start_token / around, 4)
+        depths.add(each.depth)
+    assert len(depths) > 5
+
+
+def test_placed_documents_miss_their_length_by_less_than_the_shortest_filler(
+    tmp_path: Path, cache: Path, tiny: Path
+) -> None:
+    given = {**SMALL["placed"], "passage_tokens": (4, 20), "lengths": (80, 150, 231)}
+    generate.generate("placed", tiny, tmp_path / "out", cache, 3, given)
+    assert {(each.target_length or 0) - each.length for each in read_positions(tmp_path / "out")} <= {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    "lengths", [("--lengths", "128", "--lengths", "64"), ("--lengths", "64,128"), ("--lengths", "64 128")]
+)
+def test_lengths_are_repeated_or_listed(tmp_path: Path, cache: Path, tiny: Path, lengths: tuple[str, ...]) -> None:
+    command = ["generate", "passkey", "--from", str(tiny), "--out", str(tmp_path / "out"), "--cache", str(cache)]
+    done = CliRunner().invoke(main, [*command, "--queries", "2", "--documents", "3", *lengths])
+    assert done.exit_code == 0, done.output
+    record = json.loads((tmp_path / "out" / "generator.json").read_text())
+    assert record["parameters"]["lengths"] == [64, 128]
+    assert {each.target_length for each in read_positions(tmp_path / "out")} == {64, 128}
+
+
 def test_shuffled_documents_hold_the_same_words_and_one_segment_is_the_original(
     tmp_path: Path, cache: Path, tiny: Path
 ) -> None:

@@ -56,7 +56,7 @@ WRONG_LINES = {
     "no id": (b'{"text": "t"}\n', "key '_id' is missing"),
     "no text": (b'{"_id": "x"}\n', "key 'text' is missing"),
     "null text": (b'{"_id": "x", "text": null}\n', "key 'text' is missing"),
-    "a number as id": (b'{"_id": 7, "text": "t"}\n', "key '_id' is not a text; write it in quotes"),
+    "a fraction as id": (b'{"_id": 7.5, "text": "t"}\n', "key '_id' is not a text; write it in quotes"),
     "a list as text": (b'{"_id": "x", "text": []}\n', "key 'text' is not a text; write it in quotes"),
     "an empty id": (b'{"_id": "", "text": "t"}\n', "id '' must be 1 to 256 characters with no blanks"),
     "a blank in an id": (b'{"_id": "a b", "text": "t"}\n', "id 'a b' must be"),
@@ -87,18 +87,18 @@ def test_duplicate_id_is_named(tiny: Path, name: str, known: str) -> None:
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ("q0 0 d0", "3 fields, expected 'query 0 document grade'"),
-        ("q0 0 d0 1 x", "5 fields"),
-        ("q0 0 d0 high", "grade 'high' is not a whole number"),
-        ("q0 0 d0 1.5", "grade '1.5' is not a whole number"),
-        ("q0 0 d0 ²", "grade '²' is not a whole number"),
-        ("q99 0 d0 1", "query 'q99' is not in queries.jsonl"),
+        ("q0 0 d0", ":3: 3 fields, must be 4 (query iteration document relevance)"),
+        ("q0 0 d0 1 x", ":3: 5 fields"),
+        ("q0 0 d0 high", ":3: relevance 'high' is not a whole number"),
+        ("q0 0 d0 1.5", ":3: relevance '1.5' is not a whole number"),
+        ("q0 0 d0 ²", ":3: relevance '²' is not a whole number"),
+        ("q99 0 d0 1", ": line 3: query 'q99' is not in queries.jsonl"),
     ],
 )
 def test_a_wrong_judgement_is_named(tiny: Path, line: str, what: str) -> None:
     path = tiny / "qrels.trec"
     path.write_text(f"q1\t0\td1\t-1\n\n{line}\n", encoding="utf-8")
-    assert load_error(tiny).startswith(f"{path}: line 3: {what}")
+    assert load_error(tiny).startswith(f"{path}{what}")
 
 
 def test_judgements_are_normalised_to_one_form(tiny: Path) -> None:
@@ -151,7 +151,8 @@ def test_a_damaged_compressed_file_is_named(tiny: Path, name: str, suffix: str, 
     content = path.read_bytes()
     flipped = content[:12] + bytes([0xFF] * 12) + content[24:]
     path.write_bytes({"cut": content[:-9], "flipped": flipped, "another format": b"plain"}[damage])
-    assert load_error(tiny).startswith(f"{path}: line ")
+    place = f"{path}:" if name == "qrels.trec" else f"{path}: line "
+    assert load_error(tiny).startswith(place)
 
 
 @pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "qrels.trec"])
@@ -282,7 +283,7 @@ def test_sample_equals_the_stored_one(tmp_path: Path) -> None:
     assert drawn.sample_sha256.startswith("290c91e9c465") and drawn.warmup_sha256.startswith("f71874fcade0")
 
 
-@pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "qrels.trec"])
+@pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl"])
 def test_a_line_that_compression_hides_is_bounded(tiny: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets.source, "MAX_TEXT_BYTES", 1 << 20)
     (tiny / name).unlink()
@@ -327,3 +328,31 @@ def test_licence_of_a_megabyte_of_blanks_is_read_at_once(tiny: Path) -> None:
     (tiny / "README.md").write_text(f"# x\n\n**License:**\n\n CC BY 4.0 {' ' * 900_000}x\n \n**Attribution**: us\n")
     found = datasets.licence(tiny)
     assert found is not None and found.text == "CC BY 4.0 x" and found.attribution == "us"
+
+
+def test_ids_may_be_numbers_and_compression_may_have_no_name_of_its_own(tiny: Path) -> None:
+    expected = load(tiny)
+    for name, key in (("corpus.jsonl", "d"), ("queries.jsonl", "q")):
+        text = (tiny / name).read_text().replace(f'"{key}1"', "17")
+        (tiny / name).write_bytes(gzip.compress(text.encode()) if key == "d" else zstd(text.encode()))
+    (tiny / "qrels.trec").rename(tiny / "qrels.trec.gz")
+    text = (tiny / "qrels.trec.gz").read_text().replace("d1 ", "17 ").replace("q1 ", "17 ")
+    (tiny / "qrels.trec.gz").write_text(text)
+    dataset = load(tiny)
+    assert [query.text for query in dataset.queries] == [query.text for query in expected.queries]
+    assert "17" in {query.query_id for query in dataset.queries} and dataset.corpus.size == 10
+
+
+def test_a_query_that_a_run_would_comment_out_is_refused(tiny: Path) -> None:
+    path = tiny / "queries.jsonl"
+    path.write_text(path.read_text() + '{"_id": "#", "text": "number"}\n')
+    assert load_error(tiny).endswith("id '#' begins a comment in TREC files, which results are; rename it")
+    path.write_text(path.read_text().replace('"#"', '"#1"'))
+    assert load(tiny).queries[-1].query_id == "#1"
+
+
+def test_a_window_beyond_what_is_unpacked_is_named(tiny: Path) -> None:
+    """A frame of zstd whose header asks for a window of 2 GiB, as ``--long=31`` writes it."""
+    (tiny / "corpus.jsonl").unlink()
+    (tiny / "corpus.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfd\x00\xa8\x01\x00\x00")
+    assert "zstd needs a window over 128 MiB for it (--long=28 or more)" in load_error(tiny)

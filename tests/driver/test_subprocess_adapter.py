@@ -207,6 +207,12 @@ def test_an_engine_that_fails_is_a_crash_in_one_line(rig: Rig, tmp_path: Path, a
     assert outcome_of(caught.value) is Outcome.CRASH and "\n" not in str(caught.value)
 
 
+def test_null_error_is_no_error(rig: Rig, tmp_path: Path) -> None:
+    engine = rig(search={"error": None, "hits": [["d1", 2.5]]})
+    engine.load(tmp_path)
+    assert engine.search("x", 1) == [Hit("d1", 2.5)]
+
+
 @pytest.mark.parametrize(
     "error",
     [

@@ -1,13 +1,16 @@
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from harness.analysis import rejudge
 from harness.analysis.stored_runs import read_stored_runs
 from harness.cli.stored_results import RunSelection
 from harness.errors import FileError, UsageError
-from harness.evaluation import judged_runs
+from harness.evaluation import judged_runs, pool
 from harness.results import reader
 from tests.support import publisher, results_folders
 from tests.support.publisher import Made
@@ -174,3 +177,49 @@ def test_an_endless_query_is_refused(tmp_path: Path) -> None:
         file.truncate(1 << 33)
     with pytest.raises(FileError, match="queries:1: the line has more than 16 MiB; shorten it"):
         judged_runs.read_queries(tmp_path / "queries")
+
+
+def _zstd(content: bytes) -> bytes:
+    return bytes(pa.compress(content, "zstd", asbytes=True))
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, _zstd], ids=["gzip", "zstd"])
+@pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
+def test_files_of_a_user_may_be_compressed_under_any_name(
+    tmp_path: Path, pack: Callable[[bytes], bytes], ending: str
+) -> None:
+    texts = {
+        "queries": '{"_id": "q", "text": "rivers"}\n',
+        "run": "q Q0 d 1 1.0 x\n",
+        "qrels": "query-id\tcorpus-id\tscore\nq\td\t1\n",
+        "leaked": "q\n",
+        "pool": "query_id\tdoc_id\tgrade\nq\td\t1\n",
+    }
+    paths = {name: tmp_path / f"{name}{ending}" for name in texts}
+    for name, text in texts.items():
+        paths[name].write_bytes(pack(text.encode()))
+    queries = judged_runs.read_queries(paths["queries"])
+    runs = judged_runs.read_runs(paths["qrels"], [paths["run"]], queries)
+    assert (queries, runs.qrels, runs.runs["run"].rankings) == ({"q": "rivers"}, {"q": {"d": 1}}, {"q": ("d",)})
+    override, pairs = rejudge.read(None, paths["leaked"]), pool.read_graded_pool(paths["pool"])
+    assert override is not None and override.without == {"q"} and pairs is not None and pairs[0].grade == 1
+
+
+@pytest.mark.parametrize(
+    "header", ["id\ttext", "qid\tquery", "query-id\ttext", "_id\ttext", "Query ID\tQuery", "\ufeffqid\ttext"]
+)
+def test_a_header_of_queries_is_no_query(tmp_path: Path, header: str) -> None:
+    (tmp_path / "queries").write_text(f"{header}\n1\trivers\n", encoding="utf-8")
+    assert judged_runs.read_queries(tmp_path / "queries") == {"1": "rivers"}
+    (tmp_path / "queries").write_text('1\tid\nid\ttext\n{"_id": 7, "text": "seas"}\n')
+    assert judged_runs.read_queries(tmp_path / "queries") == {"1": "id", "id": "text", "7": "seas"}
+
+
+def test_an_empty_list_of_leaked_queries_leaves_nothing_out(tmp_path: Path) -> None:
+    for name, text in (("qrels", "q 0 d 1\n"), ("run", "q Q0 d 1 1.0 x\n"), ("leaked", "\n")):
+        (tmp_path / name).write_text(text)
+    override = rejudge.read(None, tmp_path / "leaked")
+    assert override is not None and not override.without
+    runs = judged_runs.read_runs(tmp_path / "qrels", [tmp_path / "run"])
+    assert rejudge.override_runs((runs,), override) == (runs,)
+    rejudge.check([()], override)

@@ -97,16 +97,16 @@ READERS = (
     ),
     Reader(
         "graded pools",
-        _texts(a__jsonl=_JSON_POOL, b__tsv=_TSV_POOL, c__csv=_CSV_POOL),
+        _texts(a__jsonl=_JSON_POOL, b__tsv=_TSV_POOL, c__csv=_CSV_POOL, d__jsonl__gz=_JSON_POOL),
         lambda folder, _: [pool.read_graded_pool(path) for path in sorted(folder.iterdir())],
-        ("a.jsonl", "b.tsv", "c.csv"),
+        ("a.jsonl", "b.tsv", "c.csv", "d.jsonl.gz"),
         skips=NAMED,
     ),
     Reader(
         "queries",
-        _texts(a__jsonl=_JSON_QUERIES, b__tsv=_TSV_QUERIES),
+        _texts(a__jsonl=_JSON_QUERIES, b__tsv=_TSV_QUERIES, c__tsv__gz=_TSV_QUERIES),
         lambda folder, _: [judged_runs.read_queries(path) for path in sorted(folder.iterdir())],
-        ("a.jsonl", "b.tsv"),
+        ("a.jsonl", "b.tsv", "c.tsv.gz"),
         skips=NAMED,
     ),
     Reader(

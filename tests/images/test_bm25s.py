@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.images.conftest import DOCUMENTS, Probe
+from tests.images.test_porter import LUCENE
 
 pytestmark = pytest.mark.docker
 
@@ -66,6 +67,40 @@ own.close()
     cafe = DOCUMENTS[2]["_id"]
     assert no_text == stops == unknown == face == [] and null == half == long == [cafe]
     assert tokens == ["u.", "paid", "1,000.5", "bob", "well", "kept", "ic", "don't_ask", "3.5"]
+
+
+def test_bm25s_and_pisa_have_lucenes_tokens(probe: Probe) -> None:
+    text = f"The U.S. paid 1,000.5 for Bob's and JAMES’S well-kept ICE, don't they? {' '.join(LUCENE)}"
+    lucene = f"""
+from jvm import languages, runtime
+runtime.start(["-Xmx256m"], runtime.jar(Path("/opt/assets")))
+from jnius import autoclass
+tokens = autoclass("io.anserini.analysis.AnalyzerUtils").analyze(languages.analyzer("en"), {text!r})
+say([tokens.get(place) for place in range(tokens.size())] if hasattr(tokens, "size") else list(tokens))
+"""
+    (wanted,) = probe("bm25", lucene)
+    assert len(wanted) > len(LUCENE) and {"technolog", "us", "trek", "jame"} <= {*wanted}
+    more = {"quantise": False, "algorithm": "maxscore"}
+    for name in ("bm25s", "pisa"):
+        given = {"k1": 0.9, "b": 0.4, **(more if name == "pisa" else {})}
+        engine = f'adapter.ENGINE({given}, Envelope("test", 1, 1 << 30), Path("/"))'
+        assert probe(name, f"say({engine}._tokens({text!r}))") == [wanted]
+
+
+def test_first_documents_do_not_depend_on_k_where_scores_are_equal(probe: Probe) -> None:
+    lines = f"""{BUILT}
+from harness.driver.adapter import Document
+same = [Document(f"d{{number}}", "", "the ice" if number % 3 else "ice ice") for number in range(90)]
+folder = index.parent / "same"
+folder.mkdir()
+engine().build(same, folder, done.append)
+own.load(folder)
+whole = [hit.doc_id for hit in own.search("ice", 90)]
+say([whole, [k for k in range(1, 90) if [hit.doc_id for hit in own.search("ice", k)] != whole[:k]]])
+"""
+    ((whole, differ),) = probe("bm25s", lines)
+    assert whole == [f"d{number}" for number in (*range(0, 90, 3), *(each for each in range(90) if each % 3))]
+    assert differ == []
 
 
 def test_unknown_parameters_and_other_indexes_are_refused(probe: Probe) -> None:

@@ -102,7 +102,7 @@ def test_ranking_fuses_those_of_the_systems_measured_separately(results: Path) -
 def test_composite_system_meets_the_contract(engine: docker.DockerClient) -> None:
     done = CliRunner().invoke(main, ["conformance", "hybrid-minilm"])
     assert done.exit_code == 0, done.output
-    assert "9 of 9 ok" in done.output
+    assert "10 of 10 ok" in done.output
 
 
 def test_killed_component_is_oom_and_a_hung_one_is_a_timeout(bench: Bench, engine: docker.DockerClient) -> None:

@@ -15,7 +15,10 @@ from harness.records import Hit
 
 
 class Toy(Adapter):
-    """Parameters: ``shared``; ``misdeed`` and ``at``, the search at which it happens, or ``-1`` for the build."""
+    """Parameters: ``shared``; ``misdeed`` and ``at``, the search at which it happens, or ``-1`` for the build.
+
+    With ``matches``, documents that share nothing with the query are not found.
+    """
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
         """Keep the texts; say on standard output that it does."""
@@ -42,6 +45,8 @@ class Toy(Adapter):
         number, self._searches = self._searches, self._searches + 1
         wanted = self._cut(query.lower())
         found = sorted((-len(wanted & parts) / len(parts), doc_id) for doc_id, parts in self._parts.items())[:k]
+        if self.params.get("matches"):
+            found = [(score, doc_id) for score, doc_id in found if score]
         self._took_s = time.perf_counter() - start
         return self._misbehave(number) or [Hit(doc_id, -score) for score, doc_id in found]
 

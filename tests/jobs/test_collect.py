@@ -169,6 +169,36 @@ def test_job_without_a_measurement_is_a_crash_with_its_last_output(left: Left) -
     left.ends(Outcome.CRASH, r"\x1b[31m", replace(ENDED, log=b"\x1b[31m\xff" + b"x" * 1_000))
 
 
+# As faulthandler writes it; glibc's abort ends the first process of a container by a segmentation fault.
+DUMP = b"""free(): invalid pointer
+Fatal Python error: %s
+
+Stack (most recent call first):
+  File "/opt/python/ctypes/__init__.py", line 519 in string_at
+  File "/opt/engine/adapter.py", line 31 in search
+  File "/opt/harness/harness/driver/scenarios.py", line 62 in one_by_one
+
+Extension modules: numpy.core (total: 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "detail"),
+    [
+        (DUMP % b"Segmentation fault", "SIGSEGV at ctypes/__init__.py line 519 in string_at, called from engine/adapt"),
+        (DUMP % b"Aborted" + DUMP % b"Segmentation fault", "ended with exit code 139: SIGABRT at ctypes/__init__.py"),
+        (DUMP % b"Aborted", "engine/adapter.py line 31 in search; its last words: free(): invalid pointer"),
+        (b"Fatal Python error: Bus error\n", "ended with exit code 139: SIGBUS; it said nothing"),
+        (DUMP % b"none of \x1b[31m\xff ours", r"none of \x1b[31m"),
+        (DUMP.replace(b"string_at", b"x" * 190) % b"Aborted" + b"y" * 100_000, "its last words: free(): invalid"),
+    ],
+)
+def test_crash_by_a_signal_names_the_signal_and_the_line(left: Left, log: bytes, detail: str) -> None:
+    left.measurement.unlink()
+    collected = left.ends(Outcome.CRASH, detail, replace(ENDED, exit_code=139, log=log))
+    assert len(str(collected.detail)) <= 600 and "\x1b" not in str(collected.detail)
+
+
 # What an image may say of memory that ran out, and how its detail begins.
 JAVA_LOG = b"Terminating due to java.lang.OutOfMemoryError: Java heap space\n"
 CLAIMS: dict[str, tuple[Measurement | None, LaunchEnd, str]] = {

@@ -277,7 +277,7 @@ def test_parameter_beyond_64_bits_is_refused_before_anything_runs(gather: Gather
 
 
 def test_dataset_whose_name_no_result_can_have_is_refused(bench: Bench) -> None:
-    with pytest.raises(UsageError, match="gives no name of a dataset; its last part must be"):
+    with pytest.raises(UsageError, match="gives no name of a dataset: its last part must be"):
         suite.load(bench.suite(datasets=["./a\tb"]))
 
 

@@ -121,6 +121,14 @@ def test_spot_file_holds_only_spot_prices(root: Path) -> None:
         prices.snapshot(root=root, term="spot")
 
 
+def test_checksums_may_be_of_binary_files(root: Path) -> None:
+    """``sha256sum -b`` writes a star before the name."""
+    sums = root / "prices" / "SHA256SUMS"
+    expected = prices.snapshot(root=root)
+    sums.write_text(sums.read_text().replace("  ", " *"))
+    assert prices.snapshot(root=root) == expected
+
+
 def test_edited_prices_are_refused(root: Path) -> None:
     path = root / "prices" / "x_here_2024-05-01.csv"
     path.write_text(path.read_text().replace("0.05,", "0.06,"))

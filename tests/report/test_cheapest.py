@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -82,6 +83,22 @@ def test_cheapest_reaches_and_the_next_cheaper_misses(table: Table, per_query: d
     assert none.best is not None and (none.best.row.system, none.best.row.profile) == ("large", "cpu1-mem1")
 
 
+def test_points_of_equal_cost_are_as_cheap_and_none_is_the_cheaper_one(
+    table: Table, per_query: dict[str, PerQuery]
+) -> None:
+    equal = {"small", "medium", "large"}
+    rows = [replace(row, usd_per_million=Estimate(0.5)) if row.system in equal else row for row in table.rows]
+    group = found(changed := replace(table, rows=tuple(rows)), per_query, "RR@10=.505")
+    assert {point.row.system for point in group.equally_cheap} == {"medium", "large"}
+    assert group.cheaper is not None and group.cheaper.row.system == "words", "small misses at the same cost"
+    goal = cheapest.parse_goal("RR@10=.505")
+    assert goal is not None
+    (said,) = cheapest_report.answer((group,), goal, changed, writers.plain_escape).after
+    assert said.count(" at the same cost). ") == 1
+    none = found(table, per_query, "RR@10=.9")
+    assert [point.row.profile for point in none.equally_good] == ["cpu1-mem1", "cpu2-mem4"]
+
+
 def test_a_mean_equal_to_the_goal_reaches_it(table: Table, per_query: dict[str, PerQuery]) -> None:
     assert names(found(table, per_query, "RR@10=.75"))["cheapest"] == "large"
     assert names(found(table, per_query, "RR@10=.5"))["cheapest"] == "small"
@@ -137,15 +154,16 @@ def test_answer_is_a_screen_and_none_is_one_line(results: Path) -> None:
     assert len(lines) <= SCREEN_LINES
     assert lines[0].startswith("Cheapest with RR@10 of at least .505, prices aws us-east-1")
     assert [line.split("|")[1].strip() for line in lines[4:7]] == ["next cheaper", "cheapest", "lower end too"]
-    assert (
-        "The lower end of its interval lies 0.0801 below; " in shown
-        and "that of large on 1 CPU, 1 GiB reaches it." in shown
-    )
+    said = re.search(r"distance to the goal is (\S+) to (\S+): its lower end does not reach the goal; ", shown)
+    assert said is not None and said[1] == "-0.0801" and "that of large on 1 CPU, 1 GiB does." in shown
+    assert f"{said[1]} to {said[2]}" in shown.splitlines()[5], "the table has the same interval"
     assert "The next cheaper, small on 1 CPU, 1 GiB at US$ 0.0299, misses by 0.0050." in shown
     none = call("report", str(results), "--at-least", "RR@10=.9").stdout
-    assert none.startswith("None reaches RR@10 0.9000; the best is large on 1 CPU, 1 GiB with 0.7500 (0.70")
+    assert none.startswith("None reaches RR@10 0.9000; the best is large on 1 CPU, 1 GiB, the cheapest of 2, with")
     assert none.count("\n") == 1
     wide = call("report", str(results), "--at-least", "RR@10=large-.002", "--wide").stdout
+    paired = re.search(r"distance to the goal is (\+0.0020 to \+0.0020): its lower end reaches the goal too", wide)
+    assert paired is not None and wide.count(paired[1]) == 3, "large against itself, in two rows and the sentence"
     assert wide.count("| large ") == 2 and "1 row left out: oom" in wide
 
 

@@ -16,6 +16,7 @@ from harness.analysis import recall, results_folder
 from harness.analysis.recall import ExactPair, RecallTable
 from harness.launch.process import ProcessLauncher
 from harness.records import Outcome
+from harness.report import recall as report
 from harness.results import reader
 from harness.results.reader import RUN
 from tests.conftest import Bench
@@ -157,6 +158,14 @@ def test_first_screen_fits_and_says_the_answer(results: Path, options: tuple[str
     assert "hnsw loses most: 7.5 % of flat's top 10; RR@10 changes by -50.0 (-" in shown
     if options:
         assert "- int8: not the search alone differs: backend onnxruntime-int8, exact not set" in lines
+
+
+def test_searches_that_lose_equally_are_all_named(results: Path) -> None:
+    found = compared(results)
+    (worst,) = (pair for pair in found.pairs if pair.system == "hnsw")
+    twins = (worst, replace(worst, system="again"), *(pair for pair in found.pairs if pair.overlaps and pair != worst))
+    (said, *_) = report.answer(replace(found, pairs=twins), str, 80).after
+    assert said == "hnsw and again lose most, equally: 7.5 % of flat's top 10."
 
 
 def test_search_that_misses_nothing_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

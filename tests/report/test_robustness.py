@@ -62,6 +62,12 @@ def test_robustness_is_written_as_markdown() -> None:
     )
 
 
+def test_pairs_that_flip_equally_often_are_counted() -> None:
+    flips = ((None, 0.5, 0.5), (0.5, None, 0.1), (0.5, 0.1, None))
+    text = render([replace(FOUND, conditions=(replace(QUERIES, flips=flips),))], "md")
+    assert r"best\* and two, and 1 other pair: 50 %" in " ".join(text.split())
+
+
 def test_rare_flips_are_shown_as_less_than_1_percent() -> None:
     rare = replace(QUERIES, flips=((None, 0.004, 0.0), (0.004, None, None), (0.0, None, None)))
     assert r"| best\* and two: <1 % |" in render([replace(FOUND, conditions=(rare,))], "md")

@@ -184,6 +184,31 @@ def test_more_than_two_datasets_have_one_sentence_that_counts() -> None:
     assert sentences.answers(table(*(each for each in rows if each.system == "bm25")), {}, "nDCG@10") == ()
 
 
+def test_systems_that_are_equal_tie_and_a_value_of_0_is_not_the_worst() -> None:
+    def trio(dataset: str, *values: float, spent: tuple[float, ...] = (0.1, 0.2, 0.3)) -> list[Row]:
+        return [
+            replace(row(name), dataset=dataset, measures={"RR@10": Estimate(value)}, usd_per_million=Estimate(usd))
+            for name, value, usd in zip(("pisa", "tantivy", "bm25s"), values, spent, strict=True)
+        ]
+
+    same = [each for dataset in "abc" for each in trio(dataset, 0.6, 0.6, 0.6, spent=(0.1, 0.1, 0.1))]
+    (sentence,) = sentences.answers(table(*same), {}, "RR@10")
+    assert sentence == (
+        "Of 3 datasets bm25s, pisa and tantivy tie as the cheapest on 3; bm25s, pisa and tantivy tie for the best "
+        "RR@10 on 3 (not tested: harness compare '*')."
+    )
+    mixed = [*trio("a", 0.6, 0.1 + 0.2, 0.3), *trio("b", 0.2, 0.3, 0.1 + 0.2), *trio("c", 0.5, 0.4, 0.3)]
+    (sentence,) = sentences.answers(table(*mixed), {}, "RR@10")
+    assert "pisa has the best RR@10 on 2, bm25s and tantivy tie on 1 (" in sentence, "last digits differ by rounding"
+    below = [each for dataset in "abc" for each in trio(dataset, -0.1, 0.0, -0.2)]
+    (sentence,) = sentences.answers(table(*below), {}, "RR@10")
+    assert "tantivy has the best RR@10 on 3 (" in sentence
+    (sentence,) = sentences.answers(table(*trio("a", 0.1, 0.0, -0.2)), {}, "RR@10")
+    assert "less than tantivy" in sentence, "the best of the others has 0"
+    (sentence,) = sentences.answers(table(*trio("a", 0.1, 0.3, 0.3, spent=(0.1, 0.3, 0.2))), {}, "RR@10")
+    assert "less than bm25s" in sentence, "of equal ones the cheapest"
+
+
 def test_sentence_says_that_a_lead_may_be_chance() -> None:
     values = {"bm25": by_query("bm25", 0.6), "minilm": by_query("minilm", 0.6, 2)}
     (sentence,) = sentences.answers(table(row("bm25"), slow()), values, "nDCG@10")
@@ -231,11 +256,16 @@ def test_best_of_many_systems_is_corrected_for_their_number() -> None:
     values = {"bm25": PerQuery("bm25", QUERIES, np.full(len(QUERIES), 0.001), {"nDCG@10": base})}
     rows = [row("bm25", measures={"nDCG@10": Estimate(float(base.mean()))})]
     for number in range(30):
-        column = base + rng.normal(0.0, 0.1, len(QUERIES))
+        column = base + rng.normal(0.004, 0.1, len(QUERIES))
         values[f"s{number}"] = PerQuery(f"s{number}", QUERIES, np.full(len(QUERIES), 0.01), {"nDCG@10": column})
         rows.append(slow(f"s{number}", measures={"nDCG@10": Estimate(float(column.mean()))}))
     (sentence,) = sentences.answers(table(*rows), values, "nDCG@10")
     assert "worse, which may be chance [" in sentence
+    best = max((each for each in rows if each.system != "bm25"), key=lambda each: each.measures["nDCG@10"].value or 0)
+    (alone,) = sentences.answers(table(rows[0], best), values, "nDCG@10")
+    assert "worse [" in alone, "alone it would be claimed"
+    ends = [tuple(map(float, text.split("[")[1].split("]")[0].split(", "))) for text in (sentence, alone)]
+    assert ends[0][0] < 0 < ends[0][1] and 0 < ends[1][0] < ends[1][1], "each prints the interval that decides it"
 
 
 def test_rows_of_another_sample_are_not_compared() -> None:

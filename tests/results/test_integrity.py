@@ -38,6 +38,14 @@ def test_sound_results_verify(results: Path) -> None:
     assert verified.mismatches == () and verified.looked_at == "12 jobs, 36 files"
 
 
+def test_what_systems_leave_in_results_is_not_verified(results: Path) -> None:
+    folder = job(results)
+    for place in (results, folder.parents[4], folder.parents[4] / "qrels", folder):
+        for name in (".DS_Store", "._result.json", "Thumbs.db"):
+            (place / name).write_bytes(b"\0junk")
+    assert verify(results) == ()
+
+
 def test_results_verify_from_any_folder_within(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder in (results / "test-suite", job(results).parent, job(results)):
         assert verify(folder) == ()
@@ -163,7 +171,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
     "run": (
         lambda f: replace(f, reader.RUN, b"x"),
         "run.trec.gz",
-        "damaged or misnamed",
+        "1 fields",
         "what can be read",
     ),
     "stranger": (

@@ -209,7 +209,8 @@ def _warmth(results: Sequence[Result], facts: SampleFacts) -> Iterator[Finding]:
     if facts.drift is not None and not (unsteady and facts.drift.cold):
         yield _drift(results, facts.drift, facts.trial_means_s)
     # A system that still gets faster answers a repeated query sooner even without a cache.
-    if facts.repeat is not None and not spec.result_cache and not unsteady and facts.start is None:
+    gets_faster = facts.repeat is not None and facts.repeat.falling and (unsteady or facts.start is not None)
+    if facts.repeat is not None and not spec.result_cache and not gets_faster:
         yield noisy(
             Cause.RESULT_CACHE,
             f"a query repeated at once took {facts.repeat.ratio:.2g} of its first time (median of "

@@ -45,6 +45,9 @@ _WARM_RATIO = 0.8
 # Chance of as many by luck; of few repeats all must be faster.
 REPEAT_CHANCE = 1e-3
 _MIN_REPEATS = 5
+# A system that gets faster falls at least as much from one half of the trial to the other as from there to the repeats.
+# Medians of halves scatter, so that half of this fall is enough to doubt a cache.
+_FALL_SCATTER = 2.0
 
 # Time between the queries of a closed loop that is the harness's own: checking, writing, collecting garbage.
 MAX_BETWEEN_S = 2e-3
@@ -84,11 +87,15 @@ class ColdStart:
 
 @dataclass(frozen=True)
 class RepeatSpeedup:
-    """``queries`` asked again at once took ``ratio`` (median) of the ``first_s`` (median) that they took at first."""
+    """``queries`` asked again at once took ``ratio`` (median) of the ``first_s`` (median) that they took at first.
+
+    ``falling``: latency fell so much within the trial that a system which still gets faster explains the repeats.
+    """
 
     queries: int
     ratio: float
     first_s: float
+    falling: bool = False
 
 
 @dataclass(frozen=True)
@@ -283,7 +290,21 @@ def repeat(timings: Timings) -> RepeatSpeedup | None:
     ratio, first = stats.median(ratios), stats.median([before for before, _ in pairs])
     clear = ratio < _CLEAR_RATIO and first >= MIN_REPEAT_S
     enough = clear or (ratio < MIN_REPEAT_RATIO and (1 - ratio) * first >= MOST_WARM_S)
-    return RepeatSpeedup(len(ratios), ratio, first) if enough and _mostly_faster(ratios) else None
+    if not enough or not _mostly_faster(ratios):
+        return None
+    return RepeatSpeedup(len(ratios), ratio, first, _falls_by(timings, position) * _FALL_SCATTER >= (1 - ratio) * first)
+
+
+def _falls_by(timings: Timings, position: Floats) -> float:
+    """Return by how many seconds the median falls from the first half of the first trials to the second.
+
+    Args:
+        position: where each query of the grid comes in its trial, from 0 to 1.
+    """
+    trials = list(timings.first_trials.values())
+    seconds, late = timings.grid[:, trials], position[:, trials] >= 0.5
+    timed = np.isfinite(seconds)
+    return stats.median(seconds[timed & ~late]) - stats.median(seconds[timed & late])
 
 
 def _mostly_faster(ratios: Sequence[float]) -> bool:

@@ -17,6 +17,7 @@ from harness.aws.cloud_run.records import VERSION, ShippedInput
 from harness.config import data_root
 from harness.containment import inside
 from harness.errors import UsageError
+from harness.filesystem import is_litter
 from harness.jobs import environment
 from harness.launch.images.catalog import own_images_dir
 
@@ -105,10 +106,10 @@ def pins(*names: str) -> list[str]:
 def _files(folder: Path, listed: set[Path] | None = None) -> Iterator[Path]:
     """Yield a folder's files, of those listed if given; raise FileError for a link that leads out of it."""
     for place, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _LEFT_OUT)
+        folders[:] = sorted(name for name in folders if not is_litter(name) and name not in _LEFT_OUT)
         for name in sorted(names):
             path = Path(place, name)
-            hidden = name.startswith(".") or name.endswith((".pyc", "~"))
+            hidden = is_litter(name) or name.endswith(".pyc")
             if not hidden and path.is_file() and (listed is None or path in listed):
                 yield inside(folder, path.relative_to(folder))
 

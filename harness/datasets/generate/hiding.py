@@ -15,7 +15,7 @@ from itertools import accumulate, cycle, islice, product
 
 from harness.datasets.generate.collection import CollectionWriter, Step
 from harness.datasets.generate.passages import PassageSource, sentence_spans
-from harness.datasets.generate.wordpieces import count_tokens
+from harness.datasets.generate.wordpieces import count_tokens, cut_at_token
 from harness.datasets.positions import RelevantPosition
 from harness.errors import UsageError
 from harness.records import Query
@@ -177,23 +177,25 @@ def _counted(text: str) -> list[_Counted]:
 def _write_length(
     writer: CollectionWriter, background: list[_Counted], hidden: list[HiddenSentence], length: int, seed: str
 ) -> None:
-    """Write the documents of one length: a beginning of the background, with a sentence at a random border."""
-    token_ends = [0, *accumulate(tokens for _, tokens in background)]
-    char_ends = [0, *accumulate(len(text) + 1 for text, _ in background)]
+    """Write the documents of one length: a beginning of the background, with a sentence at a random border.
+
+    The last sentence of the background is cut, so that a document is shorter than ``length`` by less than a word.
+    """
     rng = random.Random(f"{seed}:{length}")
     rng.shuffle(hidden)
     for number, each in enumerate(hidden):
-        last = bisect_right(token_ends, length - each.tokens) - 1
-        if last < 0:
+        if each.tokens > length:
             raise UsageError(f"a sentence of {each.tokens} tokens does not fit into {length}; name longer --lengths")
-        place = rng.randint(0, last)
-        texts = [text for text, _ in background[:last]]
+        around = _beginning(background, length - each.tokens)
+        token_ends = [0, *accumulate(tokens for _, tokens in around)]
+        place = rng.randint(0, len(around))
+        texts = [text for text, _ in around]
         texts.insert(place, each.text)
-        doc_id = f"d{length}-{number}"
-        writer.add_document(doc_id, " ".join(texts), token_ends[last] + each.tokens)
+        doc_id, tokens = f"d{length}-{number}", token_ends[-1] + each.tokens
+        writer.add_document(doc_id, " ".join(texts), tokens)
         writer.add_candidate(f"{length}", doc_id, each.query.query_id if each.query else None, each.relevant)
         if each.query:
-            start_token, start_char = token_ends[place], char_ends[place]
+            start_token, start_char = token_ends[place], sum(len(text) + 1 for text in texts[:place])
             writer.add_query(each.query)
             writer.add_judgement(each.query.query_id, doc_id)
             writer.add_position(
@@ -204,8 +206,17 @@ def _write_length(
                     start_token + each.tokens,
                     start_char,
                     start_char + len(each.text),
-                    token_ends[last] + each.tokens,
-                    round(place / last, 4) if last else 0.0,
+                    tokens,
+                    round(start_token / token_ends[-1], 4) if token_ends[-1] else 0.0,
                     length,
                 )
             )
+
+
+def _beginning(background: list[_Counted], most: int) -> list[_Counted]:
+    """Return the first sentences with at most ``most`` tokens together, the last of them cut between two words."""
+    ends = list(accumulate(tokens for _, tokens in background))
+    whole = bisect_right(ends, most)
+    rest = most - (ends[whole - 1] if whole else 0)
+    text, tokens = cut_at_token(background[whole][0], rest) if whole < len(background) and rest else ("", 0)
+    return [*background[:whole], *([(text, tokens)] if tokens else [])]

@@ -80,6 +80,11 @@ class Fillers:
         """Tokens of all of them."""
         return sum(self.tokens)
 
+    @functools.cached_property
+    def by_length(self) -> list[int]:
+        """The number of each passage, the shortest first."""
+        return sorted(range(len(self.tokens)), key=self.tokens.__getitem__)
+
 
 @dataclass
 class PassageSource:

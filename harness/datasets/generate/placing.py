@@ -8,6 +8,7 @@ chooses between the two: ``uniform`` bounds by the drawn length, ``full`` by ``m
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
@@ -19,7 +20,6 @@ from harness.errors import UsageError
 
 UNIFORM, FULL = "uniform", "full"
 _STEP = 500
-_MISSES = 20  # draws that overshoot before a document of a given length counts as full
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Placing:
         if self.kind == "placed":
             depth = self.depths[number % len(self.depths)]
             target = self.lengths[number // len(self.depths) % len(self.lengths)]
-            drawn = _fill([], fillers, target - passage.tokens, rng, _MISSES)
+            drawn = _close(_fill([], fillers, target - passage.tokens, rng), fillers, target - passage.tokens)
             return Layout(drawn, _place_at(depth, [fillers.tokens[each] for each in drawn]), depth, target)
         target = self.max_tokens
         if self.length == UNIFORM:
@@ -93,21 +93,31 @@ def _first_part(fillers: Fillers, more_than: int, rng: random.Random) -> list[in
     return list(drawn)
 
 
-def _fill(begun: list[int], fillers: Fillers, most: int, rng: random.Random, misses: int = 0) -> list[int]:
-    """Draw further fillers up to ``most`` tokens in all; stop at the first that overshoots beyond ``misses``."""
+def _fill(begun: list[int], fillers: Fillers, most: int, rng: random.Random) -> list[int]:
+    """Draw further fillers up to ``most`` tokens in all; stop at the first that overshoots."""
     drawn, total = dict.fromkeys(begun), sum(fillers.tokens[each] for each in begun)
     while len(drawn) < len(fillers.texts):
         each = int(rng.random() * len(fillers.texts))
         if each in drawn:
             continue
-        if total + fillers.tokens[each] <= most:
-            drawn[each] = None
-            total += fillers.tokens[each]
-        elif misses:
-            misses -= 1
-        else:
+        total += fillers.tokens[each]
+        if total > most:
             break
+        drawn[each] = None
     return list(drawn)
+
+
+def _close(drawn: list[int], fillers: Fillers, most: int) -> list[int]:
+    """Add the longest fillers that still fit, until less than the shortest unused one is missing from ``most``."""
+    taken, left = set(drawn), most - sum(fillers.tokens[each] for each in drawn)
+    longest_first = reversed(fillers.by_length[: bisect_right(fillers.by_length, left, key=fillers.tokens.__getitem__)])
+    for each in longest_first:
+        if left < fillers.tokens[fillers.by_length[0]]:
+            break
+        if each not in taken and fillers.tokens[each] <= left:
+            drawn = [*drawn, each]
+            left -= fillers.tokens[each]
+    return drawn
 
 
 def _place_at(depth: float, tokens: list[int]) -> int:

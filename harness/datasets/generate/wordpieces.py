@@ -60,6 +60,15 @@ def cut_at_word(text: str, most_tokens: int) -> str:
     return text[:end].rstrip()
 
 
+def cut_at_token(text: str, most_tokens: int) -> tuple[str, int]:
+    """Return the longest beginning with at most ``most_tokens`` tokens that splits no word's pieces, and its tokens."""
+    ((tokens, offsets),) = split_tokens([text])
+    count = min(most_tokens, len(tokens))
+    while 0 < count < len(tokens) and tokens[count].startswith("##"):
+        count -= 1
+    return (text[: offsets[count - 1][1]], count) if count else ("", 0)
+
+
 @functools.cache
 def vocabulary() -> tuple[str, ...]:
     """Return all tokens by their numbers."""

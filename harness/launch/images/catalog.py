@@ -10,6 +10,7 @@ from pathlib import Path
 from harness.config import NAME_PATTERN, data_root, read_toml, validate
 from harness.containment import inside
 from harness.errors import FileError, UnknownName, did_you_mean
+from harness.filesystem import without_litter
 from harness.launch.images.systems import PARAMETERS, EngineFile, System, SystemFile
 from harness.records import Scalar
 from harness.untrusted import ForeignText
@@ -43,7 +44,7 @@ def systems(*folders: Path, wrong: dict[str, FileError] | None = None) -> dict[s
     by_name: dict[str, System] = {}
     files: dict[str, SystemFile] = {}
     found: dict[str, FileError] = {}
-    for path in (path for folder in searched for path in sorted(folder.glob("*/systems/*.toml"))):
+    for path in (path for folder in searched for path in without_litter(sorted(folder.glob("*/systems/*.toml")))):
         try:
             declared = _declared(path, by_name.get(path.stem), files)
             by_name[path.stem], files[path.stem] = _system(path, declared), declared

@@ -90,9 +90,17 @@ def engine_files(system: System) -> dict[str, Path]:
     for path in (folder / "Dockerfile", *system.shared_locks.values(), system.lock):
         if not path.is_file():
             raise FileError(f"{path}: no such file; the engine {system.engine!r} needs it: see {_GUIDE}")
-    files = {path.name: inside(folder, path.name) for path in sorted(folder.iterdir()) if path.is_file()}
+    files = {
+        path.name: inside(folder, path.name)
+        for path in filesystem.without_litter(sorted(folder.iterdir()))
+        if path.is_file()
+    }
     packages = sorted(path.parent.name for path in folder.glob("*/__init__.py"))
-    modules = (path for package in packages for path in files_inside(inside(folder, package), "*.py"))
+    modules = (
+        path
+        for package in packages
+        for path in filesystem.without_litter(files_inside(inside(folder, package), "*.py"))
+    )
     files |= {path.relative_to(folder).as_posix(): path for path in modules}
     own = {name: path for name, path in files.items() if not (_HOST_ONLY.fullmatch(name) or _LOCK.fullmatch(name))}
     return {**own, "requirements.lock": system.lock}
@@ -103,7 +111,7 @@ def shared_files(system: System) -> dict[str, Path]:
     return {
         path.relative_to(folder.parent).as_posix(): path
         for folder in system.shared
-        for path in files_inside(folder, "*.py")
+        for path in filesystem.without_litter(files_inside(folder, "*.py"))
     }
 
 

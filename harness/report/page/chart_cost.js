@@ -39,11 +39,13 @@
       (row) => style.look(row.system).colour,
       [xAxis.type === "log", false],
     );
-    const cheapest = rows.reduce((best, row) => (cost[row.number] < cost[best.number] ? row : best));
+    const least = looks.smallest(rows.map((row) => cost[row.number]));
+    const cheapest = rows.filter((row) => cost[row.number] === least);
+    const equal = cheapest.length > 1 ? ` and ${cheapest.length - 1} equal` : "";
     const systems = Array.from(new Set(shown.map((row) => row.system))).sort();
     const left = types.size > MOST_TYPES ? ` The ${MOST_TYPES} cheapest of ${types.size} types.` : "";
     return {
-      summary: `US$ per million queries on ${page.numbers.count(ordered.length, "instance type")}; the least is ${cheapest.system} on ${typeOf(cheapest)}: ${number(cost[cheapest.number])}.${left}`,
+      summary: `US$ per million queries on ${page.numbers.count(ordered.length, "instance type")}; the least is ${cheapest[0].system} on ${typeOf(cheapest[0])}${equal}: ${number(least)}.${left}`,
       columns: [
         { text: "instance type" },
         { text: "US$/h", numeric: true },

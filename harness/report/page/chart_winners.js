@@ -58,8 +58,7 @@
     const { rows, regions, why } = kept(view, group);
     if (why) return { why };
     if (regions.length === 1) {
-      const { system, profile } = page.content.rows[rows[regions[0].row]];
-      return { why: `${system} on ${profile} wins at all weights.` };
+      return { why: `${named(page.content.rows[rows[regions[0].row]], regions[0].equal)} wins at all weights.` };
     }
     const whole = page.winners.area([
       [1, 0, 0],
@@ -67,24 +66,34 @@
       [0, 0, 1],
     ]);
     const known = regions
-      .map(({ row, polygon }) => ({
+      .map(({ row, polygon, equal }) => ({
         row: page.content.rows[rows[row]],
         polygon,
+        equal,
         share: page.winners.area(polygon) / whole,
       }))
       .sort((a, b) => b.share - a.share);
-    const names = known.slice(0, 6).map(({ row, share }) => `${row.system} on ${row.profile} ${number(share * 100)} %`);
+    const names = known.slice(0, 6).map(({ row, equal, share }) => `${named(row, equal)} ${number(share * 100)} %`);
     return {
       summary: `Winners by share of all weights: ${names.join(", ")}${known.length > 6 ? ", and others" : ""}. The circle marks the chosen weights; a click chooses others.`,
       columns: [{ text: "system" }, { text: "hardware profile" }, { text: "share of all weights, %", numeric: true }],
-      rows: () => known.map(({ row, share }) => [row.system, row.profile, number(share * 100)]),
-      legend: known.slice(0, 12).map(({ row }, at) => ({
-        text: `${at + 1} ${row.system}, ${row.profile}`,
+      rows: () => known.map(({ row, equal, share }) => [row.system + also(equal), row.profile, number(share * 100)]),
+      legend: known.slice(0, 12).map(({ row, equal }, at) => ({
+        text: `${at + 1} ${row.system}, ${row.profile}${also(equal)}`,
         colour: style.look(row.system).colour,
         symbol: "rect",
       })),
       option: option(known, view, style),
     };
+  }
+
+  // Rows of equal terms win together; the first of them is named.
+  function also(equal) {
+    return equal ? ` and ${equal} equal` : "";
+  }
+
+  function named(row, equal) {
+    return `${row.system} on ${row.profile}${also(equal)}`;
   }
 
   function option(known, view, style) {

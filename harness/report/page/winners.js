@@ -44,7 +44,7 @@
   }
 
   // terms: of each row, what its score adds for accuracy, cost and latency at a weight of 1.
-  // Gives [{row: place in terms, polygon: [[accuracy, cost, latency], ...]}].  Exact: every corner of every region is
+  // Gives [{row: place in terms, polygon: [[accuracy, cost, latency], ...], equal: number of other rows of these terms}].  Exact: every corner of every region is
   // looked at, and whoever wins there against those that were known joins them.
   function regions(terms) {
     if (!terms.length) return [];
@@ -77,13 +77,15 @@
 
   // Rows of the very same terms have one region; the first of them stands for all.
   function withoutTwins(made, terms) {
-    const seen = new Set();
-    return made.filter(({ row, polygon }) => {
-      const key = terms[row].join(" ");
-      if (seen.has(key) || area(polygon) < 1e-12) return false;
-      seen.add(key);
-      return true;
-    });
+    const seen = new Map();
+    for (const each of made) {
+      const key = terms[each.row].join(" ");
+      if (!seen.has(key) && area(each.polygon) >= 1e-12) seen.set(key, each);
+    }
+    return Array.from(seen, ([key, each]) => ({
+      ...each,
+      equal: terms.filter((other) => other.join(" ") === key).length - 1,
+    }));
   }
 
   function area(polygon) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,10 +114,11 @@ def draw_measure(made: DatasetPositions, systems: Sequence[SystemByPosition], fr
         look = frame.styles[system.system]
         # Intervals of systems that stand together would hide each other.
         shift = made.width * 0.3 * ((number + 0.5) / len(drawn) - 0.5)
-        middles = [(each.start + made.width / 2) + shift for each in system.bins]
-        values = [each.value.value or 0.0 for each in system.bins]
-        low = [value - _or(each.value.low, value) for each, value in zip(system.bins, values, strict=True)]
-        high = [_or(each.value.high, value) - value for each, value in zip(system.bins, values, strict=True)]
+        bins = [each for each in system.bins if each.value.value is not None]
+        middles = [(each.start + made.width / 2) + shift for each in bins]
+        values = [_or(each.value.value, math.nan) for each in bins]
+        low = [value - _or(each.value.low, value) for each, value in zip(bins, values, strict=True)]
+        high = [_or(each.value.high, value) - value for each, value in zip(bins, values, strict=True)]
         settings: dict[str, Any] = {**look.mark, **look.line, "markersize": 4.5, "linewidth": 1.1}
         bars = [np.maximum(0, low), np.maximum(0, high)]
         axes.errorbar(middles, values, yerr=bars, elinewidth=0.8, capsize=2, **settings)

@@ -8,6 +8,7 @@ a convex polygon, which is cut out exactly and not sampled.
 from __future__ import annotations
 
 import string
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -188,8 +189,13 @@ class WinnerRegion:
 
 
 def regions(candidates: Sequence[Candidate]) -> tuple[WinnerRegion, ...]:
-    """Return each winner's region, the largest first; the first of rows with equal scores represents them."""
-    every = list({candidate.gains: candidate for candidate in reversed(candidates)}.values())[::-1]
+    """Return each winner's region, the largest first; of rows with equal scores the first, which says how many."""
+    equal = Counter(candidate.gains for candidate in candidates)
+    firsts = list({candidate.gains: candidate for candidate in reversed(candidates)}.values())[::-1]
+    every = [
+        replace(each, label=f"{each.label} and {more} equal") if (more := equal[each.gains] - 1) else each
+        for each in firsts
+    ]
     rivals = _strongest_first(every)
     found = []
     for candidate in every:

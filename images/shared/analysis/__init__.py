@@ -8,6 +8,8 @@ from math import inf
 
 import Stemmer
 
+from analysis.porter import Porter
+
 # Words as Unicode cuts them (UAX 29) for letters and digits: U.S, don't, 3.5 and 1,000 stay whole.
 _WORD = re.compile(r"\w+(?:(?<=[^\W\d_])['’.:·](?=[^\W\d_])\w+|(?<=\d)[.,;'’](?=\d)\w+)*")
 _POSSESSIVE = re.compile(r"['’]s$")
@@ -17,13 +19,13 @@ class Analyser:
     """Cuts a text into stems of lowercase words, stop words left out.
 
     Args:
-        stems: name of the stemmer in Snowball.
+        stems: name of the stemmer in Snowball; ``porter`` is Lucene's (:class:`Porter`).
         stops: the stop words.
         possessive: whether words lose an ending ``'s``.
     """
 
     def __init__(self, stems: str, stops: Collection[str], *, possessive: bool) -> None:
-        self._stem = Stemmer.Stemmer(stems).stemWords
+        self._stem = Porter().stem_words if stems == "porter" else Stemmer.Stemmer(stems).stemWords
         self._stops = frozenset(stops)
         self._possessive = possessive
 

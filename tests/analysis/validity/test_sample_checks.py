@@ -176,6 +176,15 @@ def test_cold_start_is_not_reported_as_a_result_cache() -> None:
         assert sample_checks.start(timings) is not None
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_repeats_of_a_system_that_gets_faster_are_told_from_a_cache(seed: int) -> None:
+    falling = np.linspace(10, 2, 200)
+    faster = sample_checks.repeat(simulated(seed, jobs=1, trials=1, spread=0.3, stalls=0, shape=falling, cache=0.2))
+    cached = sample_checks.repeat(simulated(seed, jobs=1, trials=1, spread=0.3, stalls=0.002, cache=0.01))
+    assert faster is not None and faster.falling
+    assert cached is not None and not cached.falling
+
+
 def test_full_result_cache_is_detected_although_later_trials_are_fast() -> None:
     latency = np.vstack([np.full(100, 0.005), np.full((4, 100), 0.0001)])
     table = sample_records.samples(latency, repeats=[(query, 0.0001) for query in range(20)])

@@ -114,6 +114,18 @@ def test_findings_state_the_fact_the_figure_and_the_command(
     assert verdict.transient is (command == RETRY)
 
 
+@pytest.mark.parametrize("falling", [False, True])
+def test_result_cache_is_named_although_warm_up_was_unsteady_unless_latency_still_falls(falling: bool) -> None:
+    facts = SampleFacts(300, repeat=RepeatSpeedup(20, 0.05, 0.005, falling))
+    for unsteady in (
+        assess(result(warmup_steady=False, warmup_done=50_000), facts=facts),
+        assess(result(), facts=replace(facts, start=ColdStart(40, 1.5))),
+    ):
+        assert [finding.cause for finding in unsteady.findings].count(Cause.RESULT_CACHE) == (not falling)
+    steady = assess(result(), facts=facts)
+    assert [finding.cause for finding in steady.findings] == [Cause.RESULT_CACHE]
+
+
 def test_declared_result_cache_raises_no_finding() -> None:
     facts = SampleFacts(300, repeat=RepeatSpeedup(20, 0.05, 0.005))
     assert "declare result_cache = true in the system's TOML" in assess(result(), facts=facts).reasons[0]

@@ -89,7 +89,7 @@ def test_every_promised_case_is_injected() -> None:
         *("spin-0.2ms", "spin-500ms", "sleep", "child", "lognormal"),
         *("memory-64", "memory-2048", "memory-2048-in-child", "mapped-256", "mapped-256-untouched", "leak"),
         *("cold", "drift", "cache", "rankings", "threads-unsaid", "throttled", "clean"),
-        *("oom", "oom-child", "hang", "raise", "segfault", "exit", "wrong-id", "duplicate", "nan"),
+        *("oom", "oom-child", "hang", "raise", "segfault", "abort", "exit", "wrong-id", "duplicate", "nan"),
         *("offline", "server", "stall-open", "stall-closed"),
     ):
         assert wanted in names, wanted

@@ -324,6 +324,8 @@ def test_map_of_winners_names_the_winners(shared: Page, results: PageSource, row
         for region in holding:
             assert scores[region["row"]] == pytest.approx(best, rel=1e-9, abs=1e-9)
     assert inside < 510, "regions do not lie on one another"
+    tied = shared.evaluate("() => harnessPage.winners.regions([[30, -1, -1], [9, -2, -2], [30, -1, -1]])")
+    assert [(region["row"], region["equal"]) for region in tied] == [(0, 1)]
 
 
 def _holds(polygon: list[list[float]], weights: tuple[float, ...]) -> bool:
