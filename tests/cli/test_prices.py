@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime
 import io
+import itertools
 import json
 import re
 import shutil
@@ -94,8 +95,9 @@ def test_help_writes_dates_plainly() -> None:
         (("--memory", "0"), "0.0 is not in the range"),
     ],
 )
-def test_impossible_request_is_one_line(arguments: tuple[str, ...], message: str) -> None:
-    done = call("instances", "--cpu", "1", "--memory", "4", *arguments)
+def test_impossible_request_is_one_line(arguments: tuple[str, str], message: str) -> None:
+    usual = {"--cpu": "1", "--memory": "4", **dict([arguments])}
+    done = call("instances", *itertools.chain.from_iterable(usual.items()))
     assert (done.exit_code, done.stdout) == (2, "")
     assert message in done.stderr
     assert "Traceback" not in done.stderr
