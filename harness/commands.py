@@ -74,6 +74,11 @@ def parts(text: Text) -> list[tuple[str, bool]]:
     return found
 
 
+def holds_one(line: str) -> bool:
+    """Return whether a line has a command: no line end may come into it, which a shell would take for the end."""
+    return "harness " in line
+
+
 def literal(name: str) -> str:
     """Return the glob that matches this name alone, and that no list of globs divides."""
     return re.sub(r"[*?\[,\s]", r"[\g<0>]", name).replace("\0", "?")

@@ -13,6 +13,7 @@ from rich.text import Text
 from harness import filesystem
 from harness.cli.lines import say
 from harness.cli.options import Decorator, output_path, record_options
+from harness.commands import holds_one
 from harness.errors import HarnessError, UsageError
 from harness.progress import Screen
 from harness.report import writers
@@ -101,9 +102,9 @@ def destination_options(*formats: str, text: str | None = None, wide: bool = Fal
 def show_paragraphs(paragraphs: Iterable[tuple[str, str]]) -> None:
     """Print titled paragraphs on foreign facts, each on a line of its own."""
     console = Screen()
-    console.soft_wrap = not console.is_terminal
     for title, text in paragraphs:
-        console.print(Text.assemble((one_line(title), "bold"), "  ", one_line(text)))
+        whole = not console.is_terminal or holds_one(text)
+        console.print(Text.assemble((one_line(title), "bold"), "  ", one_line(text)), soft_wrap=whole)
 
 
 def write(path: Path, text: str) -> None:

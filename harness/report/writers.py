@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from harness.commands import SPAN, parts
+from harness.commands import SPAN, holds_one, parts
 from harness.errors import UnknownName
 from harness.report import latex
 from harness.report.document import Grid, ReportDocument, Section, Value
@@ -212,7 +212,7 @@ def print_answer(section: Section, console: Console) -> None:
     for line in (*section.after, *section.notes):
         text, first = Text(line), line.partition(" ")[0]
         text.stylize(_STYLES.get(_TONES.get(first, ""), ""), 0, len(first))
-        console.print(text, soft_wrap=not console.is_terminal)
+        console.print(text, soft_wrap=not console.is_terminal or holds_one(line))
 
 
 def _folded(grid: Grid) -> Table:
