@@ -288,7 +288,7 @@ def _parse_lines(path: Path, layout: LineLayout, first: int, content: bytes) -> 
         where = f"{path}:{line_number}"
         _check_text(where, line)
         if not fields or fields[0] == _COMMENT:
-            if len(fields) == len(layout.names) and not any(_fault(one, fields[one.column]) for one in layout.numbers):
+            if _is_judged_or_ranked(layout, fields):
                 raise FileError(f"{where}: query '#' makes a comment of this line; rename the query or reword the line")
             continue
         if len(fields) != len(layout.names) and b"\r" in line.rstrip():
@@ -312,6 +312,15 @@ def _parse_lines(path: Path, layout: LineLayout, first: int, content: bytes) -> 
         block.documents.append(fields[layout.document].decode())
         block.lines.append(line_number)
     return replace(block, queries=queries, longer=longer)
+
+
+def _is_judged_or_ranked(layout: LineLayout, fields: Sequence[bytes]) -> bool:
+    """Return whether a comment is what programs write of a query that is called ``#``."""
+    return (
+        len(fields) == len(layout.names)
+        and fields[1].upper() in (b"0", b"Q0")
+        and not any(_fault(number, fields[number.column]) for number in layout.numbers)
+    )
 
 
 def _misplaced(layout: LineLayout, fields: Sequence[bytes]) -> str | None:

@@ -117,7 +117,7 @@ def _sample(line: bytes, spec: JobSpec, queries: set[str], warmed: set[str]) -> 
     if type(trial) is not int or (trial not in timed and trial not in (WARMUP_TRIAL, REPEAT_TRIAL)):
         raise ValueError(f"trial {str(trial)[:20]}, asked for {timed.start} to {timed.stop - 1}")
     if type(latency_ns) is not int or not 0 < latency_ns < 1 << 62:
-        raise ValueError(f"latency_ns {str(latency_ns)[:40]} is no positive whole number")
+        raise ValueError(f"latency_ns {str(latency_ns)[:40]} is not a positive whole number")
     stages_ns, counts = _figures(raw, "stages_ns", _STAGE_NAME), _figures(raw, "counts", _COUNT_NAME)
     given = [Hit(doc_id, score) for doc_id, score in raw.get("first_stage", [])]
     first_stage = check_hits(given, most_first_stage(spec), 0)
@@ -136,7 +136,7 @@ def _figures(raw: dict[str, Any], key: str, names: re.Pattern[str]) -> dict[str,
     """Check a sample's stages or counts; those of other names are nobody's.
 
     Raises:
-        ValueError: one is negative, or no whole number.
+        ValueError: one is negative, or not a whole number.
     """
     figures = {name: value for name, value in raw.get(key, {}).items() if names.fullmatch(name)}
     return {name: _extra(f"{key}.{name}", value) for name, value in figures.items()}
@@ -144,7 +144,7 @@ def _figures(raw: dict[str, Any], key: str, names: re.Pattern[str]) -> dict[str,
 
 def _extra(name: str, value: object) -> int:
     if type(value) is not int or not 0 <= value < 1 << 62:
-        raise ValueError(f"{name} {str(value)[:40]} is no whole number of 0 or more")
+        raise ValueError(f"{name} {str(value)[:40]} is not a whole number of 0 or more")
     return value
 
 

@@ -421,8 +421,8 @@ WRONG_LINES: dict[str, tuple[Any, str]] = {
     "a trial before all": (line(-3, "q0"), "trial -3, asked for 0 to 1"),
     "a truth as trial": (line(True, "q0"), "trial True, asked for 0 to 1"),
     "a text as trial": (line("\n\x1b", "q0"), ", asked for 0 to 1"),
-    "no time": (line(0, "q0", latency_ns=0), "latency_ns 0 is no positive whole number"),
-    "endless time": (line(0, "q0", latency_ns=1 << 62), "is no positive whole number"),
+    "no time": (line(0, "q0", latency_ns=0), "latency_ns 0 is not a positive whole number"),
+    "endless time": (line(0, "q0", latency_ns=1 << 62), "is not a positive whole number"),
     "no hits": (line(0, "q0", hits=None), "a value is of the wrong kind"),
     "half a hit": (line(0, "q0", hits=[["d1"]]), "not enough values to unpack"),
     "too few hits": (line(0, "q0", hits=[]), "0 hits, expected 2"),
@@ -430,9 +430,9 @@ WRONG_LINES: dict[str, tuple[Any, str]] = {
     "a text as score": (line(0, "q0", hits=[["d1", "2"], ["d2", 1.0]]), "rank 1: the score is str"),
     "an endless score": (line(0, "q0", hits=[["d1", 10**400], ["d2", 1.0]]), "rank 1: the score is too large"),
     "a lone surrogate": (line(0, "q0", hits=[["\ud800", 2.0], ["d2", 1.0]]), "rank 1: the document id '\\ud800'"),
-    "negative stage": (line(0, "q0", stages_ns={"encode": -1}), "stages_ns.encode -1 is no whole number"),
-    "half a stage": (line(0, "q0", stages_ns={"encode": 0.5}), "stages_ns.encode 0.5 is no whole number"),
-    "negative count": (line(0, "q0", counts={"pairs": -2}), "counts.pairs -2 is no whole number"),
+    "negative stage": (line(0, "q0", stages_ns={"encode": -1}), "stages_ns.encode -1 is not a whole number"),
+    "half a stage": (line(0, "q0", stages_ns={"encode": 0.5}), "stages_ns.encode 0.5 is not a whole number"),
+    "negative count": (line(0, "q0", counts={"pairs": -2}), "counts.pairs -2 is not a whole number"),
     "stages as a list": (line(0, "q0", stages_ns=[1]), "a value is of the wrong kind"),
 }
 

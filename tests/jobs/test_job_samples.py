@@ -78,7 +78,7 @@ def test_scenario_columns_are_read_and_checked(tmp_path: Path) -> None:
 def test_invalid_scenario_value_is_named(tmp_path: Path, name: str, value: object) -> None:
     wrong = read(tmp_path, SPEC, line(0, "q0", **{name: value}))[2]
     assert wrong is not None and wrong.startswith(f"samples.jsonl: line 1: {name} ")
-    assert wrong.endswith("is no whole number")
+    assert wrong.endswith("is not a whole number of 0 or more")
 
 
 def test_endless_lines_are_read_up_to_a_limit(tmp_path: Path) -> None:
