@@ -185,6 +185,16 @@ def test_repeats_of_a_system_that_gets_faster_are_told_from_a_cache(seed: int) -
     assert cached is not None and not cached.falling
 
 
+@pytest.mark.parametrize("busy", [(0, 0.25), (0, 0.5), (0, 0.75), (0.25, 0.75), (0.5, 1)])
+def test_load_in_a_part_of_the_trial_does_not_hide_a_cache(busy: tuple[float, float]) -> None:
+    """A busy machine makes queries of some time 60 % slower."""
+    begin, end = busy
+    shape = np.where((np.arange(200) >= 200 * begin) & (np.arange(200) < 200 * end), 1.6, 1.0)
+    for seed in range(20):
+        cached = sample_checks.repeat(simulated(seed, jobs=1, trials=1, spread=0.1, shape=shape, cache=0.01))
+        assert cached is not None and not cached.falling, seed
+
+
 def test_full_result_cache_is_detected_although_later_trials_are_fast() -> None:
     latency = np.vstack([np.full(100, 0.005), np.full((4, 100), 0.0001)])
     table = sample_records.samples(latency, repeats=[(query, 0.0001) for query in range(20)])
