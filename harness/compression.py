@@ -19,7 +19,7 @@ _MAX_SMALL_MEMBERS, _SMALL_MEMBER_BYTES = 1 << 16, 1 << 10
 _MAX_RATIO, _RATIO_FREE_BYTES = 100, 32 << 20
 _PIECE_BYTES = 8192
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
-_WIDE_WINDOW = "zstd needs a window over 128 MiB for it (--long=28 or more); compress it with --long=27 or less"
+_WIDE_WINDOW = "its zstd window is over 128 MiB (--long=28 or more), and only --long=27 or less can be read"
 
 Codec = Literal["gzip", "zstd"]
 # First bytes of each codec, of a skippable frame of zstd too, and of archives that harness does not read.

@@ -135,7 +135,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
             raise FileError(f"{path}: line {number}: {reason_of(error)}; save the file as UTF-8") from None
         except DAMAGED as error:
             raise FileError(
-                f"{path}: line {number}: cannot be read: {reason_of(error)}; restore or recreate it"
+                f"{path}: cannot be read after line {number}: {reason_of(error)}; restore or recreate it"
             ) from error
 
 

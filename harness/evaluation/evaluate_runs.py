@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from harness.errors import UsageError
+from harness.errors import UsageError, counted
 from harness.evaluation import measure_names, per_query
 from harness.evaluation.evaluate import Evaluation, evaluate
 from harness.evaluation.judged_runs import UNJUDGED_DEPTH, JudgedRuns, UnjudgedHits, UnknownQueries, count_unjudged
@@ -187,7 +187,7 @@ def measure_notes(evaluation: Evaluation, deep: Sequence[str], k: int) -> tuple[
         )
     if deep:
         look = "looks" if len(deep) == 1 else "look"
-        notes.append(f"{', '.join(deep)}: {look} deeper than the {k} hits that were retrieved")
+        notes.append(f"{', '.join(deep)}: {look} deeper than the {counted(k, 'hit')} retrieved")
     return tuple(notes)
 
 

@@ -302,12 +302,12 @@ def test_missing_judgements_and_hits_have_a_note(make: Maker, snapshot: Snapshot
 def test_measure_deeper_than_the_run_has_a_note(make: Maker, snapshot: Snapshot) -> None:
     table = build_table([make()], snapshot=snapshot, measures=["RR@10", "R@100"])
     assert table.measures == ("RR@10", "R@100")
-    assert table.rows[0].notes == ("R@100: looks deeper than the 10 hits that were retrieved",)
+    assert table.rows[0].notes == ("R@100: looks deeper than the 10 hits retrieved",)
 
 
 def test_a_measure_without_a_cutoff_is_deeper_than_any_run(make: Maker, snapshot: Snapshot) -> None:
     table = build_table([make()], snapshot=snapshot, measures=["AP", "P@5", "SetP", "nDCG"])
-    assert table.rows[0].notes == ("AP, nDCG: look deeper than the 10 hits that were retrieved",)
+    assert table.rows[0].notes == ("AP, nDCG: look deeper than the 10 hits retrieved",)
 
 
 def test_crash_of_a_new_image_is_shown_despite_the_old_images_result(make: Maker, snapshot: Snapshot) -> None:

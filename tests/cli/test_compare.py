@@ -142,7 +142,7 @@ def test_compare_prints_the_notes_of_evaluate_on_run_files(harness: Call, files:
     evaluated = harness("evaluate", str(files / "qrels.txt"), one, two)
     compared = harness("compare", "--wide", one, two, "--qrels", str(files / "qrels.txt"))
     for message in (
-        "RR@10, Success@10, nDCG@10: look deeper than the 3 hits that were retrieved",
+        "RR@10, Success@10, nDCG@10: look deeper than the 3 hits retrieved",
         f"- 1 grade is below 0, in {files}/qrels.txt:{lines}: no more relevant than 0",
         "- Unjudged among the first 3 hits on qrels.txt: two 67%, one 65%; they count as not relevant",
     ):

@@ -188,7 +188,7 @@ def test_disjoint_ids_have_a_note(files: Path) -> None:
     (files / "other.run").write_text("q1 Q0 doc-1 1 2.0 x\n")
     message = run(files, "--measures", "RR@10 nDCG@5", runs=("other.run",)).stdout
     assert "- other: none of its hits is judged: are its ids those of the judgements?" in message
-    assert "- other: RR@10, nDCG@5: look deeper than the 1 hits that were retrieved" in message
+    assert "- other: RR@10, nDCG@5: look deeper than the 1 hit retrieved" in message
 
 
 @pytest.mark.parametrize(

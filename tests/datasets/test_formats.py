@@ -238,7 +238,7 @@ def test_dureader_measures_are_reported_with_a_note_on_depth(bench: Bench) -> No
     (row,) = results_folder.load_rows(bench.results, ["RR@10", "R@1", "R@50"]).rows
     assert row.queries_judged and all(0 <= (figure.value or 0) <= 1 for figure in row.measures.values())
     assert row.measures["R@50"].value == 1.0, "both of its documents are retrieved"
-    assert f"RR@10, R@50: look deeper than the {row.k} hits that were retrieved" in row.notes
+    assert f"RR@10, R@50: look deeper than the {row.k} hits retrieved" in row.notes
 
 
 ALIKE = ("harness", "BEIR", "TREC", "MS MARCO")

@@ -151,7 +151,7 @@ def test_a_damaged_compressed_file_is_named(tiny: Path, name: str, suffix: str, 
     content = path.read_bytes()
     flipped = content[:12] + bytes([0xFF] * 12) + content[24:]
     path.write_bytes({"cut": content[:-9], "flipped": flipped, "another format": b"plain"}[damage])
-    place = f"{path}:" if name == "qrels.trec" else f"{path}: line "
+    place = f"{path}:" if name == "qrels.trec" else f"{path}: cannot be read after line "
     assert load_error(tiny).startswith(place)
 
 
@@ -355,4 +355,4 @@ def test_a_window_beyond_what_is_unpacked_is_named(tiny: Path) -> None:
     """A frame of zstd whose header asks for a window of 2 GiB, as ``--long=31`` writes it."""
     (tiny / "corpus.jsonl").unlink()
     (tiny / "corpus.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfd\x00\xa8\x01\x00\x00")
-    assert "zstd needs a window over 128 MiB for it (--long=28 or more)" in load_error(tiny)
+    assert "cannot be read after line 0: its zstd window is over 128 MiB (--long=28 or more)" in load_error(tiny)

@@ -78,7 +78,7 @@ def test_note_of_all_runs_appears_once() -> None:
     )
     assert notes_of(found) == (
         "1 (q4) of 4 queries have no judgements, left out of the measures",
-        "RR@10: looks deeper than the 2 hits that were retrieved",
+        "RR@10: looks deeper than the 2 hits retrieved",
         "few: 2 (q2, q3) judged queries got no hits and count 0",
         "few: 4 (s1, s2, s3, ...) queries of the run are not among those to be judged and are left out; the first "
         "is in few.run:3",
@@ -117,7 +117,7 @@ def test_stored_runs_are_noted_as_cut_and_keep_their_order() -> None:
     said = notes_of(replace(noted_runs(all=("q1", "q2", "q3")), corpus_sha256="c" * 64))
     assert "all: 1 (q1) queries have equal scores, judged in the order that was returned" not in said, "one run"
     assert "1 (q1) queries have equal scores, judged in the order that was returned" in said
-    assert "RR@10, AP: look deeper than the 2 hits that were retrieved" in said
+    assert "RR@10, AP: look deeper than the 2 hits retrieved" in said
 
 
 def test_hits_judged_by_their_texts_count_as_judged() -> None:
