@@ -8,6 +8,7 @@ command unchanged, and nothing in it is active even where a program replaces the
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from harness.untrusted import MAX_TEXT, ForeignText, Text, escaped, one_line
 
@@ -19,6 +20,8 @@ _KEPT = re.compile(rf"[\w{_PLAIN}]")
 _WORD = rf"(?:[{_PLAIN}]|'[\w{_PLAIN}*?\[\] ]*'|\$'(?:[\w{_PLAIN}]|\\x[0-9a-f]{{2}})*')+"
 # A command in a sentence.  All that matches runs harness alone, whoever wrote it.
 SPAN = re.compile(rf"`harness(?: {_WORD})+`")
+# Beside these, commands at the start of a text, after a colon and after a gap.
+_WHOLE = re.compile(rf"{SPAN.pattern}|(?:^|(?<=: )|(?<=  ))harness(?: {_WORD})+")
 # Characters of a text that may hold commands.
 _MOST = 1 << 15
 
@@ -74,9 +77,11 @@ def parts(text: Text) -> list[tuple[str, bool]]:
     return found
 
 
-def holds_one(line: str) -> bool:
-    """Return whether a line has a command: no line end may come into it, which a shell would take for the end."""
-    return "harness " in line
+def words_of(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each word with the blanks behind it, and its place in the text; a command is one word."""
+    whole = _WHOLE.sub(lambda match: "x" * len(match[0]), text)
+    for match in re.finditer(r"\s*\S+\s*", whole):
+        yield match.start(), text[match.start() : match.end()]
 
 
 def literal(name: str) -> str:

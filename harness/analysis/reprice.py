@@ -97,12 +97,12 @@ class OrderFlip:
 
 @dataclass(frozen=True)
 class CheapestChange:
-    """A comparison group whose cheapest row (system and hardware profile) changed."""
+    """A comparison group whose cheapest rows (system and hardware profile) changed: several where they tie."""
 
     place: ComparisonGroup
     way: str
-    was: tuple[str, str]
-    now: tuple[str, str]
+    was: tuple[tuple[str, str], ...]
+    now: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,8 @@ def cheapest_changes(changes: Sequence[RowChange], way: str) -> Iterator[Cheapes
     for place, rows in _by_place(changes).items():
         was, now = ([change for change in rows if change.pairs[way][side].rank == 1] for side in (0, 1))
         if was and now and not any(change in now for change in was):
-            yield CheapestChange(place, way, *((each[0].row.system, each[0].row.profile) for each in (was, now)))
+            names = (tuple((change.row.system, change.row.profile) for change in rows) for rows in (was, now))
+            yield CheapestChange(place, way, *names)
 
 
 def _by_place(changes: Sequence[RowChange]) -> Mapping[ComparisonGroup, list[RowChange]]:

@@ -13,7 +13,6 @@ from rich.text import Text
 from harness import filesystem
 from harness.cli.lines import say
 from harness.cli.options import Decorator, output_path, record_options
-from harness.commands import holds_one
 from harness.errors import HarnessError, UsageError
 from harness.progress import Screen
 from harness.report import writers
@@ -103,8 +102,7 @@ def show_paragraphs(paragraphs: Iterable[tuple[str, str]]) -> None:
     """Print titled paragraphs on foreign facts, each on a line of its own."""
     console = Screen()
     for title, text in paragraphs:
-        whole = not console.is_terminal or holds_one(text)
-        console.print(Text.assemble((one_line(title), "bold"), "  ", one_line(text)), soft_wrap=whole)
+        writers.print_paragraph(Text.assemble((one_line(title), "bold"), "  ", one_line(text)), console)
 
 
 def write(path: Path, text: str) -> None:

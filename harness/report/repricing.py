@@ -35,6 +35,7 @@ from harness.report.document import (
     column_of,
     digits,
     grid_of,
+    joined_by_and,
     lines_of,
     number,
     stand_ins,
@@ -229,7 +230,8 @@ def _flip(flip: OrderFlip, name: str) -> str:
 
 
 def _best(best: CheapestChange, name: str) -> str:
-    return f"Cheapest row of {name} ({best.way}): {' on '.join(best.was)}, then {' on '.join(best.now)}."
+    was, now = (joined_by_and([" on ".join(row) for row in rows]) for rows in (best.was, best.now))
+    return f"Cheapest row of {name} ({best.way}): {was}, then {now}."
 
 
 def _sources(repricing: Repricing) -> Iterator[str]:

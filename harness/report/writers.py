@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from harness.commands import SPAN, holds_one, parts
+from harness.commands import SPAN, parts, words_of
 from harness.errors import UnknownName
 from harness.report import latex
 from harness.report.document import Grid, ReportDocument, Section, Value
@@ -23,6 +23,7 @@ from harness.untrusted import Text, escaped, is_formula, one_line, raw_text
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text as RichText
 
 FORMATS = ("md", "csv", "json", "latex")
 # Between two columns of a plain table.
@@ -210,9 +211,23 @@ def print_answer(section: Section, console: Console) -> None:
     if (section.after or section.notes) and (section.grids or section.lead):
         console.print()
     for line in (*section.after, *section.notes):
-        text, first = Text(line), line.partition(" ")[0]
-        text.stylize(_STYLES.get(_TONES.get(first, ""), ""), 0, len(first))
-        console.print(text, soft_wrap=not console.is_terminal or holds_one(line))
+        first = line.partition(" ")[0]
+        print_paragraph(Text.assemble((first, _STYLES.get(_TONES.get(first, ""), "")), line[len(first) :]), console)
+
+
+def print_paragraph(text: RichText, console: Console) -> None:
+    """Print a text, folded where a terminal ends; no line end comes into a command, which a shell would end there."""
+    from rich.cells import cell_len
+
+    offsets, used = [], 0
+    for start, word in words_of(text.plain) if console.is_terminal else ():
+        if used and used + cell_len(word.rstrip()) > console.width:
+            offsets.append(start)
+            used = 0
+        used += cell_len(word)
+    for line in text.divide(offsets):
+        line.rstrip()
+        console.print(line, soft_wrap=True)
 
 
 def _folded(grid: Grid) -> Table:

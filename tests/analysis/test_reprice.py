@@ -189,8 +189,16 @@ def test_verdicts_that_flip_are_named_with_both_costs(root: Path) -> None:
     assert not one.overlap
     # On the same instance the gpu's row is still as cheap as any.
     assert [(each.way, each.was, each.now) for each in found.best] == [
-        (CHEAPEST, ("gpu", "g.one"), ("bm25", "cpu2-mem8"))
+        (CHEAPEST, (("gpu", "g.one"),), (("bm25", "cpu2-mem8"),))
     ]
+
+
+def test_cheapest_rows_that_tie_are_all_named(root: Path) -> None:
+    # a.tie 0.06 -> 0.08: both were cheaper than "last", and are dearer.
+    found = compare(root, row("one", 2, 8, 0.06), row("two", 2, 8, 0.06), row("last", 1, 1, 0.2))
+    (change,) = [each for each in found.best if each.way == SAME]
+    assert change.was == (("one", "cpu2-mem8"), ("two", "cpu2-mem8")) and [name for name, _ in change.now] == ["last"]
+    assert "one on cpu2-mem8 and two on cpu2-mem8, then last on" in render(found, "md")
 
 
 def test_flip_within_the_intervals_is_marked(root: Path) -> None:

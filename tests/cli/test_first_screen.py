@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -92,4 +93,6 @@ def _shown(arguments: list[str], width: int) -> list[str]:
     done = CliRunner().invoke(main, arguments, env=terminal, catch_exceptions=False)
     assert not done.exception, (arguments, done.output)
     text = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
-    return [line.rstrip() for line in text.rstrip("\n").split("\n")]
+    lines = [line.rstrip() for line in text.rstrip("\n").split("\n")]
+    # A command is never broken by a line end: the terminal folds a long one, here the path of the test's own folder.
+    return [part for line in lines for part in (textwrap.wrap(line, width) if line.startswith("harness ") else [line])]
