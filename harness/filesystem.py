@@ -106,7 +106,8 @@ def is_stream(path: Path) -> bool:
     A rename would replace the name itself.
     """
     if path.is_symlink():
-        return path.parent.resolve().is_relative_to("/dev") or path.parent.resolve().is_relative_to("/proc")
+        folder = path.parent.resolve()  # of /dev/fd it is one in /proc; /dev/shm has files
+        return folder == Path("/dev") or folder.is_relative_to("/proc")
     return path.exists() and not path.is_file() and not path.is_dir()
 
 

@@ -144,6 +144,9 @@ def open_input(path: Path, bound: FileLimits | None = None) -> Iterator[tuple[IO
             raise FileError(f"{path}: a {archive} archive; unpack it, or use gzip or zstd") from None
         except OSError as error:
             raise FileError(f"{path}: cannot be read: {reason_of(error)}; name a readable file") from error
+        # A user may have named a plain file so; harness itself has packed each stored one.
+        if bound is not None and path.suffix == ".gz" and opened[0] is opened[1]:
+            raise FileError(f"{path}: damaged: it is not gzipped; restore or recreate it")
         yield opened
 
 

@@ -34,7 +34,7 @@ _SHARED_WORD = "north"
 _TWINS = tuple(f"t{number}" for number in range(8))
 _TWIN_TEXT = f"Old lanterns hang over a quiet quay in the {_SHARED_WORD}."
 _TWIN_QUERY = "lanterns over the quay"
-_K, _FEWER = 20, 3
+_K, _FEWER = 10, 3
 # A system that may return fewer hits finds at least these for a word that all documents have.
 _LEAST = 5
 # Twelve queries are three batches, the last of them smaller.

@@ -103,11 +103,11 @@ def test_batches_with_different_answers_are_detected(bench: Bench) -> None:
         ("fickle", "ranks the same in both trials", "queries differ"),
         ("reversed", "puts the document that is meant first", "0 of 10 queries have it first"),
         ("constant", "puts the document that is meant first", "1 of 10 queries have it first"),
-        ("loose_ties", "returns the same first documents for any k", "differ between k = 3 and k = 20, first "),
-        ("always_two", "returns as many documents as asked for", "2 of 20 and 2 of 3"),
-        ("always_twenty", "returns as many documents as asked for", "asked for 3: 20 hits, asked for 3"),
+        ("loose_ties", "returns the same first documents for any k", "differ between k = 3 and k = 10, first "),
+        ("always_two", "returns as many documents as asked for", "2 of 10 and 2 of 3"),
+        ("always_ten", "returns as many documents as asked for", "asked for 3: 10 hits, asked for 3"),
         ("raise", "verifies its envelope, loads, answers every query", "ValueError: planted in two lines (adapter.py:"),
-        ("too_many", "verifies its envelope, loads, answers every query", "21 hits, asked for 20"),
+        ("too_many", "verifies its envelope, loads, answers every query", "11 hits, asked for 10"),
     ],
 )
 def test_each_fault_is_named(bench: Bench, misdeed: str, what: str, detail: str) -> None:

@@ -124,7 +124,7 @@ def test_stages_sum_within_the_latency_and_libraries_name_their_component(bench:
 
 
 def test_fused_system_meets_the_contract(bench: Bench) -> None:
-    declare(bench)
+    declare(bench, 'method = "rrf"\ndepth = 10\n')
     folder = bench.folder / "conformance"
     folder.mkdir()
     envelope = Envelope("cpu1-mem1", 1, 1 << 30)

@@ -105,7 +105,7 @@ class Planted(Adapter):
             "constant": [Hit(f"{'dm'[rank // 10]}{rank % 10}", -float(rank)) for rank in range(k)] if k <= 20 else [],
             "loose_ties": sorted(hits[::-1] if k % 2 else hits, key=lambda hit: -hit.score),
             "always_two": hits[:2],
-            "always_twenty": [Hit(hit.doc_id, hit.score) for hit in self._ranked(self._last, 20)],
+            "always_ten": [Hit(hit.doc_id, hit.score) for hit in self._ranked(self._last, 10)],
             "nan": [Hit(hit.doc_id, float("nan")) for hit in hits],
             "duplicate": [hits[0], *hits[:-1]],
             "unknown": [Hit("no-such-document", 99.0), *hits[:-1]],
