@@ -71,7 +71,7 @@ def test_run_that_cannot_be_evaluated_has_a_reason(results: Path) -> None:
     folder = job(results)
     put(folder / reader.RUN, b"no gzip")
     evaluation = exported(results)[folder.name]["research goal"]["evaluation"]
-    assert "values" not in evaluation and "restore it if it is truncated" in evaluation["not computed"]
+    assert "values" not in evaluation and "damaged" in evaluation["not computed"]
 
 
 def test_untrusted_texts_are_harmless(results: Path) -> None:

@@ -171,7 +171,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
     "run": (
         lambda f: replace(f, reader.RUN, b"x"),
         "run.trec.gz",
-        "1 fields",
+        "damaged: it is not gzipped",
         "what can be read",
     ),
     "stranger": (
