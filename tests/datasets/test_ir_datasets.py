@@ -231,6 +231,15 @@ def test_judgements_of_unknown_queries_are_ignored(register: Register, tmp_path:
     assert dataset.qrels == b"q0 0 d1 1\nq1 0 d1 2\n"
 
 
+def test_a_repeated_judgement_counts_once_and_two_grades_are_refused(register: Register, tmp_path: Path) -> None:
+    """A user cannot edit the files of ir_datasets."""
+    documents, one = Docs(lambda: iter([GenericDoc("d1", "x")])), TrecQrel("q1", "d1", 2, "0")
+    dataset = load(register(documents, QUERY, Qrels(one, one)), tmp_path)
+    assert dataset.qrels == b"q1 0 d1 2\n"
+    with pytest.raises(FileError, match="has the grades 2 and 1"):
+        load(register(documents, QUERY, Qrels(one, TrecQrel("q1", "d1", 1, "0"))), tmp_path)
+
+
 def test_an_id_with_a_blank_is_named(register: Register, tmp_path: Path) -> None:
     place = register(Docs(lambda: iter([GenericDoc("d1", "x"), GenericDoc("d 2", "x")])), QUERY, QREL)
     with pytest.raises(FileError, match="made-by-a-test/0: document 2: id 'd 2' must be"):
