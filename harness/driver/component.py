@@ -79,9 +79,13 @@ def pack_scores(scores: Sequence[float], documents: int) -> str:
     if type(scores) not in (list, tuple) or len(scores) != documents:
         found = f"{len(scores)} scores" if isinstance(scores, Sequence) else type(scores).__name__
         raise BadAnswer(f"score returned {found} for {documents} documents, not a list of one for each")
-    for number, score in enumerate(scores):
-        if type(score) not in (float, int) or not math.isfinite(score):
-            raise BadAnswer(f"score {number + 1} of {documents} is {str(score)[:40]}, not a finite plain number")
+    for number, score in enumerate(scores, 1):
+        try:
+            fine = type(score) in (float, int) and math.isfinite(score)
+        except OverflowError:
+            raise BadAnswer(f"score {number} of {documents} is too large") from None
+        if not fine:
+            raise BadAnswer(f"score {number} of {documents} is {str(score)[:40]}, not a finite plain number")
     return _packed(scores)
 
 

@@ -235,6 +235,7 @@ def test_pack_refuses_hits_with_the_drivers_reason(hits: Any, message: str) -> N
         ([float("-inf"), 1.0], "score 1 of 2 is -inf"),
         ([1.0, True], "score 2 of 2 is True"),
         (["1", 1.0], "score 1 of 2 is 1"),
+        ([1.0, 10**5000], "score 2 of 2 is too large"),
     ],
 )
 def test_pack_refuses_scores_that_are_not_one_number_for_each_document(scores: Any, message: str) -> None:
