@@ -121,7 +121,7 @@ def console() -> Console:
 
 @contextmanager
 def task(title: str, *, line: bool = True, left: Callable[[], str] = str) -> Iterator[Progress]:
-    """Show a bar while a task runs, below those of the tasks around it; without a terminal, log one line.
+    """Show a bar while a task runs, below the bars of the tasks around it; without a terminal, log one line.
 
     Bars are drawn twice a second only, because drawing must not disturb measurements.  ``line``: without a terminal,
     log that the task starts.  ``left``: returns the time left.

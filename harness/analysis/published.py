@@ -341,7 +341,7 @@ class Published:
     errata: tuple[Erratum, ...]
 
     def follows(self) -> Snapshot:
-        """Return the prices that the paper's costs follow; UsageError if there is no such snapshot."""
+        """Return the prices that the paper's costs follow; UsageError if harness has no such snapshot."""
         printed = self.about.prices
         return prices.snapshot(printed.as_of, region=f"{printed.provider}/{printed.region}", term=printed.term)
 

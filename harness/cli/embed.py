@@ -34,7 +34,7 @@ from harness.untrusted import one_line
 
 @dataclass(frozen=True)
 class TextSelection:
-    """The texts to encode: those of a dataset that stored runs need, or queries of a file."""
+    """The texts to encode: texts of a dataset that stored runs need, or queries of a file."""
 
     dataset: str | None
     texts: Path | None

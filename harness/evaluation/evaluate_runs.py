@@ -142,7 +142,7 @@ def _run_notes(runs: JudgedRuns, system: str, evaluation: Evaluation, measures: 
 
 
 def _form_notes(runs: JudgedRuns, system: str) -> Iterator[str]:
-    """Yield a note on ids that differ from those of the qrels, or of the queries, in their Unicode form only."""
+    """Yield a note on ids that differ from an id of the qrels or queries in their Unicode form only."""
     unknown = runs.unknown[system].queries if system in runs.unknown else ()
     queries = ((query, in_other_form(query, runs.queries)) for query in unknown)
     documents = (

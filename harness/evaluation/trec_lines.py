@@ -62,7 +62,7 @@ class LineLayout:
     header: frozenset[bytes] = frozenset()
 
     def below(self, first_line: bytes) -> LineLayout | None:
-        """Return the layout of the lines below a header; ``None`` if the first line is no header."""
+        """Return the layout of the lines below a header; ``None`` if the first line is not a header."""
         fields = first_line.removeprefix(_BOM).split()
         if not fields or fields[-1].lower() not in self.header:
             return None

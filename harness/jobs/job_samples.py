@@ -133,7 +133,7 @@ def _sample(line: bytes, spec: JobSpec, queries: set[str], warmed: set[str]) -> 
 
 
 def _figures(raw: dict[str, Any], key: str, names: re.Pattern[str]) -> dict[str, int]:
-    """Check a sample's stages or counts; those of other names are nobody's.
+    """Check a sample's stages or counts, and leave out malformed names.
 
     Raises:
         ValueError: one is negative, or not a whole number.
@@ -189,7 +189,7 @@ def claimed_ns(samples: Sequence[Sample]) -> int:
 
 
 def _served_ns(samples: list[Sample]) -> int:
-    """Return the nanoseconds in which at least one stream worked, and those of samples without arrival."""
+    """Return the nanoseconds in which at least one stream worked; a sample without an arrival adds its service time."""
     worked_ns = 0
     spans: list[tuple[int, int, int]] = []
     for sample in samples:

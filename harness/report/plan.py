@@ -109,19 +109,8 @@ def plan_document(
     names = (*(("suite",) if suites else ()), "system", "dataset", "scenario", "profile")
 
     def sections(escape: Escape) -> tuple[Section]:
-        columns: tuple[GridColumn[CellPlan] | None, ...] = (
-            *((name, False, _named(name, escape)) for name in names),
-            ("machine", False, lambda plan: escape(_machine(plan))) if priced else None,
-            ("state", False, lambda plan: escape(plan.state)),
-            ("index build", True, lambda plan: _time(plan.build_s, [plan])),
-            ("timing", True, lambda plan: _time(plan.timing_s, [plan])),
-            ("US$", True, lambda plan: _usd([plan])) if priced else None,
-        )
-        return (
-            Section(
-                grids=(grid_of(plans, columns, keys=len(names)),), notes=(_total(plans, priced), *map(escape, notes))
-            ),
-        )
+        grid = grid_of(plans, _cell_columns(names, escape, priced=priced), keys=len(names))
+        return (Section(grids=(grid,), notes=(_total(plans, priced), *map(escape, notes))),)
 
     return ReportDocument(
         sections=sections,
@@ -132,6 +121,18 @@ def plan_document(
             "notes": list(notes),
         },
         answer=answer,
+    )
+
+
+def _cell_columns(names: Sequence[str], escape: Escape, *, priced: bool) -> tuple[GridColumn[CellPlan] | None, ...]:
+    """Return the columns of a table with a line for each cell."""
+    return (
+        *((name, False, _named(name, escape)) for name in names),
+        ("machine", False, lambda plan: escape(_machine(plan))) if priced else None,
+        ("state", False, lambda plan: escape(plan.state)),
+        ("index build", True, lambda plan: _time(plan.build_s, [plan])),
+        ("timing", True, lambda plan: _time(plan.timing_s, [plan])),
+        ("US$", True, lambda plan: _usd([plan])) if priced else None,
     )
 
 
