@@ -78,6 +78,20 @@ class Commands(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is called, and check what it is given."""
+        from harness.cli.options import check_words
+
+        resolved = super().resolve_command(ctx, args)
+        _, command, rest = resolved
+        while isinstance(command, click.Group) and rest:
+            command, rest = command.get_command(ctx, rest[0]), rest[1:]
+        if command is not None and not isinstance(command, click.Group):
+            check_words(command, rest)
+        return resolved
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
         listing = click.Group(commands=self.commands)

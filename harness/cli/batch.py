@@ -16,7 +16,7 @@ from harness.aws.batch.suite_stack import StackRequirements
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.ec2 import account
 from harness.cli.lines import say
-from harness.cli.options import Command, OneValueCommand
+from harness.cli.options import Command
 from harness.commands import quoted
 from harness.errors import UsageError, counted
 from harness.jobs import suite as suites
@@ -77,7 +77,7 @@ def _stack_options(command: Command) -> Command:
     return wrapped
 
 
-@batch.command(cls=OneValueCommand)
+@batch.command()
 @_stack_options
 @click.option("--subnet", "subnets", multiple=True, help="Subnet of the instances; repeatable.  [default: the VPC's]")
 def up(connections: Connections, requirements: StackRequirements, subnets: tuple[str, ...]) -> None:
@@ -96,14 +96,14 @@ def up(connections: Connections, requirements: StackRequirements, subnets: tuple
     )
 
 
-@batch.command(cls=OneValueCommand)
+@batch.command()
 @_stack_options
 def template(_connections: Connections, requirements: StackRequirements, _subnets: tuple[str, ...]) -> None:
     """Print the CloudFormation template that `harness batch up` deploys."""
     click.echo(suite_stack.template(requirements), nl=False)
 
 
-@batch.command(cls=OneValueCommand)
+@batch.command()
 @click.argument("suite")
 @_region_option
 def down(suite: str, region: str | None) -> None:
@@ -117,7 +117,7 @@ def down(suite: str, region: str | None) -> None:
     sys.exit(1 if alive else 0)
 
 
-@batch.command(cls=OneValueCommand)
+@batch.command()
 @click.argument("suite")
 @_region_option
 def cancel(suite: str, region: str | None) -> None:
@@ -129,7 +129,7 @@ def cancel(suite: str, region: str | None) -> None:
     sys.exit(1 if left else 0)
 
 
-@batch.command(name="ls", cls=OneValueCommand)
+@batch.command(name="ls")
 @_region_option
 def ls(region: str | None) -> None:
     """Show the stacks of all suites in this region, their instances, and their jobs that wait or run."""

@@ -15,7 +15,6 @@ from harness.analysis.paired_differences import QueryChoice
 from harness.analysis.table import Row, Table
 from harness.cli.locations import mirrored
 from harness.cli.options import (
-    OneValueCommand,
     cache_option,
     given_parameters,
     price_options,
@@ -45,7 +44,7 @@ _ENDINGS = frozenset({".run", ".trec", ".res", ".txt", ".gz", ".zst"})
 _OF_RESULTS = {"results": "--results", "others": "--with", "as_of": "--as-of", "region": "--region", "term": "--term"}
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @mirrored("results", "others")
 @click.argument("compared", nargs=-1, required=True, metavar="A [B]...")
 @results_option

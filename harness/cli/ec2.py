@@ -18,7 +18,7 @@ from harness.aws.ec2 import account, instances
 from harness.aws.ec2.instances import OwnedInstance, OwnedResources
 from harness.aws.objects import Objects
 from harness.cli.lines import say
-from harness.cli.options import OneValueCommand, agree
+from harness.cli.options import agree
 from harness.cli.output import columns
 from harness.commands import command
 from harness.errors import AwsError, UsageError, counted
@@ -42,7 +42,7 @@ _instance_option = click.option("--instance", "instances", multiple=True, metava
 _image_option = click.option("--agent-image", metavar="IMAGE", help="Image of Batch's agents, where it is in ECR.")
 
 
-@ec2.command(cls=OneValueCommand)
+@ec2.command()
 @_work_argument
 @_suites_argument
 @_region_option
@@ -71,7 +71,7 @@ def up(
     say(f"next: {run}")
 
 
-@ec2.command(cls=OneValueCommand)
+@ec2.command()
 @_work_argument
 @_suites_argument
 @_region_option
@@ -114,7 +114,7 @@ def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> lis
     return sorted(types)
 
 
-@ec2.command(cls=OneValueCommand)
+@ec2.command()
 @_work_argument
 @_region_option
 @click.option(
@@ -127,7 +127,7 @@ def down(work: str, region: str | None, results_too: bool) -> None:
     account.down(connections, parse_uri(work), connections.known_region, owner, results_too=results_too)
 
 
-@ec2.command(cls=OneValueCommand)
+@ec2.command()
 @click.option("--work", metavar="s3://BUCKET[/PREFIX]", envvar="HARNESS_WORK", help="Show its open runs too.")
 @_one_region_option
 @_owners_option
@@ -146,7 +146,7 @@ def ls(work: str | None, region: str | None, all_owners: bool) -> None:
     sys.exit(1 if failed else 0)
 
 
-@ec2.command(cls=OneValueCommand)
+@ec2.command()
 @click.option(
     "--work", metavar="s3://BUCKET[/PREFIX]", envvar="HARNESS_WORK", help="Where its open runs are must be seen."
 )

@@ -13,7 +13,6 @@ from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_opti
 from harness.cli.lines import say
 from harness.cli.locations import readable
 from harness.cli.options import (
-    OneValueCommand,
     cache_option,
     models_option,
     only_option,
@@ -66,7 +65,7 @@ class TextSelection:
         return TextSet(dataset.name, dataset.corpus, "document", ids)
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @click.argument("system")
 @click.argument("dataset", required=False)
 @click.option(

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import OneValueCommand
 from harness.cli.output import FORMATS, Destination, destination_options
 from harness.cli.stored_results import measures_option, queries_option, read_run_files, without_queries_option
 from harness.evaluation import evaluate_runs, measure_names
@@ -18,7 +17,7 @@ from harness.report.evaluation import evaluation_document
 _file = click.Path(path_type=Path)
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @click.argument("qrels", type=_file)
 @click.argument("runs", nargs=-1, required=True, type=_file, metavar="RUN...")
 @measures_option()

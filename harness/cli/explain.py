@@ -9,7 +9,7 @@ from harness.analysis.comparison import called
 from harness.analysis.table import Cause, Row, Table
 from harness.cli.lines import say
 from harness.cli.locations import mirrored
-from harness.cli.options import OneValueCommand, cache_option, price_options, results_option
+from harness.cli.options import cache_option, price_options, results_option
 from harness.cli.output import columns, show_paragraphs
 from harness.cli.stored_results import StoredResults, stored_results
 from harness.commands import command
@@ -22,7 +22,7 @@ from harness.untrusted import one_line
 _MOST = 3
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @mirrored("results")
 @click.argument("what", required=False, metavar="[RESULT|COLUMN|FINDING]")
 @results_option

@@ -11,7 +11,7 @@ import click
 from harness.analysis import results_folder
 from harness.cli.lines import say
 from harness.cli.locations import as_given, if_any, mirrored, named_as_given, source
-from harness.cli.options import OneValueCommand, cache_option, price_options, record_options, results_argument
+from harness.cli.options import cache_option, price_options, record_options, results_argument
 from harness.cli.output import FORMATS, Destination, destination_options, output_option
 from harness.cli.stored_results import StoredResults, stored_measures_option, stored_results
 from harness.errors import UsageError
@@ -25,7 +25,7 @@ from harness.results import reader
 from harness.results.integrity_samples import Mismatch
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @mirrored("results", files="ALL")
 @results_argument
 @click.option("--format", "form", type=click.Choice(EXPORT_FORMATS), required=True)
@@ -69,7 +69,7 @@ def export(stored: StoredResults, form: str, output: Path, samples: bool, actor:
     say(f"written: {output}")
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @click.argument("sources", metavar="[NAME=]RESULTS...", nargs=-1, required=True)
 @output_option("The folder to make.", required=True)
 @cache_option
@@ -88,7 +88,7 @@ def merge(sources: tuple[str, ...], output: Path, cache: Path) -> None:
     say(f"written: {output}" if merged.new else f"nothing to do: {output} holds this already")
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @mirrored("results", files="ALL", thorough=True)
 @results_argument
 @destination_options(*FORMATS, wide=True)

@@ -11,7 +11,7 @@ import click
 
 from harness.cli.lines import say
 from harness.cli.locations import named_as_given
-from harness.cli.options import OneValueCommand, cache_option, parsed_by, record_options
+from harness.cli.options import cache_option, parsed_by, record_options
 from harness.cli.output import FORMATS, PICTURES, Destination, destination_options
 from harness.cli.stored_results import RunSelection, measures_option, runs_options, show_pictures
 from harness.commands import quoted
@@ -37,7 +37,7 @@ def _bootstraps(count: int) -> int:
     return count
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @runs_options
 @click.option(
     "--embeddings",

@@ -10,7 +10,7 @@ import click
 
 from harness import config, datasets
 from harness.cli.lines import say
-from harness.cli.options import FiniteRange, OneValueCommand, cache_option
+from harness.cli.options import FiniteRange, cache_option
 from harness.datasets.generate import CUTS, FULL, KINDS, UNIFORM
 from harness.datasets.generate import generate as write_collection
 from harness.datasets.generate.collection import NO_LICENCE
@@ -64,7 +64,7 @@ _MOST_TOKENS = 1_000_000
 _SHOWN = 90  # characters of a licence, which README.md has whole
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @click.argument("kind", type=click.Choice(list(KINDS)), metavar="KIND")
 @click.option("--from", "source", required=True, metavar="DATASET", help="A dataset, as a suite names it.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Folder to write; new.")

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from harness import config
-from harness.cli.options import OneValueCommand, cache_option, models_option, platform_option
+from harness.cli.options import cache_option, models_option, platform_option
 from harness.cli.output import columns, show_errors
 from harness.errors import FileError, HarnessError, ImageError, UnknownName
 from harness.jobs.pinning import pin_alone
@@ -26,7 +26,7 @@ from harness.progress import task
 log = logging.getLogger(__name__)
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @click.argument("systems", nargs=-1)
 @click.option("--engine", "engines", multiple=True, metavar="NAME", help="An engine's image too, without weights.")
 @click.option("--gpus", is_flag=True, help="Images for hardware profiles with GPUs, of engines that have them.")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from harness.cli.lines import say
-from harness.cli.options import FiniteRange, OneValueCommand
+from harness.cli.options import FiniteRange
 from harness.commands import option
 from harness.datasets.dureader_questions import LabelRule, label_questions
 from harness.errors import UsageError, counted
@@ -15,7 +15,7 @@ from harness.progress import bar
 from harness.untrusted import one_line
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Folder to write; new.")
 @click.option(

@@ -15,7 +15,6 @@ from harness.analysis.leaderboard import Bound, LeaderboardQuery
 from harness.cli.locations import mirrored
 from harness.cli.options import (
     FiniteRange,
-    OneValueCommand,
     cache_option,
     parsed_by,
     price_options,
@@ -127,7 +126,7 @@ leaderboard_options = record_options(
 )
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @mirrored("results")
 @results_argument
 @record_options("bounds", _bounds)  # above the query's options: the query takes the bounds

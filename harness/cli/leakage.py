@@ -10,7 +10,7 @@ import click
 
 from harness.analysis import rejudge
 from harness.cli.lines import say
-from harness.cli.options import FiniteRange, OneValueCommand, cache_option, output_path
+from harness.cli.options import FiniteRange, cache_option, output_path
 from harness.cli.output import FORMATS, Destination, destination_options, write
 from harness.cli.stored_results import RunSelection, measures_option, runs_options
 from harness.errors import UsageError
@@ -30,7 +30,7 @@ _MANY = 10**8
 _THRESHOLD = 0.9
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @click.argument("training", type=click.Path(path_type=Path), metavar="TRAINING")
 @runs_options
 @click.option(

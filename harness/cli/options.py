@@ -115,25 +115,23 @@ def _refuse_services(values: Any) -> None:
             )
 
 
-class OneValueCommand(click.Command):
-    """A command that refuses an option given twice, of which click would take the last alone, and URLs for paths."""
+def check_words(command: click.Command, args: Sequence[str]) -> None:
+    """Refuse an option given twice, of which click would take the last alone, and URLs for paths.
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words of the command line.
-
-        Raises:
-            UsageError: an option that takes one value comes twice, or a path is the address of a service.
-        """
-        given, _, order = self.make_parser(ctx).parse_args(args=list(args))
-        for parameter in order:
-            if isinstance(parameter, click.Argument) or parameter.type is not click.STRING:  # text may name a page
-                _refuse_services(given.get(str(parameter.name)))
-        for parameter, times in Counter(order).items():
-            single = isinstance(parameter, click.Option) and not (parameter.multiple or parameter.is_flag)
-            if single and times > 1:
-                listed = "; its values are a list with commas" if (parameter.metavar or "").endswith(",...") else ""
-                raise UsageError(f"{parameter.opts[-1]} is given {times} times; give it once{listed}")
-        return super().parse_args(ctx, args)
+    Raises:
+        UsageError: an option that takes one value comes twice, or a path is the address of a service.
+    """
+    # What click itself refuses, it refuses afterwards.
+    parser = command.make_parser(click.Context(command, resilient_parsing=True))
+    given, _, order = parser.parse_args(args=list(args))
+    for parameter in order:
+        if isinstance(parameter, click.Argument) or parameter.type is not click.STRING:  # text may name a page
+            _refuse_services(given.get(str(parameter.name)))
+    for parameter, times in Counter(order).items():
+        single = isinstance(parameter, click.Option) and not (parameter.multiple or parameter.is_flag)
+        if single and times > 1:
+            listed = "; its values are a list with commas" if (parameter.metavar or "").endswith(",...") else ""
+            raise UsageError(f"{parameter.opts[-1]} is given {times} times; give it once{listed}")
 
 
 class FiniteRange(click.FloatRange):

@@ -14,7 +14,7 @@ from harness.aws.cloud_run import price_list
 from harness.aws.cloud_run.machines import MachineOptions
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_options
 from harness.cli.locations import named_as_given, of_suite
-from harness.cli.options import OneValueCommand, cache_option, models_option, only_option, results_option
+from harness.cli.options import cache_option, models_option, only_option, results_option
 from harness.cli.output import FORMATS, Destination, destination_options, show_errors
 from harness.commands import command
 from harness.errors import FileError, counted
@@ -28,7 +28,7 @@ from harness.report.plan import CellPlan, plan_document
 _MOST_NOTES = 3
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @click.argument("suites", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="SUITE...")
 @results_option
 @only_option

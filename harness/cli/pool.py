@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from harness.cli.lines import say
-from harness.cli.options import Command, Decorator, OneValueCommand, cache_option
+from harness.cli.options import Command, Decorator, cache_option
 from harness.cli.output import Destination, destination_options, write
 from harness.cli.stored_results import RunSelection, load_dataset, runs_options
 from harness.commands import command, option
@@ -78,7 +78,7 @@ def _package_options(function: Command) -> Command:
     return function
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @runs_options
 @click.option("--depth", type=click.IntRange(1), help="Hits of each run to look at.  [default: 5; with --reranker: 50]")
 @click.option(

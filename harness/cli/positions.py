@@ -16,7 +16,7 @@ from harness.analysis.positions import BIN, DatasetPositions, PassagePlaces, Rea
 from harness.analysis.table import Row
 from harness.cli.lines import say
 from harness.cli.locations import readable
-from harness.cli.options import OneValueCommand, cache_option, parsed_by, record_options, results_path
+from harness.cli.options import cache_option, parsed_by, record_options, results_path
 from harness.cli.output import FORMATS, PICTURES, Destination, destination_options
 from harness.cli.stored_results import StoredResults, load_dataset, show_pictures, stored_measures_option
 from harness.datasets import Dataset, DatasetLocation, IrDataset
@@ -80,7 +80,7 @@ def _reads(given: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(set(given)))
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @click.argument("source", type=results_path, metavar="DATASET|RESULTS")
 @place_options
 @click.option(

@@ -12,7 +12,6 @@ from harness.cli.lines import say
 from harness.cli.locations import mirrored
 from harness.cli.options import (
     FiniteRange,
-    OneValueCommand,
     PriceSelection,
     cache_option,
     date_option,
@@ -30,7 +29,7 @@ from harness.report.instances import instances_document
 from harness.report.repricing import repricing_document
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @click.option("--cpu", type=click.IntRange(1), required=True, help="Minimum vCPUs.")
 @click.option("--memory", type=FiniteRange(0, 1e6, min_open=True), required=True, help="Minimum GiB.")
 @click.option("--gpu", type=click.IntRange(0), default=0, help="Minimum NVIDIA GPUs.")
@@ -73,7 +72,7 @@ def instances(
     destination.show_report(instances_document(provided, snapshot, limit, name_all=left_out))
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 def prices() -> None:
     """List the price snapshots and how old they are, with a warning past 90 days."""
     today = _today()
@@ -112,7 +111,7 @@ def _today() -> datetime.date:
     return datetime.datetime.now(datetime.UTC).date()
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @mirrored("results")
 @results_argument
 @price_options

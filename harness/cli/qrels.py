@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from harness.cli.lines import say
-from harness.cli.options import FiniteRange, OneValueCommand, cache_option
+from harness.cli.options import FiniteRange, cache_option
 from harness.cli.output import Destination, destination_options, output_option
 from harness.cli.stored_results import load_dataset
 from harness.commands import option
@@ -40,7 +40,7 @@ def qrels() -> None:
     """Add judgements to a file of judgements, or describe one."""
 
 
-@qrels.command("add", cls=OneValueCommand)
+@qrels.command("add")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--to",
@@ -153,7 +153,7 @@ def _report(record: MergeRecord, output: Path) -> None:
     say(one_line(f"{output}: {', '.join(counts)}; iteration {record.iteration} by {record.source}"))
 
 
-@qrels.command("check", cls=OneValueCommand)
+@qrels.command("check")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FOLDER|PACKAGE...")
 @_accuracy_option
 @destination_options("md", "json")
@@ -212,7 +212,7 @@ def _check_section(checks: Sequence[PackageCheck], accuracy: float, escape: Esca
     return Section(lead=(lead,), grids=(grid_of(checks, columns),))
 
 
-@qrels.command("show", cls=OneValueCommand)
+@qrels.command("show")
 @click.argument("file", type=click.Path(path_type=Path))
 @destination_options("md", "json")
 def show_qrels(file: Path, destination: Destination) -> None:

@@ -7,7 +7,7 @@ import click
 from harness.analysis import published, results_folder
 from harness.analysis import recall as overlaps
 from harness.cli.locations import mirrored
-from harness.cli.options import OneValueCommand, cache_option, results_argument
+from harness.cli.options import cache_option, results_argument
 from harness.cli.output import FORMATS, Destination, destination_options
 from harness.cli.stored_results import StoredResults, stored_measures_option, stored_results
 from harness.errors import UsageError
@@ -15,7 +15,7 @@ from harness.report.recall import answer, recall_document
 from harness.results import reader
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @mirrored("results")
 @results_argument
 @click.option(

@@ -13,7 +13,6 @@ from harness.analysis.leaderboard import LeaderboardQuery
 from harness.cli.leaderboard import rates_option
 from harness.cli.locations import as_given, mirrored
 from harness.cli.options import (
-    OneValueCommand,
     cache_option,
     parsed_by,
     price_options,
@@ -67,7 +66,7 @@ view_options = record_options(
 )
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @mirrored("results")
 @results_argument
 @destination_options(

@@ -10,7 +10,7 @@ import click
 from harness.analysis import robustness as examining
 from harness.analysis.robustness import Robustness, RobustnessOptions
 from harness.cli.lines import say
-from harness.cli.options import OneValueCommand, cache_option, parsed_by, record_options
+from harness.cli.options import cache_option, parsed_by, record_options
 from harness.cli.output import FORMATS, PICTURES, Destination, destination_options
 from harness.cli.stored_results import (
     RunSelection,
@@ -67,7 +67,7 @@ robustness_options = record_options(
 )
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @runs_options
 @without_queries_option
 @robustness_options

@@ -27,7 +27,6 @@ from harness.cli.lines import say
 from harness.cli.locations import ResultsLocation, as_given, mirrored, of_suite, writable
 from harness.cli.options import (
     FiniteRange,
-    OneValueCommand,
     agree,
     cache_option,
     given_parameters,
@@ -125,7 +124,7 @@ class _RunRequest:
         return self.in_cloud and self.cloud.dry_run and self.work is None
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @mirrored("contested")
 @click.argument("suites", type=click.Path(path_type=Path), nargs=-1, metavar="SUITE...")
 @results_option
@@ -250,7 +249,7 @@ def _quote(suites: Sequence[Path], request: _RunRequest) -> None:
     Destination("md", None, wide=cloud.wide).show_report(document)
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @click.pass_context
 @results_option
 @only_option

@@ -17,7 +17,6 @@ from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_opti
 from harness.cli.lines import say
 from harness.cli.locations import writable
 from harness.cli.options import (
-    OneValueCommand,
     cache_option,
     models_option,
     platform_option,
@@ -40,7 +39,7 @@ from harness.report.systems import system_paragraphs, systems_document, systems_
 log = logging.getLogger(__name__)
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @click.argument("system", required=False)
 @destination_options(*FORMATS)
 def systems(system: str | None, destination: Destination) -> None:
@@ -61,7 +60,7 @@ def systems(system: str | None, destination: Destination) -> None:
     sys.exit(FileError.exit_code if wrong else 0)
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @click.argument("system")
 @click.option(  # not from HARNESS_MODELS: a user who set that may still mean the hub
     "--models",
@@ -82,7 +81,7 @@ def pin(system: str, models: Path | None, newest: bool, write_it: bool) -> None:
     say(f"{path}: {sum(len(asset.sha256) for asset in pinned)} files pinned")
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @destination_options(*FORMATS, wide=True)
 def doctor(destination: Destination) -> None:
     """Check whether this machine is fit for measurements: failures and warnings first, each with its remedy.
@@ -98,7 +97,7 @@ def _show_checks(checks: Sequence[Check], destination: Destination) -> NoReturn:
     sys.exit(1 if any(check.level is Level.FAIL for check in checks) else 0)
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @click.argument("system")
 @click.option("--profile", default="cpu1-mem1", help="Hardware profile to check under.")
 @platform_option("Check the image for this platform, emulated if it is not the Docker engine's.")
@@ -130,7 +129,7 @@ def conformance(
     _show_checks(checks, destination)
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @results_option
 @click.option("--only", metavar="GLOB,...", help="Only cases whose name (or group) matches.")
 @click.option("--repeats", type=click.IntRange(1, 1000), default=1, help="Run all cases that many times.")

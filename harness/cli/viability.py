@@ -17,7 +17,6 @@ from harness.cli.lines import say
 from harness.cli.locations import ResultsLocation, as_given, of_suite, writable
 from harness.cli.options import (
     Decorator,
-    OneValueCommand,
     PriceSelection,
     cache_option,
     given_parameters,
@@ -130,7 +129,7 @@ _gpus_option = click.option("--gpus", type=click.IntRange(0), default=0, help="N
 _destination_options = destination_options(*FORMATS, wide=True)
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @_bench_options("SYSTEM|SUITE")
 @_cpus_option
 @_gpus_option
@@ -213,7 +212,7 @@ def _show_verdicts(
     sys.exit(0 if all(verdict.limit_bytes is not None for verdict in limits) else 1)
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @_bench_options("SYSTEM")
 @click.option("--instance", required=True, help="An instance type, e.g. m6g.medium (`harness instances`).")
 @click.option("--provider", help="Provider of the type.  [default: the one in instance_profiles/defaults.toml]")
@@ -235,7 +234,7 @@ def validate(
     sys.exit(0 if outcome.holds else 1)
 
 
-@click.command(cls=OneValueCommand)
+@click.command()
 @_bench_options("SYSTEM")
 @click.option("--cpus", type=click.IntRange(1), default=1, help="Number of CPUs.")
 @_gpus_option

@@ -229,7 +229,7 @@ def _start(container: Container) -> StopReason | None:
 
 
 def _refused(error: docker.errors.APIError) -> StopReason:
-    """Return the end of a job that the engine refuses; a system is not to blame for limits that the engine does not take."""
+    """Return the end of a job that the engine refuses: limits that it does not take are not the system's fault."""
     outcome = Outcome.NOT_APPLICABLE if error.status_code == requests.codes.bad_request else Outcome.CRASH
     return StopReason(outcome, f"the engine refuses this job: {one_line(str(error.explanation or error), 300)}")
 
