@@ -20,7 +20,7 @@ from harness.evaluation.trec import Qrels
 from harness.untrusted import decode, reading
 
 _WITHOUT = "without "
-# White space that is no part of an id.
+# White space that no id has at its ends.
 BLANKS = " \t\r\v\f"
 _MOST_BYTES = 64 << 20  # of a list of ids
 
