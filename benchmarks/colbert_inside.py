@@ -17,7 +17,7 @@ import adapter
 
 from checkpoints import colbert as maker
 from harness.driver.adapter import Corpus
-from harness.records import Envelope
+from harness.driver.records import Envelope
 
 BUILD: dict[str, Any] = {
     "method": "plaid",

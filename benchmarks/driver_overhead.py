@@ -16,11 +16,11 @@ from benchmarks.table import Line
 from harness.driver import subprocess_adapter
 from harness.driver.adapter import Adapter, Corpus
 from harness.driver.output import SAMPLES, Output
+from harness.driver.records import Hit
 from harness.driver.scenarios import closed_loop, planned_queries
 from harness.jobs.job_samples import read_samples
 from harness.launch.base import LaunchRequest, Prepared
 from harness.launch.images import catalog
-from harness.records import Hit
 
 ROUNDS = 15
 QUERIES = 400

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from benchmarks.spec import ENVELOPE, spec
 from benchmarks.table import Line
+from harness.driver.records import Isolation, to_json
 from harness.jobs import orchestrator, suite
 from harness.jobs.inputs import RunOptions, gather
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import catalog
-from harness.records import Isolation, to_json
 
 ROUNDS = 3
 JOBS = 4

@@ -26,7 +26,7 @@ import gzip, json, os, statistics, time
 from pathlib import Path
 import adapter
 from harness.driver.adapter import Corpus
-from harness.records import Envelope
+from harness.driver.records import Envelope
 
 params = json.loads(Path("/job/params.json").read_text())
 lines = gzip.open("/job/corpus.jsonl.gz", "rt").read().splitlines()[:DOCUMENTS]

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.driver.adapter import Adapter, Corpus
+from harness.driver.records import Envelope
 from harness.launch.images import catalog
-from harness.records import Envelope
 
 ROUNDS = 15
 QUERIES = 200
@@ -33,7 +33,7 @@ ENVELOPE = Envelope("bench", 1, 1 << 30)
 ENGINE = """
 import random
 from harness.driver.adapter import Adapter
-from harness.records import Hit
+from harness.driver.records import Hit
 
 class Ready(Adapter):
     def build(self, corpus, index_dir, progress): ...

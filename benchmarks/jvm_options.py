@@ -22,7 +22,7 @@ import adapter
 from harness.driver import scenarios
 from harness.driver.adapter import Corpus
 from harness.driver.procfs import CompilerClock
-from harness.records import Envelope
+from harness.driver.records import Envelope
 from jvm import runtime
 
 params = json.loads(Path("/job/params.json").read_text())

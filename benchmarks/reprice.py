@@ -23,10 +23,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.table import verdict
+from harness.driver.records import Isolation, to_json
 from harness.jobs import orchestrator, suite
 from harness.jobs.inputs import RunOptions, gather
 from harness.launch.fake import FakeLauncher
-from harness.records import Isolation, to_json
 from harness.results.reader import RESULT, StoredJob, cell_path, read_jobs
 from harness.results.schema import Cell, Result, job_key
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.records import Envelope, Isolation, JobSpec, Query
+from harness.driver.records import Envelope, Isolation, JobSpec, Query
 
 K = 10
 ENVELOPE = Envelope("bench", 1, 256 << 20)

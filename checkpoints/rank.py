@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.driver.adapter import Corpus
-from harness.records import Envelope
+from harness.driver.records import Envelope
 
 _MEMORY_BYTES = 4 << 30
 

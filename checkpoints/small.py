@@ -16,9 +16,9 @@ import docker
 from checkpoints import container, stand_in
 from harness import filesystem
 from harness.config import data_root
+from harness.driver.records import digest
 from harness.launch.images import assets, builder, catalog
 from harness.launch.images.systems import System
-from harness.records import digest
 
 log = logging.getLogger("harness.checkpoints")
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from harness.records import Outcome
+from harness.driver.records import Outcome
 
 # A longer message is cut in its middle: it quotes a file, and ends with what to do.
 _MOST_CHARACTERS = 2000

@@ -28,8 +28,8 @@ from pydantic_core import core_schema
 
 from harness import filesystem
 from harness.compression import MAX_UNPACKED_BYTES, unpacked
+from harness.driver.records import MAX_PROBES, JobSpec, most_first_stage
 from harness.errors import FileError
-from harness.records import MAX_PROBES, JobSpec, most_first_stage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -203,7 +203,7 @@ def raw_text(value: Any) -> Any:
 
 
 def to_json(record: Any, *, indent: int | None = None) -> str:
-    """Write a record as :func:`harness.records.to_json` does; strangers' texts in it as they are."""
+    """Write a record as :func:`harness.driver.records.to_json` does; strangers' texts in it as they are."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, ForeignText):

@@ -112,7 +112,7 @@ def test_code_inside_images_imports_only_the_standard_library() -> None:
                     module == prefix or module.startswith(prefix + ".")
                     for prefix in (
                         "harness.driver",
-                        "harness.records",
+                        "harness.driver.records",
                         "harness.driver.cgroup",
                         "harness.driver.procfs",
                     )

@@ -23,9 +23,9 @@ import harness
 from harness.analysis.published import Printed, TableLine
 from harness.aws.cloud_run import records
 from harness.config import ConfigModel, csv_rows
+from harness.driver.records import EffectiveEnvelope
 from harness.errors import AwsError, FileError
 from harness.jobs import indexes
-from harness.records import EffectiveEnvelope
 from harness.results import suite_record
 from harness.results.reader import parse_result
 from harness.results.schema import Ec2Instance, IndexFacts, Result, SweepPoint

@@ -18,8 +18,8 @@ from click.testing import CliRunner
 from harness.cli import main
 from harness.config import data_root
 from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL
+from harness.driver.records import Outcome
 from harness.launch import cpu_placement
-from harness.records import Outcome
 from harness.results import reader
 from harness.results.reader import StoredJob
 

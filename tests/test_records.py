@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from harness.records import (
+from harness.driver.records import (
     Envelope,
     Isolation,
     Measurement,

@@ -25,9 +25,9 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from harness import config, untrusted
 from harness.compression import Codec, unpacked
 from harness.datasets import source
+from harness.driver.records import Query, to_json
 from harness.errors import FileError
 from harness.evaluation import answer_recall, trec
-from harness.records import Query, to_json
 from harness.report.writers import csv_cell
 from harness.untrusted import ForeignText, max_output_bytes, open_regular, parse_json, read_start, read_whole, sha256
 from tests.support import hostile

@@ -9,8 +9,8 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from harness.analysis.table import Row
+from harness.driver.records import Isolation
 from harness.errors import UnknownName
-from harness.records import Isolation
 from harness.results.schema import Cell
 from harness.stats import Estimate
 

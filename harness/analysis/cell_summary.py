@@ -17,10 +17,10 @@ from harness.analysis.table import Timing
 from harness.analysis.timings import Timings
 from harness.analysis.validity import machine_speed, sample_checks
 from harness.analysis.validity.findings import trials_s
+from harness.driver.records import Outcome
 from harness.errors import HarnessError, counted
 from harness.evaluation import trec
 from harness.evaluation.per_query import SHARES
-from harness.records import Outcome
 from harness.results.reader import StoredJob, most_hits
 from harness.results.samples import cell_budget
 from harness.results.schema import Result

@@ -12,11 +12,11 @@ from harness import stats
 from harness.analysis import axes, notes, paired_differences, significance
 from harness.analysis.paired_differences import LATENCY, Difference, QueryChange, difference, with_test
 from harness.analysis.table import Row, Validity
+from harness.driver.records import Outcome
 from harness.errors import UsageError
 from harness.evaluation.evaluate import Evaluation
 from harness.evaluation.evaluate_runs import FlaggedQueries
 from harness.evaluation.per_query import PerQuery
-from harness.records import Outcome
 from harness.results.schema import matches
 from harness.stats import Estimate, Floats
 

@@ -17,9 +17,9 @@ from harness.analysis.dynascore import DynascoreOptions, Entry, Rate
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.resampling import Resampled
 from harness.analysis.table import PublishedRates, Row, Table
+from harness.driver.records import Outcome
 from harness.errors import UnknownName, UsageError
 from harness.evaluation.per_query import PerQuery
-from harness.records import Outcome
 from harness.stats import CONFIDENCE, Estimate, Floats
 
 # Function from entries, in any order, to their scores, the highest first in rank; ``None`` has no rank.

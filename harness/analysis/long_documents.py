@@ -16,8 +16,8 @@ from harness.analysis.axes import Axis, ComparisonGroup
 from harness.analysis.paired_differences import Difference
 from harness.analysis.pareto_front import FrontPoint, FrontState
 from harness.analysis.table import Row, Table, Validity
+from harness.driver.records import Outcome
 from harness.evaluation.per_query import PerQuery
-from harness.records import Outcome
 from harness.stats import Estimate
 
 # Stage of the reranker's model, as adapters name it.

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from harness import stats
 from harness.analysis.table import Overhead, Row, Validity, processors
+from harness.driver.records import Isolation, Outcome
 from harness.evaluation.evaluate_runs import unjudged_share_notes
 from harness.pricing import cost, token_prices
 from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
 from harness.pricing.prices import Snapshot, StoragePrice
-from harness.records import Isolation, Outcome
 
 MEAN_METHOD = (
     "Latency mean: every timed sample counts. Its 95 % interval answers: measured again on this machine, with other "

@@ -18,8 +18,8 @@ from harness.analysis import axes, resampling
 from harness.analysis.axes import ACCURACY, Axis
 from harness.analysis.resampling import BETTER, EQUAL, UNDECIDED, WORSE, PairedSigns, Resampled, Signs
 from harness.analysis.table import Row, Table, Validity
+from harness.driver.records import Outcome
 from harness.evaluation.per_query import PerQuery
-from harness.records import Outcome
 from harness.results.schema import Cell
 from harness.stats import Estimate
 

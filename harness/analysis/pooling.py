@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.analysis.validity.findings import again
-from harness.records import Outcome
+from harness.driver.records import Outcome
 from harness.results import attempts
 from harness.results.reader import StoredJob
 from harness.results.schema import Environment, Result

@@ -19,8 +19,8 @@ from harness import stats
 from harness.analysis.resampling import RESAMPLES
 from harness.analysis.table import Row
 from harness.datasets.positions import RelevantPosition
+from harness.driver.records import Scalar
 from harness.evaluation.per_query import PerQuery
-from harness.records import Scalar
 from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate, Floats
 
 BIN = 256

@@ -21,12 +21,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from harness import config
 from harness.analysis.table import PublishedRates, Row, Table, Validity
 from harness.config import ConfigModel, read_toml, validate
+from harness.driver.records import Isolation, Outcome
 from harness.errors import FileError, counted
 from harness.pricing import prices
 from harness.pricing.cost import GIB
 from harness.pricing.instances import Instance
 from harness.pricing.prices import Snapshot
-from harness.records import Isolation, Outcome
 from harness.results import reader
 from harness.stats import Estimate
 from harness.untrusted import ForeignText, mistake, read_whole, reading

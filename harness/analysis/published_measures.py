@@ -22,8 +22,8 @@ from harness import config
 from harness.analysis.published import NAME, NOT_JUDGED, Paper, is_in
 from harness.analysis.table import Row, Table, Validity
 from harness.config import ConfigModel, read_toml, validate
+from harness.driver.records import Isolation, Outcome
 from harness.errors import FileError
-from harness.records import Isolation, Outcome
 from harness.stats import Estimate
 from harness.untrusted import ForeignText, read_whole, reading
 

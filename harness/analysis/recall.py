@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 
 from harness.analysis import comparison
 from harness.analysis.table import Row, Table
+from harness.driver.records import Outcome, Scalar
 from harness.errors import HarnessError, UnknownName, UsageError
 from harness.evaluation import evaluate
 from harness.evaluation.per_query import PerQuery
-from harness.records import Outcome, Scalar
 from harness.results import attempts
 from harness.results.reader import StoredJob, read_job_run
 from harness.results.schema import NULL_SYSTEM

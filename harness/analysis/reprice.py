@@ -18,11 +18,11 @@ from harness.analysis import axes, row_pricing
 from harness.analysis.axes import ComparisonGroup
 from harness.analysis.row_pricing import MachineChoice, Tariff
 from harness.analysis.table import Price, Row, Table, Validity
+from harness.driver.records import Outcome
 from harness.errors import UsageError, counted
 from harness.pricing import cost, prices
 from harness.pricing.instances import TypeChoice
 from harness.pricing.prices import Snapshot
-from harness.records import Outcome
 from harness.stats import Estimate, competition_ranks
 
 # The two ways to compare two dates, like with like.

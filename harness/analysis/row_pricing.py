@@ -19,13 +19,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.analysis.table import Machine, Price, Row, Table, TokenPrice
+from harness.driver.records import Envelope, Isolation, Outcome
 from harness.errors import counted, did_you_mean
 from harness.pricing import cost, instances, offers, prices, token_prices
 from harness.pricing.instances import DEFAULT_CHOICE, Instance, TypeChoice
 from harness.pricing.offers import Offer, Offers
 from harness.pricing.prices import Snapshot, StoragePrice
 from harness.pricing.token_prices import TokenSnapshot
-from harness.records import Envelope, Isolation, Outcome
 from harness.stats import Estimate
 from harness.untrusted import ForeignText
 

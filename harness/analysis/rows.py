@@ -15,11 +15,11 @@ from harness.analysis.pooling import Pool
 from harness.analysis.row_cache import CellRow, RowSet, cell_stamp
 from harness.analysis.table import Machine, Overhead, Row, Table, Validity
 from harness.analysis.validity import counter_checks, machine_speed
+from harness.driver.records import Envelope, Isolation, Outcome, Scalar
 from harness.errors import HarnessError
 from harness.evaluation import evaluate, measure_names, per_query
 from harness.evaluation.evaluate_runs import measure_notes
 from harness.evaluation.per_query import PerQuery
-from harness.records import Envelope, Isolation, Outcome, Scalar
 from harness.results import attempts
 from harness.results.attempts import CellKey
 from harness.results.reader import StoredJob

@@ -15,10 +15,10 @@ import numpy as np
 
 from harness.analysis import axes
 from harness.analysis.table import FirstStage, Row, Table, Timing, Validity
+from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.evaluation.evaluate import mean_estimate
 from harness.evaluation.per_query import PerQuery
-from harness.records import Outcome
 from harness.stats import Estimate
 
 # Begins the note of a table that has means.

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from harness.driver.records import Outcome
 from harness.errors import FileError, UsageError
 from harness.evaluation import trec
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Qrels, Run
-from harness.records import Outcome
 from harness.results import attempts, reader
 from harness.results.reader import StoredJob, judges_hits_alone, read_job_run
 from harness.results.schema import NULL_SYSTEM, matches, unmatched

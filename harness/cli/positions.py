@@ -23,12 +23,12 @@ from harness.datasets import Dataset, DatasetLocation, IrDataset
 from harness.datasets.judged_passages import read_chunks, read_passages
 from harness.datasets.passage_matching import JudgedPassage, match_passages
 from harness.datasets.positions import POSITIONS, has_positions, read_positions, read_positions_file
+from harness.driver.records import Scalar
 from harness.errors import FileError, UnknownName, UsageError
 from harness.evaluation.trec import read_stored_qrels
 from harness.jobs import suite as suites
 from harness.jobs.inputs import suite_systems
 from harness.jobs.suite import dataset_name
-from harness.records import Scalar
 from harness.report.plots import positions as plots
 from harness.report.positions import positions_document
 from harness.results import reader

@@ -21,10 +21,10 @@ from harness.cli.options import (
 )
 from harness.cli.output import FORMATS, Destination, columns, destination_options
 from harness.cli.stored_results import StoredResults, stored_measures_option, stored_results
+from harness.driver.records import Envelope
 from harness.errors import UsageError
 from harness.pricing import offers, token_prices
 from harness.pricing import prices as price_files
-from harness.records import Envelope
 from harness.report.instances import instances_document
 from harness.report.repricing import repricing_document
 

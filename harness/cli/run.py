@@ -41,6 +41,7 @@ from harness.cli.output import Destination, write
 from harness.cli.plan import planning_options, suite_notes
 from harness.cli.stored_results import StoredResults
 from harness.commands import command, option
+from harness.driver.records import Outcome
 from harness.errors import UsageError, counted
 from harness.jobs import inputs, orchestrator
 from harness.jobs.cell_plans import Planner, SuitePlan
@@ -50,7 +51,6 @@ from harness.jobs.suite import Suite, load
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import platforms
 from harness.pricing import prices
-from harness.records import Outcome
 from harness.report.plan import CellPlan, quote_document
 from harness.report.summary import SummaryView, summary_section
 from harness.results.schema import NULL_SYSTEM, Cell

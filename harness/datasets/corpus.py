@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from harness import filesystem
 from harness.datasets.source import DocumentStream, check_id
+from harness.driver.records import corpus_line, digest
 from harness.errors import FileError
 from harness.progress import Progress, silent
-from harness.records import corpus_line, digest
 from harness.untrusted import reading
 
 CORPUS = "corpus.jsonl"

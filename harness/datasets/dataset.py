@@ -15,8 +15,8 @@ from pydantic import BeforeValidator, Field
 
 from harness.datasets.answers import Answers
 from harness.datasets.corpus import PreparedCorpus
+from harness.driver.records import Query, digest
 from harness.errors import FileError, HarnessError
-from harness.records import Query, digest
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS, DataFault, FaultKind
 from harness.untrusted import ForeignText
 

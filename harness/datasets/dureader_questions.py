@@ -18,9 +18,9 @@ from typing import Any, NamedTuple, TypeVar
 from harness import filesystem, stats
 from harness.datasets import source, span_labels
 from harness.datasets.generate.collection import new_folder
+from harness.driver.records import Query, corpus_line
 from harness.errors import FileError, UsageError
 from harness.progress import Progress, silent
-from harness.records import Query, corpus_line
 
 RECORD = "labels.json"
 _Item = TypeVar("_Item", dict[str, Any], str)

@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 
 from harness.datasets.corpus import folder_state
 from harness.datasets.source import DatasetSource, DocumentStream, SourceDocument, collect_qrels, collect_queries
+from harness.driver.records import digest
 from harness.errors import FileError, UsageError
-from harness.records import digest
 
 _Item = TypeVar("_Item")
 # Errors of downloads and readers: ir_datasets passes on its libraries' errors.  EOFError: it asked for a password on

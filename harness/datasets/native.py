@@ -18,9 +18,9 @@ from harness.datasets.answers import Answers
 from harness.datasets.corpus import CORPUS
 from harness.datasets.dataset import Dataset
 from harness.datasets.source import DatasetSource, DocumentStream, Format, SourceDocument
+from harness.driver.records import Query
 from harness.errors import FileError
 from harness.evaluation.trec import judgement_rows
-from harness.records import Query
 from harness.untrusted import parse_json, read_whole, reason_of
 
 _FILES = (("corpus.jsonl",), ("queries.jsonl",), ("qrels.trec",))

@@ -16,9 +16,9 @@ from typing import IO, Any, NamedTuple
 from harness import filesystem
 from harness.datasets.answers import Answers
 from harness.driver.adapter import MAX_ID_CHARS
+from harness.driver.records import Query
 from harness.errors import FileError
 from harness.evaluation.trec_lines import DAMAGED, open_input, parse_grade
-from harness.records import Query
 from harness.untrusted import bounded_lines, in_other_form, reading, reason_of
 
 _SUFFIXES = ("", ".gz", ".zst")

@@ -27,7 +27,7 @@ from typing import Any, cast
 
 from harness.driver.adapter import Adapter, BadAnswer, Parameters, check_hits
 from harness.driver.driver import one_line, outcome_of
-from harness.records import Envelope, Hit
+from harness.driver.records import Envelope, Hit
 
 # Ids and scores, best first.
 Ranking = tuple[list[str], list[float]]

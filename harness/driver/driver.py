@@ -23,9 +23,9 @@ from typing import Any, cast
 from harness.driver import cgroup, envelope
 from harness.driver.adapter import Adapter, BadAnswer, Corpus, Parameters
 from harness.driver.output import Output, throttled
+from harness.driver.records import Isolation, JobSpec, Measurement, Outcome, Query, spec_from_json
 from harness.driver.scenarios import QuerySource, ScenarioResult, closed_loop, planned_queries
 from harness.driver.server import server
-from harness.records import Isolation, JobSpec, Measurement, Outcome, Query, spec_from_json
 
 # Messages of the JVM, CUDA, PyTorch and the C library.
 _REFUSED = (

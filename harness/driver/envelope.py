@@ -9,7 +9,7 @@ from pathlib import Path
 from harness.driver import cgroup
 from harness.driver.cgroup import UNLIMITED
 from harness.driver.procfs import format_list, parse_list
-from harness.records import Cpuset, EffectiveEnvelope, Envelope, Isolation
+from harness.driver.records import Cpuset, EffectiveEnvelope, Envelope, Isolation
 
 PAGE_BYTES = 4096
 

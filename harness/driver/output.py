@@ -18,7 +18,7 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import Any
 
-from harness.records import Measurement, Phase, to_json
+from harness.driver.records import Measurement, Phase, to_json
 
 EVENTS = "events.jsonl"
 SAMPLES = "samples.jsonl"

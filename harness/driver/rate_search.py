@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from harness.records import Probe, ScenarioParams
+from harness.driver.records import Probe, ScenarioParams
 
 # LoadGen's rule: a target holds only if chance would show as few late queries one time in 100.
 ALPHA = 0.01

@@ -16,7 +16,7 @@ from time import perf_counter_ns  # by name: see output.py
 from harness.driver.adapter import Adapter, BadAnswer, check_hits
 from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL, Output
 from harness.driver.procfs import CompilerClock
-from harness.records import JobSpec, Probe, Query, most_first_stage
+from harness.driver.records import JobSpec, Probe, Query, most_first_stage
 
 
 def trial_order(sample: Sequence[Query], seed: int, trial: int) -> list[Query]:

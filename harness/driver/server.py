@@ -16,8 +16,8 @@ from harness.driver.adapter import Adapter
 from harness.driver.output import Output
 from harness.driver.procfs import CompilerClock
 from harness.driver.rate_search import ServedQuery, Unreachable, arrivals_ns, highest_rate, judge_probe, out_of_reach
+from harness.driver.records import MAX_PROBES, JobSpec, Probe, Query
 from harness.driver.scenarios import QueryRunner, QuerySource, ScenarioResult, pause_collector, run_warmup
-from harness.records import MAX_PROBES, JobSpec, Probe, Query
 
 _MAX_STREAMS = 1024
 # The kernel wakes a sleeper tens of microseconds late: yield for the last stretch.

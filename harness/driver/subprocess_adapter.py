@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.driver.adapter import Adapter, BadAnswer, Corpus
-from harness.records import Envelope, Hit, Scalar
+from harness.driver.records import Envelope, Hit, Scalar
 
 # The longest honest reply: a hit with an id of 256 escaped characters.
 _HIT_BYTES = 2048

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import filesystem
+from harness.driver.records import corpus_line
 from harness.errors import FileError
-from harness.records import corpus_line
 from harness.untrusted import native_file, open_regular, reason_of
 
 Vectors = NDArray[np.float32]

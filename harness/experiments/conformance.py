@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness import datasets, filesystem
+from harness.driver.records import Envelope, JobSpec, Outcome, Query, ScenarioParams
 from harness.errors import JobError
 from harness.experiments.calibration.fixtures import write_dataset
 from harness.jobs import indexes
@@ -24,7 +25,6 @@ from harness.launch.base import Launcher, LaunchRequest, Limits, Prepared
 from harness.launch.doctor import Check, Level
 from harness.launch.images.systems import System
 from harness.progress import silent, task
-from harness.records import Envelope, JobSpec, Outcome, Query, ScenarioParams
 from harness.results.schema import NULL_SYSTEM
 from harness.untrusted import MAX_TEXT, one_line
 

@@ -17,11 +17,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from harness.driver import envelope
 from harness.driver.output import MEASUREMENT, WARMUP_TRIAL
+from harness.driver.records import JobSpec, Measurement, Outcome, to_json
 from harness.jobs.job_samples import Sample, clock_contradiction, incomplete, read_samples, worked_s
 from harness.jobs.plan import Planned
 from harness.launch.base import LaunchEnd, LaunchRequest, StopReason
 from harness.launch.monitor.traces import MemoryTrace
-from harness.records import JobSpec, Measurement, Outcome, to_json
 from harness.results.reader import RESULT_BYTES, check_facts, parse_record
 from harness.results.schema import Counters, Environment, GpuUse, Memory, Result, job_key
 from harness.untrusted import MAX_TEXT, check_names, foreign, max_trials, mistake, one_line, read_start, reason_of

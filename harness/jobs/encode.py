@@ -17,6 +17,7 @@ import numpy as np
 from harness import filesystem
 from harness.datasets import native
 from harness.datasets.corpus import PreparedCorpus, prepare_corpus
+from harness.driver.records import Envelope, Outcome, Scalar, digest
 from harness.errors import FileError, JobError, UsageError
 from harness.evaluation import embeddings
 from harness.evaluation.embeddings import Embeddings, Vectors
@@ -26,7 +27,6 @@ from harness.jobs.plan import index_key
 from harness.launch.base import Launcher, Limits
 from harness.launch.images.systems import System
 from harness.progress import task
-from harness.records import Envelope, Outcome, Scalar, digest
 from harness.untrusted import open_regular, parse_json, read_whole, reason_of
 
 ENGINE = "dense"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from harness import config, stats
 from harness.analysis import published, published_measures
-from harness.records import Outcome
+from harness.driver.records import Outcome
 from harness.results.schema import Cell, Result, ResultSpec
 
 # Starting a container, loading a small system, two looks at the machine, handing over: what jobs of the demo take

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 
 from harness import filesystem
 from harness.datasets import PreparedCorpus
+from harness.driver.records import Envelope, Isolation, JobSpec, Outcome
 from harness.errors import JobError
 from harness.jobs.collect import collect
 from harness.jobs.environment import shared_host
@@ -25,7 +26,6 @@ from harness.launch import host
 from harness.launch.base import Launcher, LaunchRequest, Limits, Prepared
 from harness.launch.watch import most_index_bytes
 from harness.progress import task
-from harness.records import Envelope, Isolation, JobSpec, Outcome
 from harness.results.schema import Environment, IndexFacts
 from harness.results.store import check_room
 from harness.untrusted import check_names, open_regular, read_whole, reason_of, to_json

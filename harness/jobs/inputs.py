@@ -14,6 +14,7 @@ from pathlib import Path
 from harness import datasets
 from harness.commands import quoted
 from harness.datasets import Dataset, QuerySample
+from harness.driver.records import Envelope
 from harness.errors import JobError, UsageError
 from harness.evaluation import measure_names
 from harness.jobs import machine_limits
@@ -22,7 +23,6 @@ from harness.launch.base import Limits
 from harness.launch.images import catalog, first_use
 from harness.launch.images.systems import System
 from harness.progress import bar
-from harness.records import Envelope
 from harness.results import pin_lock
 from harness.results.pin_lock import PinLock
 from harness.results.reader import StoredJob

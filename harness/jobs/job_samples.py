@@ -17,10 +17,10 @@ from typing import Any
 
 from harness.driver.adapter import BadAnswer, check_hits
 from harness.driver.output import REPEAT_TRIAL, SAMPLES, WARMUP_TRIAL
+from harness.driver.records import Hit, JobSpec, Measurement, most_first_stage
 from harness.driver.scenarios import repeat_queries
 from harness.launch.base import LaunchRequest, TrialTimes
 from harness.launch.monitor.traces import CounterReading
-from harness.records import Hit, JobSpec, Measurement, most_first_stage
 from harness.untrusted import (
     MAX_TEXT,
     bounded_lines,

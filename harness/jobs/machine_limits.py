@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from harness.driver.records import Envelope
 from harness.launch import host
 from harness.pricing import instances, offers
-from harness.records import Envelope
 
 
 def enforced(profiles: Mapping[str, Envelope], instance_types: Mapping[str, str]) -> dict[str, Envelope]:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from harness import filesystem
 from harness.analysis import rows
 from harness.datasets import Dataset
+from harness.driver.records import MAX_PROBES, JobSpec, Outcome, to_json
 from harness.errors import ImageError, JobError, counted
 from harness.jobs import environment, indexes
 from harness.jobs.collect import NOT_LAUNCHED, CollectedJob, build_result, collect
@@ -24,7 +25,6 @@ from harness.launch import host
 from harness.launch.base import Launcher, LaunchRequest, Prepared
 from harness.launch.images.systems import System
 from harness.progress import TimeLeft, duration, task
-from harness.records import MAX_PROBES, JobSpec, Outcome, to_json
 from harness.results import suite_record
 from harness.results.reader import FIRST_STAGE, read_jobs
 from harness.results.schema import STORED_RUN, Cell, Ec2Instance, Environment, Result, job_key

@@ -10,11 +10,11 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from harness.driver.records import Isolation, Outcome, digest
 from harness.errors import UsageError
 from harness.jobs.inputs import AssignedWork, Inputs, RunOptions
 from harness.launch.base import Launcher
 from harness.launch.images.systems import System
-from harness.records import Isolation, Outcome, digest
 from harness.results.reader import MOST_REPETITION, stored_jobs
 from harness.results.schema import NULL_SYSTEM, Cell, Result, ResultSpec, job_key
 

@@ -13,11 +13,11 @@ from pydantic import AfterValidator, Field, model_validator
 
 from harness.config import NAME_PATTERN, ConfigModel, read_toml, validate
 from harness.datasets.dataset import Language
+from harness.driver.records import Envelope, Outcome, Scalar, ScenarioParams
 from harness.errors import FileError, UnknownName, UsageError, did_you_mean
 from harness.evaluation import measure_names
 from harness.pricing import instances
 from harness.pricing.instances import HardwareProfile
-from harness.records import Envelope, Outcome, Scalar, ScenarioParams
 from harness.results.reader import names_folder
 from harness.results.schema import NULL_SYSTEM, Cell, SweepPoint, matches, unmatched
 

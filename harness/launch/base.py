@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from harness.driver.records import Cpuset, Envelope, Isolation, JobSpec, Outcome, to_json
 from harness.launch import host
 from harness.launch.images.systems import System
 from harness.launch.monitor.traces import CounterTrace, GpuTrace, MemoryTrace
 from harness.progress import Progress
-from harness.records import Cpuset, Envelope, Isolation, JobSpec, Outcome, to_json
 from harness.results.schema import CanaryReading, Placement
 
 

@@ -23,12 +23,12 @@ from harness.commands import words
 from harness.driver.cgroup import UNLIMITED, Cgroup
 from harness.driver.envelope import PAGE_BYTES, same_memory
 from harness.driver.procfs import format_list
+from harness.driver.records import Cpuset, Envelope, Outcome
 from harness.errors import EngineError, ImageError
 from harness.filesystem import this_process
 from harness.launch.base import LaunchRequest, Prepared, StopReason, thread_environment
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import emulation, platforms
-from harness.records import Cpuset, Envelope, Outcome
 from harness.results.schema import Placement
 from harness.untrusted import max_output_bytes
 

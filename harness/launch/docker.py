@@ -18,6 +18,7 @@ from docker.models.containers import Container
 
 from harness.driver import cgroup
 from harness.driver.procfs import OpenFiles, read_text
+from harness.driver.records import Isolation, Outcome
 from harness.errors import EngineError, ImageError
 from harness.filesystem import has_died
 from harness.launch import connection, cpu_placement, host
@@ -43,7 +44,6 @@ from harness.launch.monitor.sources import CgroupCounters, CgroupMemory
 from harness.launch.monitor.traces import CounterTrace, MemoryTrace
 from harness.launch.watch import CanaryLog, JobWatch, follow
 from harness.progress import Progress
-from harness.records import Isolation, Outcome
 from harness.results.schema import Placement
 from harness.untrusted import one_line
 

@@ -12,12 +12,7 @@ from typing import Any
 from harness.driver.cgroup import UNLIMITED
 from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL, Output
 from harness.driver.rate_search import ServedQuery, Unreachable, arrivals_ns, highest_rate, judge_probe, out_of_reach
-from harness.driver.scenarios import repeat_queries, trial_order
-from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason, TrialTimes
-from harness.launch.images.systems import System
-from harness.launch.monitor.traces import MemoryTrace
-from harness.progress import Progress
-from harness.records import (
+from harness.driver.records import (
     MAX_PROBES,
     EffectiveEnvelope,
     Envelope,
@@ -29,6 +24,11 @@ from harness.records import (
     Query,
     digest,
 )
+from harness.driver.scenarios import repeat_queries, trial_order
+from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason, TrialTimes
+from harness.launch.images.systems import System
+from harness.launch.monitor.traces import MemoryTrace
+from harness.progress import Progress
 
 Script = Callable[[LaunchRequest], Outcome]
 

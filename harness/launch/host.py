@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 
+from harness.driver.records import Envelope
 from harness.launch.monitor import gpu
-from harness.records import Envelope
 from harness.results.schema import Placement
 
 # Share of pages that may stay in the cache of a dropped folder.

@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 from harness import filesystem
+from harness.driver.records import Isolation, Outcome
 from harness.errors import ImageError
 from harness.launch import cpu_placement, host
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason, thread_environment
@@ -30,7 +31,6 @@ from harness.launch.monitor.sampler import Sampler
 from harness.launch.monitor.sources import ProcessCounters, ProcessMemory
 from harness.launch.watch import CanaryLog, JobWatch, follow
 from harness.progress import Progress
-from harness.records import Isolation, Outcome
 from harness.untrusted import MAX_TEXT, one_line
 
 log = logging.getLogger(__name__)

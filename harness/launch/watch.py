@@ -18,13 +18,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.driver.output import EVENTS, SAMPLES
+from harness.driver.records import Outcome, to_json
 from harness.driver.scenarios import planned_queries
 from harness.launch.base import LaunchRequest, StopReason, TrialTimes
 from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.gpu import JobGpus
 from harness.launch.monitor.sampler import Sampler
 from harness.progress import Progress, duration
-from harness.records import Outcome, to_json
 from harness.results.schema import CanaryReading, Placement
 from harness.untrusted import max_output_bytes, max_trials, open_regular
 

@@ -13,8 +13,8 @@ from pydantic import Field, field_validator
 
 from harness import config
 from harness.config import NAME_PATTERN, ConfigModel, Model, data_root, read_toml, validate
+from harness.driver.records import Envelope
 from harness.errors import FileError, UnknownName
-from harness.records import Envelope
 
 ARCHITECTURES = ("x86_64", "arm64")
 INSTANCE_HEADER = (

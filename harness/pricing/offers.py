@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from harness.config import ConfigModel
+from harness.driver.records import Envelope
 from harness.pricing import cost, instances
 from harness.pricing.instances import DEFAULT_CHOICE, Instance, TypeChoice
 from harness.pricing.prices import Snapshot
-from harness.records import Envelope
 
 GIB = cost.GIB
 MIB = 1 << 20

@@ -13,8 +13,8 @@ from rich.cells import cell_len
 from harness.analysis.axes import ComparisonGroup
 from harness.analysis.cheapest import CheapestPoint, OperatingPoint, QualityGoal
 from harness.analysis.table import Table, Validity
+from harness.driver.records import Outcome
 from harness.errors import counted
-from harness.records import Outcome
 from harness.report.document import (
     MISSING,
     MOST_LINES,

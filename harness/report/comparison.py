@@ -13,7 +13,7 @@ from harness.analysis.comparison import Comparison, ComparisonSide
 from harness.analysis.paired_differences import LATENCY, POWER, ComparisonVerdict, Difference, QueryChange
 from harness.analysis.significance import DRAWS, LEVEL
 from harness.analysis.table import Row
-from harness.records import Outcome
+from harness.driver.records import Outcome
 from harness.report.document import (
     MISSING,
     MOST_LINES,

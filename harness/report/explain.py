@@ -13,9 +13,9 @@ from harness import stats
 from harness.analysis import causes, notes
 from harness.analysis.comparison import called
 from harness.analysis.table import Cause, Finding, FirstStage, Price, Row, Table, Validity
+from harness.driver.records import Isolation, Outcome
 from harness.errors import counted
 from harness.pricing import cost, token_prices
-from harness.records import Isolation, Outcome
 from harness.report import columns, summary
 from harness.report.document import bounded, number
 from harness.results import pin_lock

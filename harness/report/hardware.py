@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from harness.analysis import row_pricing
 from harness.analysis.table import Price, Row, processors
-from harness.records import Isolation
+from harness.driver.records import Isolation
 from harness.report.document import MIB, number
 
 _GIB = 2**30

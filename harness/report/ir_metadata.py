@@ -16,10 +16,10 @@ from typing import Any
 import yaml
 
 from harness.commands import command
+from harness.driver.records import Outcome
 from harness.errors import FileError, HarnessError, StoreError
 from harness.evaluation import evaluate, measure_names, trec
 from harness.progress import Progress, silent
-from harness.records import Outcome
 from harness.report.export import new_path
 from harness.results import reader
 from harness.results.reader import StoredJob, judges_hits_alone, read_job_run

@@ -20,8 +20,8 @@ from harness.analysis.leaderboard import (
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.resampling import RESAMPLES
 from harness.analysis.table import Row
+from harness.driver.records import Outcome
 from harness.errors import counted
-from harness.records import Outcome
 from harness.report import hardware, summary
 from harness.report.document import (
     MISSING,

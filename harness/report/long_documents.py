@@ -17,8 +17,8 @@ from harness.analysis.pareto_front import FrontState
 from harness.analysis.published_measures import PublishedMeasures
 from harness.analysis.significance import LEVEL
 from harness.analysis.table import Row, Validity
+from harness.driver.records import Outcome
 from harness.errors import counted
-from harness.records import Outcome
 from harness.report.document import (
     MISSING,
     MOST_LINES,

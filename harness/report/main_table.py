@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from harness.analysis.notes import build_place
 from harness.analysis.table import Row, Table, Validity
+from harness.driver.records import Isolation, Outcome
 from harness.errors import counted
-from harness.records import Isolation, Outcome
 from harness.report.columns import COUNTS, table_columns
 from harness.report.document import (
     MIB,

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.analysis.table import processors
+from harness.driver.records import Envelope
 from harness.errors import counted
 from harness.pricing.offers import ChosenMachine
 from harness.progress import duration
-from harness.records import Envelope
 from harness.report.document import MISSING, Escape, GridColumn, ReportDocument, Section, Value, grid_of, lines_of
 from harness.report.hardware import memory
 from harness.results.schema import Cell

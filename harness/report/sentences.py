@@ -10,8 +10,8 @@ from harness import stats
 from harness.analysis import axes, comparison
 from harness.analysis.paired_differences import ComparisonVerdict, Difference
 from harness.analysis.table import Row, Table, Validity
+from harness.driver.records import Outcome
 from harness.evaluation.per_query import PerQuery
-from harness.records import Outcome
 from harness.report.document import Escape, joined_by_and
 
 # A smaller factor prints as 1x.

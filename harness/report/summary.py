@@ -17,9 +17,9 @@ from rich.cells import cell_len
 from harness.analysis import axes, causes, notes, seeds
 from harness.analysis.axes import ComparisonGroup
 from harness.analysis.table import Cause, Finding, Row, Table, Validity
+from harness.driver.records import Outcome
 from harness.errors import UnknownName, counted
 from harness.evaluation.per_query import PerQuery
-from harness.records import Outcome
 from harness.report.document import (
     MISSING,
     MOST_LINES,

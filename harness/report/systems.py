@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from rich.cells import cell_len
 
 from harness.commands import command
+from harness.driver.records import Scalar
 from harness.launch.images.platforms import PLATFORMS
 from harness.launch.images.systems import LANGUAGE, Asset, System
-from harness.records import Scalar
 from harness.report.document import (
     MISSING,
     STAND_IN,

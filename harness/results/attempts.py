@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import NamedTuple
 
+from harness.driver.records import Isolation, Outcome, digest
 from harness.errors import FileError
-from harness.records import Isolation, Outcome, digest
 from harness.results.reader import StoredJob
 from harness.results.schema import Cell, ResultSpec
 

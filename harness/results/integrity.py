@@ -13,8 +13,8 @@ from typing import Any
 
 from harness import filesystem, untrusted
 from harness.driver import envelope
+from harness.driver.records import Outcome, digest
 from harness.errors import FileError, HarnessError
-from harness.records import Outcome, digest
 from harness.results import attempts, integrity_samples, origins, pin_lock, reader, seals, suite_record
 from harness.results.integrity_samples import CLOCK_SLACK_S, Mismatch, Runs, as_text, below, differences
 from harness.results.origins import JobOrigins

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL
+from harness.driver.records import MAX_PROBES, Outcome
 from harness.errors import counted
 from harness.evaluation import answer_recall, trec
 from harness.evaluation.answer_recall import MAX_TOKENS
 from harness.evaluation.trec import Qrels, QrelsCache, Run
-from harness.records import MAX_PROBES, Outcome
 from harness.results import reader
 from harness.results.reader import StoredJob, judges_hits_alone, most_first_stage_hits, most_hits
 from harness.results.samples import query_ids

@@ -13,8 +13,8 @@ from pydantic import Field, field_validator
 
 from harness.config import NAME_PATTERN, ConfigModel, validate
 from harness.containment import is_plain_name
+from harness.driver.records import to_json
 from harness.errors import FileError, StoreError
-from harness.records import to_json
 from harness.untrusted import parse_json, read_whole, reading
 
 FILE = "pins.json"

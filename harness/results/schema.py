@@ -1,6 +1,6 @@
 """The records that go to disk: a stored job, whole.
 
-Frozen dataclasses.  Units stand in the names.  What crosses into a container is in :mod:`harness.records`.
+Frozen dataclasses.  Units stand in the names.  What crosses into a container is in :mod:`harness.driver.records`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from harness.commands import literal
-from harness.records import (
+from harness.driver.records import (
     Cpuset,
     EffectiveEnvelope,
     Envelope,

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.records import digest
+from harness.driver.records import digest
 from harness.results import origins, pin_lock, suite_record
 from harness.untrusted import read_start, to_json
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from harness.driver.records import to_json
 from harness.errors import FileError, UsageError
 from harness.evaluation import measure_names
-from harness.records import to_json
 from harness.untrusted import check_names, parse_json, read_whole, reading
 
 FILE = "suite.json"

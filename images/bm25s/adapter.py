@@ -17,7 +17,7 @@ from bm25s.tokenization import Tokenized
 from index_files import built_with, doc_ids
 
 from harness.driver.adapter import Adapter, Corpus
-from harness.records import Envelope, Hit, Scalar
+from harness.driver.records import Envelope, Hit, Scalar
 
 # Language -> name of its stems in Snowball, and its stop words.
 LANGUAGES = {

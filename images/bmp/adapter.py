@@ -13,7 +13,7 @@ import ranking
 from term_weights.engine import TermWeights
 
 from harness.driver.adapter import Corpus
-from harness.records import Envelope, Hit, Scalar
+from harness.driver.records import Envelope, Hit, Scalar
 
 
 class Bmp(TermWeights):

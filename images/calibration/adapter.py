@@ -45,7 +45,7 @@ from time import perf_counter_ns  # by name: a lie replaces the module's own
 from typing import Any
 
 from harness.driver.adapter import Adapter, Corpus
-from harness.records import Hit
+from harness.driver.records import Hit
 
 _JOB = Path(os.environ.get("HARNESS_JOB", "/job"))
 _FILE = "mapped.bin"

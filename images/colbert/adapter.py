@@ -15,7 +15,7 @@ from engine.encoding import Passages, Setup
 from index_files import built_with, doc_ids
 
 from harness.driver.adapter import Adapter, Corpus
-from harness.records import Envelope, Hit, Scalar
+from harness.driver.records import Envelope, Hit, Scalar
 
 _KEPT = ".building"
 

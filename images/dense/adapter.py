@@ -22,7 +22,7 @@ from encoder.tokens import Batch
 from index_files import built_with, doc_ids
 
 from harness.driver.adapter import Adapter, Corpus, Document
-from harness.records import Envelope, Hit, Scalar
+from harness.driver.records import Envelope, Hit, Scalar
 
 _ENGINE = "dense"
 _FORMAT = 3  # of what lies in an index's folder

@@ -6,7 +6,7 @@ from typing import Any
 
 import faiss_index
 
-from harness.records import Scalar
+from harness.driver.records import Scalar
 
 # Those without a default must be given, except the names of folders and heads, which have two spellings each.
 BUILD: dict[str, Scalar | None] = {

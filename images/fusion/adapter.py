@@ -11,7 +11,7 @@ from joined.component import Component
 from joined.engine import Joined
 
 from harness.driver.component import Ranking
-from harness.records import Envelope, Hit, Scalar
+from harness.driver.records import Envelope, Hit, Scalar
 
 
 class Fusion(Joined):

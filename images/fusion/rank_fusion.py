@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from harness.driver.component import Ranking
-from harness.records import Hit, Scalar
+from harness.driver.records import Hit, Scalar
 
 Fuse = Callable[[Sequence[Ranking]], dict[str, float]]
 

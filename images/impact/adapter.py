@@ -11,7 +11,7 @@ from jvm.java import Java
 from term_weights.engine import TermWeights
 
 from harness.driver.adapter import Corpus
-from harness.records import Envelope, Hit, Scalar
+from harness.driver.records import Envelope, Hit, Scalar
 
 
 class Impact(TermWeights):

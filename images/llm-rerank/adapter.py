@@ -14,7 +14,7 @@ from llm.local import LocalModel, PromptWork
 from llm.transport import RECORDING, Replay, Transport
 
 from harness.driver.adapter import Corpus, Reranker
-from harness.records import Envelope, Scalar
+from harness.driver.records import Envelope, Scalar
 
 _FACTS: dict[str, Scalar] = {"engine": "llm-rerank", "format": 1}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.records import Scalar
+from harness.driver.records import Scalar
 
 # Those without a default must be given.
 DEFAULTS: dict[str, Scalar | None] = {

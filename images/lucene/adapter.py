@@ -9,7 +9,7 @@ from pathlib import Path
 from jvm import languages, searching
 from jvm.bm25 import Bm25
 
-from harness.records import Hit
+from harness.driver.records import Hit
 
 
 class Lucene(Bm25):

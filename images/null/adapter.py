@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from harness.driver.adapter import Adapter, Corpus
-from harness.records import Hit
+from harness.driver.records import Hit
 
 # More than anyone asks for at once; a suite's k is at most this.
 _MOST = 10_000

@@ -22,7 +22,7 @@ from analysis import Analyser, check_bm25
 from index_files import built_with
 
 from harness.driver.adapter import Adapter, Corpus
-from harness.records import Envelope, Hit, Scalar
+from harness.driver.records import Envelope, Hit, Scalar
 
 CDLL("/opt/pisa/packages/lib/libtbb.so.2")  # of another package; the extension asks for it by this name
 import _pisathon  # noqa: E402

@@ -11,7 +11,7 @@ from typing import Any
 from jvm import indexing, languages, runtime, searching
 from jvm.bm25 import Bm25
 
-from harness.records import Hit
+from harness.driver.records import Hit
 
 
 class Pyserini(Bm25):

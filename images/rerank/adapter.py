@@ -18,7 +18,7 @@ from index_files import built_with
 from pairs import Layout, Work
 
 from harness.driver.adapter import Corpus, Document, Reranker
-from harness.records import Envelope, Scalar
+from harness.driver.records import Envelope, Scalar
 
 _ENGINE = "rerank"
 _FORMAT = 1  # of what lies in an index's folder

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import heads
 from windows import SPLITS
 
-from harness.records import Scalar
+from harness.driver.records import Scalar
 
 # Those without a default must be given; 0 stands for the aggregation's own window and stride, and for the device's
 # BATCH_TOKENS.

@@ -13,7 +13,7 @@ import seismic
 from term_weights.engine import TermWeights
 
 from harness.driver.adapter import Corpus
-from harness.records import Envelope, Hit, Scalar
+from harness.driver.records import Envelope, Hit, Scalar
 
 # Names of the index's file and its classes, with components of 16 bits and of 32.
 _SHORT = ("short", seismic.SeismicDataset, seismic.SeismicIndex)

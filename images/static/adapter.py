@@ -15,7 +15,7 @@ from model2vec import StaticModel
 from tokenizers import Tokenizer
 
 from harness.driver.adapter import Adapter, Corpus, Document
-from harness.records import Envelope, Hit, Scalar
+from harness.driver.records import Envelope, Hit, Scalar
 
 _PARAMS = ("document_tokens", "query_tokens")
 _VECTORS = "vectors.npy"

@@ -13,7 +13,7 @@ from index_files import built_with
 from tantivy import Filter, Occur, Query, Tokenizer
 
 from harness.driver.adapter import Adapter, Corpus
-from harness.records import Envelope, Hit, Scalar
+from harness.driver.records import Envelope, Hit, Scalar
 
 LANGUAGES = {
     "en": "english",

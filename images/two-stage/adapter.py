@@ -9,7 +9,7 @@ from pathlib import Path
 from joined.engine import Joined
 
 from harness.driver.component import Ranking
-from harness.records import MAX_DEPTH, Envelope, Hit, Scalar
+from harness.driver.records import MAX_DEPTH, Envelope, Hit, Scalar
 
 
 class TwoStage(Joined):

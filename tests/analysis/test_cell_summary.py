@@ -12,8 +12,8 @@ import scipy.stats
 
 from harness.analysis import cell_summary, rows
 from harness.analysis.table import Validity
+from harness.driver.records import Isolation, Outcome, Probe, ScenarioParams
 from harness.pricing.prices import Snapshot
-from harness.records import Isolation, Outcome, Probe, ScenarioParams
 from harness.results.schema import Cell, Memory, Placement, Result
 from tests.support import sample_records
 from tests.support.sample_records import FakeJob

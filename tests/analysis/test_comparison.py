@@ -11,9 +11,9 @@ import pytest
 from harness.analysis import comparison
 from harness.analysis.paired_differences import ComparisonVerdict, Difference
 from harness.analysis.table import Cause, Finding, Row, Validity
+from harness.driver.records import Outcome
 from harness.errors import UsageError
 from harness.evaluation.per_query import PerQuery
-from harness.records import Outcome
 from harness.stats import Estimate
 from harness.untrusted import ForeignText
 from tests.support import sample_records

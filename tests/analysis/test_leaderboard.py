@@ -15,9 +15,9 @@ from harness.analysis.leaderboard import Bound, Leaderboard, LeaderboardQuery, R
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.resampling import Resampled
 from harness.analysis.table import Cause, Finding, Row, Table, Validity
+from harness.driver.records import Isolation, Outcome
 from harness.errors import UnknownName, UsageError
 from harness.evaluation.per_query import PerQuery
-from harness.records import Isolation, Outcome
 from harness.report.leaderboard import leaderboard_document
 from harness.results.schema import Cell
 from harness.stats import Estimate

@@ -8,8 +8,8 @@ import pytest
 
 from harness.analysis import notes
 from harness.analysis.table import Table, Validity
+from harness.driver.records import Envelope, Isolation, Outcome
 from harness.pricing.prices import Snapshot
-from harness.records import Envelope, Isolation, Outcome
 from harness.results.schema import Cell, IndexFacts
 from tests.support import sample_records
 from tests.support.sample_records import FakeJob

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.analysis import pooling
-from harness.records import Outcome
+from harness.driver.records import Outcome
 from tests.support import sample_records
 from tests.support.sample_records import FakeJob
 

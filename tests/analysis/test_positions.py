@@ -27,9 +27,9 @@ from harness.analysis.positions import (
     unseen_passages,
 )
 from harness.datasets.positions import POSITIONS, RelevantPosition
+from harness.driver.records import Outcome
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
-from harness.records import Outcome
 from harness.report.plots import positions as plots
 from harness.report.plots import style
 from harness.report.verify import verify_results

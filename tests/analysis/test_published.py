@@ -13,10 +13,10 @@ from harness.analysis import published as published_tables
 from harness.analysis import row_pricing
 from harness.analysis.published import Hardware, Printed, Published
 from harness.analysis.table import Row, Table, Validity
+from harness.driver.records import Isolation
 from harness.errors import FileError
 from harness.pricing import instances, prices
 from harness.pricing.prices import Snapshot
-from harness.records import Isolation
 from harness.stats import Estimate
 from tests.published_study.conftest import Spoil
 from tests.support.published import alter, copy, shipped

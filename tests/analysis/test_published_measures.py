@@ -13,8 +13,8 @@ import pytest
 from harness.analysis import published_measures
 from harness.analysis.published_measures import LOST, PrintedCell, measures_table
 from harness.analysis.table import Row, Validity
+from harness.driver.records import Isolation
 from harness.errors import FileError
-from harness.records import Isolation
 from harness.stats import kendall_p, kendall_tau
 from tests.support.command_line import call
 

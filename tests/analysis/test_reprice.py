@@ -17,11 +17,11 @@ from harness.analysis import reprice, row_pricing
 from harness.analysis.reprice import CHEAPEST, SAME, TOKENS, Repricing
 from harness.analysis.row_cache import CellRow, RowCache, RowSet
 from harness.analysis.table import Row, Table, Validity
+from harness.driver.records import Isolation, Outcome
 from harness.errors import UnknownName, UsageError
 from harness.pricing import prices
 from harness.pricing.instances import TypeChoice
 from harness.pricing.token_prices import ModelPrice, TokenSnapshot
-from harness.records import Isolation, Outcome
 from harness.report import writers
 from harness.report.repricing import repricing_document
 from harness.stats import Estimate

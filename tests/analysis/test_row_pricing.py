@@ -11,9 +11,9 @@ import pytest
 from harness.analysis import row_pricing
 from harness.analysis.row_pricing import Tariff
 from harness.analysis.table import Row
+from harness.driver.records import Envelope, Outcome
 from harness.pricing import prices
 from harness.pricing.instances import TypeChoice
-from harness.records import Envelope, Outcome
 from harness.stats import Estimate
 from tests.support import price_fixtures, sample_records
 

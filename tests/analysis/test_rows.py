@@ -15,10 +15,10 @@ from harness.analysis import axes, row_pricing, rows
 from harness.analysis.evaluate_job import JobEvaluator
 from harness.analysis.rows import build_rows
 from harness.analysis.table import Table, Validity
+from harness.driver.records import Isolation, Outcome, Phase
 from harness.errors import FileError, UsageError
 from harness.pricing.instances import TypeChoice
 from harness.pricing.prices import Snapshot
-from harness.records import Isolation, Outcome, Phase
 from harness.results.schema import Cell, GpuUse
 from harness.stats import Estimate
 from tests.support import sample_records

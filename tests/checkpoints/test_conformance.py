@@ -16,11 +16,11 @@ import docker
 import pytest
 
 from checkpoints import tiny
+from harness.driver.records import Envelope
 from harness.experiments.conformance import examine
 from harness.launch.docker import DockerLauncher
 from harness.launch.doctor import Level
 from harness.launch.images import catalog, platforms
-from harness.records import Envelope
 from tests.checkpoints.conftest import CACHE, TEXTS
 from tests.support.chance import chance
 

@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import main
+from harness.driver.records import Isolation, Outcome
 from harness.launch.base import LaunchRequest
 from harness.launch.fake import FakeLauncher
-from harness.records import Isolation, Outcome
 from tests.conftest import Bench
 from tests.support import publisher
 from tests.support.publisher import Made

@@ -14,8 +14,8 @@ from harness import report
 from harness.analysis.table import Table
 from harness.cli import report as commands
 from harness.cli.stored_results import StoredResults
+from harness.driver.records import Outcome
 from harness.launch.fake import FakeLauncher
-from harness.records import Outcome
 from tests.conftest import Bench
 from tests.published_study.test_table3 import shown
 from tests.support.command_line import Call, assert_refused, call

@@ -12,10 +12,10 @@ from harness import datasets
 from harness.analysis import results_folder
 from harness.config import data_root
 from harness.datasets import IrDataset, formats
+from harness.driver.records import Query
 from harness.errors import FileError, HarnessError, UnknownName
 from harness.evaluation import trec
 from harness.launch.process import ProcessLauncher
-from harness.records import Query
 from tests.conftest import Bench
 from tests.datasets import examples
 from tests.datasets.conftest import Example, load, load_error, replace_text

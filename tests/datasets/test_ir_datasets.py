@@ -19,8 +19,8 @@ from ir_datasets.datasets.base import Dataset as Parts
 from ir_datasets.formats import BaseDocs, BaseQrels, BaseQueries, GenericDoc, GenericQuery, TrecQrel, TrecQuery
 
 from harness.datasets import IrDataset, find
+from harness.driver.records import Query
 from harness.errors import FileError, UsageError
-from harness.records import Query
 from tests.datasets.conftest import load
 
 SCIFACT = Path(__file__).resolve().parents[2] / "datasets" / "scifact"

@@ -14,8 +14,8 @@ import pytest
 
 from harness import datasets
 from harness.datasets import native
+from harness.driver.records import Query, digest
 from harness.errors import FileError, HarnessError
-from harness.records import Query, digest
 from tests.conftest import write_dataset
 from tests.datasets.conftest import load, load_error
 

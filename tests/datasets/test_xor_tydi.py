@@ -14,10 +14,10 @@ from harness.analysis.evaluate_job import JobEvaluator
 from harness.analysis.rows import build_rows
 from harness.datasets import answers
 from harness.datasets.answers import Answers
+from harness.driver.records import Outcome, Query
 from harness.errors import FileError, UsageError
 from harness.launch.fake import FakeLauncher
 from harness.launch.process import ProcessLauncher
-from harness.records import Outcome, Query
 from harness.results.reader import StoredJob, read_jobs
 from harness.results.schema import JUDGED_HITS
 from tests.conftest import Bench

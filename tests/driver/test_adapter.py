@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from harness.driver.adapter import Adapter, BadAnswer, Corpus, Document, check_hits
-from harness.records import Envelope, Hit
+from harness.driver.records import Envelope, Hit
 
 
 class Least(Adapter):

@@ -18,8 +18,8 @@ import pytest
 from harness.driver.adapter import BadAnswer
 from harness.driver.component import pack, pack_scores, unpack
 from harness.driver.driver import outcome_of
+from harness.driver.records import Envelope, Hit, Outcome
 from harness.driver.subprocess_adapter import EngineFailed, JsonLines
-from harness.records import Envelope, Hit, Outcome
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,7 +27,7 @@ ADAPTER = """
 import atexit, gc, os, subprocess, sys
 from harness.driver.adapter import Adapter
 from harness.driver.adapter import BadAnswer
-from harness.records import Hit
+from harness.driver.records import Hit
 
 class Toy(Adapter):
     def build(self, corpus, index_dir, progress): ...
@@ -164,7 +164,7 @@ import sys
 sys.path[:0] = [{str(ROOT)!r}]
 from pathlib import Path
 from tests.driver.test_component import Near
-from harness.records import Envelope
+from harness.driver.records import Envelope
 near = Near({{}}, Envelope("e", 1, 1), Path("/"))
 near.environment = {{"PYTHONPATH": {os.pathsep.join([str(ROOT), str(tmp_path)])!r}}}
 near.load(Path({str(tmp_path)!r}))

@@ -17,8 +17,8 @@ from harness.driver import cgroup, driver
 from harness.driver.adapter import Corpus
 from harness.driver.driver import JobPaths
 from harness.driver.output import EVENTS, MEASUREMENT, SAMPLES, Output
+from harness.driver.records import PROTOCOL_VERSION, Cpuset, Hit, Isolation, JobSpec, Query, ScenarioParams, to_json
 from harness.jobs.suite import Suite
-from harness.records import PROTOCOL_VERSION, Cpuset, Hit, Isolation, JobSpec, Query, ScenarioParams, to_json
 from tests.driver.test_adapter import Least
 from tests.support import job_fixtures
 from tests.support.job_fixtures import SEEN

@@ -10,7 +10,7 @@ import pytest
 
 from harness.driver import envelope
 from harness.driver.cgroup import UNLIMITED
-from harness.records import Cpuset, Isolation
+from harness.driver.records import Cpuset, Isolation
 from tests.support.job_fixtures import ASKED, SEEN
 
 CPUSET = Cpuset((2, 3), (1,))

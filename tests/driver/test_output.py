@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.driver.output import EVENTS, MEASUREMENT, SAMPLES, Output
-from harness.records import Measurement, Outcome
+from harness.driver.records import Measurement, Outcome
 
 DONE = Measurement(Outcome.OK, None, None, load_s=0.5)
 

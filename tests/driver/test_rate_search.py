@@ -20,7 +20,7 @@ from harness.driver.rate_search import (
     late_allowed,
     out_of_reach,
 )
-from harness.records import MAX_PROBES, Probe, ScenarioParams
+from harness.driver.records import MAX_PROBES, Probe, ScenarioParams
 from harness.stats import MIN_QUERIES
 
 P95 = ScenarioParams(latency_target_s=0.05, latency_percentile=95.0)

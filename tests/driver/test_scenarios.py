@@ -17,6 +17,7 @@ import pytest
 from harness.driver import scenarios
 from harness.driver.adapter import Adapter, BadAnswer
 from harness.driver.output import EVENTS, MEASUREMENT, SAMPLES, Output
+from harness.driver.records import Envelope, Hit, JobSpec, Measurement, Outcome, Query, ScenarioParams
 from harness.driver.scenarios import (
     ENOUGH_QUERIES,
     WORK_NS,
@@ -31,7 +32,6 @@ from harness.driver.scenarios import (
 )
 from harness.jobs.job_samples import incomplete, read_samples
 from harness.launch.base import LaunchRequest, Prepared
-from harness.records import Envelope, Hit, JobSpec, Measurement, Outcome, Query, ScenarioParams
 from tests.driver.test_adapter import Least
 from tests.support import job_fixtures
 

@@ -18,10 +18,10 @@ import pytest
 from harness.driver import rate_search, server
 from harness.driver.adapter import BadAnswer
 from harness.driver.output import EVENTS, SAMPLES, Output
+from harness.driver.records import Envelope, Hit, JobSpec, Measurement, Outcome, Query, ScenarioParams
 from harness.driver.scenarios import QueryRunner, ScenarioResult, closed_loop, planned_queries
 from harness.jobs.job_samples import incomplete, read_samples, worked_s
 from harness.launch.base import LaunchRequest, Prepared
-from harness.records import Envelope, Hit, JobSpec, Measurement, Outcome, Query, ScenarioParams
 from tests.driver.test_adapter import Least
 from tests.support import job_fixtures
 

@@ -14,8 +14,8 @@ import pytest
 from harness.driver import subprocess_adapter
 from harness.driver.adapter import BadAnswer, Corpus, check_hits
 from harness.driver.driver import one_line, outcome_of
+from harness.driver.records import Envelope, Hit, Outcome
 from harness.driver.subprocess_adapter import EngineFailed, JsonLines, command
-from harness.records import Envelope, Hit, Outcome
 
 # Echoes what it is asked into a diary, and answers each verb as SCRIPT says; what is no text there is dumped.
 ENGINE = """

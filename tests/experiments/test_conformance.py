@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
+from harness.driver.records import Envelope
 from harness.experiments.conformance import examine
 from harness.launch import process
 from harness.launch.doctor import Check, Level
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
 from harness.launch.process import ProcessLauncher
-from harness.records import Envelope
 from tests.conftest import PLANTED, Bench
 
 ENVELOPE = Envelope("cpu1-mem1", 1, 1 << 30)

@@ -11,12 +11,12 @@ from urllib.request import Request
 import pytest
 
 from harness.driver.adapter import BadAnswer
+from harness.driver.records import Envelope
 from harness.driver.subprocess_adapter import EngineFailed, command
 from harness.jobs import encode, environment, indexes
 from harness.jobs.collect import build_result, collect
 from harness.launch.base import LaunchRequest
 from harness.launch.watch import JobWatch
-from harness.records import Envelope
 from harness.results.reader import read_result
 from harness.results.store import Store
 from harness.untrusted import read_whole, to_json

@@ -62,7 +62,7 @@ from pathlib import Path
 sys.path.insert(0, "/src")
 import adapter
 from harness.driver.adapter import Corpus
-from harness.records import Envelope
+from harness.driver.records import Envelope
 given = json.loads(Path("/job/given.json").read_text())
 PLAID, UNCOMPRESSED, SIZES = (given[name] for name in ("plaid", "uncompressed", "sizes"))
 DESSERT, MUVERA = given["dessert"], given["muvera"]

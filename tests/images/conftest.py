@@ -28,7 +28,7 @@ import json, sys
 from pathlib import Path
 import adapter
 from harness.driver.adapter import Corpus
-from harness.records import Envelope
+from harness.driver.records import Envelope
 params = json.loads(Path("/job/params.json").read_text())
 index = Path("/index/made")
 index.mkdir()

@@ -46,7 +46,7 @@ subprocess.run([sys.executable, "-c", f'''
 import json, sys
 from pathlib import Path
 import adapter
-from harness.records import Envelope
+from harness.driver.records import Envelope
 system = adapter.ENGINE({params!r}, Envelope("test", 1, 1 << 30), Path({str(assets)!r}))
 system.load(Path("/index/made"))
 before = sorted(system.stages_s())

@@ -20,7 +20,7 @@ from safetensors.numpy import load_file
 
 from checkpoints import rerank_long
 from harness.driver.adapter import Corpus
-from harness.records import Envelope
+from harness.driver.records import Envelope
 
 LONGEST, QUERY = 150, 8
 LENGTHS = (0, 1, 7, 8, 9, 15, 16, 17, 30, 54, 55, 63, 64, 65, 100, 127, 128, 129, 149, 150, 151, 200)

@@ -434,7 +434,7 @@ def engine_differs(kind: str, pad: str, assets: Any, corpus: Any, index: Any) ->
     from transformers import AutoModel
 
     from checkpoints import rerank_heads
-    from harness.records import Envelope
+    from harness.driver.records import Envelope
 
     aggregation = kind
     for suffix in ("-per-dimension", "-deberta", "-electra", "-separators", "-rand-l2", "-pretr-l6"):

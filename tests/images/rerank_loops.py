@@ -22,7 +22,7 @@ from safetensors.numpy import load_file
 
 from checkpoints import rerank
 from harness.driver.adapter import Corpus
-from harness.records import Envelope
+from harness.driver.records import Envelope
 
 # A sixth of the published geometry with the same numbers of windows: 3 disjoint, 14 and 19 sliding.
 QUERY, LONGEST = 8, 231

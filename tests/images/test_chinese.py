@@ -17,9 +17,9 @@ from click.testing import CliRunner
 
 from harness.cli import main
 from harness.config import data_root
+from harness.driver.records import Outcome
 from harness.evaluation import evaluate, measure_names, trec
 from harness.launch.images import catalog
-from harness.records import Outcome
 from harness.results.reader import read_jobs
 from tests.images.conftest import CACHE
 

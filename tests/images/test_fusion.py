@@ -13,12 +13,12 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import main
+from harness.driver.records import Envelope, Hit, Outcome
 from harness.experiments import conformance
 from harness.launch.base import Launcher
 from harness.launch.doctor import Level
 from harness.launch.images import catalog
 from harness.launch.process import ProcessLauncher
-from harness.records import Envelope, Hit, Outcome
 from harness.results.reader import read_jobs
 from harness.results.schema import Result
 from tests.conftest import PLANTED, Bench

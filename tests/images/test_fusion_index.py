@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from harness.driver.adapter import Adapter, Corpus
-from harness.records import Envelope, Hit
+from harness.driver.records import Envelope, Hit
 from tests.images.test_rank_fusion import FOLDER, module
 from tests.images.toy import Toy
 

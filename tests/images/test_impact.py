@@ -72,7 +72,7 @@ from pathlib import Path
 import adapter
 from term_weights import methods
 from harness.driver.adapter import Corpus
-from harness.records import Envelope
+from harness.driver.records import Envelope
 queries = ["the river of the north", "old glacier ice", "coffee and molten rock", ""]
 def rank(params, name, assets):
     system = adapter.ENGINE({**params, "backend": name}, Envelope("test", 1, 1 << 30), assets)

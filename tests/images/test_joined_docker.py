@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from harness.cli import main
 from harness.config import data_root
+from harness.driver.records import Outcome
 from harness.launch.docker import DockerLauncher
-from harness.records import Outcome
 from harness.results.reader import read_jobs
 from tests.conftest import Bench
 from tests.images.conftest import CACHE

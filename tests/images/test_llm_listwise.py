@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from harness.driver.adapter import Corpus
+from harness.driver.records import Envelope, Hit
 from harness.launch.images import catalog
-from harness.records import Envelope, Hit
 
 ENGINE = catalog.images_dir() / "llm-rerank"
 

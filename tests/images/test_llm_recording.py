@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from harness.driver.adapter import Corpus
-from harness.records import Envelope
+from harness.driver.records import Envelope
 from tests.images.test_llm_listwise import engine_on_path
 
 KEY = "sk-only-in-the-environment"

@@ -281,7 +281,7 @@ script = '''
 import json, sys
 from pathlib import Path
 import adapter
-from harness.records import Envelope
+from harness.driver.records import Envelope
 bm25 = adapter.ENGINE(json.loads(Path("/job/params.json").read_text()), Envelope("x", 1, 1 << 30), Path("/opt/assets"))
 bm25.load(Path("/index/made"))
 bm25.search("molten rock", 3)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from harness.records import Hit
+from harness.driver.records import Hit
 
 FOLDER = Path(__file__).parents[2] / "images" / "fusion"
 

@@ -124,7 +124,7 @@ def test_backends_agree_with_torch_for_every_head(lines: Lines) -> None:
         + """
 import rerank_prepare
 from checkpoints import rerank_heads
-from harness.records import Envelope
+from harness.driver.records import Envelope
 
 wanted = {"cedr-knrm": "cedr-knrm", "cedr-drmm": "cedr-drmm", "cedr-pacrr": "cedr-pacrr", "lateir": "lateir",
           "parade-transformer": "parade-transformer-pretr-l6", "parade-attn": "parade-attn-deberta"}

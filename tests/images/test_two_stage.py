@@ -23,10 +23,10 @@ from harness.analysis.evaluate_job import JobEvaluator
 from harness.analysis.rows import build_rows
 from harness.driver.adapter import Corpus
 from harness.driver.component import Ranking
+from harness.driver.records import Envelope, Hit, Outcome, Scalar
 from harness.errors import FileError
 from harness.launch.images import catalog
 from harness.launch.process import ProcessLauncher
-from harness.records import Envelope, Hit, Outcome, Scalar
 from harness.results.reader import StoredJob, read_jobs
 from tests.conftest import Bench
 from tests.images.test_fusion import PROTOCOL, declare, rankings

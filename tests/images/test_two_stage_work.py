@@ -13,8 +13,8 @@ import pytest
 
 from harness.driver.adapter import Corpus
 from harness.driver.component import Ranking
+from harness.driver.records import Envelope, Scalar
 from harness.launch.images import catalog
-from harness.records import Envelope, Scalar
 from tests.images.toy import Toy
 
 ENVELOPE = Envelope("e", 1, 1 << 30)

@@ -17,10 +17,10 @@ import pytest
 from docker.errors import APIError
 from docker.models.containers import Container
 
+from harness.driver.records import Outcome
 from harness.launch.container import LABEL
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import catalog
-from harness.records import Outcome
 from harness.results.reader import read_jobs
 from tests.conftest import Bench, protocol
 from tests.integration import support

@@ -18,7 +18,7 @@ import docker
 import pyarrow.parquet as parquet
 import pytest
 
-from harness.records import Outcome
+from harness.driver.records import Outcome
 from harness.results.reader import StoredJob, read_jobs
 from harness.results.schema import Result
 from tests.conftest import Bench, make_bench, protocol

@@ -12,7 +12,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from harness.records import Outcome
+from harness.driver.records import Outcome
 from harness.results.reader import read_jobs
 from tests.conftest import Bench, protocol
 from tests.integration import support

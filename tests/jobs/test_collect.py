@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from harness.driver.records import Isolation, Measurement, Outcome, Phase, Query, to_json
 from harness.jobs.collect import CollectedJob, build_result, collect
 from harness.jobs.plan import Planned
 from harness.launch.base import LaunchEnd, LaunchRequest, StopReason
@@ -22,7 +23,6 @@ from harness.launch.monitor.traces import (
     GpuTrace,
     MemoryTrace,
 )
-from harness.records import Isolation, Measurement, Outcome, Phase, Query, to_json
 from harness.results.schema import GpuReading, GpuUse, Placement
 from tests.support import job_fixtures, sample_records
 from tests.support.job_fixtures import PREPARED, SEEN

@@ -11,12 +11,12 @@ from types import SimpleNamespace
 import pytest
 
 from harness import filesystem
+from harness.driver.records import Isolation, Outcome
 from harness.errors import StoreError
 from harness.jobs import indexes
 from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.progress import Progress
-from harness.records import Isolation, Outcome
 from harness.results.reader import read_jobs
 from harness.results.schema import IndexFacts, Result
 from tests.conftest import Bench

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from harness.driver.records import Outcome
 from harness.jobs import indexes
 from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.progress import Progress
-from harness.records import Outcome
 from harness.results.reader import read_jobs
 from tests.conftest import Bench
 

@@ -19,6 +19,7 @@ import pytest
 
 from harness import datasets
 from harness.driver.output import MEASUREMENT
+from harness.driver.records import Envelope, Isolation, Outcome
 from harness.errors import JobError, StoreError
 from harness.filesystem import this_process
 from harness.jobs import indexes
@@ -28,7 +29,6 @@ from harness.launch.images import catalog
 from harness.launch.monitor.traces import CounterReading, CounterTrace
 from harness.launch.process import ProcessLauncher
 from harness.progress import Progress
-from harness.records import Envelope, Isolation, Outcome
 from harness.results.schema import CanaryReading, Placement
 from tests.conftest import Bench
 from tests.support import sample_records

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL
+from harness.driver.records import MAX_PROBES, JobSpec, Measurement, Outcome, Probe
 from harness.driver.scenarios import repeat_queries
 from harness.jobs import job_samples
 from harness.jobs.job_samples import Sample
 from harness.launch.base import LaunchRequest
-from harness.records import MAX_PROBES, JobSpec, Measurement, Outcome, Probe
 from tests.jobs.test_collect import SPEC, line
 from tests.support.job_fixtures import PREPARED
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from harness.driver.records import Isolation, JobSpec, Query, ScenarioParams
 from harness.jobs.job_samples import Sample, clock_contradiction
 from harness.launch.base import TrialTimes
 from harness.launch.monitor.traces import CounterReading
-from harness.records import Isolation, JobSpec, Query, ScenarioParams
 from tests.support import job_fixtures
 
 MS = 1_000_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from harness.driver.records import Envelope
 from harness.jobs.machine_limits import enforced
 from harness.pricing import offers
-from harness.records import Envelope
 
 GIB = 1 << 30
 PROFILES = {"small": Envelope("small", 1, 4 * GIB), "large": Envelope("large", 16, 32 * GIB, gpus=1, pids=99)}

@@ -17,11 +17,11 @@ from types import SimpleNamespace
 import pytest
 
 from harness.analysis import results_folder, rows
+from harness.driver.records import Envelope, Isolation, Outcome
 from harness.errors import FileError, StoreError, UnknownName, UsageError
 from harness.launch.base import LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.pricing import prices
-from harness.records import Envelope, Isolation, Outcome
 from harness.results import suite_record
 from harness.results.reader import StoredJob, read_jobs
 from harness.results.schema import Cell, SweepPoint

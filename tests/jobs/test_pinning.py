@@ -16,6 +16,7 @@ import pytest
 
 from harness import datasets
 from harness.analysis import results_folder
+from harness.driver.records import Outcome
 from harness.errors import FileError, ImageError, StoreError, UsageError
 from harness.experiments.viability import probe
 from harness.jobs import pinning
@@ -24,7 +25,6 @@ from harness.launch.fake import FakeLauncher
 from harness.launch.images import assets, catalog, first_use, recipes
 from harness.launch.images.first_use import FirstUse
 from harness.launch.images.systems import Asset, System
-from harness.records import Outcome
 from harness.report import verify, writers
 from harness.report.main_table import table_document
 from harness.results import merge, pin_lock

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from harness.driver.records import Envelope, Isolation, Outcome, ScenarioParams
 from harness.jobs.inputs import Inputs
 from harness.jobs.plan import NO_IMAGE, Planned, index_key, order, plan, states
 from harness.jobs.suite import Expectation, Offline, Restriction, Server, Suite, SuiteProtocol
 from harness.launch.images.systems import System
-from harness.records import Envelope, Isolation, Outcome, ScenarioParams
 from harness.results.reader import MOST_REPETITION
 from harness.results.schema import NULL_SYSTEM, Cell, Result, job_key
 from tests.support import job_fixtures, sample_records

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.driver.records import Outcome
 from harness.errors import UsageError
 from harness.jobs import inputs, suite
 from harness.jobs.inputs import AssignedJob, AssignedWork, RunOptions
 from harness.jobs.plan import NO_IMAGE, Planned, assigned, plan_here
 from harness.launch.fake import FakeLauncher
-from harness.records import Outcome
 from harness.results.schema import job_key
 from tests.conftest import Bench, protocol
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from harness.analysis import published as published_tables
+from harness.driver.records import Envelope, Outcome, ScenarioParams
 from harness.errors import FileError, UnknownName
 from harness.jobs import suite
 from harness.jobs.suite import dataset_name
 from harness.launch.images import catalog
 from harness.pricing import instances
-from harness.records import Envelope, Outcome, ScenarioParams
 from harness.results.schema import SweepPoint
 
 LEAST = 'systems = ["bm25"]\ndatasets = ["scifact"]\nprofiles = ["cpu1-mem1"]\n'

@@ -15,13 +15,13 @@ import requests
 
 from harness.driver import cgroup
 from harness.driver.cgroup import Cgroup
+from harness.driver.records import Cpuset, Envelope, Outcome
 from harness.errors import EngineError, ImageError
 from harness.launch import container as container_launch
 from harness.launch import docker as module
 from harness.launch.container import LOG_BYTES, ContainerWait, create_arguments, limit_change, limit_mismatch
 from harness.launch.docker import DockerLauncher, _log, group_of
 from harness.progress import silent
-from harness.records import Cpuset, Envelope, Outcome
 from harness.results.schema import Placement
 from tests.driver.test_cgroup import ID, V1_PROCESS
 from tests.launch.test_watch_follow import Stage

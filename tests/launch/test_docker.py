@@ -16,11 +16,11 @@ import docker
 import pytest
 from docker.models.containers import Container
 
+from harness.driver.records import Isolation, Outcome
 from harness.filesystem import this_process
 from harness.launch import docker as module
 from harness.launch.container import LABEL
 from harness.launch.docker import DockerLauncher
-from harness.records import Isolation, Outcome
 from harness.results.reader import read_jobs
 from harness.results.schema import Result
 from tests.conftest import Bench, make_bench

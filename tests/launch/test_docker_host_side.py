@@ -21,6 +21,7 @@ from typing import Any
 import docker
 import pytest
 
+from harness.driver.records import Envelope, Outcome, Phase
 from harness.errors import EngineError
 from harness.filesystem import this_process
 from harness.jobs import collect
@@ -29,7 +30,6 @@ from harness.launch import docker as module
 from harness.launch.base import LaunchEnd, LaunchRequest, Limits, Prepared, StopReason
 from harness.launch.docker import DockerLauncher
 from harness.progress import Progress, silent
-from harness.records import Envelope, Outcome, Phase
 from harness.results.reader import read_jobs
 from harness.results.schema import Counters
 from tests.conftest import Bench

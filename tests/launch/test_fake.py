@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.driver.records import Isolation, Outcome
 from harness.errors import UnknownName, UsageError
 from harness.jobs.plan import NO_IMAGE
 from harness.launch.base import LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.pricing import prices
-from harness.records import Isolation, Outcome
 from harness.report import render
 from harness.results import reader
 from harness.results.reader import read_jobs

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.driver.records import Envelope
 from harness.launch import host
-from harness.records import Envelope
 from harness.results.schema import Placement
 
 

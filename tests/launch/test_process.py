@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.driver.records import Isolation, Outcome
 from harness.errors import ImageError
 from harness.jobs.orchestrator import RunSummary
 from harness.launch.images import catalog
 from harness.launch.monitor.sources import ProcessTree
 from harness.launch.process import ProcessLauncher
-from harness.records import Isolation, Outcome
 from harness.results.reader import StoredJob, read_jobs
 from harness.results.schema import SCHEMA_VERSION, Result
 from tests.conftest import Bench, make_bench

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.driver.records import Cpuset, Outcome, Query, ScenarioParams, spec_from_json
 from harness.launch import watch
 from harness.launch.base import LaunchRequest, Limits, StopReason, TrialTimes
 from harness.launch.watch import FollowedFile, JobWatch, Step
-from harness.records import Cpuset, Outcome, Query, ScenarioParams, spec_from_json
 from tests.support.job_fixtures import FULL_SPEC, PREPARED
 
 LIMITS = Limits(load_s=10, query_s=2, build_s=100, job_s=1000)

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.driver.records import Outcome
 from harness.launch.base import LaunchRequest, Limits, StopReason
 from harness.launch.cpu_placement import place
 from harness.launch.monitor.canary import Canary
 from harness.launch.watch import CanaryLog, JobWatch, follow
 from harness.progress import Progress, silent
-from harness.records import Outcome
 from harness.results.schema import CanaryReading, GpuReading, Placement
 from tests.support.job_fixtures import FULL_SPEC, PREPARED
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.driver.records import Envelope
 from harness.errors import UnknownName
 from harness.pricing import instances, offers, prices
 from harness.pricing.instances import TypeChoice
 from harness.pricing.prices import Snapshot
-from harness.records import Envelope
 from tests.support import price_fixtures
 
 GIB, MIB = 2**30, 2**20

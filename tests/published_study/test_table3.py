@@ -16,8 +16,8 @@ from harness import report
 from harness.analysis import published as published_tables
 from harness.analysis import results_folder, row_pricing
 from harness.analysis.table import Cause, Finding, Row, Table, Validity
+from harness.driver.records import Isolation, Outcome
 from harness.errors import UnknownName
-from harness.records import Isolation, Outcome
 from harness.stats import Estimate
 from results.published.santhanam2023.study import table3_records
 from tests.support import sample_records

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from harness.analysis.table import Cause, Finding, Overhead, Row, Table, Timing, Validity
-from harness.records import Envelope, Isolation, Outcome
+from harness.driver.records import Envelope, Isolation, Outcome
 from harness.stats import Estimate
 from tests.support import sample_records
 

@@ -16,10 +16,10 @@ from rich.cells import cell_len
 from harness.analysis import cheapest, results_folder, row_pricing
 from harness.analysis.cheapest import CheapestPoint
 from harness.analysis.table import Table, Validity
+from harness.driver.records import Outcome
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
 from harness.pricing import prices
-from harness.records import Outcome
 from harness.report import cheapest as cheapest_report
 from harness.report import writers
 from harness.stats import Estimate

@@ -17,9 +17,9 @@ from harness.analysis import comparison, significance
 from harness.analysis.comparison import Comparison, ComparisonSide
 from harness.analysis.paired_differences import ComparisonVerdict, QueryChoice
 from harness.analysis.table import Row, Validity
+from harness.driver.records import Outcome
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
-from harness.records import Outcome
 from harness.report import writers
 from harness.report.comparison import comparison_document, summary
 from harness.stats import Estimate

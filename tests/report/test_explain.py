@@ -8,8 +8,8 @@ import pytest
 
 from harness.analysis import causes
 from harness.analysis.table import Cause, Finding, Price, Row, Validity
+from harness.driver.records import Envelope, Isolation, Outcome
 from harness.pricing import cost
-from harness.records import Envelope, Isolation, Outcome
 from harness.report import explain
 from harness.results.schema import SweepPoint
 from harness.stats import Estimate

@@ -18,8 +18,8 @@ from harness import report
 from harness.analysis import leaderboard, published, results_folder, row_pricing
 from harness.analysis.table import Table
 from harness.config import data_root
+from harness.driver.records import Outcome
 from harness.pricing import prices
-from harness.records import Outcome
 from harness.report import latex
 from harness.report.document import Grid
 from harness.report.leaderboard import leaderboard_document

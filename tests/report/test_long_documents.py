@@ -18,8 +18,8 @@ from harness.analysis.long_documents import LongDocuments, ReadingOn
 from harness.analysis.paired_differences import ComparisonVerdict
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.table import Row, Table, Validity
+from harness.driver.records import Outcome
 from harness.evaluation.per_query import PerQuery
-from harness.records import Outcome
 from harness.report import writers
 from harness.report.document import MOST_LINES
 from harness.report.long_documents import answer, long_documents_document

@@ -14,8 +14,8 @@ import pytest
 
 from harness.analysis import recall, results_folder
 from harness.analysis.recall import ExactPair, RecallTable
+from harness.driver.records import Outcome
 from harness.launch.process import ProcessLauncher
-from harness.records import Outcome
 from harness.report import recall as report
 from harness.results import reader
 from harness.results.reader import RUN

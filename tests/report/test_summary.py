@@ -13,9 +13,9 @@ import pytest
 from rich.console import Console
 
 from harness.analysis.table import Cause, Finding, Machine, Price, Row, Table, Validity
+from harness.driver.records import Envelope, Isolation, Outcome
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
-from harness.records import Envelope, Isolation, Outcome
 from harness.report import hardware, sentences, summary, writers
 from harness.report.document import MOST_LINES, Section
 from harness.report.summary import SummaryView, summary_section

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from harness.driver.records import Envelope, Outcome
 from harness.errors import FileError
-from harness.records import Envelope, Outcome
 from harness.results import attempts
 from tests.support import sample_records
 

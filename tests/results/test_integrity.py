@@ -18,9 +18,9 @@ import pytest
 from harness import api
 from harness.analysis import results_folder, row_cache
 from harness.analysis.row_cache import CellRow, RowSet
+from harness.driver.records import Outcome
 from harness.errors import FileError, UsageError
 from harness.evaluation import measure_names
-from harness.records import Outcome
 from harness.report.verify import Mismatch, compare_rows, verify_results
 from harness.results import merge as merge_results
 from harness.results import origins, reader, seals

@@ -19,8 +19,8 @@ from harness.analysis import axes
 from harness.analysis.evaluate_job import JobEvaluator
 from harness.analysis.rows import build_rows
 from harness.analysis.table import Cause
+from harness.driver.records import Outcome
 from harness.errors import FileError, StoreError, UsageError
-from harness.records import Outcome
 from harness.report import render
 from harness.report.verify import verify_results
 from harness.results import merge as merge_results

@@ -19,8 +19,8 @@ import jsonschema
 import pyarrow as pa
 import pytest
 
+from harness.driver.records import EffectiveEnvelope, Isolation, Outcome, Phase, Probe, ScenarioParams
 from harness.errors import FileError, StoreError, UsageError
-from harness.records import EffectiveEnvelope, Isolation, Outcome, Phase, Probe, ScenarioParams
 from harness.results import seals, suite_record
 from harness.results.reader import MOST_SAMPLE_BYTES, RESULT, cell_path, read_jobs, read_result
 from harness.results.schema import (

@@ -7,10 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from harness.driver.cgroup import UNLIMITED
+from harness.driver.records import (
+    Cpuset,
+    EffectiveEnvelope,
+    Envelope,
+    Isolation,
+    JobSpec,
+    Outcome,
+    Query,
+    ScenarioParams,
+)
 from harness.jobs.plan import Planned
 from harness.launch.base import Prepared
 from harness.launch.images.systems import System
-from harness.records import Cpuset, EffectiveEnvelope, Envelope, Isolation, JobSpec, Outcome, Query, ScenarioParams
 from harness.results.schema import Cell
 from tests.support import sample_records
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.records import Envelope, Outcome
+from harness.driver.records import Envelope, Outcome
 from harness.results.reader import FIRST_STAGE
 from harness.results.schema import Cell, IndexFacts, Memory, SweepPoint, job_key
 from harness.results.store import Store

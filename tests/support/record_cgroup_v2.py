@@ -21,10 +21,10 @@ import docker
 from docker.models.containers import Container
 
 from harness.driver import cgroup
+from harness.driver.records import Envelope
 from harness.launch.base import LaunchRequest, Limits
 from harness.launch.container import create_arguments
 from harness.launch.docker import group_of
-from harness.records import Envelope
 from harness.results.schema import Placement
 from tests.support.job_fixtures import FULL_SPEC, PREPARED
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from harness.driver.records import Outcome
 from harness.launch.base import LaunchRequest
 from harness.launch.fake import FakeLauncher
-from harness.records import Outcome
 from harness.results import integrity, seals
 from harness.results.reader import RESULT
 from harness.results.suite_record import FILE

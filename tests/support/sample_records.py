@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from harness.analysis import timings
 from harness.analysis.table import Machine, Price, Row, Table, Validity
-from harness.records import Envelope, Isolation, Outcome
+from harness.driver.records import Envelope, Isolation, Outcome
 from harness.results.samples import SampleBudget
 from harness.results.schema import (
     CanaryReading,

@@ -15,9 +15,9 @@ from harness.analysis import row_pricing
 from harness.analysis.evaluate_job import JobEvaluator
 from harness.analysis.rows import build_rows
 from harness.analysis.table import Row, Table
+from harness.driver.records import Envelope, Outcome
 from harness.evaluation import measure_names
 from harness.pricing.prices import Snapshot
-from harness.records import Envelope, Outcome
 from harness.results.reader import StoredJob
 from harness.results.schema import Cell, Environment, IndexFacts, Memory, Result
 from harness.untrusted import ForeignText

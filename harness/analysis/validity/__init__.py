@@ -29,8 +29,8 @@ from harness.analysis.validity.sample_checks import (
     Drift,
     SampleFacts,
 )
+from harness.driver.records import Isolation, Outcome
 from harness.errors import counted
-from harness.records import Isolation, Outcome
 from harness.results.schema import Cell, IndexFacts, Result, ResultSpec
 
 # The fewest queries before the first timed one (measuring rule 8).

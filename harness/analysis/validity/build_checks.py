@@ -11,8 +11,8 @@ from dataclasses import replace
 from harness.analysis.table import Cause, Finding
 from harness.analysis.validity import counter_checks, machine_speed
 from harness.analysis.validity.findings import build_again, covers, invalid, noisy, remark, throttled
+from harness.driver.records import Isolation
 from harness.errors import counted
-from harness.records import Isolation
 from harness.results.schema import Cell, Counters, IndexFacts
 
 # A shorter build may end before the second reading of the counters (every 0.25 s).

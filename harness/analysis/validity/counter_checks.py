@@ -22,8 +22,8 @@ from harness.analysis.validity.findings import (
     warm_wider,
 )
 from harness.analysis.validity.sample_checks import SampleFacts
+from harness.driver.records import Envelope, Isolation
 from harness.errors import counted
-from harness.records import Envelope, Isolation
 from harness.results.schema import Counters, GpuUse, IndexFacts, Result
 
 MAX_STEAL = 0.01

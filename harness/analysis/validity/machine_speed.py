@@ -15,7 +15,7 @@ from harness import stats
 from harness.analysis.table import Cause, Finding
 from harness.analysis.validity.findings import RETRY, again, noisy, remark
 from harness.analysis.validity.sample_checks import SampleFacts
-from harness.records import Outcome
+from harness.driver.records import Outcome
 from harness.results.schema import CanaryReading, Environment, IndexFacts, Result
 
 # Chance of an alarm if every trial meets the same machine.

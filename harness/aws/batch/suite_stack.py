@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
-from harness import records
 from harness.aws import clients, cloudformation
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.cloud_run import bundle, machines
@@ -28,6 +27,8 @@ from harness.aws.errors import aws_errors
 from harness.aws.objects import Objects
 from harness.commands import quoted
 from harness.config import read_toml, validate
+from harness.driver import records
+from harness.driver.records import Envelope
 from harness.errors import UsageError
 from harness.jobs.suite import Suite
 from harness.launch.images import catalog
@@ -35,7 +36,6 @@ from harness.launch.images.base_image import BaseFile
 from harness.pricing import offers
 from harness.pricing.instances import Instance
 from harness.pricing.prices import Snapshot
-from harness.records import Envelope
 
 log = logging.getLogger(__name__)
 

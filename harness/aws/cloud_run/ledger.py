@@ -14,8 +14,8 @@ from harness import filesystem
 from harness.aws.cloud_run import records
 from harness.aws.cloud_run.records import ShippedInput
 from harness.aws.objects import ObjectState
+from harness.driver.records import digest
 from harness.errors import AwsError
-from harness.records import digest
 
 # Version of the packed form; a change ships everything again.
 _FORMAT = 2

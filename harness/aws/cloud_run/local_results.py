@@ -17,12 +17,12 @@ from harness import filesystem
 from harness.aws.cloud_run import archive, records
 from harness.aws.cloud_run.records import PartJob, PlannedPart
 from harness.aws.objects import Objects
+from harness.driver.records import Outcome
 from harness.errors import AwsError, FileError, UsageError
 from harness.jobs import environment
 from harness.jobs.collect import CollectedJob, build_result
 from harness.jobs.plan import Planned
 from harness.pricing.instances import Instance
-from harness.records import Outcome
 from harness.results import seals
 from harness.results.reader import FIRST_STAGE, LOG, RESULT, RUN, SAMPLES, read_result
 from harness.results.schema import (

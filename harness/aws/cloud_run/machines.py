@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from harness.driver.records import Envelope
 from harness.errors import UsageError, did_you_mean
 from harness.jobs.suite import Suite
 from harness.launch.images import platforms
@@ -15,7 +16,6 @@ from harness.pricing import instances, offers
 from harness.pricing.instances import Instance
 from harness.pricing.offers import ChosenMachine
 from harness.pricing.prices import Snapshot
-from harness.records import Envelope
 
 X86_64 = "x86_64"
 

@@ -23,6 +23,7 @@ from harness.aws.cloud_run.watch import RunWatch, Timeouts
 from harness.aws.errors import ignoring
 from harness.aws.objects import Objects
 from harness.commands import option
+from harness.driver.records import Outcome, digest
 from harness.errors import HarnessError, ImageError, UsageError
 from harness.jobs import indexes
 from harness.jobs.indexes import Index
@@ -36,7 +37,6 @@ from harness.launch.base import Launcher, Prepared
 from harness.pricing import instances, prices
 from harness.pricing.instances import Instance
 from harness.progress import console, task
-from harness.records import Outcome, digest
 from harness.results import pin_lock
 from harness.results.reader import read_jobs, stored_jobs
 from harness.results.schema import Result

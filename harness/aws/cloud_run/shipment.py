@@ -52,6 +52,7 @@ from harness.aws.cloud_run.records import (
 from harness.aws.errors import OURS_TO_MEND, PASSING
 from harness.aws.objects import MISSING, MOST_PART_BYTES, Objects, checksum_of_upload, checksums_of
 from harness.datasets import Dataset, native
+from harness.driver.records import digest
 from harness.errors import AwsError, ImageError, JobError, UsageError
 from harness.jobs import indexes
 from harness.jobs.indexes import Index
@@ -59,7 +60,6 @@ from harness.jobs.inputs import Inputs
 from harness.launch.base import Prepared
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import builder
-from harness.records import digest
 from harness.untrusted import to_json
 
 log = logging.getLogger(__name__)

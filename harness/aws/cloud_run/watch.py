@@ -25,11 +25,11 @@ from harness.aws.cloud_run.records import CloudRun, Launch, PartJob, PlannedPart
 from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.errors import until_answered
 from harness.aws.objects import Objects
+from harness.driver.records import Outcome
 from harness.errors import AwsError, HarnessError
 from harness.jobs import orchestrator
 from harness.pricing.instances import Instance
 from harness.progress import console
-from harness.records import Outcome
 from harness.results.schema import Result
 
 log = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ from harness.datasets.generate.collection import CollectionWriter, Step
 from harness.datasets.generate.passages import PassageSource, sentence_spans
 from harness.datasets.generate.wordpieces import count_tokens, cut_at_token
 from harness.datasets.positions import RelevantPosition
+from harness.driver.records import Query
 from harness.errors import UsageError
-from harness.records import Query
 
 LADDER = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 _REFRAIN_TOKENS = 30  # the repeated sentences of a pass key's document have so many at least

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 
 from harness.datasets.dataset import Dataset
 from harness.datasets.generate.wordpieces import count_tokens, word_tokens
+from harness.driver.records import Query
 from harness.errors import UsageError
-from harness.records import Query
 
 CUTS = ("documents", "sentences", "chunks")
 RULE = "the passage with the largest word overlap with the query (Dice) of the documents judged relevant"

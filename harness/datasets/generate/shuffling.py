@@ -19,8 +19,8 @@ from harness.datasets.generate.collection import CollectionWriter, Step
 from harness.datasets.generate.passages import PassageCut, best_overlap
 from harness.datasets.generate.wordpieces import count_tokens, cut_at_word
 from harness.datasets.positions import RelevantPosition, read_positions
+from harness.driver.records import Query
 from harness.errors import FileError, UsageError
-from harness.records import Query
 
 COPIES = ("train", "test")
 _WORD = re.compile(r"\S+")

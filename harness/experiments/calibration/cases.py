@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from harness.analysis.table import Cause, Validity
+from harness.driver.records import Envelope, Outcome, Scalar
 from harness.errors import UnknownName
 from harness.experiments.calibration.known_values import (
     MIB,
@@ -23,7 +24,6 @@ from harness.experiments.calibration.known_values import (
     StalledQuery,
     Throughput,
 )
-from harness.records import Envelope, Outcome, Scalar
 from harness.untrusted import split_list
 
 # One CPU each: a profile with all CPUs of its host shares them with the harness, and is noisy by rule.

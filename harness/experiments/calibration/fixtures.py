@@ -14,6 +14,7 @@ from pathlib import Path
 
 from harness import child_process, datasets
 from harness.datasets import Dataset, QuerySample
+from harness.driver.records import Envelope, Outcome
 from harness.experiments.calibration.cases import Case, Group
 from harness.experiments.calibration.known_values import JobEnd
 from harness.jobs.inputs import Inputs
@@ -21,7 +22,6 @@ from harness.jobs.suite import Suite
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared
 from harness.launch.images.systems import System
 from harness.progress import Progress
-from harness.records import Envelope, Outcome
 
 _DATASET = "planted"
 _DOCUMENTS = 20

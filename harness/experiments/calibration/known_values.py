@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from harness import stats
 from harness.analysis.table import Cause, Finding, Row, Validity
 from harness.driver import rate_search
-from harness.records import Outcome, Probe
+from harness.driver.records import Outcome, Probe
 from harness.results.reader import StoredJob
 from harness.results.schema import Result
 from harness.untrusted import Text

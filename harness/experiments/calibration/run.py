@@ -12,6 +12,7 @@ from harness import filesystem
 from harness.analysis.evaluate_job import JobEvaluator
 from harness.analysis.rows import build_rows
 from harness.datasets import Dataset
+from harness.driver.records import Isolation, Outcome
 from harness.errors import UsageError
 from harness.experiments.calibration import fixtures
 from harness.experiments.calibration.cases import Case, Group, select
@@ -24,7 +25,6 @@ from harness.launch.base import Launcher
 from harness.launch.images import catalog
 from harness.launch.images.systems import System
 from harness.progress import NOWHERE, Progress, show_progress, task
-from harness.records import Isolation, Outcome
 from harness.report.document import Escape, ReportDocument, Section, grid_of, lines_of
 from harness.results.reader import read_jobs
 

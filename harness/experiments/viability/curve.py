@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.driver.records import digest
 from harness.errors import UsageError, counted
 from harness.experiments.viability.acceptance import SLOWER
 from harness.experiments.viability.judge import Observation
 from harness.experiments.viability.probe import LEAST_BYTES, MIB
 from harness.experiments.viability.search import TRIES, ProbeFinding, Purpose
 from harness.experiments.viability.session import MAXIMUM_JOBS, Question, Session
-from harness.records import digest
 from harness.report.plots import style
 from harness.report.plots.style import plain_text
 from harness.untrusted import ForeignText

@@ -8,11 +8,11 @@ from typing import Any
 
 from harness.analysis import cell_summary, pooling, row_pricing
 from harness.analysis.validity import machine_speed
+from harness.driver.records import Outcome
 from harness.errors import JobError, StoreError, UsageError
 from harness.evaluation import evaluate, trec
 from harness.experiments.viability.acceptance import MEAN, SLOWER, Criteria
 from harness.experiments.viability.search import ProbeFinding, Purpose
-from harness.records import Outcome
 from harness.results.reader import StoredJob, judges_hits_alone, read_job_run
 from harness.results.schema import DataFault, Result, ResultSpec
 from harness.stats import MIN_QUERIES, Estimate, median, percentile

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from harness import datasets, filesystem
 from harness.datasets import Dataset, QuerySample
+from harness.driver.records import Envelope, Isolation, Outcome
 from harness.errors import JobError, StoreError, UsageError
 from harness.jobs import environment, orchestrator
 from harness.jobs.inputs import Inputs, RunOptions
@@ -18,7 +19,6 @@ from harness.jobs.suite import Suite, SuiteProtocol
 from harness.launch.base import Launcher, Prepared
 from harness.launch.images.systems import System
 from harness.progress import filtering, task
-from harness.records import Envelope, Isolation, Outcome
 from harness.results.attempts import started
 from harness.results.reader import StoredJob, cell_path, stored_jobs
 from harness.results.schema import Environment, Result, ResultSpec

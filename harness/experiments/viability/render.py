@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 from harness.analysis.table import processors
+from harness.driver.records import Envelope
 from harness.experiments.viability.curve import Curve, CurvePoint
 from harness.experiments.viability.judge import Unconstrained
 from harness.experiments.viability.probe import MIB
@@ -19,7 +20,6 @@ from harness.pricing import offers
 from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
 from harness.pricing.offers import Offer
 from harness.pricing.prices import Snapshot
-from harness.records import Envelope
 from harness.report.document import Escape, Grid, GridColumn, ReportDocument, Section, Value, grid_of, lines_of
 
 # The instance as tables price it, then the cheapest of any generation, and of any architecture as well.

@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from harness.driver.records import Envelope, Outcome
 from harness.errors import HarnessError, UsageError, counted
 from harness.evaluation import measure_names
 from harness.experiments.viability.acceptance import MEAN, Criteria, check_sample_size
@@ -27,7 +28,6 @@ from harness.experiments.viability.probe import MIB, SubjectJobs, envelope
 from harness.experiments.viability.search import ProbeFinding, Purpose, SearchResult, wrong_side
 from harness.launch import host
 from harness.pricing import offers
-from harness.records import Envelope, Outcome
 from harness.results.attempts import started
 from harness.results.reader import StoredJob
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from harness import filesystem
+from harness.driver.records import digest
 from harness.experiments.viability.judge import OOM, Judgement, Unconstrained
 from harness.experiments.viability.probe import LEAST_BYTES, MIB, machine
 from harness.experiments.viability.search import (
@@ -23,7 +24,6 @@ from harness.experiments.viability.search import (
 )
 from harness.experiments.viability.session import Question, Session
 from harness.jobs.plan import identity
-from harness.records import digest
 from harness.results import seals
 from harness.results.reader import VERDICTS
 from harness.results.schema import Environment

@@ -28,10 +28,10 @@ from harness import child_process, filesystem
 from harness.commands import quoted
 from harness.compression import unpacked
 from harness.containment import inside, open_zip, tar_entries
+from harness.driver.records import digest
 from harness.errors import ImageError
 from harness.launch.images import locks, platforms, registry
 from harness.launch.images.systems import Asset, checksums
-from harness.records import digest
 from harness.untrusted import MAX_TEXT, one_line
 
 log = logging.getLogger(__name__)

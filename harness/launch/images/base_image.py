@@ -17,10 +17,10 @@ from docker.errors import APIError
 
 from harness import child_process, filesystem
 from harness.config import ConfigModel, read_toml, validate
+from harness.driver.records import digest
 from harness.errors import ImageError
 from harness.launch.images import emulation, platforms
 from harness.launch.images.catalog import images_dir
-from harness.records import digest
 
 log = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from harness.config import NAME_PATTERN, data_root, read_toml, validate
 from harness.containment import inside
+from harness.driver.records import Scalar
 from harness.errors import FileError, UnknownName, did_you_mean
 from harness.filesystem import without_litter
 from harness.launch.images.systems import PARAMETERS, EngineFile, System, SystemFile
-from harness.records import Scalar
 from harness.untrusted import ForeignText
 
 # First words of the names of images that are no system's: a build that holds their lock would wait for itself.

@@ -17,18 +17,18 @@ from typing import IO
 import harness
 from harness import filesystem
 from harness.containment import files_inside, inside
+from harness.driver.records import digest
 from harness.errors import FileError
 from harness.launch.images import base_image
 from harness.launch.images.catalog import images_dir
 from harness.launch.images.dockerfile import Dockerfile, shared_stages
 from harness.launch.images.platforms import AMD64
 from harness.launch.images.systems import PARAMETERS, Asset, System, checksums
-from harness.records import digest
 
 # Of an engine's own files, or of the code that it shares.  Weights and packages come from elsewhere.
 MOST_CODE_BYTES = 512 << 20
 # Modules that the driver imports from beside its folder.
-_DRIVER_MODULES = ("__init__.py", "records.py")
+_DRIVER_MODULES = ("__init__.py",)
 
 # Files of an engine's folder for people or the host.
 _HOST_ONLY = re.compile(r"engine\.toml|requirements(-[a-z0-9]+)*\.in")
@@ -116,7 +116,7 @@ def shared_files(system: System) -> dict[str, Path]:
 
 
 def driver_files() -> dict[str, Path]:
-    """Return the driver's files by their path on the import path (``harness/records.py`` ...)."""
+    """Return the driver's files by their path on the import path (``harness/driver/records.py`` ...)."""
     package = Path(harness.__file__).resolve().parent
     files = [*(package / name for name in _DRIVER_MODULES), *sorted((package / "driver").rglob("*.py"))]
     return {path.relative_to(package.parent).as_posix(): path for path in files}

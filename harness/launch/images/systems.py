@@ -10,10 +10,10 @@ from pydantic import Field, field_validator, model_validator
 
 from harness.config import NAME_PATTERN, ConfigModel
 from harness.containment import inside, is_plain_name
+from harness.driver.records import Scalar, digest
 from harness.errors import UsageError, did_you_mean
 from harness.launch.images import locks
 from harness.launch.images.platforms import AMD64, debian, with_platform
-from harness.records import Scalar, digest
 from harness.results.pin_lock import HUB_PATTERN, REVISION_PATTERN, Sha256
 from harness.untrusted import ForeignText, to_json
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from harness.records import Phase
+from harness.driver.records import Phase
 from harness.results.schema import Counters, GpuReading, GpuUse, Memory
 
 

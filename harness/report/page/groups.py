@@ -16,8 +16,8 @@ from harness.analysis.axes import ACCURACY, ComparisonGroup
 from harness.analysis.pareto_front import Uncertainty
 from harness.analysis.resampling import BETTER, EQUAL, WORSE, Resampled
 from harness.analysis.table import PublishedRates, Row, Table
+from harness.driver.records import digest
 from harness.evaluation.per_query import PerQuery
-from harness.records import digest
 from harness.untrusted import one_line
 
 _LARGEST = 2**16 - 1

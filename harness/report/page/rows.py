@@ -15,8 +15,8 @@ from harness.analysis.axes import cell_of
 from harness.analysis.row_pricing import Tariff
 from harness.analysis.table import Machine, Price, Row, Timing
 from harness.commands import command
+from harness.driver.records import Outcome, digest
 from harness.pricing import prices
-from harness.records import Outcome, digest
 from harness.report import explain
 from harness.report.plots import curves
 from harness.results.schema import glob_of

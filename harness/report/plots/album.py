@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from harness.analysis.axes import ComparisonGroup, group_rows
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.table import Table
+from harness.driver.records import digest
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
-from harness.records import digest
 from harness.report.plots import KINDS, curves, order_flips, ranking, style
 from harness.report.plots import rows as row_plots
 from harness.report.plots.select import Drawing, NoPlot, PlotRows

@@ -11,8 +11,8 @@ from harness.analysis import axes as analysis_axes
 from harness.analysis.leaderboard import RankedRow
 from harness.analysis.pareto_front import FrontState, reason_not_ranked
 from harness.analysis.table import Row, Validity, processors
+from harness.driver.records import Outcome
 from harness.evaluation.per_query import SHARES
-from harness.records import Outcome
 from harness.report.plots import curves, style
 from harness.report.plots.select import Drawing, NoPlot, PlotRows, no_row_reason
 from harness.report.plots.style import Frame

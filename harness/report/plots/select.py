@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from harness.analysis import leaderboard, pareto_front
 from harness.analysis.leaderboard import Leaderboard, LeaderboardQuery
 from harness.analysis.table import Row, Table, Validity
+from harness.driver.records import Isolation, Outcome
 from harness.errors import UsageError
 from harness.evaluation.per_query import PerQuery
-from harness.records import Isolation, Outcome
 from harness.report.plots import style
 from harness.report.plots.style import Frame, SystemStyle
 

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from harness import filesystem
-from harness.records import digest
+from harness.driver.records import digest
 from harness.untrusted import one_line
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from engine.build_state import BuildState
 from engine.encoding import Encoder, Passages, Setup
 from engine.lists import Lists
 from engine.signatures import Signatures
-from harness.records import Scalar
+from harness.driver.records import Scalar
 
 FOLDER = "dessert"
 READ = ("kmeans_niters", "tables", "bits", "ncells", "scored")

@@ -11,7 +11,7 @@ from typing import Any
 
 from engine import runtime
 from harness.driver.adapter import Corpus
-from harness.records import Scalar
+from harness.driver.records import Scalar
 
 
 class Passages:

@@ -16,7 +16,7 @@ from engine import plaid
 from engine.build_state import BuildState
 from engine.encoding import Passages, Setup
 from engine.fde import FixedEncodings
-from harness.records import Scalar
+from harness.driver.records import Scalar
 
 FOLDER = "muvera"
 INDEXES = ("flat", "sq8", "hnsw")

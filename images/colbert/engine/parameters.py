@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from engine import dessert, muvera, plaid, uncompressed
-from harness.records import Scalar
+from harness.driver.records import Scalar
 
 # A method is a module: READ, SHAPING and OPTIONAL, check, build, load.
 METHODS: dict[str, ModuleType] = {

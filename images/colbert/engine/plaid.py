@@ -18,7 +18,7 @@ from typing import Any
 from engine import runtime
 from engine.build_state import BuildState
 from engine.encoding import Passages, Setup
-from harness.records import Scalar
+from harness.driver.records import Scalar
 
 FOLDER = "plaid"
 READ = ("nbits", "kmeans_niters", "k", "ncells", "centroid_score_threshold", "ndocs")

@@ -20,7 +20,7 @@ from typing import Any
 
 from engine.build_state import BuildState
 from engine.encoding import Encoder, Passages, Setup
-from harness.records import Scalar
+from harness.driver.records import Scalar
 
 FOLDER = "uncompressed"
 READ = ("candidates", "nprobe", "faiss_depth")

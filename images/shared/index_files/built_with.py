@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.records import Scalar
+from harness.driver.records import Scalar
 
 _FILE = "built-with.json"
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from harness.driver.adapter import BadAnswer
 from harness.driver.component import Ranking, unpack, unpack_scores
+from harness.driver.records import Envelope, Scalar
 from harness.driver.subprocess_adapter import EngineFailed, JsonLines
-from harness.records import Envelope, Scalar
 
 # Variables of an image; the launcher's others are for every process of the job.
 _ITS_OWN = ("PYTHONPATH", "HARNESS_ASSETS")

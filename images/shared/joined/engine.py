@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness.driver.adapter import Adapter, Corpus
-from harness.records import Envelope, Scalar
+from harness.driver.records import Envelope, Scalar
 from joined import component
 
 _VERSION = 1  # of what lies in an index; a change refuses older ones

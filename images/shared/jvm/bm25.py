@@ -11,7 +11,7 @@ import parameter_names
 from index_files import built_with
 
 from harness.driver.adapter import Adapter, Corpus
-from harness.records import Envelope, Scalar
+from harness.driver.records import Envelope, Scalar
 from jvm import indexing, languages, runtime
 from jvm.java import Java
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.records import Envelope, Scalar
+from harness.driver.records import Envelope, Scalar
 from jvm import indexing, runtime
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.records import Hit
+from harness.driver.records import Hit
 from jvm import runtime
 from jvm.indexing import LUCENE
 

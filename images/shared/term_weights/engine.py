@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from index_files import built_with
 
 from harness.driver.adapter import Adapter, Corpus, Document
-from harness.records import Envelope, Hit, Scalar
+from harness.driver.records import Envelope, Hit, Scalar
 from term_weights import methods
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import Any
 from encoder.checkpoint import Weights
 from encoder.errors import BadCheckpoint, one_line, reading
 
-from harness.records import Scalar
+from harness.driver.records import Scalar
 
 NOTE = "expander.json"
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import parameter_names
 
 from harness.driver.adapter import Document
-from harness.records import Scalar
+from harness.driver.records import Scalar
 
 # One document as Anserini reads it: "id", and "vector" (weights of terms) or "contents" (text).
 Line = dict[str, Any]

@@ -10,7 +10,7 @@ from typing import Any
 from encoder.model import Model
 from encoder.roles import role
 
-from harness.records import Scalar
+from harness.driver.records import Scalar
 from term_weights import terms
 
 

@@ -11,7 +11,7 @@ import pytest
 from harness.analysis import validity
 from harness.analysis.table import Cause, Finding, Validity
 from harness.analysis.validity import Assessment, machine_speed
-from harness.records import Envelope, Isolation
+from harness.driver.records import Envelope, Isolation
 from harness.results.schema import Counters, GpuReading, IndexFacts
 from tests.support import sample_records
 from tests.support.sample_records import SPEC, build, canary, gpu, quiet, result

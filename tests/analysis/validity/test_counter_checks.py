@@ -11,7 +11,7 @@ import pytest
 from harness.analysis.table import Cause, Finding, Validity
 from harness.analysis.validity import counter_checks, machine_speed
 from harness.analysis.validity.sample_checks import SampleFacts
-from harness.records import Envelope, Isolation, Phase
+from harness.driver.records import Envelope, Isolation, Phase
 from harness.results.schema import Counters, GpuReading, GpuUse, Placement, Result
 from tests.support import sample_records
 from tests.support.sample_records import canary, quiet, result

@@ -12,7 +12,7 @@ from harness.analysis.table import Cause, Finding, Validity
 from harness.analysis.validity import machine_speed
 from harness.analysis.validity.machine_speed import levels
 from harness.analysis.validity.sample_checks import SampleFacts
-from harness.records import Outcome
+from harness.driver.records import Outcome
 from harness.results.schema import Result
 from harness.untrusted import ForeignText
 from tests.support import sample_records

@@ -14,7 +14,7 @@ from harness.analysis.validity.sample_checks import (
     SlowSamples,
     UnclaimedTime,
 )
-from harness.records import Isolation, Outcome, Phase, ScenarioParams
+from harness.driver.records import Isolation, Outcome, Phase, ScenarioParams
 from harness.results.schema import Result
 from tests.support import sample_records
 from tests.support.job_fixtures import SEEN

@@ -23,7 +23,7 @@ from harness.aws.clients import Connections, parse_uri
 from harness.aws.cloud_run.watch import Timeouts
 from harness.aws.ec2 import account, instances
 from harness.cli import main
-from harness.records import Outcome
+from harness.driver.records import Outcome
 from harness.results.reader import StoredJob, read_jobs
 from tests.aws import rights, server
 from tests.aws.batch import agents

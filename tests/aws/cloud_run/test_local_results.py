@@ -15,8 +15,8 @@ import pytest
 from harness.aws.cloud_run import local_results, records
 from harness.aws.cloud_run.local_results import pack
 from harness.aws.objects import Objects
+from harness.driver.records import Outcome
 from harness.errors import AwsError, StoreError
-from harness.records import Outcome
 from harness.results import seals
 from harness.results.reader import read_jobs
 from harness.results.schema import Ec2Instance, Result

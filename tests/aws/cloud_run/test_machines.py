@@ -9,12 +9,12 @@ import pytest
 from harness.analysis import published
 from harness.aws.cloud_run.machines import MachineOptions, choose, of_suite, platforms_of, survey
 from harness.config import data_root
+from harness.driver.records import Envelope
 from harness.errors import UsageError
 from harness.jobs import suite as suites
 from harness.pricing import offers
 from harness.pricing.offers import ChosenMachine
 from harness.pricing.prices import Snapshot
-from harness.records import Envelope
 
 GIB = 1 << 30
 SMALL = Envelope("cpu1-mem1", 1, GIB)

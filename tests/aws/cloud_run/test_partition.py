@@ -14,11 +14,11 @@ from harness.aws.cloud_run import partition
 from harness.aws.cloud_run.partition import Grouping, Submission, committed_usd, plan_launch
 from harness.aws.cloud_run.records import Launch, PlannedPart
 from harness.aws.ec2.backend import Ec2Backend
+from harness.driver.records import Outcome
 from harness.jobs.estimates import DurationEstimate, DurationModel
 from harness.jobs.inputs import IndexBuild
 from harness.pricing import instances
 from harness.pricing.offers import ChosenMachine
-from harness.records import Outcome
 from tests.support import sample_records
 from tests.support.job_fixtures import planned
 

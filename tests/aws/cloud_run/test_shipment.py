@@ -33,6 +33,7 @@ from harness.aws.cloud_run.records import read as read_record
 from harness.aws.cloud_run.shipment import Fetcher, Shipper
 from harness.aws.objects import Objects, ObjectState
 from harness.datasets import Dataset, answers
+from harness.driver.records import Envelope
 from harness.errors import AwsError, ImageError, UsageError
 from harness.jobs import environment, indexes
 from harness.jobs.indexes import Index
@@ -42,7 +43,6 @@ from harness.launch.docker import DockerLauncher
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
 from harness.launch.images.systems import System
-from harness.records import Envelope
 from harness.results.schema import IndexFacts
 from harness.untrusted import to_json
 from tests.aws.cloud_run.conftest import WORK

@@ -35,11 +35,11 @@ from harness.aws.cloud_run.records import (
 )
 from harness.aws.cloud_run.watch import RunWatch, Timeouts
 from harness.aws.objects import Objects, StoredObject
+from harness.driver.records import Outcome
 from harness.errors import AwsError
 from harness.jobs.inputs import IndexBuild
 from harness.pricing import instances
 from harness.progress import show_progress
-from harness.records import Outcome
 from harness.results.reader import read_jobs
 from harness.results.schema import Ec2Instance, Result, ResultSpec, job_key
 from harness.results.store import Store

@@ -17,10 +17,10 @@ from harness.aws.cloud_run.bundle import render_user_data
 from harness.aws.cloud_run.records import MOST_BYTES, Heartbeat, PlannedPart, ShippedImage, WorkerEnd, read
 from harness.aws.cloud_run.shipment import Fetcher, Shipper
 from harness.aws.objects import Objects
+from harness.driver.records import Outcome
 from harness.launch.docker import DockerLauncher
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
-from harness.records import Outcome
 from harness.results.reader import read_jobs
 from harness.results.schema import job_key
 from harness.results.store import Store

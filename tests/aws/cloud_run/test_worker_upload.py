@@ -19,12 +19,12 @@ from harness.aws.cloud_run.records import ShippedInput, WorkerPart, dump, read
 from harness.aws.cloud_run.shipment import Fetcher
 from harness.aws.cloud_run.worker import Assignment, Uploader, WorkerStatus
 from harness.aws.objects import Objects
+from harness.driver.records import Outcome
 from harness.errors import AwsError, FileError
 from harness.jobs import orchestrator, suite
 from harness.jobs.inputs import RunOptions, gather
 from harness.launch.base import Launcher
 from harness.launch.fake import FakeLauncher
-from harness.records import Outcome
 from harness.results.reader import StoredJob, read_jobs
 from harness.results.schema import job_key
 from harness.results.store import Store

@@ -31,7 +31,7 @@ from harness.aws.cloud_run.records import (
 from harness.aws.ec2 import instances
 from harness.aws.ec2.instances import OwnedInstance
 from harness.aws.objects import Objects
-from harness.records import Outcome
+from harness.driver.records import Outcome
 from harness.results.schema import Ec2Instance, ResultSpec, job_key
 from harness.results.store import Store
 from tests.aws import server

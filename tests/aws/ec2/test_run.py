@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from harness.records import Outcome
+from harness.driver.records import Outcome
 from tests.aws.ec2.conftest import PROFILES, Field, launched_and_terminated, lines
 from tests.aws.ec2.fake_workers import Fate
 

@@ -26,10 +26,10 @@ from harness.aws.cloud_run.records import Launch, PlannedPart
 from harness.aws.ec2 import account, backend, instances
 from harness.aws.ec2.backend import Ec2Backend
 from harness.aws.objects import Objects
+from harness.driver.records import Outcome
 from harness.errors import AwsError, UsageError
 from harness.pricing.prices import snapshot
 from harness.progress import show_progress
-from harness.records import Outcome
 from tests.aws import reaper, server
 from tests.aws.ec2.conftest import PROFILES, QUICK, SPEED, TYPES, WORK, Field, launched_and_terminated, lines
 from tests.aws.ec2.fake_workers import FakeWorkers, Fate

@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from harness.records import Outcome
+from harness.driver.records import Outcome
 from tests.aws.ec2.conftest import Field
 
 KILLS = [2, pytest.param(10, marks=pytest.mark.soak)]

@@ -22,7 +22,7 @@ from harness.aws.cloud_run import records
 from harness.aws.ec2 import account
 from harness.aws.objects import Objects
 from harness.cli import main
-from harness.records import Outcome
+from harness.driver.records import Outcome
 from harness.results.reader import StoredJob, read_jobs
 from tests.aws import rights, server
 from tests.aws.cloud_run import fleet, standin

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from harness.driver import envelope
 from harness.driver.adapter import Adapter, Corpus
-from harness.records import Hit, Measurement, Outcome, to_json
+from harness.driver.records import Hit, Measurement, Outcome, to_json
 
 JOB, INDEX, CORPUS = Path("/job"), Path("/index"), Path("/corpus")
 OUT = JOB / "out"

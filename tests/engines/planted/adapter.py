@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from harness.driver.adapter import Adapter, Corpus
-from harness.records import Hit
+from harness.driver.records import Hit
 
 
 class Planted(Adapter):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.driver.records import Isolation, Outcome
 from harness.errors import UsageError
 from harness.experiments.calibration import cases, fixtures, run
 from harness.experiments.calibration.cases import Case, Group
@@ -20,7 +21,6 @@ from harness.jobs.inputs import RunOptions
 from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.progress import Progress
-from harness.records import Isolation, Outcome
 from harness.report import writers
 from harness.results.reader import read_jobs
 

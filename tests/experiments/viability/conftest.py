@@ -10,6 +10,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from harness.driver.records import Outcome
 from harness.experiments.viability.acceptance import Criteria
 from harness.experiments.viability.probe import MIB, SubjectJobs, subject
 from harness.experiments.viability.session import Question
@@ -19,7 +20,6 @@ from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
 from harness.launch.monitor.traces import MemoryTrace
 from harness.progress import Progress, show_progress
-from harness.records import Outcome
 from harness.results.schema import CanaryReading
 from tests.conftest import Bench
 from tests.support import sample_records

@@ -132,7 +132,7 @@ def test_cpu_count_that_does_not_run_does_not_affect_the_others(
     call: Call,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from harness.records import Outcome
+    from harness.driver.records import Outcome
     from tests.experiments.viability.conftest import Life
 
     class Breaks(Scripted):

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.driver.records import Outcome
 from harness.errors import FileError, UsageError
 from harness.experiments.viability import curve, render
 from harness.experiments.viability.curve import CurvePoint
 from harness.experiments.viability.probe import MIB
-from harness.records import Outcome
 from harness.report import writers
 from tests.experiments.viability.conftest import STIRRED, Life, Questions, needs
 

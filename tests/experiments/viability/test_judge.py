@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.driver.records import Envelope, Outcome
 from harness.errors import JobError
 from harness.experiments.viability.acceptance import Criteria, MinimumMeasure, Target
 from harness.experiments.viability.judge import (
@@ -20,7 +21,6 @@ from harness.experiments.viability.judge import (
     reference,
 )
 from harness.experiments.viability.search import ProbeFinding
-from harness.records import Envelope, Outcome
 from harness.results.reader import StoredJob
 from harness.results.schema import Memory
 from harness.stats import Estimate

@@ -16,12 +16,12 @@ from click.testing import CliRunner, Result
 
 from harness.analysis import published
 from harness.cli import main, viability
+from harness.driver.records import Outcome
 from harness.experiments.viability.minimum import PAPER, suite_questions
 from harness.experiments.viability.probe import subject
 from harness.jobs import suite as suites
 from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.progress import Progress
-from harness.records import Outcome
 from harness.results.reader import read_jobs
 from tests.conftest import Bench
 from tests.experiments.viability.conftest import Life, Scripted, needs

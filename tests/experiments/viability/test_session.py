@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.driver.records import Outcome
 from harness.errors import HarnessError, UsageError
 from harness.experiments.viability import curve, render, session, validation
 from harness.experiments.viability.acceptance import Criteria, MinimumMeasure
@@ -16,7 +17,6 @@ from harness.experiments.viability.search import PROBES
 from harness.experiments.viability.session import MAXIMUM_JOBS
 from harness.experiments.viability.smallest import ViabilityVerdict, smallest
 from harness.pricing import instances
-from harness.records import Outcome
 from harness.report import writers
 from harness.untrusted import to_json
 from tests.experiments.viability.conftest import Life, Questions, Script, needs

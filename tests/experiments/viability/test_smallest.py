@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from harness.driver.records import Outcome
 from harness.errors import EngineError, FileError, HarnessError, JobError, UsageError
 from harness.experiments.viability import curve, render
 from harness.experiments.viability.acceptance import Criteria, MinimumMeasure, Target
@@ -19,7 +20,6 @@ from harness.experiments.viability.session import Session
 from harness.experiments.viability.smallest import ViabilityVerdict, smallest
 from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.pricing import prices
-from harness.records import Outcome
 from harness.report import writers
 from harness.report.verify import verify_results
 from harness.results.reader import StoredJob, read_jobs

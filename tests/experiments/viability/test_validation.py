@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from harness.driver.records import Outcome
 from harness.errors import UsageError
 from harness.experiments.viability import render, validation
 from harness.experiments.viability.probe import MIB
@@ -13,7 +14,6 @@ from harness.experiments.viability.search import CONFIRMATIONS
 from harness.experiments.viability.session import Session
 from harness.experiments.viability.smallest import smallest
 from harness.pricing import instances
-from harness.records import Outcome
 from harness.report import writers
 from tests.experiments.viability.conftest import Life, Questions, needs
 

@@ -10,6 +10,7 @@ import docker
 import pytest
 
 from harness.datasets import QuerySample
+from harness.driver.records import Scalar
 from harness.experiments.calibration import fixtures
 from harness.experiments.calibration.fixtures import InjectingLauncher
 from harness.experiments.viability import curve as curves
@@ -21,7 +22,6 @@ from harness.experiments.viability.session import Question
 from harness.experiments.viability.smallest import ViabilityVerdict, smallest
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import catalog
-from harness.records import Scalar
 from tests.experiments.calibration.test_with_docker import CACHE
 from tests.support.chance import chance
 

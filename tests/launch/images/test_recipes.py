@@ -218,7 +218,7 @@ def test_context_holds_the_inputs_and_nothing_of_the_host(toy: System, tmp_path:
     entries = listed(first)
     assert {"Dockerfile", "adapter.py", "wheels/a.whl", "assets/engine", "shared/common/__init__.py"} <= entries.keys()
     assert not any("model" in name or "notes" in name for name in entries), "weights are the system's, not the engine's"
-    assert {"driver/harness/records.py", "driver/harness/driver/__main__.py"} <= entries.keys()
+    assert {"driver/harness/driver/records.py", "driver/harness/driver/__main__.py"} <= entries.keys()
     assert "engine.toml" not in entries
     # The builder's cache goes by these too: they must not differ from host to host.
     assert {(entry.uid, entry.gid, entry.uname, entry.mtime) for entry in entries.values()} == {(0, 0, "", 0)}

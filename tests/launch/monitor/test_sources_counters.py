@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 from harness.driver import cgroup
+from harness.driver.records import Phase
 from harness.launch.monitor import sources
 from harness.launch.monitor.sources import CgroupCounters, ProcessCounters, Threads, Totals, busy_and_steal_ns
 from harness.launch.monitor.traces import CounterReading, CounterTrace
-from harness.records import Phase
 from harness.results.schema import Counters
 from tests.support.recorded_cgroups import FOLDER, docker_says, unfold
 

@@ -11,9 +11,9 @@ import tempfile
 from pathlib import Path
 
 from harness.driver import cgroup
+from harness.driver.records import Phase
 from harness.launch.monitor.sources import CgroupMemory, ProcessMemory, ProcessTree
 from harness.launch.monitor.traces import MemoryNow, MemoryTrace
-from harness.records import Phase
 from harness.results.schema import Memory
 from tests.support.recorded_cgroups import unfold
 

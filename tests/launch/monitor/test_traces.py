@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from harness.driver.records import Phase
 from harness.launch.monitor.traces import (
     ForeignProcesses,
     GpuMoment,
@@ -14,7 +15,6 @@ from harness.launch.monitor.traces import (
     over_trials,
     trials_of,
 )
-from harness.records import Phase
 from harness.results.schema import GpuReading, GpuUse
 
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from harness.analysis import leaderboard, row_pricing
 from harness.analysis.table import Cause, Finding, Machine, Overhead, Row, Table, Timing, Validity
+from harness.driver.records import Envelope, Isolation, Outcome
 from harness.evaluation.per_query import SHARES, PerQuery
 from harness.pricing import prices
-from harness.records import Envelope, Isolation, Outcome
 from harness.report import page
 from harness.report.page import groups
 from harness.report.page.answer import answer_html

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from harness.records import Outcome
+from harness.driver.records import Outcome
 from harness.report import page as pages
 from harness.report.page import PageSource
 from harness.stats import Estimate

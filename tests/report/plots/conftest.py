@@ -14,9 +14,9 @@ from harness.analysis import results_folder, row_pricing
 from harness.analysis.leaderboard import RankedRow, RankInterval
 from harness.analysis.table import Row, Table, Validity
 from harness.config import data_root
+from harness.driver.records import Outcome
 from harness.evaluation.per_query import SHARES, PerQuery
 from harness.pricing import prices
-from harness.records import Outcome
 from harness.report.plots import style
 from harness.report.plots.style import Frame
 from harness.stats import Estimate

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.table import Table, Validity
+from harness.driver.records import Isolation, Outcome
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
-from harness.records import Isolation, Outcome
 from harness.report.plots import KINDS, album, style
 from harness.stats import Estimate
 from tests.report.plots.conftest import (

@@ -14,8 +14,8 @@ from harness.analysis import robustness
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.robustness import Condition, ConditionKind, QueryScores, RankedSystem, Robustness
 from harness.analysis.table import Row, Table, Validity
+from harness.driver.records import Outcome
 from harness.evaluation.per_query import PerQuery
-from harness.records import Outcome
 from harness.report.plots import album, order_flips, style
 from harness.report.plots.select import NoPlot, PlotRows
 from harness.stats import Estimate

@@ -17,8 +17,8 @@ from harness import stats
 from harness.analysis.leaderboard import RankedRow
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.table import Row
+from harness.driver.records import Outcome
 from harness.evaluation.per_query import SHARES
-from harness.records import Outcome
 from harness.report.plots import curves, style
 from harness.report.plots import rows as row_plots
 from harness.results.schema import SweepPoint

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from harness.analysis.published import Hardware, Printed, Published, Reported, TimedSystem, Viable
+from harness.driver.records import Envelope
 from harness.pricing import offers
 from harness.pricing.instances import Instance
 from harness.pricing.offers import Offer
 from harness.pricing.prices import Snapshot
-from harness.records import Envelope
 from harness.stats import competition_ranks
 
 # US$ per million queries, of one millisecond at one US$ per hour.

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 
 from harness.analysis.notes import MEMORY_METHOD, PERCENTILE_METHOD
 from harness.analysis.table import Row, Table, Validity
+from harness.driver.records import Isolation, Outcome
 from harness.errors import UnknownName
 from harness.pricing.cost import BUILD_FORMULA, GIB, STORAGE_FORMULA
-from harness.records import Isolation, Outcome
 from harness.report.document import (
     MIB,
     MISSING,
