@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -92,12 +93,10 @@ def template(
     """
     folder, region_name = parse_uri(work), Connections(region).known_region
     types = _types(suites, instances, region_name)
-    text = (
-        account.policy(policy, folder, region_name, types)
-        if policy
-        else account.template(folder, region_name, types, agent_image)
-    )
-    click.echo(text, nl=False)
+    if policy:
+        click.echo(json.dumps(account.policy(policy, folder, region_name, types), indent=2))
+    else:
+        click.echo(account.template(folder, region_name, types, agent_image), nl=False)
 
 
 def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> list[str]:
