@@ -126,12 +126,22 @@ def down(connections: Connections, work: S3Uri, region: str, owner: str, *, resu
 
 def template(work: S3Uri, region: str, types: Iterable[str], agent_image: str | None = None) -> str:
     """Return the account stack's template (YAML), under a comment with the command that deploys it."""
-    values = _parameters(work, types, agent_image) | {"Vpc": "VPC"}
+    parameters = {"Vpc": "VPC", **_parameters(work, types, agent_image)}
+    return _with_command("account", stack_name(work, region), region, parameters)
+
+
+def administrator_template(work: S3Uri, region: str) -> str:
+    """Return the template (YAML) of the boundary and the keeper's policy, under the command that deploys it."""
     name = stack_name(work, region)
-    deploy = ["aws", "cloudformation", "deploy", "--region", region, "--stack-name", name, "--template-file", "FILE"]
-    deploy += ["--capabilities", "CAPABILITY_NAMED_IAM", "--tags", f"{clients.OWNER}=OWNER", "--parameter-overrides"]
-    deploy += [f"{key}={value}" for key, value in values.items()]
-    return f"# {shlex.join(deploy)}\n#\n{templates.read('account')}"
+    return _with_command("administrator", f"{name}-administrator", region, {"AccountStack": name, **_place(work)})
+
+
+def _with_command(file: str, stack: str, region: str, parameters: Mapping[str, str]) -> str:
+    deploy = ["aws", "cloudformation", "deploy", "--region", region, "--stack-name", stack]
+    deploy += ["--template-file", f"{file}.yaml", "--capabilities", "CAPABILITY_NAMED_IAM"]
+    deploy += ["--tags", f"{clients.OWNER}=OWNER"] if file == "account" else []
+    deploy += ["--parameter-overrides", *(f"{key}={value}" for key, value in parameters.items())]
+    return f"# {shlex.join(deploy)}\n#\n{templates.read(file)}"
 
 
 def _parameters(work: S3Uri, types: Iterable[str], agent_image: str | None) -> dict[str, str]:

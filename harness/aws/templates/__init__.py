@@ -27,6 +27,11 @@ def parsed(text: str) -> dict[str, Any]:
     return dict(_Loader(text).get_single_data())
 
 
+def write(document: Mapping[str, Any]) -> str:
+    """Return the text of a template."""
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=120)
+
+
 def filled(value: Any, variables: Mapping[str, Any]) -> Any:
     """Replace the references to these variables in a part of a template, as CloudFormation would; keep the others.
 
@@ -51,17 +56,19 @@ def filled(value: Any, variables: Mapping[str, Any]) -> Any:
     return value
 
 
+class _Dumper(yaml.SafeDumper):
+    """Repeats equal parts: CloudFormation refuses aliases."""
+
+    def ignore_aliases(self, _data: object) -> bool:
+        return True
+
+
 class _Loader(yaml.SafeLoader):
     """Reads CloudFormation's short forms."""
 
 
 def _long_form(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> dict[str, Any]:
-    if isinstance(node, yaml.ScalarNode):
-        value: Any = loader.construct_scalar(node)
-    elif isinstance(node, yaml.SequenceNode):
-        value = loader.construct_sequence(node, deep=True)
-    else:
-        value = loader.construct_mapping(node, deep=True)
+    value = loader.construct_sequence(node, deep=True) if isinstance(node, yaml.SequenceNode) else node.value
     if suffix == "GetAtt" and isinstance(value, str):
         value = value.split(".", 1)
     return {suffix if suffix in ("Ref", "Condition") else f"Fn::{suffix}": value}

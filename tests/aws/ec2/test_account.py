@@ -165,22 +165,31 @@ def test_templates_pass_the_linter(tmp_path: Path) -> None:
     assert not [path for path in paths[:2] if str(path) in output], output
 
 
-def test_printed_command_and_template_deploy_what_up_deploys(aws: str, tmp_path: Path) -> None:
-    """An administrator without harness types the command in the first line."""
-    image = "999988887777.dkr.ecr.us-east-1.amazonaws.com/agent@sha256:0"
-    text = harness("template", str(WORK), "--instance", "m6i.large", "--agent-image", image).output
+def deploy_as_printed(text: str, **choices: str) -> cloudformation.Stack:
+    """Do what the command in the template's first line does, for an administrator who has no harness."""
     words = shlex.split(text.splitlines()[0].removeprefix("# "))
-    assert words[:3] == ["aws", "cloudformation", "deploy"] and words[words.index("--stack-name") + 1] == NAME
+    assert words[:3] == ["aws", "cloudformation", "deploy"]
+    name = words[words.index("--stack-name") + 1]
     given = dict(word.split("=", 1) for word in words[words.index("--parameter-overrides") + 1 :])
-    vpc = boto3.client("ec2").describe_vpcs()["Vpcs"][0]["VpcId"]
-    assert given["Vpc"] == "VPC", "the administrator's choice"
     cloudformation.deploy(
-        Connections(REGION), NAME, text, {**given, "Vpc": vpc}, {clients.OWNER: owner()}, named_iam=True
+        Connections(REGION), name, text, {**given, **choices}, {clients.OWNER: owner()}, named_iam=True
     )
-    found = cloudformation.find(Connections(REGION), NAME)
-    assert found is not None
+    made = cloudformation.find(Connections(REGION), name)
+    assert made is not None
+    return made
+
+
+def test_printed_templates_deploy_what_up_deploys(aws: str) -> None:
+    image = "999988887777.dkr.ecr.us-east-1.amazonaws.com/agent@sha256:0"
+    deploy_as_printed(harness("template", str(WORK), "--administrator").output)
+    most = rights.of_policy(f"{NAME}-boundary")
+    assert most == account.policy("boundary", WORK, REGION, [], server.ACCOUNT)
+    vpc = boto3.client("ec2").describe_vpcs()["Vpcs"][0]["VpcId"]
+    options = ["--instance", "m6i.large", "--agent-image", image]
+    found = deploy_as_printed(harness("template", str(WORK), *options).output, Vpc=vpc)
     assert policies.of_role("host", WORK, "us-east-1:999988887777:repository/agent") in rights.of_role(f"{NAME}-host")
-    up("--agent-image", image)
+    output = up("--agent-image", image)
+    assert "boundary" not in output, "it is there"
     again = cloudformation.find(Connections(REGION), NAME)
     assert again is not None and again.parameters == found.parameters and again.outputs == found.outputs
 

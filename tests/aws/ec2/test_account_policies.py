@@ -387,7 +387,7 @@ def runner_may(action: str, name: str, **context: str) -> bool:
 
 def test_runner_may_not_replace_or_delete_an_input() -> None:
     """What workers fetch is nobody's to change, whoever put it there."""
-    for name in ("inputs/indexes/x.tar.gz", "inputs/bundles/x.tar.gz", "inputs/templates/x.json"):
+    for name in ("inputs/indexes/x.tar.gz", "inputs/bundles/x.tar.gz", "inputs/templates/x.yaml"):
         assert runner_may("s3:PutObject", name, s3_if_none_match="*", creation="true")
         assert not runner_may("s3:PutObject", name, creation="true"), "over the object that is there"
         assert not runner_may("s3:PutObject", name, s3_if_match="etag", creation="true")
