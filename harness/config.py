@@ -53,7 +53,7 @@ class ConfigModel(BaseModel):
     Free text is :class:`harness.untrusted.ForeignText`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     @model_validator(mode="after")
     def _names(self) -> Self:

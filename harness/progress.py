@@ -16,17 +16,16 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from io import StringIO
 from statistics import fmean
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bars
-from rich.table import Column
-from rich.text import Text
 
 from harness.untrusted import escaped
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
 
 log = logging.getLogger(__name__)
 
@@ -153,23 +152,27 @@ def task(title: str, *, line: bool = True, left: Callable[[], str] = str) -> Ite
 
 
 def _open_bars() -> Bars:
+    # Late, as only a terminal has bars.
+    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+    from rich.table import Column
+    from rich.text import Text
+
+    class Remark(ProgressColumn):
+        """Column with the time left of a task, else its phase."""
+
+        def render(self, task: Task) -> Text:
+            """Return the text of now."""
+            return Text(task.fields["left"]() or task.fields["phase"], style="dim", no_wrap=True)
+
     width = _WIDE_BAR if console().width >= _WIDE else _NARROW_BAR
     columns = (
         TextColumn("{task.description}", table_column=Column(no_wrap=True)),
         BarColumn(bar_width=width),
         TextColumn("{task.fields[count]}", justify="right"),
-        _Remark(),
+        Remark(),
         TimeElapsedColumn(),
     )
-    return Bars(*columns, console=console(), transient=True, refresh_per_second=2)
-
-
-class _Remark(ProgressColumn):
-    """Column with the time left of a task, else its phase."""
-
-    def render(self, task: Task) -> Text:
-        """Return the text of now."""
-        return Text(task.fields["left"]() or task.fields["phase"], style="dim", no_wrap=True)
+    return Progress(*columns, console=console(), transient=True, refresh_per_second=2)
 
 
 class TimeLeft:

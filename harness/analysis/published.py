@@ -195,7 +195,7 @@ Count = Annotated[int, BeforeValidator(_count)]
 class TableLine(BaseModel):
     """Base of a table's rows; its fields are the columns, in their order, and empty cells are ``None``."""
 
-    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, defer_build=True)
 
 
 class Reported(TableLine):

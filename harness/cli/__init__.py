@@ -5,10 +5,11 @@ Exit codes: 0 done, 1 something failed and is stored, 2 usage, 130 stopped.
 
 from __future__ import annotations
 
-import ast
 import importlib
 import importlib.util
+import inspect
 import io
+import re
 import signal
 import sys
 from pathlib import Path
@@ -18,9 +19,6 @@ from typing import Any
 import click
 
 import harness
-from harness import progress
-from harness.cli.options import one_line_errors
-from harness.errors import UsageError
 
 # Each command and its function; a command's module is imported when the command is called.
 COMMANDS = {
@@ -106,6 +104,9 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; show its messages and bars on stderr."""
+        from harness import progress  # late, as all that the help needs not
+        from harness.cli.options import one_line_errors
+
         with one_line_errors(), progress.show_progress(progress.Screen(stderr=True)):
             _check_folder()
             return super().invoke(ctx)
@@ -116,6 +117,8 @@ def _check_folder() -> None:
     try:
         Path.cwd()
     except FileNotFoundError:
+        from harness.errors import UsageError
+
         raise UsageError("the folder that you are in was removed; change to another") from None
 
 
@@ -127,9 +130,9 @@ class _Unimported(click.Command):
         module, _, name = COMMANDS[str(self.name)].partition(":")
         spec = importlib.util.find_spec(module)
         assert spec is not None and spec.origin is not None
-        for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.FunctionDef) and node.name == name:
-                self.help = ast.get_docstring(node)
+        source = Path(spec.origin).read_text(encoding="utf-8")
+        found = re.search(rf'^def {name}\(.*?^    """(.*?)"""', source, re.MULTILINE | re.DOTALL)
+        self.help = inspect.cleandoc(found[1]) if found else None
         return super().get_short_help_str(limit)
 
 

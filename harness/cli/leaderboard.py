@@ -26,7 +26,6 @@ from harness.cli.stored_results import StoredResults, draw, judging_options, sto
 from harness.commands import option
 from harness.errors import UnknownName, UsageError
 from harness.report.leaderboard import leaderboard_document
-from harness.report.page import check_view, view_fragment
 from harness.untrusted import finite_number, split_list
 
 WEIGHTS = "accuracy=0.5,cost=0.25,latency=0.25"
@@ -145,6 +144,8 @@ def leaderboard(stored: StoredResults, query: LeaderboardQuery, destination: Des
     By Dynascore (accuracy, cost and latency weighed), or by one axis among the rows that keep thresholds.  Also
     shows the exchange rates, the stability of each rank, and the Pareto front.
     """
+    from harness.report.page import check_view, view_fragment  # late: few commands write a page
+
     table = stored.table()
     dataset = query.dataset or _only({row.dataset for row in table.rows})
     query = replace(query, dataset=dataset, measure=(stored.measures or table.measures)[0])

@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from harness import config, datasets
+from harness import config
 from harness.analysis import published, published_measures, rejudge, results_folder, row_pricing, seeds
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.rejudge import QrelsOverride
@@ -31,20 +32,18 @@ from harness.cli.options import (
     results_path,
 )
 from harness.cli.output import Destination
-from harness.datasets import Dataset
 from harness.errors import UsageError
 from harness.evaluation import judged_runs, measure_names, trec_lines
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.per_query import PerQuery
 from harness.progress import Progress, bar
-from harness.report.page import PageSource, page_content, render_page
-from harness.report.page.answer import answer_html
-from harness.report.page.groups import ranking_data
-from harness.report.plots import KINDS, album
-from harness.report.published_measures import first_screen
+from harness.report.plots import KINDS
 from harness.report.summary import SummaryView, summary_section
 from harness.report.writers import plain_escape
 from harness.untrusted import one_line
+
+if TYPE_CHECKING:
+    from harness.datasets import Dataset
 
 # Rows whose values by query are read for one sentence.
 _MOST_TESTED = 500
@@ -158,6 +157,11 @@ class StoredResults:
 
     def page(self, view: str = "") -> str:
         """Return the HTML page, which opens with the selected prices and this view."""
+        from harness.report.page import PageSource, page_content, render_page  # late, as most commands write no page
+        from harness.report.page.answer import answer_html
+        from harness.report.page.groups import ranking_data
+        from harness.report.published_measures import first_screen
+
         tariff = self._tariff()
         rows, per_query = self.table(priced=False), self.per_query()
         table = row_pricing.price(rows, tariff)
@@ -257,6 +261,8 @@ def draw(
     kinds: Sequence[str] = KINDS,
 ) -> None:
     """Draw a table's pictures into a folder."""
+    from harness.report.plots import album
+
     folder = destination.folder
     drawn = album.plots_of(table, per_query, query, kinds)
     show_pictures(album.write_plots(drawn.pictures, folder, destination.form), drawn.missing)
@@ -281,6 +287,8 @@ def load_dataset(name: str, cache: Path) -> Dataset:
         UnknownName: there is no such dataset.
         FileError: a file of it is missing or wrong.
     """
+    from harness import datasets
+
     with bar(f"{name}: corpus", "documents", line=True) as step:
         return datasets.load(datasets.find(name, Path.cwd()), config.absolute_folder(cache), step)
 

@@ -25,7 +25,7 @@ _RELEVANT = 1
 class JudgedChunk:
     """Grade of chunk number ``chunk`` (from 0) of a document; ``start_token``: where it starts, if it is known."""
 
-    __pydantic_config__ = ConfigDict(strict=True)
+    __pydantic_config__ = ConfigDict(strict=True, defer_build=True)
 
     query: str
     doc: str

@@ -34,7 +34,7 @@ class RelevantPosition:
     ``depth`` (0 first, 1 last) and ``target_length`` (tokens) are those that the generator was given, if any.
     """
 
-    __pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False)
+    __pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False, defer_build=True)
 
     query: str
     doc: str

@@ -119,4 +119,5 @@ def _floats(table: object, column: str, index: int) -> Floats:
     import pyarrow as pa
 
     assert isinstance(table, pa.Table)
-    return np.asarray(table.column(column)[index].values.to_numpy(zero_copy_only=False), dtype=np.float64)
+    # to_numpy would import pandas.
+    return np.from_dlpack(table.column(column)[index].values).astype(np.float64)

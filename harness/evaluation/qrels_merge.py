@@ -42,7 +42,7 @@ _MOST_PROVENANCE_BYTES = 64 << 20
 class Conflict:
     """Pair with different grades in the two files."""
 
-    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid", defer_build=True)
 
     query_id: str
     doc_id: str
@@ -58,7 +58,7 @@ class MergeRecord:
     pairs that had the same grade before.  ``reviews``: of a package, by its reviewers (none: it was not checked).
     """
 
-    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid", defer_build=True)
 
     iteration: int
     source: str

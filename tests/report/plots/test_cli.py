@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from harness.cli import main, stored_results
+from harness.cli import main
 from harness.cli import report as commands
 from harness.config import data_root
 from harness.launch.fake import FakeLauncher
 from harness.report import plots
-from harness.report.plots import style
+from harness.report.plots import album, style
 from tests.conftest import Bench
 
 PUBLISHED = data_root() / "results" / "published" / "santhanam2023"
@@ -40,7 +40,7 @@ def test_pictures_go_into_a_folder_and_their_paths_are_printed(tmp_path: Path, m
 
 def test_rates_are_given_to_pictures_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(stored_results.album, "plots_of", lambda _table, _values, query, _kinds: asked.append(query))
+    monkeypatch.setattr(album, "plots_of", lambda _table, _values, query, _kinds: asked.append(query))
     with pytest.raises(AttributeError):  # nothing is drawn
         ask(PUBLISHED, "--format", "png", "-o", tmp_path, "--amrs", "latency=3,cost=2", "--cache", tmp_path)
     assert asked[0].amrs == {"latency": 3.0, "cost": 2.0}

@@ -1,0 +1,40 @@
+"""What a command imports before it answers: most of the time that a short command takes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from harness.cli import main
+from harness.config import data_root
+
+NEVER = {"boto3", "docker", "ir_datasets", "ir_measures", "matplotlib", "nltk", "pandas", "requests", "scipy"}
+REPORT = ("report", str(data_root() / "results" / "published" / "quickstart"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "late"),
+    [
+        (("--help",), NEVER | {"numpy", "pyarrow", "pydantic", "rich", "harness.untrusted"}),
+        # The rows are cached: nothing is scored again.
+        (REPORT, NEVER | {"pyarrow.dataset", "rich.progress", "harness.datasets", "harness.report.page"}),
+    ],
+    ids=["help", "report"],
+)
+def test_short_command_imports_no_heavy_module(
+    arguments: tuple[str, ...], late: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
+    assert CliRunner().invoke(main, arguments).exit_code == 0
+    code = (
+        "import sys; from harness.__main__ import start\n"
+        f"sys.argv = ['harness', *{arguments!r}]\n"
+        "try: start()\n"
+        f"except SystemExit: print(*sorted({late!r} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout and done.stderr == "\n"
