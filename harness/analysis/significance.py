@@ -9,6 +9,7 @@ candidates by Bonferroni: each interval has the level at which its test decides.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import operator
@@ -121,8 +122,14 @@ def _all_flips(column: Floats, seed: int) -> tuple[Floats, Floats]:
     if still:
         repeats = 2**EXACT_QUERIES // len(sums)
         sums, sizes = np.tile(sums, repeats), np.tile(sizes, repeats)
-        sizes = sizes + np.random.default_rng(seed).binomial(still, 0.5, len(sizes))
+        sizes = sizes + _turned_zeros(still, len(sizes), seed)
     return sums, sizes
+
+
+@functools.lru_cache(maxsize=16)  # the same for every pair of systems that tie on as many queries
+def _turned_zeros(zeros: int, draws: int, seed: int) -> Floats:
+    """Draw how many of the differences of 0 have their sign turned, shape (draws,)."""
+    return np.random.default_rng(seed).binomial(zeros, 0.5, draws).astype(np.float64)
 
 
 def _random_flips(columns: Floats, seed: int, draws: int) -> tuple[Floats, Floats]:

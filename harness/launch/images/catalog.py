@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from harness.config import NAME_PATTERN, data_root, read_toml, validate
@@ -32,8 +34,15 @@ def own_images_dir() -> Path | None:
     return Path(folder) if folder else None
 
 
-def systems(*folders: Path, wrong: dict[str, FileError] | None = None) -> dict[str, System]:
-    """Read all systems by name, of the given folders, else of ``images/`` and the user's own.
+def systems(
+    *folders: Path, wrong: dict[str, FileError] | None = None, only: Collection[str] | None = None
+) -> dict[str, System]:
+    """Read systems by name, of the given folders, else of ``images/`` and the user's own.
+
+    Args:
+        folders: where engines are.
+        wrong: takes the error of each system whose file is wrong.
+        only: read these systems and those that they need, in place of all.
 
     Raises:
         FileError: a TOML file is wrong, two systems share a name, or a component is no system; with ``wrong``, it is
@@ -44,10 +53,13 @@ def systems(*folders: Path, wrong: dict[str, FileError] | None = None) -> dict[s
     by_name: dict[str, System] = {}
     files: dict[str, SystemFile] = {}
     found: dict[str, FileError] = {}
-    for path in (path for folder in searched for path in without_litter(sorted(folder.glob("*/systems/*.toml")))):
+    paths = [path for folder in searched for path in without_litter(sorted(folder.glob("*/systems/*.toml")))]
+    engine = functools.cache(_engine)  # of this call: files may change before the next
+    for path in paths if only is None else _needed(paths, only):
         try:
             declared = _declared(path, by_name.get(path.stem), files)
-            by_name[path.stem], files[path.stem] = _system(path, declared), declared
+            folder = _engine_dir(path)
+            by_name[path.stem], files[path.stem] = _system(path, declared, folder, *engine(folder)), declared
         except FileError as error:
             found[path.stem] = error
     composite = {name: declared for name, declared in files.items() if declared.components}
@@ -66,6 +78,16 @@ def systems(*folders: Path, wrong: dict[str, FileError] | None = None) -> dict[s
     else:
         wrong.update(found)
     return {name: system for name, system in by_name.items() if name not in found}
+
+
+def _needed(paths: Sequence[Path], only: Collection[str]) -> list[Path]:
+    """Return the files of these systems, of their components, and of systems whose images may have their names."""
+    wanted = {*only, *(re.sub("-(cuda|search)$", "", name) for name in only)}
+    for path in (path for path in paths if path.stem in only):
+        with suppress(FileError):  # it is raised when the system is read
+            components = read_toml(inside(path.parent.parent, f"systems/{path.name}")).get("components")
+            wanted.update(map(str, components if isinstance(components, list) else ()))
+    return [path for path in paths if path.stem in wanted]
 
 
 def _declared(path: Path, earlier: System | None, files: dict[str, SystemFile]) -> SystemFile:
@@ -97,11 +119,14 @@ def _engine_dir(path: Path) -> Path:
     raise FileError(f"{path}: {lacks}; add one, or rename the folder")
 
 
-def _system(path: Path, declared: SystemFile) -> System:
-    folder = _engine_dir(path)
+def _engine(folder: Path) -> tuple[EngineFile, tuple[Path, ...]]:
+    """Read an engine's file; return it with the folders of shared code."""
     engine = validate(EngineFile, read_toml(folder / "engine.toml"), folder / "engine.toml")
+    return engine, tuple(_shared(folder, name) for name in engine.shared)
+
+
+def _system(path: Path, declared: SystemFile, folder: Path, engine: EngineFile, shared: tuple[Path, ...]) -> System:
     settings = {**dict(engine), **dict(declared), "components": ()}
-    shared = tuple(_shared(folder, name) for name in engine.shared)
     location = {"name": path.stem, "file": path, "engine": folder.name, "engine_dir": folder}
     return System.model_validate({**settings, **location, "engine_assets": engine.assets, "shared": shared})
 
@@ -205,7 +230,10 @@ def named(names: Iterable[str], *folders: Path) -> dict[str, System]:
         FileError: the file of one of them is wrong; wrong files of other systems do no harm.
     """
     wrong: dict[str, FileError] = {}
-    known, names = systems(*folders, wrong=wrong), list(names)
+    names = list(names)
+    known = systems(*folders, wrong=wrong, only=names)
+    if not known.keys() >= set(names):  # an error may name any system
+        known = systems(*folders, wrong=wrong)
     for name in names:
         if name in wrong:
             raise wrong[name]

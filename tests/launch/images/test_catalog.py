@@ -496,3 +496,12 @@ def test_parameters_that_no_result_can_hold_are_refused(images: Path, text: str,
     (folder / "large.toml").write_text(f'description = "x"\n[search_params]\n{text}\n')
     with pytest.raises(FileError, match=message):
         catalog.system("large", images)
+
+
+def test_one_system_is_read_with_its_components_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, declared = [], catalog._declared
+    monkeypatch.setattr(catalog, "_declared", lambda path, *more: read.append(path.stem) or declared(path, *more))
+    hybrid = catalog.system("hybrid-minilm")
+    assert sorted(read) == sorted((hybrid.name, *(part.name for part in hybrid.components)))
+    with pytest.raises(UnknownName, match="did you mean 'hybrid-minilm'"):
+        catalog.system("hybrid-minilmm")
