@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from scripts.docs import architecture
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -39,6 +41,7 @@ def trees() -> Iterator[tuple[Path, ast.Module]]:
         yield path.relative_to(ROOT), ast.parse(path.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_modules_classes_and_functions_have_names_of_the_field() -> None:
     names = [(path, path.stem) for path, _ in trees()]
     for path, tree in trees():
@@ -50,6 +53,7 @@ def test_modules_classes_and_functions_have_names_of_the_field() -> None:
     assert [f"{path}: {name}" for path, name in names if name.strip("_").lower() in BANNED] == []
 
 
+@pytest.mark.slow
 def test_a_class_name_stands_for_one_thing() -> None:
     places = defaultdict(list)
     for path, tree in trees():
@@ -59,6 +63,7 @@ def test_a_class_name_stands_for_one_thing() -> None:
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
+@pytest.mark.slow
 def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
     offenders = [
         f"{path}:{getattr(node, 'lineno', 1)}"
@@ -70,6 +75,7 @@ def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
     assert offenders == []
 
 
+@pytest.mark.slow
 def test_every_child_process_gets_an_environment_of_its_own() -> None:
     offenders = []
     for path, tree in trees():
@@ -90,10 +96,12 @@ def test_every_child_process_gets_an_environment_of_its_own() -> None:
     assert offenders == []
 
 
+@pytest.mark.slow
 def test_no_module_is_too_long() -> None:
     assert [str(path) for path in MODULES if path.read_text(encoding="utf-8").count("\n") > LONGEST_MODULE] == []
 
 
+@pytest.mark.slow
 def test_the_contract_has_at_most_ten_layers_and_names_all_units() -> None:
     layers = architecture.layers()
     assert len(layers) <= 10
@@ -103,12 +111,14 @@ def test_the_contract_has_at_most_ten_layers_and_names_all_units() -> None:
     assert {unit for layer in layers for unit in layer} == units - {"__init__", "__main__"}
 
 
+@pytest.mark.slow
 def test_every_dependency_says_what_it_is_for() -> None:
     rows = re.findall(r"^\| (\S+) \| (.*) \|$", architecture.dependencies(), re.MULTILINE)
     assert len(rows) > 10
     assert [name for name, purpose in rows[1:] if not purpose] == []
 
 
+@pytest.mark.slow
 def test_a_median_has_one_definition() -> None:
     # harness.stats, and statistics.median_low where numpy would be too slow to import, are p50: an observed value.
     other = re.compile(
@@ -127,6 +137,7 @@ def test_a_median_has_one_definition() -> None:
     assert [line for line in found if 'method="inverted_cdf"' not in line] == []
 
 
+@pytest.mark.slow
 def test_a_run_and_a_report_take_few_functions() -> None:
     command = [sys.executable, ROOT / "scripts" / "figures"]
     printed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
@@ -144,6 +155,7 @@ RAW_TEXT = {
 }
 
 
+@pytest.mark.slow
 def test_few_modules_read_a_strangers_text_as_it_is() -> None:
     users = {
         str(path)
@@ -161,6 +173,7 @@ def _is_own(node: ast.Attribute) -> bool:
     return node.attr == "raw" and isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
+@pytest.mark.slow
 def test_commands_print_lines_by_one_function() -> None:
     """A message passes through ``say``, which escapes; whole documents are written without a further line end."""
     loose = [

@@ -58,6 +58,7 @@ def test_hub_and_pip_and_apt_run_without_foreign_secrets(monkeypatch: pytest.Mon
     assert seen == [{"PIP_INDEX_URL"}, {"HF_TOKEN"}, set(), set()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["pip", "huggingface_hub"])
 def test_module_in_the_working_directory_is_not_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str

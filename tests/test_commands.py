@@ -86,6 +86,7 @@ def test_a_glob_of_a_cell_matches_it_alone() -> None:
         assert [other for other in cells if matches(other, glob_of(cell))] == [cell]
 
 
+@pytest.mark.slow
 def test_random_words_are_pasted_as_they_are(tmp_path: Path) -> None:
     draw = chance("commands")
     letters = "ab '\"\\$`!*?[]{}()<>|&;#~-=%^,.:/\n\t\x1b\u202e\u3164é日"
@@ -144,6 +145,7 @@ def test_the_search_finds_commands_that_are_put_together() -> None:
         assert not _unquoted(source), source
 
 
+@pytest.mark.slow
 def test_every_command_with_an_insertion_is_made_by_one_function() -> None:
     root = Path(harness.__file__).parent
     wrong = [

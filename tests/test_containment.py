@@ -55,6 +55,7 @@ def test_header_of_a_tar_is_never_held_whole() -> None:
         list(containment.tar_entries(io.BytesIO(header.tobuf() + bytes(64 << 20)), most_bytes=1 << 40))
 
 
+@pytest.mark.slow
 def test_entries_of_a_tar_are_not_kept() -> None:
     """Headers meant for all entries have 9 MiB here, and gone when the next entry is read."""
     packed = io.BytesIO()

@@ -31,6 +31,7 @@ from tests.support.stored_jobs import build_table
 ROOT = Path(__file__).resolve().parent.parent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(generate.pages()))
 def test_generated_pages_are_fresh(name: str) -> None:
     assert (ROOT / "docs" / name).read_text(encoding="utf-8") == generate.pages()[name], "run `make docs`"
@@ -130,6 +131,7 @@ def test_version_is_the_same_everywhere() -> None:
     assert "version" in declared["project"]["dynamic"] and "version" not in declared["project"]
 
 
+@pytest.mark.slow
 def test_demo_page_shows_current_columns_and_notes(bench: Bench) -> None:
     bench.run(FakeLauncher(), bench.suite())
     jobs = reader.read_jobs(bench.results)
@@ -144,6 +146,7 @@ def test_demo_page_shows_current_columns_and_notes(bench: Bench) -> None:
         assert line in page
 
 
+@pytest.mark.slow
 def test_cost_page_shows_the_printed_example() -> None:
     page = " ".join((ROOT / "docs" / "method" / "cost.md").read_text(encoding="utf-8").split())
     (command,) = [

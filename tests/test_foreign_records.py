@@ -128,6 +128,7 @@ def test_every_text_of_a_strangers_record_is_checked_or_marked_as_foreign() -> N
     assert loose == FREE_FIELDS
 
 
+@pytest.mark.slow
 def test_every_adapter_is_of_a_known_record() -> None:
     adapted = {
         ast.unparse(node.args[0])

@@ -148,6 +148,7 @@ _CELL = Cell("suite", "bm25", "data", "single_stream", "cpu1-mem1")
 _settings = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.slow
 @settings(_settings, max_examples=40)
 @given(collections(), _names)
 @example(_one("q#", "#"), "#")
@@ -224,6 +225,7 @@ def _check_pool(runs: JudgedRuns, folder: Path) -> None:
         assert trec.read_qrels(target) == expected
 
 
+@pytest.mark.slow
 @settings(_settings, max_examples=60)
 @given(_any_id, _any_id, st.sampled_from(["run", "qrels", "queries", "leaked"]))
 @example("#", "d", "qrels")

@@ -441,6 +441,7 @@ def test_tau_is_missing_without_an_order(a: dict[str, float], b: dict[str, float
     assert kendall_tau(b, a) is None
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=8))
 def test_kendalls_tau_agrees_with_scipy(values: list[tuple[int, int]]) -> None:
@@ -452,6 +453,7 @@ def test_kendalls_tau_agrees_with_scipy(values: list[tuple[int, int]]) -> None:
         assert tau == pytest.approx(scipy.stats.kendalltau(ours, theirs, variant="b").statistic)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=8)

@@ -281,6 +281,7 @@ def test_gzipped_parts_are_one_content(parts: list[bytes], padding: bytes) -> No
     assert unpacked(io.BytesIO(packed)).read() == b"".join(parts) == gzip.decompress(packed)
 
 
+@pytest.mark.slow
 def test_gzipped_file_of_very_many_parts_is_refused_before_its_end() -> None:
     packed = io.BytesIO(gzip.compress(b"") * 2_000_000)
     with pytest.raises(OSError, match="holds more than 65,536 small gzipped parts"):
@@ -288,11 +289,13 @@ def test_gzipped_file_of_very_many_parts_is_refused_before_its_end() -> None:
     assert packed.tell() < 4 << 20
 
 
+@pytest.mark.slow
 def test_gzipped_file_may_have_many_parts_of_blocked_gzip() -> None:
     part = gzip.compress(b"q1 Q0 d1 1 0.5 x\n" * 64)
     assert sum(1 for _ in unpacked(io.BytesIO(part * 70_000), 1 << 30)) == 64 * 70_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", ["gzip", "zstd"])
 def test_small_file_that_unpacks_to_very_much_is_refused(codec: Codec) -> None:
     content = b"q1 Q0 d1 1 0.5 x\n" * (4 << 20)

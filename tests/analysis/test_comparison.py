@@ -91,6 +91,7 @@ def ratio_of(a: np.ndarray, b: np.ndarray, jobs: int = 3, spread: float = 0.0) -
     return comparison.compare(*rows, *columns, ()).differences[0].ratio
 
 
+@pytest.mark.slow
 def test_interval_of_a_latency_ratio_covers_that_of_all_queries() -> None:
     # A generator of its own, so that the order of tests changes nothing.
     rng, draws, covered, below = np.random.default_rng(2), 1000, 0, 0
@@ -117,6 +118,7 @@ def test_interval_of_a_latency_ratio_is_wider_where_processes_differ() -> None:
     assert (few.low, few.reason) == (None, "an interval needs 3 whole processes, there are 2")
 
 
+@pytest.mark.slow
 def test_verdict_interval_and_ratio_of_a_latency_are_one_test_also_among_many() -> None:
     """Twelve pairs, tested alone and together, near the edge of being shown."""
     rng, pairs = np.random.default_rng(21), []
@@ -152,6 +154,7 @@ def test_jobs_not_trials_are_repetitions_if_there_are_several() -> None:
     assert cut_short.again is None  # whose trial is missing is not told
 
 
+@pytest.mark.slow
 def test_measures_are_better_when_larger() -> None:
     rr = RNG.uniform(0, 0.5, COUNT)
     assert compare(query("a", HARD, rr), query("b", HARD, rr + 0.1))[1].verdict is ComparisonVerdict.BETTER

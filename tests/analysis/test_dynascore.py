@@ -121,6 +121,7 @@ ROWS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(ROWS, st.sampled_from(dynascore.MODES), st.sampled_from([0.0, 0.5, 3.0]), st.randoms(use_true_random=False))
 def test_the_order_of_the_rows_does_not_matter(rows: list[Entry], mode: str, cutoff: float, rng: random.Random) -> None:
     shuffled = rows.copy()
@@ -138,6 +139,7 @@ def stands_for_a_group(row: Entry, rows: Sequence[Entry], cutoff: float) -> bool
     return row in leaders
 
 
+@pytest.mark.slow
 @given(ROWS, st.data(), st.sampled_from([0.5, 3.0]))
 def test_robust_ignores_a_near_tied_row_that_is_not_better(
     rows: list[Entry], data: st.DataObject, cutoff: float
@@ -151,6 +153,7 @@ def test_robust_ignores_a_near_tied_row_that_is_not_better(
     assert latency_rate([*rows, added], "robust", cutoff) == latency_rate(rows, "robust", cutoff)
 
 
+@pytest.mark.slow
 @given(ROWS, st.sampled_from([0.125, 0.5, 3.0]))
 def test_robust_never_divides_by_less_than_the_cutoff(rows: list[Entry], cutoff: float) -> None:
     found = latency_rate(rows, "robust", cutoff)
@@ -159,6 +162,7 @@ def test_robust_never_divides_by_less_than_the_cutoff(rows: list[Entry], cutoff:
         assert found.value <= (max(values) - min(values)) / cutoff
 
 
+@pytest.mark.slow
 @given(ROWS)
 def test_scores_are_finite_or_have_a_status(rows: list[Entry]) -> None:
     for mode in dynascore.MODES:

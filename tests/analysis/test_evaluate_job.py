@@ -146,6 +146,7 @@ def test_a_report_shows_distances_beside_cost(harness: Call, tmp_path: Path) -> 
     assert "FD(unlabelled=True)@2: Frechet distance between the first 2 hits, judged ones skipped, of 140" in text
 
 
+@pytest.mark.slow
 def test_one_of_several_encoders_must_be_named(harness: Call, tmp_path: Path) -> None:
     results = tmp_path / "results"
     for encoder in ("minilm", "other"):
@@ -157,6 +158,7 @@ def test_one_of_several_encoders_must_be_named(harness: Call, tmp_path: Path) ->
     assert "FD(encoder='third')@10: no vectors of its documents by third are kept beside the results" in text
 
 
+@pytest.mark.slow
 def test_each_ranking_is_measured_once_and_noted_once(
     harness: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

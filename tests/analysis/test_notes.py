@@ -22,6 +22,7 @@ def notes_with(jobs: list[FakeJob], snapshot: Snapshot, word: str) -> list[str]:
     return [note for note in build_table(jobs, snapshot=snapshot).notes if word in note]
 
 
+@pytest.mark.slow
 def test_note_names_the_smallest_profile_that_passes(make: Maker, snapshot: Snapshot) -> None:
     jobs = [
         make("minilm", "cpu1-mem256m", Outcome.OOM),
@@ -62,6 +63,7 @@ def test_less_memory_is_smaller_at_any_cpu_count(make: Maker, snapshot: Snapshot
     assert "bm25 cpu2-mem256m." in notes_with(jobs, snapshot, "Smallest profile")[0]
 
 
+@pytest.mark.slow
 def test_profiles_that_take_the_whole_host_have_one_note(make: Maker, snapshot: Snapshot) -> None:
     jobs = [make(profile="cpu2-mem4"), make("minilm", "cpu2-mem4"), make(profile="cpu1-mem1")]
     (note,) = notes_with(jobs, snapshot, "sampling")
@@ -86,6 +88,7 @@ def test_incomparable_rows_have_a_note(make: Maker, snapshot: Snapshot) -> None:
     assert "scifact were measured with 2 different query samples" in warnings(differing)[0]
 
 
+@pytest.mark.slow
 def test_builds_on_different_machines_have_a_note(make: Maker, snapshot: Snapshot) -> None:
     def said(*builds: IndexFacts) -> list[str]:
         jobs = [make(f"s{number}", changes={"index": each}) for number, each in enumerate(builds)]

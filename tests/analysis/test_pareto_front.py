@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -130,6 +131,7 @@ def brute(points: list[FrontPoint]) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 @given(POINTS)
 def test_front_matches_its_definition(made: list[tuple[float, float, tuple[float, float] | None]]) -> None:
     points = [point(str(number), *each) for number, each in enumerate(made)]
@@ -138,6 +140,7 @@ def test_front_matches_its_definition(made: list[tuple[float, float, tuple[float
         assert states(*order) == brute(points)
 
 
+@pytest.mark.slow
 @given(POINTS)
 def test_front_is_never_empty(made: list[tuple[float, float, tuple[float, float] | None]]) -> None:
     found = states(*(point(str(number), *each) for number, each in enumerate(made)))

@@ -76,6 +76,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield publisher.put(folder / "results", *cells, measures=("RR@10",))
 
 
+@pytest.mark.slow
 def test_measure_by_position_is_that_computed_by_hand(stored: Path) -> None:
     done = call("positions", str(stored), "--format", "json")
     assert done.exit_code == 0, done.output
@@ -104,6 +105,7 @@ def test_measure_by_position_is_that_computed_by_hand(stored: Path) -> None:
     assert placed == {(d, n): {0.0: 1.0, 0.2: 0.5}.get(d, 0.0) for d in (0, 0.2, 0.5, 1) for n in (512, 1024)}
 
 
+@pytest.mark.slow
 def test_first_screen_and_csv_and_pictures(stored: Path, tmp_path: Path) -> None:
     done = call("positions", str(stored))
     lines = done.stdout.splitlines()

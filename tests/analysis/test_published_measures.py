@@ -62,6 +62,7 @@ def test_every_table_of_both_papers_ships(name: str) -> None:
     assert {path.name for path in paper.folder.glob("*.csv")} == {table.file for table in paper.about.tables}
 
 
+@pytest.mark.slow
 def test_all_498_printed_gains_follow_from_printed_figures_and_baselines(folder: Path) -> None:
     paper = published_measures.read(folder)
     assert (paper.checked_gains(), len(paper.printed_gains()), [*paper.wrong_gains()]) == (498, 24, [])
@@ -118,6 +119,7 @@ def test_table2_has_needle_and_passkey_of_both_trainings_trec_dl_and_firstp() ->
     assert table.over["CEDR-KNRM, de-biased"] == "CEDR-KNRM"
 
 
+@pytest.mark.slow
 def test_rows_stand_in_the_tables_that_print_them_with_marks_gains_and_findings() -> None:
     found = rows("PARADE Attn ELECTRA")
     collections = ("msmarco-doc-dev", "trec-dl-2019-2021", "robust04-title", "robust04-description")
@@ -213,6 +215,7 @@ def test_a_distance_ranks_no_leaderboard_and_stands_on_the_first_screen() -> Non
     assert "Erratum E1" in explained and "FD@10 0.9800" in explained
 
 
+@pytest.mark.slow
 def test_commands_show_measures_and_refuse_costs(folder: Path) -> None:
     where = str(folder)
     shown = call("report", where).stdout

@@ -65,6 +65,7 @@ def test_other_judgements_replace_the_stored_ones_only_if_they_cover_them() -> N
     assert rejudge.judgement_basis({"z": {"d1": 1}}, instead).notes == (), "another dataset's"
 
 
+@pytest.mark.slow
 def test_report_uses_other_judgements_and_notes_it(harness: Call) -> None:
     before = rows(harness)
     assert float(before["late"]["RR@10"]) == 0.5 and float(before["late"]["unjudged_share"]) == pytest.approx(0.95)
@@ -79,6 +80,7 @@ def test_report_uses_other_judgements_and_notes_it(harness: Call) -> None:
     assert "- Unjudged among the first 10 hits on scifact: early 90%, late 90%; they count as not relevant" in text
 
 
+@pytest.mark.slow
 def test_changed_qrels_file_of_the_same_name_is_read_again(harness: Call) -> None:
     assert float(rows(harness, "--qrels", "more.trec")["late"]["RR@10"]) == 1.0
     more = "".join(f"{query} 0 right 1\n{query} 0 wrong2 1\n" for query in publisher.QUERIES)
@@ -86,12 +88,14 @@ def test_changed_qrels_file_of_the_same_name_is_read_again(harness: Call) -> Non
     assert float(rows(harness, "--qrels", "more.trec")["late"]["RR@10"]) == 0.75
 
 
+@pytest.mark.slow
 def test_rejudging_leaves_the_other_figures_of_a_row(harness: Call) -> None:
     before, after = rows(harness)["early"], rows(harness, "--qrels", "more.trec")["early"]
     changed = {name for name in before if before[name] != after[name]}
     assert changed <= {"RR@10", "nDCG@10", "nDCG@10_low", "nDCG@10_high", "unjudged_share", "rejudged"}
 
 
+@pytest.mark.slow
 def test_leaderboard_and_comparison_note_other_judgements(harness: Call) -> None:
     board = harness("leaderboard", "--wide", "--qrels", "more.trec", "--rank-by", "accuracy")
     assert board.exit_code == 0 and "scifact is judged by more.trec" in board.stdout
@@ -104,6 +108,7 @@ def test_leaderboard_and_comparison_note_other_judgements(harness: Call) -> None
     assert page.exit_code == 0 and "is judged by more.trec" in Path("page.html").read_text()
 
 
+@pytest.mark.slow
 def test_rejudged_rows_note_negative_grades_and_too_deep_measures(harness: Call) -> None:
     more = "".join(f"{query} 0 right 1\n{query} 1 wrong1 -1\n" for query in publisher.QUERIES)
     Path("more.trec").write_text(more)
@@ -123,6 +128,7 @@ def test_qrels_that_cover_no_result_are_refused(harness: Call, name: str) -> Non
     assert f"{name}: lacks judgements that were stored with each of these results" in done.stderr
 
 
+@pytest.mark.slow
 def test_queries_are_left_out_of_measures_and_kept_in_latencies(harness: Call) -> None:
     before = rows(harness)["late"]
     Path("leaked.txt").write_text("\ufeffq000\nq002\r\n\nstranger\n")  # late finds the documents of even queries
@@ -167,6 +173,7 @@ def test_stored_runs_are_rejudged(harness: Call, tmp_path: Path) -> None:
         RunSelection((Path("results"),), tmp_path, Path("more.trec"), Path("queries")).judged()
 
 
+@pytest.mark.slow
 def test_rows_of_other_datasets_are_unchanged(harness: Call, tmp_path: Path) -> None:
     publisher.put(tmp_path / "both", Made("early", 2.0, (2,)), suite="one")
     (extra,) = read_stored_runs(Path("both"))
@@ -203,6 +210,7 @@ def test_row_without_hits_has_no_unjudged_share(make: Maker, snapshot: Snapshot)
     assert not any(note.startswith("Unjudged") for note in build_table([job], snapshot=snapshot).notes)
 
 
+@pytest.mark.slow
 def test_depth_is_that_of_the_first_measure_with_a_cutoff(make: Maker, snapshot: Snapshot) -> None:
     def depth(*measures: str) -> tuple[int | None, float | None]:
         (row,) = build_table([made], snapshot=snapshot, measures=measures).rows

@@ -265,6 +265,7 @@ def test_more_expensive_own_type_is_not_a_change_between_dates(root: Path) -> No
     assert all("0 cost more and 0 less; 0 ranks changed" in each for each in summary[:2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turned", [False, True])
 def test_paper_at_two_dates_gives_the_same_counts_in_both_directions(turned: bool) -> None:
     """p3 is gone by 2026, so that 29 rows have a substitute; else one row (a GPU type's cheapest) costs less now."""

@@ -193,6 +193,7 @@ def test_damaged_cache_is_ignored_and_rewritten(folder: Folder, damage: Callable
     assert folder.built == 2
 
 
+@pytest.mark.slow
 def test_flipped_byte_never_changes_a_row(folder: Folder) -> None:
     whole = folder.file.read_bytes()
     cache = folder.cache()
@@ -309,6 +310,7 @@ def results(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_only_cells_with_new_files_are_rebuilt(results: Path, summarised: list[str], tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     results_folder.load_rows(results, cache=cache)
@@ -328,6 +330,7 @@ def test_only_cells_with_new_files_are_rebuilt(results: Path, summarised: list[s
         assert values.measures["nDCG@10"].tolist() == anew[name].measures["nDCG@10"].tolist()
 
 
+@pytest.mark.slow
 def test_verdict_that_depends_on_other_cells_is_rebuilt(results: Path, tmp_path: Path) -> None:
     """A slow machine is slow against the median of all jobs, so a row's validity may change while its cell does not."""
     cache = tmp_path / "cache"
@@ -337,6 +340,7 @@ def test_verdict_that_depends_on_other_cells_is_rebuilt(results: Path, tmp_path:
     assert after == results_folder.load_rows(results)
 
 
+@pytest.mark.slow
 def test_a_changed_run_rebuilds_its_cell(results: Path, summarised: list[str], tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     results_folder.load_rows(results, cache=cache)
@@ -348,6 +352,7 @@ def test_a_changed_run_rebuilds_its_cell(results: Path, summarised: list[str], t
     assert after == results_folder.load_rows(results)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [".rows.parquet", ".queries.parquet"])
 def test_a_damaged_file_rebuilds_all_cells(results: Path, summarised: list[str], tmp_path: Path, ending: str) -> None:
     cache = tmp_path / "cache"
@@ -360,6 +365,7 @@ def test_a_damaged_file_rebuilds_all_cells(results: Path, summarised: list[str],
     assert sorted(summarised) == ["a", "b", "c"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", [os.mkfifo, Path.mkdir])
 def test_rows_are_made_anew_where_their_cache_is_an_odd_thing(results: Path, odd: Callable[[Path], object]) -> None:
     cache = results.parent / "cache"
@@ -376,6 +382,7 @@ def test_an_odd_thing_in_place_of_values_by_query_holds_none(tmp_path: Path, odd
     assert per_query.read(tmp_path / "x.queries.parquet", "stamp") is None
 
 
+@pytest.mark.slow
 def test_other_measures_rebuild_all_cells(results: Path, summarised: list[str], tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     results_folder.load_rows(results, cache=cache)

@@ -105,6 +105,7 @@ def test_row_names_its_stand_in_for_any_outcome(make: Maker, snapshot: Snapshot)
     assert one([make("x")], snapshot).stand_in is None
 
 
+@pytest.mark.slow
 def test_gpu_energy_needs_readings_of_all_jobs(make: Maker, snapshot: Snapshot) -> None:
     def energy_j(*measured: float | None) -> float | None:
         jobs = [
@@ -248,6 +249,7 @@ def test_each_isolation_has_its_own_row(make: Maker, snapshot: Snapshot) -> None
     assert "not comparable with container results" in table.rows[1].notes[0]
 
 
+@pytest.mark.slow
 def test_rows_are_sorted_by_dataset_profile_and_system(make: Maker, snapshot: Snapshot) -> None:
     jobs = [make(system, profile) for profile in ("cpu2-mem4", "cpu1-mem1", "cpu1-mem256m") for system in ("z", "a")]
     jobs.append(make(cell=Cell("quick", "z", "arguana", "single_stream", "cpu2-mem4"), profile="cpu2-mem4"))

@@ -45,6 +45,7 @@ def averaged(stored: Path) -> tuple[dict[str, Row], dict[str, PerQuery]]:
     return {row.system: row for row in found.rows}, by_query
 
 
+@pytest.mark.slow
 def test_each_query_has_the_mean_of_the_seeds_and_the_row_follows(stored: Path) -> None:
     rows, values = averaged(stored)
     assert list(rows) == ["alone", "new", "old"]
@@ -92,6 +93,7 @@ def test_run_stores_the_seeds_of_its_suite(bench: Bench) -> None:
     assert results_folder.load_seeds(bench.results) == {"planted": "model", "null": "model"}
 
 
+@pytest.mark.slow
 def test_models_are_compared_by_means_over_seeds(stored: Path) -> None:
     shown = json.loads(call("compare", "old", "new", "--results", str(stored), "--format", "json").stdout)
     (one,) = shown["comparisons"]

@@ -25,6 +25,7 @@ def randomisation(differences: np.ndarray) -> float:
 SMALL = st.lists(st.integers(-3, 3).map(lambda each: each / 4), min_size=1, max_size=8)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(SMALL)
 def test_sign_flips_of_few_queries_are_enumerated(values: list[float]) -> None:
@@ -39,6 +40,7 @@ def test_smallest_p_of_five_queries() -> None:
     assert randomisation(np.full(7, 0.3)) == 2 / 2**7, "0.3 seven times, summed in another order, is as far"
 
 
+@pytest.mark.slow
 def test_many_queries_agree_with_scipy() -> None:
     differences = np.random.default_rng(4).normal(0.03, 0.2, 120)
     expected = permutation_test(
@@ -66,6 +68,7 @@ def test_p_is_never_zero() -> None:
     assert randomisation(clear) == 1e-4
 
 
+@pytest.mark.slow
 def test_equal_systems_differ_in_5_percent_of_tests() -> None:
     rng = np.random.default_rng(11)
     # As differences of RR@10 are: most are 0, the others have few values.
@@ -74,6 +77,7 @@ def test_equal_systems_differ_in_5_percent_of_tests() -> None:
     assert 0.025 < sum(each.p <= 0.05 for each in found) / 600 < 0.075  # three standard errors about 0.05
 
 
+@pytest.mark.slow
 def test_the_interval_excludes_0_where_p_is_at_most_the_level() -> None:
     """Also where few queries differ, all queries are few, and p lies at the level itself."""
     rng = np.random.default_rng(12)
@@ -93,6 +97,7 @@ def test_the_interval_excludes_0_where_p_is_at_most_the_level() -> None:
     assert len(sides) == 4, "all cases were there"
 
 
+@pytest.mark.slow
 def test_corrected_intervals_exclude_0_exactly_where_the_corrected_p_is_at_most_the_level() -> None:
     rng = np.random.default_rng(22)
     sides = set()
@@ -107,6 +112,7 @@ def test_corrected_intervals_exclude_0_exactly_where_the_corrected_p_is_at_most_
     assert len(sides) == 6, "also of p that is small alone and not among all"
 
 
+@pytest.mark.slow
 def test_interval_of_the_best_of_several_candidates_has_its_coverage() -> None:
     """Eight candidates as good as the reference: chance makes the best of them look better."""
     rng, draws = np.random.default_rng(23), 400
@@ -139,6 +145,7 @@ def test_interval_holds_the_means_that_the_test_does_not_reject() -> None:
             assert randomisation(column - end - outwards * 1e-6) <= 0.05 < randomisation(column - end + outwards * 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("queries", [30, 300])
 def test_intervals_of_differences_have_their_coverage(queries: int) -> None:
     rng = np.random.default_rng(13)
@@ -158,6 +165,7 @@ def test_constant_differences_have_no_effect_size_and_no_interval() -> None:
     assert constant.interval.reason == "every query differs by the same: no interval"
 
 
+@pytest.mark.slow
 def test_many_tests_have_enough_draws_for_their_correction() -> None:
     clear = np.random.default_rng(1).normal(1, 0.1, 40)
     alone, *_ = paired([clear])
@@ -179,6 +187,7 @@ def test_effect_size_and_counts() -> None:
     assert (found.higher, found.lower, found.tied) == (3, 1, 1)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(SMALL, st.floats(0.01, 100))
 def test_p_does_not_depend_on_sign_unit_or_tied_queries(values: list[float], unit: float) -> None:
@@ -198,6 +207,7 @@ def test_holm_matches_its_definition() -> None:
     assert holm([0.9, 0.8]) == (1, 1)
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(0, 1), max_size=12))
 def test_holm_is_monotone_between_p_and_bonferroni_and_matches_step_down(p_values: list[float]) -> None:
     adjusted = holm(p_values)

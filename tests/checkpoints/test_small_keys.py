@@ -11,6 +11,8 @@ import pytest
 from checkpoints import __main__, small
 from harness.launch.images import catalog
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("changed", ["engine", "encoder"])
 def test_checkpoints_are_retrained_if_a_training_package_changes(tmp_path: Path, changed: str) -> None:

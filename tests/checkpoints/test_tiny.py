@@ -8,6 +8,8 @@ from checkpoints import dense, llm, rerank, rerank_heads, rerank_long, sparse, t
 from harness.errors import UnknownName
 from harness.launch.images import catalog
 
+pytestmark = pytest.mark.slow
+
 
 def recipes(name: str) -> dict[str, tuple[str, str]]:
     system = catalog.system(name)

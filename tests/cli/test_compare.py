@@ -20,6 +20,7 @@ def harness(four_systems: Call) -> Call:
     return four_systems
 
 
+@pytest.mark.slow
 def test_comparison_of_two_shows_one_table_and_its_sentence(harness: Call) -> None:
     lines = harness("compare", "good", "bad").stdout.splitlines()
     assert len(lines) <= SCREEN_LINES
@@ -34,6 +35,7 @@ def test_comparison_of_several_pairs_is_a_line_for_each(harness: Call) -> None:
     assert lines[0].startswith("3 pairs, by RR@10") and sum(line.startswith("| ") for line in lines) == 2 + 3
 
 
+@pytest.mark.slow
 def test_compare_prints_one_sentence_and_a_table(harness: Call) -> None:
     done = harness("compare", "--wide", "good", "bad")
     assert done.exit_code == 0, done.output
@@ -67,6 +69,7 @@ def test_compare_prints_one_sentence_and_a_table(harness: Call) -> None:
     assert [line["p_holm"] for line in lines] == ["0.0004", "0.0004", "1.0", "0.0004"]
 
 
+@pytest.mark.slow
 def test_compare_pairs_any_two_systems_once(harness: Call) -> None:
     done = harness(
         "compare", "--wide", "*", "*", "--changed", "0", "--measures", "nDCG@10 RR@10 Success@10", "--format", "json"
@@ -83,6 +86,7 @@ def test_compare_pairs_any_two_systems_once(harness: Call) -> None:
     assert harness("compare", "--wide", "good", "bad", "--queries", "q.tsv").exit_code == 2
 
 
+@pytest.mark.slow
 def test_compare_without_query_texts_if_the_sample_is_damaged(harness: Call, tmp_path: Path) -> None:
     assert "| q000  | q000 | 1.000 | 0.500 | -0.500 |" in harness("compare", "--wide", "good", "bad").stdout
     stored = (tmp_path / "results").readlink()
@@ -215,6 +219,7 @@ def test_run_files_of_any_name_are_compared(harness: Call, files: Path, monkeypa
     assert harness("compare", "--wide", "good", "bad").stdout.startswith("**A: good scifact single_stream")
 
 
+@pytest.mark.slow
 def test_many_run_files_are_one_family(harness: Call, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(files)
     for name in ("three", "four", "five"):
@@ -261,6 +266,7 @@ def test_compare_gives_the_reason_for_a_missing_interval_or_value(harness: Call,
         assert refused.exit_code == 2 and refused.stderr.count("\n") == 1 and message in refused.stderr
 
 
+@pytest.mark.slow
 def test_compare_takes_two_result_folders(harness: Call, tmp_path: Path) -> None:
     publisher.put(tmp_path / "other", Made("good", 10.0, (1, 1, 2)))
     done = harness("compare", "--wide", "good", "good", "--with", "other")

@@ -20,6 +20,7 @@ from harness.results.schema import NULL_SYSTEM
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_demo_runs_the_shipped_suite_in_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))

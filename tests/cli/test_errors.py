@@ -107,6 +107,7 @@ def test_missing_file_is_one_line_in_every_command(harness: Call, name: str, kin
         assert not RAW.search(lines[0]) and "; " in lines[0], (command, lines)
 
 
+@pytest.mark.slow
 def test_broken_system_stops_no_command_about_others(harness: Call, bench: Bench) -> None:
     bench.plant("other")
     broken = Path("engines/planted/systems/broken.toml")
@@ -120,6 +121,7 @@ def test_broken_system_stops_no_command_about_others(harness: Call, bench: Bench
     assert refused.exit_code == 2 and refused.stderr.endswith(f"{fault}\n")
 
 
+@pytest.mark.slow
 def test_adapter_names_the_parameter_that_its_system_lacks_and_its_line(harness: Call) -> None:
     adapter = Path("engines/planted/adapter.py")
     lines = adapter.read_text().splitlines()
@@ -164,6 +166,7 @@ def test_wrong_place_is_one_line_with_a_remedy(harness: Call, command: str, code
     assert message in lines[0] and "; " in lines[0] and "Errno" not in lines[0]
 
 
+@pytest.mark.slow
 def test_unreadable_result_is_no_damaged_one(harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path, *_: int) -> bytes:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))

@@ -27,6 +27,7 @@ def test_row_is_named_by_a_glob_or_by_its_key(harness: Callable[..., Result], be
     assert harness("explain", key[:8]).stdout == by_name.stdout
 
 
+@pytest.mark.slow
 def test_swept_system_names_all_its_points(harness: Callable[..., Result], bench: Bench) -> None:
     bench.plant("grid", depth=1)
     bench.run(FakeLauncher(), bench.suite("[sweep.grid]\ndepth = [10, 20]\n", systems=["grid", "planted"]))

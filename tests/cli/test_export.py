@@ -19,6 +19,8 @@ from tests.support.command_line import Call, call
 from tests.support.publisher import Made
 from tests.support.results_folders import change, job, put
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "guides" / "exchange.md").read_text(encoding="utf-8")
 SHIPPED = "results/published/santhanam2023"

@@ -42,6 +42,7 @@ def _script(job: LaunchRequest) -> Outcome:
     return Outcome.OOM if small and job.spec.system == "b" and job.spec.kind == "search" else Outcome.OK
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 100])
 def test_first_screen_is_at_most_25_lines_within_the_terminal(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, width: int
@@ -61,6 +62,7 @@ def test_first_screen_is_at_most_25_lines_within_the_terminal(
 _FIRST = (1, 2, 15, 3, 0)  # ranks of the judged documents in a first stage of 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 100])
 def test_first_screen_of_two_stages_and_language_models_fits_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int

@@ -100,6 +100,7 @@ def test_interval_of_few_resamples_is_refused(harness: Call, few: str) -> None:
     assert figure["low"] < figure["value"] < figure["high"]
 
 
+@pytest.mark.slow
 def test_disabled_interval_is_noted_once(harness: Call) -> None:
     done = harness("many.run", "one.run", *FILES[1:], "-k", "1", "--bootstraps", "0")
     assert done.stdout.count("interval") == 1 and "no intervals asked for, seed 2024" in done.stdout

@@ -107,6 +107,7 @@ def test_platform_is_passed_by_its_engine_name(bench: Bench, monkeypatch: pytest
     assert done.exit_code == 2 and "unknown platform 'linux/arm46'; did you mean 'linux/arm64'" in done.stderr
 
 
+@pytest.mark.slow
 def test_unknown_system_is_a_usage_error(bench: Bench) -> None:
     done = harness(bench, "plantet")
     assert done.exit_code == 2 and "unknown system 'plantet'; did you mean 'planted'?" in done.stderr

@@ -42,6 +42,7 @@ def test_published_leaderboard_is_reproduced(harness: Call) -> None:
     assert "Set of systems: BM25, BT-SPLADE-L, ColBERTv2-L, ColBERTv2-M, ColBERTv2-S, DPR (28 rows)." in done.stdout
 
 
+@pytest.mark.slow
 def test_first_line_names_the_rates(harness: Call) -> None:
     def first(*options: str) -> str:
         return harness("leaderboard", PUBLISHED, "--dataset", "xortydi", *options).stdout.splitlines()[0]
@@ -64,6 +65,7 @@ def test_default_order_of_published_results_is_the_papers(harness: Call) -> None
     assert "BT-SPLADE-L" in fifth and "c7g.4xlarge" in fifth
 
 
+@pytest.mark.slow
 def test_csv_and_json_hold_the_same_values(harness: Call) -> None:
     lines = list(csv.DictReader(io.StringIO(harness("leaderboard", "--wide", "--format", "csv").stdout)))
     board = json.loads(harness("leaderboard", "--wide", "--format", "json").stdout)
@@ -79,6 +81,7 @@ def test_csv_and_json_hold_the_same_values(harness: Call) -> None:
         assert each["figures"]["accuracy"]["low"] < each["figures"]["accuracy"]["value"]
 
 
+@pytest.mark.slow
 def test_modes_differ_and_are_named(harness: Call) -> None:
     robust = harness("leaderboard", "--wide", "--mode", "robust").stdout
     assert "half the 95 % interval of a paired difference over these queries" in robust
@@ -88,6 +91,7 @@ def test_modes_differ_and_are_named(harness: Call) -> None:
     )
 
 
+@pytest.mark.slow
 def test_thresholds_exclude_rows_with_a_reason(harness: Call) -> None:
     done = harness("leaderboard", "--wide", "--at-most", "latency=25", "--rank-by", "accuracy")
     assert done.stdout.startswith("**scifact, single_stream, by accuracy, at most 25 latency**")
@@ -135,6 +139,7 @@ def test_leaderboard_draws_its_pictures(harness: Call, tmp_path: Path) -> None:
     assert unnamed.exit_code == 2 and "name a folder for them with -o" in unnamed.stderr
 
 
+@pytest.mark.slow
 def test_leaderboard_writes_a_page_that_opens_at_it(harness: Call, tmp_path: Path) -> None:
     options = ("--dataset", "xortydi", "--mode", "robust", "--weights", "accuracy=0.2,cost=0.3,latency=0.5")
     done = harness("leaderboard", PUBLISHED, *options, "--amrs", "cost=35.1647", "--format", "html", "-o", "page.html")

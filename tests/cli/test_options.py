@@ -91,6 +91,7 @@ def test_output_through_a_link_writes_its_target(harness: Call) -> None:
     assert "is a link that leads to itself" in harness("evaluate", "qrels", "run", "-o", "loop").stderr
 
 
+@pytest.mark.slow
 def test_the_streams_of_the_process_are_written_in_place(tmp_path: Path) -> None:
     (tmp_path / "qrels").write_text("q 0 d 1\n")
     (tmp_path / "run").write_text("q Q0 d 1 1 t\n")
@@ -112,6 +113,7 @@ def test_an_unknown_home_is_one_line(harness: Call, monkeypatch: pytest.MonkeyPa
         config.cache_folder()
 
 
+@pytest.mark.slow
 def test_only_commands_that_measure_need_a_home(harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     path = bench.suite(systems=["planted"])
     assert harness("run", str(path), "--launcher", "fake").exit_code == 0

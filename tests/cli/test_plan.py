@@ -22,6 +22,7 @@ from tests.support.command_line import Call
 FAKE = ("plan", "test-suite.toml", "--launcher", "fake")
 
 
+@pytest.mark.slow
 def test_plan_lists_the_steps_and_changes_nothing(harness: Call, bench: Bench) -> None:
     bench.suite(profiles=["cpu1-mem1", "cpu1-mem4"])
     before = harness(*FAKE)
@@ -32,6 +33,7 @@ def test_plan_lists_the_steps_and_changes_nothing(harness: Call, bench: Bench) -
     assert "done (ok)" in harness(*FAKE, "--wide").stdout
 
 
+@pytest.mark.slow
 def test_time_is_that_of_stored_results_or_marked_as_assumed(harness: Call, bench: Bench) -> None:
     bench.suite(profiles=["cpu1-mem1", "cpu1-mem4"])
     cells = json.loads(harness(*FAKE, "--format", "json").stdout)["cells"]
@@ -45,6 +47,7 @@ def test_time_is_that_of_stored_results_or_marked_as_assumed(harness: Call, benc
     assert "assumed" not in harness(*FAKE).stdout
 
 
+@pytest.mark.slow
 def test_fresh_index_plans_each_build_once_more(harness: Call, bench: Bench) -> None:
     bench.suite(profiles=["cpu1-mem1", "cpu1-mem4"])
     harness("run", "test-suite.toml", "--launcher", "fake")
@@ -54,6 +57,7 @@ def test_fresh_index_plans_each_build_once_more(harness: Call, bench: Bench) -> 
         assert f"- next: harness run test-suite.toml {option}   all" in harness(*FAKE, option).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "count"), [("santhanam2023-msmarco", 28), ("santhanam2023-xortydi", 24)])
 def test_suites_of_the_paper_are_planned_without_their_data(
     harness: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, count: int
@@ -79,6 +83,7 @@ def test_suites_of_the_paper_are_planned_without_their_data(
     )
 
 
+@pytest.mark.slow
 def test_several_suites_are_one_plan_by_published_latencies(
     harness: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -106,6 +111,7 @@ def test_several_suites_are_one_plan_by_published_latencies(
     assert [cell["build_s"] for cell in twice].count(None) == 4, "an index of two suites counts once"
 
 
+@pytest.mark.slow
 def test_build_that_a_hybrid_and_its_component_share_counts_once(harness: Call, bench: Bench) -> None:
     declare(bench)
 
@@ -163,6 +169,7 @@ def test_plan_needs_no_engine(harness: Call, bench: Bench, monkeypatch: pytest.M
     assert "- no Docker engine answers: jobs count as done with the images of stored results" in planned.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apart", [False, True], ids=["one image", "an image that only searches"])
 def test_stored_jobs_count_as_done_without_an_engine(
     harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch, apart: bool

@@ -146,6 +146,7 @@ def harness(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     return call
 
 
+@pytest.mark.slow
 def test_reprice_at_the_prices_of_another_date(harness: Call) -> None:
     done = harness("report", "--as-of", "2022-12-31", "--format", "json")
     assert done.exit_code == 0, done.output
@@ -176,6 +177,7 @@ def test_reprice_compares_with_the_newest_prices_by_default(harness: Call) -> No
     assert "| same instance 2022-12-05 (US$/h) |" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "instance_type"),
     [
@@ -224,6 +226,7 @@ def test_reprice_writes_the_requested_file(harness: Call, folder: Path) -> None:
     assert (result["before"]["date"], result["now"]["date"], len(result["changes"])) == ("2022-10-31", "2022-12-05", 1)
 
 
+@pytest.mark.slow
 def test_report_reuses_cached_rows(harness: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody(*_: object, **__: object) -> None:
         raise AssertionError("rows were made again")
@@ -290,6 +293,7 @@ def test_unwritable_cache_is_logged_and_the_table_is_printed(harness: Call, fold
     assert done.stderr.count("\n") == 1 and "cannot be written: " in done.stderr
 
 
+@pytest.mark.slow
 def test_published_tables_are_repriced_like_measured_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
     folder = Path(__file__).parents[2] / "results" / "published" / "santhanam2023"
@@ -310,6 +314,7 @@ def test_published_tables_are_repriced_like_measured_ones(tmp_path: Path, monkey
     assert ance["cheapest"]["note"] == "another type than the paper's; latency not re-measured"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [(), ("--region", "gcp/us-central1", "--against", "2025-03-06")])
 def test_reprice_and_report_agree_on_published_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: tuple[str, ...]
@@ -344,6 +349,7 @@ def test_reprice_and_report_agree_on_published_tables(
         assert cheapest["rank"] == row["now_rank"], "among the rows of its own table"
 
 
+@pytest.mark.slow
 def test_a_type_of_another_provider_has_neither_price_nor_successor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,7 @@ def _printed(text: str) -> Iterator[str]:
         yield from _BARE.findall(each)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("terminal", [False, True], ids=["pipe", "terminal"])
 def test_printed_commands_run_as_they_are_printed(
     harness: Call, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool

@@ -98,6 +98,7 @@ def test_the_papers_folder_has_the_papers_shape() -> None:
     assert "Prices: aws us-east-1, Linux on-demand, 2022-10-31" in done.stdout
 
 
+@pytest.mark.slow
 def test_report_is_written_in_every_format(harness: Call, bench: Bench) -> None:
     bench.suite()
     harness("run", "test-suite.toml", "--launcher", "fake")
@@ -110,6 +111,7 @@ def test_report_is_written_in_every_format(harness: Call, bench: Bench) -> None:
     assert "P@3" in harness("report", "--measures", "P@3").stdout
 
 
+@pytest.mark.slow
 def test_an_unknown_measure_is_one_line(harness: Call, bench: Bench) -> None:
     bench.suite()
     harness("run", "test-suite.toml", "--launcher", "fake")
@@ -117,6 +119,7 @@ def test_an_unknown_measure_is_one_line(harness: Call, bench: Bench) -> None:
     assert done.exit_code == 2 and done.stderr.count("\n") == 1 and "nDGC@10" in done.stderr
 
 
+@pytest.mark.slow
 def test_report_says_what_is_wrong_with_the_data(harness: Call, bench: Bench) -> None:
     with (bench.folder / "tiny" / "queries.jsonl").open("a") as file:
         file.write('{"_id": "q99", "text": " "}\n')

@@ -13,6 +13,8 @@ from tests.support import publisher
 from tests.support.command_line import Call, call
 from tests.support.publisher import Made
 
+pytestmark = pytest.mark.slow
+
 QRELS = ("--qrels", "qrels.txt")
 
 

@@ -25,6 +25,7 @@ from tests.support.published import shipped
 from tests.support.publisher import Made
 
 
+@pytest.mark.slow
 def test_run_prints_the_table_and_the_paths(harness: Call, bench: Bench) -> None:
     bench.suite()
     done = harness("run", "test-suite.toml", "--launcher", "fake")
@@ -43,6 +44,7 @@ def test_run_prints_the_table_and_the_paths(harness: Call, bench: Bench) -> None
 PAPER = [str(data_root() / "suites" / f"santhanam2023-{name}.toml") for name in ("msmarco", "xortydi")]
 
 
+@pytest.mark.slow
 def test_whole_quote_of_the_paper_needs_no_account_no_data_and_no_engine(
     harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -117,6 +119,7 @@ def test_quote_refuses_what_the_launch_would_refuse(
     assert "- indexes: refused: test-suite has machines of two architectures" in harness(*quote, "ec2").stdout
 
 
+@pytest.mark.slow
 def test_several_suites_run_one_after_the_other(harness: Call, bench: Bench) -> None:
     first = bench.suite()
     (bench.folder / "second.toml").write_text(first.read_text())
@@ -125,6 +128,7 @@ def test_several_suites_run_one_after_the_other(harness: Call, bench: Bench) -> 
     assert {path.name for path in (bench.folder / "results").iterdir()} >= {"test-suite", "second"}
 
 
+@pytest.mark.slow
 def test_row_of_a_whole_machine_shows_both_figures_of_memory(
     harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +145,7 @@ def test_row_of_a_whole_machine_shows_both_figures_of_memory(
     assert "0 jobs run, 1 done before" in harness("run", "test-suite.toml", "--launcher", "fake").stderr
 
 
+@pytest.mark.slow
 def test_a_stored_failure_is_exit_code_1(harness: Call, bench: Bench) -> None:
     bench.plant("bad", misdeed="nan")
     bench.suite(systems=["bad"])
@@ -178,6 +183,7 @@ def test_judgements_that_match_nothing_are_one_line_before_anything_is_measured(
     assert not list((bench.folder / "results").rglob("result.json"))
 
 
+@pytest.mark.slow
 def test_finished_cell_is_one_line_without_control_characters_in_a_pipe(harness: Call, bench: Bench) -> None:
     bench.suite(protocol(3))
     done = harness("run", "test-suite.toml", "--launcher", "fake")
@@ -186,6 +192,7 @@ def test_finished_cell_is_one_line_without_control_characters_in_a_pipe(harness:
     assert all(character.isprintable() or character == "\n" for character in done.stderr)
 
 
+@pytest.mark.slow
 def test_unpinned_system_is_one_line_and_the_others_run(harness: Call, bench: Bench) -> None:
     bare = 'description = "bare"\n[[assets]]\nfolder = "m"\nlicence = "MIT"\nhub = "a/m"\nfiles = ["w.bin"]\n'
     (bench.folder / "engines/planted/systems/bare.toml").write_text(bare)
@@ -260,6 +267,7 @@ def _processes_with(text: str) -> list[str]:
 PUBLISHED = str(Path(__file__).resolve().parents[2] / "results" / "published" / "santhanam2023")
 
 
+@pytest.mark.slow
 def test_only_contested_cells_are_measured_again(harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("one", "two", "far"):
         bench.plant(name)

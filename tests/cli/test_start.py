@@ -16,6 +16,7 @@ NEVER = {"boto3", "docker", "ir_datasets", "ir_measures", "matplotlib", "nltk", 
 REPORT = ("report", str(data_root() / "results" / "published" / "quickstart"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "late"),
     [

@@ -99,6 +99,7 @@ def _printed(harness: Call, arguments: tuple[str, ...]) -> str:
     return "".join((done.stdout, done.stderr, *written))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
 def test_no_text_of_a_stranger_is_written_unescaped(harness: Call, results: Path, arguments: tuple[str, ...]) -> None:
     text = _output(harness, arguments)
@@ -115,6 +116,7 @@ def test_no_text_of_a_stranger_is_written_unescaped(harness: Call, results: Path
         assert not re.search(r"(?m)^# head", text), "a line of the stranger's own"
 
 
+@pytest.mark.slow
 def test_tables_keep_their_columns(harness: Call, results: Path) -> None:
     tables = [
         [line for line in block.splitlines() if line.startswith("|")]
@@ -136,6 +138,7 @@ def _commands(text: str) -> list[str]:
     return found + [line for line in text.splitlines() if line.startswith("harness ")]
 
 
+@pytest.mark.slow
 def test_every_printed_command_names_its_cell_and_runs_nothing_else(
     harness: Call, results: Path, tmp_path: Path
 ) -> None:
@@ -159,6 +162,7 @@ def test_every_printed_command_names_its_cell_and_runs_nothing_else(
     assert named == cells
 
 
+@pytest.mark.slow
 def test_a_system_of_a_stranger_is_shown_unharmed(bench: Bench, harness: Call) -> None:
     text = json.dumps(hostile.TEXT)
     systems = bench.folder / "engines" / "planted" / "systems"
@@ -186,6 +190,7 @@ def test_a_system_of_a_stranger_is_shown_unharmed(bench: Bench, harness: Call) -
             assert "<script" not in shown
 
 
+@pytest.mark.slow
 def test_a_plan_names_the_folders_that_were_given(bench: Bench, harness: Call, tmp_path: Path) -> None:
     suite = bench.suite(systems=["planted"])
     folder = "-r'; touch ran #"

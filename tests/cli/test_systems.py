@@ -18,6 +18,7 @@ from tests.conftest import Bench
 from tests.support.command_line import Call
 
 
+@pytest.mark.slow
 def test_systems_lists_shipped_and_user_systems(harness: Call) -> None:
     done = harness("systems")
     names = {line.split("|")[1].split()[0] for line in done.stdout.splitlines() if line.startswith("| ")}
@@ -104,6 +105,7 @@ def test_conformance_prints_fail_only_for_a_broken_contract(harness: Call, bench
     assert last == "- 2 of 3 ok   all: --wide"
 
 
+@pytest.mark.slow
 def test_conformance_sweeps_dead_runs_before_it_deletes_their_folders(
     harness: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

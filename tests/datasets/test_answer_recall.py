@@ -90,6 +90,7 @@ def test_answer_depth_matches_the_evaluator() -> None:
     assert found > 3000 and lost > 3000
 
 
+@pytest.mark.slow
 def test_an_answer_may_span_two_passages_and_end_within_a_token() -> None:
     assert ours(["to the North", "Sea of it"], ["North Sea"]) == AnswerDepth(4, 4)
     assert ours(["to the Northern Sea"], ["North"]) == AnswerDepth(3, 3)
@@ -234,6 +235,7 @@ def job(bench: Bench, kept: Path) -> StoredJob:
     return stored
 
 
+@pytest.mark.slow
 def test_depths_are_stored_with_the_job_and_reported(bench: Bench, job: StoredJob) -> None:
     # d9 has 5 tokens; d8 "all about where rivers 8 end : the North Sea".
     assert gzip.decompress((job.folder / ANSWER_DEPTHS).read_bytes()) == b"q1\t15\t15\tja\n"

@@ -226,6 +226,7 @@ def test_an_empty_passage_is_kept(example: Example) -> None:
     assert load(path).corpus.empty == 1
 
 
+@pytest.mark.slow
 def test_dureader_measures_are_reported_with_a_note_on_depth(bench: Bench) -> None:
     """Its papers' RR@10 (MRR@10), R@1 and R@50; three hits are asked for here."""
     examples.write("DuReader-retrieval", bench.folder / "dureader")

@@ -95,6 +95,7 @@ def at_their_places(folder: Path) -> Iterator[tuple[RelevantPosition, str]]:
         yield each, passage
 
 
+@pytest.mark.slow
 def test_counts_of_passages_add_up_over_blanks() -> None:
     hostile = ["don't", "[SEP] x", "naïve café", "a" * 120, "你好,世界", "\u0301 accent", "3.14e-5", "\u200bzero", "…"]
     with gzip.open(SHIPPED / "scifact" / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
@@ -108,6 +109,7 @@ def test_counts_of_passages_add_up_over_blanks() -> None:
         assert wordpieces.count_tokens([f"{cut} {after}"])[0] > most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("length", "mean"), [("uniform", (940, 1000)), ("full", (1360, 1420))])
 def test_far_relevant_has_the_geometry_of_the_study(
     tmp_path: Path, cache: Path, length: str, mean: tuple[int, int]
@@ -135,6 +137,7 @@ def test_far_relevant_has_the_geometry_of_the_study(
     assert mean[0] <= statistics.fmean(lengths) <= mean[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("joined", "larger")])  # no passage is drawn
 def test_equal_seeds_give_equal_bytes_and_positions_point_at_passages(
     tmp_path: Path, cache: Path, tiny: Path, kind: str
@@ -191,6 +194,7 @@ def _check_candidates(folder: Path, qrels: str, number: int) -> None:
         assert len(docs) == len(set(docs)) == number and relevant[query] in docs
 
 
+@pytest.mark.slow
 def test_placed_passages_take_all_depths_and_lengths(tmp_path: Path, cache: Path, tiny: Path) -> None:
     generate.generate("placed", tiny, tmp_path / "out", cache, 3, SMALL["placed"])
     found = list(read_positions(tmp_path / "out"))
@@ -201,6 +205,7 @@ def test_placed_passages_take_all_depths_and_lengths(tmp_path: Path, cache: Path
         assert abs(each.start_token - (each.depth or 0) * rest) <= 10, "half a filler, at most"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["scifact", "xquad-zh"])
 @pytest.mark.parametrize("kind", ["needle", "passkey"])
 def test_hiding_documents_miss_their_length_by_less_than_a_word_and_depth_counts_tokens(
@@ -219,6 +224,7 @@ def test_hiding_documents_miss_their_length_by_less_than_a_word_and_depth_counts
     assert len(depths) > 5
 
 
+@pytest.mark.slow
 def test_placed_documents_miss_their_length_by_less_than_the_shortest_filler(
     tmp_path: Path, cache: Path, tiny: Path
 ) -> None:
@@ -227,6 +233,7 @@ def test_placed_documents_miss_their_length_by_less_than_the_shortest_filler(
     assert {(each.target_length or 0) - each.length for each in read_positions(tmp_path / "out")} <= {0, 1, 2, 3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "lengths", [("--lengths", "128", "--lengths", "64"), ("--lengths", "64,128"), ("--lengths", "64 128")]
 )
@@ -239,6 +246,7 @@ def test_lengths_are_repeated_or_listed(tmp_path: Path, cache: Path, tiny: Path,
     assert {each.target_length for each in read_positions(tmp_path / "out")} == {64, 128}
 
 
+@pytest.mark.slow
 def test_shuffled_documents_hold_the_same_words_and_one_segment_is_the_original(
     tmp_path: Path, cache: Path, tiny: Path
 ) -> None:
@@ -262,6 +270,7 @@ def test_shuffled_documents_hold_the_same_words_and_one_segment_is_the_original(
     assert sorted(queries) == sorted(whole), "each query is in one of the two copies"
 
 
+@pytest.mark.slow
 def test_sources_judged_everywhere_hold_queries_out(tmp_path: Path, cache: Path) -> None:
     made = generate.generate("uniform", SHIPPED / "xquad-en", tmp_path / "out", cache, 1, {"passages": "sentences"})
     dataset = datasets.load(SHIPPED / "xquad-en", cache)
@@ -289,6 +298,7 @@ def test_sources_judged_everywhere_hold_queries_out(tmp_path: Path, cache: Path)
     assert datasets.licence(tmp_path / "out") == made.licence, "what is generated from it carries the licence on"
 
 
+@pytest.mark.slow
 def test_joined_paragraphs_are_articles_with_each_judged_paragraph_at_its_place(tmp_path: Path, cache: Path) -> None:
     made = generate.generate("joined", SHIPPED / "xquad-en", tmp_path / "out", cache)
     dataset = datasets.load(SHIPPED / "xquad-en", cache)
@@ -311,6 +321,7 @@ def test_joined_paragraphs_are_articles_with_each_judged_paragraph_at_its_place(
         generate.generate("joined", SHIPPED / "scifact", tmp_path / "none", cache)
 
 
+@pytest.mark.slow
 def test_joined_parts_share_grades_and_untitled_documents_stay_alone(tmp_path: Path, cache: Path) -> None:
     folder = tmp_path / "parts"
     folder.mkdir()
@@ -340,6 +351,7 @@ def _every_tenth_unjudged(source: Path, folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_larger_is_the_source_among_distractors_of_unjudged_sentences(tmp_path: Path, cache: Path) -> None:
     given = _every_tenth_unjudged(SHIPPED / "scifact", tmp_path / "given")
     source = datasets.load(given, cache)
@@ -394,6 +406,7 @@ def _check_sentences(distractors: list[str], allowed: set[str], forbidden: set[s
     assert len(used) > 0.3 * len(usable), "sentences of all documents are used"
 
 
+@pytest.mark.slow
 def test_larger_writes_equal_bytes_for_equal_seeds_in_any_process(tmp_path: Path, cache: Path, tiny: Path) -> None:
     def content(name: str, *options: str) -> dict[str, bytes]:
         command = ["generate", "larger", "--from", str(tiny), "--out", str(tmp_path / name), "--cache", str(cache)]
@@ -408,6 +421,7 @@ def test_larger_writes_equal_bytes_for_equal_seeds_in_any_process(tmp_path: Path
     assert {name for name in one if one[name] != other[name]} == {"README.md", "corpus.jsonl.gz", "generator.json"}
 
 
+@pytest.mark.slow
 def test_unknown_and_restricted_licences_are_named(tmp_path: Path, cache: Path, tiny: Path) -> None:
     generate.generate("uniform", tiny, tmp_path / "mine", cache, 0, SMALL["uniform"])
     assert "must not be passed on" in (tmp_path / "mine" / "README.md").read_text()
@@ -421,6 +435,7 @@ def test_unknown_and_restricted_licences_are_named(tmp_path: Path, cache: Path, 
     assert "non-commercial" in str(datasets.licence(datasets.IrDataset("msmarco-passage/dev/small")).text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "given", "message"),
     [
@@ -451,6 +466,7 @@ def test_refusals_name_the_fault_and_leave_no_folder(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_first_command_of_the_page_writes_a_collection(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -479,6 +495,7 @@ def test_existing_folder_is_refused(tmp_path: Path, cache: Path, tiny: Path) -> 
         generate.generate("uniform", tiny, tmp_path / "out", cache)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_killed_run_leaves_no_collection(tmp_path: Path, cache: Path, tiny: Path, number: signal.Signals) -> None:
     arguments = [

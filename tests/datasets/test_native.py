@@ -277,6 +277,7 @@ def test_a_dataset_without_judgements_is_refused(tiny: Path) -> None:
         datasets.draw_sample(load(tiny), 10, 1, 0)
 
 
+@pytest.mark.slow
 def test_sample_equals_the_stored_one(tmp_path: Path) -> None:
     dataset = load(datasets.find("scifact", tmp_path), tmp_path)
     assert dataset.corpus.sha256.startswith("3a8e1a2227a3") and dataset.qrels_sha256.startswith("8b7315286f8d")
@@ -284,6 +285,7 @@ def test_sample_equals_the_stored_one(tmp_path: Path) -> None:
     assert drawn.sample_sha256.startswith("290c91e9c465") and drawn.warmup_sha256.startswith("f71874fcade0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl"])
 def test_a_line_that_compression_hides_is_bounded(tiny: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets.source, "MAX_TEXT_BYTES", 1 << 20)

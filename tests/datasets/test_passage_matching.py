@@ -34,6 +34,7 @@ def changed(text: str, share: float, rng: random.Random) -> str:
     return " ".join(words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["far-relevant", "uniform"])
 def test_generated_positions_are_found_exactly(tmp_path: Path, kind: str) -> None:
     far = tmp_path / "far"
@@ -59,6 +60,7 @@ def test_generated_positions_are_found_exactly(tmp_path: Path, kind: str) -> Non
     assert (share_before(after, 512).value == 0) is (kind == "far-relevant")
 
 
+@pytest.mark.slow
 def test_changed_passages_are_found_within_16_tokens() -> None:
     rng, texts = random.Random(7), paragraphs()
     documents, passages, starts = {}, [], {}

@@ -29,6 +29,7 @@ def slow_f1(text: Sequence[str], answer: Sequence[str]) -> float:
     return max((2 * common / (size + len(answer)) for size, common in shared), default=0.0)
 
 
+@pytest.mark.slow
 @given(tokens, tokens.filter(bool), st.sampled_from([0.0, 0.3, 0.5, 0.8]), st.sampled_from([4, 1 << 20]))
 def test_best_f1_is_that_of_all_spans(text: list[str], answer: list[str], above: float, cells: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -206,6 +206,7 @@ def run(bench: Bench, **keys: object) -> StoredJob:
     return job
 
 
+@pytest.mark.slow
 def test_hits_are_judged_after_the_job_and_judgements_are_stored_with_it(bench: Bench) -> None:
     job = run(bench)
     assert job.result.outcome is Outcome.OK, job.result.detail
@@ -217,6 +218,7 @@ def test_hits_are_judged_after_the_job_and_judgements_are_stored_with_it(bench: 
     assert json.loads(gzip.decompress(kept.read_bytes()))["answers"] == {"q1": ["North Sea"]}
 
 
+@pytest.mark.slow
 def test_measures_of_the_hits_have_values_and_the_others_a_reason(bench: Bench) -> None:
     job = run(bench)
     (row,) = build_rows(

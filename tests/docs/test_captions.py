@@ -11,6 +11,8 @@ from scripts.docs import captions, make_pictures
 from scripts.docs.generate import DOCS
 from tests.report.plots.conftest import words
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", ["msmarco-santhanam2023-winners", "xortydi-winners"])
 def test_shares_of_the_winners_are_those_of_the_legend(name: str) -> None:

@@ -34,6 +34,7 @@ def test_groups_of_the_page_are_a_suite(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["BEIR", "TREC"])
 def test_suite_of_the_page_can_be_planned(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -12,6 +12,8 @@ from click.testing import CliRunner
 from harness.cli import main
 from scripts.docs import example_runs, make_pictures
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "method" / "significance.md").read_text(encoding="utf-8")
 SHOWN = re.findall(r"```text\n\$ harness (.*)\n((?:.*\n)*?)```", PAGE)

@@ -30,6 +30,7 @@ def _split(block: str) -> tuple[str, list[list[str]]]:
     return shell, [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("harness ")]
 
 
+@pytest.mark.slow
 def test_tutorial_works_without_an_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))

@@ -146,6 +146,7 @@ def test_failure_keeps_its_outcome(make: Make, tmp_path: Path, body: str, outcom
     assert message in str(caught.value)
 
 
+@pytest.mark.slow
 def test_another_engines_adapter_is_refused(make: Make, tmp_path: Path) -> None:
     near = make()
     near.adapter_sha256 = hashlib.sha256((tmp_path / "adapter.py").read_bytes()).hexdigest()

@@ -249,6 +249,7 @@ def test_every_measure_needs_only_hits_or_has_a_reason() -> None:
     assert set(ir_measures.measures.registry) >= measure_names.OF_HITS_ALONE
 
 
+@pytest.mark.slow
 def test_query_with_only_negative_grades_counts_and_provider_returns() -> None:
     """pytrec_eval alone never returns if this query follows another."""
     code = """

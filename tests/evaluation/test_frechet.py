@@ -155,6 +155,7 @@ def test_differences_are_from_the_nearest_or_the_named_system() -> None:
         frechet.distances(RUNS, FOUND, (1,), replace(FEW, against="none"))
 
 
+@pytest.mark.slow
 def test_paired_interval_covers_the_difference_and_is_narrower_than_unpaired() -> None:
     """Two systems whose documents lie near each other's: 50 queries, 8 dimensions."""
     rng = np.random.default_rng(11)
@@ -199,6 +200,7 @@ def test_vectors_of_another_collection_are_refused() -> None:
         frechet.distances(replace(RUNS, corpus_sha256="z"), FOUND, (1,), Settings(resamples=0))
 
 
+@pytest.mark.slow
 def test_interval_covers_values_of_other_samples_of_equal_size() -> None:
     """Neither the resamples' quantiles nor those reflected at the value would: the distance falls with the sample."""
     rng = np.random.default_rng(3)

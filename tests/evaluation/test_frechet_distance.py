@@ -17,6 +17,8 @@ from harness import stats
 from harness.evaluation import frechet_distance
 from harness.evaluation.frechet_distance import VectorRows
 
+pytestmark = pytest.mark.slow
+
 
 def points(seed: int, count: int, dims: int, scale: Any = 1.0, shift: float = 0.0) -> Any:
     return np.random.default_rng(seed).standard_normal((count, dims)) * scale + shift

@@ -125,6 +125,7 @@ def test_stored_negative_grades_have_a_note(results: Path) -> None:
     assert below > 1 and found.notes == (message,)
 
 
+@pytest.mark.slow
 def test_profiles_with_equal_rankings_are_one_system(tmp_path: Path) -> None:
     publisher.put(tmp_path, Made("same", 2.0, (1,)), Made("same", 2.0, (1,), profile="cpu2-mem4"))
     publisher.put(tmp_path, Made("moved", 2.0, (1,)), Made("moved", 2.0, (2,), profile="cpu2-mem4"))

@@ -47,6 +47,7 @@ def test_all_training_queries_with_the_same_text_are_named() -> None:
     assert leaks == (Leak("q1", "t1", True), Leak("q1", "t2", True))
 
 
+@pytest.mark.slow
 @given(st.integers(1, 30), st.integers(1, 30), st.sampled_from([0.2, 0.5, 0.9]), st.integers(1, 60), st.integers(0, 99))
 def test_blockwise_search_matches_all_cosines(rows: int, columns: int, threshold: float, block: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -64,6 +65,7 @@ def test_blockwise_search_matches_all_cosines(rows: int, columns: int, threshold
     assert steps[-1] == (columns, columns)
 
 
+@pytest.mark.slow
 @given(st.integers(2, 400), st.floats(1e-3, 1e3), st.integers(0, 99))
 def test_threshold_of_one_finds_equal_directions_despite_rounding(size: int, scale: float, seed: int) -> None:
     vectors = np.random.default_rng(seed).standard_normal((20, size)).astype(np.float32)

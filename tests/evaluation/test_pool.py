@@ -42,6 +42,7 @@ def judged(*runs: dict[str, tuple[str, ...]], **changes: object) -> JudgedRuns:
     return JudgedRuns("set", QUERIES, QRELS, named, **changes)
 
 
+@pytest.mark.slow
 @given(st.lists(rankings, min_size=1, max_size=4), st.integers(1, 9), st.randoms(use_true_random=False))
 def test_pool_order_does_not_reveal_systems(
     runs: list[dict[str, tuple[str, ...]]], depth: int, rng: random.Random
@@ -76,6 +77,7 @@ def test_unjudged_hits_are_counted_for_each_system() -> None:
     assert counts == {"s0": (3, 2, 0.75), "s1": (1, 0, 0.0), "s2": (0, 0, None)}
 
 
+@pytest.mark.slow
 @given(rankings, st.integers(1, 9))
 def test_unjudged_share_is_one_minus_judged_of_ir_measures(run: dict[str, tuple[str, ...]], depth: int) -> None:
     judged_ones = [query for query in QRELS if run.get(query)]
@@ -153,6 +155,7 @@ def read_back(folder: Path, content: str | bytes) -> list[tuple[str, str, int | 
     return None if pairs is None else [(each.query_id, each.doc_id, each.grade) for each in pairs]
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(ids.filter("#".__ne__), ids), unique=True, max_size=5),
     st.text(),

@@ -101,6 +101,7 @@ def test_comments_are_not_read_as_judgements(tmp_path: Path) -> None:
 odd = st.text(st.one_of(st.characters(), st.sampled_from("#\0\ufeff \t\x0b\x1c\x85\xa0\u2028")), max_size=4)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(odd, odd), max_size=4), st.sampled_from([BASE, ""]))
 def test_added_judgements_read_back_or_are_refused(
     tmp_path_factory: pytest.TempPathFactory, given_ids: list[tuple[str, str]], base: str
@@ -128,6 +129,7 @@ grade = st.integers(0, 3)
 pairs = st.tuples(st.sampled_from("abc"), st.sampled_from("uvw"))
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(pairs, grade),
     st.dictionaries(pairs, st.none() | grade),

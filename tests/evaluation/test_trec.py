@@ -319,6 +319,7 @@ def test_lines_ended_by_a_bare_carriage_return_are_refused(tmp_path: Path, read:
     assert read(write(tmp_path, f"{line}\r\n".encode())) == read(write(tmp_path, f"{line}\n".encode()))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(-5, 5)), max_size=60))
 @settings(max_examples=100, deadline=None)
 def test_run_order_matches_its_lines(

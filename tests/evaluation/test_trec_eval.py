@@ -121,6 +121,7 @@ def test_dl19_bm25_run_has_the_published_values(dl19: tuple[Run, Qrels]) -> None
     assert evaluation.queries == 43
 
 
+@pytest.mark.slow
 def test_dl19_bm25_run_matches_direct_formulas(dl19: tuple[Run, Qrels]) -> None:
     run, qrels = dl19
     by_hand = hand()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.fuzz.readers import READERS
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -115,6 +117,7 @@ OWN = {
 }
 
 
+@pytest.mark.slow
 def test_every_module_that_reads_files_is_fuzzed_or_reads_none_of_a_stranger() -> None:
     package = _ROOT / "harness"
     reading = {

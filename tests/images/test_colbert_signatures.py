@@ -11,6 +11,8 @@ import pytest
 
 from harness.launch.images import catalog
 
+pytestmark = pytest.mark.slow
+
 DIMENSIONS = 32
 
 

@@ -81,6 +81,7 @@ def index(tmp_path: Path) -> Path:
     return tmp_path / "index"
 
 
+@pytest.mark.slow
 def test_fusion_writes_its_own_file_and_loads_the_indexes_laid_beside_it(
     make: Make, toy: Adapter, corpus: Corpus, index: Path
 ) -> None:

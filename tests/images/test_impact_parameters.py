@@ -42,6 +42,7 @@ def test_methods_that_write_text_are_refused_by_an_engine_of_weights(module: Any
         methods.check(deepct, ())
 
 
+@pytest.mark.slow
 def test_parameters_of_every_shipped_system_are_valid(module: Any) -> None:
     methods: ModuleType = module("term_weights.methods")
     shipped = [system for system in catalog.systems(catalog.images_dir()).values() if system.engine == "impact"]

@@ -41,6 +41,7 @@ def test_rows_are_found_by_id_even_where_hashes_collide(
         doc_ids.Ids(tmp_path).rows(["doc 50"])
 
 
+@pytest.mark.slow
 def test_ids_are_streamed_and_held_as_bytes(doc_ids: ModuleType, tmp_path: Path) -> None:
     tracemalloc.start()
     doc_ids.write(tmp_path, (f"{number:01000}" for number in range(20_000)))

@@ -17,6 +17,8 @@ from harness.results.reader import read_jobs
 from tests.conftest import Bench, protocol
 from tests.integration import support
 
+pytestmark = pytest.mark.slow
+
 
 def _mount(*arguments: str) -> None:
     done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)

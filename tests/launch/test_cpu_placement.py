@@ -197,6 +197,7 @@ def test_failed_job_frees_its_cpus(four: Path) -> None:
         assert set(placement.cpus) == {0, 1, 2, 3}
 
 
+@pytest.mark.slow
 def test_a_killed_harness_frees_its_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(cpu_placement.VARIABLE, str(tmp_path / "cpus"))
     monkeypatch.setattr(cpu_placement, "_WAIT_S", 0.01)

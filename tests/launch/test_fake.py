@@ -39,6 +39,7 @@ def outcomes(bench: Bench) -> dict[int, Outcome]:
     return {job.result.spec.repetition: job.result.outcome for job in read_jobs(bench.results)}
 
 
+@pytest.mark.slow
 def test_suite_becomes_a_table(bench: Bench) -> None:
     bench.plant("other")
     launcher = FakeLauncher()
@@ -194,6 +195,7 @@ def test_run_continues_after_a_damaged_result_was_moved(bench: Bench) -> None:
     assert outcomes(bench) == {1: Outcome.CRASH, 2: Outcome.OK}
 
 
+@pytest.mark.slow
 def test_order_of_jobs_follows_the_seed(bench: Bench) -> None:
     def order(seed: int) -> list[str]:
         profiles = ["cpu1-mem256m", "cpu1-mem1", "cpu2-mem4", "cpu1-mem4"]

@@ -38,6 +38,7 @@ def prepared(bench: Bench) -> System:
     return catalog.system("weighted")
 
 
+@pytest.mark.slow
 def test_prepare_gets_its_parameters_and_no_secrets(
     bench: Bench, prepared: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,6 +55,7 @@ def test_prepare_gets_its_parameters_and_no_secrets(
     assert cached.read_text() == "weights"
 
 
+@pytest.mark.slow
 def test_one_environment_builds_and_searches(bench: Bench, prepared: System) -> None:
     with (prepared.engine_dir / "engine.toml").open("a") as file:
         file.write('lean_search_if = {say = ["hello"]}\n')
@@ -62,6 +64,7 @@ def test_one_environment_builds_and_searches(bench: Bench, prepared: System) -> 
     assert launcher.prepare(system).digest == launcher.prepare(system.searching()).digest
 
 
+@pytest.mark.slow
 def test_prepare_error_is_one_printable_line(bench: Bench, prepared: System) -> None:
     wrong = prepared.model_copy(update={"search_params": {"say": "nonsense"}})
     with pytest.raises(ImageError, match="its files could not be made ready: no good") as caught:

@@ -59,6 +59,7 @@ def test_some_order_gives_the_published_rates(outcomes: dict[str, Sums], dataset
     assert (off < 1e-3).mean() < 1e-3  # and hardly any other does
 
 
+@pytest.mark.slow
 def test_other_orders_give_the_range_of_rates_in_the_docs(outcomes: dict[str, Sums]) -> None:
     """The figures that docs/method/leaderboards.md prints."""
     low, high = outcomes["msmarco"].min(axis=0), outcomes["msmarco"].max(axis=0)

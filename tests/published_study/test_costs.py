@@ -98,6 +98,7 @@ def test_intervals_meet_at_their_ends() -> None:
     assert not Interval(Fraction(3), Fraction(4)).meets(one)
 
 
+@pytest.mark.slow
 def test_no_type_that_the_paper_names_changed_its_price(published: Published, follows: Snapshot, now: Snapshot) -> None:
     rents = recompute.rents(published, follows, now)
     assert len(rents) == 19
@@ -107,6 +108,7 @@ def test_no_type_that_the_paper_names_changed_its_price(published: Published, fo
     assert all(rent.same is None and rent.successor for rent in rents if rent not in rented), "p3 is gone"
 
 
+@pytest.mark.slow
 def test_cheapest_types_provide_the_papers_hardware(published: Published, follows: Snapshot, now: Snapshot) -> None:
     for rent in recompute.rents(published, follows, now):
         for offer in (rent.cheapest_then, rent.cheapest, rent.cheapest_x86_then, rent.cheapest_x86):
@@ -121,6 +123,7 @@ def test_cheapest_types_provide_the_papers_hardware(published: Published, follow
         assert rent.cheapest is not None and rent.cheapest.usd_per_hour <= rent.cheapest_x86.usd_per_hour
 
 
+@pytest.mark.slow
 def test_costs_move_with_the_rent_and_ranks_with_the_costs(
     published: Published, follows: Snapshot, now: Snapshot
 ) -> None:
@@ -136,6 +139,7 @@ def test_costs_move_with_the_rent_and_ranks_with_the_costs(
         assert min(each.rank_then or 0 for each in part) == 1
 
 
+@pytest.mark.slow
 def test_type_without_later_price_has_a_successor(published: Published, follows: Snapshot, now: Snapshot) -> None:
     without = replace(now, prices=tuple(item for item in now.prices if item[0].instance_type != "r6a.2xlarge"))
     rent = next(each for each in recompute.rents(published, follows, without) if each.instance_type == "r6a.2xlarge")
@@ -146,6 +150,7 @@ def test_type_without_later_price_has_a_successor(published: Published, follows:
     assert [each.same for each in moved] == [None]
 
 
+@pytest.mark.slow
 def test_hardware_that_no_type_provides_has_no_cost_and_no_rank(
     published: Published, follows: Snapshot, now: Snapshot
 ) -> None:

@@ -134,6 +134,7 @@ def test_a_planted_contradiction_is_found_and_no_other(
     assert [each for each in PINNED if each not in found] == []
 
 
+@pytest.mark.slow
 def test_a_slower_measurement_on_more_hardware_is_found(
     published: Published, altered: Spoil, follows: Snapshot
 ) -> None:
@@ -163,6 +164,7 @@ def test_statements_of_the_text_give_what_follows(published: Published, follows:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [

@@ -40,6 +40,7 @@ def grid(text: str, title: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in (lines[0], *lines[2:])]
 
 
+@pytest.mark.slow
 def test_tables_have_the_papers_shape(text: str) -> None:
     assert re.findall(r"^## (Table \w+)", text, flags=re.MULTILINE) == [
         *(f"Table {name}" for name in ("1", "2", "3a", "3b", "3c", "5", "6")),
@@ -113,6 +114,7 @@ def test_tables_line_up_within_145_columns(text: str) -> None:
         assert len(widths) == 1 and widths.pop() <= 145
 
 
+@pytest.mark.slow
 def test_csv_reads_back_as_printed() -> None:
     rows = list(csv.DictReader(io.StringIO(rendered("csv"))))
     assert [sum(row["table"] == table for row in rows) for table in ("1", "2", "3a", "3b")] == [15, 10, 28, 24]
@@ -126,6 +128,7 @@ def test_csv_reads_back_as_printed() -> None:
     assert bm25["errata"] == "E9 E12"
 
 
+@pytest.mark.slow
 def test_the_paper_as_json_holds_every_row_and_erratum() -> None:
     whole = json.loads(rendered("json"))
     assert whole["published"]["doi"] == "10.18653/v1/2023.findings-acl.738"
@@ -137,6 +140,7 @@ def test_the_paper_as_json_holds_every_row_and_erratum() -> None:
     assert {row["dataset"] for row in whole["rows"]} == {"msmarco", "xortydi"}
 
 
+@pytest.mark.slow
 def test_json_escapes_control_characters(tmp_path: Path) -> None:
     folder = copy(tmp_path)
     toml = folder / "published.toml"
@@ -146,6 +150,7 @@ def test_json_escapes_control_characters(tmp_path: Path) -> None:
     assert made.isascii() and json.loads(made)["published"]["title"].startswith(hostile)
 
 
+@pytest.mark.slow
 def test_report_names_the_successor_of_a_type_without_price() -> None:
     published, now = published_tables.read(SHIPPED), prices.snapshot(NOW)
 
@@ -164,6 +169,7 @@ def test_an_unknown_format_is_named() -> None:
         rendered("xml")
 
 
+@pytest.mark.slow
 def test_foreign_text_in_published_tables_is_escaped(tmp_path: Path) -> None:
     folder = copy(tmp_path)
     path = folder / "table2_minimum_viable.csv"
@@ -174,6 +180,7 @@ def test_foreign_text_in_published_tables_is_escaped(tmp_path: Path) -> None:
     assert "&lt;b&gt;\\|x" in text and "<b>" not in text
 
 
+@pytest.mark.slow
 def test_report_command_prints_the_paper_at_chosen_prices(tmp_path: Path) -> None:
     wide = ["report", str(SHIPPED), "--wide", "--as-of"]
     usual = CliRunner().invoke(main, [*wide, str(NOW)], catch_exceptions=False)
@@ -196,6 +203,7 @@ def test_a_damaged_folder_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     assert done.stderr == f"harness: {folder / 'table1_posthoc.csv'}: no such file; published.toml names it\n"
 
 
+@pytest.mark.slow
 def test_terminal_shows_the_answer_and_wide_the_papers_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")

@@ -37,6 +37,7 @@ def test_an_unknown_study_is_named() -> None:
     assert study.of(shipped()) is study.load("santhanam2023")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["santhanam2023", "another2024", "../published/santhanam2023"])
 def test_the_study_in_a_strangers_folder_is_not_executed(tmp_path: Path, name: str) -> None:
     folder = copy(tmp_path)
@@ -47,6 +48,7 @@ def test_the_study_in_a_strangers_folder_is_not_executed(tmp_path: Path, name: s
     assert output("verify", str(folder)).count("- fail ") == 16, "the errata"
 
 
+@pytest.mark.slow
 def test_a_study_below_the_working_directory_is_not_executed(tmp_path: Path) -> None:
     plant(tmp_path / "results" / "published" / "santhanam2023")
     command = [sys.executable, "-m", "harness", "report", str(SHIPPED), "--format", "csv"]
@@ -82,6 +84,7 @@ def test_every_study_is_packed_into_wheels() -> None:
         assert (ROOT / "results" / "published" / name / "study" / "__init__.py").is_file()
 
 
+@pytest.mark.slow
 def test_the_study_runs_by_itself() -> None:
     command = [sys.executable, "-m", "results.published.santhanam2023.study"]
     errata = subprocess.run([*command, "--errata"], cwd=ROOT, check=True, capture_output=True, text=True).stdout

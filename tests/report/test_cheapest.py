@@ -104,6 +104,7 @@ def test_a_mean_equal_to_the_goal_reaches_it(table: Table, per_query: dict[str, 
     assert names(found(table, per_query, "RR@10=.5"))["cheapest"] == "small"
 
 
+@pytest.mark.slow
 def test_relative_goal_pairs_queries_and_uses_their_difference(table: Table, per_query: dict[str, PerQuery]) -> None:
     # medium is .2393 below large in the mean; two intervals of means would overlap far more widely than this.
     group = found(table, per_query, "RR@10=large-.25")
@@ -119,6 +120,7 @@ def test_relative_goal_pairs_queries_and_uses_their_difference(table: Table, per
     assert found(table, per_query, "RR@10=small+.1").goal == pytest.approx(0.6)
 
 
+@pytest.mark.slow
 def test_names_that_end_like_numbers_are_not_split(table: Table, per_query: dict[str, PerQuery]) -> None:
     renamed = {"small": "bm25-2", "medium": "bm25", "large": "a-depth-10"}
     rows = tuple(replace(row, system=renamed.get(row.system, row.system)) for row in table.rows)
@@ -148,6 +150,7 @@ def unpriced_table(table: Table) -> Table:
     return replace(table, rows=tuple(replace(row, usd_per_million=none) for row in table.rows))
 
 
+@pytest.mark.slow
 def test_answer_is_a_screen_and_none_is_one_line(results: Path) -> None:
     shown = call("report", str(results), "--at-least", "RR@10=.505").stdout
     lines = shown.splitlines()

@@ -209,6 +209,7 @@ def test_claim_of_a_single_comparison_is_withdrawn_among_many() -> None:
     assert document.answer is not None and why in next(iter(document.answer(str))).notes
 
 
+@pytest.mark.slow
 def test_too_many_comparisons_for_any_claim_have_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(significance, "MOST_DRAWS", 9999)
     one = comparison.compare(row("a"), row("b", **SLOW), found("a", BASE), found("b", BASE + 0.1, 0.1), ("RR@10",))
@@ -230,6 +231,7 @@ def test_few_differing_queries_bound_p_by_their_signs() -> None:
     assert "compare fewer" not in render([alone], "md") + render([equal], "md")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "least"), [(1, None), (2, "0.062"), (40, "1")])
 def test_p_is_never_above_1(count: int, least: str | None) -> None:
     """Six queries that differ are 2 of 2^6, times the comparisons."""

@@ -102,6 +102,7 @@ def test_orders_by_two_distances_and_by_two_encoders_have_a_tau() -> None:
     assert (sample["tau_p"]["FD@1"]["RR@10"], sample["tau_between_p"]["FD@1"]["FD@10"]) == (pytest.approx(1 / 3), 1.0)
 
 
+@pytest.mark.slow
 def test_picture_has_a_panel_for_each_distance_with_each_system(tmp_path: Path) -> None:
     made = two_kinds((0.5, 0.6), (0.2, 0.1), (0.3, 0.7))
     worth: dict[str, dict[str, float | None]] = {

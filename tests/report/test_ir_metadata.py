@@ -94,6 +94,7 @@ def test_a_run_that_is_a_link_is_not_followed_but_named(results: Path, caplog: p
     assert len(list(Path("meta").rglob("run.txt.gz"))) == len(list(results.rglob("run.trec.gz"))) - 1
 
 
+@pytest.mark.slow
 def test_nonempty_folder_is_left_unchanged(results: Path) -> None:
     Path("meta").mkdir()
     (Path("meta") / "mine").write_text("")

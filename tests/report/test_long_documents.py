@@ -134,6 +134,7 @@ def test_missing_parts_say_why(compared: LongDocuments) -> None:
     assert compared.unnamed == ("bm25",)
 
 
+@pytest.mark.slow
 def test_times_of_two_machines_are_never_divided(table: Table, per_query: dict[str, PerQuery]) -> None:
     def of(**changes: object) -> ReadingOn:
         rows = [replace(row, **changes) if row.system == "firstp" else row for row in table.rows]
@@ -170,6 +171,7 @@ def test_first_screen_fits_and_says_the_answer(compared: LongDocuments, width: i
     assert "-7.3 % (LongP BigBird) to +5 % (PARADE Attn) over FirstP; of run time only three statements" in text
 
 
+@pytest.mark.slow
 def test_command_writes_all_formats_with_published_rows_beside(results: Path, tmp_path: Path) -> None:
     usual = ["report", str(results), "--layout", "long-documents"]
     lines = [*csv.DictReader(io.StringIO(call(*usual, "--format", "csv").stdout))]
@@ -189,6 +191,7 @@ def test_command_writes_all_formats_with_published_rows_beside(results: Path, tm
     assert_refused(refused, "a paper's figures have no times or queries to compare; leave --layout out")
 
 
+@pytest.mark.slow
 def test_results_whose_suite_names_no_firstp_say_so(results: Path, tmp_path: Path) -> None:
     copied = shutil.copytree(results, tmp_path / "results")
     (copied / "quick" / "suite.json").write_text('{"measures": ["RR@10"]}')

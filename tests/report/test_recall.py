@@ -71,6 +71,7 @@ def pairs(results: Path, named: str | None = None) -> dict[str, ExactPair]:
     return {pair.system: pair for pair in compared(results, named).pairs}
 
 
+@pytest.mark.slow
 def test_overlaps_are_those_computed_by_hand(results: Path) -> None:
     found = pairs(results)
     assert list(found) == ["hnsw", "lost", "same"]
@@ -88,6 +89,7 @@ def test_overlaps_are_those_computed_by_hand(results: Path) -> None:
     assert found["same"].change.value == 0
 
 
+@pytest.mark.slow
 def test_pairs_that_cannot_be_compared_say_why(results: Path) -> None:
     found = pairs(results, "flat")
     assert {name: pair.reason for name, pair in found.items() if pair.reason} == {
@@ -116,6 +118,7 @@ def test_other_queries_and_documents_are_refused(results: Path) -> None:
     assert reason(corpus_sha256="f" * 64) == "dataset: another version of its documents than flat's"
 
 
+@pytest.mark.slow
 def test_a_missing_or_damaged_run_spoils_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     cells = (stored("flat", (1,)), stored("damaged", (1,)), stored("gone", (2,)), stored("hnsw", (2,)))
@@ -160,6 +163,7 @@ def test_first_screen_fits_and_says_the_answer(results: Path, options: tuple[str
         assert "- int8: not the search alone differs: backend onnxruntime-int8, exact not set" in lines
 
 
+@pytest.mark.slow
 def test_searches_that_lose_equally_are_all_named(results: Path) -> None:
     found = compared(results)
     (worst,) = (pair for pair in found.pairs if pair.system == "hnsw")
@@ -199,6 +203,7 @@ def test_wrong_requests_are_one_line(results: Path, tmp_path: Path) -> None:
     assert done.stderr.endswith("names an exact search ([exact] in its file); name one with --of\n")
 
 
+@pytest.mark.slow
 def test_measured_systems_are_compared_as_the_suite_declares(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_CACHE", str(bench.cache))
     bench.plant("two", misdeed="always_two")

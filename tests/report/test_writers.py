@@ -54,6 +54,7 @@ def test_long_texts_are_truncated_with_a_mark() -> None:
     assert untrusted.one_line("x" * 501, untrusted.MAX_TEXT) == "x" * 499 + "…"
 
 
+@pytest.mark.slow
 def test_writers_import_no_heavy_package() -> None:
     code = "import sys, harness.report; print([m for m in ('scipy', 'pyarrow', 'pandas') if m in sys.modules])"
     root = Path(__file__).parents[2]

@@ -146,6 +146,7 @@ def test_three_small_files_take_little_memory_in_every_command(results: Path, tm
     assert rows["good"]["latency_mean_s"]["value"] > 0 and rows["odd"]["latency_mean_s"]["value"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["huge ids, undeclared", "ids that share their beginning", "wide"])
 def test_hostile_file_is_refused_in_one_line(tmp_path: Path, kind: str) -> None:
     path = tmp_path / SAMPLES
@@ -165,6 +166,7 @@ def test_bounds_hold_for_what_is_held_together(tmp_path: Path) -> None:
     assert load_samples(path, SampleBudget()).num_rows == 200_000
 
 
+@pytest.mark.slow
 def test_honest_latencies_of_any_number_are_within_their_bounds(tmp_path: Path) -> None:
     path, chance = tmp_path / SAMPLES, np.random.default_rng(3)
     table = _table(600_000, [f"query-{number}" for number in range(6000)], columns=12)

@@ -272,6 +272,7 @@ def test_inputs_match_the_hashes_in_their_names(results: Path) -> None:
     assert any("run.trec.gz" in mismatch.place and "no such file" in mismatch.stored for mismatch in verify(results))
 
 
+@pytest.mark.slow
 def test_cached_rows_are_compared_with_rebuilt_ones(results: Path) -> None:
     cache = results.parent / "cache"
     results_folder.load_rows(results, cache=cache)
@@ -296,6 +297,7 @@ def test_cached_rows_are_compared_with_rebuilt_ones(results: Path) -> None:
     assert all(line.startswith(f"kept rows {cached.path.name}") for line in lines)
 
 
+@pytest.mark.slow
 def test_wrong_cached_figure_is_named(results: Path) -> None:
     cache = results.parent / "cache"
     built = results_folder.load_rows(results, cache=cache)
@@ -342,6 +344,7 @@ def test_published_tables_have_their_errata() -> None:
     )
 
 
+@pytest.mark.slow
 def test_merged_results_verify_against_their_sources(results: Path) -> None:
     shutil.copytree(results, "theirs")
     merge_results.merge(merge_results.parse_sources([str(results), "theirs"]), Path("out"))

@@ -324,6 +324,7 @@ def leaves(value: Any, *path: str | int) -> Iterator[tuple[str | int, ...]]:
         yield path
 
 
+@pytest.mark.slow
 def test_every_edit_of_a_record_is_detected(results: Path) -> None:
     folder = job(results, scenario="server")
     whole = (folder / reader.RESULT).read_bytes()
@@ -361,6 +362,7 @@ def test_reformatted_record_is_unchanged(results: Path) -> None:
     assert verify(results) == []
 
 
+@pytest.mark.slow
 def test_contradiction_between_sealed_facts_is_named(results: Path) -> None:
     folder = job(results)
     whole = (folder / reader.RESULT).read_bytes()

@@ -136,6 +136,7 @@ def test_per_query_values_of_two_origins_are_separate(two: tuple[Path, Path]) ->
     assert len({row.key for row in ok}) == 3, "their keys are the same"
 
 
+@pytest.mark.slow
 def test_slow_machine_is_judged_within_its_own_origin(make: Maker) -> None:
     """Judge each machine by its own canary: a machine that is always slow was not slow for a cell."""
     jobs = []
@@ -159,6 +160,7 @@ def test_second_merge_changes_nothing(two: tuple[Path, Path]) -> None:
     assert {path: path.stat().st_ctime_ns for path in Path("out").rglob("*")} == before
 
 
+@pytest.mark.slow
 def test_merged_folders_keep_their_origins(two: tuple[Path, Path]) -> None:
     merge("ours", "theirs")
     shutil.copytree("ours", "third/results")
@@ -292,6 +294,7 @@ def test_killed_merge_leaves_no_complete_folder(two: tuple[Path, Path]) -> None:
     assert not verify_results(Path("out"), cache=Path("cache").absolute()).mismatches
 
 
+@pytest.mark.slow
 def test_renamed_origin_rebuilds_rows(two: tuple[Path, Path]) -> None:
     merge("ours")
     assert set(api.load("out").origin) == {"ours"}

@@ -14,6 +14,8 @@ from harness import config
 from harness.cli import main
 from harness.results import reader
 
+pytestmark = pytest.mark.slow
+
 REFERENCE = config.published_folder() / "quickstart"
 # Paths of a machine, and names of users, hosts and networks.
 PRIVATE = re.compile(rb"/(?:root|home|tmp|work|var|mnt|Users)/|[\w.-]+@[\w-]+\.|\b(?:\d{1,3}\.){3}\d{1,3}:\d|hostname")

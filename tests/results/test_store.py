@@ -170,6 +170,7 @@ def test_partial_job_of_a_dead_run_is_ignored_and_removed(tmp_path: Path, store:
     assert not store.staging.exists()
 
 
+@pytest.mark.slow
 def test_a_second_run_is_refused_in_one_line(tmp_path: Path, store: Store) -> None:
     code = (
         "from harness.results.store import Store; from pathlib import Path\n"
@@ -383,6 +384,7 @@ def test_no_field_is_left_out_of_the_golden_result() -> None:
         assert record.keys() == {field.name for field in dataclasses.fields(cls)} - later
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [FULL, result()])
 def test_stored_records_follow_the_published_schema(tmp_path: Path, store: Store, made: Result) -> None:
     schema = json.loads(SCHEMA.read_text())

@@ -15,6 +15,8 @@ from tests.support import publisher
 from tests.support.command_line import call
 from tests.support.publisher import Made
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

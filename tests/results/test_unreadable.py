@@ -117,6 +117,7 @@ def _check(commands: tuple[str, ...], fault: str) -> None:
         assert "fast" in done.stdout or "-o" in command, (command, done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", _FILES)
 def test_record_in_any_state_costs_its_job_alone(results: Path, way: str) -> None:
     before, folder = read_jobs(results), job(results)
@@ -132,6 +133,7 @@ def test_record_in_any_state_costs_its_job_alone(results: Path, way: str) -> Non
     assert verify_results(results, cache=Path("cache")).mismatches
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("record", _RECORDS)
 def test_record_that_no_reader_takes_costs_its_job_alone(results: Path, record: str) -> None:
     folder = job(results)
@@ -142,6 +144,7 @@ def test_record_that_no_reader_takes_costs_its_job_alone(results: Path, record: 
     assert call("verify").exit_code == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", ["report", "report --at-least P@1=.1", "report --at-least P@1=.99", "leaderboard results/early"]
 )
@@ -195,6 +198,7 @@ def test_stray_origin_costs_no_job(results: Path, way: str) -> None:
     assert call("verify").exit_code == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", _FILES)
 def test_stray_published_tables_cost_no_job(results: Path, way: str) -> None:
     before = call("report", "--format", "csv").stdout
@@ -232,6 +236,7 @@ def test_folder_without_a_readable_job_is_one_line(ranked: Path) -> None:
         assert done.exit_code == 2 and "damaged: " in line and "records more cannot be read" in line, (command, line)
 
 
+@pytest.mark.slow
 def test_run_measures_a_damaged_job_again_and_plan_says_so(bench: Bench) -> None:
     path = bench.suite(protocol(3))
     bench.run(FakeLauncher(), path)
@@ -247,6 +252,7 @@ def test_run_measures_a_damaged_job_again_and_plan_says_so(bench: Bench) -> None
     assert (damaged / RESULT).is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [*_FILES])
 def test_suite_that_is_no_regular_file_is_one_line(bench: Bench, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     monkeypatch.chdir(bench.folder)
@@ -271,6 +277,7 @@ def _below(folder: Path, name: bytes) -> Path:
     return folder / os.fsdecode(name)
 
 
+@pytest.mark.slow
 def test_broken_record_in_a_folder_whose_name_is_not_utf8_costs_itself_alone(ranked: Path) -> None:
     for name in (b"\xff", b"\x1b[31m"):
         folder = _below(ranked, name)

@@ -85,6 +85,7 @@ def test_speed_change_within_the_interval_is_a_remark() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trials", [1, 2, 6, 30])
 @pytest.mark.parametrize("expected", [True, False])
 def test_more_readings_do_not_raise_more_alarms(trials: int, expected: bool) -> None:

@@ -66,6 +66,7 @@ def found(timings: Timings, **kind: str) -> set[str]:
     return {name for name in ("drift", "start", "repeat", "between") if getattr(facts, name) is not None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("jobs", "trials"), [(5, 1), (1, 5), (3, 2), (1, 1), (2, 1)])
 @pytest.mark.parametrize("median_s", [1e-6, 0.005])
 def test_a_clean_run_raises_no_alarm(jobs: int, trials: int, median_s: float) -> None:
@@ -76,12 +77,14 @@ def test_a_clean_run_raises_no_alarm(jobs: int, trials: int, median_s: float) ->
     assert alarms == [set()] * 30
 
 
+@pytest.mark.slow
 def test_a_clean_run_with_a_very_heavy_tail_raises_no_alarm() -> None:
     # Some queries take a hundred times the median, and stalls come by themselves: trial means differ by chance.
     alarms = [found(simulated(seed, spread=1.8, noise=0.3, stalls=0.01)) for seed in range(30)]
     assert alarms == [set()] * 30
 
 
+@pytest.mark.slow
 def test_changing_machine_speed_is_not_reported_as_a_cold_start() -> None:
     # Each trial is 10 % slower or faster throughout, at random; that is neither a slope nor, yet, a drift.
     for seed in range(20):
@@ -203,6 +206,7 @@ def test_full_result_cache_is_detected_although_later_trials_are_fast() -> None:
     assert facts.repeat.first_s == pytest.approx(0.005)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 3, 5])
 def test_cache_that_halves_the_latency_is_detected(jobs: int) -> None:
     found = [
@@ -213,6 +217,7 @@ def test_cache_that_halves_the_latency_is_detected(jobs: int) -> None:
     assert [each.ratio for each in found if each] == pytest.approx([0.56] * sum(map(bool, found)), abs=0.09)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("median_s", "cache", "scatter"),
     [(20e-6, 0.1, 0.1), (150e-6, 0.6, 0.1), (0.005, 0.8, 0.2), (0.005, 1.0, 0.5), (0.3e-3, 0.75, 0.2)],
@@ -277,6 +282,7 @@ def test_few_slow_samples_that_dominate_the_mean_are_detected(slow: int, held: f
         assert found.samples == 900 and found.few <= 900 / 8 and 0.2 <= found.share <= held
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sigma", "within"), [(1.0, 0.1), (1.0, 0.3), (0.0, 0.5)])
 def test_lognormal_latencies_have_no_few_slow_samples(sigma: float, within: float) -> None:
     for seed in range(20):

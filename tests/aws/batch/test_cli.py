@@ -86,6 +86,7 @@ def test_nothing_to_cancel_is_no_failure(set_up: None, suite: str, suite_name: s
     assert (done.exit_code, done.output) == (0, "0 jobs ended\n")
 
 
+@pytest.mark.slow
 def test_the_template_needs_no_account(suite: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     done = harness("batch", "template", suite, "--region", "us-east-1")
@@ -100,6 +101,7 @@ def test_the_template_needs_no_account(suite: str, monkeypatch: pytest.MonkeyPat
     }
 
 
+@pytest.mark.slow
 def test_by_default_agents_are_the_official_python_by_digest(suite: str) -> None:
     document = templates.parsed(harness("batch", "template", suite, "--region", "us-east-1").output)
     base = (Path(__file__).parents[3] / "images" / "base" / "base.toml").read_text()

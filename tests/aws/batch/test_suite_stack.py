@@ -37,6 +37,7 @@ def required(properties: dict[str, Any]) -> dict[str, str]:
     return {each["Type"]: each["Value"] for each in required}
 
 
+@pytest.mark.slow
 def test_each_profile_has_a_definition_and_each_type_a_queue(wanted: Make) -> None:
     made = wanted()
     assert set(of("Batch::JobDefinition", made)) == {"harness-quick-cpu1-mem1", "harness-quick-cpu2-mem4"}
@@ -44,6 +45,7 @@ def test_each_profile_has_a_definition_and_each_type_a_queue(wanted: Make) -> No
     assert set(of("Batch::JobQueue", made)) == set(of("Batch::ComputeEnvironment", made)) == queues
 
 
+@pytest.mark.slow
 def test_the_stack_makes_no_role_and_no_security_group_and_names_no_account(wanted: Make) -> None:
     text = suite_stack.template(wanted())
     kinds = {each["Type"].rpartition("::")[0] for each in templates.parsed(text)["Resources"].values()}
@@ -67,6 +69,7 @@ def test_hosts_are_encrypted_tagged_and_one_hop_from_their_metadata(wanted: Make
         assert {"Key": "harness:owner", "Value": {"Ref": "Owner"}} in each["Tags"], each["ResourceType"]
 
 
+@pytest.mark.slow
 def test_a_job_takes_its_whole_instance_unless_it_shares_it(wanted: Make) -> None:
     name = "harness-quick-cpu2-mem4"
     alone = required(of("Batch::JobDefinition", wanted())[name])
@@ -101,6 +104,7 @@ def test_job_needs_no_more_memory_than_hosts_register(name: str, registered: int
     assert needs(instances.hardware_profile("cpu1-mem1"), KNOWN[name], shared=False) == (KNOWN[name].vcpus, 512)
 
 
+@pytest.mark.slow
 def test_the_filled_in_command_fits_into_what_ecs_takes(wanted: Make) -> None:
     """8192 characters of overrides: the command with its parameters, and the variables that Batch adds."""
     work = parse_uri("s3://" + "b" * 63 + "/" + "p" * 200)
@@ -121,6 +125,7 @@ def test_jobs_know_whether_their_host_is_shared(wanted: Make, shared: bool, valu
         assert variables == {"HARNESS_SHARED_HOST": value, "HARNESS_GPUS": "0"}
 
 
+@pytest.mark.slow
 def test_only_a_hosts_failure_is_tried_again(wanted: Make) -> None:
     """What no rule matches Batch would try again, so the last rule matches everything."""
     exited, failed = "Essential container in task exited", "Task failed to start"

@@ -49,6 +49,7 @@ def test_each_profile_has_one_worker() -> None:
     ]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from("abcdefghij"), st.sampled_from(["small", "big"])), min_size=1, max_size=40))
 def test_every_job_is_in_one_part(cells: list[tuple[str, str]]) -> None:
     jobs = [planned(system, profile, job=number) for number, (system, profile) in enumerate(cells)]
@@ -176,6 +177,7 @@ def test_without_a_cap_a_part_has_the_usual_limit_and_is_begun_again() -> None:
     assert (limits.limit_s, limits.attempts) == (3 * 3600, 3)
 
 
+@pytest.mark.slow
 @given(
     cap=st.floats(0.1, 20.0),
     rates=st.lists(st.floats(0.05, 2.0), min_size=1, max_size=8),

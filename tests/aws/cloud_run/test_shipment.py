@@ -135,6 +135,7 @@ def test_bundle_is_shipped_again_only_after_a_change(
     assert not list((tmp_path / "shipping").iterdir()), "nothing is left in the cache"
 
 
+@pytest.mark.slow
 def test_an_installed_package_gives_the_same_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HARNESS_IMAGES", raising=False)
     here = {name: read(each) for name, each in bundle_entries()}

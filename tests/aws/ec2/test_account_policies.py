@@ -328,6 +328,7 @@ def test_role_of_a_keeper_is_limited_by_the_boundary(there: Account, keeper: Any
     assert not rights.may(most, "iam:CreateRole", f"{IAM}:role/x") and not rights.may(most, "s3:GetObject", "x")
 
 
+@pytest.mark.slow
 def test_boundary_allows_the_rights_of_every_role() -> None:
     boundary = account.policy("boundary", WORK, REGION, [], ACCOUNT)
     most = {json.dumps(each) for each in boundary["Statement"]}
@@ -347,6 +348,7 @@ def worker_may(action: str, name: str, **context: str) -> bool:
     return rights.may(given, action, f"arn:aws:s3:::harness-work{name}", **{**userid, **context})
 
 
+@pytest.mark.slow
 def test_worker_may_write_only_its_own_folder() -> None:
     assert worker_may("s3:PutObject", "/some/prefix/workers/AROAROLE:i-1/jobs/k.tar")
     others = ("workers/AROAROLE:i-2/heartbeat.json", "workers/AROAROLE:i-11/x", "workers/x", "runs/r/run.json")
@@ -357,6 +359,7 @@ def test_worker_may_write_only_its_own_folder() -> None:
     assert not worker_may("s3:DeleteObject", "/some/prefix/workers/AROAROLE:i-1/x")
 
 
+@pytest.mark.slow
 def test_worker_may_read_inputs_and_runs_and_list_nothing() -> None:
     assert worker_may("s3:GetObject", "/some/prefix/inputs/images/i.tar.gz") and worker_may(
         "s3:GetObject", "/some/prefix/runs/r/run.json"
@@ -367,6 +370,7 @@ def test_worker_may_read_inputs_and_runs_and_list_nothing() -> None:
         assert not worker_may("s3:ListBucket", "", s3_prefix=prefix)
 
 
+@pytest.mark.slow
 def test_bucket_of_another_account_is_neither_read_nor_written() -> None:
     """Somebody may have taken a bucket's name after it was deleted."""
     away = {"aws_resourceaccount": "210987654321"}
@@ -385,6 +389,7 @@ def runner_may(action: str, name: str, **context: str) -> bool:
     return rights.may(given, action, f"arn:aws:s3:::harness-work/some/prefix/{name}", **context, **more)
 
 
+@pytest.mark.slow
 def test_runner_may_not_replace_or_delete_an_input() -> None:
     """What workers fetch is nobody's to change, whoever put it there."""
     for name in ("inputs/indexes/x.tar.gz", "inputs/bundles/x.tar.gz", "inputs/templates/x.yaml"):
@@ -396,6 +401,7 @@ def test_runner_may_not_replace_or_delete_an_input() -> None:
         assert runner_may("s3:GetObject", name)
 
 
+@pytest.mark.slow
 def test_runner_may_write_runs_and_no_folder_of_a_worker() -> None:
     for name in ("runs/r/parts/0001.json", "open/r"):
         assert runner_may("s3:PutObject", name, creation="true") and runner_may("s3:DeleteObject", name)

@@ -55,6 +55,7 @@ def test_unknown_system_suggests_the_nearest_name(images: Path) -> None:
         catalog.system("bm52", images)
 
 
+@pytest.mark.slow
 def test_unknown_system_error_mentions_harness_images(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HARNESS_IMAGES", raising=False)
     with pytest.raises(UnknownName, match=r"; systems of your own are found once HARNESS_IMAGES names their folder$"):
@@ -400,6 +401,7 @@ def test_engine_lists_the_languages_that_its_code_knows() -> None:
     assert catalog.system("bm25").languages == ("en", *codes)
 
 
+@pytest.mark.slow
 def test_variants_share_one_image_that_is_ready_for_all_values() -> None:
     grid = {"document_backend": ("torch", "openvino"), "backend": ("torch", "onnxruntime")}
     point = {"document_backend": "openvino", "backend": "torch"}
@@ -414,6 +416,7 @@ def test_variants_share_one_image_that_is_ready_for_all_values() -> None:
     assert minilm.varied("few", {"batch_size": 8}, {"batch_size": (8,)}).swept == {}
 
 
+@pytest.mark.slow
 def test_sweep_of_an_unknown_parameter_is_refused() -> None:
     with pytest.raises(UsageError, match=r"minilm has no parameter 'bakend'; did you mean 'backend'"):
         catalog.system("minilm").varied("a", {"bakend": "torch"}, {})
@@ -421,6 +424,7 @@ def test_sweep_of_an_unknown_parameter_is_refused() -> None:
         catalog.system("hybrid-minilm").varied("a", {"minilm.bakend": "torch"}, {})
 
 
+@pytest.mark.slow
 def test_sweep_of_a_components_index_builds_one_for_each_value_over_one_image() -> None:
     """Table 6 of Boytsov et al. (2025): a reranker reads more and more of a document after the same first stage."""
     name, lengths = "parade-attn.document_tokens", (477, 954, 1431)

@@ -20,6 +20,7 @@ def checked(folder: Path, text: str | bytes, given: dict[str, str] = GIVEN) -> s
     return Dockerfile.of(file).checked(given)
 
 
+@pytest.mark.slow
 def test_shipped_dockerfiles_fetch_nothing() -> None:
     engines = {system.engine: system for system in catalog.systems().values()}
     assert engines.keys() >= {"lucene", "colbert", "dense", "static", "llm-rerank"}

@@ -85,6 +85,7 @@ LINKS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LINKS)
 @pytest.mark.parametrize("relative", [False, True], ids=["absolute", "relative"])
 def test_link_out_of_an_engines_folder_is_refused(
@@ -116,6 +117,7 @@ def test_link_within_an_engines_folder_is_followed(engine: Path, tmp_path: Path)
     assert any(name == "own-images/strange/more.py" for name, _ in bundle.bundle_entries())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "key"),
     [

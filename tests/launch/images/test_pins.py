@@ -110,6 +110,7 @@ def test_pin_prints_the_newest_commit_without_downloading_weights(images: Path, 
     assert (images / "toys/systems/toy.toml").read_text() == SYSTEM, "printing changes nothing"
 
 
+@pytest.mark.slow
 def test_pin_write_leaves_the_rest_of_the_file(images: Path, hub: Hub) -> None:
     done = harness("pin", "toy", "--write", images=images, hub=hub.url)
     path = images / "toys/systems/toy.toml"
@@ -164,6 +165,7 @@ def test_pin_refuses_a_changed_file_without_newest(images: Path, hub: Hub, tmp_p
     assert assets(path.read_text())[0]["sha256"]["model.safetensors"] == sha256(WEIGHTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "line"),
     [

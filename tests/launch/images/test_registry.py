@@ -13,6 +13,8 @@ from harness.launch.images import assets, registry
 from harness.launch.images.systems import Asset
 from tests.support.package_index import PackageIndex, checksum, sdist, serve, wheel
 
+pytestmark = pytest.mark.slow
+
 WEIGHTS = b"\x00\x01" * 500
 WHEEL = wheel({"toy/data/weights.bin": WEIGHTS})
 

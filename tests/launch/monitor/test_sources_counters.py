@@ -224,6 +224,7 @@ def test_wait_time_is_none_without_schedstat(proc: Path) -> None:
     assert threads.wait_ns is None
 
 
+@pytest.mark.slow
 def test_process_tree_is_counted_with_a_thread_that_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "_ONLINE", Path("/sys/devices/system/cpu/online"))
     code = (

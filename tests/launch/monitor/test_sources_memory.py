@@ -10,6 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from harness.driver import cgroup
 from harness.driver.records import Phase
 from harness.launch.monitor.sources import CgroupMemory, ProcessMemory, ProcessTree
@@ -44,6 +46,7 @@ def test_removed_cgroup_holds_no_memory(tmp_path: Path) -> None:
     assert source.now() is None and source.peak_bytes() is None
 
 
+@pytest.mark.slow
 def test_process_is_counted_with_children_and_a_dead_one_is_not() -> None:
     code = (
         "import subprocess, sys; held = bytearray(b'x' * (40 << 20))\n"
@@ -77,6 +80,7 @@ def test_mapped_file_pages_are_counted_separately() -> None:
     assert 60 << 20 < (after.mapped_bytes or 0) - (before.mapped_bytes or 0) < 68 << 20
 
 
+@pytest.mark.slow
 def test_shared_memory_is_no_file() -> None:
     source = ProcessMemory(os.getpid())
     before = source.now()

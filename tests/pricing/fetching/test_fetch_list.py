@@ -266,6 +266,7 @@ def test_late_disk_failure_changes_nothing(
     assert content(root) == before
 
 
+@pytest.mark.slow
 def test_the_script_runs_as_documented(root: Path) -> None:
     with aws.serve(served()) as server:
         done = subprocess.run(

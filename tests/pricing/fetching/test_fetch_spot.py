@@ -58,6 +58,7 @@ def snapshot_file(root: Path) -> Path:
     return found
 
 
+@pytest.mark.slow
 def test_snapshot_takes_the_newest_price_of_the_cheapest_zone(root: Path, fetch: Fetch) -> None:
     old = "2026-11-20T01:00:00.000Z"
     first = [

@@ -82,6 +82,7 @@ def test_hostile_title_is_escaped() -> None:
     assert text.count("<title>&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;&quot;&amp;</title>") == 1
 
 
+@pytest.mark.slow
 def test_answer_of_hostile_rows_is_escaped() -> None:
     text = made.html(made.hostile())
     answer = text[text.index('<section id="answer"') : text.index("</section>")]
@@ -96,6 +97,7 @@ def test_message_of_a_failed_row_spans_the_empty_cells() -> None:
     assert '<tr class="bad"><td>x</td><td colspan="3">out of memory</td></tr>' in text
 
 
+@pytest.mark.slow
 def test_the_same_results_give_the_same_bytes(results: PageSource) -> None:
     assert pages.render_page(pages.page_content(results)) == pages.render_page(pages.page_content(results))
 
@@ -120,6 +122,7 @@ def test_figures_are_rounded_to_their_significant_digits() -> None:
     assert [rounded(value, 3) for value in (1234567.0, 2.0, None)] == [1230000, 2, None]
 
 
+@pytest.mark.slow
 def test_the_page_knows_the_presets_cutoffs_and_pairs(results: PageSource) -> None:
     content = pages.page_content(results)
     assert [preset["name"] for preset in content["presets"]] == [preset.name for preset in made.PRESETS]

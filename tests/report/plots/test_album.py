@@ -170,6 +170,7 @@ def test_file_names_are_safe_and_differ(datasets: list[str]) -> None:
         assert name.isascii() and name.isprintable() and " " not in name
 
 
+@pytest.mark.slow
 def test_omitted_rows_are_named(whole: album.PlotSet) -> None:
     for picture in whole.pictures:
         text = " ".join(words(picture.draw()).split())

@@ -59,6 +59,7 @@ def test_layout_applies_only_to_tables(tmp_path: Path) -> None:
     assert done.exit_code == 2 and "--layout santhanam2023 is the shape of a table" in done.stderr
 
 
+@pytest.mark.slow
 def test_existing_file_in_place_of_the_folder_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     done = ask(PUBLISHED, "--format", "png", "-o", tmp_path / "file", "--cache", tmp_path)
@@ -77,6 +78,7 @@ def test_the_command_knows_every_format() -> None:
     assert commands.PICTURES == style.FORMATS
 
 
+@pytest.mark.slow
 def test_latex_of_stored_and_published_results(bench: Bench, tmp_path: Path) -> None:
     bench.run(FakeLauncher(), bench.suite("", systems=["planted"], profiles=["cpu1-mem1"]))
     for asked in ([bench.results], [bench.results, "--layout", "santhanam2023"], [PUBLISHED]):

@@ -72,6 +72,7 @@ def test_every_number_is_drawn_in_its_cell_and_none_is_clipped(count: int) -> No
     assert not any(one.overlaps(two) for place, one in enumerate(others) for two in others[:place])
 
 
+@pytest.mark.slow
 def test_best_of_many_systems_are_drawn_in_colours_only() -> None:
     figure = order_flips.draw_flips(board(40))
     assert not figure.axes[0].texts and len(figure.axes[0].get_yticklabels()) == 30

@@ -145,6 +145,7 @@ def test_a_number_without_an_interval_has_no_bar() -> None:
     assert "fewer than 3 processes" in row_plots._bar_notes([few, Estimate(1.0, 0.5, 1.5)])[0]
 
 
+@pytest.mark.slow
 def test_labels_of_the_front_do_not_overlap() -> None:
     points = [
         point("a", f"hardware number {n}", Estimate(1 + n / 50), Estimate(30 + n / 10), FrontState.FRONT)
