@@ -14,6 +14,7 @@ from harness.launch.images import catalog
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", ["engine", "encoder"])
 def test_checkpoints_are_retrained_if_a_training_package_changes(tmp_path: Path, changed: str) -> None:
     shutil.copytree(catalog.images_dir() / "dense", tmp_path / "engine")
@@ -30,10 +31,12 @@ def test_checkpoints_are_retrained_if_a_training_package_changes(tmp_path: Path,
     assert key() != before
 
 
+@pytest.mark.slow
 def test_command_offers_every_kind() -> None:
     assert tuple(kind.name for kind in small.KINDS) == __main__.KINDS
 
 
+@pytest.mark.slow
 def test_stand_ins_change_only_parameters_of_their_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "models" / "colbertv2.0").mkdir(parents=True)
     (tmp_path / "models" / "colbertv2.0" / "config.json").write_text("{}")

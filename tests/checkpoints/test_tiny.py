@@ -16,6 +16,7 @@ def recipes(name: str) -> dict[str, tuple[str, str]]:
     return {asset.folder: tiny.recipe(system, asset.folder) for asset in system.assets}
 
 
+@pytest.mark.slow
 def test_every_asset_of_every_shipped_system_can_be_made() -> None:
     for system in catalog.systems(catalog.images_dir()).values():
         for module, kind in recipes(system.name).values():
@@ -31,6 +32,7 @@ def test_every_asset_of_every_shipped_system_can_be_made() -> None:
             assert kind in known[module]
 
 
+@pytest.mark.slow
 def test_encoders_of_different_architectures_differ() -> None:
     assert recipes("dpr") == {"dpr-question": ("dense", "dpr-question"), "dpr-context": ("dense", "dpr-context")}
     assert [kind for _, kind in recipes("bt-splade-l").values()] == ["splade", "splade-distilbert"]
@@ -51,6 +53,7 @@ def test_encoders_of_different_architectures_differ() -> None:
     assert recipes("unicoil") == {"unicoil": ("sparse", "unicoil"), "doct5query": ("sparse", "doct5query")}
 
 
+@pytest.mark.slow
 def test_unknown_method_is_reported() -> None:
     system = catalog.system("bt-splade-l")
     other = system.model_copy(update={"build_params": {**system.build_params, "method": "novel"}})

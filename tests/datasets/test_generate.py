@@ -489,6 +489,7 @@ def test_the_first_command_of_the_page_writes_a_collection(
     assert refused.exit_code == 2 and "'0.5 0': write each number once, the lowest first" in refused.stderr
 
 
+@pytest.mark.slow
 def test_existing_folder_is_refused(tmp_path: Path, cache: Path, tiny: Path) -> None:
     (tmp_path / "out").mkdir()
     with pytest.raises(UsageError, match="out: exists; remove it, or name another folder with --out"):

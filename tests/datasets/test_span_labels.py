@@ -64,6 +64,7 @@ def test_short_paragraphs_are_joined_until_they_exceed_256(sizes: list[int], pas
     assert [list(part) for part in join_paragraphs(["字" * size for size in sizes])] == passages
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 40)), st.integers(1, 60))
 def test_each_paragraph_is_in_one_passage(sizes: list[int], characters: int) -> None:
     parts = join_paragraphs(["x" * size for size in sizes], characters)

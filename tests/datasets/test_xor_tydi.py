@@ -63,6 +63,7 @@ def test_one_of_several_answers_is_enough() -> None:
     assert holds("the North Sea", "South Sea", "North Sea")
 
 
+@pytest.mark.slow
 def test_prefilter_skips_no_text_with_an_answer() -> None:
     chance = random.Random(7)
     parts = [

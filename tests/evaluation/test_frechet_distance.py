@@ -35,6 +35,7 @@ def by_root(one: Any, other: Any) -> float:
 sizes = st.tuples(st.integers(2, 40), st.integers(2, 40), st.integers(1, 30), st.integers(0, 2**32 - 1))
 
 
+@pytest.mark.slow
 @given(sizes)
 def test_distance_is_symmetric_and_0_for_equal_sets_in_any_order(given: tuple[int, int, int, int]) -> None:
     one_size, other_size, dims, seed = given
@@ -48,6 +49,7 @@ def test_distance_is_symmetric_and_0_for_equal_sets_in_any_order(given: tuple[in
     )
 
 
+@pytest.mark.slow
 @given(sizes)
 def test_distance_is_invariant_under_rigid_motion_and_scales_quadratically(given: tuple[int, int, int, int]) -> None:
     one_size, other_size, dims, seed = given
@@ -65,6 +67,7 @@ def test_distance_of_a_shift_is_its_squared_length() -> None:
     assert frechet_distance.distance_of_points(one, one + 0.5) == pytest.approx(20 * 0.25, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dims", [3, 384, 768])
 def test_diagonal_covariances_have_a_closed_form(dims: int) -> None:
     rng = np.random.default_rng(dims)
@@ -76,6 +79,7 @@ def test_diagonal_covariances_have_a_closed_form(dims: int) -> None:
     assert frechet_distance.distance_of_points(one, other) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "dims"), [(40, 5), (800, 64), (2000, 384)])
 def test_distance_matches_the_matrix_square_root_formula(count: int, dims: int) -> None:
     one = points(1, count, dims, np.linspace(1, 0.3, dims))
@@ -83,6 +87,7 @@ def test_distance_matches_the_matrix_square_root_formula(count: int, dims: int) 
     assert frechet_distance.distance_of_points(one, other) == pytest.approx(by_root(one, other), rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dims", [384, 768])
 def test_fewer_points_than_dimensions_give_a_distance(dims: int) -> None:
     """Two sets in subspaces that share nothing: the root's trace is 0, and the closed form is plain."""
@@ -137,6 +142,7 @@ def copied(vectors: Any, one: VectorRows, other: VectorRows, weights: Any) -> li
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ragged", [False, True])
 @pytest.mark.parametrize(
     ("queries", "judged", "k", "dims", "near"),
@@ -157,6 +163,7 @@ def test_resample_equals_copied_vectors(
     assert found == pytest.approx(copied(vectors, one, other, weights), rel=near, abs=near)
 
 
+@pytest.mark.slow
 def test_singular_covariances_of_many_vectors_have_distances() -> None:
     """Vectors on a plane of forty dimensions: no triangular root exists."""
     vectors, one, other = vector_sets(300, 2, 3, 40)
@@ -166,6 +173,7 @@ def test_singular_covariances_of_many_vectors_have_distances() -> None:
     assert found == pytest.approx(copied(vectors, one, other, weights), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_blocks_of_cross_products_join_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frechet_distance, "_BLOCK_SIDE", 16)
     vectors, one, other = vector_sets(100, 4, 6, 41)
@@ -183,6 +191,7 @@ def test_a_resample_without_a_vector_has_no_distance() -> None:
     assert np.isfinite(found[0]) and np.isnan(found[1])
 
 
+@pytest.mark.slow
 def test_a_single_vector_has_no_covariance() -> None:
     vectors, one, _ = vector_sets(20, 2, 1, 5)
     weights = np.ones((2, 20), dtype=np.int64)

@@ -67,6 +67,7 @@ def speaker(bench: Bench, order: int = 1) -> None:
     (folder / "systems" / "planted.toml").rename(folder / "systems" / "speaker.toml")
 
 
+@pytest.mark.slow
 def test_an_engine_that_keeps_the_contract_passes(bench: Bench) -> None:
     found = checks(bench, "planted")
     assert [check for check in found if check.level is not Level.OK] == []
@@ -91,12 +92,14 @@ def test_engine_that_speaks_json_lines_passes(bench: Bench) -> None:
     assert [check for check in found if check.level is not Level.OK] == [] and len(found) == 10
 
 
+@pytest.mark.slow
 def test_batches_with_different_answers_are_detected(bench: Bench) -> None:
     speaker(bench, order=-1)
     (wrong,) = [check for check in checks(bench, "speaker") if check.level is not Level.OK]
     assert wrong.what == "answers batches as it answers single queries" and "of 12 queries" in wrong.fact
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("misdeed", "what", "detail"),
     [
@@ -119,6 +122,7 @@ def test_each_fault_is_named(bench: Bench, misdeed: str, what: str, detail: str)
     assert any(check.what.startswith(what) and detail in check.fact for check in wrong), wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("walls", [True, False])
 def test_search_that_writes_into_its_index_fails_with_the_cause(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, walls: bool
@@ -138,23 +142,27 @@ def test_search_that_writes_into_its_index_fails_with_the_cause(
         assert "Read-only file system" in detail
 
 
+@pytest.mark.slow
 def test_engine_that_fails_for_another_reason_has_no_index_finding(bench: Bench) -> None:
     bench.plant("planted", misdeed="raise")
     assert not [check for check in checks(bench, "planted") if "index as it was built" in check.what]
 
 
+@pytest.mark.slow
 def test_failed_index_build_ends_the_check(bench: Bench) -> None:
     bench.plant("planted", build_misdeed="raise")
     *_, last = checks(bench, "planted")
     assert last.level is Level.FAIL and last.what == "builds an index" and "does not build" in last.fact
 
 
+@pytest.mark.slow
 def test_null_system_need_not_return_hits(bench: Bench) -> None:
     found = checks(bench, "null")
     assert [check for check in found if check.level is not Level.OK] == []
     assert not any("is meant" in check.what for check in found)
 
 
+@pytest.mark.slow
 def test_gpu_image_searches_the_index_built_by_the_cpu_image(bench: Bench) -> None:
     planted = bench.folder / "engines" / "planted"
     shutil.copy(planted / "requirements.lock", planted / "requirements-cuda12.lock")

@@ -38,6 +38,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_encodings_equal_a_restatement_in_loops(fde: ModuleType, shape: dict[str, int]) -> None:
     made = fde.FixedEncodings(DIMENSIONS, **shape, seed=4)
@@ -78,6 +79,7 @@ def _restated(made: Any, vectors: Any, shape: dict[str, int], *, query: bool) ->
     return sketch
 
 
+@pytest.mark.slow
 def test_projections_are_of_signs_and_keep_inner_products_on_average(fde: ModuleType) -> None:
     made = fde.FixedEncodings(DIMENSIONS, repetitions=4000, planes=0, inner=2, final=0, seed=0)
     assert numpy.unique(numpy.abs(made.projections)) == pytest.approx(2**-0.5)
@@ -89,6 +91,7 @@ def test_projections_are_of_signs_and_keep_inner_products_on_average(fde: Module
     assert sketched.query(one) @ sketched.documents(one, [1])[0] == pytest.approx(1, abs=0.15)
 
 
+@pytest.mark.slow
 def test_more_repetitions_and_cells_come_nearer_to_maxsim(fde: ModuleType) -> None:
     vectors, lengths = texts(3, 60)
     starts = numpy.cumsum(lengths) - lengths

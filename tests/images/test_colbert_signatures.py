@@ -37,6 +37,7 @@ def at_cosine(draw: Any, vectors: Any, cosines: Any) -> Any:
     return cosines * vectors + numpy.sqrt(1 - cosines**2) * across
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [2, 7])
 def test_share_of_equal_hashes_is_the_theorys(signatures: ModuleType, bits: int) -> None:
     draw = numpy.random.default_rng(bits)
@@ -83,6 +84,7 @@ def firsts(signatures: ModuleType, asked: Any, given: Any, tables: Any) -> list[
     ]
 
 
+@pytest.mark.slow
 def test_planted_documents_are_found_and_more_tables_agree_more(signatures: ModuleType) -> None:
     draw = numpy.random.default_rng(3)
     asked, given = planted(draw, queries=200, tokens=4, documents=20)
@@ -99,6 +101,7 @@ def test_planted_documents_are_found_and_more_tables_agree_more(signatures: Modu
     assert agreement[0] < 0.99 <= agreement[3], "few tables fail, so that the test can"
 
 
+@pytest.mark.slow
 def test_scores_equal_a_restatement_with_buckets(signatures: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signatures, "_BLOCK", 10)  # several blocks, and documents longer than one
     draw = numpy.random.default_rng(1)
@@ -134,6 +137,7 @@ def _restated(projections: Any, query: Any, document: Any) -> float:
     return total / len(query)
 
 
+@pytest.mark.slow
 def test_candidates_are_the_documents_of_the_nearest_centroids(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(catalog.images_dir() / "colbert"))
     lists = importlib.import_module("engine.lists")

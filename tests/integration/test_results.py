@@ -42,6 +42,7 @@ def _small_disk(place: Path, kib: int) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_full_disk_ends_the_run_in_one_line_and_the_next_run_continues(bench: Bench) -> None:
     command = support.command(bench, bench.suite(protocol(20, warmup_cap=2)), "--launcher", "fake")
     with _small_disk(bench.results, 200):
@@ -77,6 +78,7 @@ def test_job_failure_on_a_full_disk_is_not_the_systems_fault(bench: Bench, engin
     assert support.orphans(engine, "filling") == []
 
 
+@pytest.mark.slow
 def test_full_cache_is_reported_in_one_line(bench: Bench) -> None:
     command = support.command(bench, bench.suite(protocol(1, warmup_cap=2)), "--launcher", "fake")
     (bench.cache / "process").unlink()
@@ -87,6 +89,7 @@ def test_full_cache_is_reported_in_one_line(bench: Bench) -> None:
         assert support.leftovers(bench) == []
 
 
+@pytest.mark.slow
 def test_read_only_results_folder_is_one_line_and_loses_nothing(bench: Bench) -> None:
     command = support.command(bench, bench.suite(protocol(2, warmup_cap=2)), "--launcher", "fake")
     assert support.run_here(bench, command).code == 0

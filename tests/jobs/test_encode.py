@@ -205,6 +205,7 @@ def harness(bench: Bench, launcher: Encoder, monkeypatch: pytest.MonkeyPatch) ->
     return call
 
 
+@pytest.mark.slow
 def test_run_is_embedded_and_its_distances_are_printed(bench: Bench, harness: Callable[..., Result]) -> None:
     bench.run(FakeLauncher(), bench.suite())
     before = harness("frechet", "results")
@@ -231,6 +232,7 @@ def test_run_is_embedded_and_its_distances_are_printed(bench: Bench, harness: Ca
     assert other.exit_code == 2 and "no vectors by 'other'" in other.output
 
 
+@pytest.mark.slow
 def test_missing_vectors_of_a_dataset_do_not_hide_other_tables(bench: Bench, harness: Callable[..., Result]) -> None:
     write_dataset(bench.folder / "other", queries=3)
     (bench.folder / "other" / "corpus.jsonl").write_text('{"_id": "d0", "text": "a"}\n' * 1)
@@ -242,6 +244,7 @@ def test_missing_vectors_of_a_dataset_do_not_hide_other_tables(bench: Bench, har
     assert "harness: other: no vectors of its documents are kept" in done.stderr
 
 
+@pytest.mark.slow
 def test_embed_takes_the_queries_of_a_file(bench: Bench, harness: Callable[..., Result]) -> None:
     (bench.folder / "queries.tsv").write_text("q1\ta\nq2\tb\n")
     done = harness("embed", "minilm", "--texts", "queries.tsv", "-o", "made")
@@ -250,6 +253,7 @@ def test_embed_takes_the_queries_of_a_file(bench: Bench, harness: Callable[..., 
     assert "6 query vectors" in harness("embed", "minilm", "./tiny", "--role", "query").stdout
 
 
+@pytest.mark.slow
 def test_query_vectors_match_the_texts_that_leakage_reads(bench: Bench, harness: Callable[..., Result]) -> None:
     bench.run(FakeLauncher(), bench.suite())
     (bench.folder / "training.tsv").write_text("t1\twhere is the river?\nt2\thalf é\n")

@@ -342,6 +342,7 @@ def test_build_gets_all_cpus_and_half_of_the_memory(monkeypatch: pytest.MonkeyPa
     assert (envelope.cpus, envelope.memory_bytes) == (16, 3 << 29)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["stop", "die"])
 def test_unfinished_build_resumes(bench: Bench, how: str) -> None:
     bench.plant("halfway", build_misdeed=how)
@@ -359,6 +360,7 @@ def test_unfinished_build_resumes(bench: Bench, how: str) -> None:
     assert whole.facts.resumed_s is None and whole.facts.content_sha256 == made.facts.content_sha256
 
 
+@pytest.mark.slow
 def test_a_second_build_of_a_resumable_system_leaves_no_unfinished_one(bench: Bench) -> None:
     launcher = ProcessLauncher(bench.cache)
     first, second = build(bench, launcher), build(bench, launcher, again=True)
@@ -366,6 +368,7 @@ def test_a_second_build_of_a_resumable_system_leaves_no_unfinished_one(bench: Be
     assert second.facts.resumed_s is None and indexes.find(bench.cache, "key") == second
 
 
+@pytest.mark.slow
 def test_build_in_a_process_has_readings_and_counters(bench: Bench) -> None:
     bench.plant("busy", build_misdeed="spin")
     facts = build(bench, ProcessLauncher(bench.cache), system="busy").facts
@@ -376,6 +379,7 @@ def test_build_in_a_process_has_readings_and_counters(bench: Bench) -> None:
     assert facts.counters.foreign_cpu_s is not None
 
 
+@pytest.mark.slow
 def test_build_starts_over_if_resuming_fails(bench: Bench) -> None:
     bench.plant("stumbling", build_misdeed="stumble")
     launcher = ProcessLauncher(bench.cache)
@@ -385,6 +389,7 @@ def test_build_starts_over_if_resuming_fails(bench: Bench) -> None:
         assert left(bench) == remains
 
 
+@pytest.mark.slow
 def test_resumed_build_keeps_its_progress_after_a_later_crash(bench: Bench) -> None:
     bench.plant("unlucky", build_misdeed="advance")
     launcher = ProcessLauncher(bench.cache)
@@ -396,6 +401,7 @@ def test_resumed_build_keeps_its_progress_after_a_later_crash(bench: Bench) -> N
     assert len(list(kept.iterdir())) == 3
 
 
+@pytest.mark.slow
 def test_impossible_resumed_time_is_ignored(bench: Bench) -> None:
     bench.plant("lying", build_misdeed="stop", lies=1e6)
     launcher = ProcessLauncher(bench.cache)

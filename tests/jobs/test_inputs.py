@@ -126,6 +126,7 @@ def test_unknown_name_is_a_usage_error(gather: Gather, keys: dict[str, object], 
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.slow
 def test_sweep_that_makes_the_name_of_another_system_is_a_usage_error(bench: Bench, gather: Gather) -> None:
     bench.plant("grid", depth=1)
     sweep = "[sweep.grid]\ndepth = [10, 20]\n"

@@ -58,6 +58,7 @@ def test_firstp_of_a_suite_is_stored_without_measuring_again(bench: Bench) -> No
     assert (again.jobs, suite_record.read_pairs(bench.results, "firstp")) == ((), {"planted": "other"})
 
 
+@pytest.mark.slow
 def test_points_of_a_grid_share_image_and_index_and_know_their_sweep(bench: Bench) -> None:
     bench.plant("grid", depth=1, form="a")
     launcher = FakeLauncher()
@@ -75,6 +76,7 @@ def test_points_of_a_grid_share_image_and_index_and_know_their_sweep(bench: Benc
     assert rows == again == {name: result.sweep for name, result in results.items()}
 
 
+@pytest.mark.slow
 def test_systems_of_a_curve_are_its_points_with_the_parameters_that_differ(bench: Bench) -> None:
     bench.plant("narrow", depth=1, form="a", width=2)
     bench.plant("wide", depth=9, form="a", width=4)
@@ -356,6 +358,7 @@ def _searches(launcher: FakeLauncher) -> list[tuple[str, int]]:
     return [(spec.envelope.name, spec.first_trial) for spec in jobs]
 
 
+@pytest.mark.slow
 def test_trials_of_all_cells_are_interleaved_in_rounds(bench: Bench) -> None:
     profiles = ["cpu1-mem1", "cpu2-mem4", "cpu1-mem4"]
     launcher = FakeLauncher()
@@ -372,6 +375,7 @@ def test_trials_of_all_cells_are_interleaved_in_rounds(bench: Bench) -> None:
     assert [row.outcome for row in build_table(read_jobs(bench.results), snapshot=prices.snapshot()).rows] == ["ok"] * 3
 
 
+@pytest.mark.slow
 def test_order_is_decided_by_the_seed(bench: Bench) -> None:
     orders = []
     for seed in (1, 1, 2):

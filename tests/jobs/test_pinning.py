@@ -142,6 +142,7 @@ def test_new_process_pins_at_the_hub_of_the_environment(bench: Bench, hub: Hub) 
     assert done.stdout == f"someone/toy at {NEW[:12]}\n", done.stderr
 
 
+@pytest.mark.slow
 def test_declared_revision_is_taken_instead_of_the_newest(bench: Bench, hub: Hub) -> None:
     bare(bench, revision=OLD)
     bench.run(Containers(), bench.suite(systems=["bare"]))
@@ -150,6 +151,7 @@ def test_declared_revision_is_taken_instead_of_the_newest(bench: Bench, hub: Hub
     assert files.sha256["config.json"] == sha256(b'{"old": true}')
 
 
+@pytest.mark.slow
 def test_systems_of_one_model_take_one_commit_on_different_days(bench: Bench, hub: Hub) -> None:
     bare(bench)
     bare(bench, "later")
@@ -161,6 +163,7 @@ def test_systems_of_one_model_take_one_commit_on_different_days(bench: Bench, hu
     assert result.spec.cell.system == "later"
 
 
+@pytest.mark.slow
 def test_system_that_cannot_be_pinned_ends_alone(bench: Bench, hub: Hub) -> None:
     bare(bench)
     hub.gated.add("someone/toy")
@@ -175,6 +178,7 @@ def test_system_that_cannot_be_pinned_ends_alone(bench: Bench, hub: Hub) -> None
     assert [result.outcome for result, _ in again.jobs] == [Outcome.OK]
 
 
+@pytest.mark.slow
 def test_without_a_hub_the_folder_of_models_is_locked(bench: Bench, tmp_path: Path) -> None:
     bare(bench)
     models = tmp_path / "models"
@@ -196,6 +200,7 @@ def test_without_a_hub_the_folder_of_models_is_locked(bench: Bench, tmp_path: Pa
     assert [result.outcome for result, _ in done.jobs] == [Outcome.OK], "another system: its own first use"
 
 
+@pytest.mark.slow
 def test_system_pinned_since_with_other_bytes_is_one_line(bench: Bench, hub: Hub) -> None:
     path = bare(bench)
     suite = bench.suite(systems=["bare", "planted"])
@@ -219,6 +224,7 @@ def test_system_pinned_since_with_other_bytes_is_one_line(bench: Bench, hub: Hub
     assert bench.run(Containers(), suite).done_before == 2
 
 
+@pytest.mark.slow
 def test_entry_taken_out_by_hand_is_pinned_again_and_sealed(bench: Bench, hub: Hub) -> None:
     bare(bench)
     suite = bench.suite(systems=["bare"])
@@ -232,6 +238,7 @@ def test_entry_taken_out_by_hand_is_pinned_again_and_sealed(bench: Bench, hub: H
     assert not mismatches(bench.results)
 
 
+@pytest.mark.slow
 def test_model_changed_since_is_one_line(bench: Bench, hub: Hub) -> None:
     path = bare(bench)
     suite = bench.suite(systems=["bare"])
@@ -241,6 +248,7 @@ def test_model_changed_since_is_one_line(bench: Bench, hub: Hub) -> None:
         bench.run(Containers(), suite)
 
 
+@pytest.mark.slow
 def test_second_run_at_once_is_refused_before_it_pins(bench: Bench, hub: Hub) -> None:
     bare(bench)
     suite = bench.suite(systems=["bare"])
@@ -249,12 +257,14 @@ def test_second_run_at_once_is_refused_before_it_pins(bench: Bench, hub: Hub) ->
     assert not (bench.results / "test-suite" / "pins.json").exists()
 
 
+@pytest.mark.slow
 def test_fake_launcher_asks_no_hub(bench: Bench, hub: Hub) -> None:
     bare(bench)
     bench.run(FakeLauncher(), bench.suite(systems=["bare"]))
     assert hub.downloaded == [] and not (bench.results / "test-suite" / "pins.json").exists()
 
 
+@pytest.mark.slow
 def test_component_is_pinned_under_its_own_name(bench: Bench, hub: Hub) -> None:
     bare(bench)
     system = catalog.system("bare")
@@ -265,6 +275,7 @@ def test_component_is_pinned_under_its_own_name(bench: Bench, hub: Hub) -> None:
     assert str(pinned.pinned_at_first_use) == f"someone/toy at {NEW[:12]}"
 
 
+@pytest.mark.slow
 def test_merged_results_keep_the_lock_and_verify(bench: Bench, hub: Hub, tmp_path: Path) -> None:
     bare(bench)
     bench.run(Containers(), bench.suite(systems=["bare"]))
@@ -280,6 +291,7 @@ def test_merged_results_keep_the_lock_and_verify(bench: Bench, hub: Hub, tmp_pat
     assert mismatches(out) == ["me/test-suite/pins.json"]
 
 
+@pytest.mark.slow
 def test_viable_keeps_the_lock_beside_its_jobs(bench: Bench, hub: Hub) -> None:
     bare(bench)
     about = probe.subject(catalog.system("bare"), datasets.find("./tiny", bench.folder), bench.cache, 4)
@@ -292,6 +304,7 @@ def test_viable_keeps_the_lock_beside_its_jobs(bench: Bench, hub: Hub) -> None:
     assert again.subject.system.assets == jobs.subject.system.assets
 
 
+@pytest.mark.slow
 def test_command_without_results_pins_for_itself_and_says_so(bench: Bench, hub: Hub, logged: list[str]) -> None:
     bare(bench)
     assert not pinning.pin_alone(catalog.system("bare"), None).unpinned
@@ -340,6 +353,7 @@ def test_restricted_download_says_so(bench: Bench, hub: Hub) -> None:
         assets.fetch("bare", (asset,), bench.cache, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content",
     [
@@ -364,6 +378,7 @@ def test_damaged_lock_is_one_line(bench: Bench, content: str) -> None:
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_locks_of_one_origin_join_unless_they_disagree() -> None:
     def lock(system: str, digit: str) -> pin_lock.PinLock:
         files = {"hub": "a/b", "revision": NEW, "newest": True, "sha256": {"w": digit * 64}}

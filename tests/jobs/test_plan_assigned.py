@@ -34,6 +34,7 @@ def work(*jobs: tuple[Planned, AssignedJob]) -> AssignedWork:
     return AssignedWork({(job.cell, job.spec.job): what for job, what in jobs})
 
 
+@pytest.mark.slow
 def test_assignment_keeps_only_its_jobs_and_attempts(planned: list[Planned]) -> None:
     assert len(planned) == 3 and {job.spec.instance_type for job in planned} == {"c7g.large"}
     first, last = assigned(
@@ -43,11 +44,13 @@ def test_assignment_keeps_only_its_jobs_and_attempts(planned: list[Planned]) -> 
     assert last.spec == replace(planned[2].spec, repetition=4) and not last.done
 
 
+@pytest.mark.slow
 def test_assigned_job_is_done_if_stored_locally(planned: list[Planned]) -> None:
     assigned_work = work((planned[0], assignment(planned[0])))
     assert [job.done for job in assigned(planned, assigned_work, {job_key(planned[0].spec)})] == [True]
 
 
+@pytest.mark.slow
 def test_instance_type_changes_the_job(planned: list[Planned]) -> None:
     spec = planned[0].spec
     assert job_key(spec) != job_key(replace(spec, instance_type=None))
@@ -61,6 +64,7 @@ def refused(planned: Planned, key: str) -> str:
     return str(caught.value)
 
 
+@pytest.mark.slow
 def test_assignment_refuses_a_different_job_and_names_the_difference(planned: list[Planned]) -> None:
     job = planned[0]
     assert "would be another job here" in refused(job, "0" * 16)
@@ -73,6 +77,7 @@ def test_assignment_refuses_a_different_job_and_names_the_difference(planned: li
         assigned(planned[:1], work((planned[1], assignment(planned[1]))), set())
 
 
+@pytest.mark.slow
 def test_run_without_an_assignment_does_the_whole_plan(bench: Bench, tmp_path: Path) -> None:
     summary = bench.run(FakeLauncher())
     assert [result.outcome for result, _ in summary.jobs] == [Outcome.OK]

@@ -251,6 +251,7 @@ def test_paper_suites_have_exactly_the_cells_of_table_3(dataset: str, count: int
     assert len(declared.datasets) == 1
 
 
+@pytest.mark.slow
 def test_paper_suites_have_tuned_bm25_and_the_named_dpr() -> None:
     """Appendix A names the multiset encoders; RR@10 18.7 is that of k1 .82 and b .68."""
     shipped = catalog.systems(catalog.images_dir())
@@ -283,6 +284,7 @@ def test_every_shipped_suite_is_valid() -> None:
     assert paths and all(suite.load(path).systems for path in paths)
 
 
+@pytest.mark.slow
 def test_dureader_retrieval_has_all_four_pairs_of_table_5() -> None:
     """Qiu et al. 2022: each of two cross-encoders over the first 50 of each retriever."""
     loaded = suite.load(ROOT / "suites" / "qiu2022.toml")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -154,17 +152,6 @@ def test_no_command_shows_a_path_of_the_mirror(bucket: Bucket, harness: Call) ->
     for words in (("report", HERE), ("verify", HERE), ("export", HERE, "--format", "csv", "-o", "x")):
         done = harness(*words)
         assert done.exit_code == 2 and str(bucket.cache) not in done.output and "s3://bucket/results:" in done.stderr
-
-
-@pytest.mark.slow
-def test_local_results_import_no_aws_code(results: Path) -> None:
-    code = (
-        "import sys\nfrom click.testing import CliRunner\nfrom harness.cli import main\n"
-        "done = CliRunner().invoke(main, ['report', 'results'])\n"
-        "assert done.exit_code == 0, done.output\n"
-        "assert not [name for name in sys.modules if name.startswith(('boto', 'harness.aws.results'))]\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_every_command_with_results_accepts_s3() -> None:

@@ -212,6 +212,7 @@ def test_waiting_time_follows_from_the_arrivals(seen: Make, slower_us: float, ok
     assert oks(QUEUE, seen_of(seen(**figures), job)) == [True, ok]
 
 
+@pytest.mark.slow
 def test_the_search_of_an_undisturbed_queue_ends_between_the_bounds() -> None:
     target, seed = ScenarioParams(latency_target_s=0.02, latency_percentile=95.0), SuiteProtocol().seed
 

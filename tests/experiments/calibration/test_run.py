@@ -63,6 +63,7 @@ def fake_mean(folder: Path, groups: Callable[..., None]) -> float:
     return float(line.verdicts[0].measured.removesuffix(" ms")) / 1e3
 
 
+@pytest.mark.slow
 def test_right_report_is_ok_and_wrong_injected_value_is_off(tmp_path: Path, groups: Callable[..., None]) -> None:
     mean_s = fake_mean(tmp_path, groups)
     groups(near(mean_s), Case("far", MeanLatency(mean_s * 2)))
@@ -89,6 +90,7 @@ def test_every_repeat_is_measured_and_stored(tmp_path: Path, groups: Callable[..
     assert len(read_jobs(tmp_path / "results" / "calibration")) == 3
 
 
+@pytest.mark.slow
 def test_second_calibration_measures_again(tmp_path: Path, groups: Callable[..., None]) -> None:
     groups(Case("fine", JobEnd(Outcome.OK)))
     assert calibrate(tmp_path, ScriptedLauncher())[0].ok
@@ -117,6 +119,7 @@ def test_a_quota_is_set_once_when_the_first_trial_runs(tmp_path: Path) -> None:
     assert sorted(begun) == ["free", "throttled"]
 
 
+@pytest.mark.slow
 def test_rival_runs_only_beside_its_job(tmp_path: Path, groups: Callable[..., None]) -> None:
     seen: dict[tuple[str, int], list[int]] = {}
 

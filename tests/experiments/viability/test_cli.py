@@ -39,6 +39,7 @@ def call(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Call:
     return made
 
 
+@pytest.mark.slow
 def test_viable_prints_the_verdict_and_the_type_to_rent(call: Call) -> None:
     done = call("viable", "planted", "--cpus", "1,2")
     assert done.exit_code == 0, done.output
@@ -58,6 +59,7 @@ def test_viable_prints_the_verdict_and_the_type_to_rent(call: Call) -> None:
     assert verdicts[0]["limit_bytes"] == 144 << 20 and verdicts[0]["rent"]["chosen"]["usd_per_hour"] > 0
 
 
+@pytest.mark.slow
 def test_validate_and_curve_print_their_verdicts(call: Call, bench: Bench) -> None:
     with (bench.folder / "tiny" / "queries.jsonl").open("a") as file:
         file.write('{"_id": "q99", "text": " "}\n')
@@ -107,6 +109,7 @@ def test_process_launcher_cannot_enforce_a_limit(call: Call) -> None:
     assert done.exit_code == 2 and "use --launcher docker" in done.stderr
 
 
+@pytest.mark.slow
 def test_cpu_count_that_misses_its_target_does_not_affect_the_others(
     call: Call,
     bench: Bench,
@@ -128,6 +131,7 @@ def test_cpu_count_that_misses_its_target_does_not_affect_the_others(
     assert len(read_jobs(bench.results)) == 13
 
 
+@pytest.mark.slow
 def test_cpu_count_that_does_not_run_does_not_affect_the_others(
     call: Call,
     monkeypatch: pytest.MonkeyPatch,
@@ -165,6 +169,7 @@ def test_shipped_dataset_is_the_default() -> None:
         assert datasets.find(str(option.default), Path.cwd()).is_dir(), command.name
 
 
+@pytest.mark.slow
 def test_a_strangers_name_of_a_dataset_is_inert_in_every_form(call: Call, bench: Bench) -> None:
     folder = bench.folder / hostile.QUERY.replace("/", "").replace("\u202e", "").replace("\u2028", "")
     shutil.copytree(bench.folder / "tiny", folder)

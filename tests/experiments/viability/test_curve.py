@@ -99,6 +99,7 @@ def test_a_curve_is_measured_once_and_drawn(questions: Questions, tmp_path: Path
     assert (tmp_path / "again.svg").read_text() == drawn
 
 
+@pytest.mark.slow
 def test_flat_curve_is_drawn_with_a_note(questions: Questions, tmp_path: Path) -> None:
     question, _ = questions(needs(110))
     measured = curve.measure_curve(question, 1)
@@ -107,6 +108,7 @@ def test_flat_curve_is_drawn_with_a_note(questions: Questions, tmp_path: Path) -
     assert "(no knee)" in curve.draw_curve(measured, tmp_path / "flat")[1].read_text()
 
 
+@pytest.mark.slow
 def test_slightly_slow_rung_is_repeated_and_the_fastest_job_is_shown(questions: Questions) -> None:
     question, launcher = questions(
         lambda limit, before: Life(ms=20 - before, canary=STIRRED) if limit == 120 else Life()
@@ -118,6 +120,7 @@ def test_slightly_slow_rung_is_repeated_and_the_fastest_job_is_shown(questions: 
     assert "120 MiB: measured on a disturbed machine: " in writers.write(again, "md")
 
 
+@pytest.mark.slow
 def test_a_busy_machine_makes_no_knee(questions: Questions) -> None:
     """One rung and the unconstrained system right after it are slow."""
     question, launcher = questions(
@@ -136,6 +139,7 @@ def test_invalid_limits_are_one_line(questions: Questions) -> None:
         curve.measure_curve(question, 1, (20 << 30,))
 
 
+@pytest.mark.slow
 def test_a_plot_that_cannot_be_written_is_one_line(questions: Questions, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     question, _ = questions(bending)

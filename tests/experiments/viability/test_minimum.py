@@ -121,6 +121,7 @@ def test_stopped_search_goes_on_where_it_was(viable: Call, bench: Bench, monkeyp
     assert again.stdout == done.stdout and len(read_jobs(bench.results)) == Several.launched_by.total()
 
 
+@pytest.mark.slow
 def test_processors_come_from_the_suites_profiles_or_from_the_command(viable: Call, bench: Bench) -> None:
     path = bench.suite(systems=["planted"], profiles=["cpu1-mem256m", "cpu2-mem4", "cpu1-mem1"])
     loaded = suites.load(path)
@@ -132,6 +133,7 @@ def test_processors_come_from_the_suites_profiles_or_from_the_command(viable: Ca
     assert [verdict["cpus"] for verdict in found["verdicts"]] == [2]
 
 
+@pytest.mark.slow
 def test_gpu_that_is_not_here_is_a_failure_of_its_row(viable: Call, bench: Bench) -> None:
     path = bench.suite(systems=["planted"], profiles=["cpu1-mem256m", "gpu1-cpu8-mem64"])
     done = viable(str(path))

@@ -16,6 +16,8 @@ from harness.pricing.prices import Snapshot
 from harness.report import writers
 from tests.experiments.viability.conftest import Questions, needs
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def verdict(questions: Questions) -> ViabilityVerdict:

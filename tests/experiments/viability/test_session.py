@@ -22,6 +22,8 @@ from harness.untrusted import to_json
 from tests.experiments.viability.conftest import Life, Questions, Script, needs
 from tests.support import chance
 
+pytestmark = pytest.mark.slow
+
 # Each is a search of some twenty jobs, cut off at times; ``None``: of another seed each time.
 SEEDS = [None, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(8))]
 

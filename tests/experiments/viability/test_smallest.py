@@ -26,6 +26,8 @@ from harness.results.reader import StoredJob, read_jobs
 from tests.experiments.viability.conftest import STIRRED, Life, Questions, Scripted, needs
 from tests.support import sample_records
 
+pytestmark = pytest.mark.slow
+
 
 def limits(verdict: ViabilityVerdict, purpose: str) -> list[int]:
     return [job.limit_bytes // MIB for job in verdict.evidence if job.purpose == purpose]

@@ -17,6 +17,8 @@ from harness.pricing import instances
 from harness.report import writers
 from tests.experiments.viability.conftest import Life, Questions, needs
 
+pytestmark = pytest.mark.slow
+
 GIB = 1 << 30
 SMALL = replace(instances.read_instances("aws")["m6g.medium"], architecture="x86_64")
 LEFT = int(4 * 1024 * 0.95) - 512  # MiB: the reserve's 5 % and 512 MiB

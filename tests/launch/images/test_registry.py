@@ -36,6 +36,7 @@ def asset(package: bytes, name: str = "toy/data") -> tuple[Asset, ...]:
     return (Asset.model_validate(declared),)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("silent", [False, True], ids=["checksums", "no-checksums"])
 @pytest.mark.parametrize("as_json", [True, False], ids=["json", "html"])
 def test_file_with_the_checksum_is_downloaded(index: PackageIndex, tmp_path: Path, as_json: bool, silent: bool) -> None:
@@ -45,6 +46,7 @@ def test_file_with_the_checksum_is_downloaded(index: PackageIndex, tmp_path: Pat
     assert index.requests == ["/simple/a-toy/", "/files/a-toy/a_toy-1.0-py3-none-any.whl"]
 
 
+@pytest.mark.slow
 def test_no_code_of_an_sdist_runs(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     evil = f"open({str(tmp_path / 'ran')!r}, 'w')\nfrom setuptools import setup\nsetup(name='a-toy', version='1.0')\n"
     packed = sdist({"a_toy-1.0/setup.py": evil.encode(), "a_toy-1.0/data/weights.bin": WEIGHTS})
@@ -55,6 +57,7 @@ def test_no_code_of_an_sdist_runs(index: PackageIndex, tmp_path: Path, monkeypat
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -79,6 +82,7 @@ def test_wrong_answer_is_one_reason_and_leaves_no_file(
     assert not (tmp_path / "file").exists()
 
 
+@pytest.mark.slow
 def test_password_for_the_index_is_not_shown(
     index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,6 +93,7 @@ def test_password_for_the_index_is_not_shown(
     assert said is not None and "503 Server Error" in said and "hunter2" not in said
 
 
+@pytest.mark.slow
 def test_larger_answer_than_allowed_is_cut(
     index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,6 +103,7 @@ def test_larger_answer_than_allowed_is_cut(
     assert not (tmp_path / "file").exists()
 
 
+@pytest.mark.slow
 def test_folder_that_pip_finds_links_in_needs_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "shelf").mkdir()
     (tmp_path / "shelf" / "a_toy-1.0-py3-none-any.whl").write_bytes(WHEEL)
@@ -108,6 +114,7 @@ def test_folder_that_pip_finds_links_in_needs_no_index(tmp_path: Path, monkeypat
     assert registry.download("A.Toy", "1.0", "0" * 64, tmp_path / "file") == "pip is configured without a package index"
 
 
+@pytest.mark.slow
 def test_damaged_or_hostile_distribution_is_one_line(
     index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
