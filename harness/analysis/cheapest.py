@@ -86,7 +86,7 @@ def parse_goal(text: str | None) -> QualityGoal | None:
     if not math.isfinite(value):
         raise UsageError(f"--at-least {text}: {target} is not a finite number; {FORM}")
     if measure.NAME in measure_names.AT_MOST_ONE and not 0 <= value <= 1:
-        raise UsageError(f"--at-least {text}: {name} lies between 0 and 1; write .68 for 68 points")
+        raise UsageError(f"--at-least {text}: {name} is between 0 and 1; write 0.68 for 68 points")
     return QualityGoal(str(measure), target, value)
 
 

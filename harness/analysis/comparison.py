@@ -95,7 +95,7 @@ def pairs(a_rows: Sequence[Row], b_rows: Sequence[Row], a: str, b: str) -> list[
     if not matched and len(ours) == len(theirs) == 1:
         matched = comparable
     if not matched and ours == theirs:
-        what = "one row" if len(ours) == 1 else f"{len(ours)} rows, of which no two can be compared"
+        what = "one row" if len(ours) == 1 else f"{len(ours)} rows, but no two of them can be compared"
         which = f"{a!r} matches" if a == b else f"{a!r} and {b!r} both match"
         raise UsageError(f"{which} {what}; name a second system")
     if not matched:

@@ -225,7 +225,7 @@ def cheapest_machine(row: Row, tariff: Tariff) -> MachineChoice:
 
 
 def basis(row: Row) -> str | None:
-    """Return why a type prices a row: ``published``, ``measured``, ``substitute``, ``cheapest``; ``None``: not priced."""
+    """Return why a type prices a row: ``published``, ``measured``, ``substitute`` or ``cheapest``; else ``None``."""
     if row.price is None:
         return None
     if row.price.substitutes is not None:
