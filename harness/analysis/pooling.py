@@ -55,11 +55,14 @@ def pool(stored: Iterable[StoredJob], keys: Collection[str] | None = None) -> Po
     if failed:
         outcome, detail = _failure(failed)
         return Pool(shown, outcome, detail, shown[0].result.spec.jobs - len(shown), notes)
-    newest = max(shown, key=attempts.started).result.environment
-    kept = tuple(job for job in shown if job.result.environment == newest)
+    newest = max(shown, key=attempts.started).result.environment.machine
+    kept = tuple(job for job in shown if job.result.environment.machine == newest)
     refused = tuple(_refused(shown, newest))
     spec = kept[0].result.spec
-    return Pool(kept, Outcome.OK, kept[0].result.detail, spec.jobs - len(kept), (*notes, *refused))
+    versions = sorted({job.result.environment.harness_version for job in kept})
+    named = " and ".join(map(_quoted, versions))
+    upgraded = (f"measured by harness {named}, whose drivers time alike",) if versions[1:] else ()
+    return Pool(kept, Outcome.OK, kept[0].result.detail, spec.jobs - len(kept), (*notes, *upgraded, *refused))
 
 
 def _failure(failed: Sequence[StoredJob]) -> tuple[Outcome, ForeignText | None]:
@@ -78,7 +81,7 @@ def _failure(failed: Sequence[StoredJob]) -> tuple[Outcome, ForeignText | None]:
 def _refused(shown: Sequence[StoredJob], newest: Environment) -> Iterator[str]:
     """Note jobs of another environment, with the values that differ."""
     spec = shown[0].result.spec
-    others = Counter(job.result.environment for job in shown if job.result.environment != newest)
+    others = Counter(machine for job in shown if (machine := job.result.environment.machine) != newest)
     for environment, count in others.items():
         values = ", ".join(
             f"{name} {_quoted(theirs)} against {_quoted(getattr(newest, name))}"
