@@ -41,7 +41,7 @@ class Pool:
 
 
 def pool(stored: Iterable[StoredJob], keys: Collection[str] | None = None) -> Pool:
-    """Choose the attempts of a cell and pool the attempts of one environment.
+    """Choose the attempts of a cell and pool the attempts of one machine, whichever harness measured them.
 
     Args:
         stored: jobs of one cell and isolation, at least one.
@@ -60,9 +60,10 @@ def pool(stored: Iterable[StoredJob], keys: Collection[str] | None = None) -> Po
     refused = tuple(_refused(shown, newest))
     spec = kept[0].result.spec
     versions = sorted({job.result.environment.harness_version for job in kept})
-    named = " and ".join(map(_quoted, versions))
-    upgraded = (f"measured by harness {named}, whose drivers time alike",) if versions[1:] else ()
-    return Pool(kept, Outcome.OK, kept[0].result.detail, spec.jobs - len(kept), (*notes, *upgraded, *refused))
+    if versions[1:]:
+        ends = f"{_quoted(versions[0])} to {_quoted(versions[-1])}"
+        notes = (*notes, f"measured by {len(versions)} versions of harness ({ends}), whose drivers time alike")
+    return Pool(kept, Outcome.OK, kept[0].result.detail, spec.jobs - len(kept), (*notes, *refused))
 
 
 def _failure(failed: Sequence[StoredJob]) -> tuple[Outcome, ForeignText | None]:

@@ -144,7 +144,7 @@ def test_manifest_truncated_by_a_full_disk_is_rebuilt(tmp_path: Path, store: Sto
     whole = path.read_bytes()
     path.write_bytes(whole[:left])
     with store.held():
-        assert path.read_bytes() == whole
+        assert sorted(path.read_bytes().splitlines()) == sorted(whole.splitlines())
     path.write_bytes(whole[:left] + "é".encode()[:1])
     seals.append(tmp_path / "demo", "another", "0" * 64)
     assert "another" in (seals.read(tmp_path / "demo") or {})
