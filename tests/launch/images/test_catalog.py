@@ -10,6 +10,7 @@ import pytest
 
 from harness.errors import FileError, UnknownName, UsageError
 from harness.jobs import plan
+from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog, recipes
 from harness.launch.images.platforms import ARM64
 from harness.launch.images.recipes import recipe
@@ -55,7 +56,6 @@ def test_unknown_system_suggests_the_nearest_name(images: Path) -> None:
         catalog.system("bm52", images)
 
 
-@pytest.mark.slow
 def test_unknown_system_error_mentions_harness_images(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HARNESS_IMAGES", raising=False)
     with pytest.raises(UnknownName, match=r"; systems of your own are found once HARNESS_IMAGES names their folder$"):
@@ -401,7 +401,6 @@ def test_engine_lists_the_languages_that_its_code_knows() -> None:
     assert catalog.system("bm25").languages == ("en", *codes)
 
 
-@pytest.mark.slow
 def test_variants_share_one_image_that_is_ready_for_all_values() -> None:
     grid = {"document_backend": ("torch", "openvino"), "backend": ("torch", "onnxruntime")}
     point = {"document_backend": "openvino", "backend": "torch"}
@@ -416,7 +415,6 @@ def test_variants_share_one_image_that_is_ready_for_all_values() -> None:
     assert minilm.varied("few", {"batch_size": 8}, {"batch_size": (8,)}).swept == {}
 
 
-@pytest.mark.slow
 def test_sweep_of_an_unknown_parameter_is_refused() -> None:
     with pytest.raises(UsageError, match=r"minilm has no parameter 'bakend'; did you mean 'backend'"):
         catalog.system("minilm").varied("a", {"bakend": "torch"}, {})
@@ -424,7 +422,6 @@ def test_sweep_of_an_unknown_parameter_is_refused() -> None:
         catalog.system("hybrid-minilm").varied("a", {"minilm.bakend": "torch"}, {})
 
 
-@pytest.mark.slow
 def test_sweep_of_a_components_index_builds_one_for_each_value_over_one_image() -> None:
     """Table 6 of Boytsov et al. (2025): a reranker reads more and more of a document after the same first stage."""
     name, lengths = "parade-attn.document_tokens", (477, 954, 1431)
@@ -436,7 +433,7 @@ def test_sweep_of_a_components_index_builds_one_for_each_value_over_one_image() 
     assert len({recipe(point) for point in points}) == len({point.components[1].image for point in points}) == 1
     read = json.loads(recipes.prepare_parameters(points[0].components[1]))
     assert read["build_params"]["document_tokens"] == [*lengths]
-    keys = [plan.component_keys(point, ("first", "second"), "corpus") for point in points]
+    keys = [plan.component_keys(point, FakeLauncher(), "corpus") for point in points]
     assert len({each["bm25"] for each in keys}) == 1 and len({each["parade-attn"] for each in keys}) == 3
     assert len({plan.index_key(point, "image", "corpus") for point in points}) == 3
 
