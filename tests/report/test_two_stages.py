@@ -11,7 +11,7 @@ import pytest
 from rich.cells import cell_len
 
 from harness.analysis.table import FirstStage, Row, Table, TokenPrice
-from harness.report import columns, explain, export, sentences, writers
+from harness.report import explain, export, row_figures, sentences, writers
 from harness.report.main_table import table_document, table_section
 from harness.report.summary import SummaryView, summary_section
 from harness.results import reader
@@ -135,12 +135,12 @@ def test_csv_has_columns_of_work_and_stages_only_where_rows_have_them() -> None:
     assert (minilm["first_stage"], minilm["first_stage_measured"], minilm["depth"]) == ("bm25", "yes", "20")
     assert (gpt["usd_tokens_per_million_queries"], gpt["token_price_date"]) == ("516.45", "2026-11-09")
     assert {bm25[name] for name in ("pairs", "gain", "token_model")} == {""}
-    plain = {column.name for column in columns.table_columns(table(row("bm25")))}
+    plain = {column.name for column in row_figures.table_columns(table(row("bm25")))}
     assert plain.isdisjoint({"pairs", "gain", "token_model"})
 
 
 @pytest.mark.parametrize(
-    "name", ["pairs", "tokens", "GFLOP", "parameters", "ceiling", "gain", "harm", "token-price", "padding_share"]
+    "name", ["pairs", "tokens", "GFLOP", "parameters", "ceiling", "gain", "harm", "token_price", "padding_share"]
 )
 def test_every_new_column_is_explained_even_where_no_row_has_it(name: str) -> None:
     meaning, method = explain.column_paragraphs(name, table(row("bm25")))
