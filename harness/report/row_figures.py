@@ -33,7 +33,7 @@ _NONE = Estimate(None)
 _DETAIL = frozenset({Place.PROGRAMS, Place.PAGE, Place.ON_REQUEST})
 _LIKE = "95 % interval, for similar queries"
 # Figures that other modules ask for, by their short names.
-LATENCY, COST, BUILD = "latency", "cost", "build"
+LATENCY, THROUGHPUT, COST, BUILD = "latency", "throughput", "cost", "build"
 COST_HEADER = "US$/1M queries"
 
 
@@ -394,7 +394,7 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         _latency("p99_ms", "99th percentile of the", "p99"),
         Figure(
             name="throughput_qps",
-            short="throughput",
+            short=THROUGHPUT,
             unit="queries/s",
             meaning="queries answered per second; scenarios offline and server only",
             interval="interval over repeated measurements",
@@ -771,3 +771,8 @@ def priced_by_hour() -> tuple[Figure, ...]:
     """Return the figures that the price of an instance's hour multiplies, besides the costs that a repricing ranks."""
     every = (figure for block in FIXED.values() for figure in block)
     return tuple(figure for figure in every if figure.prices is Prices.HOUR and figure.told != _COST)
+
+
+def priced_from(measures: Sequence[str]) -> tuple[Figure, ...]:
+    """Return what a repricing shows of a row as measured: measures, and what its cost is made of."""
+    return *map(_measure, measures), *(each for each in FIXED["times"] if each.alias in (LATENCY, THROUGHPUT))
