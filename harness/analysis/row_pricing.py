@@ -134,7 +134,8 @@ def price_row(row: Row, tariff: Tariff) -> Row:
         row,
         price=price,
         price_note=note,
-        **_costs(row, price, note),
+        usd_per_million=sequential(row, price, note),
+        usd_per_million_saturated=saturated(row, price, note),
         token_price=token_price,
         usd_tokens_per_million=token_cost,
         build_price=build_price,
@@ -145,14 +146,13 @@ def price_row(row: Row, tariff: Tariff) -> Row:
 
 def on_machine(row: Row, price: Price | None, note: str | None) -> Row:
     """Return a measured row with a machine and what queries cost on it."""
-    return replace(row, price=price, price_note=note, **_costs(row, price, note))
-
-
-def _costs(row: Row, price: Price | None, note: str | None) -> dict[str, Estimate]:
-    return {
-        "usd_per_million": sequential(row, price, note),
-        "usd_per_million_saturated": saturated(row, price, note),
-    }
+    return replace(
+        row,
+        price=price,
+        price_note=note,
+        usd_per_million=sequential(row, price, note),
+        usd_per_million_saturated=saturated(row, price, note),
+    )
 
 
 def price(table: Table, tariff: Tariff) -> Table:

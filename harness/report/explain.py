@@ -6,7 +6,7 @@ fills in the templates of a cost itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 
 from harness.analysis import causes, notes
@@ -16,7 +16,9 @@ from harness.driver.records import Isolation, Outcome
 from harness.errors import counted
 from harness.pricing import cost
 from harness.report import row_figures, summary
+from harness.report.columns import Column
 from harness.report.document import bounded, number
+from harness.report.figures import Figure
 from harness.results import pin_lock
 from harness.stats import Estimate
 
@@ -322,15 +324,16 @@ def cause_paragraphs(cause: Cause, rows: Sequence[Row]) -> Iterator[Paragraph]:
 def column_paragraphs(name: str, table: Table) -> Iterator[Paragraph]:
     """Yield the meaning, unit and method of a figure, by a column's name or the short one; nothing if it is unknown."""
     figures = row_figures.all_figures(table)
-    by_name = {column.name: (column, figure) for figure in figures for column in figure.columns()}
-    by_name |= {figure.alias: (figure, figure) for figure in figures}
-    if name not in by_name:
-        return
-    column, figure = by_name[name]
-    unit = f" ({column.unit})" if column.unit else ""
-    yield f"{column.name}{unit}", _sentence(column.meaning)
-    if figure.method:
-        yield "How it is made", figure.method
+    by_alias = ((figure.alias, figure, figure) for figure in figures)
+    by_column = ((column.name, column, figure) for figure in figures for column in figure.columns())
+    known: Iterable[tuple[str, Column[Row] | Figure, Figure]] = (*by_alias, *by_column)
+    for each, column, figure in known:
+        if each == name:
+            unit = f" ({column.unit})" if column.unit else ""
+            yield f"{column.name}{unit}", _sentence(column.meaning)
+            if figure.method:
+                yield "How it is made", figure.method
+            return
 
 
 def names(table: Table) -> tuple[str, ...]:

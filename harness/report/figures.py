@@ -60,7 +60,7 @@ class Screen:
     dropped: int = 0
 
 
-def always(row: Row) -> bool:
+def always(_: Row) -> bool:
     """Return that any row may have the figure."""
     return True
 

@@ -270,9 +270,12 @@ def _csv_columns(repricing: Repricing) -> list[tuple[str, Callable[[RowChange], 
     before, now = repricing.before.date, repricing.now.date
     known = {column.name: column for column in all_columns(repricing.measures, ())}
 
+    def fact(name: str) -> tuple[str, Callable[[RowChange], Value]]:
+        get = known[name].get
+        return name, lambda change: get(change.row)
+
     def facts(*names: str) -> Iterator[tuple[str, Callable[[RowChange], Value]]]:
-        for name in names:
-            yield name, lambda change, get=known[name].get: get(change.row)
+        return map(fact, names)
 
     merged = any(change.row.origin is not None for change in repricing.changes)
     return [

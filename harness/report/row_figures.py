@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from harness import stats
-from harness.analysis import axes, notes, row_pricing
+from harness.analysis import notes, row_pricing
 from harness.analysis.table import OTHER, Row, Table, Timing, Validity
 from harness.pricing import cost, token_prices
 from harness.report.columns import STAGE, Column, Kind, optional
-from harness.report.document import MIB, MISSING, Footnotes, digits, number
+from harness.report.document import MIB, MISSING, Escape, Footnotes, digits, number
 from harness.report.figures import (
     DATA,
     EVERYWHERE,
@@ -342,6 +342,15 @@ def _is_open(row: Row) -> bool:
     return row.scenario != "single_stream"
 
 
+def _warmup(row: Row, _: Escape) -> str:
+    return "" if row.one_pass_warmup is None else f" after {row.one_pass_warmup} warm-up queries"
+
+
+def _token_price(row: Row, escape: Escape) -> str:
+    price = row.token_price
+    return "" if price is None else " " + escape(f"({price.model}, {price.date})")
+
+
 def cost_cell(row: Row) -> str:
     """Return a row's cost, with a mark where another machine prices it."""
     mark = "" if row.cost.value is None else other_machine_mark(row, row.price)
@@ -378,7 +387,7 @@ FIXED: dict[str, tuple[Figure, ...]] = {
             bounds="95 %",
             method=notes.MEAN_METHOD,
             short=LATENCY,
-            remark=lambda row, _: "" if row.one_pass_warmup is None else f" after {row.one_pass_warmup} warm-up queries",
+            remark=_warmup,
             screen=Screen(header="latency ms (95 %)"),
             places=FOREMOST,
         ),
@@ -429,7 +438,10 @@ FIXED: dict[str, tuple[Figure, ...]] = {
             method=notes.MAPPED_METHOD,
         ),
         _memory(
-            "peak_cgroup_mib", "peak of the memory charged to the job, with page cache", "peak cgroup", "peak_cgroup_bytes"
+            "peak_cgroup_mib",
+            "peak of the memory charged to the job, with page cache",
+            "peak cgroup",
+            "peak_cgroup_bytes",
         ),
         _memory(
             "peak_gpu_mib",
@@ -533,9 +545,7 @@ FIXED: dict[str, tuple[Figure, ...]] = {
             read=lambda row: row.usd_tokens_per_million,
             optional=True,
             prices=Prices.OTHER,
-            remark=lambda row, escape: escape(f" ({row.token_price.model}, {row.token_price.date})")
-            if row.token_price
-            else "",
+            remark=_token_price,
             method=f"{token_prices.FORMULA}; at list prices, without cache or batch discount.",
             told="Token prices",
             screen=Screen(header="tokens US$/1M", dropped=8),
@@ -583,7 +593,9 @@ FIXED: dict[str, tuple[Figure, ...]] = {
     ),
     "sweeps": (
         _fact("swept_system", "swept system or curve, of a point of one", optional("sweep", "system")),
-        _fact("swept_params", "parameters of that point that differ there, with their values", optional("sweep", "text")),
+        _fact(
+            "swept_params", "parameters of that point that differ there, with their values", optional("sweep", "text")
+        ),
     ),
     "builds": (
         Figure(
@@ -659,7 +671,9 @@ FIXED: dict[str, tuple[Figure, ...]] = {
     ),
     "evidence": (
         _fact("instance_architecture", "architecture of the instance type", optional("price", "architecture")),
-        _fact("measured_architecture", "architecture of the machine that measured", optional("machine", "architecture")),
+        _fact(
+            "measured_architecture", "architecture of the machine that measured", optional("machine", "architecture")
+        ),
         _fact("measured_cpu", "CPU model of the machine that measured", optional("machine", "cpu_model")),
         _fact("started_at", "start of the job", kind=Kind.TIME),
         _fact("key", "key of the job whose run is judged (a folder's name)"),

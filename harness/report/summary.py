@@ -39,7 +39,6 @@ from harness.report.hardware import explain_marks, hardware, machine, priced_on,
 from harness.report.row_figures import BUILD, COST, COST_HEADER, LATENCY, cost_cell, doubt_mark
 from harness.report.sentences import answers, reranking, spent
 from harness.report.writers import plain_table
-from harness.stats import Estimate
 
 # Tones of a line, for a terminal that shows colours.
 GOOD, DOUBTFUL, BAD = "good", "doubtful", "bad"

@@ -200,7 +200,12 @@ def _columns(table: Table, figures: Sequence[Figure], texts: SharedTexts) -> Ite
     for number, figure in enumerate(figures):
         if Place.PAGE_TABLE in figure.places:
             heading = ", ".join(filter(None, (figure.title, _unit(figure))))
-            own = {"figure": True, "number": number, "higher": figure.higher, "interval": bool(figure.interval or figure.bounds)}
+            own = {
+                "figure": True,
+                "number": number,
+                "higher": figure.higher,
+                "interval": bool(figure.interval or figure.bounds),
+            }
             yield column(figure.alias, heading, True, figure.alias, figure.told) | own
     for parts in _AFTER:
         yield column(*parts)

@@ -281,7 +281,7 @@ def _at_one_dollar(row: Row) -> Row:
 
 def _figures(row: Row, figures: Sequence[Figure], texts: SharedTexts) -> dict[str, ShortEstimate]:
     """Return the figures of a row by their numbers, for people: a percentage is a percentage."""
-    found = {}
+    found: dict[str, ShortEstimate] = {}
     for number, figure in enumerate(figures):
         item = figure.estimate(row)
         if figure.percent:
