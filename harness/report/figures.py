@@ -14,7 +14,8 @@ from typing import Any
 
 from harness.analysis.table import Row
 from harness.report.columns import Column, Kind
-from harness.report.document import MISSING, Escape, Footnotes, Value, bounded, number
+from harness.report.document import MIB, MISSING, Escape, Footnotes, Value, bounded, number
+from harness.report.hardware import size
 from harness.stats import Estimate
 
 _NOT_MEASURED = "not measured"
@@ -51,13 +52,14 @@ class Screen:
     """How the first screen shows a figure, where it is not as elsewhere.
 
     ``heading`` says the cell in the heading, where all rows have the same; ``dropped``: its turn to be left out on a
-    narrow terminal (0: never).
+    narrow terminal (0: never); ``bounds``: with the interval, where the wide table has it.
     """
 
     header: str = ""
     cell: Callable[[Row], str] | None = None
     heading: Callable[[str], str] | None = None
     dropped: int = 0
+    bounds: bool = True
 
 
 def always(_: Row) -> bool:
@@ -164,7 +166,12 @@ class Figure:
 
     def on_screen(self, row: Row) -> str:
         """Return the cell of the first screen."""
-        return self.screen.cell(row) if self.screen.cell else self.written(self.estimate(row))
+        if self.screen.cell:
+            return self.screen.cell(row)
+        item = self.estimate(row)
+        if self.unit == "MiB" and item.value is not None:
+            return size(item.value * MIB)
+        return self.written(item if self.screen.bounds else Estimate(item.value))
 
     def columns(self) -> tuple[Column[Row], ...]:
         """Return the columns of files: the value, and the ends of the interval if there is one."""

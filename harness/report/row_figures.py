@@ -14,7 +14,7 @@ from harness.analysis import notes, row_pricing
 from harness.analysis.table import OTHER, Row, Table, Timing, Validity
 from harness.pricing import cost, token_prices
 from harness.report.columns import STAGE, Column, Kind, optional
-from harness.report.document import MIB, MISSING, Escape, Footnotes, digits, number
+from harness.report.document import MIB, MISSING, Escape, Footnotes, number
 from harness.report.figures import (
     DATA,
     EVERYWHERE,
@@ -25,7 +25,7 @@ from harness.report.figures import (
     Prices,
     Screen,
 )
-from harness.report.hardware import other_machine_mark, size
+from harness.report.hardware import other_machine_mark
 from harness.stats import Estimate
 
 _NONE = Estimate(None)
@@ -37,86 +37,70 @@ LATENCY, THROUGHPUT, COST, BUILD = "latency", "throughput", "cost", "build"
 COST_HEADER = "US$/1M queries"
 
 
-def _fact(
-    name: str, meaning: str, read: str | Callable[[Row], Any] = "", kind: Kind = Kind.TEXT, unit: str = ""
-) -> Figure:
+# The attribute of a row, perhaps of a part that may be missing (``price.date``), or a function of the row.
+_Read = str | Callable[[Row], Any]
+
+
+def _figure(name: str, unit: str, meaning: str, read: _Read, scale: float = 1, **more: Any) -> Figure:
+    """Return a figure that is read from the row, times a factor."""
+    return Figure(name=name, unit=unit, meaning=meaning, read=_reader(read, scale), **more)
+
+
+def _fact(name: str, meaning: str, read: _Read = "", kind: Kind = Kind.TEXT, unit: str = "") -> Figure:
     """Return a fact for programs, read from the attribute of its name by default."""
-    get = operator.attrgetter(read or name) if isinstance(read, str) else read
-    return Figure(name=name, meaning=meaning, kind=kind, unit=unit, read=get, places=DATA)
+    return _figure(name, unit, meaning, read or name, kind=kind, places=DATA)
 
 
-def _number(name: str, unit: str, meaning: str, read: str | Callable[[Row], Any] = "") -> Figure:
-    return _fact(name, meaning, read, Kind.NUMBER, unit)
+def _number(name: str, unit: str, meaning: str, read: _Read = "", scale: float = 1) -> Figure:
+    return _figure(name, unit, meaning, read or name, scale, places=DATA)
 
 
-def _count(name: str, unit: str, meaning: str, read: str | Callable[[Row], Any] = "") -> Figure:
+def _count(name: str, unit: str, meaning: str, read: str = "") -> Figure:
     return _fact(name, meaning, read, Kind.COUNT, unit)
 
 
-def _scaled(field: str, scale: float) -> Callable[[Row], float | None]:
-    read = operator.attrgetter(field)
-    return lambda row: None if (value := read(row)) is None else value * scale
+def _reader(read: _Read, scale: float) -> Callable[[Row], Any]:
+    if isinstance(read, str):
+        part, _, name = read.partition(".")
+        read = optional(part, name) if name else operator.attrgetter(part)
+    if scale == 1:
+        return read
+    get = read
+
+    def scaled(row: Row) -> Any:
+        found = get(row)
+        if isinstance(found, Estimate):
+            return found.map(lambda value: value * scale)
+        return None if found is None else found * scale
+
+    return scaled
 
 
-def _of(field: str, key: str, scale: float = 1.0) -> Callable[[Row], Estimate]:
+def _of(field: str, key: str) -> Callable[[Row], Estimate]:
     """Return a function that reads one estimate of a dictionary, such as that of a measure."""
     read = operator.attrgetter(field)
-    return lambda row: read(row).get(key, _NONE).map(lambda value: value * scale)
+    return lambda row: read(row).get(key, _NONE)
 
 
-def _latency(name: str, meaning: str, label: str, **more: Any) -> Figure:
-    read = operator.attrgetter(f"{label}_s" if label != "latency mean" else "latency_mean_s")
-    return Figure(
-        **{
-            "name": name,
-            "unit": "ms",
-            "meaning": f"latency: {meaning} timed queries",
-            "interval": "95 % interval, for other queries and fresh processes",
-            "label": label,
-            "read": lambda row: read(row).map(lambda seconds: seconds * 1e3),
-            "method": notes.PERCENTILE_METHOD,
-            "told": "Latency",
-            **more,
-        }
-    )
+def _latency(name: str, meaning: str, field: str, **more: Any) -> Figure:
+    interval = "95 % interval, for other queries and fresh processes"
+    fixed: dict[str, Any] = {"interval": interval, "told": "Latency", "method": notes.PERCENTILE_METHOD}
+    return _figure(name, "ms", f"latency: {meaning} timed queries", field, 1e3, **(fixed | more))
 
 
-def _memory(name: str, meaning: str, label: str, field: str, **more: Any) -> Figure:
-    def cell(row: Row) -> str:
-        size_bytes = getattr(row, field)
-        return MISSING if size_bytes is None else size(size_bytes)
-
-    return Figure(
-        **{
-            "name": name,
-            "unit": "MiB",
-            "meaning": meaning,
-            "label": label,
-            "read": _scaled(field, 1 / MIB),
-            "method": notes.MEMORY_METHOD,
-            "told": "Memory",
-            **more,
-            "screen": Screen(cell=cell, **more.get("screen", {})),
-        }
-    )
+def _memory(name: str, meaning: str, field: str, **more: Any) -> Figure:
+    return _figure(name, "MiB", meaning, field, 1 / MIB, **({"told": "Memory", "method": notes.MEMORY_METHOD} | more))
 
 
 def _measure(name: str) -> Figure:
-    return Figure(
-        name=name,
-        meaning="effectiveness over the judged queries of the sample, computed by ir_measures (a fraction)",
-        interval=_LIKE,
-        read=_of("measures", name),
-        decimals=3,
-        header=name,
-        label=name,
-        higher=True,
-        method="ir_measures computes it for each judged query of the first trial's run; the number is their mean. Its "
-        f"95 % interval is a bootstrap over queries, from {stats.INTERVAL_MIN_QUERIES} on.",
-        told="Quality",
-        screen=Screen(header=name, heading=lambda cell: f"{name} {cell}"),
-        places=FIRST,
+    method = (
+        "ir_measures computes it for each judged query of the first trial's run; the number is their mean. Its "
+        f"95 % interval is a bootstrap over queries, from {stats.INTERVAL_MIN_QUERIES} on."
     )
+    meaning = "effectiveness over the judged queries of the sample, computed by ir_measures (a fraction)"
+    screen = Screen(name, heading=lambda cell: f"{name} {cell}")
+    people: dict[str, Any] = {"label": name, "decimals": 3, "higher": True, "screen": screen, "places": FIRST}
+    return _figure(name, "", meaning, _of("measures", name), interval=_LIKE, method=method, told="Quality", **people)
 
 
 # Counts of work by the names that adapters give: column, unit, meaning, factor to that unit.  Each is the mean of a
@@ -145,16 +129,17 @@ COUNTS: Mapping[str, tuple[str, str, str, float]] = {
     "parameters": ("parameters", "parameters", "parameters of the models that a query runs through", 1),
 }
 _FIRST_COUNTS = {"tokens": 4, "pairs": 5}
-_PADDING = Figure(
-    name="padding_share",
-    unit="fraction",
-    meaning="share of the computed tokens that only fill up",
-    read=lambda row: row.padding_share,
+_PADDING = _figure(
+    "padding_share",
+    "fraction",
+    "share of the computed tokens that only fill up",
+    "padding_share",
     header="padding, %",
     percent=True,
+    optional=True,
     applies=lambda row: row.padding_share is not None,
-    method="1 - tokens / padded_tokens.",
     told="Work",
+    method="1 - tokens / padded_tokens.",
 )
 
 
@@ -163,23 +148,24 @@ def _work(name: str) -> tuple[Figure, ...]:
     column, unit, meaning, scale = COUNTS.get(name, (f"count_{name}", "", "a count of the adapter's own", 1))
     label = column.replace("_", " ")
     header, shown = ("M parameters", 1e-6) if name == "parameters" else (label, scale)
-    count = Figure(
-        name=column,
-        unit=unit,
-        meaning=f"{meaning}; mean of a query, the same on every machine",
-        read=lambda row: None if (value := row.counts.get(name)) is None else value * scale,
-        label=label,
+    screen = Screen(
+        header,
+        cell=lambda row: number(row.counts.get(name), shown),
+        heading=lambda cell: f"{cell} {header}",
+        dropped=_FIRST_COUNTS.get(name, 0),
+    )
+    count = _figure(
+        column,
+        unit,
+        f"{meaning}; mean of a query, the same on every machine",
+        lambda row: row.counts.get(name),
+        scale,
         header=label,
         optional=True,
         applies=lambda row: name in row.counts,
+        screen=screen,
         method=f"{notes.COUNT_METHOD} {notes.FLOP_METHOD}" if name == "flop" else notes.COUNT_METHOD,
         told="Work",
-        screen=Screen(
-            header=header,
-            cell=lambda row: number(row.counts.get(name), shown),
-            heading=lambda cell: f"{cell} {header}",
-            dropped=_FIRST_COUNTS.get(name, 0),
-        ),
         places=FIRST if name in _FIRST_COUNTS else EVERYWHERE,
     )
     return (count, _PADDING) if name == "padded_tokens" else (count,)
@@ -202,64 +188,52 @@ def _second_stage(measures: Sequence[str], of: str) -> Iterator[Figure]:
     def alone(name: str) -> Callable[[Row], float | None]:
         return lambda row: row.first_stage.measures.get(name, _NONE).value if row.first_stage else None
 
-    def harm(row: Row) -> str:
-        value = of_gain(1)(row).value
-        return MISSING if value is None else f"{value * 100:.0f} %"
+    def compared(name: str, meaning: str, interval: str, read: Callable[[Row], Any], **more: Any) -> Figure:
+        people: dict[str, Any] = {"bounds": "95 %", "optional": True, "told": "First stage"}
+        return _figure(name, "fraction", meaning, read, interval=interval, **people, **more)
 
-    def ceiling(row: Row) -> Estimate:
-        return row.first_stage.ceiling if row.first_stage else _NONE
-
-    yield Figure(
-        name="first_stage",
-        kind=Kind.TEXT,
-        meaning="system whose ranking the second stage was given",
-        read=optional("first_stage", "system"),
-        cell=_first_stage_cell,
-        places=DATA | {Place.WIDE},
-    )
+    given = "system whose ranking the second stage was given"
+    wide = DATA | {Place.WIDE}
+    yield _figure("first_stage", "", given, "first_stage.system", kind=Kind.TEXT, cell=_first_stage_cell, places=wide)
     yield _fact(
         "first_stage_measured",
         "no: a stored ranking, so latency and cost are the second stage's alone",
         lambda row: row.first_stage and ("yes" if row.first_stage.measured else "no"),
     )
-    yield _count("depth", "hits", "hits that the first stage was asked for", optional("first_stage", "depth"))
-    told: dict[str, Any] = {"unit": "fraction", "bounds": "95 %", "optional": True, "told": "First stage"}
-    yield Figure(
-        name="ceiling",
-        meaning="R@depth of the first stage: no second stage has a better recall (a fraction)",
-        interval=_LIKE,
-        read=ceiling,
+    yield _count("depth", "hits", "hits that the first stage was asked for", "first_stage.depth")
+    yield compared(
+        "ceiling",
+        "R@depth of the first stage: no second stage has a better recall (a fraction)",
+        _LIKE,
+        lambda row: row.first_stage.ceiling if row.first_stage else _NONE,
         header="ceiling: R@depth (95 %)",
         decimals=3,
         higher=True,
         method=notes.CEILING_METHOD,
-        screen=Screen(header="R@depth", cell=lambda row: digits(ceiling(row).value, ".3f")),
-        **told,
+        screen=Screen("R@depth", bounds=False),
     )
-    yield Figure(
-        name="gain",
-        meaning="first measure less that of the first stage alone, query by query (a fraction)",
-        interval="paired 95 % interval",
-        read=of_gain(0),
+    yield compared(
+        "gain",
+        "first measure less that of the first stage alone, query by query (a fraction)",
+        "paired 95 % interval",
+        of_gain(0),
         header=f"gain, points {of} (95 %)",
         decimals=1,
         percent=True,
         higher=True,
         method=notes.GAIN_METHOD,
-        screen=Screen(header="gain, points (95 %)"),
-        **told,
+        screen=Screen("gain, points (95 %)"),
     )
-    yield Figure(
-        name="harm",
-        meaning="share of judged queries that the second stage makes worse",
-        interval=_LIKE,
-        read=of_gain(1),
+    yield compared(
+        "harm",
+        "share of judged queries that the second stage makes worse",
+        _LIKE,
+        of_gain(1),
         header="queries made worse (95 %), %",
         decimals=1,
         percent=True,
         method=notes.HARM_METHOD,
-        screen=Screen(header="made worse", cell=harm),
-        **told,
+        screen=Screen("made worse, %", bounds=False),
     )
     for name in measures:
         yield _number(f"first_stage_{name}", "", "effectiveness of the first stage alone (a fraction)", alone(name))
@@ -268,23 +242,14 @@ def _second_stage(measures: Sequence[str], of: str) -> Iterator[Figure]:
 def _timings(name: str, label: str, meaning: str, get: Callable[[Row], Timing | None]) -> tuple[Figure, ...]:
     """Return the mean and the median of a stage or of service time."""
 
-    def ms(field: str) -> Callable[[Row], float | None]:
-        read = operator.attrgetter(f"{field}.value")
-        return lambda row: None if (t := get(row)) is None or (s := read(t)) is None else s * 1e3
-
-    return tuple(
-        Figure(
-            name=f"{name}_{short}_ms",
-            unit="ms",
-            meaning=f"{meaning}: {word}",
-            label=f"{label}: {word}",
-            read=ms(field),
-            optional=True,
-            applies=lambda row: get(row) is not None,
-            places=_DETAIL,
+    def timing(short: str, word: str, field: str) -> Figure:
+        read = operator.attrgetter(field)
+        more: dict[str, Any] = {"label": f"{label}: {word}", "optional": True, "places": _DETAIL}
+        return _figure(
+            f"{name}_{short}_ms", "ms", f"{meaning}: {word}", lambda row: (t := get(row)) and read(t).value, 1e3, **more
         )
-        for short, word, field in (("mean", "mean", "mean_s"), ("p50", "median", "p50_s"))
-    )
+
+    return timing("mean", "mean", "mean_s"), timing("p50", "median", "p50_s")
 
 
 def _stage(name: str) -> tuple[Figure, ...]:
@@ -294,47 +259,29 @@ def _stage(name: str) -> tuple[Figure, ...]:
 
 def _interval_parts(name: str, key: str) -> tuple[Figure, ...]:
     """Return the two intervals behind a latency's interval."""
-    return tuple(
-        Figure(
-            name=f"{name}_{part}",
-            unit="ms",
-            meaning=f"latency: {interval}",
-            interval=f"95 % interval: {interval}",
-            ends_alone=True,
-            read=_of(f"{part}_s", key, 1e3),
-            places=DATA,
-        )
-        for part, interval in (
-            ("like_queries", "other queries, same processes"),
-            ("these_queries", "same queries, other processes"),
-        )
+
+    def ends(part: str, which: str) -> Figure:
+        more: dict[str, Any] = {"interval": f"95 % interval: {which}", "ends_alone": True, "places": DATA}
+        return _figure(f"{name}_{part}", "ms", f"latency: {which}", _of(f"{part}_s", key), 1e3, **more)
+
+    return (
+        ends("like_queries", "other queries, same processes"),
+        ends("these_queries", "same queries, other processes"),
     )
 
 
 def _at_most(name: str, share: str) -> Figure:
     """Return LoadGen's upper bound of a percentile (confidence 0.99)."""
-    return Figure(
-        name=f"{name}_at_most_ms",
-        unit="ms",
-        meaning=f"latency: {share} of similar queries take at most this (LoadGen's rule, confidence 0.99)",
-        label=f"{name} at most (confidence 0.99)",
-        read=_of("at_most_s", name, 1e3),
-        optional=True,
-        places=_DETAIL,
-    )
+    meaning = f"latency: {share} of similar queries take at most this (LoadGen's rule, confidence 0.99)"
+    more: dict[str, Any] = {"label": f"{name} at most (confidence 0.99)", "optional": True, "places": _DETAIL}
+    return _figure(f"{name}_at_most_ms", "ms", meaning, _of("at_most_s", name), 1e3, **more)
 
 
 def _deviation(name: str, cause: str) -> Figure:
     """Return a variance component's standard deviation."""
-    return Figure(
-        name=f"sd_{name}_ms",
-        unit="ms",
-        meaning=f"standard deviation of latency {cause}",
-        label=f"standard deviation by {name}",
-        read=_of("spread_s", name, 1e3),
-        optional=True,
-        places=_DETAIL,
-    )
+    meaning = f"standard deviation of latency {cause}"
+    more: dict[str, Any] = {"label": f"standard deviation by {name}", "optional": True, "places": _DETAIL}
+    return _figure(f"sd_{name}_ms", "ms", meaning, _of("spread_s", name), 1e3, **more)
 
 
 def _is_open(row: Row) -> bool:
@@ -367,197 +314,111 @@ def doubt_mark(validity: Validity) -> str:
     return {Validity.NOISY: " ~", Validity.INVALID: " !"}.get(validity, "")
 
 
-_COST_INTERVAL = "interval, from the latency or throughput behind it"
-_COST = "Cost"
+_TOLD_COST = "Cost"
 _SEQUENTIAL, _SATURATED = (f"{model.formula}; {model.meaning}." for model in (cost.SEQUENTIAL, cost.SATURATED))
-# Blocks whose figures do not depend on the table.
+
+
+def _cost(name: str, model: str, read: str, **more: Any) -> Figure:
+    header = f"US$ per million queries (interval), {model}"
+    more |= {"prices": Prices.HOUR, "header": header, "bounds": "interval", "told": _TOLD_COST}
+    more |= {"interval": "interval, from the latency or throughput behind it", "places": DATA | {Place.WIDE}}
+    return _figure(name, "US$", f"cost of a million queries, {model}", read, **more)
+
+
+# Blocks whose figures do not depend on the table.  An entry is easier to read in few lines.
+# fmt: off
 FIXED: dict[str, tuple[Figure, ...]] = {
     "names": (
         _fact("system", "name of the system"),
         _fact("hardware_profile", "limits of CPUs, memory and GPUs", "profile"),
-        _fact("instance_type", "instance type that prices the row", optional("price", "instance_type")),
-        _number("price_usd_per_hour", "US$/hour", "price of that type", optional("price", "usd_per_hour")),
-        _fact("price_date", "date of that price", optional("price", "date"), Kind.DATE),
+        _fact("instance_type", "instance type that prices the row", "price.instance_type"),
+        _number("price_usd_per_hour", "US$/hour", "price of that type", "price.usd_per_hour"),
+        _fact("price_date", "date of that price", "price.date", Kind.DATE),
     ),
     "times": (
         _latency(
-            "latency_mean_ms",
-            "mean over all",
-            "latency mean",
-            bounds="95 %",
-            method=notes.MEAN_METHOD,
-            short=LATENCY,
-            remark=_warmup,
-            screen=Screen(header="latency ms (95 %)"),
-            places=FOREMOST,
+            "latency_mean_ms", "mean over all", "latency_mean_s",
+            short=LATENCY, label="latency mean", bounds="95 %", method=notes.MEAN_METHOD,
+            remark=_warmup, screen=Screen("latency ms (95 %)"), places=FOREMOST,
         ),
-        _latency("p50_ms", "median of the", "p50"),
+        _latency("p50_ms", "median of the", "p50_s", label="p50"),
         _latency(
-            "p95_ms",
-            "95th percentile of the",
-            "p95",
-            short="p95",
-            screen=Screen(header="p95", dropped=3),
-            places=FOREMOST,
+            "p95_ms", "95th percentile of the", "p95_s",
+            short="p95", label="p95", screen=Screen("p95", dropped=3), places=FOREMOST,
         ),
-        _latency("p99_ms", "99th percentile of the", "p99"),
-        Figure(
-            name="throughput_qps",
-            short=THROUGHPUT,
-            unit="queries/s",
-            meaning="queries answered per second; scenarios offline and server only",
-            interval="interval over repeated measurements",
-            label="throughput",
-            bounds="interval",
-            read=lambda row: row.throughput_qps,
-            higher=True,
-            optional=True,
-            applies=_is_open,
-            method=notes.THROUGHPUT_METHOD,
-            told="Throughput",
-            screen=Screen(header="queries/s", dropped=7),
-            places=FOREMOST,
+        _latency("p99_ms", "99th percentile of the", "p99_s", label="p99"),
+        _figure(
+            "throughput_qps", "queries/s", "queries answered per second; scenarios offline and server only",
+            "throughput_qps", interval="interval over repeated measurements", label="throughput", bounds="interval",
+            short=THROUGHPUT, higher=True, optional=True, applies=_is_open, told="Throughput",
+            method=notes.THROUGHPUT_METHOD, screen=Screen("queries/s", dropped=7), places=FOREMOST,
         ),
     ),
     "resources": (
         _memory(
-            "peak_anon_mib",
-            "peak of anonymous and shared memory, without file pages",
-            "peak anonymous",
-            "peak_anon_bytes",
-            short="memory",
-            screen={"header": "memory", "dropped": 6},
-            places=FOREMOST,
+            "peak_anon_mib", "peak of anonymous and shared memory, without file pages", "peak_anon_bytes",
+            short="memory", label="peak anonymous", screen=Screen("memory", dropped=6), places=FOREMOST,
         ),
         _memory(
-            "peak_mapped_mib",
-            "peak of mapped file pages",
-            "peak mapped",
-            "peak_mapped_bytes",
-            optional=True,
-            method=notes.MAPPED_METHOD,
+            "peak_mapped_mib", "peak of mapped file pages", "peak_mapped_bytes",
+            label="peak mapped", optional=True, method=notes.MAPPED_METHOD,
         ),
         _memory(
-            "peak_cgroup_mib",
-            "peak of the memory charged to the job, with page cache",
-            "peak cgroup",
-            "peak_cgroup_bytes",
+            "peak_cgroup_mib", "peak of the memory charged to the job, with page cache", "peak_cgroup_bytes",
+            label="peak cgroup",
         ),
         _memory(
-            "peak_gpu_mib",
-            "peak of GPU memory, all GPUs together",
-            "peak GPU",
-            "peak_gpu_bytes",
-            short="gpu_memory",
+            "peak_gpu_mib", "peak of GPU memory, all GPUs together", "peak_gpu_bytes",
             applies=lambda row: bool(row.gpus) or row.peak_gpu_bytes is not None,
-            screen={"header": "GPU memory", "dropped": 1},
-            places=FIRST,
+            short="gpu_memory", label="peak GPU", screen=Screen("GPU memory", dropped=1), places=FIRST,
         ),
-        Figure(
-            name="gpu_energy_j",
-            unit="J",
-            meaning="energy of the GPUs during the trials of all jobs, with idle draw",
-            label="energy of the GPUs",
-            read=lambda row: row.gpu_energy_j,
-            optional=True,
-            places=_DETAIL,
+        _figure(
+            "gpu_energy_j", "J", "energy of the GPUs during the trials of all jobs, with idle draw", "gpu_energy_j",
+            label="energy of the GPUs", optional=True, places=_DETAIL,
         ),
         _memory(
-            "index_mib",
-            "size of the index",
-            "index",
-            "index_bytes",
-            short="index",
-            method="",
-            told="Index",
-            screen={"header": "index", "heading": lambda cell: f"index {cell}", "dropped": 2},
-            places=FOREMOST,
+            "index_mib", "size of the index", "index_bytes",
+            short="index", label="index", method="", told="Index", places=FOREMOST,
+            screen=Screen("index", heading=lambda cell: f"index {cell}", dropped=2),
         ),
-        Figure(
-            name="load_s",
-            unit="s",
-            meaning="time from the start to the first query; not part of any latency",
-            label="load",
-            read=lambda row: row.load_s,
-            places=EVERYWHERE - {Place.EXPLAIN},
+        _figure(
+            "load_s", "s", "time from the start to the first query; not part of any latency", "load_s",
+            label="load", places=EVERYWHERE - {Place.EXPLAIN},
         ),
     ),
     "costs": (
-        Figure(
-            name=COST,
-            unit="US$",
-            meaning="cost of a million queries by the model of the row's scenario",
-            label="US$ per million queries",
-            read=lambda row: row.cost,
-            bounds="interval",
-            optional=True,
-            prices=Prices.HOUR,
-            method=f"{_SEQUENTIAL} In scenarios offline and server: {_SATURATED}",
-            told=_COST,
-            screen=Screen(header=COST_HEADER, cell=cost_cell),
-            places=FOREMOST - {Place.PROGRAMS, Place.WIDE},
+        _figure(
+            COST, "US$", "cost of a million queries by the model of the row's scenario", "cost",
+            label="US$ per million queries", bounds="interval", optional=True, prices=Prices.HOUR,
+            method=f"{_SEQUENTIAL} In scenarios offline and server: {_SATURATED}", told=_TOLD_COST,
+            screen=Screen(COST_HEADER, cell=cost_cell), places=FOREMOST - {Place.PROGRAMS, Place.WIDE},
         ),
-        Figure(
-            name="usd_per_million_queries",
-            unit="US$",
-            meaning="cost of a million queries, sequential",
-            interval=_COST_INTERVAL,
-            header="US$ per million queries (interval), sequential",
-            bounds="interval",
-            read=lambda row: row.usd_per_million,
-            prices=Prices.HOUR,
-            noted=False,  # notes on a latency's interval are at the latency
-            method=_SEQUENTIAL,
-            told=_COST,
-            places=DATA | {Place.WIDE},
-        ),
-        Figure(
-            name="usd_per_million_queries_saturated",
-            unit="US$",
-            meaning="cost of a million queries, saturated",
-            interval=_COST_INTERVAL,
-            header="US$ per million queries (interval), saturated",
-            bounds="interval",
-            read=lambda row: row.usd_per_million_saturated,
-            prices=Prices.HOUR,
-            applies=_is_open,
-            method=_SATURATED,
-            told=_COST,
-            places=DATA | {Place.WIDE},
+        # Notes on a latency's interval are at the latency.
+        _cost("usd_per_million_queries", "sequential", "usd_per_million", method=_SEQUENTIAL, noted=False),
+        _cost(
+            "usd_per_million_queries_saturated", "saturated", "usd_per_million_saturated",
+            method=_SATURATED, applies=_is_open,
         ),
     ),
     "tokens": (
         _fact("token_model", "language model whose token prices the system names"),
-        _number(
-            "token_usd_in", "US$", "price of a million prompt tokens", optional("token_price", "usd_per_million_in")
-        ),
-        _number(
-            "token_usd_out", "US$", "that of a million completed ones", optional("token_price", "usd_per_million_out")
-        ),
-        _fact("token_price_date", "date of those prices", optional("token_price", "date"), Kind.DATE),
-        Figure(
-            name="usd_tokens_per_million_queries",
-            short="token_price",
-            unit="US$",
-            meaning="tokens of a million queries at list price, beside the cost of the instance",
-            label="tokens of a million queries",
-            header="US$ per million queries, tokens",
-            read=lambda row: row.usd_tokens_per_million,
-            optional=True,
-            prices=Prices.OTHER,
-            remark=_token_price,
+        _number("token_usd_in", "US$", "price of a million prompt tokens", "token_price.usd_per_million_in"),
+        _number("token_usd_out", "US$", "that of a million completed ones", "token_price.usd_per_million_out"),
+        _fact("token_price_date", "date of those prices", "token_price.date", Kind.DATE),
+        _figure(
+            "usd_tokens_per_million_queries", "US$",
+            "tokens of a million queries at list price, beside the cost of the instance", "usd_tokens_per_million",
+            short="token_price", label="tokens of a million queries", optional=True, told="Token prices",
+            header="US$ per million queries, tokens", prices=Prices.OTHER, remark=_token_price,
             method=f"{token_prices.FORMULA}; at list prices, without cache or batch discount.",
-            told="Token prices",
-            screen=Screen(header="tokens US$/1M", dropped=8),
-            places=FIRST,
+            screen=Screen("tokens US$/1M", dropped=8), places=FIRST,
         ),
     ),
     "verdicts": (
         _fact("outcome", "how the job ended: ok, oom, timeout, crash ...", "outcome.value"),
         _fact("validity", "validity of the figures: clean, noisy, invalid, unknown", "validity.value"),
         _fact(
-            "isolation",
-            "what enforced the limits: container, process, fake; published: not measured here",
+            "isolation", "what enforced the limits: container, process, fake; published: not measured here",
             "isolation.value",
         ),
         _fact("suite", "suite of the cell"),
@@ -582,9 +443,7 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         _at_most("p50", "half"),
         _at_most("p95", "95 per cent"),
         _at_most("p99", "99 per cent"),
-        _number(
-            "trial_spread_ms", "ms", "standard deviation of the trials' mean latencies", _scaled("trial_spread_s", 1e3)
-        ),
+        _number("trial_spread_ms", "ms", "standard deviation of the trials' mean latencies", "trial_spread_s", 1e3),
         _deviation("query", "between queries"),
         _deviation("trial", "between the trials of a job"),
         _deviation("job", "between jobs, which are fresh processes"),
@@ -592,71 +451,47 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         *_timings("service", "service time", "service time of scenario server", lambda row: row.service_s),
     ),
     "sweeps": (
-        _fact("swept_system", "swept system or curve, of a point of one", optional("sweep", "system")),
-        _fact(
-            "swept_params", "parameters of that point that differ there, with their values", optional("sweep", "text")
-        ),
+        _fact("swept_system", "swept system or curve, of a point of one", "sweep.system"),
+        _fact("swept_params", "parameters of that point that differ there, with their values", "sweep.text"),
     ),
     "builds": (
-        Figure(
-            name="first_query_s",
-            unit="s",
-            meaning="latency of the first query after loading",
-            label="first query",
-            read=lambda row: row.first_query_s,
-            optional=True,
-            places=_DETAIL,
+        _figure(
+            "first_query_s", "s", "latency of the first query after loading", "first_query_s",
+            label="first query", optional=True, places=_DETAIL,
         ),
         _number("one_pass_warmup", "queries", "warm-up queries, where warm-up was one pass"),
         _number("index_build_s", "s", "time to build the index"),
-        _fact("index_build_profile", "limits during the build", optional("build_envelope", "name")),
+        _fact("index_build_profile", "limits during the build", "build_envelope.name"),
         _fact(
-            "build_validity",
-            "validity of that time: clean, noisy, invalid, unknown",
+            "build_validity", "validity of that time: clean, noisy, invalid, unknown",
             lambda row: None if row.index_build_s is None else row.build_validity.value,
         ),
         _fact(
-            "build_findings",
-            "reasons to doubt that time, and remarks",
+            "build_findings", "reasons to doubt that time, and remarks",
             lambda row: "; ".join(finding.text for finding in row.build_findings) or None,
         ),
-        _fact(
-            "build_measured_type", "instance type of the machine that built", optional("build_machine", "instance_type")
-        ),
-        _fact("build_measured_cpu", "CPU model of that machine", optional("build_machine", "cpu_model")),
+        _fact("build_measured_type", "instance type of the machine that built", "build_machine.instance_type"),
+        _fact("build_measured_cpu", "CPU model of that machine", "build_machine.cpu_model"),
         _count("corpus_documents", "documents", "documents in the index"),
-        _fact("build_instance_type", "instance type that prices the build", optional("build_price", "instance_type")),
-        _number("build_price_usd_per_hour", "US$/hour", "price of that type", optional("build_price", "usd_per_hour")),
-        Figure(
-            name="usd_build_per_million_documents",
-            short=BUILD,
-            unit="US$",
-            meaning="cost of indexing a million documents",
-            read=lambda row: row.usd_build_per_million_documents.value,
-            optional=True,
-            prices=Prices.OTHER,
-            method=f"{cost.BUILD_FORMULA}.",
-            told="Index cost",
-            screen=Screen(header="build US$/1M docs", cell=_build_cell),
+        _fact("build_instance_type", "instance type that prices the build", "build_price.instance_type"),
+        _number("build_price_usd_per_hour", "US$/hour", "price of that type", "build_price.usd_per_hour"),
+        _figure(
+            "usd_build_per_million_documents", "US$", "cost of indexing a million documents",
+            "usd_build_per_million_documents.value",
+            short=BUILD, optional=True, prices=Prices.OTHER, told="Index cost",
+            method=f"{cost.BUILD_FORMULA}.", screen=Screen("build US$/1M docs", cell=_build_cell),
             places=DATA | {Place.ON_REQUEST},
         ),
-        Figure(
-            name="usd_storage_per_month",
-            unit="US$/month",
-            meaning="cost of storing the index",
-            read=lambda row: row.usd_storage_per_month.value,
-            prices=Prices.OTHER,
-            method=f"{cost.STORAGE_FORMULA}.",
-            places=DATA,
+        _figure(
+            "usd_storage_per_month", "US$/month", "cost of storing the index", "usd_storage_per_month.value",
+            prices=Prices.OTHER, method=f"{cost.STORAGE_FORMULA}.", places=DATA,
         ),
-        _fact("price_term", "price term: on-demand, reserved-1y, reserved-3y, spot", optional("price", "term")),
+        _fact("price_term", "price term: on-demand, reserved-1y, reserved-3y, spot", "price.term"),
         _fact("published_type", "published rows: instance type in the paper"),
-        _number("memory_limit_mib", "MiB", "limit of the job's memory", _scaled("memory_limit_bytes", 1 / MIB)),
+        _number("memory_limit_mib", "MiB", "limit of the job's memory", "memory_limit_bytes", 1 / MIB),
         _number(
-            "profile_memory_mib",
-            "MiB",
-            "memory that the profile asks for; the limit is less on a whole machine",
-            _scaled("memory_bytes", 1 / MIB),
+            "profile_memory_mib", "MiB", "memory that the profile asks for; the limit is less on a whole machine",
+            "memory_bytes", 1 / MIB,
         ),
         _fact(
             "price_basis",
@@ -664,17 +499,14 @@ FIXED: dict[str, tuple[Figure, ...]] = {
             row_pricing.basis,
         ),
         _fact(
-            "price_substitutes",
-            "type without a price at that date, which instance_type replaces",
-            optional("price", "substitutes"),
+            "price_substitutes", "type without a price at that date, which instance_type replaces",
+            "price.substitutes",
         ),
     ),
     "evidence": (
-        _fact("instance_architecture", "architecture of the instance type", optional("price", "architecture")),
-        _fact(
-            "measured_architecture", "architecture of the machine that measured", optional("machine", "architecture")
-        ),
-        _fact("measured_cpu", "CPU model of the machine that measured", optional("machine", "cpu_model")),
+        _fact("instance_architecture", "architecture of the instance type", "price.architecture"),
+        _fact("measured_architecture", "architecture of the machine that measured", "machine.architecture"),
+        _fact("measured_cpu", "CPU model of the machine that measured", "machine.cpu_model"),
         _fact("started_at", "start of the job", kind=Kind.TIME),
         _fact("key", "key of the job whose run is judged (a folder's name)"),
         _fact("detail", "reason for an outcome other than ok"),
@@ -685,6 +517,7 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         _fact("notes", "reasons for doubt, and other notes", lambda row: "; ".join(row.notes) or None),
     ),
 }
+# fmt: on
 # Blocks that only some kinds of rows have.
 _KINDS: dict[str, Callable[[Row], bool]] = {
     "second stage": lambda row: row.first_stage is not None,
@@ -784,7 +617,7 @@ def untold() -> tuple[Figure, ...]:
 def priced_by_hour() -> tuple[Figure, ...]:
     """Return the figures that the price of an instance's hour multiplies, besides the costs that a repricing ranks."""
     every = (figure for block in FIXED.values() for figure in block)
-    return tuple(figure for figure in every if figure.prices is Prices.HOUR and figure.told != _COST)
+    return tuple(figure for figure in every if figure.prices is Prices.HOUR and figure.told != _TOLD_COST)
 
 
 def priced_from(measures: Sequence[str]) -> tuple[Figure, ...]:
