@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 
 from harness.analysis.table import Row
-from harness.report.columns import Column, Kind
+from harness.report.columns import Column, Kind, optional
 from harness.report.document import MIB, MISSING, Escape, Footnotes, Value, bounded, number
 from harness.report.hardware import size
 from harness.stats import Estimate
@@ -195,3 +195,44 @@ class Figure:
     def only(self, applies: Callable[[Row], bool]) -> Figure:
         """Return the figure for one kind of row."""
         return self if self.applies is not always else replace(self, applies=applies)
+
+
+# The attribute of a row, perhaps of a part that may be missing (``price.date``), or a function of the row.
+Read = str | Callable[[Row], Any]
+
+
+def figure_of(name: str, unit: str, meaning: str, read: Read, scale: float = 1, **more: Any) -> Figure:
+    """Return a figure that is read from the row, times a factor."""
+    return Figure(name=name, unit=unit, meaning=meaning, read=_reader(read, scale), **more)
+
+
+def fact(name: str, meaning: str, read: Read = "", kind: Kind = Kind.TEXT, unit: str = "") -> Figure:
+    """Return a fact for programs, read from the attribute of its name by default."""
+    return figure_of(name, unit, meaning, read or name, kind=kind, places=DATA)
+
+
+def amount(name: str, unit: str, meaning: str, read: Read = "", scale: float = 1) -> Figure:
+    """Return a number for programs."""
+    return figure_of(name, unit, meaning, read or name, scale, places=DATA)
+
+
+def count_of(name: str, unit: str, meaning: str, read: str = "") -> Figure:
+    """Return a whole number for programs."""
+    return fact(name, meaning, read, Kind.COUNT, unit)
+
+
+def _reader(read: Read, scale: float) -> Callable[[Row], Any]:
+    if isinstance(read, str):
+        part, _, name = read.partition(".")
+        read = optional(part, name) if name else operator.attrgetter(part)
+    if scale == 1:
+        return read
+    get = read
+
+    def scaled(row: Row) -> Any:
+        found = get(row)
+        if isinstance(found, Estimate):
+            return found.map(lambda value: value * scale)
+        return None if found is None else found * scale
+
+    return scaled

@@ -13,7 +13,7 @@ from harness import stats
 from harness.analysis import notes, row_pricing
 from harness.analysis.table import OTHER, Row, Table, Timing, Validity
 from harness.pricing import cost, token_prices
-from harness.report.columns import STAGE, Column, Kind, optional
+from harness.report.columns import STAGE, Column, Kind
 from harness.report.document import MIB, MISSING, Escape, Footnotes, number
 from harness.report.figures import (
     DATA,
@@ -24,6 +24,10 @@ from harness.report.figures import (
     Place,
     Prices,
     Screen,
+    amount,
+    count_of,
+    fact,
+    figure_of,
 )
 from harness.report.hardware import other_machine_mark
 from harness.stats import Estimate
@@ -37,45 +41,6 @@ LATENCY, THROUGHPUT, COST, BUILD = "latency", "throughput", "cost", "build"
 COST_HEADER = "US$/1M queries"
 
 
-# The attribute of a row, perhaps of a part that may be missing (``price.date``), or a function of the row.
-_Read = str | Callable[[Row], Any]
-
-
-def _figure(name: str, unit: str, meaning: str, read: _Read, scale: float = 1, **more: Any) -> Figure:
-    """Return a figure that is read from the row, times a factor."""
-    return Figure(name=name, unit=unit, meaning=meaning, read=_reader(read, scale), **more)
-
-
-def _fact(name: str, meaning: str, read: _Read = "", kind: Kind = Kind.TEXT, unit: str = "") -> Figure:
-    """Return a fact for programs, read from the attribute of its name by default."""
-    return _figure(name, unit, meaning, read or name, kind=kind, places=DATA)
-
-
-def _number(name: str, unit: str, meaning: str, read: _Read = "", scale: float = 1) -> Figure:
-    return _figure(name, unit, meaning, read or name, scale, places=DATA)
-
-
-def _count(name: str, unit: str, meaning: str, read: str = "") -> Figure:
-    return _fact(name, meaning, read, Kind.COUNT, unit)
-
-
-def _reader(read: _Read, scale: float) -> Callable[[Row], Any]:
-    if isinstance(read, str):
-        part, _, name = read.partition(".")
-        read = optional(part, name) if name else operator.attrgetter(part)
-    if scale == 1:
-        return read
-    get = read
-
-    def scaled(row: Row) -> Any:
-        found = get(row)
-        if isinstance(found, Estimate):
-            return found.map(lambda value: value * scale)
-        return None if found is None else found * scale
-
-    return scaled
-
-
 def _of(field: str, key: str) -> Callable[[Row], Estimate]:
     """Return a function that reads one estimate of a dictionary, such as that of a measure."""
     read = operator.attrgetter(field)
@@ -85,11 +50,11 @@ def _of(field: str, key: str) -> Callable[[Row], Estimate]:
 def _latency(name: str, meaning: str, field: str, **more: Any) -> Figure:
     interval = "95 % interval, for other queries and fresh processes"
     fixed: dict[str, Any] = {"interval": interval, "told": "Latency", "method": notes.PERCENTILE_METHOD}
-    return _figure(name, "ms", f"latency: {meaning} timed queries", field, 1e3, **(fixed | more))
+    return figure_of(name, "ms", f"latency: {meaning} timed queries", field, 1e3, **(fixed | more))
 
 
 def _memory(name: str, meaning: str, field: str, **more: Any) -> Figure:
-    return _figure(name, "MiB", meaning, field, 1 / MIB, **({"told": "Memory", "method": notes.MEMORY_METHOD} | more))
+    return figure_of(name, "MiB", meaning, field, 1 / MIB, **({"told": "Memory", "method": notes.MEMORY_METHOD} | more))
 
 
 def _measure(name: str) -> Figure:
@@ -100,7 +65,7 @@ def _measure(name: str) -> Figure:
     meaning = "effectiveness over the judged queries of the sample, computed by ir_measures (a fraction)"
     screen = Screen(name, heading=lambda cell: f"{name} {cell}")
     people: dict[str, Any] = {"label": name, "decimals": 3, "higher": True, "screen": screen, "places": FIRST}
-    return _figure(name, "", meaning, _of("measures", name), interval=_LIKE, method=method, told="Quality", **people)
+    return figure_of(name, "", meaning, _of("measures", name), interval=_LIKE, method=method, told="Quality", **people)
 
 
 # Counts of work by the names that adapters give: column, unit, meaning, factor to that unit.  Each is the mean of a
@@ -129,7 +94,7 @@ COUNTS: Mapping[str, tuple[str, str, str, float]] = {
     "parameters": ("parameters", "parameters", "parameters of the models that a query runs through", 1),
 }
 _FIRST_COUNTS = {"tokens": 4, "pairs": 5}
-_PADDING = _figure(
+_PADDING = figure_of(
     "padding_share",
     "fraction",
     "share of the computed tokens that only fill up",
@@ -154,7 +119,7 @@ def _work(name: str) -> tuple[Figure, ...]:
         heading=lambda cell: f"{cell} {header}",
         dropped=_FIRST_COUNTS.get(name, 0),
     )
-    count = _figure(
+    count = figure_of(
         column,
         unit,
         f"{meaning}; mean of a query, the same on every machine",
@@ -190,17 +155,17 @@ def _second_stage(measures: Sequence[str], of: str) -> Iterator[Figure]:
 
     def compared(name: str, meaning: str, interval: str, read: Callable[[Row], Any], **more: Any) -> Figure:
         people: dict[str, Any] = {"bounds": "95 %", "optional": True, "told": "First stage"}
-        return _figure(name, "fraction", meaning, read, interval=interval, **people, **more)
+        return figure_of(name, "fraction", meaning, read, interval=interval, **people, **more)
 
     given = "system whose ranking the second stage was given"
     wide = DATA | {Place.WIDE}
-    yield _figure("first_stage", "", given, "first_stage.system", kind=Kind.TEXT, cell=_first_stage_cell, places=wide)
-    yield _fact(
+    yield figure_of("first_stage", "", given, "first_stage.system", kind=Kind.TEXT, cell=_first_stage_cell, places=wide)
+    yield fact(
         "first_stage_measured",
         "no: a stored ranking, so latency and cost are the second stage's alone",
         lambda row: row.first_stage and ("yes" if row.first_stage.measured else "no"),
     )
-    yield _count("depth", "hits", "hits that the first stage was asked for", "first_stage.depth")
+    yield count_of("depth", "hits", "hits that the first stage was asked for", "first_stage.depth")
     yield compared(
         "ceiling",
         "R@depth of the first stage: no second stage has a better recall (a fraction)",
@@ -236,7 +201,7 @@ def _second_stage(measures: Sequence[str], of: str) -> Iterator[Figure]:
         screen=Screen("made worse, %", bounds=False),
     )
     for name in measures:
-        yield _number(f"first_stage_{name}", "", "effectiveness of the first stage alone (a fraction)", alone(name))
+        yield amount(f"first_stage_{name}", "", "effectiveness of the first stage alone (a fraction)", alone(name))
 
 
 def _timings(name: str, label: str, meaning: str, get: Callable[[Row], Timing | None]) -> tuple[Figure, ...]:
@@ -245,7 +210,7 @@ def _timings(name: str, label: str, meaning: str, get: Callable[[Row], Timing | 
     def timing(short: str, word: str, field: str) -> Figure:
         read = operator.attrgetter(field)
         more: dict[str, Any] = {"label": f"{label}: {word}", "optional": True, "places": _DETAIL}
-        return _figure(
+        return figure_of(
             f"{name}_{short}_ms", "ms", f"{meaning}: {word}", lambda row: (t := get(row)) and read(t).value, 1e3, **more
         )
 
@@ -262,7 +227,7 @@ def _interval_parts(name: str, key: str) -> tuple[Figure, ...]:
 
     def ends(part: str, which: str) -> Figure:
         more: dict[str, Any] = {"interval": f"95 % interval: {which}", "ends_alone": True, "places": DATA}
-        return _figure(f"{name}_{part}", "ms", f"latency: {which}", _of(f"{part}_s", key), 1e3, **more)
+        return figure_of(f"{name}_{part}", "ms", f"latency: {which}", _of(f"{part}_s", key), 1e3, **more)
 
     return (
         ends("like_queries", "other queries, same processes"),
@@ -274,14 +239,14 @@ def _at_most(name: str, share: str) -> Figure:
     """Return LoadGen's upper bound of a percentile (confidence 0.99)."""
     meaning = f"latency: {share} of similar queries take at most this (LoadGen's rule, confidence 0.99)"
     more: dict[str, Any] = {"label": f"{name} at most (confidence 0.99)", "optional": True, "places": _DETAIL}
-    return _figure(f"{name}_at_most_ms", "ms", meaning, _of("at_most_s", name), 1e3, **more)
+    return figure_of(f"{name}_at_most_ms", "ms", meaning, _of("at_most_s", name), 1e3, **more)
 
 
 def _deviation(name: str, cause: str) -> Figure:
     """Return a variance component's standard deviation."""
     meaning = f"standard deviation of latency {cause}"
     more: dict[str, Any] = {"label": f"standard deviation by {name}", "optional": True, "places": _DETAIL}
-    return _figure(f"sd_{name}_ms", "ms", meaning, _of("spread_s", name), 1e3, **more)
+    return figure_of(f"sd_{name}_ms", "ms", meaning, _of("spread_s", name), 1e3, **more)
 
 
 def _is_open(row: Row) -> bool:
@@ -322,18 +287,18 @@ def _cost(name: str, model: str, read: str, **more: Any) -> Figure:
     header = f"US$ per million queries (interval), {model}"
     more |= {"prices": Prices.HOUR, "header": header, "bounds": "interval", "told": _TOLD_COST}
     more |= {"interval": "interval, from the latency or throughput behind it", "places": DATA | {Place.WIDE}}
-    return _figure(name, "US$", f"cost of a million queries, {model}", read, **more)
+    return figure_of(name, "US$", f"cost of a million queries, {model}", read, **more)
 
 
 # Blocks whose figures do not depend on the table.  An entry is easier to read in few lines.
 # fmt: off
 FIXED: dict[str, tuple[Figure, ...]] = {
     "names": (
-        _fact("system", "name of the system"),
-        _fact("hardware_profile", "limits of CPUs, memory and GPUs", "profile"),
-        _fact("instance_type", "instance type that prices the row", "price.instance_type"),
-        _number("price_usd_per_hour", "US$/hour", "price of that type", "price.usd_per_hour"),
-        _fact("price_date", "date of that price", "price.date", Kind.DATE),
+        fact("system", "name of the system"),
+        fact("hardware_profile", "limits of CPUs, memory and GPUs", "profile"),
+        fact("instance_type", "instance type that prices the row", "price.instance_type"),
+        amount("price_usd_per_hour", "US$/hour", "price of that type", "price.usd_per_hour"),
+        fact("price_date", "date of that price", "price.date", Kind.DATE),
     ),
     "times": (
         _latency(
@@ -347,7 +312,7 @@ FIXED: dict[str, tuple[Figure, ...]] = {
             short="p95", label="p95", screen=Screen("p95", dropped=3), places=FOREMOST,
         ),
         _latency("p99_ms", "99th percentile of the", "p99_s", label="p99"),
-        _figure(
+        figure_of(
             "throughput_qps", "queries/s", "queries answered per second; scenarios offline and server only",
             "throughput_qps", interval="interval over repeated measurements", label="throughput", bounds="interval",
             short=THROUGHPUT, higher=True, optional=True, applies=_is_open, told="Throughput",
@@ -372,7 +337,7 @@ FIXED: dict[str, tuple[Figure, ...]] = {
             applies=lambda row: bool(row.gpus) or row.peak_gpu_bytes is not None,
             short="gpu_memory", label="peak GPU", screen=Screen("GPU memory", dropped=1), places=FIRST,
         ),
-        _figure(
+        figure_of(
             "gpu_energy_j", "J", "energy of the GPUs during the trials of all jobs, with idle draw", "gpu_energy_j",
             label="energy of the GPUs", optional=True, places=_DETAIL,
         ),
@@ -381,13 +346,13 @@ FIXED: dict[str, tuple[Figure, ...]] = {
             short="index", label="index", method="", told="Index", places=FOREMOST,
             screen=Screen("index", heading=lambda cell: f"index {cell}", dropped=2),
         ),
-        _figure(
+        figure_of(
             "load_s", "s", "time from the start to the first query; not part of any latency", "load_s",
             label="load", places=EVERYWHERE - {Place.EXPLAIN},
         ),
     ),
     "costs": (
-        _figure(
+        figure_of(
             COST, "US$", "cost of a million queries by the model of the row's scenario", "cost",
             label="US$ per million queries", bounds="interval", optional=True, prices=Prices.HOUR,
             method=f"{_SEQUENTIAL} In scenarios offline and server: {_SATURATED}", told=_TOLD_COST,
@@ -401,11 +366,11 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         ),
     ),
     "tokens": (
-        _fact("token_model", "language model whose token prices the system names"),
-        _number("token_usd_in", "US$", "price of a million prompt tokens", "token_price.usd_per_million_in"),
-        _number("token_usd_out", "US$", "that of a million completed ones", "token_price.usd_per_million_out"),
-        _fact("token_price_date", "date of those prices", "token_price.date", Kind.DATE),
-        _figure(
+        fact("token_model", "language model whose token prices the system names"),
+        amount("token_usd_in", "US$", "price of a million prompt tokens", "token_price.usd_per_million_in"),
+        amount("token_usd_out", "US$", "that of a million completed ones", "token_price.usd_per_million_out"),
+        fact("token_price_date", "date of those prices", "token_price.date", Kind.DATE),
+        figure_of(
             "usd_tokens_per_million_queries", "US$",
             "tokens of a million queries at list price, beside the cost of the instance", "usd_tokens_per_million",
             short="token_price", label="tokens of a million queries", optional=True, told="Token prices",
@@ -415,25 +380,25 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         ),
     ),
     "verdicts": (
-        _fact("outcome", "how the job ended: ok, oom, timeout, crash ...", "outcome.value"),
-        _fact("validity", "validity of the figures: clean, noisy, invalid, unknown", "validity.value"),
-        _fact(
+        fact("outcome", "how the job ended: ok, oom, timeout, crash ...", "outcome.value"),
+        fact("validity", "validity of the figures: clean, noisy, invalid, unknown", "validity.value"),
+        fact(
             "isolation", "what enforced the limits: container, process, fake; published: not measured here",
             "isolation.value",
         ),
-        _fact("suite", "suite of the cell"),
+        fact("suite", "suite of the cell"),
     ),
-    "origin": (_fact("origin", "origin, in merged results"),),
+    "origin": (fact("origin", "origin, in merged results"),),
     "counts": (
-        _fact("dataset", "dataset: corpus, queries and judgements"),
-        _fact("scenario", "arrival of queries: single_stream, offline, server"),
-        _count("queries", "queries", "timed queries, each once per trial"),
-        _count("trials", "trials", "passes over the queries, in all jobs together"),
-        _count("queries_judged", "queries", "judged queries, which the measures are over"),
-        _number("unjudged_share", "fraction", "share of unjudged documents among the first hits"),
-        _count("unjudged_depth", "hits", "number of first hits for unjudged_share"),
-        _fact("rejudged", "judgements, where not the stored ones", lambda row: "; ".join(row.rejudged) or None),
-        _count("jobs", "jobs", "fresh processes pooled in the row"),
+        fact("dataset", "dataset: corpus, queries and judgements"),
+        fact("scenario", "arrival of queries: single_stream, offline, server"),
+        count_of("queries", "queries", "timed queries, each once per trial"),
+        count_of("trials", "trials", "passes over the queries, in all jobs together"),
+        count_of("queries_judged", "queries", "judged queries, which the measures are over"),
+        amount("unjudged_share", "fraction", "share of unjudged documents among the first hits"),
+        count_of("unjudged_depth", "hits", "number of first hits for unjudged_share"),
+        fact("rejudged", "judgements, where not the stored ones", lambda row: "; ".join(row.rejudged) or None),
+        count_of("jobs", "jobs", "fresh processes pooled in the row"),
     ),
     "spreads": (
         *_interval_parts("latency_mean_ms", "mean"),
@@ -443,7 +408,7 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         _at_most("p50", "half"),
         _at_most("p95", "95 per cent"),
         _at_most("p99", "99 per cent"),
-        _number("trial_spread_ms", "ms", "standard deviation of the trials' mean latencies", "trial_spread_s", 1e3),
+        amount("trial_spread_ms", "ms", "standard deviation of the trials' mean latencies", "trial_spread_s", 1e3),
         _deviation("query", "between queries"),
         _deviation("trial", "between the trials of a job"),
         _deviation("job", "between jobs, which are fresh processes"),
@@ -451,70 +416,70 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         *_timings("service", "service time", "service time of scenario server", lambda row: row.service_s),
     ),
     "sweeps": (
-        _fact("swept_system", "swept system or curve, of a point of one", "sweep.system"),
-        _fact("swept_params", "parameters of that point that differ there, with their values", "sweep.text"),
+        fact("swept_system", "swept system or curve, of a point of one", "sweep.system"),
+        fact("swept_params", "parameters of that point that differ there, with their values", "sweep.text"),
     ),
     "builds": (
-        _figure(
+        figure_of(
             "first_query_s", "s", "latency of the first query after loading", "first_query_s",
             label="first query", optional=True, places=_DETAIL,
         ),
-        _number("one_pass_warmup", "queries", "warm-up queries, where warm-up was one pass"),
-        _number("index_build_s", "s", "time to build the index"),
-        _fact("index_build_profile", "limits during the build", "build_envelope.name"),
-        _fact(
+        amount("one_pass_warmup", "queries", "warm-up queries, where warm-up was one pass"),
+        amount("index_build_s", "s", "time to build the index"),
+        fact("index_build_profile", "limits during the build", "build_envelope.name"),
+        fact(
             "build_validity", "validity of that time: clean, noisy, invalid, unknown",
             lambda row: None if row.index_build_s is None else row.build_validity.value,
         ),
-        _fact(
+        fact(
             "build_findings", "reasons to doubt that time, and remarks",
             lambda row: "; ".join(finding.text for finding in row.build_findings) or None,
         ),
-        _fact("build_measured_type", "instance type of the machine that built", "build_machine.instance_type"),
-        _fact("build_measured_cpu", "CPU model of that machine", "build_machine.cpu_model"),
-        _count("corpus_documents", "documents", "documents in the index"),
-        _fact("build_instance_type", "instance type that prices the build", "build_price.instance_type"),
-        _number("build_price_usd_per_hour", "US$/hour", "price of that type", "build_price.usd_per_hour"),
-        _figure(
+        fact("build_measured_type", "instance type of the machine that built", "build_machine.instance_type"),
+        fact("build_measured_cpu", "CPU model of that machine", "build_machine.cpu_model"),
+        count_of("corpus_documents", "documents", "documents in the index"),
+        fact("build_instance_type", "instance type that prices the build", "build_price.instance_type"),
+        amount("build_price_usd_per_hour", "US$/hour", "price of that type", "build_price.usd_per_hour"),
+        figure_of(
             "usd_build_per_million_documents", "US$", "cost of indexing a million documents",
             "usd_build_per_million_documents.value",
             short=BUILD, optional=True, prices=Prices.OTHER, told="Index cost",
             method=f"{cost.BUILD_FORMULA}.", screen=Screen("build US$/1M docs", cell=_build_cell),
             places=DATA | {Place.ON_REQUEST},
         ),
-        _figure(
+        figure_of(
             "usd_storage_per_month", "US$/month", "cost of storing the index", "usd_storage_per_month.value",
             prices=Prices.OTHER, method=f"{cost.STORAGE_FORMULA}.", places=DATA,
         ),
-        _fact("price_term", "price term: on-demand, reserved-1y, reserved-3y, spot", "price.term"),
-        _fact("published_type", "published rows: instance type in the paper"),
-        _number("memory_limit_mib", "MiB", "limit of the job's memory", "memory_limit_bytes", 1 / MIB),
-        _number(
+        fact("price_term", "price term: on-demand, reserved-1y, reserved-3y, spot", "price.term"),
+        fact("published_type", "published rows: instance type in the paper"),
+        amount("memory_limit_mib", "MiB", "limit of the job's memory", "memory_limit_bytes", 1 / MIB),
+        amount(
             "profile_memory_mib", "MiB", "memory that the profile asks for; the limit is less on a whole machine",
             "memory_bytes", 1 / MIB,
         ),
-        _fact(
+        fact(
             "price_basis",
             "why that type prices the row: published, measured (it measured the row), substitute, cheapest",
             row_pricing.basis,
         ),
-        _fact(
+        fact(
             "price_substitutes", "type without a price at that date, which instance_type replaces",
             "price.substitutes",
         ),
     ),
     "evidence": (
-        _fact("instance_architecture", "architecture of the instance type", "price.architecture"),
-        _fact("measured_architecture", "architecture of the machine that measured", "machine.architecture"),
-        _fact("measured_cpu", "CPU model of the machine that measured", "machine.cpu_model"),
-        _fact("started_at", "start of the job", kind=Kind.TIME),
-        _fact("key", "key of the job whose run is judged (a folder's name)"),
-        _fact("detail", "reason for an outcome other than ok"),
-        _fact("backend", "inference backend that encoded the queries"),
-        _fact("document_backend", "inference backend that the system names for documents"),
-        _fact("stand_in", "checkpoint, where it is not the published one"),
-        _fact("pinned_at_first_use", "model files that the run pinned, as no file did before, and their commits"),
-        _fact("notes", "reasons for doubt, and other notes", lambda row: "; ".join(row.notes) or None),
+        fact("instance_architecture", "architecture of the instance type", "price.architecture"),
+        fact("measured_architecture", "architecture of the machine that measured", "machine.architecture"),
+        fact("measured_cpu", "CPU model of the machine that measured", "machine.cpu_model"),
+        fact("started_at", "start of the job", kind=Kind.TIME),
+        fact("key", "key of the job whose run is judged (a folder's name)"),
+        fact("detail", "reason for an outcome other than ok"),
+        fact("backend", "inference backend that encoded the queries"),
+        fact("document_backend", "inference backend that the system names for documents"),
+        fact("stand_in", "checkpoint, where it is not the published one"),
+        fact("pinned_at_first_use", "model files that the run pinned, as no file did before, and their commits"),
+        fact("notes", "reasons for doubt, and other notes", lambda row: "; ".join(row.notes) or None),
     ),
 }
 # fmt: on

@@ -16,11 +16,6 @@
     return `${number(item.value)}${unit ? ` ${unit}` : ""}${ends ? ` (95 %: ${ends})` : ""}${said}`;
   }
 
-  function times(item, factor) {
-    const scaled = (value) => (value === null ? null : value * factor);
-    return { value: scaled(item.value), low: scaled(item.low), high: scaled(item.high), reason: item.reason };
-  }
-
   function samples(row) {
     if (row.queries === undefined) return "no samples could be read";
     const fresh = row.jobs > 1 ? ` in ${count(row.jobs, "process", "processes")}` : "";
@@ -164,5 +159,5 @@
     return found.length ? [["What to do", Array.from(new Set(found)).join(" ")]] : [];
   }
 
-  page.parts = { MADE_OF, bounded, times, samples, full, explained, titleOf, meaning, remedies };
+  page.parts = { MADE_OF, bounded, samples, full, explained, titleOf, meaning, remedies };
 })((window.harnessPage = window.harnessPage || {}));
