@@ -6,6 +6,7 @@ docs/reference/columns.md select from these entries.  :mod:`harness.report.row_f
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -221,6 +222,11 @@ def count_of(name: str, unit: str, meaning: str, read: str = "") -> Figure:
     return fact(name, meaning, read, Kind.COUNT, unit)
 
 
+@functools.lru_cache(maxsize=1 << 12)  # files read an estimate three times: its value and both ends
+def _times(item: Estimate, scale: float) -> Estimate:
+    return item.map(lambda value: value * scale)
+
+
 def _reader(read: Read, scale: float) -> Callable[[Row], Any]:
     if isinstance(read, str):
         part, _, name = read.partition(".")
@@ -232,7 +238,7 @@ def _reader(read: Read, scale: float) -> Callable[[Row], Any]:
     def scaled(row: Row) -> Any:
         found = get(row)
         if isinstance(found, Estimate):
-            return found.map(lambda value: value * scale)
+            return _times(found, scale)
         return None if found is None else found * scale
 
     return scaled
