@@ -106,6 +106,7 @@ OWN = {
     "launch/docker": "the end of a job's log, as bytes",
     "launch/fake": "a corpus that the host has prepared; for tests",
     "launch/images/base_image": "shipped files",
+    "launch/images/driver_code": "the package's own sources",
     "launch/images/engine_build": "what the Docker engine answers; a build's words come as its JSON",
     "launch/images/emulation": "the kernel's files",
     "launch/monitor/canary": "the kernel's files",
