@@ -228,8 +228,6 @@ def _search(
 ) -> CollectedJob:
     """Run a search job over all queries; with a ``batch_size`` as ``offline``, ``writes``: with a writable index."""
     (folder / "out").mkdir(parents=True)
-    topics = (Query(f"d{number}", f"the {topic} of the {_SHARED_WORD}") for number, topic in enumerate(_TOPICS))
-    queries = (*topics, Query(_SHARED_WORD, _SHARED_WORD), Query("twins", _TWIN_QUERY))
     spec = JobSpec(
         kind="search",
         system=prepared.system.name,
@@ -245,15 +243,20 @@ def _search(
         pause=True,
         corpus_size=corpus.size,
         fewer_hits_ok=prepared.system.fewer_hits_ok,
-        warmup=tuple(Query(f"w{query.query_id}", f"old {query.text}") for query in queries),
-        sample=queries,
+        warmup=warmup(),
+        sample=queries(),
     )
     job = LaunchRequest(spec, prepared, folder, corpus.folder, index, _LIMITS, index_is_copy=writes)
     return collect(job, launcher.launch(job, silent), corpus.unknown)
 
 
 def _corpus(folder: Path) -> datasets.PreparedCorpus:
-    """Write a document about each topic, one that only mentions it (an order that every engine should find), twins."""
+    write_dataset(folder / "small", documents(), [{"_id": "d0", "text": "river"}], [("d0", "d0")])
+    return datasets.load(folder / "small", folder).corpus
+
+
+def documents() -> list[dict[str, str]]:
+    """Return a document about each topic, one that only mentions it (an order that every engine should find), twins."""
     about = [
         {
             "_id": f"d{number}",
@@ -273,6 +276,15 @@ def _corpus(folder: Path) -> datasets.PreparedCorpus:
         }
         for number, topic in enumerate(_TOPICS)
     ]
-    twins = [{"_id": name, "title": "", "text": _TWIN_TEXT} for name in _TWINS]
-    write_dataset(folder / "small", about + mentions + twins, [{"_id": "d0", "text": "river"}], [("d0", "d0")])
-    return datasets.load(folder / "small", folder).corpus
+    return about + mentions + [{"_id": name, "title": "", "text": _TWIN_TEXT} for name in _TWINS]
+
+
+def queries() -> tuple[Query, ...]:
+    """Return a query about each topic, one for the word that all documents have, and one for the twins."""
+    topics = (Query(f"d{number}", f"the {topic} of the {_SHARED_WORD}") for number, topic in enumerate(_TOPICS))
+    return (*topics, Query(_SHARED_WORD, _SHARED_WORD), Query("twins", _TWIN_QUERY))
+
+
+def warmup() -> tuple[Query, ...]:
+    """Return other queries of the same topics."""
+    return tuple(Query(f"w{query.query_id}", f"old {query.text}") for query in queries())
