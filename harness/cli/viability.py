@@ -71,8 +71,8 @@ class Bench(LauncherChoice):
             @contextmanager
             def ask(question: SuiteQuestion) -> Iterator[Question]:
                 place = datasets.find(question.dataset, folder)
-                system = question.system.speaking(suite.language(dataset_name(question.dataset)))
-                about = subject(system, place, cache, self.queries)
+                language = suite.language(dataset_name(question.dataset))
+                about = subject(question.system, place, cache, self.queries, language)
                 yield Question(self._jobs(about, launcher, location), criteria, question.gpus, step)
 
             yield ask

@@ -55,7 +55,8 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
     """
     corpus = _corpus(folder)
     with task(f"{system.name}: image"):
-        builder, searching = launcher.prepare(system), system.on(envelope.gpus, 0).searching()
+        builder = launcher.prepare(system)
+        searching = system.for_job("search", gpus=envelope.gpus, build_gpus=0)
         prepared = builder if searching.image == system.image else launcher.prepare(searching)
     yield _check(True, "the system is ready", prepared.digest)
     try:

@@ -106,7 +106,7 @@ class _Estimator:
             queries = protocol.warmup_queries + protocol.sample_size * passes + 2 * protocol.repeats
             jobs = 1 if cell.system == NULL_SYSTEM else protocol.jobs
             timing = sum((self._model.search(cell, queries) for _ in range(jobs)), _NOTHING)
-            build = self._build(cell, self.inputs.systems[cell.system].on(self.inputs.build_gpus))
+            build = self._build(cell, self.inputs.systems[cell.system].for_job("build", gpus=self.inputs.build_gpus))
             plan = self._cell_plan(cell, _NO_DATA, jobs, jobs, timing, build)
             yield plan if build.measured else replace(plan, build_s=None, measured=False)
 

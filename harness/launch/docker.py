@@ -200,7 +200,7 @@ def _created(client: docker.DockerClient, job: LaunchRequest, placement: Placeme
 
 
 def _prepared(system: System, image: Image) -> Prepared:
-    return Prepared(system.made_for(image.platform), image.digest, image.digest, image.size_bytes, image.components)
+    return Prepared(system.for_platform(image.platform), image.digest, image.digest, image.size_bytes, image.components)
 
 
 def _open_to_job_user(job: LaunchRequest) -> None:

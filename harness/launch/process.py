@@ -174,7 +174,7 @@ class ProcessLauncher(Launcher):
 
     def _prepared(self, system: System) -> Prepared:
         """Return the system for this platform, with the path of its environment."""
-        system = system.whole().made_for(platforms.host())
+        system = system.for_platform(platforms.host(), all_packages=True)
         interpreter = self._python or f"{sys.executable} {sys.version}"
         made_of = hashlib.sha256(f"{recipes.recipe(system)} {interpreter}".encode()).hexdigest()
         return Prepared(
