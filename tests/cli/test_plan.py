@@ -171,6 +171,7 @@ def test_stored_jobs_count_as_done_without_an_engine(
         raise EngineError("no engine")
 
     if apart:
+
         def search_apart(system: System, *, search: bool) -> System:
             return system.model_copy(update={"search_only": search})
 
