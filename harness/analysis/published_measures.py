@@ -27,8 +27,6 @@ from harness.errors import FileError
 from harness.stats import Estimate
 from harness.untrusted import ForeignText, read_whole, reading
 
-# The study of long documents that ships with harness.
-LONG_DOCUMENTS = config.data_root() / "results" / "published" / "boytsov2025"
 NO_LATENCY = "the paper prints no latency"
 SYSTEM = "system"
 _MAX_BYTES = 8 << 20
@@ -233,15 +231,6 @@ def _ends(pairs: Sequence[tuple[PrintedCell, PrintedCell]]) -> tuple[Fraction, F
     return mean(-1), mean(1)
 
 
-def holds(folder: Path) -> bool:
-    """Return whether a folder holds tables of measures alone, which ``published.toml`` lists as ``tables``.
-
-    Raises:
-        FileError: ``published.toml`` is not TOML.
-    """
-    return is_in(folder) and "tables" in read_toml(folder / NAME, links=False)
-
-
 def read(folder: Path) -> PublishedMeasures:
     """Read a folder of published measures.
 
@@ -264,6 +253,18 @@ def read(folder: Path) -> PublishedMeasures:
         if each.systems and not any(each.touches(*row) for row in rows):
             raise FileError(f"{folder / NAME}: {kind} {each.name} concerns no row; correct `systems` or `tables`")
     return paper
+
+
+def long_documents() -> PublishedMeasures:
+    """Read the shipped paper that states the run times of long documents (``figure3``).
+
+    Raises:
+        FileError: no shipped paper states them, or a file of the paper is wrong.
+    """
+    for folder in map(config.published_folder().joinpath, config.published_names()):
+        if is_in(folder) and "figure3" in read_toml(folder / NAME, links=False):
+            return read(folder)
+    raise FileError(f"{config.published_folder()}: no paper states run times of long documents; bring its folder back")
 
 
 def _lines(path: Path, table: MeasureTable) -> Iterator[dict[str, str]]:

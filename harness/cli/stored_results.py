@@ -173,7 +173,7 @@ class StoredResults:
             view=view,
         )
         pointed = SummaryView(rest="click a number of the leaderboard")
-        if published_measures.holds(self.results):
+        if published.has_measures_alone(self.results):
             answer = first_screen(published_measures.read(self.results), plain_escape)
         else:
             answer = summary_section(table, per_query, plain_escape, pointed)
@@ -303,5 +303,5 @@ def _paper(folder: Path) -> tuple[str | None, tuple[str, ...]]:
     """Return the title and citation of the paper whose tables a folder holds."""
     if not published.is_in(folder):
         return None, ()
-    about = (published_measures if published_measures.holds(folder) else published).read(folder).about
+    about = (published_measures if published.has_measures_alone(folder) else published).read(folder).about
     return f"{about.cited}, as published", about.citation_lines()

@@ -21,9 +21,6 @@ from harness.results.schema import NULL_SYSTEM
 
 log = logging.getLogger(__name__)
 
-# The paper whose Table 2 has minimum viable hardware.
-PAPER = "santhanam2023"
-
 
 @dataclass(frozen=True)
 class SuiteQuestion:
@@ -44,7 +41,7 @@ class Minimum:
     """The answer to a question of a suite.
 
     ``verdicts`` by CPU count, ascending; ``failures`` map each other CPU count to the reason why it has none.
-    ``published`` is the row of Table 2 for this system, with or without a GPU.
+    ``published`` is the row of a paper's Table 2 for this system, with or without a GPU; ``source`` cites the paper.
     """
 
     system: str
@@ -53,6 +50,7 @@ class Minimum:
     verdicts: tuple[ViabilityVerdict, ...]
     failures: dict[int, str]
     published: Viable | None
+    source: str = ""
 
     @property
     def smallest(self) -> ViabilityVerdict | None:
@@ -125,10 +123,9 @@ def _minimum(question: SuiteQuestion, ask: Callable[[SuiteQuestion], AbstractCon
     except HarnessError as error:
         failures |= dict.fromkeys(question.cpus, str(error))
     name = question.system.variant_of or question.system.name
-    printed = published.minimum_viable(PAPER, name, question.gpus)
-    return Minimum(
-        question.system.name, dataset_name(question.dataset), question.gpus, tuple(verdicts), failures, printed
-    )
+    printed, source = published.minimum_viable(name, question.gpus) or (None, "")
+    dataset = dataset_name(question.dataset)
+    return Minimum(question.system.name, dataset, question.gpus, tuple(verdicts), failures, printed, source)
 
 
 def _outcome(found: Minimum) -> str:
