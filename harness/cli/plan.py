@@ -17,10 +17,11 @@ from harness.cli.locations import named_as_given, of_suite
 from harness.cli.options import cache_option, models_option, only_option, results_option
 from harness.cli.output import FORMATS, Destination, destination_options, show_errors
 from harness.commands import command
+from harness.datasets import dataset_name
 from harness.errors import FileError, counted
 from harness.jobs.cell_plans import Planner, SuitePlan
 from harness.jobs.inputs import RunOptions
-from harness.jobs.suite import Suite, dataset_name, load
+from harness.jobs.suite import Suite, load
 from harness.pricing import prices
 from harness.report.plan import CellPlan, plan_document
 

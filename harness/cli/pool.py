@@ -8,10 +8,11 @@ from pathlib import Path
 
 import click
 
+from harness import datasets
 from harness.cli.lines import say
 from harness.cli.options import Command, Decorator, cache_option
 from harness.cli.output import Destination, destination_options, write
-from harness.cli.stored_results import RunSelection, load_dataset, runs_options
+from harness.cli.stored_results import RunSelection, runs_options
 from harness.commands import command, option
 from harness.datasets import Dataset
 from harness.errors import UnknownName, UsageError, counted
@@ -141,7 +142,7 @@ def _samples(runs: RunSelection, dataset: str | None) -> tuple[tuple[JudgedRuns,
     """Return the runs, and the named dataset where it was read for them."""
     if not _are_unjudged(runs):
         return runs.judged(), None
-    holder = None if dataset is None else load_dataset(dataset, runs.cache)
+    holder = None if dataset is None else datasets.load_named(dataset, Path.cwd(), runs.cache)
     return _unjudged(runs, holder), holder
 
 
@@ -281,7 +282,7 @@ def _holder(named: str | None, samples: tuple[JudgedRuns, ...], cache: Path) -> 
     if named is None and corpus_sha256 is None:
         raise UsageError("run files have no documents; name their --dataset, or say --no-texts")
     try:
-        holder = load_dataset(named or samples[0].dataset, cache)
+        holder = datasets.load_named(named or samples[0].dataset, Path.cwd(), cache)
     except UnknownName as error:
         raise UsageError(f"{error}; name it with --dataset, or say --no-texts") from error
     if corpus_sha256 not in (None, holder.corpus.sha256):

@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 
+from harness import datasets
 from harness.cli.lines import say
 from harness.cli.options import FiniteRange, cache_option
 from harness.cli.output import Destination, destination_options, output_option
-from harness.cli.stored_results import load_dataset
 from harness.commands import option
 from harness.datasets import Dataset
 from harness.errors import FileError, UnknownName, UsageError, counted
@@ -95,7 +95,7 @@ def add(
     if output.exists() and not (base_file.is_file() and output.samefile(base_file)):
         raise UsageError(f"{output}: is there already; name another file, or add to it with {option('to', output)}")
     if dataset is not None or not base_file.is_file():
-        _check_ids(given, load_dataset(dataset or base, cache))
+        _check_ids(given, datasets.load_named(dataset or base, Path.cwd(), cache))
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     merged = qrels_merge.merge_qrels(
         judgements,
@@ -116,7 +116,7 @@ def _read_base(named: str, cache: Path) -> BaseQrels:
     if path.is_file():
         return qrels_merge.read_base(path)
     try:
-        dataset = load_dataset(named, cache)
+        dataset = datasets.load_named(named, Path.cwd(), cache)
     except UnknownName as error:
         raise UsageError(f"{named}: no such file, and no dataset either; {error}") from error
     if dataset.answers:

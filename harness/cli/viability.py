@@ -27,6 +27,7 @@ from harness.cli.options import (
     results_option,
 )
 from harness.cli.output import FORMATS, Destination, destination_options
+from harness.datasets import dataset_name
 from harness.errors import HarnessError, UsageError
 from harness.experiments.viability import acceptance, render, validation
 from harness.experiments.viability import curve as curves
@@ -36,7 +37,7 @@ from harness.experiments.viability.probe import SUITE, Subject, SubjectJobs, sub
 from harness.experiments.viability.render_minimum import minima_document
 from harness.experiments.viability.session import Question
 from harness.experiments.viability.smallest import smallest
-from harness.jobs.suite import Suite, dataset_name, load
+from harness.jobs.suite import Suite, load
 from harness.launch.base import Launcher
 from harness.launch.images import catalog
 from harness.pricing.prices import Snapshot

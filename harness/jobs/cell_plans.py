@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness import datasets
-from harness.datasets import Dataset
+from harness.datasets import Dataset, dataset_name
 from harness.errors import EngineError
 from harness.jobs import indexes, inputs
 from harness.jobs.estimates import PROBES, DurationEstimate, DurationModel
 from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.plan import NO_IMAGE, Planned, component_keys, plan_here, plan_without_engine, states
-from harness.jobs.suite import Suite, dataset_name
+from harness.jobs.suite import Suite
 from harness.launch.base import Launcher
 from harness.launch.images.systems import System
 from harness.report.plan import CellPlan

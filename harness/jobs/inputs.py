@@ -13,16 +13,15 @@ from pathlib import Path
 
 from harness import datasets
 from harness.commands import quoted
-from harness.datasets import Dataset, QuerySample
+from harness.datasets import Dataset, QuerySample, dataset_name
 from harness.driver.records import Envelope
 from harness.errors import JobError, UsageError
 from harness.evaluation import measure_names
 from harness.jobs import machine_limits
-from harness.jobs.suite import Suite, dataset_name
+from harness.jobs.suite import Suite
 from harness.launch.base import Limits
 from harness.launch.images import catalog, first_use
 from harness.launch.images.systems import System
-from harness.progress import bar
 from harness.results import pin_lock
 from harness.results.pin_lock import PinLock
 from harness.results.reader import StoredJob
@@ -323,9 +322,7 @@ def _model(system: System) -> tuple[object, ...]:
 
 def _load(declared: str, options: RunOptions) -> Dataset:
     """Load a dataset, with a bar while a large corpus is made ready."""
-    path = datasets.find(declared, options.suite_dir)
-    with bar(f"{dataset_name(declared)}: corpus", "documents", line=True) as step:
-        dataset = datasets.load(path, options.cache, step)
+    dataset = datasets.load_named(declared, options.suite_dir, options.cache)
     for fault in dataset.faults:
         log.info(f"  {dataset.name}: {fault.text}")
     return dataset

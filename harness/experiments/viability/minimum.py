@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from harness.analysis import published
 from harness.analysis.published import Viable
 from harness.analysis.table import processors
+from harness.datasets import dataset_name
 from harness.errors import EngineError, HarnessError, StoreError, UsageError
 from harness.experiments.viability.probe import MIB
 from harness.experiments.viability.session import Question
 from harness.experiments.viability.smallest import ViabilityVerdict, smallest
 from harness.jobs import inputs
-from harness.jobs.suite import Suite, dataset_name
+from harness.jobs.suite import Suite
 from harness.launch.images.systems import System
 from harness.results.schema import NULL_SYSTEM
 
