@@ -28,7 +28,7 @@ from harness.cli.options import (
 )
 from harness.cli.output import FORMATS, Destination, destination_options
 from harness.datasets import dataset_name
-from harness.errors import HarnessError, UsageError
+from harness.errors import UsageError
 from harness.experiments.viability import acceptance, render, validation
 from harness.experiments.viability import curve as curves
 from harness.experiments.viability.acceptance import Criteria
@@ -36,7 +36,7 @@ from harness.experiments.viability.minimum import SuiteQuestion, find_minima, su
 from harness.experiments.viability.probe import SUITE, Subject, SubjectJobs, subject
 from harness.experiments.viability.render_minimum import minima_document
 from harness.experiments.viability.session import Question
-from harness.experiments.viability.smallest import smallest
+from harness.experiments.viability.smallest import find_limits
 from harness.jobs.suite import Suite, load
 from harness.launch.base import Launcher
 from harness.launch.images import catalog
@@ -194,15 +194,8 @@ def _show_verdicts(
     destination: Destination,
 ) -> NoReturn:
     """Find the smallest limit of one system for each CPU count, show the verdicts, and exit."""
-    limits, errors = [], []
     with bench.ask(criteria, gpus, step_bytes) as question:
-        for count in counts:
-            question.check(count)
-        for count in counts:
-            try:
-                limits.append(smallest(question, count))
-            except HarnessError as error:  # the other CPU counts may do
-                errors.append(error)
+        limits, errors = find_limits(question, counts)
     if limits:
         destination.show_report(render.verdicts_document(limits, snapshot, selection.choice))
     for refused in errors:
