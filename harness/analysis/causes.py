@@ -13,7 +13,7 @@ from harness.analysis.table import Cause
 
 
 class Again(Enum):
-    """How to measure again after a remedy."""
+    """Way to measure again after a remedy."""
 
     NOT = ""
     FRESH = "measure again"

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from harness import datasets
 from harness.analysis import positions
-from harness.analysis.positions import BIN, DatasetPositions, PassagePlaces
+from harness.analysis.positions import BIN, DatasetPositions, FirstPassages
 from harness.analysis.table import Row, Table
 from harness.datasets import Dataset, DatasetLocation, IrDataset, dataset_name
 from harness.datasets.judged_passages import read_chunks, read_passages
 from harness.datasets.passage_matching import JudgedPassage, match_passages
-from harness.datasets.positions import POSITIONS, has_positions, read_positions, read_positions_file
+from harness.datasets.passage_positions import POSITIONS, has_positions, read_positions, read_positions_file
 from harness.errors import FileError, UnknownName, UsageError
 from harness.evaluation.per_query import PerQuery
 from harness.evaluation.trec import read_stored_qrels
@@ -46,8 +46,8 @@ class PositionSources:
         return self.passages is not None or self.chunks is not None
 
 
-def of_dataset(name: str, location: DatasetLocation, sources: PositionSources, cache: Path) -> PassagePlaces:
-    """Return the places of a dataset's first relevant passages.
+def of_dataset(name: str, location: DatasetLocation, sources: PositionSources, cache: Path) -> FirstPassages:
+    """Return a dataset's first relevant passages with their positions.
 
     Raises:
         UsageError: it has no positions and no source of them is named, or there is no relevant passage.
@@ -57,24 +57,24 @@ def of_dataset(name: str, location: DatasetLocation, sources: PositionSources, c
     if sources.chunks is not None:
         found = read_chunks(sources.chunks)
         origin = f"judged chunks of {sources.chunks.name}"
-        places = positions.first_passages(shown, origin, found.records, found.pairs)
+        passages = positions.first_passages(shown, origin, found.records, found.pairs)
     elif sources.passages is not None:
         dataset = datasets.load_named(name, Path.cwd(), cache)
         relevant = _relevant(dataset)
         texts = dataset.corpus.texts(sorted({doc for _, doc in relevant}))
         found = match_passages(texts, _passages(sources.passages, cache), relevant)
         origin = f"passages of {Path(sources.passages).name}, found in judged documents"
-        places = positions.first_passages(shown, origin, found.records, found.pairs)
+        passages = positions.first_passages(shown, origin, found.records, found.pairs)
     else:
         folder = None if isinstance(location, IrDataset) else datasets.folder_of(location)
         if folder is None or not has_positions(folder):
             raise UsageError(
                 f"{name}: has no {POSITIONS}; name judged passages with --passages or judged chunks with --chunks"
             )
-        places = positions.first_passages(shown, POSITIONS, read_positions(folder))
-    if not places.firsts:
-        raise UsageError(f"{name}: no relevant passage has a place; look at {places.origin}")
-    return places
+        passages = positions.first_passages(shown, POSITIONS, read_positions(folder))
+    if not passages.firsts:
+        raise UsageError(f"{name}: no relevant passage has a position; look at {passages.origin}")
+    return passages
 
 
 def _relevant(dataset: Dataset) -> list[tuple[str, str]]:
@@ -113,8 +113,8 @@ def of_results(
     given = {dataset_name(name): name for name in sources.named}
     made, missing = [], []
     for name, rows in _by_dataset(table.rows).items():
-        places = _of_jobs(name, [jobs[row.key] for row in rows if row.key in jobs], given.get(name), sources, cache)
-        if places is None:
+        passages = _of_jobs(name, [jobs[row.key] for row in rows if row.key in jobs], given.get(name), sources, cache)
+        if passages is None:
             missing.append(name)
             continue
         systems = tuple(
@@ -122,14 +122,14 @@ def of_results(
                 row,
                 per_query.get(row.per_query_key),
                 jobs[row.key].result.spec.params if row.key in jobs else None,
-                places,
+                passages,
                 table.measures[0],
                 sources.width,
             )
             for row in rows
         )
-        made.append(DatasetPositions(places, sources.width, (), table.measures[0], systems))
-    if unknown := sorted(given.keys() - {each.places.dataset for each in made}):
+        made.append(DatasetPositions(passages, sources.width, (), table.measures[0], systems))
+    if unknown := sorted(given.keys() - {each.passages.dataset for each in made}):
         raise UsageError(f"{results}: has no results of the dataset {', '.join(unknown)}; leave --dataset out")
     if not made:
         raise UsageError(
@@ -140,8 +140,8 @@ def of_results(
 
 def _of_jobs(
     name: str, jobs: Sequence[StoredJob], given: str | None, sources: PositionSources, cache: Path
-) -> PassagePlaces | None:
-    """Return the places of a dataset of stored jobs; ``given`` is the dataset named in its place.  None: none here."""
+) -> FirstPassages | None:
+    """Return the first passages of stored jobs' dataset, or of the dataset ``given`` instead; None: none are here."""
     if jobs and given is None and not sources.matched:
         with suppress(FileError):  # the table has named the damaged record
             if (kept := read_positions_path(jobs[0].suite_folder, name)) is not None:
@@ -149,16 +149,16 @@ def _of_jobs(
     location = _location(given or name, required=given is not None)
     if location is None or not (sources.matched or _has_positions(location)):
         return None
-    places = of_dataset(given or name, location, sources, cache)
-    _check_same(places, jobs, str(location))
-    return places
+    passages = of_dataset(given or name, location, sources, cache)
+    _check_same(passages, jobs, str(location))
+    return passages
 
 
-def _check_same(places: PassagePlaces, jobs: Sequence[StoredJob], location: str) -> None:
+def _check_same(passages: FirstPassages, jobs: Sequence[StoredJob], location: str) -> None:
     """Raise UsageError if the stored judgements call none of these documents relevant: it is another dataset."""
     for path in dict.fromkeys(job.qrels_path() for job in jobs):
         qrels = read_stored_qrels(path)
-        if not any(qrels.get(each.query, {}).get(each.doc, 0) > 0 for each in places.firsts):
+        if not any(qrels.get(each.query, {}).get(each.doc, 0) > 0 for each in passages.firsts):
             raise UsageError(
                 f"{location}: no passage of it is relevant for a query of these results; "
                 "name their dataset with --dataset"
@@ -176,7 +176,7 @@ def _by_dataset(rows: Sequence[Row]) -> Mapping[str, list[Row]]:
 
 
 def _location(name: str, *, required: bool) -> DatasetLocation | None:
-    """Return a dataset's place; ``None``: none of this name is here."""
+    """Return a dataset's location; ``None``: none of this name is here."""
     try:
         return datasets.find(name, Path.cwd())
     except UnknownName:

@@ -1,4 +1,4 @@
-"""`harness positions`: where relevant passages start, and how well systems rank them by that place."""
+"""`harness positions`: where relevant passages start, and how well systems rank them by that position."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import click
 
 from harness import datasets
 from harness.analysis import position_sources, published
-from harness.analysis import positions as placing
 from harness.analysis.position_sources import PositionSources
-from harness.analysis.positions import BIN, DatasetPositions, ReadLimit
+from harness.analysis.positions import BIN, DatasetPositions, ReadLimit, read_limit, reader_of
 from harness.cli.lines import say
 from harness.cli.locations import readable
 from harness.cli.options import cache_option, parsed_by, record_options, results_path
@@ -100,12 +99,12 @@ def positions(
         location = datasets.find(str(source), Path.cwd())
         if (missing := datasets.missing_folder(location)) is not None:
             raise missing
-        places = position_sources.of_dataset(str(source), location, sources, cache)
+        passages = position_sources.of_dataset(str(source), location, sources, cache)
         limits = {f"{tokens:,} tokens": ReadLimit(tokens) for tokens in reads}
         systems = suite_systems(suites.load(suite)) if suite is not None else {}
-        limits |= {name: placing.read_limit(system.params) for name, system in systems.items()}
-        readers = tuple(placing.reader_of(name, limit, places) for name, limit in limits.items())
-        made = [DatasetPositions(places, sources.width, readers)]
+        limits |= {name: read_limit(system.params) for name, system in systems.items()}
+        readers = tuple(reader_of(name, limit, passages) for name, limit in limits.items())
+        made = [DatasetPositions(passages, sources.width, readers)]
     else:
         if reads or suite is not None:
             raise UsageError("--reads and --suite are of a DATASET; stored results say what their systems read")

@@ -71,9 +71,9 @@ class Bench(LauncherChoice):
 
             @contextmanager
             def ask(question: SuiteQuestion) -> Iterator[Question]:
-                place = datasets.find(question.dataset, folder)
+                found = datasets.find(question.dataset, folder)
                 language = suite.language(dataset_name(question.dataset))
-                about = subject(question.system, place, cache, self.queries, language)
+                about = subject(question.system, found, cache, self.queries, language)
                 yield Question(self._jobs(about, launcher, location), criteria, question.gpus, step)
 
             yield ask

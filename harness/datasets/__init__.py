@@ -17,7 +17,7 @@ from harness.datasets.corpus import PreparedCorpus, prepare_corpus
 from harness.datasets.dataset import Dataset, Language, QuerySample, draw_sample
 from harness.datasets.ir_datasets import IrDataset
 from harness.datasets.licence import MS_MARCO, XOR_TYDI, Licence, read_licence
-from harness.datasets.positions import positions_content
+from harness.datasets.passage_positions import positions_content
 from harness.errors import FileError, UnknownName
 from harness.progress import Progress, bar, silent
 from harness.untrusted import ForeignText

@@ -50,14 +50,14 @@ class Subject:
 
 
 def subject(
-    system: System, place: datasets.DatasetLocation, cache: Path, queries: int, language: str | None = None
+    system: System, location: datasets.DatasetLocation, cache: Path, queries: int, language: str | None = None
 ) -> Subject:
     """Load a dataset and draw its sample.
 
     Raises:
         FileError: the dataset is wrong, or too small to warm up with.
     """
-    dataset = datasets.load(place, cache)
+    dataset = datasets.load(location, cache)
     warmup = min(WARMUP, max(dataset.corpus.size // 2, 1))
     return Subject(system, dataset, datasets.draw_sample(dataset, queries, warmup, Subject.seed), language)
 
