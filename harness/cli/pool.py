@@ -15,9 +15,9 @@ from harness.cli.output import Destination, destination_options, write
 from harness.cli.stored_results import RunSelection, runs_options
 from harness.commands import command, option
 from harness.datasets import Dataset
+from harness.datasets.judgements import documents_of
 from harness.errors import UnknownName, UsageError, counted
 from harness.evaluation import evaluate_runs, judged_runs, trec, trec_lines
-from harness.evaluation.evaluate_runs import count_and_ids
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.packages import CHECKED, PAIRS, REVIEWERS, CheckPlan, cut_packages, find_packages
 from harness.evaluation.pool import (
@@ -124,7 +124,7 @@ def pool(
     documents: dict[str, dict[str, str]] = {}
     if not no_texts:
         holder = holder or _holder(dataset, samples, runs.cache)
-        documents = _documents(judging_pool, holder)
+        documents = documents_of(judging_pool.pairs, holder)
         for query in holder.queries:
             if not judging_pool.queries.get(query.query_id, "?"):
                 judging_pool.queries[query.query_id] = query.text
@@ -291,14 +291,3 @@ def _holder(named: str | None, samples: tuple[JudgedRuns, ...], cache: Path) -> 
             f"({str(corpus_sha256)[:12]}); name the right one with --dataset"
         )
     return holder
-
-
-def _documents(judging_pool: JudgingPool, holder: Dataset) -> dict[str, dict[str, str]]:
-    needed = {document for _, document in judging_pool.pairs}
-    documents = {document["_id"]: document for document in holder.corpus.documents(needed)}
-    missing = sorted(map(repr, needed - documents.keys()))
-    if missing:
-        raise UsageError(
-            f"dataset {holder.name}: lacks documents of the runs, {count_and_ids(missing)}; name theirs with --dataset"
-        )
-    return documents

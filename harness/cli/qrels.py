@@ -13,16 +13,14 @@ from harness.cli.lines import say
 from harness.cli.options import FiniteRange, cache_option
 from harness.cli.output import Destination, destination_options, output_option
 from harness.commands import option
-from harness.datasets import Dataset
+from harness.datasets.judgements import check_known, judgements_of_dataset
 from harness.errors import FileError, UnknownName, UsageError
 from harness.evaluation import packages, pool, qrels_merge, trec_lines
 from harness.evaluation.packages import PackageCheck
-from harness.evaluation.pool import GradedPair
 from harness.evaluation.qrels_merge import BaseQrels, MergeRecord
 from harness.report.qrels import checks_document, qrels_document
 from harness.untrusted import one_line
 
-_SHOWN = 3
 _accuracy_option = click.option(
     "--accuracy",
     type=FiniteRange(0, 1),
@@ -92,7 +90,7 @@ def add(
     if output.exists() and not (base_file.is_file() and output.samefile(base_file)):
         raise UsageError(f"{output}: is there already; name another file, or add to it with {option('to', output)}")
     if dataset is not None or not base_file.is_file():
-        _check_ids(given, datasets.load_named(dataset or base, Path.cwd(), cache))
+        check_known(given, datasets.load_named(dataset or base, Path.cwd(), cache))
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     merged = qrels_merge.merge_qrels(
         judgements,
@@ -116,29 +114,7 @@ def _read_base(named: str, cache: Path) -> BaseQrels:
         dataset = datasets.load_named(named, Path.cwd(), cache)
     except UnknownName as error:
         raise UsageError(f"{named}: no such file, and no dataset either; {error}") from error
-    if dataset.answers:
-        raise UsageError(f"dataset {dataset.name}: is judged by answers in texts; there are no judgements to add to")
-    rows = (line.split() for line in dataset.qrels.decode("utf-8").split("\n") if line)
-    lines = tuple(
-        GradedPair(f"{dataset.name}'s judgements", query, document, int(grade), iteration)
-        for query, iteration, document, grade in rows
-    )
-    return BaseQrels(lines, dataset.qrels_sha256)
-
-
-def _check_ids(given: tuple[GradedPair, ...], holder: Dataset) -> None:
-    """Refuse judgements of queries or documents that the dataset lacks."""
-    queries = {query.query_id for query in holder.queries}
-    unknown = holder.corpus.unknown({judgement.doc_id for judgement in given})
-    strange = [judgement for judgement in given if judgement.query_id not in queries or judgement.doc_id in unknown]
-    if strange:
-        named = "; ".join(
-            f"{judgement.place}: "
-            + (f"document {judgement.doc_id!r}" if judgement.query_id in queries else f"query {judgement.query_id!r}")
-            for judgement in strange[:_SHOWN]
-        )
-        more = f" and {len(strange) - _SHOWN:,} more" if len(strange) > _SHOWN else ""
-        raise UsageError(f"dataset {holder.name} has not what is judged: {named}{more}; correct or remove the lines")
+    return judgements_of_dataset(dataset)
 
 
 def _report(record: MergeRecord, output: Path) -> None:
