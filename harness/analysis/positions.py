@@ -11,11 +11,12 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from harness import stats
+from harness.analysis import published_measures
+from harness.analysis.published_measures import PositionHistogram
 from harness.analysis.resampling import RESAMPLES
 from harness.analysis.table import Row
 from harness.datasets.passage_positions import RelevantPosition
@@ -33,23 +34,10 @@ SEED = 2023
 WORD_TOKENS = 1.3
 
 
-class ReferenceHistogram(NamedTuple):
-    """Published numbers of passages in bins of 256 tokens; passages beyond the last bin count in ``total`` alone."""
-
-    name: str
-    counts: tuple[int, ...]
-    total: int
-
-    def share_before(self, bins: int) -> float:
-        """Return the share of passages that start before this bin."""
-        return sum(self.counts[:bins]) / self.total
-
-
-SOURCE = "Boytsov et al. (2025), histograms published with the study (Figure 1)"
-REFERENCES = (
-    ReferenceHistogram("MS MARCO", (5338, 1197, 525, 236, 104, 87, 55, 34, 55), 7631),
-    ReferenceHistogram("Robust04", (2436, 383, 169, 104, 76, 43, 19, 19, 6), 3306),
-)
+def published_histograms() -> tuple[str, tuple[PositionHistogram, ...]]:
+    """Return the source of published histograms of positions, and the histograms."""
+    about = published_measures.long_documents().about
+    return f"{about.cited}, {about.histograms_source}", about.histograms
 
 
 @dataclass(frozen=True)

@@ -125,6 +125,21 @@ class Contradiction(ConfigModel):
         return f"{self.name}: printed: {self.printed}; but {self.follows}; {self.evidence}"
 
 
+class PositionHistogram(ConfigModel):
+    """Numbers of relevant passages by where they start, in bins of 256 tokens of bert-base-uncased.
+
+    Passages beyond the last bin count in ``total`` alone.
+    """
+
+    name: str
+    counts: tuple[int, ...] = Field(min_length=1)
+    total: int = Field(gt=0)
+
+    def share_before(self, bins: int) -> float:
+        """Return the share of passages that start before this bin."""
+        return sum(self.counts[:bins]) / self.total
+
+
 class RunTimeStatements(ConfigModel):
     """Statements about a figure of run times without printed numbers: one point, and the least factor."""
 
@@ -142,6 +157,8 @@ class MeasuresPaper(Paper):
     arxiv: ForeignText
     left_out: tuple[str, ...] = ()
     figure3: RunTimeStatements | None = None
+    histograms: tuple[PositionHistogram, ...] = ()
+    histograms_source: ForeignText | None = None
     tables: tuple[MeasureTable, ...] = Field(min_length=1)
     firstp: dict[str, str] = Field(default_factory=dict)
     findings: tuple[Contradiction, ...] = ()
@@ -257,15 +274,15 @@ def read(folder: Path) -> PublishedMeasures:
 
 
 def long_documents() -> PublishedMeasures:
-    """Read the shipped paper that states the run times of long documents (``figure3``).
+    """Read the shipped paper on long documents: it states run times (``figure3``) and has ``histograms`` of positions.
 
     Raises:
-        FileError: no shipped paper states them, or a file of the paper is wrong.
+        FileError: there is no such paper, or a file of it is wrong.
     """
     for folder in map(config.published_folder().joinpath, config.published_names()):
-        if is_in(folder) and "figure3" in read_toml(folder / NAME, links=False):
+        if is_in(folder) and {"figure3", "histograms"} <= read_toml(folder / NAME, links=False).keys():
             return read(folder)
-    raise FileError(f"{config.published_folder()}: no paper states run times of long documents; bring its folder back")
+    raise FileError(f"{config.published_folder()}: no paper on long documents is here; bring its folder back")
 
 
 def _lines(path: Path, table: MeasureTable) -> Iterator[dict[str, str]]:

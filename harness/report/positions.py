@@ -10,8 +10,6 @@ from typing import Any
 from harness.analysis.positions import (
     BIN,
     BOUNDS,
-    REFERENCES,
-    SOURCE,
     DatasetPositions,
     DocumentReader,
     PositionBin,
@@ -19,6 +17,7 @@ from harness.analysis.positions import (
     SystemByPosition,
     UnseenPassages,
     histogram,
+    published_histograms,
     share_before,
 )
 from harness.errors import counted
@@ -51,7 +50,6 @@ METHOD = (
     "resamples of the queries. Below 0 the system ranks worse the later the passage starts.",
     "Unseen: passages that start (end) beyond what the system's parameters let it read, known before anything runs. "
     "In two stages it is the reranker's; a first stage of whole documents still finds them.",
-    f"Published shares: {SOURCE}; passages found by string matching (MS MARCO) and by an LLM's grades (Robust04).",
 )
 POINTERS = {
     False: "every bin: --wide   pictures: --format png -o DIR   what a suite would not see: --suite FILE",
@@ -61,17 +59,17 @@ POINTERS = {
 
 def positions_document(datasets: Sequence[DatasetPositions]) -> ReportDocument:
     """Return the document; CSV has a line for each bin, of the dataset and of each system, JSON all that is known."""
+    source, published = published_histograms()
+    notes = (*METHOD, f"Published shares: {source}.")
     return ReportDocument(
-        sections=lambda escape: (*(_section(each, escape, wide=True) for each in datasets), Section(notes=METHOD)),
+        sections=lambda escape: (*(_section(each, escape, wide=True) for each in datasets), Section(notes=notes)),
         lines=lambda: _lines(datasets),
-        answer=lambda escape: brief(
-            (*(_section(each, escape, wide=False) for each in datasets), Section(notes=METHOD))
-        ),
+        answer=lambda escape: brief((*(_section(each, escape, wide=False) for each in datasets), Section(notes=notes))),
         content=lambda: {
             "positions_version": POSITIONS_VERSION,
             "datasets": [_record(each) for each in datasets],
-            "published": [each._asdict() | {"bin_tokens": BIN} for each in REFERENCES],
-            "published_source": SOURCE,
+            "published": [each.model_dump() | {"bin_tokens": BIN} for each in published],
+            "published_source": source,
         },
     )
 
@@ -134,7 +132,7 @@ def _shares(made: DatasetPositions, escape: Escape, *, wide: bool) -> Grid:
     if made.width == BIN:
         cells += [
             (f"{each.name}, published", f"{each.total:,}", *(_percent(each.share_before(bound)) for bound in BOUNDS))
-            for each in REFERENCES
+            for each in published_histograms()[1]
         ]
     headers = ("start before", "passages", *(f"{bound:,}" for bound in bounds))
     return Grid("", headers, (False, *(True,) * (len(headers) - 1)), tuple(cells))

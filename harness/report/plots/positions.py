@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.analysis.positions import BIN, REFERENCES, SOURCE, DatasetPositions, SystemByPosition, histogram
+from harness.analysis.positions import BIN, DatasetPositions, SystemByPosition, histogram, published_histograms
 from harness.report.plots import style
 from harness.report.plots.style import Frame, file_name
 
@@ -57,8 +57,9 @@ def draw_histogram(made: DatasetPositions) -> Figure:
     ]
     notes += [f"{sum(counts[_MOST_BINS:]):,} passages start later."] if len(counts) > _MOST_BINS else []
     notes += [f"{sum(ends[_MOST_BINS:]):,} documents are longer."] if len(ends) > _MOST_BINS else []
-    references = REFERENCES if width == BIN else ()
-    notes += [f"Lines: {SOURCE}."] if references else []
+    source, published = published_histograms()
+    references = published if width == BIN else ()
+    notes += [f"Lines: {source}."] if references else []
     entries = [
         (style.handle(color=_STARTS, linewidth=6, alpha=0.85), "passages start"),
         (style.handle(color=_LENGTHS, linewidth=6), "documents end (their length)"),
