@@ -152,7 +152,7 @@ def viable(
     """Find the smallest memory limit under which SYSTEM still works, and the instance to rent for it.
 
     With SUITE (a TOML file): of each of its systems, on its datasets and with the CPUs and GPUs of its hardware
-    profiles, beside Table 2 of Santhanam et al. 2023 where that has the system.  A system that fails stops no other.
+    profiles, beside Table 2 of a shipped paper where that has the system.  A system that fails stops no other.
 
     Each probe is a stored job, so the same command resumes a stopped search, and shows a finished one at once.  Exit
     code 1 where no limit could be confirmed.
