@@ -7,11 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from harness import config
 from harness.analysis import published, published_measures, rejudge, results_folder, row_pricing, seeds
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.rejudge import QrelsOverride
@@ -36,14 +34,11 @@ from harness.errors import UsageError
 from harness.evaluation import judged_runs, measure_names, trec_lines
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.per_query import PerQuery
-from harness.progress import Progress, bar
+from harness.progress import Progress
 from harness.report.plots import KINDS
 from harness.report.summary import SummaryView, summary_section
 from harness.report.writers import plain_escape
 from harness.untrusted import one_line
-
-if TYPE_CHECKING:
-    from harness.datasets import Dataset
 
 # Rows whose values by query are read for one sentence.
 _MOST_TESTED = 500
@@ -177,7 +172,7 @@ class StoredResults:
             view=view,
         )
         pointed = SummaryView(rest="click a number of the leaderboard")
-        if published_measures.holds(self.results):
+        if published.has_measures_alone(self.results):
             answer = first_screen(published_measures.read(self.results), plain_escape)
         else:
             answer = summary_section(table, per_query, plain_escape, pointed)
@@ -280,19 +275,6 @@ def show_pictures(paths: Iterable[Path], missing: Iterable[str]) -> None:
         sys.exit(1)
 
 
-def load_dataset(name: str, cache: Path) -> Dataset:
-    """Load a dataset by its name or folder, with a bar while a large corpus is prepared.
-
-    Raises:
-        UnknownName: there is no such dataset.
-        FileError: a file of it is missing or wrong.
-    """
-    from harness import datasets
-
-    with bar(f"{name}: corpus", "documents", line=True) as step:
-        return datasets.load(datasets.find(name, Path.cwd()), config.absolute_folder(cache), step)
-
-
 def read_run_files(
     qrels: Path,
     runs: Sequence[Path],
@@ -311,5 +293,5 @@ def _paper(folder: Path) -> tuple[str | None, tuple[str, ...]]:
     """Return the title and citation of the paper whose tables a folder holds."""
     if not published.is_in(folder):
         return None, ()
-    about = (published_measures if published_measures.holds(folder) else published).read(folder).about
+    about = (published_measures if published.has_measures_alone(folder) else published).read(folder).about
     return f"{about.cited}, as published", about.citation_lines()
