@@ -46,7 +46,7 @@ def missing_folder(folder: Path) -> FileError | None:
         return None
     beside = [path.name for path in folder.parent.glob("*/")]
     return FileError(
-        f"{folder}: no such folder{did_you_mean(folder.name, beside)}; give one with corpus, queries and qrels"
+        f"{folder}: this folder does not exist; give one with corpus, queries and qrels{did_you_mean(folder.name, beside)}"
     )
 
 
@@ -81,7 +81,7 @@ def _choose(folder: Path, format: Format, splits: dict[str, Path], split: str | 
     names = sorted(splits)
     if split is not None:
         if split not in splits:
-            raise FileError(f"{folder}: no split {split!r}{did_you_mean(split, names)}; it has {', '.join(names)}")
+            raise FileError(f"{folder}: no split {split!r}; it has {', '.join(names)}{did_you_mean(split, names)}")
         return split
     if format.default_split in splits:
         return format.default_split

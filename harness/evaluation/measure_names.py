@@ -237,9 +237,9 @@ def _ir_measure(name: str, text: str) -> Any:
     try:
         measure = _read_measure(text)
     except NameError as error:
-        raise _unknown(name, f"ir_measures has no such{_suggestion(text)}") from error
+        raise _unknown(name, "ir_measures does not have it", _suggestion(text)) from error
     except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
-        raise _unknown(name, f"it is not NAME, NAME@k or NAME(key=value)@k{_suggestion(text)}") from error
+        raise _unknown(name, "it is not NAME, NAME@k or NAME(key=value)@k", _suggestion(text)) from error
     providers = [provider for provider in ir_measures.DefaultPipeline.providers if provider.is_available()]
     # A measure that no provider has is refused before its parameters are checked.
     exists = any(other.NAME == measure.NAME for provider in providers for other in provider.SUPPORTED_MEASURES)
@@ -277,7 +277,7 @@ _OTHER_NAMES = {
 
 
 def _suggestion(text: str) -> str:
-    """Return ``; did you mean 'nDCG@10'?`` for a name in other letters or of another tool, or nothing.
+    """Return ``. Did you mean 'nDCG@10'?`` for a name in other letters or of another tool, or nothing.
 
     The cutoff may be after ``@``, ``_``, ``.`` or nothing: ``ndcg_cut_10``, ``ndcg_cut.10``, ``P_5``, ``mrr10``.
     """
@@ -294,7 +294,7 @@ def _suggestion(text: str) -> str:
         return ""
     name = known[near[0]]
     examples = (f"{name}{match[2] or ''}{f'@{match[3]}' if match[3] else ''}", f"{name}@10", name)
-    return next((f"; did you mean {example!r}?" for example in examples if _is_measure(example)), "")
+    return next((f". Did you mean {example!r}?" for example in examples if _is_measure(example)), "")
 
 
 def _letters(name: str) -> str:
@@ -308,9 +308,9 @@ def _is_measure(name: str) -> bool:
         return False
 
 
-def _unknown(name: str, reason: str) -> UsageError:
+def _unknown(name: str, reason: str, hint: str = "") -> UsageError:
     return UsageError(
-        f"unknown measure {name!r}: {reason}; write it as ir_measures does, e.g. nDCG@10, RR@10, AP(rel=2)@100"
+        f"unknown measure {name!r}: {reason}; write it as ir_measures does, e.g. nDCG@10, RR@10, AP(rel=2)@100{hint}"
     )
 
 

@@ -322,7 +322,7 @@ def test_columns_for_pricing_give_the_same_text(root: Path, tmp_path: Path, form
 
 
 def test_reprice_refuses_an_unknown_format(root: Path) -> None:
-    with pytest.raises(UnknownName, match="did you mean 'md'"):
+    with pytest.raises(UnknownName, match="Did you mean 'md'"):
         render(compare(root), "mdd")
 
 

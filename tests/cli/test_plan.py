@@ -194,7 +194,7 @@ def test_missing_folder_of_a_dataset_is_an_error_that_names_the_nearest(harness:
     assert planned.exit_code == 1 and "| tinny " in planned.stdout
     folder = bench.folder / "tinny"
     assert planned.stderr.splitlines()[-1] == (
-        f"harness: {folder}: no such folder; did you mean 'tiny'?; give one with corpus, queries and qrels"
+        f"harness: {folder}: this folder does not exist; give one with corpus, queries and qrels. Did you mean 'tiny'?"
     )
     assert "data is not here" not in planned.stdout
     assert harness("run", "test-suite.toml", "--launcher", "fake").stderr == planned.stderr

@@ -83,7 +83,7 @@ def test_help_writes_dates_plainly() -> None:
         (("--as-of", "2021-01-01"), "harness: no prices of us-east-1 are dated 2021-01-01 or before; there are those"),
         (("--as-of", "yesterday"), "'yesterday' is not a date; write YYYY-MM-DD"),
         (("--term", "spot"), "harness: no spot prices of us-east-1 are here; fetch some"),
-        (("--term", "on_demand"), "harness: unknown term 'on_demand'; did you mean 'on-demand'?"),
+        (("--term", "on_demand"), "harness: unknown term 'on_demand'. Did you mean 'on-demand'?"),
         (
             ("--cpu", "4000"),
             "harness: no type of the current generation and any architecture in the prices of aws us-east-1 on-demand"
@@ -242,7 +242,7 @@ def test_report_reuses_cached_rows(harness: Call, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("--region", "us-east-9"), "unknown region 'us-east-9'; did you mean 'us-east-1'?"),
+        (("--region", "us-east-9"), "unknown region 'us-east-9'. Did you mean 'us-east-1'?"),
         (
             ("--as-of", "2020-01-01"),
             "no prices of us-east-1 are dated 2020-01-01 or before; there are those of 2022-10-31",

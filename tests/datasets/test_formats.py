@@ -307,7 +307,7 @@ def test_a_split_is_chosen_by_name(example: Example) -> None:
     assert load_error(path) == f"{path}: has the splits dev.small, train; name one, e.g. data#dev.small"
     assert (
         load_error(path.with_name("data#trian"))
-        == f"{path}: no split 'trian'; did you mean 'train'?; it has dev.small, train"
+        == f"{path}: no split 'trian'; it has dev.small, train. Did you mean 'train'?"
     )
     dataset = load(path.with_name("data#train"))
     assert (dataset.name, dataset.queries) == ("data-train", (Query("t1", "why ice"),))
@@ -329,9 +329,9 @@ def test_a_dataset_is_a_path_a_shipped_name_or_an_id(tmp_path: Path) -> None:
     (tmp_path / "mine" / "inner").mkdir(parents=True)
     for name in ("mine", "mine/inner", "mine#dev"):
         assert datasets.find(name, tmp_path) == tmp_path / name
-    with pytest.raises(UnknownName, match="unknown dataset 'scifakt'; did you mean 'scifact'"):
+    with pytest.raises(UnknownName, match="unknown dataset 'scifakt'. Did you mean 'scifact'"):
         datasets.find("scifakt", tmp_path)
-    with pytest.raises(UnknownName, match="unknown dataset 'beir/scifakt/test'; did you mean 'beir/scifact/test'"):
+    with pytest.raises(UnknownName, match="unknown dataset 'beir/scifakt/test'. Did you mean 'beir/scifact/test'"):
         datasets.find("beir/scifakt/test", tmp_path)
 
 

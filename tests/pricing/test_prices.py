@@ -61,7 +61,7 @@ def test_unknown_term_and_term_without_prices_are_refused(root: Path) -> None:
         prices.snapshot(root=root, term="reserved-1y")
     with pytest.raises(UsageError, match="no spot prices of here until 2024-05-01"):
         prices.snapshot(DAY, root=root, term="spot")
-    with pytest.raises(UnknownName, match=r"unknown term 'on_demand'; did you mean 'on-demand'\?"):
+    with pytest.raises(UnknownName, match=r"unknown term 'on_demand'. Did you mean 'on-demand'\?"):
         prices.snapshot(root=root, term="on_demand")
 
 
@@ -75,7 +75,7 @@ def test_a_snapshot_of_another_region_is_chosen_by_name(root: Path) -> None:
     assert prices.snapshot(root=root).region == "here", "a newer one of another region does not become the usual one"
     assert prices.snapshot(root=root, region="there").price_of("m1.two") == 0.07
     assert prices.snapshot(root=root, region="x/there").price_of("m1.two") == 0.07
-    with pytest.raises(UnknownName, match=r"unknown region 'ther'; did you mean 'there'\?; known: here, there"):
+    with pytest.raises(UnknownName, match=r"unknown region 'ther'. Did you mean 'there'\? Known: here, there"):
         prices.snapshot(root=root, region="ther")
 
 

@@ -62,7 +62,7 @@ def test_missing_tokens_and_unknown_models_are_reasons_not_zero() -> None:
     shipped = token_prices.snapshot()
     assert row_pricing.tokens(row("gpt-4o-mini", pairs=20), shipped)[1].value is None
     unknown = row_pricing.tokens(row("gpt-4o-mimi", prompt_tokens=1, completion_tokens=1), shipped)[1]
-    assert unknown.value is None and "did you mean 'gpt-4o-mini'" in str(unknown.reason)
+    assert unknown.value is None and "Did you mean 'gpt-4o-mini'" in str(unknown.reason)
     assert row_pricing.tokens(row("m", prompt_tokens=1, completion_tokens=1), None)[1].reason
 
 
