@@ -81,7 +81,7 @@ def test_invalid_toml_is_reported_with_its_line(tmp_path: Path, content: bytes, 
 
 
 def test_missing_file_and_folder_are_reported(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="no such file; check the path"):
+    with pytest.raises(FileError, match="this file does not exist; check the path"):
         read_toml(tmp_path / "none.toml")
     with pytest.raises(FileError, match=r"cannot be read: is a folder, no regular file; name a TOML file"):
         read_toml(tmp_path)

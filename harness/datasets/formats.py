@@ -41,13 +41,12 @@ def name_of(folder: Path) -> str:
 
 
 def missing_folder(folder: Path) -> FileError | None:
-    """Return the error of a folder that does not exist, with the nearest name beside it."""
+    """Return the error for a folder that does not exist; it suggests the folder there with the nearest name."""
     if folder.is_dir():
         return None
     beside = [path.name for path in folder.parent.glob("*/")]
-    return FileError(
-        f"{folder}: this folder does not exist; give one with corpus, queries and qrels{did_you_mean(folder.name, beside)}"
-    )
+    near = did_you_mean(folder.name, beside)
+    return FileError(f"{folder}: this folder does not exist; give one with corpus, queries and qrels{near}")
 
 
 def _recognise(folder: Path) -> Format:

@@ -1,7 +1,7 @@
 """Parse names of effectiveness measures, as ir_measures writes them; refuse parameters that would break its providers.
 
-Beside ir_measures' own there are ``R@2kt`` (:mod:`harness.evaluation.answer_recall`), ``SetF@10``, ``F1@10``, and names
-of Frechet distances: ``FD@10``, ``FD(unlabelled=True)@10``, ``FD(encoder='minilm')@1``.
+Besides the measures of ir_measures there are ``R@2kt`` (:mod:`harness.evaluation.answer_recall`), ``SetF@10``,
+``F1@10``, and names of Frechet distances: ``FD@10``, ``FD(unlabelled=True)@10``, ``FD(encoder='minilm')@1``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.evaluation.trec_lines import MAX_GRADE
 DEFAULT = ("RR@10", "Success@10", "nDCG@10")
 # Measures that need only the relevance of each retrieved document.
 OF_HITS_ALONE = frozenset({"RR", "Success", "P", "SetP", "RBP", "NumRet", "NumQ"})
-# Measures whose values lie between 0 and 1.
+# Measures whose values are between 0 and 1.
 AT_MOST_ONE = frozenset(
     {"AP", "Accuracy", "Bpref", "ERR", "F1", "IPrec", "Judged", "P", "R", "RBP", "RR", "Rprec", "SetAP", "SetF", "SetP"}
     | {"SetR", "Success", "alpha_nDCG", "infAP", "nDCG", "nERR_IA", "AP_IA", "P_IA", "StRecall", AnswerRecall.NAME}
@@ -247,7 +247,9 @@ def _ir_measure(name: str, text: str) -> Any:
     if fault is not None:
         raise _unknown(name, fault)
     if not exists or not any(provider.supports(measure) for provider in providers):
-        raise UsageError(f"measure {name!r} cannot be computed by what is installed; see ir_measures' providers")
+        raise UsageError(
+            f"no installed provider of ir_measures computes the measure {name!r}; install one, or name another measure"
+        )
     return measure
 
 
@@ -324,7 +326,7 @@ _LIMITS: dict[str, tuple[Callable[[Any], bool], str]] = {
         "recall is 0 to 1 with at most two decimals",
     ),
     "beta": (lambda beta: 0 <= beta < math.inf, "beta is 0 or more"),
-    "p": (lambda p: 0 < p < 1, "p lies between 0 and 1"),
+    "p": (lambda p: 0 < p < 1, "p is above 0 and below 1"),
 }
 
 

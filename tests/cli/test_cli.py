@@ -21,7 +21,7 @@ from tests.support.command_line import Call
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("run", "absent.toml"), "absent.toml: no such file; check the path"),
+        (("run", "absent.toml"), "absent.toml: this file does not exist; check the path"),
         (("report", "absent"), "absent: no results here; run a suite first, or give the folder that holds them"),
         (("conformance", "plantet"), "unknown system 'plantet'. Did you mean 'planted'?"),
     ],

@@ -57,7 +57,7 @@ def test_vectors_of_other_texts_are_refused(harness: Call) -> None:
     for name in ("training", "changed", "more"):
         write_vectors(name, f"{name}.tsv")
     options = ("leakage", "training.tsv", *RUN_FILES, "--queries", "tiny/queries.jsonl", "--embeddings", "sample")
-    message = "the vectors of the training set are of other texts than its queries"
+    message = "the vectors of the training set belong to other texts than its queries"
     assert_refused(harness(*options, "changed"), message)
     assert "not checked" not in harness(*options, "training").stdout
     some = harness(*options, "more")
@@ -68,7 +68,9 @@ def test_vectors_of_other_texts_are_refused(harness: Call) -> None:
     embeddings.write(Path("turned"), turned)
     assert "not checked" not in harness(*options, "turned").stdout
     bare = harness("leakage", "training.tsv", *RUN_FILES, "--embeddings", "sample", "training")
-    assert bare.exit_code == 0 and "of the sample are of its queries is not checked: there are no texts" in bare.stdout
+    assert (
+        bare.exit_code == 0 and "of the sample belong to its queries, because the queries have no texts" in bare.stdout
+    )
     assert "0 of 4 queries" not in bare.stdout, "vectors need no texts"
 
 
@@ -129,7 +131,7 @@ def test_leakage_names_queries_left_out_of_a_run(harness: Call) -> None:
 
 
 def test_leakage_names_a_missing_file(harness: Call) -> None:
-    assert_refused(harness("leakage", "none.tsv", *RUN_FILES), "none.tsv: no such file")
+    assert_refused(harness("leakage", "none.tsv", *RUN_FILES), "none.tsv: this file does not exist")
 
 
 @pytest.mark.parametrize("options", [("--threshold", "0", "--embeddings", "a", "b"), ("--seed", "-1")])

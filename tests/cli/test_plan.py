@@ -61,7 +61,7 @@ def test_suites_of_the_paper_are_planned_without_their_data(
     monkeypatch.setattr("ir_datasets.util.home_path", lambda: tmp_path / "none")
     path = str(data_root() / "suites" / f"{name}.toml")
     done = harness("plan", path, "--launcher", "fake", "--price")
-    assert (done.exit_code, "no such folder" in done.stderr) == ((1, True) if "xor" in name else (0, False))
+    assert (done.exit_code, "this folder does not exist" in done.stderr) == ((1, True) if "xor" in name else (0, False))
     lines = done.stdout.splitlines()
     assert len(lines) <= 25 and len([line for line in lines if line.startswith("- ")]) <= 5
     assert re.search(

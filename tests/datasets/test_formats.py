@@ -167,7 +167,7 @@ def test_descriptions_of_trec_topics_are_queries_if_named(example: Example) -> N
 def test_two_files_of_trec_topics_are_refused(example: Example) -> None:
     path = example("TREC")
     (path / "topics.more.trec").write_text("q2\tx\n")
-    assert load_error(path).startswith(f"{path}: topics.more.trec, topics.trec: which one?")
+    assert load_error(path).startswith(f"{path}: it has several such files (topics.more.trec, topics.trec)")
 
 
 def test_chinese_texts_are_read(example: Example) -> None:
@@ -296,7 +296,7 @@ def test_missing_files_are_named_for_the_nearest_formats(example: Example) -> No
 def test_missing_folder_is_named(tmp_path: Path) -> None:
     assert (
         load_error(tmp_path / "absent")
-        == f"{tmp_path / 'absent'}: no such folder; give one with corpus, queries and qrels"
+        == f"{tmp_path / 'absent'}: this folder does not exist; give one with corpus, queries and qrels"
     )
 
 
@@ -329,9 +329,9 @@ def test_a_dataset_is_a_path_a_shipped_name_or_an_id(tmp_path: Path) -> None:
     (tmp_path / "mine" / "inner").mkdir(parents=True)
     for name in ("mine", "mine/inner", "mine#dev"):
         assert datasets.find(name, tmp_path) == tmp_path / name
-    with pytest.raises(UnknownName, match="unknown dataset 'scifakt'. Did you mean 'scifact'"):
+    with pytest.raises(UnknownName, match=r"unknown dataset 'scifakt'. Did you mean 'scifact'"):
         datasets.find("scifakt", tmp_path)
-    with pytest.raises(UnknownName, match="unknown dataset 'beir/scifakt/test'. Did you mean 'beir/scifact/test'"):
+    with pytest.raises(UnknownName, match=r"unknown dataset 'beir/scifakt/test'. Did you mean 'beir/scifact/test'"):
         datasets.find("beir/scifakt/test", tmp_path)
 
 

@@ -37,7 +37,7 @@ def test_queries_without_hits_score_zero_in_the_mean() -> None:
 
 
 def test_judgements_of_other_queries_are_refused() -> None:
-    with pytest.raises(UsageError, match="made: none of the 1 queries is judged; name other judgements"):
+    with pytest.raises(UsageError, match="made: the judgements cover none of the 1 queries; name other judgements"):
         evaluate_runs.evaluate_runs(JudgedRuns("made", {"z": ""}, QRELS, {"a": Run({"z": HITS}, ())}), MEASURES)
 
 
@@ -65,8 +65,8 @@ def notes_of(found: JudgedRuns) -> tuple[str, ...]:
 
 
 UNJUDGED = (
-    "Unjudged among the first 2 hits on made: all 50%, few 50%; they count as not relevant, so a system whose hits "
-    "nobody pooled looks worse than it is (harness pool lists them)."
+    "Unjudged among the first 2 hits on made: all 50%, few 50%. They count as not relevant, so a system whose hits "
+    "were never pooled looks worse than it is (`harness pool` lists them)."
 )
 
 

@@ -75,7 +75,7 @@ def test_wrong_facts_name_file_line_and_fix(root: Path, line: str, message: str)
 
 
 def test_a_provider_without_facts_is_named(root: Path) -> None:
-    with pytest.raises(FileError, match=r"nobody\.csv: no such file"):
+    with pytest.raises(FileError, match=r"nobody\.csv: this file does not exist"):
         instances.read_instances("nobody", root)
 
 
@@ -145,7 +145,7 @@ def test_malformed_memory_size_is_refused(text: str) -> None:
         ('[a]\ncpus = 0\nmemory = "4GiB"\n', "key 'a.cpus'"),
         ('[a]\nmemory = "4GiB"\n', "key 'a.cpus' is missing"),
         ('[a]\ncpus = 1\nmemory = "4GiB"\ngpu = 1\n', "unknown key 'a.gpu'. Did you mean 'gpus'"),
-        ("cpus = 1\n", "key 'cpus' is outside a profile"),
+        ("cpus = 1\n", "key 'cpus' does not belong to a profile"),
         ('["A b"]\ncpus = 1\nmemory = "4GiB"\n', "profile name 'A b'"),
         ("[a\n", "not valid TOML"),
     ],

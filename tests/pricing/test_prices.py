@@ -132,13 +132,13 @@ def test_checksums_may_be_of_binary_files(root: Path) -> None:
 def test_edited_prices_are_refused(root: Path) -> None:
     path = root / "prices" / "x_here_2024-05-01.csv"
     path.write_text(path.read_text().replace("0.05,", "0.06,"))
-    with pytest.raises(FileError, match=r"x_here_2024-05-01\.csv: its checksum is not the one in SHA256SUMS"):
+    with pytest.raises(FileError, match=r"x_here_2024-05-01\.csv: its checksum differs from SHA256SUMS"):
         prices.snapshot(root=root)
     (path.parent / "SHA256SUMS").write_text("")
     with pytest.raises(FileError, match=r"has no line in SHA256SUMS; add one with `sha256sum x_here_2024-05-01\.csv"):
         prices.snapshot(root=root)
     (path.parent / "SHA256SUMS").unlink()
-    with pytest.raises(FileError, match="SHA256SUMS: no such file"):
+    with pytest.raises(FileError, match="SHA256SUMS: this file does not exist"):
         prices.snapshot(root=root)
 
 
@@ -155,7 +155,7 @@ def test_wrong_files_are_named(root: Path) -> None:
     path.unlink()
     with pytest.raises(UnknownName, match="unknown region 'x/here'; known: none"):
         prices.snapshot(root=root)
-    with pytest.raises(FileError, match="no such folder"):
+    with pytest.raises(FileError, match="this folder does not exist"):
         prices.snapshot_files(root / "nowhere")
 
 

@@ -76,7 +76,9 @@ def test_snapshot_is_the_newest_up_to_the_date_and_the_other_one_is_another(tmp_
     assert token_prices.other_snapshot(newest, root=tmp_path) == older
     assert token_prices.other_snapshot(older, root=tmp_path) == newest
     assert token_prices.other_snapshot(newest, DAY(2024, 1, 1), tmp_path) is None
-    with pytest.raises(UsageError, match=r"no token prices are dated 2024-12-31 or before; there are those of 2025"):
+    with pytest.raises(
+        UsageError, match=r"tokens have no prices from 2024-12-31 or before; choose one of these dates: 2025"
+    ):
         token_prices.snapshot(DAY(2024, 12, 31), tmp_path)
 
 

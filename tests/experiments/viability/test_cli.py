@@ -88,7 +88,11 @@ def test_validate_and_curve_print_their_verdicts(call: Call, bench: Bench) -> No
         (["viable", "planted", "--step", "64GiB", "--cpus", "1,2"], 2, "--step 65,536 MiB: this host leaves 15,872"),
         (["viable", "planted", "--cpus", "0"], 2, "--cpus '0': write whole numbers"),
         (["viable", "planted", "--gpus", "1"], 2, "the fake launcher has no GPU; ask for less"),
-        (["validate", "planted", "--instance", "m6g.medum"], 2, "unknown instance type 'm6g.medum'; see `harness instances`. Did you mean"),
+        (
+            ["validate", "planted", "--instance", "m6g.medum"],
+            2,
+            "unknown instance type 'm6g.medum'; see `harness instances`. Did you mean",
+        ),
         (["validate", "planted", "--instance", "r6a.48xlarge"], 2, "192 vCPUs, this host gives 2: this host is too"),
         (["validate", "planted", "--instance", "x1.16xlarge"], 2, "this host is too small to emulate it"),
         (["curve", "planted", "--limits", "64"], 2, "--limits: '64' is not a memory size"),
