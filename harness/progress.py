@@ -1,7 +1,7 @@
 """Messages and progress bars on the terminal.
 
 Modules log with ``logging.getLogger(__name__)`` and take a :class:`Progress` for steps.  Neither shows anything until
-:func:`show_progress` names a console, which the command line does.
+:func:`show_progress` names a console, as the command line does.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Screen(Console):
 
 
 class Progress(Protocol):
-    """Receives the progress of a task: finished steps, total steps (0: unknown), and the phase."""
+    """Takes the progress of a task: steps done, steps in all (0: unknown), and the phase."""
 
     def __call__(self, done: int, total: int = 0, phase: str = "", /) -> None:
         """Show a step."""

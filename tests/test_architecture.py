@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import re
 import subprocess
 import sys
@@ -173,52 +172,6 @@ def test_commands_print_lines_by_one_function() -> None:
         if node.args and "nl" not in {keyword.arg for keyword in node.keywords}
     ]
     assert loose == []
-
-
-# Roles of docstrings; a name is whole (`harness.stats.median`), or of the docstring's own module or class.
-REFERENCE = re.compile(r":(?:attr|class|const|data|exc|func|meth|mod|obj):`~?([\w.]+)(?:\(\))?`")
-CALL = re.compile(r"``(harness\.[\w.]+)\(")
-
-
-def _exists(name: str) -> bool:
-    parts = name.split(".")
-    for end in range(len(parts), 0, -1):
-        try:
-            found: object = importlib.import_module(".".join(parts[:end]))
-        except ImportError:
-            continue
-        for part in parts[end:]:
-            if not hasattr(found, part):
-                return part in getattr(found, "__annotations__", ())
-            found = getattr(found, part)
-        return True
-    return False
-
-
-def dead_references(module: str, tree: ast.Module) -> Iterator[str]:
-    """Yield the names in docstrings of a module that exist nowhere."""
-    classes = [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            text = ast.get_docstring(node) or ""
-            for name in (*REFERENCE.findall(text), *CALL.findall(text)):
-                places = ("", f"{module}.", *(f"{module}.{each}." for each in classes))
-                if not any(_exists(place + name) for place in places):
-                    yield name
-
-
-def test_a_reference_in_a_docstring_names_what_exists() -> None:
-    dead = {}
-    for path, tree in trees():
-        module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
-        if names := list(dead_references(module, tree)):
-            dead[str(path)] = names
-    assert dead == {}
-
-
-def test_a_dead_reference_is_found() -> None:
-    text = '"""See :func:`median`, :func:`harness.stats.gone` and ``harness.lost()``."""'
-    assert list(dead_references("harness.stats", ast.parse(text))) == ["harness.stats.gone", "harness.lost"]
 
 
 # Sure signs of compressed prose in docstrings; CONTRIBUTING.md has the rule.

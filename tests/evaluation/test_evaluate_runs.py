@@ -130,6 +130,6 @@ def test_depth_is_that_of_the_first_measure_with_a_cutoff() -> None:
     found = noted_runs(all=("q1", "q2", "q3"))
     assert evaluate_runs.count_unjudged_hits(found, measure_names.parse(["AP", "P@1", "RR@10"]))["all"].depth == 1
     said = evaluate_runs.evaluate_runs(found, measure_names.parse(["P@1"])).common_notes[-1]
-    assert said.startswith("Unjudged among the first hits on made: all 100%;")
+    assert said.startswith("Unjudged among the first hits on made: all 100%.")
     assert evaluate_runs.count_unjudged_hits(found, measure_names.parse(["AP"]))["all"].depth == 2
     assert not any("Unjudged" in note for note in notes_of(replace(found, runs={"none": Run({}, ())})))

@@ -101,5 +101,5 @@ def test_a_wrong_file_names_itself_and_the_key(tmp_path: Path, text: str, messag
 def test_an_edited_file_is_refused(tmp_path: Path) -> None:
     path = add(tmp_path, "2025-01-01")
     path.write_text(path.read_text().replace("in = 1.0", "in = 0.1"))
-    with pytest.raises(FileError, match="its checksum is not the one"):
+    with pytest.raises(FileError, match="its checksum differs from"):
         token_prices.snapshot(root=tmp_path)

@@ -57,7 +57,7 @@ def test_unknown_system_suggests_the_nearest_name(images: Path) -> None:
 
 def test_unknown_system_error_mentions_harness_images(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HARNESS_IMAGES", raising=False)
-    with pytest.raises(UnknownName, match=r"; systems of your own are found once HARNESS_IMAGES names their folder$"):
+    with pytest.raises(UnknownName, match=r"Systems of your own are found once HARNESS_IMAGES names their folder$"):
         catalog.system("dpr-small")
 
 
