@@ -60,7 +60,7 @@ view_options = record_options(
         show_default=False,
         help="Show these: hardware, machine, MEASURE, latency, p95, throughput, memory,"
         " gpu_memory, index, cost, build, GFLOP, parameters; of two stages ceiling, gain, harm, pairs, tokens; of"
-        " language models token_price.",
+        " language models token_price; or a figure by its name in CSV, such as p99_ms or load_s.",
     ),
     click.option("--sort", default="", show_default=False, metavar="NAME", help="Sort by this column."),
 )
