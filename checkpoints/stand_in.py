@@ -103,7 +103,7 @@ def _key(key: str) -> str:
 def _asset(folder: Path) -> dict[str, Any]:
     found = checksums(folder)
     if not found:
-        raise FileError(f"{folder}: no such folder of weights; make it first")
+        raise FileError(f"{folder}: this folder does not hold weights; make it first")
     return {"folder": folder.name, "licence": _LICENCE, "sha256": found}
 
 

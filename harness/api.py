@@ -39,7 +39,7 @@ def load(
     Args:
         results: a results folder, the name of published results such as ``"santhanam2023"``, or
             ``"s3://bucket/prefix"``.
-        measures: names as ir_measures writes them; ``None``: those of the suite, else RR@10, Success@10 and nDCG@10
+        measures: names as ir_measures writes them; ``None``: the suite's, else RR@10, Success@10 and nDCG@10
             (published tables have their own).
         as_of: prices of this date (text: ``YYYY-MM-DD``) or the last before it; ``None``: the newest, for published
             tables the paper's.
@@ -56,7 +56,7 @@ def load(
 
     Raises:
         UsageError: the folder has no job, a measure is unknown, or there are no such prices or types.
-        FileError: it is no folder, or a file is damaged.
+        FileError: the results are not a folder, or a file is damaged.
         AwsError: results in S3 cannot be read.
     """
     priced = table(
@@ -82,7 +82,7 @@ def load_samples(results: Location, *, cache: Location | None = None) -> pd.Data
 
     Raises:
         UsageError: the folder has no stored job (published tables have no samples).
-        FileError: it is no folder, or a file is damaged.
+        FileError: the results are not a folder, or a file is damaged.
         AwsError: results in S3 cannot be read.
     """
     return samples_frame(stored(results, cache=cache))

@@ -25,7 +25,7 @@ def environment(*more: str, **own: str) -> dict[str, str]:
     """Return the variables of this process that a child may see.
 
     Args:
-        more: patterns of names that this kind of child needs beside the usual ones, such as :data:`PIP`.
+        more: patterns of further names that this kind of child needs, such as :data:`PIP`.
         own: variables that the child gets with these values.
     """
     allowed = (*_ALWAYS, *more)

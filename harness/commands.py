@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from harness.untrusted import MAX_TEXT, ForeignText, Text, escaped, one_line
 
 _PLAIN = r"A-Za-z0-9_./:=@%+,\-"
-# Beside these a pair of quotes may hold single blanks, the characters of globs, and letters that are not ASCII.
+# In addition, a pair of quotes may hold single blanks, the characters of globs, and letters that are not ASCII.
 _BARE = re.compile(f"[{_PLAIN}]+")
 _QUOTED = re.compile(rf"(?:[\w{_PLAIN}*?\[\]]+ )*[\w{_PLAIN}*?\[\]]+")
 _KEPT = re.compile(rf"[\w{_PLAIN}]")
 _WORD = rf"(?:[{_PLAIN}]|'[\w{_PLAIN}*?\[\] ]*'|\$'(?:[\w{_PLAIN}]|\\x[0-9a-f]{{2}})*')+"
 # A command in a sentence.  All that matches runs harness alone, whoever wrote it.
 SPAN = re.compile(rf"`harness(?: {_WORD})+`")
-# Beside these, commands at the start of a text, after a colon and after a gap.
+# In addition, commands at the start of a text, after a colon and after a gap.
 _WHOLE = re.compile(rf"{SPAN.pattern}|(?:^|(?<=: )|(?<=  ))harness(?: {_WORD})+")
 # Characters of a text that may hold commands.
 _MOST = 1 << 15
@@ -31,7 +31,7 @@ def command(verb: str, *arguments: object, **options: object) -> str:
 
     Args:
         verb: the command and its subcommand: ``run``, ``ec2 up``.
-        arguments: what has no option.
+        arguments: positional arguments.
         options: by their names, ``retry_noisy=3`` for ``--retry-noisy 3``; ``True``: a flag; ``None`` or ``False``:
             left out.
     """

@@ -43,7 +43,7 @@ class UnreadArchive(ValueError):
 def content_of(raw: IO[bytes], max_bytes: int = sys.maxsize) -> tuple[IO[bytes], IO[bytes]]:
     """Return a file or pipe at its first byte, and its content: unpacked where its first bytes say gzip or zstd.
 
-    The file's name does not matter.  Reads of packed content raise OSError as those of :func:`unpacked` do.
+    The file's name does not matter.  Like :func:`unpacked`, reads of packed content raise OSError.
 
     Raises:
         UnreadArchive: it is a zip, bzip2 or xz archive.

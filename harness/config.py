@@ -140,7 +140,7 @@ def read_toml(path: Path, *, links: bool = True) -> dict[str, Any]:
             _parse_toml(decode(read_whole(path, _MAX_TOML_BYTES, links=links), path, encoding="utf-8-sig"))
         )
     except FileNotFoundError:
-        raise FileError(f"{path}: no such file; check the path") from None
+        raise FileError(f"{path}: this file does not exist; check the path") from None
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {reason_of(error)}; name a TOML file") from error
     except ValueError as error:  # a TOMLDecodeError, or a number of thousands of digits
@@ -198,7 +198,7 @@ def validate(model: type[Model], raw: Any, path: Path, prefix: str = "") -> Mode
 
 
 def _known_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> set[str]:
-    """Return the keys allowed beside the unknown key at ``loc``."""
+    """Return the keys that are allowed where the unknown key at ``loc`` is."""
     current: Any = model
     parts = iter(loc[:-1])
     for part in parts:
@@ -232,7 +232,7 @@ def read_shipped(path: Path) -> bytes:
     try:
         return read_whole(path, _MAX_CSV_BYTES, links=True)
     except FileNotFoundError:
-        raise FileError(f"{path}: no such file; it belongs to instance_profiles/") from None
+        raise FileError(f"{path}: this file does not exist; restore it in instance_profiles/") from None
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {reason_of(error)}; restore it") from error
 

@@ -1,4 +1,4 @@
-"""Names and links in the folders and archives of other people: none leads out of them."""
+"""Names and links in other people's folders and archives, none of which may lead out of its folder."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class _TarStream:
         self._source, self.left = source, _MAX_HEADER_BYTES
 
     def read(self, size: int) -> bytes:
-        """Read on, at most ``left`` bytes in all."""
+        """Read on; return at most ``left`` bytes."""
         self.left -= size
         if self.left < 0:
             raise tarfile.ReadError(f"an entry's header has more than {_MAX_HEADER_BYTES >> 10} KiB")

@@ -56,7 +56,9 @@ class UnknownName(UsageError):
         names = sorted(known)
         near = did_you_mean(name, names)
         listed = f"known: {', '.join(names) or 'none'}" if len(names) <= _LISTED or not near else ""
-        super().__init__("; ".join(filter(None, (f"unknown {kind} {name!r}{near}", listed, hint))))
+        further = "; ".join(filter(None, (listed, hint)))
+        joined = f" {further[:1].upper()}{further[1:]}" if near else f"; {further}"
+        super().__init__(f"unknown {kind} {name!r}{near}{joined if further else ''}")
 
 
 class EngineError(HarnessError):
@@ -91,9 +93,9 @@ class JobError(HarnessError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?`` for the nearest known name, or nothing."""
+    """Return a second sentence, ``. Did you mean 'x'?``, for the nearest known name, or nothing."""
     near = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return f". Did you mean {near[0]!r}?" if near else ""
 
 
 def counted(number: int, noun: str) -> str:

@@ -26,7 +26,7 @@ from pathlib import Path
 from harness.errors import FileError, StoreError
 
 _SUFFIX = ".partial"
-# Files that systems, archivers and editors leave beside those of their user.
+# Files that systems, archivers and editors leave among the user's files.
 _LITTER = re.compile(
     r"\..*|thumbs\.db(:.*)?|ehthumbs\.db|desktop\.ini|icon\r|__macosx|.*~|~\$.*|#.*#|.*\.(swp|swo|bak|orig)", re.I
 )
@@ -37,19 +37,19 @@ _TEMPORARY_PREFIX = "harness-"
 def is_litter(name: str) -> bool:
     """Return whether a file or folder of that name is left by a system, an archiver or an editor, not by its user.
 
-    Such are ``.DS_Store``, ``._a.tsv``, ``Thumbs.db``, ``desktop.ini``, ``a.tsv~`` and ``a.tsv.bak``.
+    Examples: ``.DS_Store``, ``._a.tsv``, ``Thumbs.db``, ``desktop.ini``, ``a.tsv~`` and ``a.tsv.bak``.
     """
     return _LITTER.fullmatch(name) is not None
 
 
 def without_litter(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield the paths in their order, but for those whose own name is that of litter."""
+    """Yield the paths in their order, without litter."""
     return (path for path in paths if not is_litter(path.name))
 
 
 # Removal attempts for a folder in which a process still writes.
 _ROUNDS = 5
-# Folders held open inside each other; what lies deeper is moved up first.
+# Folders held open inside each other; deeper folders are moved up first.
 _MAX_OPEN = 32
 # A job that still lives could dig deeper for as long as we move up what it dug.
 _MAX_MOVED = 100_000
@@ -153,7 +153,7 @@ def raise_if_disk_full(what: str, output: str) -> None:
 
 
 def staging_path(final: Path) -> Path:
-    """Return a free path beside ``final``, to write and then rename.
+    """Return a free path in the folder of ``final``, to write and then rename.
 
     Removes what dead processes left in that folder.
     """
@@ -212,7 +212,7 @@ def walk(folder: Path) -> Iterator[os.DirEntry[str]]:
     ``os.walk`` and ``Path.rglob`` recurse (until Python 3.12): they fail at a thousand nested folders.
 
     Raises:
-        OSError: a folder cannot be read, or lies too deep for a path.
+        OSError: a folder cannot be read, or is nested too deep for a path.
     """
     waiting = [str(folder)]
     while waiting:
@@ -224,12 +224,12 @@ def walk(folder: Path) -> Iterator[os.DirEntry[str]]:
 
 
 def link_tree(source: Path, target: Path, *, copies: bool) -> None:
-    """Fill a new folder with the files below ``source``: links, or copies where asked or where no link is possible.
+    """Fill a new folder with the files below ``source``: links, or copies on request and where a link is impossible.
 
     Every user may read the folders and the copies, because a job's user is another.
 
     Raises:
-        OSError: something below is no regular file, cannot be read, or finds no room.
+        OSError: an entry is not a regular file, cannot be read, or finds no room.
     """
     target.mkdir()
     target.chmod(0o755)
@@ -239,7 +239,7 @@ def link_tree(source: Path, target: Path, *, copies: bool) -> None:
             path.mkdir()
             path.chmod(0o755)
         elif not entry.is_file(follow_symlinks=False):  # a link could lead out of the folder
-            raise OSError(errno.EINVAL, f"{entry.name!r} is no regular file")
+            raise OSError(errno.EINVAL, f"{entry.name!r} is not a regular file")
         elif copies or not _linked(entry.path, path):
             shutil.copyfile(entry.path, path, follow_symlinks=False)
             path.chmod(0o644)
@@ -255,9 +255,9 @@ def _linked(source: str, target: Path) -> bool:
 def remove_tree(folder: Path) -> None:
     """Remove a folder and all below it, at any depth and with any modes; ignore what cannot be removed.
 
-    A container that nobody could end may still swap a folder below for a link to one of the host's, or for a pipe, at
-    any moment.  So whatever is done is done to a descriptor, or to a name directly below one.  ``shutil.rmtree`` opens
-    what such a link leads to before it looks (which harms a pipe or a device), and it recurses.
+    A container that could not be stopped may still replace a folder below by a link to a host folder, or by a pipe, at
+    any moment.  So every step works on a descriptor, or to a name directly below one.  ``shutil.rmtree`` opens what
+    such a link leads to before it looks (which harms a pipe or a device), and it recurses.
     """
     for _ in range(_ROUNDS):
         try:
@@ -283,7 +283,7 @@ class _Open:
 
 
 def _take_apart(top: int) -> None:
-    """Empty the folder ``top``, one folder after another; move what lies too deep to the top."""
+    """Empty the folder ``top``, one folder after another; move folders that are nested too deep to the top."""
     way, moved = [_Open("", top, _without_files(top))], 0
     try:
         while True:
@@ -314,10 +314,10 @@ def _take_apart(top: int) -> None:
 
 
 def _opened(name: str | Path, within: int | None = None) -> int:
-    """Open a folder, whatever its mode, and return its descriptor.
+    """Open a folder of any mode, and return its descriptor.
 
     Raises:
-        OSError: it is missing, a link, no folder, or another user's.
+        OSError: the folder is missing, is a link or a file, or belongs to another user.
     """
     # O_PATH opens folders that are closed to us; its name in /proc reopens the same folder.
     closed = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=within)

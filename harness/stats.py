@@ -151,7 +151,7 @@ def these_queries(value: float | None, processes: Sequence[float]) -> Estimate:
 
 
 def too_few_processes(count: int) -> str:
-    """Return the reason why there is no interval over so few processes."""
+    """Return why so few processes have no interval."""
     return f"an interval needs {MIN_PROCESSES} whole processes, there {'is' if count == 1 else 'are'} {count}"
 
 
@@ -206,8 +206,8 @@ def mean(
         values: shape (queries,), at least one.
         confidence: of the interval.
         least: the fewest values for an interval.
-        floor: what no mean lies below.
-        ceiling: what no mean lies above.
+        floor: the lowest possible mean.
+        ceiling: the highest possible mean.
     """
     from scipy.special import stdtrit
 
@@ -265,7 +265,7 @@ def percentile(latency_s: Floats, name: str, queries: int, *, confidence: float 
     from scipy.special import bdtr
 
     share = float(name[1:]) / 100
-    below = bdtr(np.arange(queries + 1), queries, share)  # P(at most k of n values lie below the percentile)
+    below = bdtr(np.arange(queries + 1), queries, share)  # P(at most k of n values are below the percentile)
     ordered = np.sort(latency_s)
     tail = (1 - confidence) / 2
     low = int(np.searchsorted(below, tail))
@@ -312,7 +312,7 @@ def median(values: ArrayLike) -> float:
 
 
 def medians(values: ArrayLike, axis: int) -> Floats:
-    """Return the :func:`median` along an axis; ``nan`` where there is no value."""
+    """Return the :func:`median` along an axis; ``nan`` where values are missing."""
     ordered = np.sort(np.asarray(values, dtype=np.float64), axis=axis)  # nan comes last
     known = np.sum(~np.isnan(ordered), axis=axis, keepdims=True)
     middle = np.take_along_axis(ordered, np.maximum(known - 1, 0) // 2, axis=axis)
@@ -430,9 +430,9 @@ def competition_ranks(values: Sequence[float | None], *, descending: bool = Fals
 def kendall_tau(a: Mapping[str, float], b: Mapping[str, float]) -> float | None:
     """Return Kendall's tau-b of two orders, over the systems that both have.
 
-    1: the same order; -1: the reverse.  A pair that is tied in either speaks neither for nor against, and the divisor
-    is smaller for it (Kendall 1945).  Pairs are counted one by one: the tests hold this against
-    ``scipy.stats.kendalltau``, whose import alone takes most of a second.
+    1: the same order; -1: the reverse.  A pair that is tied in either order counts for neither, and makes the divisor
+    smaller (Kendall 1945).  Pairs are counted one by one: the tests hold this against ``scipy.stats.kendalltau``, whose
+    import alone takes most of a second.
 
     Args:
         a: a value for each system.

@@ -456,7 +456,7 @@ def reason_of(error: Exception) -> str:
     if isinstance(error, OSError):
         return error.strerror or "the file is damaged"
     if isinstance(error, TypeError | AttributeError):
-        return "a value is of the wrong kind"
+        return "a value has the wrong type"
     if "integer string conversion" in str(error):
         return "a number has too many digits"
     # Python writes bytes as b'...', which people cannot read.

@@ -174,3 +174,20 @@ def test_commands_print_lines_by_one_function() -> None:
         if node.args and "nl" not in {keyword.arg for keyword in node.keywords}
     ]
     assert loose == []
+
+
+# Sure signs of compressed prose in docstrings; CONTRIBUTING.md has the rule.
+COMPRESSED = re.compile(r"\b(?:whatever|nobody|those of|that of|are of|is of|lies|beside)\b", re.IGNORECASE)
+PLAIN = ("evaluation", "datasets", "pricing")
+
+
+def test_docstrings_of_plain_packages_have_no_compressed_phrases() -> None:
+    offenders = [
+        f"{path}:{getattr(node, 'lineno', 1)}: {found[0]}"
+        for path, tree in trees()
+        if path.parts[1] in PLAIN or len(path.parts) == 2
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and (found := COMPRESSED.search(re.sub(r"``.+?``", "", ast.get_docstring(node) or "")))
+    ]
+    assert offenders == []

@@ -27,12 +27,12 @@ class Tree(ConfigModel):
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        ({"title": "t", "leafs": 1}, "unknown key 'leafs'; did you mean 'leaf'?"),
-        ({"titel": "t"}, "unknown key 'titel'; did you mean 'title'?"),
-        ({"leaf": {"detph": 1}}, "unknown key 'leaf.detph'; did you mean 'depth'?"),
+        ({"title": "t", "leafs": 1}, "unknown key 'leafs'. Did you mean 'leaf'?"),
+        ({"titel": "t"}, "unknown key 'titel'. Did you mean 'title'?"),
+        ({"leaf": {"detph": 1}}, "unknown key 'leaf.detph'. Did you mean 'depth'?"),
         ({"title": "t", "zzz": 1}, "unknown key 'zzz'; known keys: leaf, leaves, title"),
         ({"title": "t", "leaf": {"depth": 1, "zzz": 1}}, "unknown key 'leaf.zzz'; known keys: depth, ratio"),
-        ({"title": "t", "leaves": [{"depth": 1, "rato": 1}]}, "unknown key 'leaves.0.rato'; did you mean 'ratio'?"),
+        ({"title": "t", "leaves": [{"depth": 1, "rato": 1}]}, "unknown key 'leaves.0.rato'. Did you mean 'ratio'?"),
         ({}, "key 'title' is missing; add it"),
         ({"title": "t", "leaves": [{}]}, "key 'leaves.0.depth' is missing; add it"),
         ({"title": 3}, "key 'title' is 3; write text in quotes"),
@@ -53,7 +53,7 @@ def test_mistake_is_reported_in_one_line(raw: dict[str, Any], message: str) -> N
 
 
 def test_prefix_names_the_table_of_the_key() -> None:
-    with pytest.raises(FileError, match=r"^some.toml: unknown key 'cpu1.dept'; did you mean 'depth'\?$"):
+    with pytest.raises(FileError, match=r"^some.toml: unknown key 'cpu1.dept'. Did you mean 'depth'\?$"):
         validate(Leaf, {"dept": 1}, FILE, prefix="cpu1")
 
 
@@ -81,7 +81,7 @@ def test_invalid_toml_is_reported_with_its_line(tmp_path: Path, content: bytes, 
 
 
 def test_missing_file_and_folder_are_reported(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="no such file; check the path"):
+    with pytest.raises(FileError, match="this file does not exist; check the path"):
         read_toml(tmp_path / "none.toml")
     with pytest.raises(FileError, match=r"cannot be read: is a folder, no regular file; name a TOML file"):
         read_toml(tmp_path)

@@ -24,7 +24,7 @@ def test_counted_noun_has_its_plural(number: int, noun: str, text: str) -> None:
 def test_many_known_names_are_listed_only_where_none_is_near() -> None:
     many = [f"system-{number}" for number in range(70)]
     assert str(UnknownName("system", "sistem-7", many, "see x")) == (
-        "unknown system 'sistem-7'; did you mean 'system-7'?; see x"
+        "unknown system 'sistem-7'. Did you mean 'system-7'? See x"
     )
     assert "; known: system-0, system-1, " in str(UnknownName("system", "bm25", many))
 

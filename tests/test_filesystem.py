@@ -404,7 +404,7 @@ def test_link_tree_follows_no_link(tmp_path: Path, copies: bool) -> None:
     assert (tmp_path / "good" / "sub" / "file").read_text() == "x"
     assert (tmp_path / "source" / "sub" / "file").samefile(tmp_path / "good" / "sub" / "file") == (not copies)
     (tmp_path / "source" / "out").symlink_to("/etc")
-    with pytest.raises(OSError, match="'out' is no regular file"):
+    with pytest.raises(OSError, match="'out' is not a regular file"):
         filesystem.link_tree(tmp_path / "source", tmp_path / "bad", copies=copies)
 
 

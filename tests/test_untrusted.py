@@ -130,7 +130,7 @@ def test_output_limit_grows_with_the_spec() -> None:
         (lambda: int(b"t'n"), '"t\'n" is not a number'),
         (lambda: gzip.GzipFile(fileobj=io.BytesIO(b"PK\3\4")).read(), "the compressed file is damaged or cut short"),
         (lambda: gzip.decompress(b"\x1f\x8b\x08\x00"), "the compressed file is damaged or cut short"),
-        (lambda: (3).items, "a value is of the wrong kind"),
+        (lambda: (3).items, "a value has the wrong type"),
         (lambda: pq.ParquetFile(io.BytesIO(b"PAR1 and PAR1")), "the file is damaged, or of another format"),
         (Path("/nowhere").read_text, "No such file or directory"),
     ],

@@ -62,10 +62,10 @@ def dataset_name(declared: str) -> str:
 
 
 def find(name: str, beside: Path) -> DatasetLocation:
-    """Find a dataset by its path (relative to ``beside``), the name of a shipped one, or an id of ir_datasets.
+    """Find a dataset by its path (relative to ``beside``), a shipped dataset's name, or an id of ir_datasets.
 
     Raises:
-        UnknownName: it is none of them.
+        UnknownName: no dataset has this path, name or id.
     """
     path = beside / name
     if name.startswith((".", "/")):
@@ -147,7 +147,7 @@ def licence(location: DatasetLocation) -> Licence:
     """Return a dataset's licence: its README.md's, else its ``dataset.toml``'s; MS MARCO and XOR-TyDi are known.
 
     Raises:
-        FileError: one of them cannot be read.
+        FileError: a file that declares the licence cannot be read.
     """
     if isinstance(location, IrDataset):
         return MS_MARCO if location.name.startswith("msmarco") else Licence(None)

@@ -1,6 +1,6 @@
 """Judge documents by answers: a document is relevant if its text holds one, as in XOR-TyDi's evaluator.
 
-The rule is that of ``evals/eval_xor_retrieve.py`` of AkariAsai/XORQA: NLTK's ``word_tokenize`` (English) splits the
+The rule follows ``evals/eval_xor_retrieve.py`` of AkariAsai/XORQA: NLTK's ``word_tokenize`` (English) splits the
 text, the tokens are joined by single blanks, and the answer is searched in that as it is: case, punctuation and white
 space count, so ``Washington, D.C.`` is never found (its text has ``Washington , D.C.``).  Answers ``yes`` and ``no``
 are left out, and queries without other answers are not judged.
@@ -37,7 +37,7 @@ class Answers:
 
     @property
     def content(self) -> bytes:
-        """Content of the file beside results."""
+        """Content of the file in the results folder."""
         content = {"rule": RULE, "answers": dict(self.by_query)}
         content |= {"languages": dict(self.languages)} if self.languages else {}
         return json.dumps(content, ensure_ascii=False, sort_keys=True).encode()

@@ -25,7 +25,7 @@ _WARMUP_DIVISOR = 5
 
 
 def _primary(tag: object) -> object:
-    """Return the language of a tag such as ``en-US`` or ``zh_Hant_TW``: its script and region do not matter."""
+    """Return the language of a tag such as ``en-US`` or ``zh_Hant_TW``, without script and region."""
     return re.split("[-_]", tag)[0].lower() if isinstance(tag, str) and _TAG.fullmatch(tag) else tag
 
 
@@ -61,7 +61,7 @@ class Dataset:
 
     @property
     def judgements(self) -> tuple[str, bytes]:
-        """Suffix and content of the judgements' file beside the results."""
+        """Suffix and content of the file of judgements in a results folder."""
         return ("answers.json", self.answers.content) if self.answers else ("trec", self.qrels)
 
     @property

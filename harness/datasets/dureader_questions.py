@@ -86,8 +86,8 @@ def label_questions(
 ) -> LabelledCollection:
     """Write a dataset folder from files of DuReader 2.0; the same files write the same bytes.
 
-    Equal passages are one document, named by the first question that has it.  Judgements are the positive labels
-    alone: other passages are unjudged, since such labels miss relevant ones.
+    Equal passages become one document, named after the first question with this passage.  Only positive labels become
+    judgements.  Other passages stay unjudged, because the labels miss relevant passages.
 
     Args:
         files: JSON lines, plain or compressed.

@@ -41,13 +41,12 @@ def name_of(folder: Path) -> str:
 
 
 def missing_folder(folder: Path) -> FileError | None:
-    """Return the error of a folder that does not exist, with the nearest name beside it."""
+    """Return the error for a folder that does not exist; it suggests the folder there with the nearest name."""
     if folder.is_dir():
         return None
     beside = [path.name for path in folder.parent.glob("*/")]
-    return FileError(
-        f"{folder}: no such folder{did_you_mean(folder.name, beside)}; give one with corpus, queries and qrels"
-    )
+    near = did_you_mean(folder.name, beside)
+    return FileError(f"{folder}: this folder does not exist; give one with corpus, queries and qrels{near}")
 
 
 def _recognise(folder: Path) -> Format:
@@ -81,7 +80,7 @@ def _choose(folder: Path, format: Format, splits: dict[str, Path], split: str | 
     names = sorted(splits)
     if split is not None:
         if split not in splits:
-            raise FileError(f"{folder}: no split {split!r}{did_you_mean(split, names)}; it has {', '.join(names)}")
+            raise FileError(f"{folder}: no split {split!r}; it has {', '.join(names)}{did_you_mean(split, names)}")
         return split
     if format.default_split in splits:
         return format.default_split

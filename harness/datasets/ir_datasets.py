@@ -87,7 +87,7 @@ def read(dataset: IrDataset) -> DatasetSource:
     )
     corpus_id = ir_datasets.docs_parent_id(dataset.id)
     # ir_datasets checks its downloads, but not files that a user put in its folder.  All are in the folder of the id's
-    # first part, sometimes beside other collections; fetching the first document ensures that they exist.
+    # first part, sometimes with other collections; fetching the first document ensures that they exist.
     _fetch(dataset, lambda: next(loaded.docs_iter(), None))
     folder = ir_datasets.util.home_path().resolve() / corpus_id.split("/")[0]
     kind = digest(["ir_datasets", corpus_id, ir_datasets.__version__, str(folder), folder_state(folder)])

@@ -1,6 +1,6 @@
 """Find passages in documents that hold them, changed or not: the places of passages that were judged apart.
 
-The rule is that of Boytsov et al. (2025): the longest common substring has 80 % of the passage, else the longest common
+The rule follows Boytsov et al. (2025): the longest common substring has 80 % of the passage, else the longest common
 subsequence has 70 % of it in a window of 1.2 times its length, moved by a tenth of it.  Both are sequences of tokens of
 bert-base-uncased, which have neither case nor accents; punctuation is left out.
 """

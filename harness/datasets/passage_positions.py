@@ -1,4 +1,4 @@
-"""Positions of relevant passages in the documents of a generated collection: ``positions.jsonl`` beside its corpus.
+"""Positions of relevant passages in the documents of a generated collection: ``positions.jsonl`` in its folder.
 
 One line for each contiguous piece of a relevant passage.  Most passages are one piece; a document that was cut and
 shuffled may hold several, in the order of the document.
@@ -20,7 +20,7 @@ from harness.untrusted import mistake
 
 POSITIONS = "positions.jsonl"
 
-# The content is held in memory and stored beside results.
+# The content is held in memory and stored in the results folder.
 _MOST_BYTES = 256 << 20
 _Offset = Annotated[int, Field(ge=0)]
 

@@ -1,6 +1,6 @@
 """The common ground of dataset formats: what a format's reader returns, and how it reads files.
 
-Files may be plain, gzipped or packed with zstd, whatever their names.
+Files may be plain, gzipped or packed with zstd; their names do not matter.
 Every line has a place, ``FILE: line N``, that errors name.
 """
 
@@ -70,7 +70,7 @@ class DatasetSource:
 
 @dataclass(frozen=True)
 class Format:
-    """Format of datasets: its name in messages, and patterns for each kind of file, all of which are needed.
+    """A format of datasets: its name in messages, and the patterns of each kind of file; every kind is needed.
 
     ``splits`` finds a folder's splits, the user's choice of queries and judgements; ``None``: the format has none.
     ``default_split``: the split to read if the user names none; without it, the only one.  ``read`` reads a folder that
@@ -101,7 +101,7 @@ def find_one(folder: Path, patterns: Iterable[str]) -> Path:
     paths = find_files(folder, patterns)
     if len(paths) > 1:
         names = ", ".join(path.name for path in paths)
-        raise FileError(f"{folder}: {names}: which one? leave one of them in the folder")
+        raise FileError(f"{folder}: it has several such files ({names}); leave one in the folder")
     return paths[0]
 
 

@@ -1,6 +1,6 @@
 """Labels by answers that people wrote: a paragraph is relevant if one of its spans is close to an answer.
 
-The rule is that of DuReader-retrieval (Qiu et al. 2022, section 2.2 and Algorithm 1): the F1 of a span and an answer,
+The rule follows DuReader-retrieval (Qiu et al. 2022, section 2.2 and Algorithm 1): the F1 of a span and an answer,
 as bags of tokens, is above a threshold of 0.5.  Short paragraphs of a page are joined to passages of 256 characters; a
 passage is relevant if one of its paragraphs is.  The paper does not say what a token is: here it is a character, or a
 run of ASCII letters and digits; case, white space and punctuation do not count.
@@ -80,7 +80,7 @@ def join_paragraphs(paragraphs: Sequence[str], characters: int = CHARACTERS) -> 
 
 
 def join_texts(paragraphs: Sequence[str]) -> str:
-    """Return one text of several; a blank stands only between two Latin letters or digits."""
+    """Join texts to one; put a blank only between two Latin letters or digits."""
     joined = ""
     for paragraph in paragraphs:
         gap = " " if joined[-1:].isascii() and joined[-1:].isalnum() and paragraph[:1].isascii() else ""

@@ -112,7 +112,7 @@ def _parse_document(place: str, content: str) -> SourceDocument:
 
 
 class _Element(NamedTuple):
-    """An SGML element: where it is in the text, and what is in it."""
+    """An SGML element: its position in the text, and its content."""
 
     start: int
     end: int

@@ -2,7 +2,7 @@
 
 XOR-TyDi's evaluator joins the tokens of a query's hits, best first, cuts the list at 2,000 or 5,000, and searches it
 for an answer.  So L tokens are enough if and only if the shortest list with an answer has at most L.  That length is
-stored once, beside the judged hits, as lines ``query<TAB>found<TAB>tokens`` (``found`` is ``-`` where the first
+stored once, with the judged hits, as lines ``query<TAB>found<TAB>tokens`` (``found`` is ``-`` where the first
 ``tokens`` have no answer).  Where questions name their languages, that is a fourth field, and questions without hits
 have a line too: the mean over languages needs all of them.
 """
@@ -121,7 +121,7 @@ def read_depths(path: Path) -> dict[str, AnswerDepth]:
                 if not 0 <= (depth.found or 0) <= depth.tokens:
                     raise ValueError("found beyond its tokens")
     except FileNotFoundError:
-        raise FileError(f"{path}: no such file; measure again or restore it") from None
+        raise FileError(f"{path}: this file does not exist; measure again or restore it") from None
     except (OSError, EOFError, zlib.error, ValueError) as error:
         raise FileError(f"{path}:{number}: damaged: {reason_of(error)}; restore it or measure again") from error
     return depths

@@ -1,4 +1,4 @@
-"""Vectors of the documents that runs retrieve: of files, or kept beside results."""
+"""Vectors of the documents that runs retrieve: from files, or from the results folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def read_vectors(files: Sequence[Path], samples: Sequence[JudgedRuns]) -> tuple[
 
     Raises:
         FileError: a file cannot be read.
-        UsageError: one is of other texts.
+        UsageError: a file encodes other texts.
     """
     given = []
     for path in files:
@@ -38,7 +38,7 @@ def _fits(runs: JudgedRuns, vectors: Embeddings) -> bool:
 def vectors_of(
     runs: JudgedRuns, given: Sequence[Embeddings], folder: Path | None, encoder: str | None
 ) -> list[Embeddings]:
-    """Return vectors of the runs' documents: of the given files, else of those beside the results.
+    """Return vectors of the runs' documents: from the given files, else from the results folder.
 
     Args:
         runs: of one sample.
@@ -71,7 +71,7 @@ def vectors_of(
 
 
 def check_source(runs: JudgedRuns, vectors: Embeddings) -> None:
-    """Raise UsageError if the vectors are of queries, or of another corpus than the runs'."""
+    """Raise UsageError if the vectors encode queries, or documents of another corpus than the runs'."""
     if vectors.role != "document":
         raise UsageError(f"vectors of {vectors.role} texts, not of documents; make those with harness embed")
     if runs.corpus_sha256 not in (None, vectors.source):

@@ -37,8 +37,8 @@ class Embeddings:
     """Texts by id, each with its vector: shape (texts, dimensions).
 
     ``encoder`` is the system, ``checkpoint_sha256`` its weights; ``role``: texts were encoded as ``document`` or
-    ``query``; ``source`` is the hash of the corpus.  ``made_with`` names all else that decides a vector, such as the
-    number of tokens that are read.
+    ``query``; ``source`` is the hash of the corpus.  ``made_with`` names the other settings that decide a vector, such
+    as how many tokens are read.
     """
 
     ids: tuple[str, ...]
@@ -102,7 +102,7 @@ def read(path: Path) -> Embeddings:
         vectors = vectors.reshape(len(ids), column.type.list_size)
         embeddings = Embeddings(ids, vectors, *(str(facts[name]) for name in _FACTS))
     except FileNotFoundError:
-        raise FileError(f"{path}: no such file; make it with harness embed") from None
+        raise FileError(f"{path}: this file does not exist; make it with `harness embed`") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
         raise FileError(
             f"{path}: no embeddings that this harness reads ({reason_of(error)}); make them again"
@@ -136,7 +136,7 @@ def _facts(schema: Any) -> dict[str, Any]:
 
 
 def embeddings_path(results: Path, embeddings: Embeddings) -> Path:
-    """Return the path beside results: one file for each checkpoint, role, source and way of reading texts."""
+    """Return the path of embeddings in a results folder: one file for each checkpoint, role, source and setting."""
     parts = (
         embeddings.checkpoint_sha256[:16],
         embeddings.role,
@@ -147,7 +147,7 @@ def embeddings_path(results: Path, embeddings: Embeddings) -> Path:
 
 
 def find_embeddings(results: Path, role: str, source: str) -> tuple[Path, ...]:
-    """Return the files beside results with texts of that role and source; skip all other files."""
+    """Return the files in a results folder that hold texts of this role and source; skip other files."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -164,7 +164,7 @@ def find_embeddings(results: Path, role: str, source: str) -> tuple[Path, ...]:
 
 
 def embedding_files(results: Path) -> tuple[Path, ...]:
-    """Return all files of embeddings beside results, or beside the folder that these are in."""
+    """Return all files of embeddings in a results folder and in its parent folder."""
     folders = (results.absolute() / _FOLDER, results.absolute().parent / _FOLDER)
     return tuple(path for folder in folders for path in filesystem.without_litter(sorted(folder.glob("*.parquet"))))
 

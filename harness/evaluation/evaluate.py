@@ -194,7 +194,7 @@ def compute_runs(
     """Have ir_measures compute measures of several runs; providers read the judgements once for all of them.
 
     Args:
-        measures: its own, and those that :mod:`harness.evaluation.measure_names` derives from them.
+        measures: of ir_measures, and measures that :mod:`harness.evaluation.measure_names` derives.
         judged: at least one query, each with at least one judgement.
         runs: each run's document ids by query, best first; a missing query has no results.
         query_of: the query whose ranking an entry of ``judged`` is for; by default the one of its name.

@@ -39,9 +39,9 @@ class FlaggedQueries:
 
 @dataclass(frozen=True)
 class EvaluatedRuns:
-    """Evaluation, flagged queries, unjudged hits and notes of each system; ``common_notes`` are about all of them.
+    """Evaluation, flagged queries, unjudged hits and notes of each system; ``common_notes`` concern every system.
 
-    ``queries``: sorted ids of the judged ones.  ``unjudged`` is empty where only hits are judged.
+    ``queries``: sorted ids of the judged queries.  ``unjudged`` is empty where only hits are judged.
     """
 
     measures: tuple[str, ...]
@@ -85,7 +85,7 @@ def evaluate_runs(runs: JudgedRuns, measures: Sequence[Any], step: Progress = si
     """
     if not runs.hits_alone and not runs.judged_ids:
         count = f"{len(runs.queries):,}"
-        raise UsageError(f"{runs.dataset}: none of the {count} queries is judged; name other judgements")
+        raise UsageError(f"{runs.dataset}: the judgements cover none of the {count} queries; name other judgements")
     evaluations, flagged = {}, {}
     for number, (system, run) in enumerate(runs.runs.items()):
         step(number, len(runs.runs))
@@ -123,7 +123,7 @@ def count_unjudged_hits(runs: JudgedRuns, measures: Sequence[Any]) -> dict[str, 
 
 
 def _run_notes(runs: JudgedRuns, system: str, evaluation: Evaluation, measures: Sequence[Any]) -> Iterator[str]:
-    """Yield notes on one run's measures: what they leave out, and what makes them doubtful."""
+    """Yield notes on one run: queries its measures leave out, and reasons to doubt them."""
     run, stored = runs.runs[system], runs.corpus_sha256 is not None
     yield from _form_notes(runs, system)
     k = max(map(len, run.rankings.values()), default=0)
@@ -138,7 +138,7 @@ def _run_notes(runs: JudgedRuns, system: str, evaluation: Evaluation, measures: 
         yield _unknown_query_note(runs.unknown[system])
     judged = (document in runs.qrels.get(query, ()) for query, ranking in run.rankings.items() for document in ranking)
     if run.rankings and not any(judged):
-        yield "none of its hits is judged: are its ids those of the judgements?"
+        yield "the judgements know none of its hits; check that both use the same ids"
 
 
 def _form_notes(runs: JudgedRuns, system: str) -> Iterator[str]:
@@ -157,7 +157,7 @@ def _form_notes(runs: JudgedRuns, system: str) -> Iterator[str]:
             example = next(iter(found))
             count = f"1 {kind} id ({example!r}) differs" if len(found) == 1 else f"{len(found):,} {kind} ids differ"
             such = "" if len(found) == 1 else f", such as {example!r}"
-            yield f"{count} from that of the judgements in Unicode normalisation only (NFC, NFD){such}"
+            yield f"{count} from the judgements' in Unicode normalisation only (NFC, NFD){such}"
 
 
 def measure_notes(evaluation: Evaluation, deep: Sequence[str], k: int) -> tuple[str, ...]:
@@ -248,8 +248,8 @@ def unjudged_share_notes(dataset: str, depth: int, systems: Mapping[str, set[flo
         listed = [*listed[:2], f"... {listed[-1]} ({len(listed)} systems)"]
     hits = "first hits" if depth == 1 else f"first {depth} hits"
     yield (
-        f"Unjudged among the {hits} on {dataset}: {', '.join(listed)}; they count as not relevant, so a "
-        "system whose hits nobody pooled looks worse than it is (harness pool lists them)."
+        f"Unjudged among the {hits} on {dataset}: {', '.join(listed)}. They count as not relevant, so a "
+        "system whose hits were never pooled looks worse than it is (`harness pool` lists them)."
     )
 
 

@@ -52,10 +52,10 @@ class Settings:
 class Distance:
     """One system's distance at one cutoff, over the queries for which every compared system retrieved a document.
 
-    ``queries`` are these, ``judged`` their relevant documents.  For each query, every system counts with as many
-    documents as the system with the fewest, ``retrieved`` in all: a smaller cloud is farther by itself.  Of all queries
-    with a relevant document, ``short`` ones have fewer than ``k`` documents of this system, ``without`` ones none.
-    ``difference`` is the distance less that of the system ``against``, by the same resamples.
+    ``queries`` counts these queries, ``judged`` their relevant documents.  For each query, every system counts with as
+    many documents as the system with the fewest, ``retrieved`` in all: a smaller cloud is farther by itself.  Of all
+    queries with a relevant document, ``short`` ones have fewer than ``k`` documents of this system, ``without`` ones
+    none.  ``difference`` is the distance minus the distance of the system ``against``, by the same resamples.
     """
 
     k: int
@@ -142,7 +142,7 @@ def distances(
         progress: gets the amounts of finished work and of all.
 
     Raises:
-        UsageError: a document has no vector, the vectors are of other texts, or only hits are judged.
+        UsageError: a document has no vector, the vectors encode other texts, or only hits are judged.
     """
     if runs.hits_alone:
         raise UsageError(

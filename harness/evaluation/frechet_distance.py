@@ -39,7 +39,7 @@ from harness.stats import Floats, Ints
 # With this many vectors per dimension, a covariance is far enough from singular that single precision cannot be seen in
 # a distance; single precision then sums changes from the whole set only.
 _SINGLE_FROM = 4
-# A resample has 1 - 1/e of the vectors, some of them several times.
+# A resample draws 1 - 1/e of the vectors, some of these several times.
 _DISTINCT = 0.632
 # Numbers in a block of cross-products, and dimensions on its longest side.
 _BLOCK_NUMBERS = 1 << 25

@@ -1,4 +1,4 @@
-"""Run ir_measures' gdeval.pl, which computes ERR@k and nDCG(dcg='exp-log2')@k, and let none of its messages through.
+"""Run ir_measures' gdeval.pl, which computes ERR@k and nDCG(dcg='exp-log2')@k, and drop its messages.
 
 ir_measures' own provider passes Perl's stderr on, where a locale is missing or a line of judgements is unusual.
 """

@@ -186,7 +186,7 @@ def _parse_query(path: Path, number: int, line: str) -> tuple[str, str]:
             if type(fields["_id"]) is int:
                 fields["_id"] = str(fields["_id"])
             if not all(isinstance(fields[name], str) for name in ("_id", "text")):
-                raise ValueError("one of them is not a text in quotes")
+                raise ValueError("_id and text must both be text in quotes")
             fields["_id"].encode("utf-8")
             # As in datasets, `?` stands for half a surrogate pair, which UTF-8 cannot hold.
             return fields["_id"], fields["text"].encode("utf-8", "replace").decode("utf-8")

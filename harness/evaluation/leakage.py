@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import stats
-from harness.errors import UsageError
+from harness.errors import UsageError, counted
 from harness.evaluation.embeddings import Embeddings, sha256_of_texts
 from harness.evaluation.evaluate import evaluate, mean_estimate
 from harness.evaluation.evaluate_runs import unknown_query_notes
@@ -200,33 +200,35 @@ def queries_without_words(queries: Mapping[str, str], name: str, remedy: str) ->
     """
     wordless = tuple(query for query, text in queries.items() if not normalise(text))
     if len(wordless) == len(queries):
-        raise UsageError(f"{name}: none of {len(wordless):,} queries has a text, so nothing can be compared; {remedy}")
+        raise UsageError(f"{name}: all {len(wordless):,} queries lack a text, so they cannot be compared; {remedy}")
     return wordless
 
 
 def check_vector_texts(embeddings: Embeddings, texts: Mapping[str, str], name: str) -> str | None:
-    """Check that vectors are of these texts; return a note if that cannot be known.
+    """Check that vectors encode these texts; return a note if the check is impossible.
 
     Args:
         embeddings: vectors of at least these queries.
         texts: by id.
-        name: of the queries, for notes and errors.
+        name: the queries' name, for notes and errors.
 
     Raises:
-        UsageError: the vectors are of other texts.
+        UsageError: the vectors encode other texts.
     """
     if not any(texts.values()):
-        return f"That the vectors of {name} are of its queries is not checked: there are no texts of these."
+        return f"Cannot check that the vectors of {name} belong to its queries, because the queries have no texts."
     if embeddings.rows.keys() != texts.keys():
         return (
-            f"That the vectors of {name} are of these very texts is not checked: they are of"
-            f" {len(embeddings.ids):,} queries, of which {len(texts):,} are compared."
+            f"Cannot check that the vectors of {name} belong to these texts, because the file has"
+            f" {len(embeddings.ids):,} queries and {len(texts):,} are compared."
         )
     # In the order of the file, or of an index.
     orders = (texts, {query: texts[query] for query in embeddings.ids})
     hashes = [sha256_of_texts(order) for order in orders]
     if embeddings.source not in hashes:
-        raise UsageError(f"the vectors of {name} are of other texts than its queries; embed these with --texts FILE")
+        raise UsageError(
+            f"the vectors of {name} belong to other texts than its queries; embed the queries with --texts FILE"
+        )
     return None
 
 
@@ -288,7 +290,7 @@ def select_vectors(embeddings: Embeddings, ids: Iterable[str], name: str) -> Emb
     missing = embeddings.missing(selected)
     if missing:
         named = ", ".join(map(repr, missing[:_MAX_NAMED])) + (", ..." if len(missing) > _MAX_NAMED else "")
-        raise UsageError(f"{len(missing):,} queries of {name} have no vector ({named}); embed all of them")
+        raise UsageError(f"{len(missing):,} queries of {name} have no vector ({named}); embed all queries")
     rows = [embeddings.rows[query] for query in selected]
     return replace(embeddings, ids=selected, vectors=embeddings.vectors[rows])
 
@@ -300,7 +302,9 @@ def _lengths(embeddings: Embeddings) -> NDArray[np.float64]:
     zero = np.flatnonzero(lengths == 0)
     if len(zero):
         first = embeddings.ids[int(zero[0])]
-        raise UsageError(f"{len(zero):,} vectors are zero, e.g. that of query {first!r}: it has no direction; embed it")
+        raise UsageError(
+            f"{counted(len(zero), 'vector')} of length 0 cannot be compared (first: query {first!r}); embed it again"
+        )
     return lengths
 
 
@@ -336,7 +340,7 @@ def measure_effects(runs: JudgedRuns, leaked: Sequence[str], measures: Sequence[
 
 def _mean(values: Mapping[str, float]) -> Estimate:
     if not values:
-        return Estimate(None, reason="no such query is judged")
+        return Estimate(None, reason="the judgements cover no such query")
     estimate = mean_estimate(values)
     too_few = None if estimate.low is not None else f"an interval needs {stats.INTERVAL_MIN_QUERIES} queries"
     return replace(estimate, reason=too_few)

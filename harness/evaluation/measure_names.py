@@ -1,7 +1,7 @@
 """Parse names of effectiveness measures, as ir_measures writes them; refuse parameters that would break its providers.
 
-Beside ir_measures' own there are ``R@2kt`` (:mod:`harness.evaluation.answer_recall`), ``SetF@10``, ``F1@10``, and names
-of Frechet distances: ``FD@10``, ``FD(unlabelled=True)@10``, ``FD(encoder='minilm')@1``.
+Besides the measures of ir_measures there are ``R@2kt`` (:mod:`harness.evaluation.answer_recall`), ``SetF@10``,
+``F1@10``, and names of Frechet distances: ``FD@10``, ``FD(unlabelled=True)@10``, ``FD(encoder='minilm')@1``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.evaluation.trec_lines import MAX_GRADE
 DEFAULT = ("RR@10", "Success@10", "nDCG@10")
 # Measures that need only the relevance of each retrieved document.
 OF_HITS_ALONE = frozenset({"RR", "Success", "P", "SetP", "RBP", "NumRet", "NumQ"})
-# Measures whose values lie between 0 and 1.
+# Measures whose values are between 0 and 1.
 AT_MOST_ONE = frozenset(
     {"AP", "Accuracy", "Bpref", "ERR", "F1", "IPrec", "Judged", "P", "R", "RBP", "RR", "Rprec", "SetAP", "SetF", "SetP"}
     | {"SetR", "Success", "alpha_nDCG", "infAP", "nDCG", "nERR_IA", "AP_IA", "P_IA", "StRecall", AnswerRecall.NAME}
@@ -237,9 +237,9 @@ def _ir_measure(name: str, text: str) -> Any:
     try:
         measure = _read_measure(text)
     except NameError as error:
-        raise _unknown(name, f"ir_measures has no such{_suggestion(text)}") from error
+        raise _unknown(name, "ir_measures does not have it", _suggestion(text)) from error
     except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
-        raise _unknown(name, f"it is not NAME, NAME@k or NAME(key=value)@k{_suggestion(text)}") from error
+        raise _unknown(name, "it is not NAME, NAME@k or NAME(key=value)@k", _suggestion(text)) from error
     providers = [provider for provider in ir_measures.DefaultPipeline.providers if provider.is_available()]
     # A measure that no provider has is refused before its parameters are checked.
     exists = any(other.NAME == measure.NAME for provider in providers for other in provider.SUPPORTED_MEASURES)
@@ -247,7 +247,9 @@ def _ir_measure(name: str, text: str) -> Any:
     if fault is not None:
         raise _unknown(name, fault)
     if not exists or not any(provider.supports(measure) for provider in providers):
-        raise UsageError(f"measure {name!r} cannot be computed by what is installed; see ir_measures' providers")
+        raise UsageError(
+            f"no installed provider of ir_measures computes the measure {name!r}; install one, or name another measure"
+        )
     return measure
 
 
@@ -277,7 +279,7 @@ _OTHER_NAMES = {
 
 
 def _suggestion(text: str) -> str:
-    """Return ``; did you mean 'nDCG@10'?`` for a name in other letters or of another tool, or nothing.
+    """Return ``. Did you mean 'nDCG@10'?`` for a name in other letters or of another tool, or nothing.
 
     The cutoff may be after ``@``, ``_``, ``.`` or nothing: ``ndcg_cut_10``, ``ndcg_cut.10``, ``P_5``, ``mrr10``.
     """
@@ -294,7 +296,7 @@ def _suggestion(text: str) -> str:
         return ""
     name = known[near[0]]
     examples = (f"{name}{match[2] or ''}{f'@{match[3]}' if match[3] else ''}", f"{name}@10", name)
-    return next((f"; did you mean {example!r}?" for example in examples if _is_measure(example)), "")
+    return next((f". Did you mean {example!r}?" for example in examples if _is_measure(example)), "")
 
 
 def _letters(name: str) -> str:
@@ -308,9 +310,9 @@ def _is_measure(name: str) -> bool:
         return False
 
 
-def _unknown(name: str, reason: str) -> UsageError:
+def _unknown(name: str, reason: str, hint: str = "") -> UsageError:
     return UsageError(
-        f"unknown measure {name!r}: {reason}; write it as ir_measures does, e.g. nDCG@10, RR@10, AP(rel=2)@100"
+        f"unknown measure {name!r}: {reason}; write it as ir_measures does, e.g. nDCG@10, RR@10, AP(rel=2)@100{hint}"
     )
 
 
@@ -324,7 +326,7 @@ _LIMITS: dict[str, tuple[Callable[[Any], bool], str]] = {
         "recall is 0 to 1 with at most two decimals",
     ),
     "beta": (lambda beta: 0 <= beta < math.inf, "beta is 0 or more"),
-    "p": (lambda p: 0 < p < 1, "p lies between 0 and 1"),
+    "p": (lambda p: 0 < p < 1, "p is above 0 and below 1"),
 }
 
 

@@ -30,7 +30,7 @@ _SHEET = re.compile(r"(?P<package>[^.]+)\.check-(?P<round>[0-9]{1,4})-(?P<review
 
 @dataclass(frozen=True)
 class CheckPlan:
-    """Division of a pool into packages, and their check; the defaults are the paper's.
+    """Division of a pool into packages, and the check of these; the defaults follow the paper.
 
     ``pairs`` of a package, ``checked`` of them by each of ``reviewers``, drawn for this ``round``.
     """

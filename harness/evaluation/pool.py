@@ -111,7 +111,7 @@ def pool_candidates(samples: Sequence[JudgedRuns], depth: int) -> dict[str, set[
     """Return the documents among the first ``depth`` hits of all runs, judged or not, by query.
 
     Raises:
-        UsageError: the runs are of several datasets or of no query, or answers in the texts decide relevance.
+        UsageError: the runs belong to several datasets or have no query, or answers in the texts decide relevance.
     """
     corpora = sorted({(runs.dataset, runs.corpus_sha256 or "") for runs in samples})
     if len(corpora) > 1:
@@ -120,7 +120,7 @@ def pool_candidates(samples: Sequence[JudgedRuns], depth: int) -> dict[str, set[
     if any(runs.hits_alone for runs in samples):
         raise UsageError(f"{samples[0].dataset}: answers in the texts judge every hit; there is nothing to pool")
     if not any(runs.queries for runs in samples):
-        raise UsageError(f"{samples[0].dataset}: there are no queries to pool for; name them with --queries")
+        raise UsageError(f"{samples[0].dataset}: the set has no queries to pool for; name some with --queries")
     candidates: dict[str, set[str]] = defaultdict(set)
     for runs in samples:
         for run in runs.runs.values():

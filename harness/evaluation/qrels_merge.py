@@ -1,4 +1,4 @@
-"""Add judgements to a qrels file, and record each merge beside it, as ``<file>.provenance.jsonl``.
+"""Add judgements to a qrels file, and record each merge next to it, in ``<file>.provenance.jsonl``.
 
 A merge marks its judgements with a number, the iteration: the second column of a TREC qrels file, which trec_eval and
 all others skip.  The record names for each iteration the judge, the date, the file, and the changes.

@@ -146,12 +146,12 @@ def mean_per_draw(runs: JudgedRuns, draws: QrelsDraws, measure: Any, step: Progr
 
     Args:
         runs: runs over the sample.
-        draws: of their qrels.
+        draws: subsets of their qrels.
         measure: one whose aggregate is a mean.
         step: gets the numbers of evaluated subsets and of all.
 
     Raises:
-        UsageError: the measure cannot be computed by what is left.
+        UsageError: the measure cannot be computed from the remaining judgements.
     """
     judged = draws.columns >= 0
     counts = judged.sum(axis=1)

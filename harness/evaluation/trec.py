@@ -170,7 +170,7 @@ def judgement_rows(path: Path) -> Iterator[tuple[str, str, str, str]]:
 
 
 def read_qrels_file(path: Path, progress: Progress | None = None, *, name: str | None = None) -> QrelsFile:
-    """Read qrels that a user named; ``name`` stands for the file in notes, its path by default.
+    """Read qrels that a user named; notes call the file ``name``, by default its path.
 
     Raises:
         FileError: as :func:`read_qrels`, or the file has no judgements.

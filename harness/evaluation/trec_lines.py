@@ -132,7 +132,7 @@ def open_input(path: Path, bound: FileLimits | None = None) -> Iterator[tuple[IO
     try:
         raw = path.open("rb") if bound is None else open_regular(path, bound.file_bytes)
     except FileNotFoundError:
-        raise FileError(f"{path}: no such file; restore it, or name the right one") from None
+        raise FileError(f"{path}: this file does not exist; restore it, or name the right file") from None
     except IsADirectoryError:
         raise FileError(f"{path}: is a folder; name a file") from None
     except OSError as error:
@@ -218,7 +218,7 @@ def _whole_lines(path: Path, read: Callable[[int], bytes]) -> Iterator[bytes]:
 
 
 def _parse_block(layout: LineLayout, first: int, content: bytes) -> LineBlock | None:
-    """Parse all lines at once; return ``None`` if any of them is irregular."""
+    """Parse all lines at once; return ``None`` if a line is irregular."""
     if b"\0" in content or _BOM in content:
         return None
     try:

@@ -28,10 +28,10 @@ INSTANCE_HEADER = (
 class Instance:
     """Instance type of a provider; ``None``: unknown.
 
-    ``gpus`` counts whole NVIDIA GPUs, ``gpu_memory_bytes`` is that of each; ``accelerators`` counts the other paid
+    ``gpus`` counts whole NVIDIA GPUs with ``gpu_memory_bytes`` each; ``accelerators`` counts the other paid
     devices: other makers' cards, shares of a GPU, Inferentia, TPUs ...  A ``burstable`` type sells a share of its CPUs'
     time, so its latency depends on CPU credits.  ``gone_by`` is the date of the provider's first list of types without
-    this one, ``facts_of`` that of the older list that its facts are from; both ``None``: it is still rented.
+    this one, ``facts_of`` the date of the older list with its facts; both ``None``: it is still rented.
     """
 
     provider: str
@@ -57,7 +57,7 @@ class Instance:
 
     @property
     def previous_generation(self) -> bool:
-        """Return whether the type is of an earlier generation; an unknown generation counts as current."""
+        """Return whether the type belongs to an earlier generation; an unknown generation counts as current."""
         return self.current_generation is False
 
 
@@ -68,9 +68,9 @@ GENERATION_CHOICES = ("current", "any")
 
 @dataclass(frozen=True)
 class TypeChoice:
-    """Preferred types for pricing: an architecture (``measured``: of the machine that measured) and a generation.
+    """Preferred types for pricing: an architecture (``measured``: the measuring machine's) and a generation.
 
-    ``cheapest``: a measured row goes on the cheapest of them too, not on the type that measured it.
+    ``cheapest``: a measured row is priced on the cheapest of these types, not on the type that measured it.
 
     Raises:
         UnknownName: the architecture or the generation is unknown.
@@ -207,7 +207,9 @@ def hardware_profiles(path: Path | None = None) -> dict[str, Envelope]:
     profiles: dict[str, Envelope] = {}
     for name, raw in read_toml(path).items():
         if not isinstance(raw, dict):
-            raise FileError(f"{path}: key '{name}' is outside a profile; put it under a heading such as [cpu1-mem4]")
+            raise FileError(
+                f"{path}: key '{name}' does not belong to a profile; put it under a heading such as [cpu1-mem4]"
+            )
         if not re.fullmatch(NAME_PATTERN, name):
             raise FileError(f"{path}: profile name {name!r} must be lower-case letters, digits, '.', '_' or '-'")
         profiles[name] = validate(HardwareProfile, raw, path, prefix=name).envelope(name)
@@ -215,7 +217,7 @@ def hardware_profiles(path: Path | None = None) -> dict[str, Envelope]:
 
 
 def hardware_profile(name: str) -> Envelope:
-    """Read a hardware profile; raise UnknownName if there is none of that name."""
+    """Read a hardware profile; raise UnknownName if no profile has this name."""
     profiles = hardware_profiles()
     if name not in profiles:
         raise UnknownName("hardware profile", name, profiles)

@@ -24,7 +24,7 @@ MIB = 1 << 20
 
 
 class HostReserve(ConfigModel):
-    """``[reserve]`` of ``defaults.toml``: the host's own need beside the job."""
+    """``[reserve]`` of ``defaults.toml``: CPUs and memory that the host needs for itself."""
 
     memory: str = Field(description='operating system, container engine and harness, e.g. "512MiB"')
     share: float = Field(ge=0, lt=1, description="what firmware and kernel keep of the machine's memory")
@@ -219,7 +219,7 @@ def _against(
 def find_shortages(
     instance: Instance, envelope: Envelope, architecture: str | None, reserve: HostReserve
 ) -> Iterator[str]:
-    """Yield reasons why a type does not provide a profile's hardware, of which memory is nominal."""
+    """Yield the reasons why a type does not provide a profile's hardware; memory is compared by its nominal size."""
     if architecture not in (None, instance.architecture):
         yield f"{instance.architecture}, asked for {architecture}"
     if instance.vcpus < envelope.cpus:

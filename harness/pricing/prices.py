@@ -110,7 +110,9 @@ def snapshot_files(root: Path | None = None) -> tuple[SnapshotFile, ...]:
     """
     prices = (root or instances.data_folder()) / "prices"
     if not prices.is_dir():
-        raise FileError(f"{prices}: no such folder; it has the price snapshots, <provider>_<region>_<date>.csv")
+        raise FileError(
+            f"{prices}: this folder does not exist; restore it with its price snapshots, <provider>_<region>_<date>.csv"
+        )
     files = []
     for path in sorted(prices.glob("*.csv")):
         match = _NAME.fullmatch(path.name)
@@ -133,8 +135,8 @@ def snapshot(
 
     Args:
         as_of: a date.
-        region: as a provider names it; by default that of ``defaults.toml``.
-        term: one of ``TERMS``; by default that of ``defaults.toml``.
+        region: as a provider names it; by default the region in ``defaults.toml``.
+        term: one of ``TERMS``; by default the term in ``defaults.toml``.
         root: another ``instance_profiles/``.
 
     Raises:
@@ -150,7 +152,7 @@ def snapshot(
     fitting = [file for file in files if as_of is None or file.as_of <= as_of]
     if not fitting:
         dates = ", ".join(dict.fromkeys(str(file.as_of) for file in files))
-        raise UsageError(f"no prices of {region} are dated {as_of} or before; there are those of {dates}")
+        raise UsageError(f"{region} has no prices from {as_of} or before; choose one of these dates: {dates}")
     for file in reversed(fitting):
         if file.spot == (term == "spot") and (prices := read_snapshots(file, root).get(term)):
             return prices
@@ -218,7 +220,7 @@ def _parsed(file: SnapshotFile, content: bytes, facts_path: Path, facts_content:
 
 
 def read_checked(path: Path) -> bytes:
-    """Return a snapshot's content; raise FileError if its checksum is not the one in the folder's list."""
+    """Return a snapshot's content; raise FileError if its checksum differs from the folder's list."""
     content = config.read_shipped(path)
     sums = config.read_shipped(path.parent / CHECKSUMS).decode("utf-8", "replace")
     # "<hash>  <name>", or "<hash> *<name>" where sha256sum read it as binary.
@@ -226,14 +228,16 @@ def read_checked(path: Path) -> bytes:
     if path.name not in checksums:
         raise FileError(f"{path}: has no line in {CHECKSUMS}; add one with `sha256sum {path.name} >> {CHECKSUMS}`")
     if hashlib.sha256(content).hexdigest() != checksums[path.name]:
-        raise FileError(f"{path}: its checksum is not the one in {CHECKSUMS}; restore it; new prices need a new date")
+        raise FileError(
+            f"{path}: its checksum differs from {CHECKSUMS}; restore the file, or store new prices under a new date"
+        )
     return content
 
 
 @cache
 def ignore(path: Path, form: str) -> None:
-    """Log, once in a process, that a file among the snapshots is none; ``form``: of a snapshot's name."""
-    log.warning("%s: is ignored, because its name is not that of a snapshot: %s", one_line(str(path)), form)
+    """Log, once in a process, that a file is ignored; ``form`` says how snapshots are named."""
+    log.warning("%s is ignored, because a snapshot is named %s", one_line(str(path)), form)
 
 
 def date_or_none(text: str) -> datetime.date | None:

@@ -93,7 +93,7 @@ def snapshot(as_of: datetime.date | None = None, root: Path | None = None) -> To
     fitting = [each for each in known if as_of is None or each.as_of <= as_of]
     if known and not fitting:
         dates = ", ".join(str(each.as_of) for each in known)
-        raise UsageError(f"no token prices are dated {as_of} or before; there are those of {dates}")
+        raise UsageError(f"tokens have no prices from {as_of} or before; choose one of these dates: {dates}")
     return fitting[-1] if fitting else None
 
 

@@ -132,7 +132,7 @@ def test_row_on_the_threshold_is_within_it() -> None:
 
 def test_unknown_names_are_refused_in_one_line() -> None:
     rows = (row("a", 40, 10),)
-    with pytest.raises(UnknownName, match="unknown dataset 'scifac'; did you mean"):
+    with pytest.raises(UnknownName, match=r"unknown dataset 'scifac'. Did you mean"):
         leaderboard.build(table(*rows), {}, LeaderboardQuery("scifac", "RR@10"))
     with pytest.raises(UnknownName, match="unknown axis 'speed'"):
         board(*rows, rank_by="speed")

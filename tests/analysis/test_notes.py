@@ -145,21 +145,21 @@ def unjudged(**shares: float | None) -> list[str]:
 def test_unjudged_hits_are_noted_largest_share_first() -> None:
     (message,) = unjudged(bm25=0.102, new=0.643, old=0.0, none=None)
     assert message.startswith(
-        "Unjudged among the first 10 hits on scifact: new 64%, bm25 10%, old 0%; they count as not"
+        "Unjudged among the first 10 hits on scifact: new 64%, bm25 10%, old 0%. They count as not"
     )
     assert unjudged(bm25=0.0) == unjudged(bm25=None) == unjudged() == []
 
 
 def test_many_systems_are_noted_as_a_range() -> None:
     (message,) = unjudged(**{f"s{number:02}": number / 100 for number in range(1, 12)})
-    assert "on scifact: s11 11%, s10 10%, ... s01 1.0% (11 systems); they" in message
+    assert "on scifact: s11 11%, s10 10%, ... s01 1.0% (11 systems). They" in message
 
 
 def test_system_with_differing_profiles_has_its_own_range() -> None:
     rows = [sample_records.row(unjudged_share=share, unjudged_depth=5, dataset="a") for share in (0.2, 0.31, 0.25)]
     rows.append(sample_records.row(unjudged_share=0.5, unjudged_depth=5, dataset="b"))
     found = list(notes.of_unjudged(rows))
-    assert [note.partition(";")[0] for note in found] == [
+    assert [note.partition(". They")[0] for note in found] == [
         "Unjudged among the first 5 hits on a: bm25 20%–31%",
         "Unjudged among the first 5 hits on b: bm25 50%",
     ]

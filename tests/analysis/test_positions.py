@@ -157,7 +157,7 @@ def test_dataset_alone_says_what_is_unseen_before_anything_runs(stored: Path, tm
     assert_refused(
         wrong, "no passage of it is relevant for a query of these results; name their dataset with --dataset"
     )
-    assert_refused(call("positions", str(tmp_path / "mistyped")), "mistyped: no such folder")
+    assert_refused(call("positions", str(tmp_path / "mistyped")), "mistyped: this folder does not exist")
     assert_refused(call("positions", "scifact"), "has no positions.jsonl; name judged passages with --passages")
     assert_refused(call("positions", str(stored), "--dataset", "./missing"), "has no results of the dataset missing")
     both = call("positions", "far", "--passages", "x", "--chunks", "y")

@@ -115,7 +115,7 @@ def test_hardware_within_compares_gpus_cpus_and_memory() -> None:
             "# none",
             "table1_posthoc.csv:2: index_gib: [decimals] of published.toml",
         ),
-        (published_tables.NAME, "pages =", "page =", "unknown key 'page'; did you mean 'pages'?"),
+        (published_tables.NAME, "pages =", "page =", "unknown key 'page'. Did you mean 'pages'?"),
         (published_tables.NAME, "year = 2023", 'year = "2023"', "key 'year'"),
         (
             published_tables.NAME,

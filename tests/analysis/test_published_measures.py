@@ -242,7 +242,7 @@ def test_commands_show_measures_and_refuse_costs(folder: Path) -> None:
         ("published.toml", '"SumP" = "MaxP"', '"SumP" = "MaxQ"', r"\[tables 4, over\] names 'MaxQ', which no table"),
         ("published.toml", '["AvgP", "CEDR-*"]', '["AvgQ"]', "finding F4 concerns no row; correct `systems`"),
         ("published.toml", 'systems = ["MaxP DEBERTA"]', 'systems = ["MaxQ"]', "erratum E4 concerns no row"),
-        ("published.toml", "year = 2025", "yeer = 2025", "unknown key 'yeer'; did you mean 'year'"),
+        ("published.toml", "year = 2025", "yeer = 2025", "unknown key 'yeer'. Did you mean 'year'"),
         ("published.toml", 'facts = { parameters = "parameters" }', "", "neither columns nor facts"),
         ("table2_debiased.csv", "CEDR-KNRM,0.379", "CEDR-KNRM,1e3", "'1e3' is not a printed figure; write it as"),
         ("table2_debiased.csv", "FirstP ELECTRA", "CEDR-KNRM", "'CEDR-KNRM' has a row already"),

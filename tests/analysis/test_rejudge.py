@@ -77,7 +77,7 @@ def test_report_uses_other_judgements_and_notes_it(harness: Call) -> None:
     assert rows(harness, "--qrels", "more.trec") == after
     text = harness("report", "--wide", "--qrels", "more.trec").stdout
     assert "- scifact is judged by more.trec (SHA-256 " in text
-    assert "- Unjudged among the first 10 hits on scifact: early 90%, late 90%; they count as not relevant" in text
+    assert "- Unjudged among the first 10 hits on scifact: early 90%, late 90%. They count as not relevant" in text
 
 
 @pytest.mark.slow
@@ -151,7 +151,7 @@ def test_queries_are_left_out_of_measures_and_kept_in_latencies(harness: Call) -
     done = harness("report", "--wide", "--without-queries", "leaked.txt")
     assert done.exit_code == 2 and "leaked.txt: none of its 1 queries is in a sample here" in done.stderr
     done = harness("report", "--without-queries", "none.txt")
-    assert done.exit_code == 2 and "none.txt: no such file" in done.stderr
+    assert done.exit_code == 2 and "none.txt: this file does not exist" in done.stderr
 
 
 def test_published_figures_are_not_rejudged(harness: Call) -> None:
@@ -161,7 +161,7 @@ def test_published_figures_are_not_rejudged(harness: Call) -> None:
 
 def test_report_names_a_missing_qrels_file(harness: Call) -> None:
     done = harness("report", "--qrels", "none.trec")
-    assert done.exit_code == 2 and "none.trec: no such file" in done.stderr
+    assert done.exit_code == 2 and "none.trec: this file does not exist" in done.stderr
 
 
 def test_stored_runs_are_rejudged(harness: Call, tmp_path: Path) -> None:

@@ -297,7 +297,7 @@ def test_other_prices_are_the_newest_or_of_the_given_date(root: Path) -> None:
     assert other(DAY(2024, 6, 1)) == "2026-01-01", "the newest"
     assert other(None) == "2024-05-01", "the newest is asked for: the one before"
     assert other(None, DAY(2025, 1, 1)) == "2024-05-01"
-    with pytest.raises(UsageError, match="no prices of here are dated 2020-01-01 or before"):
+    with pytest.raises(UsageError, match="here has no prices from 2020-01-01 or before"):
         other(None, DAY(2020, 1, 1))
     (root / "prices" / "x_here_2026-01-01.csv").unlink()
     with pytest.raises(UsageError, match="of 2024-05-01 are the only on-demand prices of here: nothing"):
@@ -323,7 +323,7 @@ def test_columns_for_pricing_give_the_same_text(root: Path, tmp_path: Path, form
 
 
 def test_reprice_refuses_an_unknown_format(root: Path) -> None:
-    with pytest.raises(UnknownName, match="did you mean 'md'"):
+    with pytest.raises(UnknownName, match="Did you mean 'md'"):
         render(compare(root), "mdd")
 
 

@@ -211,7 +211,7 @@ def test_impossible_conditions_have_a_reason() -> None:
         robustness.examine(runs_of(ONE, a=[1], b=[2]), RobustnessOptions("NumRet"))
     with pytest.raises(UsageError, match="an order needs two systems, there is a alone"):
         robustness.examine(runs_of(ONE, a=[1]), RobustnessOptions("RR@10"))
-    with pytest.raises(UsageError, match="none of the 2 queries is judged"):
+    with pytest.raises(UsageError, match="the judgements cover none of the 2 queries"):
         robustness.examine(
             JudgedRuns("x", {"y": "", "z": ""}, ONE, {"a": Run({}, ()), "b": Run({}, ())}), RobustnessOptions("RR@10")
         )

@@ -89,7 +89,7 @@ def test_changed_weights_are_rewritten_and_equal_weights_are_not(published: Path
 
 
 def test_missing_weights_are_reported(published: Path, tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="no such folder of weights; make it first"):
+    with pytest.raises(FileError, match="this folder does not hold weights; make it first"):
         stand_in.write(published, "theirs-small", models=tmp_path, images=tmp_path, note="random")
 
 

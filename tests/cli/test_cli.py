@@ -21,9 +21,9 @@ from tests.support.command_line import Call
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("run", "absent.toml"), "absent.toml: no such file; check the path"),
+        (("run", "absent.toml"), "absent.toml: this file does not exist; check the path"),
         (("report", "absent"), "absent: no results here; run a suite first, or give the folder that holds them"),
-        (("conformance", "plantet"), "unknown system 'plantet'; did you mean 'planted'?"),
+        (("conformance", "plantet"), "unknown system 'plantet'. Did you mean 'planted'?"),
     ],
 )
 def test_usage_error_is_one_line_and_exit_code_2(harness: Call, arguments: tuple[str, ...], line: str) -> None:

@@ -148,7 +148,7 @@ def test_compare_prints_the_notes_of_evaluate_on_run_files(harness: Call, files:
     for message in (
         "RR@10, Success@10, nDCG@10: look deeper than the 3 hits retrieved",
         f"- 1 grade is below 0, in {files}/qrels.txt:{lines}: no more relevant than 0",
-        "- Unjudged among the first 3 hits on qrels.txt: two 67%, one 65%; they count as not relevant",
+        "- Unjudged among the first 3 hits on qrels.txt: two 67%, one 65%. They count as not relevant",
     ):
         assert message in evaluated.stdout and message in compared.stdout, message
 
@@ -173,7 +173,7 @@ def test_queries_of_run_files_are_left_out(harness: Call, files: Path, tmp_path:
     done = harness(*options, "--without-queries", str(leaked))
     assert done.exit_code == 2 and "leaked.txt: leaves no query of qrels.txt to judge by" in done.stderr
     done = harness(*options, "--without-queries", "none.txt")
-    assert done.exit_code == 2 and "none.txt: no such file" in done.stderr
+    assert done.exit_code == 2 and "none.txt: this file does not exist" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_runs_without_judged_queries_have_no_table(files: Path) -> None:
     (files / "queries.tsv").write_text("u1\ttext\n")
     done = run(files, "--queries", str(files / "queries.tsv"))
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "qrels.txt: none of the 1 queries is judged; name other judgements" in done.stderr
+    assert "qrels.txt: the judgements cover none of the 1 queries; name other judgements" in done.stderr
     (files / "queries.tsv").write_text("")
     done = run(files, "--queries", str(files / "queries.tsv"))
     assert done.exit_code == 2 and "queries.tsv: has no query" in done.stderr
@@ -175,7 +175,7 @@ def test_evaluate_leaves_out_the_queries_of_a_file(files: Path) -> None:
 def test_unjudged_hits_have_a_note(files: Path) -> None:
     (files / "half.run").write_text("".join(f"q{n} Q0 d{n} 1 2.0 x\nq{n} Q0 new 2 1.0 x\n" for n in range(12)))
     message = (
-        "- Unjudged among the first 2 hits on qrels.txt: half 50%, good 0%; they count as not relevant, so a system "
+        "- Unjudged among the first 2 hits on qrels.txt: half 50%, good 0%. They count as not relevant, so a system "
     )
     assert message in run(files).stdout
     result = json.loads(run(files, "--format", "json").stdout)["runs"]
@@ -187,7 +187,7 @@ def test_unjudged_hits_have_a_note(files: Path) -> None:
 def test_disjoint_ids_have_a_note(files: Path) -> None:
     (files / "other.run").write_text("q1 Q0 doc-1 1 2.0 x\n")
     message = run(files, "--measures", "RR@10 nDCG@5", runs=("other.run",)).stdout
-    assert "- other: none of its hits is judged: are its ids those of the judgements?" in message
+    assert "- other: the judgements know none of its hits; check that both use the same ids" in message
     assert "- other: RR@10, nDCG@5: look deeper than the 1 hit retrieved" in message
 
 
@@ -203,7 +203,9 @@ def test_wrong_files_are_one_line(files: Path, line: str, what: str) -> None:
     done = run(files, runs=("bad.run",))
     assert done.exit_code == 2 and done.stdout == ""
     assert what in done.stderr and done.stderr.count("\n") == 1
-    assert run(files, runs=("missing.run",)).stderr.endswith("no such file; restore it, or name the right one\n")
+    assert run(files, runs=("missing.run",)).stderr.endswith(
+        "this file does not exist; restore it, or name the right file\n"
+    )
     assert run(files, "--measures", "nDCG@ten").exit_code == 2
 
 

@@ -53,4 +53,4 @@ def test_unknown_name_is_one_line_with_the_nearest(harness: Callable[..., Result
     bench.run(FakeLauncher(), bench.suite())
     done = harness("explain", "latnecy")
     assert done.exit_code == 2
-    assert done.stderr.splitlines()[-1] == ("harness: no result, column or finding 'latnecy'; did you mean 'latency'?")
+    assert done.stderr.splitlines()[-1] == ("harness: no result, column or finding 'latnecy'. Did you mean 'latency'?")

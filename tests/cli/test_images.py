@@ -104,12 +104,12 @@ def test_platform_is_passed_by_its_engine_name(bench: Bench, monkeypatch: pytest
     assert all("linux/arm64" in row for row in done.stdout.splitlines()[1:])
     assert harness(bench, "planted").exit_code == 0 and options.pop() is None, "the engine's own"
     done = harness(bench, "planted", "--platform", "linux/arm46")
-    assert done.exit_code == 2 and "unknown platform 'linux/arm46'; did you mean 'linux/arm64'" in done.stderr
+    assert done.exit_code == 2 and "unknown platform 'linux/arm46'. Did you mean 'linux/arm64'" in done.stderr
 
 
 @pytest.mark.slow
 def test_unknown_system_is_a_usage_error(bench: Bench) -> None:
     done = harness(bench, "plantet")
-    assert done.exit_code == 2 and "unknown system 'plantet'; did you mean 'planted'?" in done.stderr
+    assert done.exit_code == 2 and "unknown system 'plantet'. Did you mean 'planted'?" in done.stderr
     done = harness(bench, "--engine", "dens")
-    assert done.exit_code == 2 and "unknown engine 'dens'; did you mean 'dense'?" in done.stderr
+    assert done.exit_code == 2 and "unknown engine 'dens'. Did you mean 'dense'?" in done.stderr

@@ -117,7 +117,7 @@ def test_thresholds_exclude_rows_with_a_reason(harness: Call) -> None:
         (("--amrs", "latency=nan"), "is no axis=number"),
         (("--front", "accuracy"), "name two or three axes"),
         (("--rank-by", "speed"), "unknown axis 'speed'"),
-        (("--dataset", "scifct"), "did you mean 'scifact'?"),
+        (("--dataset", "scifct"), "Did you mean 'scifact'?"),
         (("--measures", "NDCG@10"), "unknown measure"),
         (("--suite", "other"), "no row of scifact is of that suite"),
     ],

@@ -57,18 +57,20 @@ def test_vectors_of_other_texts_are_refused(harness: Call) -> None:
     for name in ("training", "changed", "more"):
         write_vectors(name, f"{name}.tsv")
     options = ("leakage", "training.tsv", *RUN_FILES, "--queries", "tiny/queries.jsonl", "--embeddings", "sample")
-    message = "the vectors of the training set are of other texts than its queries"
+    message = "the vectors of the training set belong to other texts than its queries"
     assert_refused(harness(*options, "changed"), message)
-    assert "not checked" not in harness(*options, "training").stdout
+    assert "Cannot check" not in harness(*options, "training").stdout
     some = harness(*options, "more")
-    assert some.exit_code == 0 and "they are of 3 queries, of which 2 are compared" in some.stdout
+    assert some.exit_code == 0 and "the file has 3 queries and 2 are compared" in some.stdout
     # The order of an index may be another than that of the file.
     result = embeddings.read(Path("training"))
     turned = replace(result, ids=result.ids[::-1], vectors=result.vectors[::-1])
     embeddings.write(Path("turned"), turned)
-    assert "not checked" not in harness(*options, "turned").stdout
+    assert "Cannot check" not in harness(*options, "turned").stdout
     bare = harness("leakage", "training.tsv", *RUN_FILES, "--embeddings", "sample", "training")
-    assert bare.exit_code == 0 and "of the sample are of its queries is not checked: there are no texts" in bare.stdout
+    assert (
+        bare.exit_code == 0 and "of the sample belong to its queries, because the queries have no texts" in bare.stdout
+    )
     assert "0 of 4 queries" not in bare.stdout, "vectors need no texts"
 
 
@@ -93,10 +95,10 @@ def test_leakage_share_counts_only_comparable_queries(harness: Call) -> None:
 @pytest.mark.parametrize(
     ("training", "options", "message"),
     [
-        ("t0\tx\n", (), "qrels.trec: none of 4 queries has a text, so nothing can be compared; name a file of their"),
+        ("t0\tx\n", (), "qrels.trec: all 4 queries lack a text, so they cannot be compared; name a file of their"),
         ("", (), "training.tsv: has no query; name a file with lines"),
         ("\n", (), "training.tsv: has no query; name"),
-        ("t0\t\nt1\t-\n", (), "training.tsv: none of 2 queries has a text, so nothing can be compared; name a file"),
+        ("t0\t\nt1\t-\n", (), "training.tsv: all 2 queries lack a text, so they cannot be compared; name a file"),
         ("t0\tx\n", ("--threshold", "0.5"), "--threshold is of cosines, which need vectors: name those with --emb"),
         (
             "t0\tx\n",
@@ -129,7 +131,7 @@ def test_leakage_names_queries_left_out_of_a_run(harness: Call) -> None:
 
 
 def test_leakage_names_a_missing_file(harness: Call) -> None:
-    assert_refused(harness("leakage", "none.tsv", *RUN_FILES), "none.tsv: no such file")
+    assert_refused(harness("leakage", "none.tsv", *RUN_FILES), "none.tsv: this file does not exist")
 
 
 @pytest.mark.parametrize("options", [("--threshold", "0", "--embeddings", "a", "b"), ("--seed", "-1")])

@@ -65,7 +65,7 @@ def test_suites_of_the_paper_are_planned_without_their_data(
     monkeypatch.setattr("ir_datasets.util.home_path", lambda: tmp_path / "none")
     path = str(data_root() / "suites" / f"{name}.toml")
     done = harness("plan", path, "--launcher", "fake", "--price")
-    assert (done.exit_code, "no such folder" in done.stderr) == ((1, True) if "xor" in name else (0, False))
+    assert (done.exit_code, "this folder does not exist" in done.stderr) == ((1, True) if "xor" in name else (0, False))
     lines = done.stdout.splitlines()
     assert len(lines) <= 25 and len([line for line in lines if line.startswith("- ")]) <= 5
     assert re.search(
@@ -205,7 +205,7 @@ def test_missing_folder_of_a_dataset_is_an_error_that_names_the_nearest(harness:
     assert planned.exit_code == 1 and "| tinny " in planned.stdout
     folder = bench.folder / "tinny"
     assert planned.stderr.splitlines()[-1] == (
-        f"harness: {folder}: no such folder; did you mean 'tiny'?; give one with corpus, queries and qrels"
+        f"harness: {folder}: this folder does not exist; give one with corpus, queries and qrels. Did you mean 'tiny'?"
     )
     assert "data is not here" not in planned.stdout
     assert harness("run", "test-suite.toml", "--launcher", "fake").stderr == planned.stderr

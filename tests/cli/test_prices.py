@@ -80,10 +80,13 @@ def test_help_writes_dates_plainly() -> None:
     ("arguments", "message"),
     [
         (("--region", "mars"), "harness: unknown region 'mars'; known: eastus, us-central1, us-east-1"),
-        (("--as-of", "2021-01-01"), "harness: no prices of us-east-1 are dated 2021-01-01 or before; there are those"),
+        (
+            ("--as-of", "2021-01-01"),
+            "harness: us-east-1 has no prices from 2021-01-01 or before; choose one of these dates",
+        ),
         (("--as-of", "yesterday"), "'yesterday' is not a date; write YYYY-MM-DD"),
         (("--term", "spot"), "harness: no spot prices of us-east-1 are here; fetch some"),
-        (("--term", "on_demand"), "harness: unknown term 'on_demand'; did you mean 'on-demand'?"),
+        (("--term", "on_demand"), "harness: unknown term 'on_demand'. Did you mean 'on-demand'?"),
         (
             ("--cpu", "4000"),
             "harness: no type of the current generation and any architecture in the prices of aws us-east-1 on-demand"
@@ -245,10 +248,10 @@ def test_report_reuses_cached_rows(harness: Call, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("--region", "us-east-9"), "unknown region 'us-east-9'; did you mean 'us-east-1'?"),
+        (("--region", "us-east-9"), "unknown region 'us-east-9'. Did you mean 'us-east-1'?"),
         (
             ("--as-of", "2020-01-01"),
-            "no prices of us-east-1 are dated 2020-01-01 or before; there are those of 2022-10-31",
+            "us-east-1 has no prices from 2020-01-01 or before; choose one of these dates: 2022-10-31",
         ),
         (("--term", "weekly"), "unknown term 'weekly'"),
         (("--term", "spot", "--as-of", "2022-12-05"), "no spot prices of us-east-1 until 2022-12-05 are here"),
@@ -269,7 +272,7 @@ def test_unpriceable_results_are_one_line(
 def test_comparison_date_must_have_prices(harness: Call) -> None:
     done = harness("reprice", "--as-of", "2022-12-05", "--against", "2022-01-01")
     assert done.exit_code == 2
-    assert done.stderr.startswith("harness: no prices of us-east-1 are dated 2022-01-01 or before")
+    assert done.stderr.startswith("harness: us-east-1 has no prices from 2022-01-01 or before")
 
 
 def test_edited_prices_are_refused(harness: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +285,7 @@ def test_edited_prices_are_refused(harness: Call, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(instances, "data_folder", lambda: copy)
     done = harness("reprice", "--as-of", "2022-12-05")
     assert done.exit_code == 2 and done.stderr.count("\n") == 1
-    assert "aws_us-east-1_2022-12-05.csv: its checksum is not the one in SHA256SUMS" in done.stderr
+    assert "aws_us-east-1_2022-12-05.csv: its checksum differs from SHA256SUMS" in done.stderr
 
 
 def test_unwritable_cache_is_logged_and_the_table_is_printed(harness: Call, folder: Path) -> None:

@@ -87,7 +87,7 @@ def test_name_is_shown_as_it_was_given_and_a_near_one_is_offered(
     four_systems: Call,
 ) -> None:
     done = four_systems("report", "santhanm2023")
-    assert done.exit_code == 2 and "did you mean 'santhanam2023'?" in done.stderr
+    assert done.exit_code == 2 and "Did you mean 'santhanam2023'?" in done.stderr
     shown = four_systems("report", "santhanam2023", "--columns", "cost")
     assert shown.stdout.splitlines()[-1].endswith("harness explain --results santhanam2023")
 

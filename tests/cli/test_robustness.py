@@ -84,7 +84,7 @@ def test_robustness_without_a_picture_prints_the_reason(harness: Call, tmp_path:
         (("--keep", "2.5"), "--keep 2.5: no number of relevant judgements"),
         (("--format", "png"), "--format png writes several files; name a folder for them with -o"),
         (("--measures", "NumRet"), "NumRet makes no leaderboard: it is not a mean over queries; name another first in"),
-        (("missing.run",), "missing.run: no such file"),
+        (("missing.run",), "missing.run: this file does not exist"),
     ],
 )
 def test_invalid_options_are_one_line(harness: Call, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:

@@ -171,7 +171,7 @@ def test_a_misspelt_key_is_named_with_its_nearest(harness: Call, bench: Bench) -
     bench.suite(sistems=["x"])
     done = harness("plan", "test-suite.toml", "--launcher", "fake")
     assert done.exit_code == 2
-    assert "test-suite.toml: unknown key 'sistems'; did you mean 'systems'?" in done.stderr
+    assert "test-suite.toml: unknown key 'sistems'. Did you mean 'systems'?" in done.stderr
 
 
 def test_judgements_that_match_nothing_are_one_line_before_anything_is_measured(harness: Call, bench: Bench) -> None:

@@ -60,7 +60,7 @@ def test_one_system_is_shown_with_everything(harness: Call) -> None:
         "Check it  harness conformance hybrid",
     ):
         assert words in text
-    assert "did you mean 'hybrid'" in harness("systems", "hybird").stderr
+    assert "Did you mean 'hybrid'" in harness("systems", "hybird").stderr
 
 
 def test_doctor_has_a_level_and_a_fact_on_every_line(harness: Call) -> None:

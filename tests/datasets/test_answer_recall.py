@@ -204,7 +204,7 @@ def test_written_depths_read_back(tmp_path: Path) -> None:
         with pytest.raises(FileError, match=rf"{ANSWER_DEPTHS}:[012]: damaged"):
             answer_recall.read_depths(path)
     path.unlink()
-    with pytest.raises(FileError, match="no such file"):
+    with pytest.raises(FileError, match="this file does not exist"):
         answer_recall.read_depths(path)
 
 

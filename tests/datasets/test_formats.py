@@ -167,7 +167,7 @@ def test_descriptions_of_trec_topics_are_queries_if_named(example: Example) -> N
 def test_two_files_of_trec_topics_are_refused(example: Example) -> None:
     path = example("TREC")
     (path / "topics.more.trec").write_text("q2\tx\n")
-    assert load_error(path).startswith(f"{path}: topics.more.trec, topics.trec: which one?")
+    assert load_error(path).startswith(f"{path}: it has several such files (topics.more.trec, topics.trec)")
 
 
 def test_chinese_texts_are_read(example: Example) -> None:
@@ -297,7 +297,7 @@ def test_missing_files_are_named_for_the_nearest_formats(example: Example) -> No
 def test_missing_folder_is_named(tmp_path: Path) -> None:
     assert (
         load_error(tmp_path / "absent")
-        == f"{tmp_path / 'absent'}: no such folder; give one with corpus, queries and qrels"
+        == f"{tmp_path / 'absent'}: this folder does not exist; give one with corpus, queries and qrels"
     )
 
 
@@ -308,7 +308,7 @@ def test_a_split_is_chosen_by_name(example: Example) -> None:
     assert load_error(path) == f"{path}: has the splits dev.small, train; name one, e.g. data#dev.small"
     assert (
         load_error(path.with_name("data#trian"))
-        == f"{path}: no split 'trian'; did you mean 'train'?; it has dev.small, train"
+        == f"{path}: no split 'trian'; it has dev.small, train. Did you mean 'train'?"
     )
     dataset = load(path.with_name("data#train"))
     assert (dataset.name, dataset.queries) == ("data-train", (Query("t1", "why ice"),))
@@ -330,9 +330,9 @@ def test_a_dataset_is_a_path_a_shipped_name_or_an_id(tmp_path: Path) -> None:
     (tmp_path / "mine" / "inner").mkdir(parents=True)
     for name in ("mine", "mine/inner", "mine#dev"):
         assert datasets.find(name, tmp_path) == tmp_path / name
-    with pytest.raises(UnknownName, match="unknown dataset 'scifakt'; did you mean 'scifact'"):
+    with pytest.raises(UnknownName, match=r"unknown dataset 'scifakt'. Did you mean 'scifact'"):
         datasets.find("scifakt", tmp_path)
-    with pytest.raises(UnknownName, match="unknown dataset 'beir/scifakt/test'; did you mean 'beir/scifact/test'"):
+    with pytest.raises(UnknownName, match=r"unknown dataset 'beir/scifakt/test'. Did you mean 'beir/scifact/test'"):
         datasets.find("beir/scifakt/test", tmp_path)
 
 

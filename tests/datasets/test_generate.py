@@ -439,7 +439,7 @@ def test_unknown_and_restricted_licences_are_named(tmp_path: Path, cache: Path, 
 @pytest.mark.parametrize(
     ("kind", "given", "message"),
     [
-        ("passkey", {"depths": (0.0,)}, "--depths: is of placed, not of passkey; leave it out"),
+        ("passkey", {"depths": (0.0,)}, "--depths belongs to placed, not to passkey; remove it"),
         ("uniform", {"min_tokens": 600, "max_tokens": 600}, "--min-tokens 600 is not below --max-tokens 600; lower it"),
         ("uniform", {"passage_tokens": (20, 4)}, "--passage-tokens 20-4: write the lower of two numbers above 0 first"),
         ("far-relevant", {"passage_tokens": (4, 500)}, "1431 tokens hold no passages of up to 500: 1512 are needed"),

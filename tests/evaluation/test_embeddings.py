@@ -36,7 +36,7 @@ def test_files_without_embeddings_are_refused(tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with pytest.raises(FileError, match="no such file"):
+    with pytest.raises(FileError, match="this file does not exist"):
         embeddings.read(tmp_path / "made")
     (tmp_path / "made").write_text("text")
     with pytest.raises(FileError, match="no embeddings"):

@@ -37,7 +37,7 @@ def test_queries_without_hits_score_zero_in_the_mean() -> None:
 
 
 def test_judgements_of_other_queries_are_refused() -> None:
-    with pytest.raises(UsageError, match="made: none of the 1 queries is judged; name other judgements"):
+    with pytest.raises(UsageError, match="made: the judgements cover none of the 1 queries; name other judgements"):
         evaluate_runs.evaluate_runs(JudgedRuns("made", {"z": ""}, QRELS, {"a": Run({"z": HITS}, ())}), MEASURES)
 
 
@@ -65,8 +65,8 @@ def notes_of(found: JudgedRuns) -> tuple[str, ...]:
 
 
 UNJUDGED = (
-    "Unjudged among the first 2 hits on made: all 50%, few 50%; they count as not relevant, so a system whose hits "
-    "nobody pooled looks worse than it is (harness pool lists them)."
+    "Unjudged among the first 2 hits on made: all 50%, few 50%. They count as not relevant, so a system whose hits "
+    "were never pooled looks worse than it is (`harness pool` lists them)."
 )
 
 
@@ -130,6 +130,6 @@ def test_depth_is_that_of_the_first_measure_with_a_cutoff() -> None:
     found = noted_runs(all=("q1", "q2", "q3"))
     assert evaluate_runs.count_unjudged_hits(found, measure_names.parse(["AP", "P@1", "RR@10"]))["all"].depth == 1
     said = evaluate_runs.evaluate_runs(found, measure_names.parse(["P@1"])).common_notes[-1]
-    assert said.startswith("Unjudged among the first hits on made: all 100%;")
+    assert said.startswith("Unjudged among the first hits on made: all 100%.")
     assert evaluate_runs.count_unjudged_hits(found, measure_names.parse(["AP"]))["all"].depth == 2
     assert not any("Unjudged" in note for note in notes_of(replace(found, runs={"none": Run({}, ())})))

@@ -99,7 +99,7 @@ def test_samples_of_one_collection_form_one_pool() -> None:
 
 
 def test_pool_without_queries_is_refused() -> None:
-    with pytest.raises(UsageError, match="set: there are no queries to pool for; name them with --queries"):
+    with pytest.raises(UsageError, match="set: the set has no queries to pool for; name some with --queries"):
         build_pool([JudgedRuns("set", {}, {}, {"s": Run({"q1": ("d1",)}, ())})], 5, seed=1)
 
 
@@ -266,7 +266,7 @@ def test_wrong_lines_are_named(tmp_path: Path, content: str | bytes, why: str) -
 
 
 def test_a_missing_pool_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="none: no such file"):
+    with pytest.raises(FileError, match="none: this file does not exist"):
         read_graded_pool(tmp_path / "none")
 
 

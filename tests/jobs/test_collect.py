@@ -423,7 +423,7 @@ WRONG_LINES: dict[str, tuple[Any, str]] = {
     "a text as trial": (line("\n\x1b", "q0"), ", asked for 0 to 1"),
     "no time": (line(0, "q0", latency_ns=0), "latency_ns 0 is not a positive whole number"),
     "endless time": (line(0, "q0", latency_ns=1 << 62), "is not a positive whole number"),
-    "no hits": (line(0, "q0", hits=None), "a value is of the wrong kind"),
+    "no hits": (line(0, "q0", hits=None), "a value has the wrong type"),
     "half a hit": (line(0, "q0", hits=[["d1"]]), "not enough values to unpack"),
     "too few hits": (line(0, "q0", hits=[]), "0 hits, expected 2"),
     "nan": (line(0, "q0", hits=[["d1", float("nan")], ["d2", 1.0]]), "rank 1: the score is nan"),
@@ -433,7 +433,7 @@ WRONG_LINES: dict[str, tuple[Any, str]] = {
     "negative stage": (line(0, "q0", stages_ns={"encode": -1}), "stages_ns.encode -1 is not a whole number"),
     "half a stage": (line(0, "q0", stages_ns={"encode": 0.5}), "stages_ns.encode 0.5 is not a whole number"),
     "negative count": (line(0, "q0", counts={"pairs": -2}), "counts.pairs -2 is not a whole number"),
-    "stages as a list": (line(0, "q0", stages_ns=[1]), "a value is of the wrong kind"),
+    "stages as a list": (line(0, "q0", stages_ns=[1]), "a value has the wrong type"),
 }
 
 

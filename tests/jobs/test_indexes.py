@@ -167,9 +167,9 @@ def empty(folder: Path) -> None:
     [
         (empty, "the index is empty"),
         (sparse, "the index has 8388608 MiB, at most 1024 MiB make sense"),
-        (lambda folder: (folder / "passwd").symlink_to("/etc/passwd"), "'passwd' is no regular file"),
-        (lambda folder: (folder / "out").symlink_to("/etc"), "'out' is no regular file"),
-        (lambda folder: os.mkfifo(folder / "pipe"), "'pipe' is no regular file"),
+        (lambda folder: (folder / "passwd").symlink_to("/etc/passwd"), "'passwd' is not a regular file"),
+        (lambda folder: (folder / "out").symlink_to("/etc"), "'out' is not a regular file"),
+        (lambda folder: os.mkfifo(folder / "pipe"), "'pipe' is not a regular file"),
     ],
 )
 def test_index_is_refused_if_empty_or_linked_outside(

@@ -113,9 +113,9 @@ def test_unknown_measure_is_a_usage_error_before_any_preparation(bench: Bench, g
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"systems": ["plantet"]}, "unknown system 'plantet'; did you mean 'planted'"),
+        ({"systems": ["plantet"]}, "unknown system 'plantet'. Did you mean 'planted'"),
         ({"profiles": ["cpu1-mem3"]}, "unknown hardware profile 'cpu1-mem3'"),
-        ({"datasets": ["scifakt"]}, "unknown dataset 'scifakt'; did you mean 'scifact'"),
+        ({"datasets": ["scifakt"]}, "unknown dataset 'scifakt'. Did you mean 'scifact'"),
         ({"datasets": ["./absent"]}, "absent"),
         ({"only": "minilm"}, "--only 'minilm' matches no cell of the suite test-suite"),
     ],

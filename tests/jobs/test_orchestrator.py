@@ -225,9 +225,9 @@ def test_gpu_profile_gets_gpu_packages_and_shares_the_index(bench: Bench, build_
 def test_unknown_names_are_usage_errors_before_anything_runs(bench: Bench) -> None:
     launcher = FakeLauncher()
     for keys, message in (
-        ({"systems": ["plantet"]}, "unknown system 'plantet'; did you mean 'planted'"),
-        ({"profiles": ["cpu1-mem3"]}, "unknown hardware profile 'cpu1-mem3'; did you mean"),
-        ({"datasets": ["scifakt"]}, "unknown dataset 'scifakt'; did you mean 'scifact'"),
+        ({"systems": ["plantet"]}, "unknown system 'plantet'. Did you mean 'planted'"),
+        ({"profiles": ["cpu1-mem3"]}, "unknown hardware profile 'cpu1-mem3'. Did you mean"),
+        ({"datasets": ["scifakt"]}, "unknown dataset 'scifakt'. Did you mean 'scifact'"),
     ):
         with pytest.raises(UnknownName, match=message) as caught:
             bench.run(launcher, bench.suite(**keys))

@@ -81,11 +81,11 @@ def test_each_key_of_a_protocol_can_be_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (LEAST.replace("systems", "system"), r"unknown key 'system'; did you mean 'systems'\?"),
+        (LEAST.replace("systems", "system"), r"unknown key 'system'. Did you mean 'systems'\?"),
         (LEAST + "trials = 3\n", "unknown key 'trials'; known keys: build_profile, curve, datasets"),
         (LEAST + "[hardware.tiny]\nzzz = 3\n", "unknown key 'hardware.tiny.zzz'; known keys: cpus, gpus, memory, pids"),
-        (LEAST + "[protocol]\ntrails = 3\n", r"unknown key 'protocol.trails'; did you mean 'trials'\?"),
-        (LEAST + EXPECT.replace("outcome", "outcom"), r"unknown key 'expect.0.outcom'; did you mean 'outcome'\?"),
+        (LEAST + "[protocol]\ntrails = 3\n", r"unknown key 'protocol.trails'. Did you mean 'trials'\?"),
+        (LEAST + EXPECT.replace("outcome", "outcom"), r"unknown key 'expect.0.outcom'. Did you mean 'outcome'\?"),
         ('systems = ["bm25"]\nprofiles = ["p"]\n', "key 'datasets' is missing; add it"),
         (LEAST.replace('["bm25"]', '"bm25"'), "key 'systems': expected a list"),
         (LEAST.replace('["bm25"]', "[]"), "key 'systems' has 0 entries; write 1 or more"),
@@ -126,9 +126,9 @@ def test_each_key_of_a_protocol_can_be_set(tmp_path: Path) -> None:
         (LEAST + EXPECT.replace("bm25", "bm52"), "key 'expect.0.system': 'bm52' is not in this suite"),
         (LEAST + EXPECT.replace("mem1", "mem2"), "key 'expect.0.profile': 'cpu1-mem2' is not in this suite"),
         (LEAST + EXPECT.replace("oom", "fire"), "key 'expect.0.outcome' is \"fire\"; write 'ok', 'oom'"),
-        (LEAST + '[firstp]\nbm25 = "bm52"\n', r"key 'firstp': 'bm52' is not in this suite; did you mean 'bm25'\?"),
+        (LEAST + '[firstp]\nbm25 = "bm52"\n', r"key 'firstp': 'bm52' is not in this suite. Did you mean 'bm25'\?"),
         (LEAST + '[firstp]\nbm25 = "bm25"\n', "key 'firstp': 'bm25' is its own FirstP"),
-        (LEAST + '[exact]\nbm25 = "bm52"\n', r"key 'exact': 'bm52' is not in this suite; did you mean 'bm25'\?"),
+        (LEAST + '[exact]\nbm25 = "bm52"\n', r"key 'exact': 'bm52' is not in this suite. Did you mean 'bm25'\?"),
         (LEAST + '[exact]\nbm25 = "bm25"\n', "key 'exact': 'bm25' is its own exact search"),
         (LEAST + "[exact]\nbm25 = 1\n", "key 'exact.bm25' is 1; write text in quotes"),
         (LEAST + EXPECT + EXPECT, "key 'expect.1': bm25 on cpu1-mem1 comes twice"),
@@ -136,13 +136,13 @@ def test_each_key_of_a_protocol_can_be_set(tmp_path: Path) -> None:
             TWO + RESTRICT + EXPECT.replace("bm25", "dpr"),
             r"key 'expect.0': a \[\[restrict\]\] keeps dpr off cpu1-mem1, so there is no such cell",
         ),
-        (TWO + RESTRICT.replace("systems", "system"), r"unknown key 'restrict.0.system'; did you mean 'systems'\?"),
+        (TWO + RESTRICT.replace("systems", "system"), r"unknown key 'restrict.0.system'. Did you mean 'systems'\?"),
         (TWO + RESTRICT.replace('["bm25"]', "[]"), "key 'restrict.0.systems' has 0 entries; write 1 or more"),
         (TWO + RESTRICT.replace('["cpu1-mem1"]', "[]"), "key 'restrict.0.profiles' has 0 entries; write 1 or more"),
         (TWO + RESTRICT.replace('["bm25"]', '["dpr", "dpr"]'), "key 'restrict.0.systems': dpr comes twice"),
         (
             TWO + RESTRICT.replace("bm25", "bm52"),
-            r"key 'restrict.0.systems': 'bm52' is not in this suite; did you mean 'bm25'\?",
+            r"key 'restrict.0.systems': 'bm52' is not in this suite. Did you mean 'bm25'\?",
         ),
         (
             TWO + RESTRICT.replace("cpu1-mem1", "gpu9"),
@@ -153,7 +153,7 @@ def test_each_key_of_a_protocol_can_be_set(tmp_path: Path) -> None:
             TWO + RESTRICT.replace('["cpu1-mem1"]', '["cpu1-mem1", "cpu2-mem4"]'),
             "key 'restrict': leaves dpr no profile, so it would never be measured",
         ),
-        (GROUPS.replace("systems", "system", 1), r"unknown key 'group.0.system'; did you mean 'systems'\?"),
+        (GROUPS.replace("systems", "system", 1), r"unknown key 'group.0.system'. Did you mean 'systems'\?"),
         (GROUPS.replace('profiles = ["cpu1-mem1"]', "", 1), "key 'group.0.profiles' is missing"),
         ('systems = ["dpr"]\n' + GROUPS, r"key 'systems': 'dpr' is in no \[\[group\]\]; name it in one"),
         (GROUPS.replace('memory = "300MiB"', 'memory = "300"'), "key 'hardware.tight.memory': '300' is not a memory"),
@@ -328,7 +328,7 @@ def test_a_grid_is_the_product_of_its_lists_in_their_order(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('c = ["bm25", "dqr"]', "key 'curve.c': 'dqr' is not in this suite; did you mean 'dpr'"),
+        ('c = ["bm25", "dqr"]', "key 'curve.c': 'dqr' is not in this suite. Did you mean 'dpr'"),
         ('c = ["bm25"]', "key 'curve.c' has 1 entries; write 2 or more"),
         ('bm25 = ["bm25", "dpr"]', "key 'curve.bm25': a system of this suite has this name"),
         ('c = ["bm25", "dpr"]\nd = ["dpr", "bm25"]', "key 'curve.d': dpr is on 'curve.c' already"),
@@ -370,7 +370,7 @@ def test_firstp_of_swept_systems_has_the_same_parameters_or_is_one_of_them(tmp_p
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (TWO + "[sweep.bm52]\nk1 = [1.2]\n", "key 'sweep.bm52': 'bm52' is not in this suite; did you mean 'bm25'"),
+        (TWO + "[sweep.bm52]\nk1 = [1.2]\n", "key 'sweep.bm52': 'bm52' is not in this suite. Did you mean 'bm25'"),
         (TWO + '[sweep.bm25]\nform = ["a b"]\n', "'bm25-form_a b' is no good as a name"),
         (TWO + '[sweep.bm25]\nform = ["a", "A"]\n', "bm25-form_a comes twice"),
         (

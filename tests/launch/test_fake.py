@@ -216,7 +216,7 @@ def test_name_or_glob_without_a_match_runs_nothing(bench: Bench) -> None:
     launcher = FakeLauncher()
     with pytest.raises(UsageError, match="--only 'none' matches no cell of the suite test-suite"):
         bench.run(launcher, only="none")
-    with pytest.raises(UnknownName, match="unknown system 'plantet'; did you mean 'planted'"):
+    with pytest.raises(UnknownName, match=r"unknown system 'plantet'. Did you mean 'planted'"):
         bench.run(launcher, bench.suite(systems=["plantet"]))
     with pytest.raises(UnknownName, match="unknown hardware profile"):
         bench.run(launcher, bench.suite(profiles=["cpu3"]))

@@ -173,7 +173,7 @@ def test_a_link_in_an_index_is_refused(bench: Bench) -> None:
     bench.plant("linked", build_misdeed="link")
     (result, _), *_ = bench.run(ProcessLauncher(bench.cache), bench.suite(systems=["linked"])).jobs
     assert result.outcome is Outcome.BAD_OUTPUT
-    assert "'passwd' is no regular file" in (result.detail or "")
+    assert "'passwd' is not a regular file" in (result.detail or "")
 
 
 def test_the_run_holds_the_rankings_of_the_first_trial(stored: dict[str, StoredJob]) -> None:

@@ -62,7 +62,7 @@ def test_missing_tokens_and_unknown_models_are_reasons_not_zero() -> None:
     shipped = token_prices.snapshot()
     assert row_pricing.tokens(row("gpt-4o-mini", pairs=20), shipped)[1].value is None
     unknown = row_pricing.tokens(row("gpt-4o-mimi", prompt_tokens=1, completion_tokens=1), shipped)[1]
-    assert unknown.value is None and "did you mean 'gpt-4o-mini'" in str(unknown.reason)
+    assert unknown.value is None and "Did you mean 'gpt-4o-mini'" in str(unknown.reason)
     assert row_pricing.tokens(row("m", prompt_tokens=1, completion_tokens=1), None)[1].reason
 
 
@@ -76,7 +76,9 @@ def test_snapshot_is_the_newest_up_to_the_date_and_the_other_one_is_another(tmp_
     assert token_prices.other_snapshot(newest, root=tmp_path) == older
     assert token_prices.other_snapshot(older, root=tmp_path) == newest
     assert token_prices.other_snapshot(newest, DAY(2024, 1, 1), tmp_path) is None
-    with pytest.raises(UsageError, match=r"no token prices are dated 2024-12-31 or before; there are those of 2025"):
+    with pytest.raises(
+        UsageError, match=r"tokens have no prices from 2024-12-31 or before; choose one of these dates: 2025"
+    ):
         token_prices.snapshot(DAY(2024, 12, 31), tmp_path)
 
 
@@ -99,5 +101,5 @@ def test_a_wrong_file_names_itself_and_the_key(tmp_path: Path, text: str, messag
 def test_an_edited_file_is_refused(tmp_path: Path) -> None:
     path = add(tmp_path, "2025-01-01")
     path.write_text(path.read_text().replace("in = 1.0", "in = 0.1"))
-    with pytest.raises(FileError, match="its checksum is not the one"):
+    with pytest.raises(FileError, match="its checksum differs from"):
         token_prices.snapshot(root=tmp_path)

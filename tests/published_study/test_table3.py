@@ -302,7 +302,7 @@ def test_json_gives_the_reasons_of_missing_numbers() -> None:
 
 
 def test_an_unknown_layout_or_format_is_named() -> None:
-    with pytest.raises(UnknownName, match="unknown layout 'santhanam'; did you mean 'santhanam2023'"):
+    with pytest.raises(UnknownName, match=r"unknown layout 'santhanam'. Did you mean 'santhanam2023'"):
         report.render(table(), "md", layout="santhanam")
     with pytest.raises(UnknownName, match="unknown format 'xml'"):
         report.render(table(), "xml", layout="santhanam2023")

@@ -219,7 +219,7 @@ def test_csv_and_json_hold_every_row(results: Path) -> None:
         (("RR@10=inf",), "inf is not a finite number"),
         (("nDGC@10=.5",), "unknown measure 'nDGC@10'"),
         (("FD@10=2",), "less is better in a distance"),
-        (("RR@10=smal-.1",), "unknown system 'smal'; did you mean 'small'?"),
+        (("RR@10=smal-.1",), "unknown system 'smal'. Did you mean 'small'?"),
         (("RR@10=small-nan",), "unknown system 'small-nan'"),
         (("RR@10=.5", "--format", "html"), "--at-least has columns and a measure of its own"),
         (("RR@10=.5", "--format", "latex"), "--at-least has columns and a measure of its own"),

@@ -53,7 +53,7 @@ def test_report_does_not_depend_on_the_environment(table: Table, monkeypatch: py
 
 
 def test_report_refuses_an_unknown_format(table: Table) -> None:
-    with pytest.raises(UnknownName, match="unknown format 'mdd'; did you mean 'md'"):
+    with pytest.raises(UnknownName, match=r"unknown format 'mdd'. Did you mean 'md'"):
         report.render(table, "mdd")
 
 

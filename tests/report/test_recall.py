@@ -192,7 +192,7 @@ def test_csv_and_json_hold_the_same_values(results: Path) -> None:
 
 
 def test_wrong_requests_are_one_line(results: Path, tmp_path: Path) -> None:
-    assert_refused(call("recall", str(results), "--of", "flatt"), "unknown system 'flatt'; did you mean 'flat'?")
+    assert_refused(call("recall", str(results), "--of", "flatt"), "unknown system 'flatt'. Did you mean 'flat'?")
     assert_refused(call("recall", str(tmp_path)), "no finished job in it; run a suite first")
     assert_refused(call("recall", str(SHIPPED)), "a paper's figures have no ranked lists; name measured results")
     undeclared = publisher.put(tmp_path / "results", stored("flat", (1,)), queries=QUERIES)

@@ -449,7 +449,7 @@ def test_build_is_shown_only_where_it_is_asked_for_with_its_doubts() -> None:
 
 
 def test_unknown_column_is_refused() -> None:
-    with pytest.raises(UnknownName, match="unknown column 'latnecy'; did you mean 'latency'"):
+    with pytest.raises(UnknownName, match=r"unknown column 'latnecy'. Did you mean 'latency'"):
         section(row("bm25"), columns=("latnecy",))
 
 

@@ -218,7 +218,7 @@ def test_full_disk_is_one_line_and_leaves_no_file(
         (b"", "damaged: ends too early; move"),
         (b'{"schema_version": 1', "damaged: ends too early; move"),
         (b"\xff", "damaged: byte 0xff is not UTF-8; move"),
-        (b"[]", "damaged: a value is of the wrong kind; move"),
+        (b"[]", "damaged: a value has the wrong type; move"),
         (b"[" * 100_000, "damaged: more than 64 levels deep"),
         (b"{}", "schema version None, this harness reads 1 to 2; update harness"),
         (b'{"schema_version": 3}', "schema version 3, this harness reads 1 to 2; update harness"),

@@ -126,7 +126,7 @@ def _parameters(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
         if name not in defaults:
             others = ", ".join(other for other, known in KINDS.items() if name in known)
             flag = option(name)
-            raise UsageError(f"{flag}: is of {others}, not of {kind}; leave it out")
+            raise UsageError(f"{flag} belongs to {others}, not to {kind}; remove it")
     parameters = {**defaults, **given}
     for name in ("passage_tokens", "segments"):
         low, high = parameters.get(name, (1, 1))

@@ -1,7 +1,7 @@
 """A larger collection: a source's documents, queries and judgements, among distractors made of unjudged sentences.
 
 Words keep their frequencies and documents their lengths: each sentence is drawn with equal probability, each length is
-that of an unjudged document.  Subjects are lost: a distractor's sentences come from different documents.
+taken from an unjudged document.  Subjects are lost: a distractor's sentences come from different documents.
 """
 
 from __future__ import annotations

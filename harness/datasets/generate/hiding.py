@@ -2,7 +2,7 @@
 
 A length has its own queries and documents, and more documents than queries: no query asks for the other sentences.  All
 documents of a needle set share one background, the beginning of unjudged documents of the source in random order; a
-pass key lies in a few repeated sentences.  No text of LongEmbed is used.
+pass key is hidden among a few repeated sentences.  No text of LongEmbed is used.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ def _background(source: PassageSource, length: int, others: int) -> tuple[list[_
     hidden = [HiddenSentence(text, tokens, None) for text, tokens in further if source.cut.admits(tokens)]
     if len(hidden) < others:
         raise UsageError(
-            f"{source.dataset.name}: has {len(hidden):,} sentences to hide beside those asked for, {others:,} are "
-            "needed; lower --documents or name a larger source"
+            f"{source.dataset.name}: {len(hidden):,} sentences can be hidden besides the queries' own, but {others:,} "
+            "are needed; lower --documents or name a larger source"
         )
     random.Random(f"others:{source.seed}").shuffle(hidden)
     return sentences, iter(hidden)
@@ -214,7 +214,7 @@ def _write_length(
 
 
 def _beginning(background: list[_Counted], most: int) -> list[_Counted]:
-    """Return the first sentences with at most ``most`` tokens together, the last of them cut between two words."""
+    """Return the first sentences with at most ``most`` tokens together; the last one is cut between two words."""
     ends = list(accumulate(tokens for _, tokens in background))
     whole = bisect_right(ends, most)
     rest = most - (ends[whole - 1] if whole else 0)

@@ -70,7 +70,7 @@ def write_joined(writer: CollectionWriter, dataset: Dataset, step: Step) -> None
 
 
 def _key(document: dict[str, Any]) -> tuple[str, str]:
-    """Return title and id of a document; the id only where there is no title to share."""
+    """Return a document's title and an empty text; without a title, an empty title and the id."""
     return document["title"], "" if document["title"] else document["_id"]
 
 

@@ -77,7 +77,7 @@ class Fillers:
 
     @functools.cached_property
     def total(self) -> int:
-        """Tokens of all of them."""
+        """Tokens of all passages."""
         return sum(self.tokens)
 
     @functools.cached_property

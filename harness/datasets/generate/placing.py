@@ -94,7 +94,7 @@ def _first_part(fillers: Fillers, more_than: int, rng: random.Random) -> list[in
 
 
 def _fill(begun: list[int], fillers: Fillers, most: int, rng: random.Random) -> list[int]:
-    """Draw further fillers up to ``most`` tokens in all; stop at the first that overshoots."""
+    """Draw further fillers up to ``most`` tokens; stop before the first filler that would exceed the limit."""
     drawn, total = dict.fromkeys(begun), sum(fillers.tokens[each] for each in begun)
     while len(drawn) < len(fillers.texts):
         each = int(rng.random() * len(fillers.texts))
@@ -121,7 +121,7 @@ def _close(drawn: list[int], fillers: Fillers, most: int) -> list[int]:
 
 
 def _place_at(depth: float, tokens: list[int]) -> int:
-    """Return the border between fillers that lies nearest to a relative depth."""
+    """Return the border between fillers that is nearest to a relative depth."""
     borders = [0, *accumulate(tokens)]
     return min(range(len(borders)), key=lambda place: abs(borders[place] - depth * borders[-1]))
 

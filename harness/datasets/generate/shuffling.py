@@ -1,8 +1,8 @@
 """Copies of a collection whose documents were cut at random word borders and put together in another order.
 
-Where relevant passages lie says nothing in a copy, so a system trained on one cannot learn to read beginnings only
-(section on de-biasing of the study, arXiv 2207.01262).  ``train`` and ``test`` have different queries and different
-shuffles of every document; with one segment they are the original.
+In a copy the position of a passage carries no information, so a system trained on it cannot learn to read beginnings
+only (section on de-biasing of the study, arXiv 2207.01262).  ``train`` and ``test`` have different queries and
+different shuffles of every document; with one segment they are the original.
 """
 
 from __future__ import annotations
@@ -135,7 +135,9 @@ def _chosen_places(text: str, asked: Mapping[str, str], queries: list[str], cut:
 
 def _check_places(places: list[_Place], text: str, dataset: Dataset, doc_id: str) -> None:
     if any(end > len(text) for _, _, end in places):
-        raise FileError(f"{dataset.name}: positions.jsonl is of another text of document {doc_id!r}; generate it again")
+        raise FileError(
+            f"{dataset.name}: positions.jsonl does not fit the text of document {doc_id!r}; generate it again"
+        )
 
 
 def _moved(doc_id: str, text: str, segments: list[tuple[int, int]], places: list[_Place]) -> Iterator[RelevantPosition]:

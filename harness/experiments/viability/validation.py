@@ -45,7 +45,7 @@ def find_instance(instance_type: str, provider: str | None = None) -> Instance:
     if instance_type not in types:
         # The list would have a thousand names.
         raise UsageError(
-            f"unknown instance type {instance_type!r}{did_you_mean(instance_type, types)}; see `harness instances`"
+            f"unknown instance type {instance_type!r}; see `harness instances`{did_you_mean(instance_type, types)}"
         )
     return types[instance_type]
 

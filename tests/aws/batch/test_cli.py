@@ -120,7 +120,7 @@ def test_by_default_agents_are_the_official_python_by_digest(suite: str) -> None
         (("up", "{suite}", "--region", "mars-1"), "mars-1"),
         (("up", "{suite}", "--work", "/tmp/x"), "is no place in S3"),
         (("up", "{suite}", "--shared", "--instance", "c5.large"), ""),
-        (("up", "nowhere.toml"), "nowhere.toml: no such file"),
+        (("up", "nowhere.toml"), "nowhere.toml: this file does not exist"),
     ],
 )
 def test_wrong_option_is_one_line(set_up: None, suite: str, words: tuple[str, ...], message: str) -> None:

@@ -80,7 +80,7 @@ def test_suite_names_one_type_and_the_command_line_names_all(snapshot: Snapshot)
 @pytest.mark.parametrize(
     ("name", "profile", "says"),
     [
-        ("m6i.larg", SMALL, "did you mean 'm6i.large'"),
+        ("m6i.larg", SMALL, "Did you mean 'm6i.large'"),
         ("t3.large", SMALL, "--burstable"),
         ("a1.large", SMALL, "does not run on it"),
         ("p2.xlarge", SMALL, "p2.xlarge is no longer rented: .* lacks it"),

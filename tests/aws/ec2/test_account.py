@@ -203,7 +203,7 @@ def test_allowed_types_are_those_of_the_suites(aws: str, bench: Bench) -> None:
     assert launchable() == {*priced, "c7i.xlarge"}
     up()
     assert len(launchable()) > len(priced), "without a suite: all hardware profiles"
-    assert "did you mean" in harness("up", str(WORK), "--instance", "m6i.lrage", code=2).output
+    assert "Did you mean" in harness("up", str(WORK), "--instance", "m6i.lrage", code=2).output
 
 
 def test_up_leaves_an_existing_boundary_unchanged(aws: str) -> None:

@@ -72,7 +72,7 @@ def test_glob_selects_cases_or_a_group_with_their_dependencies() -> None:
     assert [case.name for case in hanging.cases] == ["hang"]
     (memory,) = cases.select("memory-256-in-child")
     assert [case.name for case in memory.cases] == ["memory-0-in-child", "memory-256-in-child"]
-    with pytest.raises(UnknownName, match="unknown calibration case 'spin-2ms'; did you mean"):
+    with pytest.raises(UnknownName, match=r"unknown calibration case 'spin-2ms'. Did you mean"):
         cases.select("spin-2ms")
 
 

@@ -20,7 +20,7 @@ def test_targets_and_measures_are_read() -> None:
 @pytest.mark.parametrize(
     ("targets", "least", "message"),
     [
-        (["p59=1ms"], [], "unknown latency figure 'p59'; did you mean 'p99'"),
+        (["p59=1ms"], [], "unknown latency figure 'p59'. Did you mean 'p99'"),
         (["200ms"], [], "unknown latency figure '200ms'"),
         (["p95"], [], "write it as p95=200ms"),
         (["p95=200"], [], "write it as p95=200ms"),

@@ -78,8 +78,8 @@ def test_validate_and_curve_print_their_verdicts(call: Call, bench: Bench) -> No
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["viable", "plnted"], 2, "unknown system 'plnted'; did you mean 'planted'?"),
-        (["viable", "planted", "--dataset", "scifakt"], 2, "unknown dataset 'scifakt'; did you mean 'scifact'?"),
+        (["viable", "plnted"], 2, "unknown system 'plnted'. Did you mean 'planted'?"),
+        (["viable", "planted", "--dataset", "scifakt"], 2, "unknown dataset 'scifakt'. Did you mean 'scifact'?"),
         (["viable", "planted", "--region", "us-east-9"], 2, "unknown region 'us-east-9'"),
         (["viable", "planted", "--as-of", "2001-01-01"], 2, "2001-01-01"),
         (["viable", "planted", "--max-latency", "p95=1ms"], 2, "a sample of 4 queries shows no p95"),
@@ -90,7 +90,11 @@ def test_validate_and_curve_print_their_verdicts(call: Call, bench: Bench) -> No
         (["viable", "planted", "--step", "64GiB", "--cpus", "1,2"], 2, "--step 65,536 MiB: this host leaves 15,872"),
         (["viable", "planted", "--cpus", "0"], 2, "--cpus '0': write whole numbers"),
         (["viable", "planted", "--gpus", "1"], 2, "the fake launcher has no GPU; ask for less"),
-        (["validate", "planted", "--instance", "m6g.medum"], 2, "unknown instance type 'm6g.medum'; did you mean"),
+        (
+            ["validate", "planted", "--instance", "m6g.medum"],
+            2,
+            "unknown instance type 'm6g.medum'; see `harness instances`. Did you mean",
+        ),
         (["validate", "planted", "--instance", "r6a.48xlarge"], 2, "192 vCPUs, this host gives 2: this host is too"),
         (["validate", "planted", "--instance", "x1.16xlarge"], 2, "this host is too small to emulate it"),
         (["curve", "planted", "--limits", "64"], 2, "--limits: '64' is not a memory size"),

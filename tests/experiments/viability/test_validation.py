@@ -82,7 +82,9 @@ def test_type_that_this_host_cannot_emulate_is_one_line(
 
 def test_unknown_type_is_refused_with_the_nearest_name() -> None:
     assert validation.find_instance("m6g.medium").architecture == "arm64"
-    with pytest.raises(UsageError, match=r"unknown instance type 'm6g.medum'; did you mean 'm6g.medium'\?; see"):
+    with pytest.raises(
+        UsageError, match=r"unknown instance type 'm6g.medum'; see `harness instances`. Did you mean 'm6g.medium'\?"
+    ):
         validation.find_instance("m6g.medum")
 
 

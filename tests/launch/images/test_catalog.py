@@ -52,13 +52,13 @@ def test_parameters_keep_their_types(images: Path) -> None:
 
 
 def test_unknown_system_suggests_the_nearest_name(images: Path) -> None:
-    with pytest.raises(UnknownName, match=r"^unknown system 'bm52'; did you mean 'bm25'\?; known: bm25$"):
+    with pytest.raises(UnknownName, match=r"^unknown system 'bm52'. Did you mean 'bm25'\? Known: bm25$"):
         catalog.system("bm52", images)
 
 
 def test_unknown_system_error_mentions_harness_images(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HARNESS_IMAGES", raising=False)
-    with pytest.raises(UnknownName, match=r"; systems of your own are found once HARNESS_IMAGES names their folder$"):
+    with pytest.raises(UnknownName, match=r"Systems of your own are found once HARNESS_IMAGES names their folder$"):
         catalog.system("dpr-small")
 
 
@@ -79,7 +79,7 @@ def test_invalid_system_name_is_refused(images: Path, name: str) -> None:
     ("text", "message"),
     [
         ("surprise = 1\n", "unknown key 'surprise'"),
-        ("[serach_params]\nk1 = 1\n", r"unknown key 'serach_params'; did you mean 'search_params'\?"),
+        ("[serach_params]\nk1 = 1\n", r"unknown key 'serach_params'. Did you mean 'search_params'\?"),
         ("[search_params]\nk1 = [1, 2]\n", r"key 'search_params.k1"),
         ("[search_params]\nk1 = nan\n", r"key 'search_params.k1"),
         (ASSET.replace(SHA, "123"), "key 'assets.0.sha256.w.bin' is \"123\"; write 64 digits"),
@@ -342,7 +342,7 @@ def test_components_json_describes_each_component(two_engines: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('components = ["bm25", "dnse"]\n', r"unknown system 'dnse'; did you mean 'dense'\?"),
+        ('components = ["bm25", "dnse"]\n', r"unknown system 'dnse'. Did you mean 'dense'\?"),
         ('components = ["bm25"]\n', "1 names, must be two different systems"),
         ('components = ["bm25", "bm25"]\n', "2 names, must be two different systems"),
         ('components = ["bm25", "dense", "bm25"]\n', "3 names, must be two different systems"),
@@ -350,7 +350,7 @@ def test_components_json_describes_each_component(two_engines: Path) -> None:
         ('components = ["bm25", "other"]\n', "'other' has components itself; name those"),
         (
             BOTH + '[search_params]\n"dense.tokns" = 1\n',
-            r"'dense' has no parameter 'tokns' there; did you mean 'tokens'\?",
+            r"'dense' has no parameter 'tokns' there. Did you mean 'tokens'\?",
         ),
         (
             BOTH + '[search_params]\n"dense.backend" = "x"\n',
@@ -428,9 +428,9 @@ def test_variants_share_one_image_that_is_ready_for_all_values() -> None:
 
 
 def test_sweep_of_an_unknown_parameter_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"minilm has no parameter 'bakend'; did you mean 'backend'"):
+    with pytest.raises(UsageError, match=r"minilm has no parameter 'bakend'. Did you mean 'backend'"):
         catalog.system("minilm").vary("a", {"bakend": "torch"}, {})
-    with pytest.raises(UsageError, match=r"hybrid-minilm has no parameter 'minilm.bakend'; did you mean 'minilm.back"):
+    with pytest.raises(UsageError, match=r"hybrid-minilm has no parameter 'minilm.bakend'. Did you mean 'minilm.back"):
         catalog.system("hybrid-minilm").vary("a", {"minilm.bakend": "torch"}, {})
 
 

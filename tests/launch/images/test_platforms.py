@@ -17,7 +17,7 @@ def test_all_names_of_a_platform_are_parsed(name: str) -> None:
 
 
 def test_unknown_platform_is_a_usage_error() -> None:
-    with pytest.raises(UnknownName, match="unknown platform 'linux/arm46'; did you mean 'linux/arm64'"):
+    with pytest.raises(UnknownName, match=r"unknown platform 'linux/arm46'. Did you mean 'linux/arm64'"):
         platforms.parse("linux/arm46")
     assert platforms.of_machine("riscv64") == "linux/riscv64"
 

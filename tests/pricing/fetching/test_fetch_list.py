@@ -212,7 +212,7 @@ def test_wrong_files_change_nothing_and_are_one_line(
 def test_unknown_region_is_refused_with_the_known_ones(root: Path, fetch: Fetch) -> None:
     said = refused_line(root, fetch, served(), "--region", "us-east-11")
     assert said == (
-        "fetch_prices: unknown region 'us-east-11'; did you mean 'us-east-1'?; known: eu-west-1, us-east-1\n"
+        "fetch_prices: unknown region 'us-east-11'. Did you mean 'us-east-1'? Known: eu-west-1, us-east-1\n"
     )
 
 

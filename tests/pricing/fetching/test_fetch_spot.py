@@ -169,7 +169,7 @@ def test_missing_second_page_writes_no_snapshot(root: Path, fetch: Fetch) -> Non
 
 def test_nonexistent_region_is_one_line(root: Path, fetch: Fetch) -> None:
     said = refused_line(root, fetch, pages([ITEM]), "--region", "us-east-11")
-    assert said.startswith("fetch_prices: unknown region 'us-east-11'; did you mean 'us-east-1'?")
+    assert said.startswith("fetch_prices: unknown region 'us-east-11'. Did you mean 'us-east-1'?")
 
 
 def test_fetching_spot_prices_names_missing_credentials(
