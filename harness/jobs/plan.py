@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from harness.driver.records import Isolation, Outcome, digest
+from harness.driver.records import Outcome, digest
 from harness.errors import UsageError
 from harness.jobs.inputs import AssignedWork, Inputs, RunOptions
 from harness.launch.base import Launcher
@@ -67,7 +67,7 @@ def plan_here(
     stored = [job.result for job in jobs]
     planned = plan(
         inputs,
-        launcher.isolation,
+        launcher.isolation.name,
         digests,
         stored,
         taken=jobs.taken,
@@ -90,7 +90,7 @@ def plan_without_engine(inputs: Inputs, options: RunOptions, launcher: Launcher)
     index_keys: dict[Cell, str] = {}
     for result in sorted((job.result for job in stored_jobs(folder)), key=lambda result: result.started_at):
         spec = result.spec
-        if spec.cell in cells and spec.isolation is launcher.isolation and spec.image_digest != NO_IMAGE:
+        if spec.cell in cells and spec.isolation == launcher.isolation.name and spec.image_digest != NO_IMAGE:
             digests[inputs.system(spec.cell).image] = spec.image_digest
             index_keys[spec.cell] = spec.index_key
     return plan_here(inputs, options, launcher, digests, index_keys)
@@ -98,7 +98,7 @@ def plan_without_engine(inputs: Inputs, options: RunOptions, launcher: Launcher)
 
 def plan(
     inputs: Inputs,
-    isolation: Isolation,
+    isolation: str,
     digests: Mapping[str, str],
     stored: Iterable[Result],
     *,
@@ -115,6 +115,7 @@ def plan(
     A cell that the host cannot run at all is done once that is stored.
 
     Args:
+        isolation: the name of the launcher's.
         digests: image name -> image digest, for the images that exist.
         stored: the results that can be read.
         taken: keys of stored jobs that cannot be read; they are not done, and nothing new may have them.
@@ -252,7 +253,7 @@ def component_keys(system: System, image_digests: Iterable[str], corpus_sha256: 
     return {part.name: index_key(part, image_digest, corpus_sha256) for part, image_digest in pairs}
 
 
-def _spec(inputs: Inputs, cell: Cell, isolation: Isolation, digests: Mapping[str, str]) -> ResultSpec:
+def _spec(inputs: Inputs, cell: Cell, isolation: str, digests: Mapping[str, str]) -> ResultSpec:
     suite, protocol = inputs.suite, inputs.suite.protocol
     system, builder = inputs.system(cell), inputs.builder(cell)
     dataset, sample = inputs.datasets[cell.dataset], inputs.samples[cell.dataset]

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from harness import filesystem
-from harness.driver.records import Isolation, Outcome
+from harness.driver.records import Outcome
 from harness.errors import ImageError
 from harness.launch import cpu_placement, host
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason, thread_environment
@@ -31,6 +31,7 @@ from harness.launch.monitor.sampler import Sampler
 from harness.launch.monitor.sources import ProcessCounters, ProcessMemory
 from harness.launch.watch import CanaryLog, JobWatch, follow
 from harness.progress import Progress
+from harness.results.isolation import PROCESS
 from harness.untrusted import MAX_TEXT, one_line
 
 log = logging.getLogger(__name__)
@@ -70,18 +71,17 @@ read_only(os.fsencode(os.environ["HARNESS_INDEX"]), os.getuid(), os.getgid())
 class ProcessLauncher(Launcher):
     """Launcher of the in-image driver without an engine."""
 
-    isolation = Isolation.PROCESS
+    isolation = PROCESS
 
     def __init__(self, cache: Path, models: Path | None = None) -> None:
-        self._cache = cache.absolute()
-        self.models = models
+        super().__init__(cache, models)
         self._python = os.environ.get(PYTHON_VARIABLE)
         self._canary = Canary()
 
     def cannot_run(self, system: System) -> str | None:
         """Return why the system is not available as a process, or None."""
-        reason = system.not_a_process
-        return f"not available with --launcher process: {reason}" if reason else None
+        part = next((part for part in system.parts if part.image_only), None)
+        return f"engine {part.engine!r} runs in its image alone: {part.image_only}" if part else None
 
     def find(self, system: System) -> Prepared | None:
         """Return the system's environment, if it was made from exactly this recipe."""
@@ -100,7 +100,7 @@ class ProcessLauncher(Launcher):
             other = "take another host or hardware profile (docs/guides/platforms.md)"
             raise ImageError(f"system {system.name!r}: {system.lacking}; {other}")
         # Before the packages, which take their time: it refuses unpinned files.
-        files = assets.fetch(system.name, system.assets, self._cache, self.models)
+        files = assets.fetch(system.name, system.assets, self.cache, self.models)
         partial = filesystem.staging_path(folder)
         partial.mkdir(parents=True)
         joined = [self.prepare(component) for component in system.components]
@@ -113,7 +113,7 @@ class ProcessLauncher(Launcher):
         shutil.copytree(files, partial / "assets")
         if system.prepare and system.assets:
             self._make_ready(system, partial)
-        shared = assets.fetch(system.engine, system.engine_assets, self._cache, self.models)
+        shared = assets.fetch(system.engine, system.engine_assets, self.cache, self.models)
         shutil.copytree(shared, partial / "assets", dirs_exist_ok=True)
         components = recipes.components_json(system, [_engine_environment(Path(part.reference)) for part in joined])
         (partial / "components.json").write_text(components, encoding="utf-8")
@@ -135,7 +135,7 @@ class ProcessLauncher(Launcher):
             code = _START.format(cpus=set(placement.cpus), read_only="" if job.may_write_index else _READ_ONLY)
             started = time.monotonic()
             child = subprocess.Popen(
-                [self._python or sys.executable, "-c", code],
+                self.command([self._python or sys.executable, "-c", code]),
                 env=self._environment(job),
                 cwd=job.out,
                 stdin=subprocess.DEVNULL,
@@ -172,6 +172,10 @@ class ProcessLauncher(Launcher):
             handed=tuple(watch.handed),
         )
 
+    def command(self, driver: list[str]) -> list[str]:
+        """Return the command that runs the driver; another launcher may put one in front that keeps its process id."""
+        return driver
+
     def _prepared(self, system: System) -> Prepared:
         """Return the system for this platform, with the path of its environment."""
         system = system.whole().made_for(platforms.host())
@@ -180,7 +184,7 @@ class ProcessLauncher(Launcher):
         return Prepared(
             system,
             f"process:{made_of}",
-            str((self._cache / "process").resolve() / f"{system.name}-{made_of[:12]}"),
+            str((self.cache / "process").resolve() / f"{system.name}-{made_of[:12]}"),
             components=tuple(self._prepared(component).digest for component in system.components),
         )
 
@@ -199,9 +203,9 @@ class ProcessLauncher(Launcher):
             "--target",
             str(target),
         ]
-        with filesystem.scratch_folder(self._cache / "tmp", "lock") as scratch:
+        with filesystem.scratch_folder(self.cache / "tmp", "lock") as scratch:
             for number, lock in enumerate(pinned):
-                wheels = assets.wheels(lock.path, system.extra_indexes, self._cache, system.platform)
+                wheels = assets.wheels(lock.path, system.extra_indexes, self.cache, system.platform)
                 (scratch / f"{number}.txt").write_text(lock.text, encoding="utf-8")
                 options += ["--find-links", str(wheels), "-r", str(scratch / f"{number}.txt")]
             log.info(f"{system.name}: installing the engine's packages")

@@ -104,6 +104,9 @@ def row_columns(
     )
 
 
+_ENFORCED = "isolation, what enforced the limits: container, process, fake, or a launcher's own"
+
+
 def _text(name: str, meaning: str, read: _Read = "") -> Column[Any]:
     return Column(name, Kind.TEXT, "", meaning, _getter(read or name))
 
@@ -338,8 +341,8 @@ _VERDICTS: tuple[Column[Row], ...] = (
     _text("validity", "validity of the figures: clean, noisy, invalid, unknown", "validity.value"),
     _text(
         "isolation",
-        "what enforced the limits: container, process, fake; published: not measured here",
-        "isolation.value",
+        f"{_ENFORCED}; published: not measured here",
+        "isolation.name",
     ),
     _text("suite", "suite of the cell"),
 )
@@ -435,7 +438,7 @@ JOBS: tuple[Column[StoredJob], ...] = (
     _text("dataset", "dataset: corpus, queries and judgements", "result.spec.cell.dataset"),
     _text("scenario", "arrival of queries: single_stream, offline, server", "result.spec.cell.scenario"),
     _text("hardware_profile", "limits of CPUs, memory and GPUs", "result.spec.cell.profile"),
-    _text("isolation", "what enforced the limits: container, process, fake", "result.spec.isolation.value"),
+    _text("isolation", _ENFORCED, "result.spec.isolation"),
     _text("outcome", "how the job ended: ok, oom, timeout, crash ...", "result.outcome.value"),
     _count("job", "", "number within its cell, from 0", "result.spec.job"),
     _count("jobs", "jobs", "number of jobs in its cell", "result.spec.jobs"),

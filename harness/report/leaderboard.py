@@ -209,8 +209,7 @@ def _columns(board: Leaderboard, notes: Footnotes) -> list[GridColumn[RankedRow]
 
 
 def _profile(row: Row, escape: Escape) -> str:
-    isolation = "" if row.isolation.value in ("container", "published") else f" ({row.isolation.value})"
-    return escape(row.profile) + isolation
+    return row.isolation.marked(escape(row.profile))
 
 
 def _validity(row: Row, notes: Footnotes) -> str:

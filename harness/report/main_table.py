@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from harness.analysis.notes import build_place
 from harness.analysis.table import Row, Table, Validity
-from harness.driver.records import Isolation, Outcome
+from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.report.columns import COUNTS, table_columns
 from harness.report.document import (
@@ -173,8 +173,7 @@ class _RowCells:
         return self.plain(row, row.peak_gpu_bytes, 1 / MIB) if used else MISSING
 
     def profile(self, row: Row) -> str:
-        isolation = "" if row.isolation is Isolation.CONTAINER else f" ({row.isolation.value})"
-        return self.notes.escape(row.profile) + isolation
+        return row.isolation.marked(self.notes.escape(row.profile))
 
     def outcome(self, row: Row) -> str:
         ended = row.outcome is not Outcome.OK or row.detail
@@ -279,12 +278,12 @@ def _timed(row: Row) -> str:
 def _machine(row: Row) -> str:
     machine = row.machine
     if machine is None:
-        return f"Measured on: not here ({row.isolation.value})"
+        return f"Measured on: not here ({row.isolation.name})"
     parts = [f"{machine.cpu_model} ({machine.architecture})"]
     parts += map(str, (*machine.gpu_models, *filter(None, [machine.instance_type])))
     parts.append(f"kernel {machine.kernel}")
     parts.append("cgroup version unknown" if machine.cgroup_version is None else f"cgroup v{machine.cgroup_version}")
-    parts += [f"Docker {machine.docker_version}"] if machine.docker_version else []
+    parts += [f"{row.isolation.engine or 'engine'} {machine.docker_version}"] if machine.docker_version else []
     head, _, changed = str(machine.harness_commit or "").partition("-")
     commit = f" ({head[:12]}{' with changes' if changed else ''})" if head else ""
     parts.append(f"harness {machine.harness_version}{commit}")

@@ -248,7 +248,7 @@ def _csv_columns(repricing: Repricing) -> list[tuple[str, Callable[[RowChange], 
         ("suite", attrgetter("row.suite")),
         ("dataset", attrgetter("row.dataset")),
         ("scenario", attrgetter("row.scenario")),
-        ("isolation", attrgetter("row.isolation.value")),
+        ("isolation", attrgetter("row.isolation.name")),
         ("validity", attrgetter("row.validity.value")),
         ("published_type", attrgetter("row.published_type")),
         *((name, _measure(name)) for name in repricing.measures),
@@ -322,7 +322,7 @@ def _change(change: RowChange) -> dict[str, object]:
     place = ("k", "latency_target_s", "latency_percentile", "sample_sha256", "corpus_sha256")
     return {
         **{name: getattr(row, name) for name in (*names, *more, *place)},
-        "isolation": row.isolation.value,
+        "isolation": row.isolation.name,
         "validity": row.validity.value,
         "measures": {name: vars(figure) for name, figure in row.measures.items()},
         "latency_mean_s": vars(row.latency_mean_s),

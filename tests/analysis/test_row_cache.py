@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from harness.records import Envelope, Isolation, Outcome
+from harness.driver.records import Envelope, Outcome
 
 from harness.analysis import cell_summary, results_folder, row_cache, row_pricing
 from harness.analysis.row_cache import CellRow, RowCache, RowSet
@@ -20,6 +20,7 @@ from harness.analysis.table import Overhead, Row, Table, Timing, Validity
 from harness.errors import FileError
 from harness.evaluation import per_query
 from harness.evaluation.per_query import SHARES, PerQuery
+from harness.results.isolation import CONTAINER
 from harness.results.reader import RUN
 from harness.stats import Estimate
 from tests.support import publisher, sample_records
@@ -35,7 +36,7 @@ ROW = sample_records.row(
     notes=("a note", 'ä \u2028 and , ] " \\'),
     index_bytes=(1 << 53) + 1,
 )
-OVERHEAD = Overhead("suite", "cpu1", Isolation.CONTAINER, Outcome.OK, None, Validity.CLEAN, (), "k0", Estimate(1e-4))
+OVERHEAD = Overhead("suite", "cpu1", CONTAINER, Outcome.OK, None, Validity.CLEAN, (), "k0", Estimate(1e-4))
 TABLE = Table((ROW, sample_records.row(key="k2", suite="other")), ("RR@10",), overhead=(OVERHEAD,))
 BUILT = RowSet(TABLE, (CellRow(ROW, "stamp", replace(VALUES, key=ROW.per_query_key)), CellRow(TABLE.rows[1])))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.filesystem import this_process
-from harness.launch.doctor import Check, Level
+from harness.launch.checks import Check, Level
 from harness.launch.images import catalog
 from harness.launch.process import ProcessLauncher
 from harness.report import systems, writers

@@ -12,8 +12,8 @@ import pytest
 import requests
 
 from harness.launch import doctor
+from harness.launch.checks import Check, Level
 from harness.launch.cpu_placement import Core, Topology
-from harness.launch.doctor import Check, Level
 from harness.launch.monitor.gpu import Gpus
 from harness.results.schema import CanaryReading, Placement
 

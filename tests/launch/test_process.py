@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.driver.records import Isolation, Outcome
+from harness.driver.records import Outcome
 from harness.errors import ImageError
 from harness.jobs.orchestrator import RunSummary
 from harness.launch.images import catalog
 from harness.launch.monitor.sources import ProcessTree
 from harness.launch.process import ProcessLauncher
+from harness.results.isolation import PROCESS
 from harness.results.reader import StoredJob, read_jobs
 from harness.results.schema import SCHEMA_VERSION, Result
 from tests.conftest import Bench, make_bench
@@ -113,7 +114,7 @@ def test_complete_job_is_stored_completely(stored: dict[str, StoredJob]) -> None
     job = stored["planted"]
     result = job.result
     assert result.outcome is Outcome.OK
-    assert result.spec.isolation is Isolation.PROCESS
+    assert result.isolation is PROCESS
     assert result.load_s is not None and 0 < result.load_s < 60
     assert result.first_query_s is not None and result.first_query_s > 0
     assert result.index is not None and result.index.index_bytes > 100 and result.index.build_s > 0

@@ -19,9 +19,10 @@ import jsonschema
 import pyarrow as pa
 import pytest
 
-from harness.driver.records import EffectiveEnvelope, Isolation, Outcome, Phase, Probe, ScenarioParams
+from harness.driver.records import EffectiveEnvelope, Outcome, Phase, Probe, ScenarioParams
 from harness.errors import FileError, StoreError, UsageError
 from harness.results import seals, suite_record
+from harness.results.isolation import CONTAINER
 from harness.results.reader import MOST_SAMPLE_BYTES, RESULT, cell_path, read_jobs, read_result
 from harness.results.schema import (
     CanaryReading,
@@ -295,7 +296,7 @@ FULL = result(
         "1" * 64,
         GOLDEN_SPEC.envelope,
         resumed_s=1.5,
-        isolation=Isolation.CONTAINER,
+        isolation=CONTAINER.name,
         started_at="2026-11-05T09:00:00.000+00:00",
         environment=result().environment,
         throttled_periods=0,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Protocol
 
 from harness import config
 from harness.aws import clients
@@ -82,7 +83,14 @@ class BackendContext:
     owner: str
 
 
-BackendClass = Callable[[BackendContext], Backend]
+class BackendClass(Protocol):
+    """The class of a backend."""
+
+    options: frozenset[str]
+
+    def __call__(self, context: BackendContext, /) -> Backend:
+        """Return a backend for one command."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -234,7 +242,7 @@ class SuiteRun:
         """Plan every job of the suite for machines elsewhere, even jobs that this host cannot run."""
         types = {name: machine.name for name, machine in self.machines.items()}
         digests = {name: prepared.digest for name, prepared in images.items()}
-        isolation = self.client.launcher.isolation
+        isolation = self.client.launcher.isolation.name
         fresh = self.request.options.fresh
         return plan_jobs(self.inputs, isolation, digests, stored, taken=taken, fresh=fresh, instance_types=types)
 

@@ -39,7 +39,6 @@ while True:
 """
 
 # Sets a quota (microseconds, period) on a running job.
-Throttle = Callable[[LaunchRequest, tuple[int, int]], None]
 
 
 def dataset(folder: Path, cache: Path) -> Dataset:
@@ -116,14 +115,12 @@ class InjectingLauncher(Launcher):
     Args:
         inner: launches.
         base: the system whose image all cases share.
-        throttle: sets a quota on a running job of ``inner``.
         cases: by name.
         started: called with the name of each case whose job begins.
     """
 
     inner: Launcher
     base: System
-    throttle: Throttle
     cases: Mapping[str, Case]
     started: Callable[[str], None]
     image: Prepared | None = None
@@ -160,7 +157,7 @@ class InjectingLauncher(Launcher):
         def watched(done: int, total: int = 0, phase: str = "", /) -> None:
             progress(done, total, phase)
             if pending and phase.startswith("trial-"):
-                self.throttle(job, pending.pop())
+                self.inner.throttle(job, pending.pop())
 
         with busy_cpus() if case and case.rival == job.spec.first_trial else nullcontext():
             return self.inner.launch(job, watched)
@@ -168,21 +165,6 @@ class InjectingLauncher(Launcher):
     def sweep(self) -> int:
         """Forward to the inner launcher."""
         return self.inner.sweep()
-
-
-def throttle_container(job: LaunchRequest, quota: tuple[int, int]) -> None:
-    """Set a CPU quota on the one running container of this job, as a neighbour or an administrator might."""
-    from harness.launch import connection  # slow to import
-
-    client = connection.connect(60)
-    try:
-        name = f"harness-{job.spec.system}-{job.spec.kind}-"
-        for container in client.containers.list(filters={"name": name}, ignore_removed=True):
-            mounts = {mount["Source"] for mount in container.attrs["Mounts"]}
-            if str(job.folder) in mounts:
-                container.update(cpu_quota=quota[0], cpu_period=quota[1])
-    finally:
-        client.close()
 
 
 @contextmanager
