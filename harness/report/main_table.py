@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from harness.analysis.notes import build_place
 from harness.analysis.table import Row, Table, Validity
@@ -40,10 +41,19 @@ def table_document(table: Table) -> ReportDocument:
         sections=lambda escape: (table_section(table, escape),),
         lines=lambda: lines_of(table.rows, [(column.name, column.get) for column in table_columns(table)]),
         # JSON has the field names of `harness.analysis.table`; units as in the names.
-        content=lambda: {"report_version": REPORT_VERSION, **dataclasses.asdict(table)},
+        content=lambda: {"report_version": REPORT_VERSION, **table_content(table)},
         printed=lambda escape: _by_scenario(table, escape),
         padded=False,
     )
+
+
+def table_content(table: Table) -> dict[str, Any]:
+    """Return all of a table; of an isolation the name, as results store it."""
+    content = dataclasses.asdict(table)
+    isolations = [each.isolation.name for each in (*table.rows, *table.overhead)]
+    for written, name in zip((*content["rows"], *content["overhead"]), isolations, strict=True):
+        written["isolation"] = name
+    return content
 
 
 def _by_scenario(table: Table, escape: Escape) -> Iterator[Section]:

@@ -139,7 +139,7 @@ def _rows(repricing: Repricing, notes: Footnotes) -> Grid:
     moved = any(change.before != change.cheapest_before for change in changes)
     columns: list[GridColumn[RowChange] | None] = [
         *(column_of(column, attrgetter("row")) for column in keys),
-        ("hardware profile", False, lambda change: escape(change.row.profile)),
+        ("hardware profile", False, lambda change: change.row.isolation.marked(escape(change.row.profile))),
         *(measure(name) for name in repricing.measures),
         ("latency mean, ms", True, lambda change: number(change.row.latency_mean_s.value, 1e3)),
         ("throughput, queries/s", True, lambda change: number(change.row.throughput_qps.value)) if served else None,

@@ -25,8 +25,9 @@ from harness.experiments.viability.search import (
 from harness.experiments.viability.session import Question, Session
 from harness.jobs.plan import identity
 from harness.results import seals
+from harness.results.isolation import CONTAINER
 from harness.results.reader import VERDICTS
-from harness.results.schema import Environment
+from harness.results.schema import Environment, IsolationName
 from harness.untrusted import to_json
 
 # Beside anonymous memory: page tables and other kernel memory, and those file pages without which nothing runs.
@@ -97,6 +98,7 @@ class ViabilityVerdict:
     jobs: int
     unconstrained: Unconstrained
     evidence: tuple[Evidence, ...]
+    isolation: IsolationName = CONTAINER.name
     schema_version: int = SCHEMA_VERSION
     seal: str | None = None
 
@@ -113,6 +115,7 @@ def make_verdict(settled: SearchResult, session: Session) -> ViabilityVerdict:
         dataset=spec.cell.dataset,
         image_digest=spec.image_digest,
         architecture=base.architecture,
+        isolation=spec.isolation,
         cpus=spec.envelope.cpus,
         gpus=spec.envelope.gpus,
         corpus_sha256=spec.corpus_sha256,
