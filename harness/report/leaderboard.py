@@ -64,7 +64,9 @@ def leaderboard_document(board: Leaderboard) -> ReportDocument:
 def _answer(board: Leaderboard, escape: Escape) -> Section:
     """Return ranks, scores, the figures behind them, and what else a reader must know."""
     ranked, query = board.ranked_rows, board.query
-    several = len({hardware.hardware(each.row) for each in ranked}) > 1
+    several = len({hardware.hardware(each.row) for each in ranked}) > 1 or any(
+        each.row.isolation.mark for each in ranked
+    )
     varied = any(each.by_queries.best is not None for each in ranked)
     machines = {hardware.machine(each.row) for each in ranked}
 

@@ -224,7 +224,7 @@ def test_importing_the_engine_counts_as_load(job: Job, monkeypatch: pytest.Monke
 
 
 def test_a_spec_of_another_contract_is_refused(job: Job) -> None:
-    with pytest.raises(ValueError, match="contract version 2, this image speaks 1"):
+    with pytest.raises(ValueError, match="contract version 1, this image speaks 2"):
         job.run(replace(SEARCH, protocol_version=1))
     assert not (job.folder / "out" / MEASUREMENT).exists()
 
