@@ -143,11 +143,11 @@ def _body(template: str, store: Objects | None) -> dict[str, str]:
     if store is None:
         raise AwsError(f"the template has {len(content)} bytes; CloudFormation takes {_INLINE_BYTES}", "TooLarge")
     sha256 = hashlib.sha256(content).hexdigest()
-    name = f"inputs/templates/{sha256}.json"
+    name = f"inputs/templates/{sha256}.yaml"
     store.put_new(name, content)
     if (state := store.state(name)) is None or state.checksum not in checksums_of(sha256):
         # A stranger's template would be deployed with our rights.
-        name = f"inputs/templates/{sha256}.{secrets.token_hex(8)}.json"
+        name = f"inputs/templates/{sha256}.{secrets.token_hex(8)}.yaml"
         store.put_new(name, content)
     host = f"{store.place.bucket}.s3.{store.client.meta.region_name}.amazonaws.com"
     return {"TemplateURL": f"https://{host}/{quote(store.place.key(name))}"}

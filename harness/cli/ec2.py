@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -78,6 +79,7 @@ def up(
 @_instance_option
 @_image_option
 @click.option("--policy", type=click.Choice(["boundary", "keeper", "runner"]), help="Print this policy instead.")
+@click.option("--administrator", is_flag=True, help="Print the boundary's and the keeper's template instead.")
 def template(
     work: str,
     suites: tuple[Path, ...],
@@ -85,19 +87,20 @@ def template(
     instances: tuple[str, ...],
     agent_image: str | None,
     policy: str | None,
+    administrator: bool,
 ) -> None:
     """Print the CloudFormation template that `harness ec2 up` deploys.
 
-    Its roles need the boundary, which an administrator makes once: `--policy boundary`.
+    Its roles need the boundary, which an administrator makes once: `--administrator` prints that template.
     """
     folder, region_name = parse_uri(work), Connections(region).known_region
     types = _types(suites, instances, region_name)
-    text = (
-        account.policy(policy, folder, region_name, types)
-        if policy
-        else account.template(folder, region_name, types, agent_image)
-    )
-    click.echo(text, nl=False)
+    if policy:
+        click.echo(json.dumps(account.policy(policy, folder, region_name, types), indent=2) + "\n", nl=False)
+    elif administrator:
+        click.echo(account.administrator_template(folder, region_name), nl=False)
+    else:
+        click.echo(account.template(folder, region_name, types, agent_image), nl=False)
 
 
 def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> list[str]:

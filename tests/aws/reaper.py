@@ -10,6 +10,7 @@ from typing import Any
 
 import boto3
 
+from harness.aws import templates
 from harness.aws.clients import S3Uri
 from harness.aws.ec2 import account
 from tests.aws import server
@@ -34,8 +35,7 @@ def tick(endpoint: str, work: S3Uri, region: str = server.REGION, *, page: int |
     [allowed] = json.loads(functions.get_policy(FunctionName=target["Arn"])["Policy"])["Statement"]
     assert allowed["Principal"] == {"Service": "events.amazonaws.com"} and found["Arn"] in json.dumps(allowed)
     text = admin.client("cloudformation").get_template(StackName=account.stack_name(work, region))["TemplateBody"]
-    document = text if isinstance(text, dict) else json.loads(text)
-    code = document["Resources"]["ReaperFunction"]["Properties"]["Code"]["ZipFile"]
+    code = templates.parsed(text)["Resources"]["ReaperFunction"]["Properties"]["Code"]["ZipFile"]
     time = parsedate_to_datetime(functions.list_functions()["ResponseMetadata"]["HTTPHeaders"]["date"])
     session = _session(endpoint, server.REAPER_KEY, region)
     if page is not None:

@@ -219,7 +219,7 @@ def test_large_template_is_sent_through_s3(aws: str) -> None:
     made = cloudformation.deploy(Connections(REGION), NAME, json.dumps(body), {}, {}, store=store)
     assert made["Id"].startswith("sg-")
     (stored,) = store.list("inputs/")
-    assert stored.name == f"inputs/templates/{hashlib.sha256(json.dumps(body).encode()).hexdigest()}.json"
+    assert stored.name == f"inputs/templates/{hashlib.sha256(json.dumps(body).encode()).hexdigest()}.yaml"
     cloudformation.deploy(Connections(REGION), "harness-again", json.dumps(body), {}, {}, store=store)
     assert list(store.list("inputs/")) == [stored]
 
@@ -231,7 +231,7 @@ def test_template_of_a_stranger_is_not_deployed(aws: str) -> None:
     text, forged = json.dumps(body), template({"Other": group()}, Theirs={"Ref": "Other"})
     boto3.client("s3").create_bucket(Bucket="work")
     store = Objects(Connections(REGION), S3Uri("work", "some/prefix"))
-    name = f"inputs/templates/{hashlib.sha256(text.encode()).hexdigest()}.json"
+    name = f"inputs/templates/{hashlib.sha256(text.encode()).hexdigest()}.yaml"
     store.put(name, forged.encode())
     assert cloudformation.deploy(Connections(REGION), NAME, text, {}, {}, store=store).keys() == {"Id"}
     assert store.get(name, 1 << 20) == forged.encode(), "and it is not replaced"

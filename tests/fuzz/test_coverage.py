@@ -86,7 +86,8 @@ OWN = {
     "aws/cloud_run/bundle": "files that go to workers, unread",
     "aws/cloud_run/ledger": "what this machine has written",
     "aws/cloud_run/shipment": "archives, which `archives` covers",
-    "aws/ec2/account": "harness' own code, and policies that AWS returns",
+    "aws/ec2/account": "policies that AWS returns",
+    "aws/templates/__init__": "shipped files",
     "aws/objects": "files that go to S3, unread",
     "cli/__init__": "harness' own code",
     "cli/locations": "files that go to S3, unread",
@@ -108,7 +109,7 @@ OWN = {
     "launch/monitor/canary": "the kernel's files",
     "launch/monitor/sources": "the kernel's files",
     "launch/process": "the end of a job's log, as bytes",
-    "records": "the spec, which the host has written",
+    "driver/records": "the spec, which the host has written",
     "report/ir_metadata": "what it has just written",
     "report/page/__init__": "shipped files",
 }

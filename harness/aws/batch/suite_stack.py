@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import base64
 import hashlib
-import json
 import logging
 import re
 import time
@@ -15,14 +14,14 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
-from harness.aws import clients, cloudformation
+from harness.aws import clients, cloudformation, templates
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.cloud_run import bundle, machines
 from harness.aws.cloud_run.bundle import pins
 from harness.aws.cloud_run.machines import MachineOptions
 from harness.aws.cloudformation import Stack
 from harness.aws.ec2 import instances
-from harness.aws.ec2.account import Account, resource
+from harness.aws.ec2.account import Account
 from harness.aws.errors import aws_errors
 from harness.aws.objects import Objects
 from harness.commands import quoted
@@ -52,17 +51,14 @@ _GRACE_S = 30.0
 ATTEMPTS = 3
 _CANCELLED = "cancelled by harness batch cancel"
 MIB = 1 << 20
-# Batch takes no time-out below this; every submission has its own, and this one is for jobs that a user submits.
-LEAST_TIMEOUT_S, _TIMEOUT_S = 60, 86_400
+# Batch takes no time-out below this.
+LEAST_TIMEOUT_S = 60
 # On a shared host an agent needs this beside the envelope: harness itself, and what the engine starts for it.
 _AGENT_VCPUS, _AGENT_MIB = 1, 1024
 # Alone on its host a job asks for little: the sibling that it starts is not in its container.
 _ALONE_MIB = 512
 # AWS' mirror of Docker Hub, which limits nobody; images/base/base.toml pins the image.
 _AGENT_REGISTRY = "public.ecr.aws/docker/library"
-# Batch begins a job again whose host is lost (its status reason says so), or cannot start the agent (its container's
-# reason); a failure inside a job is a result.  Batch takes five rules, and tries again where none matches.
-_LOST_HOST, _NOT_STARTED = "Host EC2*", ("CannotPull*", "CannotStart*", "DockerTimeout*")
 # Each submission fills these in.
 PARAMETERS = ("run", "submission", "bundle", "sha256")
 # ECS takes 8192 characters of overrides: the command with its parameters, and variables that Batch adds.
@@ -73,23 +69,12 @@ _LOADER = (
     "h,c,p=zlib.decompress(base64.b64decode(a[1])).decode().split(chr(0));"
     "sys.argv=[a[0],a[2],c,a[3],a[4],p,*a[5:]];exec(compile(h,'host.py','exec'))"
 )
-# The engine's socket is as good as root on the host; the agent asks for no other privilege.
-_MOUNTS = {"engine": "/var/run/docker.sock", "harness": "/var/lib/harness"}
 # Batch and CloudFormation take 128 characters.
 _MAXIMUM = 128
 WORK, MACHINES = "WorkPlace", "Machines"
 _WORKER_ROLE = "WorkerRoleArn"
-_PARAMETERS = {
-    _WORKER_ROLE: ("String", "Role of the jobs: output of the stack of `harness ec2 up`"),
-    "HostProfileArn": ("String", "Instance profile of the hosts: output of the same stack"),
-    "SecurityGroup": ("AWS::EC2::SecurityGroup::Id", "Security group of the hosts: output of the same stack"),
-    "Subnets": ("List<AWS::EC2::Subnet::Id>", "Subnets with a way to S3, ECS and a package index"),
-    "Owner": ("String", "Value of the tag harness:owner of instances and disks"),
-}
-# Batch ends a job that waits for ever for one of these reasons, after 600 s: its own least time.
-_STUCK = ("MISCONFIGURATION:COMPUTE_ENVIRONMENT_MAX_RESOURCE", "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT")
-_ROOT_DEVICE = "/dev/xvda"  # of the ECS-optimised images
-Resource = dict[str, Any]
+# A user gives these with each deployment; harness fills in the others.
+_PARAMETERS = (_WORKER_ROLE, "HostProfileArn", "SecurityGroup", "Subnets", "Owner")
 
 
 def stack_name(suite: str) -> str:
@@ -131,85 +116,60 @@ def _hash(text: str) -> str:
 
 
 def template(wanted: StackRequirements) -> str:
-    """Return the template; it names no account."""
-    suite, options = wanted.suite, wanted.options
-    machines = {"LaunchTemplate": _launch_template_resource(wanted)}
-    others: dict[str, Resource] = {}
+    """Return the stack's template (YAML); it names no account."""
+    file, suite, options = templates.load("suite"), wanted.suite, wanted.options
+    parts = file["Resources"]
+    of_suite = {"Suite": suite, "StackName": stack_name(suite), "DiskGib": options.disk_gib}
+    machines = {"LaunchTemplate": templates.filled(parts["LaunchTemplate"], of_suite)}
+    others: dict[str, Any] = {}
     types = {instance.instance_type: instance for _, instance in wanted.machines}
     for name, instance in types.items():
-        machines[logical_name("Machines", name)] = _environment_resource(wanted, instance)
-        others[logical_name("Queue", name)] = _queue_resource(suite, name)
+        values = _machine_values(suite, instance, options)
+        machines[logical_name("Machines", name)] = templates.filled(parts["Machines"], values)
+        others[logical_name("Queue", name)] = templates.filled(parts["Queue"], values)
     outputs = {
         WORK: str(options.work),
         MACHINES: records.digest(machines)[:16],
         QUEUES: ",".join(queue_name(suite, name) for name in types),
     }
     for envelope, instance in wanted.machines:
-        properties = job_definition(envelope, instance, options, {"Ref": _WORKER_ROLE})
-        properties["JobDefinitionName"] = definition_name(suite, envelope.name)
         logical = logical_name("Jobs", envelope.name)
-        others[logical] = resource("Batch::JobDefinition", **properties)
+        named = {"JobsName": definition_name(suite, envelope.name)}
+        others[logical] = templates.filled(parts["Jobs"], named | _job_values(envelope, instance, options))
         outputs[logical] = definition_digest(envelope, instance, options)
     document = {
-        "AWSTemplateFormatVersion": "2010-09-09",
-        "Description": f"AWS Batch for the suite {suite} of harness; costs nothing while no job runs",
-        "Parameters": {name: {"Type": kind, "Description": text} for name, (kind, text) in _PARAMETERS.items()},
+        "AWSTemplateFormatVersion": file["AWSTemplateFormatVersion"],
+        "Description": f"ir-harness: the suite {suite} in AWS Batch; costs nothing while no job runs",
+        "Parameters": {name: file["Parameters"][name] for name in _PARAMETERS},
         "Resources": {**machines, **others},
         "Outputs": {name: {"Value": value} for name, value in outputs.items()},
     }
-    return json.dumps(document, indent=1) + "\n"
+    return templates.write(document)
 
 
-def _launch_template_resource(wanted: StackRequirements) -> Resource:
-    own: dict[str, Any] = {clients.SUITE: wanted.suite, clients.OWNER: {"Ref": "Owner"}}
-    of_hosts = clients.as_list(own | {LAUNCHER_TAG: LAUNCHER, "Name": stack_name(wanted.suite)})
-    data = {
-        # ECS' agent and ours are on the host's network: one hop.  A measured image has no network at all.
-        "MetadataOptions": instances.METADATA,
-        "BlockDeviceMappings": instances.root_disk(_ROOT_DEVICE, wanted.options.disk_gib),
-        "TagSpecifications": [{"ResourceType": kind, "Tags": of_hosts} for kind in ("instance", "volume")],
+def _machine_values(suite: str, instance: Instance, options: BatchOptions) -> dict[str, Any]:
+    return {
+        "InstanceType": instance.instance_type,
+        "MachinesName": queue_name(suite, instance.instance_type),
+        "Machines": {"Ref": logical_name("Machines", instance.instance_type)},
+        "MaxVcpus": instance.vcpus * options.max_instances,
+        "Market": "SPOT" if options.spot else "EC2",
+        "HostHasGpus": instance.gpus > 0,
     }
-    specifications = [{"ResourceType": "launch-template", "Tags": clients.as_list(own)}]
-    return resource("EC2::LaunchTemplate", LaunchTemplateData=data, TagSpecifications=specifications)
 
 
-def _environment_resource(wanted: StackRequirements, instance: Instance) -> Resource:
-    options, version = wanted.options, {"Fn::GetAtt": ["LaunchTemplate", "LatestVersionNumber"]}
-    compute = {
-        "Type": "SPOT" if options.spot else "EC2",
-        "AllocationStrategy": "BEST_FIT_PROGRESSIVE",
-        "MinvCpus": 0,
-        "MaxvCpus": instance.vcpus * options.max_instances,
-        "InstanceTypes": [instance.instance_type],
-        "Ec2Configuration": [{"ImageType": "ECS_AL2023_NVIDIA" if instance.gpus else "ECS_AL2023"}],
-        "InstanceRole": {"Ref": "HostProfileArn"},
-        "LaunchTemplate": {"LaunchTemplateId": {"Ref": "LaunchTemplate"}, "Version": version},
-        "SecurityGroupIds": [{"Ref": "SecurityGroup"}],
-        "Subnets": {"Ref": "Subnets"},
+def _job_values(envelope: Envelope, instance: Instance, options: BatchOptions) -> dict[str, Any]:
+    vcpus, memory_mib = needs(envelope, instance, options.shared)
+    return {
+        "Command": command(options.agent_image, options.work, options.region),
+        "AgentImage": options.agent_image,
+        "JobVcpus": str(vcpus),
+        "JobMib": str(memory_mib),
+        "JobGpus": str(envelope.gpus),
+        "JobHasGpus": envelope.gpus > 0,
+        "HostGpus": str(instance.gpus),
+        "SharedHost": str(int(options.shared)),
     }
-    return resource(
-        "Batch::ComputeEnvironment",
-        ComputeEnvironmentName=queue_name(wanted.suite, instance.instance_type),
-        Type="MANAGED",
-        State="ENABLED",
-        ComputeResources=compute,
-        # A second environment could not have the same name, and the queue needs the first.
-        ReplaceComputeEnvironment=False,
-    )
-
-
-def _queue_resource(suite: str, instance_type: str) -> Resource:
-    environment = {"Ref": logical_name("Machines", instance_type)}
-    return resource(
-        "Batch::JobQueue",
-        JobQueueName=queue_name(suite, instance_type),
-        Priority=1,
-        State="ENABLED",
-        ComputeEnvironmentOrder=[{"Order": 1, "ComputeEnvironment": environment}],
-        JobStateTimeLimitActions=[
-            {"Reason": reason, "State": "RUNNABLE", "MaxTimeSeconds": 600, "Action": "CANCEL"} for reason in _STUCK
-        ],
-    )
 
 
 def up(
@@ -240,7 +200,7 @@ def up(
 
 
 def _changes_machines(deployed: cloudformation.Stack, text: str, parameters: Mapping[str, str]) -> bool:
-    same = deployed.outputs.get(MACHINES) == json.loads(text)["Outputs"][MACHINES]["Value"]
+    same = deployed.outputs.get(MACHINES) == templates.parsed(text)["Outputs"][MACHINES]["Value"]
     return not same or any(deployed.parameters.get(key) != parameters[key] for key in parameters if key != _WORKER_ROLE)
 
 
@@ -315,46 +275,9 @@ def container_mib(instance: Instance) -> int:
     return offers.host_reserve().left(instance.memory_bytes) // MIB
 
 
-def job_definition(envelope: Envelope, instance: Instance, options: BatchOptions, role: Any) -> dict[str, Any]:
-    """Return a definition in CloudFormation's form, without its name."""
-    mounts = [{"SourceVolume": name, "ContainerPath": path, "ReadOnly": False} for name, path in _MOUNTS.items()]
-    container = {
-        **_identity(envelope, instance, options),
-        "Image": options.agent_image,
-        "JobRoleArn": role,
-        "Volumes": [{"Name": name, "Host": {"SourcePath": path}} for name, path in _MOUNTS.items()],
-        "MountPoints": mounts,
-    }
-    again = [{"OnReason": reason, "Action": "RETRY"} for reason in _NOT_STARTED]
-    rules = [{"OnStatusReason": _LOST_HOST, "Action": "RETRY"}, *again, {"OnStatusReason": "*", "Action": "EXIT"}]
-    return {
-        "Type": "container",
-        "PlatformCapabilities": ["EC2"],
-        "Parameters": dict.fromkeys(PARAMETERS, "none"),
-        "ContainerProperties": container,
-        "RetryStrategy": {"Attempts": ATTEMPTS, "EvaluateOnExit": rules},
-        "Timeout": {"AttemptDurationSeconds": _TIMEOUT_S},
-        "PropagateTags": True,
-    }
-
-
 def definition_digest(envelope: Envelope, instance: Instance, options: BatchOptions) -> str:
     """Return a hash of a job's definition without its image."""
-    return records.digest(_identity(envelope, instance, replace(options, agent_image="")))[:16]
-
-
-def _identity(envelope: Envelope, instance: Instance, options: BatchOptions) -> dict[str, Any]:
-    vcpus, memory_mib = needs(envelope, instance, options.shared)
-    required = {"VCPU": vcpus, "MEMORY": memory_mib}
-    if envelope.gpus:
-        # All of them: a job that is alone on its host chooses its own there.
-        required["GPU"] = instance.gpus
-    variables = {"HARNESS_SHARED_HOST": str(int(options.shared)), "HARNESS_GPUS": str(envelope.gpus)}
-    return {
-        "Command": command(options.agent_image, options.work, options.region),
-        "ResourceRequirements": [{"Type": kind, "Value": str(value)} for kind, value in required.items()],
-        "Environment": [{"Name": name, "Value": value} for name, value in variables.items()],
-    }
+    return records.digest(_job_values(envelope, instance, replace(options, agent_image="")))[:16]
 
 
 def command(image: str, work: S3Uri, region: str) -> list[str]:

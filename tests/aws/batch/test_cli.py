@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from harness.aws import templates
 from harness.aws.clients import Connections
 from harness.aws.ec2 import account as accounts
 from harness.aws.ec2.account import Account
@@ -90,7 +90,7 @@ def test_the_template_needs_no_account(suite: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     done = harness("batch", "template", suite, "--region", "us-east-1")
     assert done.exit_code == 0, done.output
-    document = json.loads(done.output)
+    document = templates.parsed(done.output)
     assert set(document["Parameters"]) == {"WorkerRoleArn", "HostProfileArn", "SecurityGroup", "Subnets", "Owner"}
     assert {each["Type"] for each in document["Resources"].values()} == {
         "AWS::EC2::LaunchTemplate",
@@ -101,7 +101,7 @@ def test_the_template_needs_no_account(suite: str, monkeypatch: pytest.MonkeyPat
 
 
 def test_by_default_agents_are_the_official_python_by_digest(suite: str) -> None:
-    document = json.loads(harness("batch", "template", suite, "--region", "us-east-1").output)
+    document = templates.parsed(harness("batch", "template", suite, "--region", "us-east-1").output)
     base = (Path(__file__).parents[3] / "images" / "base" / "base.toml").read_text()
     for each in document["Resources"].values():
         if each["Type"] == "AWS::Batch::JobDefinition":

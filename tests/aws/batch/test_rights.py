@@ -51,8 +51,7 @@ def test_runner_policy_permits_exactly_the_requests(as_runner: str, bench: Bench
     harness("batch", "ls")
     harness("batch", "cancel", suite)
     harness("batch", "down", suite)
-    runner = account.runner_policy(WORK, account.stack_name(WORK, server.REGION), list(TYPES))
-    printed = account.resolve_policy(runner, "aws", server.REGION, server.ACCOUNT)
+    printed = account.policy("runner", WORK, server.REGION, list(TYPES), server.ACCOUNT)
     denied, unused = rights.differing(server.requests(as_runner), server.RUNNER_KEY, [printed])
     assert denied == []
     statements = (

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.aws import cloudformation
+from harness.aws import cloudformation, templates
 from harness.aws.batch import suite_stack
 from harness.aws.batch.suite_stack import StackRequirements, check_fit, command, container_mib, needs
 from harness.aws.clients import Connections, parse_uri
@@ -19,16 +17,16 @@ from harness.errors import AwsError, UsageError
 from harness.pricing import instances
 from tests.aws import server
 from tests.aws.batch.conftest import AGENT, Make
+from tests.aws.linter import lint
 from tests.support.messages import messages
 
-LINT = Path(sys.executable).with_name("cfn-lint")
 KNOWN = instances.read_instances("aws")
 OWNER = "0123456789ab"
 
 
 def of(kind: str, made: StackRequirements) -> dict[str, dict[str, Any]]:
     """Properties by name, or by logical id."""
-    found = json.loads(suite_stack.template(made))["Resources"]
+    found = templates.parsed(suite_stack.template(made))["Resources"]
     named = {key: each["Properties"] for key, each in found.items() if each["Type"] == f"AWS::{kind}"}
     word = f"{kind.rpartition('::')[2]}Name"
     return {each.get(word, key): each for key, each in named.items()}
@@ -48,7 +46,7 @@ def test_each_profile_has_a_definition_and_each_type_a_queue(wanted: Make) -> No
 
 def test_the_stack_makes_no_role_and_no_security_group_and_names_no_account(wanted: Make) -> None:
     text = suite_stack.template(wanted())
-    kinds = {each["Type"].rpartition("::")[0] for each in json.loads(text)["Resources"].values()}
+    kinds = {each["Type"].rpartition("::")[0] for each in templates.parsed(text)["Resources"].values()}
     assert kinds == {"AWS::EC2", "AWS::Batch"}
     assert list(of("EC2::LaunchTemplate", wanted())) == ["LaunchTemplate"]
     assert not [secret for secret in server.SECRETS if secret in text]
@@ -128,7 +126,7 @@ def test_only_a_hosts_failure_is_tried_again(wanted: Make) -> None:
     exited, failed = "Essential container in task exited", "Task failed to start"
     for properties in of("Batch::JobDefinition", wanted()).values():
         retries = properties["RetryStrategy"]
-        assert retries["Attempts"] == 3
+        assert retries["Attempts"] == suite_stack.ATTEMPTS
         assert len(retries["EvaluateOnExit"]) <= 5
         assert ends_as(retries, status_reason="Host EC2 (instance i-1) terminated.") == "RETRY"
         assert ends_as(retries, status_reason=failed, reason="CannotPullContainerError: timeout") == "RETRY"
@@ -165,19 +163,18 @@ def test_environments_are_changed_in_place(wanted: Make) -> None:
 def test_cloudformations_own_linter_finds_only_the_injected_mistake(wanted: Make, tmp_path: Path) -> None:
     """All in one call: it takes seconds to start."""
     gpu = (instances.hardware_profile("gpu1-cpu1-mem4"), KNOWN["g4dn.xlarge"])
-    paths = []
+    paths = [tmp_path / "shipped.yaml"]
+    paths[0].write_text(templates.read("suite"))
     for changes in ({}, {"spot": True, "max_instances": 9}, {"suite": "a.b_c-d"}):
-        paths.append(tmp_path / f"clean-{len(paths)}.json")
+        paths.append(tmp_path / f"clean-{len(paths)}.yaml")
         paths[-1].write_text(suite_stack.template(wanted(machines=(*wanted().machines, gpu), **changes)))
-    document = json.loads(suite_stack.template(wanted()))
+    document = templates.parsed(suite_stack.template(wanted()))
     document["Resources"]["LaunchTemplate"]["Properties"]["LaunchTemplateDate"] = {}
     wrong = tmp_path / "wrong.json"
     wrong.write_text(json.dumps(document))
-    options = ["--regions", server.REGION, "--include-checks", "I", "--"]
-    done = subprocess.run([LINT, *options, *paths, wrong], capture_output=True, text=True, check=False)
-    assert done.returncode in (0, 2, 4, 6, 8), done.stderr
-    assert "LaunchTemplateDate" in done.stdout and str(wrong) in done.stdout
-    assert not [path for path in paths if str(path) in done.stdout], done.stdout
+    found = lint(*paths, wrong)
+    assert "LaunchTemplateDate" in found and str(wrong) in found
+    assert not [path for path in paths if str(path) in found], found
 
 
 def everything(connections: Connections) -> dict[str, Any]:

@@ -195,8 +195,7 @@ def test_every_command_of_the_guide_works(
     assert not any(left.values()), left
     assert not agents.siblings(engine)
     place = parse_uri("s3://my-harness")
-    runner = account.runner_policy(place, account.stack_name(place, server.REGION), [TYPE])
-    printed = account.resolve_policy(runner, "aws", server.REGION, server.ACCOUNT)
+    printed = account.policy("runner", place, server.REGION, [TYPE], server.ACCOUNT)
     assert rights.differing(server.requests(cloud[0]), server.RUNNER_KEY, [printed])[0] == []
 
 

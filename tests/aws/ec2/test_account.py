@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import boto3
 import pytest
 from click.testing import CliRunner, Result
 
-from harness.aws import clients, cloudformation
+from harness.aws import clients, cloudformation, templates
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.cloud_run.journal import Journal
 from harness.aws.cloud_run.records import CloudRun
@@ -21,7 +22,7 @@ from harness.aws.ec2 import instances as regions
 from harness.aws.objects import Objects
 from harness.cli import main
 from harness.errors import AwsError
-from tests.aws import rights, server
+from tests.aws import policies, rights, server
 from tests.aws.ec2.conftest import launched_and_terminated
 from tests.aws.linter import lint
 from tests.aws.rights import NeededRight, allows
@@ -138,47 +139,59 @@ def test_deployed_policies_equal_the_printed_ones(aws: str) -> None:
     boundary = json.loads(harness("template", str(WORK), "--policy", "boundary").output)
     assert json.loads(json.dumps(rights.of_policy(f"{NAME}-boundary")).replace(server.ACCOUNT, "*")) == boundary
     [inline] = rights.of_role(f"{NAME}-worker")
-    assert inline == account.resolve_policy(account.worker_policy(WORK), "aws", REGION, server.ACCOUNT)
+    assert inline == policies.of_role("worker", WORK)
 
 
 def test_policies_are_within_iams_limits(aws: str) -> None:
     """With a long prefix, many types and a registry in ECR."""
     work = S3Uri("a-bucket-of-a-name-that-has-forty-letters", "and/a/prefix/of/some/length")
     types = [f"m6gd.{number}xlarge" for number in range(40)]
-    for made in (
-        account.runner_policy(work, NAME, types),
-        account.boundary_policy(work, NAME),
-        account.keeper_policy(work, NAME),
-    ):
-        text = json.dumps(
-            account.resolve_policy(made, "aws-us-gov", "us-gov-west-1", server.ACCOUNT), separators=(",", ":")
-        )
-        assert len(text) <= 6144, "IAM's limit for a managed policy"
+    for which in ("runner", "boundary", "keeper"):
+        made = account.policy(which, work, "us-gov-west-1", types, server.ACCOUNT)
+        assert "arn:aws-us-gov:" in str(made)
+        assert len(json.dumps(made, separators=(",", ":"))) <= 6144, "IAM's limit for a managed policy"
 
 
 @pytest.mark.slow
-def test_template_passes_the_linter_and_names_no_account(aws: str, tmp_path: Path) -> None:
-    image = "999988887777.dkr.ecr.us-east-1.amazonaws.com/agent@sha256:0"
-    paths = [tmp_path / "plain.json", tmp_path / "ecr.json", tmp_path / "wrong.json"]
-    plain = harness("template", str(WORK)).output
-    paths[0].write_text(plain)
-    paths[1].write_text(harness("template", str(WORK), "--instance", "m6i.large", "--agent-image", image).output)
-    assert "999988887777:repository/agent" in paths[1].read_text() and "999988887777" not in plain
-    document = json.loads(plain)
-    document["Resources"]["WorkerRole"]["Properties"]["Polices"] = []
-    paths[2].write_text(json.dumps(document))
+def test_templates_pass_the_linter(tmp_path: Path) -> None:
+    """As they are in the package, and one with a mistake."""
+    paths = [tmp_path / f"{name}.yaml" for name in ("account", "administrator", "wrong")]
+    for path in paths[:2]:
+        path.write_text(templates.read(path.stem))
+        assert len(path.read_bytes()) < 51_200, "CloudFormation takes no larger one in a request"
+    paths[2].write_text(templates.read("account").replace("Policies:", "Polices:", 1))
     output = lint(*paths)
     assert "Polices" in output and str(paths[2]) in output
     assert not [path for path in paths[:2] if str(path) in output], output
-    assert "arn:aws:" not in plain and len(plain.encode()) < 51_200
 
 
-def test_up_deploys_the_printed_template(aws: str) -> None:
-    up()
-    text = boto3.client("cloudformation").get_template(StackName=NAME)["TemplateBody"]
-    deployed = text if isinstance(text, dict) else json.loads(text)
-    printed = json.loads(harness("template", str(WORK), "--instance", "m6i.large").output)
-    assert deployed == printed
+def deploy_as_printed(text: str, **choices: str) -> cloudformation.Stack:
+    """Do what the command in the template's first line does, for an administrator who has no harness."""
+    words = shlex.split(text.splitlines()[0].removeprefix("# "))
+    assert words[:3] == ["aws", "cloudformation", "deploy"]
+    name = words[words.index("--stack-name") + 1]
+    given = dict(word.split("=", 1) for word in words[words.index("--parameter-overrides") + 1 :])
+    cloudformation.deploy(
+        Connections(REGION), name, text, {**given, **choices}, {clients.OWNER: owner()}, named_iam=True
+    )
+    made = cloudformation.find(Connections(REGION), name)
+    assert made is not None
+    return made
+
+
+def test_printed_templates_deploy_what_up_deploys(aws: str) -> None:
+    image = "999988887777.dkr.ecr.us-east-1.amazonaws.com/agent@sha256:0"
+    deploy_as_printed(harness("template", str(WORK), "--administrator").output)
+    most = rights.of_policy(f"{NAME}-boundary")
+    assert most == account.policy("boundary", WORK, REGION, [], server.ACCOUNT)
+    vpc = boto3.client("ec2").describe_vpcs()["Vpcs"][0]["VpcId"]
+    options = ["--instance", "m6i.large", "--agent-image", image]
+    found = deploy_as_printed(harness("template", str(WORK), *options).output, Vpc=vpc)
+    assert policies.of_role("host", WORK, "us-east-1:999988887777:repository/agent") in rights.of_role(f"{NAME}-host")
+    output = up("--agent-image", image)
+    assert "boundary" not in output, "it is there"
+    again = cloudformation.find(Connections(REGION), NAME)
+    assert again is not None and again.parameters == found.parameters and again.outputs == found.outputs
 
 
 def test_allowed_types_are_those_of_the_suites(aws: str, bench: Bench) -> None:

@@ -18,7 +18,7 @@ from harness.aws.ec2 import account, instances
 from harness.aws.ec2 import instances as regions
 from harness.aws.objects import Objects
 from harness.errors import AwsError
-from tests.aws import rights, server
+from tests.aws import policies, rights, server
 from tests.aws.server import ACCOUNT, REGION
 
 WORK = S3Uri("harness-work", "some/prefix")
@@ -26,7 +26,10 @@ NAME = account.stack_name(WORK, REGION)
 OWNER = {clients.OWNER: "0123456789ab"}
 TAGGED = {**OWNER, clients.EXPIRY: "2030-01-01T00:00:00Z"}
 IAM = f"arn:aws:iam::{ACCOUNT}"
-TRUST = account.trust_policy("ec2.amazonaws.com")
+TRUST = {
+    "Version": "2012-10-17",
+    "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}],
+}
 
 
 class Account:
@@ -68,7 +71,7 @@ def runner(there: Account) -> Callable[[Callable[[], Any]], list[str]]:
 
 @pytest.fixture
 def keeper(there: Account) -> Callable[[Callable[[], Any]], list[str]]:
-    given = [account.resolve_policy(account.keeper_policy(WORK, NAME), "aws", REGION)]
+    given = [account.policy("keeper", WORK, REGION, [])]
     return lambda do: there.denied(server.KEEPER_KEY, given, do)
 
 
@@ -321,23 +324,25 @@ def test_role_of_a_keeper_is_limited_by_the_boundary(there: Account, keeper: Any
     document = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]})
     inline = {"RoleName": f"{NAME}-more", "PolicyName": "all", "PolicyDocument": document}
     assert keeper(lambda: iam.put_role_policy(**inline)) == []
-    most = account.resolve_policy(account.boundary_policy(WORK, NAME), "aws", REGION, ACCOUNT)
+    most = account.policy("boundary", WORK, REGION, [], ACCOUNT)
     assert not rights.may(most, "iam:CreateRole", f"{IAM}:role/x") and not rights.may(most, "s3:GetObject", "x")
 
 
 def test_boundary_allows_the_rights_of_every_role() -> None:
-    most = {json.dumps(each) for each in account.boundary_policy(WORK, NAME)["Statement"]}
-    image = "999988887777.dkr.ecr.us-east-1.amazonaws.com/agent@sha256:0"
-    for role in (account.worker_policy(WORK), account.host_policy("python"), account.reaper_policy(NAME)):
-        assert {json.dumps(each) for each in role["Statement"]} <= most
-    [fetch] = [each for each in account.host_policy(image)["Statement"] if each["Sid"] == "AgentImage"]
-    wide = account.resolve_policy(account.boundary_policy(WORK, NAME), "aws", REGION, ACCOUNT)
-    arn = account.resolve_policy(fetch, "aws", REGION, ACCOUNT)["Resource"]
-    assert all(rights.may(wide, action, arn) for action in fetch["Action"])
+    boundary = account.policy("boundary", WORK, REGION, [], ACCOUNT)
+    most = {json.dumps(each) for each in boundary["Statement"]}
+    roles = [policies.of_role(role, WORK) for role in ("worker", "host", "reaper")]
+    given = {json.dumps(each) for role in roles for each in role["Statement"]}
+    assert given <= most
+    repository = "us-east-1:999988887777:repository/agent"
+    login, fetch = policies.of_role("host", WORK, repository)["Statement"][-2:]
+    assert fetch["Resource"] == f"arn:aws:ecr:{repository}"
+    assert all(rights.may(boundary, action, fetch["Resource"]) for action in fetch["Action"])
+    assert {each["Sid"] for each in map(json.loads, most - given)} == {login["Sid"], fetch["Sid"]}, "no more than that"
 
 
 def worker_may(action: str, name: str, **context: str) -> bool:
-    [given] = [account.resolve_policy(account.worker_policy(WORK), "aws", REGION, ACCOUNT)]
+    given = policies.of_role("worker", WORK)
     userid = {"aws_userid": "AROAROLE:i-1"}
     return rights.may(given, action, f"arn:aws:s3:::harness-work{name}", **{**userid, **context})
 
@@ -373,7 +378,7 @@ def test_bucket_of_another_account_is_neither_read_nor_written() -> None:
 
 
 def runner_may(action: str, name: str, **context: str) -> bool:
-    given = account.resolve_policy(account.runner_policy(WORK, NAME, []), "aws", REGION, ACCOUNT)
+    given = account.policy("runner", WORK, REGION, [], ACCOUNT)
     # The evaluator reads an underscore as the colon of a service, or as a dash.
     creation = context.pop("creation", "")
     more = {"s3_ObjectCreationOperation": creation} if creation else {}
@@ -382,7 +387,7 @@ def runner_may(action: str, name: str, **context: str) -> bool:
 
 def test_runner_may_not_replace_or_delete_an_input() -> None:
     """What workers fetch is nobody's to change, whoever put it there."""
-    for name in ("inputs/indexes/x.tar.gz", "inputs/bundles/x.tar.gz", "inputs/templates/x.json"):
+    for name in ("inputs/indexes/x.tar.gz", "inputs/bundles/x.tar.gz", "inputs/templates/x.yaml"):
         assert runner_may("s3:PutObject", name, s3_if_none_match="*", creation="true")
         assert not runner_may("s3:PutObject", name, creation="true"), "over the object that is there"
         assert not runner_may("s3:PutObject", name, s3_if_match="etag", creation="true")

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from harness.aws.clients import S3Uri
 from harness.aws.cloud_run.watch import Timeouts
-from harness.aws.ec2 import account
 from harness.cli import main
+from tests.aws import policies
 from tests.aws.ec2.conftest import PROFILES, FakeShipper, Field, launched_and_terminated
 from tests.aws.ec2.test_run_command import _Engine
 from tests.aws.server import REGION
@@ -33,7 +33,7 @@ def _block(title: str) -> object:
 
 
 def test_guide_shows_the_deployed_worker_policy() -> None:
-    assert _block("policy of the workers") == account.resolve_policy(account.worker_policy(WORK), "aws", REGION)
+    assert _block("policy of the workers") == policies.of_role("worker", WORK, of_account="*")
 
 
 def _commands() -> list[list[str]]:

@@ -212,5 +212,5 @@ def check_rights(place: S3Uri, name: str, instances: Sequence[str]) -> None:
     batch = ("LookAtBatch", "SuiteStacks", "Batch ", "TagJobs", "EndJobs", "MakeLaunch", "LaunchTemplates", "HostsRole")
     assert denied == []
     assert {each for each in unused if not each.startswith(batch)} <= UNUSED, unused
-    keeper = account.resolve_policy(account.keeper_policy(place, name), "aws", server.REGION, server.ACCOUNT)
+    keeper = account.policy("keeper", place, server.REGION, [], server.ACCOUNT)
     assert rights.differing(requests, server.KEEPER_KEY, [keeper])[0] == []
