@@ -50,7 +50,7 @@ def table_document(table: Table) -> ReportDocument:
 def table_content(table: Table) -> dict[str, Any]:
     """Return all of a table; of an isolation the name, as results store it."""
     content = dataclasses.asdict(table)
-    isolations = [each.isolation.name for each in (*table.rows, *table.overhead)]
+    isolations = [row.isolation.name for row in table.rows] + [null.isolation.name for null in table.overhead]
     for written, name in zip((*content["rows"], *content["overhead"]), isolations, strict=True):
         written["isolation"] = name
     return content
@@ -293,7 +293,7 @@ def _machine(row: Row) -> str:
     parts += map(str, (*machine.gpu_models, *filter(None, [machine.instance_type])))
     parts.append(f"kernel {machine.kernel}")
     parts.append("cgroup version unknown" if machine.cgroup_version is None else f"cgroup v{machine.cgroup_version}")
-    parts += [f"{row.isolation.engine or 'engine'} {machine.docker_version}"] if machine.docker_version else []
+    parts += [f"{row.isolation.engine or 'Docker'} {machine.docker_version}"] if machine.docker_version else []
     head, _, changed = str(machine.harness_commit or "").partition("-")
     commit = f" ({head[:12]}{' with changes' if changed else ''})" if head else ""
     parts.append(f"harness {machine.harness_version}{commit}")

@@ -146,7 +146,7 @@ def declared(record: Isolation) -> Isolation:
         one_line(record.sentence, _MOST_SENTENCE) or Isolation.sentence,
         tuple(record.enforced),
         CounterSource(record.counters),
-        one_line(record.engine, 40),
+        one_line(record.engine, 40) or "engine",
         mark=record.name,
     )
 

@@ -181,7 +181,7 @@ def _flip(content: bytes, place: int) -> bytes:
         lambda content: content[: len(content) // 2],
         lambda content: b"",
         lambda content: _flip(content, 60),
-        lambda content: _flip(content, len(content) // 3),
+        lambda content: _flip(content, len(content) // 4),
         lambda content: b"\xff\xfe" + content,
         lambda content: content[:-9] + b"\x00" * 9,
         lambda content: b'{"rows": []}',
