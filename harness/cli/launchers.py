@@ -17,12 +17,16 @@ from harness.errors import UnknownName
 from harness.jobs.inputs import RunOptions
 from harness.launch import launchers
 from harness.launch.base import Launcher
-from harness.launch.launchers import LAUNCHERS, Entry
+from harness.launch.launchers import LAUNCHERS, LauncherEntry
 
 # Services that run whole suites on machines of theirs: for `harness run` alone.
 BACKENDS = {
-    "ec2": Entry("harness.aws.ec2.backend:Ec2Backend", "containers on EC2 instances that live as long as the run"),
-    "batch": Entry("harness.aws.batch.backend:BatchBackend", "jobs of AWS Batch, in the queues of `harness batch up`"),
+    "ec2": LauncherEntry(
+        "harness.aws.ec2.backend:Ec2Backend", "containers on EC2 instances that live as long as the run"
+    ),
+    "batch": LauncherEntry(
+        "harness.aws.batch.backend:BatchBackend", "jobs of AWS Batch, in the queues of `harness batch up`"
+    ),
 }
 _OTHERS = "Packages may add more (docs/guides/add-a-launcher.md)."
 
@@ -58,7 +62,7 @@ class LauncherName(click.ParamType[str]):
         return [*launchers.names(), *self._backends]
 
 
-def _option(backends: Mapping[str, Entry]) -> Callable[[Any], Any]:
+def _option(backends: Mapping[str, LauncherEntry]) -> Callable[[Any], Any]:
     listed = " ".join(f"{name}: {entry.help}." for name, entry in {**LAUNCHERS, **backends}.items())
     return click.option(
         "--launcher", type=LauncherName(backends), default=launchers.DEFAULT, help=f"{listed} {_OTHERS}"

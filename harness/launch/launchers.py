@@ -21,7 +21,7 @@ GROUP = "harness.launchers"
 DEFAULT = "docker"
 
 
-class Entry(NamedTuple):
+class LauncherEntry(NamedTuple):
     """A launcher of harness: the import path of its class, and what it does in a few words."""
 
     path: str
@@ -34,11 +34,11 @@ class Entry(NamedTuple):
 
 
 LAUNCHERS = {
-    "docker": Entry("harness.launch.docker:DockerLauncher", "containers with enforced limits"),
-    "process": Entry(
+    "docker": LauncherEntry("harness.launch.docker:DockerLauncher", "containers with enforced limits"),
+    "process": LauncherEntry(
         "harness.launch.process:ProcessLauncher", "plain child processes, pinned to CPUs, no other limits"
     ),
-    "fake": Entry("harness.launch.fake:FakeLauncher", "runs nothing, invents values; for tests"),
+    "fake": LauncherEntry("harness.launch.fake:FakeLauncher", "runs nothing, invents values; for tests"),
 }
 
 

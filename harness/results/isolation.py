@@ -1,4 +1,4 @@
-"""How a launcher holds jobs to their envelopes, and how rows are marked that it measured.
+"""Isolation of jobs: the limits that a launcher enforces, and the mark of the rows that it measured.
 
 A result stores its isolation's name, and the whole record where harness does not ship it, so that no reader needs the
 launcher.  Only an isolation that harness ships may go without a mark, or say what its figures are.
@@ -29,7 +29,7 @@ class Figures(str, Enum):
     PUBLISHED = "published"
 
 
-class CounterSource(str, Enum):
+class CounterScope(str, Enum):
     """Where the kernel's counters of a job come from: its own cgroup, the process tree, or nowhere."""
 
     CGROUP = "cgroup"
@@ -54,7 +54,7 @@ class Isolation:
     name: str
     sentence: str = "harness does not know what this launcher enforces"
     enforced: tuple[str, ...] = ()
-    counters: CounterSource = CounterSource.NONE
+    counters: CounterScope = CounterScope.NONE
     engine: str = ""
     figures: Figures = Figures.MEASURED
     mark: str = ""
@@ -98,12 +98,12 @@ class Isolation:
         return core_schema.union_schema([name, record], serialization=shipped)
 
 
-CONTAINER = Isolation("container", "a container enforced the limits", LIMITS, CounterSource.CGROUP, "Docker")
+CONTAINER = Isolation("container", "a container enforced the limits", LIMITS, CounterScope.CGROUP, "Docker")
 PROCESS = Isolation(
     "process",
     "CPUs were pinned; nothing enforced the memory limit or the network ban",
     ("cpus",),
-    CounterSource.PROCESS,
+    CounterScope.PROCESS,
     mark="process",
 )
 FAKE = Isolation(
@@ -145,7 +145,7 @@ def declared(record: Isolation) -> Isolation:
         record.name,
         one_line(record.sentence, _MOST_SENTENCE) or Isolation.sentence,
         tuple(record.enforced),
-        CounterSource(record.counters),
+        CounterScope(record.counters),
         one_line(record.engine, 40) or "engine",
         mark=record.name,
     )

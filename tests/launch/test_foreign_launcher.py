@@ -16,7 +16,7 @@ import pytest
 from harness.errors import UsageError
 from harness.launch import launchers
 from harness.launch.base import Launcher
-from harness.results.isolation import CONTAINER, CounterSource
+from harness.results.isolation import CONTAINER, CounterScope
 from harness.results.reader import read_jobs
 from tests.conftest import Bench, make_bench
 from tests.support.command_line import call
@@ -83,7 +83,7 @@ def test_the_null_system_ran_and_its_limits_were_verified(measured: Bench) -> No
     for job in jobs:
         isolation = job.result.isolation
         assert (job.result.spec.isolation, isolation.enforced, isolation.mark) == ("nice", ("cpus",), "nice")
-        assert isolation.counters is CounterSource.PROCESS and isolation.sentence.startswith(_SENTENCE)
+        assert isolation.counters is CounterScope.PROCESS and isolation.sentence.startswith(_SENTENCE)
         assert job.result.effective is not None and len(job.result.effective.cpus) == 1
 
 

@@ -24,7 +24,7 @@ from harness.analysis.validity.findings import (
 from harness.analysis.validity.sample_checks import SampleFacts
 from harness.driver.records import Envelope
 from harness.errors import counted
-from harness.results.isolation import CounterSource
+from harness.results.isolation import CounterScope
 from harness.results.schema import Counters, GpuUse, IndexFacts, Result
 
 MAX_STEAL = 0.01
@@ -112,7 +112,7 @@ def _unread(results: Sequence[Result]) -> Iterator[Finding]:
     silent = [
         result
         for result in results
-        if result.counters == Counters() and result.isolation.counters is CounterSource.CGROUP
+        if result.counters == Counters() and result.isolation.counters is CounterScope.CGROUP
     ]
     where = of_jobs(len(silent), len(results))
     # The cgroup could be read, but the trials ended before the first reading.

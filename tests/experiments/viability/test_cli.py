@@ -29,7 +29,7 @@ from tests.support.command_line import Call
 def call(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.setattr("harness.launch.host.memory_bytes", lambda: 16 << 30)
     monkeypatch.setattr("harness.launch.host.cpus", lambda: 2)
-    monkeypatch.setattr("harness.launch.fake.FakeLauncher", lambda: Scripted(needs(129)))
+    monkeypatch.setattr(FakeLauncher, "open", lambda *_: Scripted(needs(129)))
 
     def made(*arguments: str, launcher: str = "fake") -> Result:
         common = ["--results", str(bench.results), "--cache", str(bench.cache), "--launcher", launcher]
