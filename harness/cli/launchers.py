@@ -21,11 +21,9 @@ from harness.launch.launchers import LAUNCHERS, LauncherEntry
 
 # Services that run whole suites on machines of theirs: for `harness run` alone.
 BACKENDS = {
-    "ec2": LauncherEntry(
-        "harness.aws.ec2.backend:Ec2Backend", "containers on EC2 instances that live as long as the run"
-    ),
+    "ec2": LauncherEntry("harness.aws.ec2.backend:Ec2Backend", "containers on EC2 instances, launched for the run"),
     "batch": LauncherEntry(
-        "harness.aws.batch.backend:BatchBackend", "jobs of AWS Batch, in the queues of `harness batch up`"
+        "harness.aws.batch.backend:BatchBackend", "jobs of AWS Batch, in queues of `harness batch up`"
     ),
 }
 _OTHERS = "Packages may add more (docs/guides/add-a-launcher.md)."

@@ -22,7 +22,7 @@ _MOST_SENTENCE = 200
 
 
 class Figures(str, Enum):
-    """Where the figures of rows come from."""
+    """Origin of the figures of rows."""
 
     MEASURED = "measured"
     SCRIPTED = "scripted"
@@ -30,7 +30,7 @@ class Figures(str, Enum):
 
 
 class CounterScope(str, Enum):
-    """Where the kernel's counters of a job come from: its own cgroup, the process tree, or nowhere."""
+    """Scope of the kernel's counters of a job: its own cgroup, its tree of processes, or none."""
 
     CGROUP = "cgroup"
     PROCESS = "process"

@@ -414,7 +414,7 @@ class Result:
 
     @property
     def isolation(self) -> Isolation:
-        """What held the job to its envelope: harness's own record, else the stored one of that name."""
+        """Isolation that held the job to its envelope: harness's own record, else the stored one of that name."""
         stored = self.foreign_isolation
         return stored if stored is not None and stored.name == self.spec.isolation else named(self.spec.isolation)
 
