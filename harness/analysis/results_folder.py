@@ -107,7 +107,7 @@ def load_per_query(
     cache: Path | None = None,
     override: QrelsOverride | None = None,
 ) -> dict[str, PerQuery]:
-    """Return the values by query of each row, by :attr:`Row.per_query_key`; published rows have none.
+    """Return values by query by :attr:`harness.analysis.table.Row.per_query_key`; published rows have none.
 
     Arguments and errors as for :func:`load_rows`.
     """
