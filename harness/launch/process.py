@@ -80,7 +80,9 @@ class ProcessLauncher(Launcher):
     def cannot_run(self, system: System) -> str | None:
         """Return why the system is not available as a process, or None."""
         part = next((part for part in system.parts if part.image_only), None)
-        return f"engine {part.engine!r} runs in its image alone: {part.image_only}" if part else None
+        if part is None:
+            return None
+        return f"not available as a process: engine {part.engine!r} runs in its image alone: {part.image_only}"
 
     def recipe(self, system: System) -> str:
         """Hash the inputs of the system's environment, and the interpreter."""

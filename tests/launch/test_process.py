@@ -99,8 +99,8 @@ def test_an_engine_that_needs_its_image_is_not_available(tmp_path: Path, name: s
     system = joined if name == "both" else catalog.system(name)
     launcher = ProcessLauncher(tmp_path)
     reason = launcher.cannot_run(system)
-    assert reason is not None and reason.startswith("not available with --launcher process: engine '")
-    with pytest.raises(ImageError, match=r"not available with --launcher process: .*; use --launcher docker"):
+    assert reason is not None and reason.startswith("not available as a process: engine '")
+    with pytest.raises(ImageError, match=r"not available as a process: .*; use --launcher docker"):
         launcher.prepare(system)
     assert launcher.cannot_run(catalog.system("bm25")) is None
 
