@@ -15,11 +15,12 @@ from pathlib import Path
 
 from benchmarks.spec import ENVELOPE, spec
 from benchmarks.table import Line
-from harness.driver.records import Isolation, to_json
+from harness.driver.records import to_json
 from harness.jobs import orchestrator, suite
 from harness.jobs.inputs import RunOptions, gather
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import catalog
+from harness.results.isolation import PROCESS
 
 ROUNDS = 3
 JOBS = 4
@@ -87,7 +88,7 @@ def _bare_docker_run(work: Path, cache: Path, image: str) -> float:
         (job / "out").mkdir()
         (job / "out").chmod(0o777)
         job_spec = replace(spec(1), envelope=replace(ENVELOPE, cpus=len(os.sched_getaffinity(0))))
-        (job / "spec.json").write_text(to_json(replace(job_spec, isolation=Isolation.PROCESS)), encoding="utf-8")
+        (job / "spec.json").write_text(to_json(replace(job_spec, enforced=PROCESS.enforced)), encoding="utf-8")
         start = time.perf_counter()
         done = subprocess.run(
             ["docker", "run", "--rm", "--network=none", "-v", f"{job}:/job", "-v", f"{index}:/index:ro", image],

@@ -23,10 +23,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.table import verdict
-from harness.driver.records import Isolation, to_json
+from harness.driver.records import to_json
 from harness.jobs import orchestrator, suite
 from harness.jobs.inputs import RunOptions, gather
 from harness.launch.fake import FakeLauncher
+from harness.results.isolation import CONTAINER
 from harness.results.reader import RESULT, StoredJob, cell_path, read_jobs
 from harness.results.schema import Cell, Result, job_key
 
@@ -105,7 +106,7 @@ def _copy(models: Sequence[StoredJob], results: Path, cells: int) -> None:
 def _renamed(result: Result, cell: Cell, jobs: int, cpus: int, memory_bytes: int) -> Result:
     envelope = replace(result.spec.envelope, name=cell.profile, cpus=cpus, memory_bytes=memory_bytes)
     # What a fake measured is never valid, and would not be ranked.
-    spec = replace(result.spec, cell=cell, jobs=jobs, envelope=envelope, isolation=Isolation.CONTAINER)
+    spec = replace(result.spec, cell=cell, jobs=jobs, envelope=envelope, isolation=CONTAINER.name)
     return replace(result, spec=spec, key=job_key(spec))
 
 

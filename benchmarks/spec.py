@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from harness.driver.records import Envelope, Isolation, JobSpec, Query
+from harness.driver.records import Envelope, JobSpec, Query
+from harness.results.isolation import CONTAINER
 
 K = 10
 ENVELOPE = Envelope("bench", 1, 256 << 20)
@@ -15,7 +16,7 @@ def spec(queries: int) -> JobSpec:
         system="null",
         params={},
         envelope=ENVELOPE,
-        isolation=Isolation.CONTAINER,
+        enforced=CONTAINER.enforced,
         k=K,
         trials=1,
         corpus_size=10,

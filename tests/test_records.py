@@ -14,7 +14,6 @@ import pytest
 
 from harness.driver.records import (
     Envelope,
-    Isolation,
     Measurement,
     Outcome,
     Phase,
@@ -23,6 +22,7 @@ from harness.driver.records import (
     spec_from_json,
     to_json,
 )
+from harness.results.isolation import PROCESS
 from harness.results.schema import ResultSpec, job_key
 from tests.support.job_fixtures import FULL_SPEC
 from tests.support.sample_records import GOLDEN_SPEC
@@ -44,11 +44,11 @@ def test_spec_without_placement_has_no_cpuset() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"protocol_version": 2}, "contract version 2, this image speaks 1"),
+        ({"protocol_version": 1}, "contract version 1, this image speaks 2"),
         ({"protocol_version": None}, "contract version None"),
         ({"surprise": 1}, "does not follow the contract: .*surprise"),
         ({"envelope": {"cpus": 1}}, "does not follow the contract: .*name"),
-        ({"isolation": "jail"}, "'jail' is not a valid Isolation"),
+        ({"enforced": None}, "does not follow the contract"),
         ({"sample": [{"query_id": "q"}]}, "does not follow the contract: .*text"),
         ({"cpuset": {"cpus": 1}}, "does not follow the contract: .*not iterable"),
         ({"cpuset": {"mems": []}}, "does not follow the contract: .*mems"),
@@ -61,7 +61,7 @@ def test_spec_that_breaks_the_contract_is_refused(change: dict[str, Any], messag
         spec_from_json(json.dumps({**json.loads(to_json(FULL_SPEC)), **change}))
 
 
-@pytest.mark.parametrize("text", ["", "[]", "1", "{}", '{"protocol_version": 1}'])
+@pytest.mark.parametrize("text", ["", "[]", "1", "{}", '{"protocol_version": 2}'])
 def test_malformed_spec_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         spec_from_json(text)
@@ -73,7 +73,7 @@ def test_each_field_that_affects_a_measurement_changes_its_key(field: str) -> No
     other: Any = {
         "cell": replace(GOLDEN_SPEC.cell, profile="cpu2-mem4"),
         "envelope": replace(GOLDEN_SPEC.envelope, pids=99),
-        "isolation": Isolation.PROCESS,
+        "isolation": PROCESS.name,
         "params": {"k1": 1.2},
         "scenario_params": ScenarioParams(batch_size=8),
     }.get(field, value + 1 if isinstance(value, int) else f"{value}?")

@@ -9,7 +9,6 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from harness.analysis.table import Row
-from harness.driver.records import Isolation
 from harness.errors import UnknownName
 from harness.results.schema import Cell
 from harness.stats import Estimate
@@ -92,8 +91,8 @@ def comparison_group(row: Row) -> ComparisonGroup:
     return ComparisonGroup(
         row.dataset,
         row.scenario,
-        row.isolation.value,
-        row.suite if row.isolation is Isolation.PUBLISHED else None,
+        row.isolation.name,
+        row.suite if row.isolation.published else None,
         row.k,
         row.latency_target_s,
         row.latency_percentile,

@@ -299,7 +299,7 @@ def _test(comparison: Comparison, item: Difference) -> Test:
 
 def called(row: Row) -> str:
     """Name a row for people."""
-    name = f"{row.system}/{row.dataset}/{row.scenario}/{row.profile}"
+    name = row.isolation.marked(f"{row.system}/{row.dataset}/{row.scenario}/{row.profile}")
     return name if row.origin is None else f"{name}/of {row.origin}"
 
 

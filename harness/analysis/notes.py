@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from harness import stats
 from harness.analysis.table import Overhead, Row, Validity, processors
-from harness.driver.records import Isolation, Outcome
+from harness.driver.records import Outcome
 from harness.evaluation.evaluate_runs import unjudged_share_notes
 from harness.pricing import cost, token_prices
 from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
@@ -179,8 +179,7 @@ def build_place(row: Row) -> str | None:
     has = f"{processors(limits.cpus, limits.gpus)}, {limits.memory_bytes / 2**30:.3g} GiB"
     names = () if machine is None else (machine.instance_type, machine.cpu_model, *machine.gpu_models[: limits.gpus])
     named = ", ".join(str(name) for name in names if name) or "an unknown machine, or several"
-    isolation = "" if row.isolation is Isolation.CONTAINER else f" ({row.isolation.value})"
-    return f"{has} of {named}{isolation}"
+    return row.isolation.marked(f"{has} of {named}")
 
 
 def _overhead(overhead: Sequence[Overhead]) -> Iterator[str]:
@@ -189,7 +188,7 @@ def _overhead(overhead: Sequence[Overhead]) -> Iterator[str]:
     origins = len({item.origin for item in overhead}) > 1
     said = []
     for item in overhead:
-        where = item.profile if item.isolation is Isolation.CONTAINER else f"{item.profile} ({item.isolation.value})"
+        where = item.isolation.marked(item.profile)
         where += f" of {item.suite}" if suites else ""
         where += f" of {item.origin or 'no origin'}" if origins else ""
         if item.outcome is not Outcome.OK or item.latency_mean_s.value is None:
@@ -210,7 +209,7 @@ def _smallest(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the smallest profile that passes on each dataset (the third memory figure, measuring rule 19)."""
     held: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        if row.isolation is Isolation.CONTAINER and row.outcome is not Outcome.NOT_APPLICABLE:
+        if row.isolation.holds_envelope and row.outcome is not Outcome.NOT_APPLICABLE:
             held[row.dataset][row.system].append(row)
     for dataset, systems in sorted(held.items()):
         compared = {name: of for name, of in sorted(systems.items()) if len({row.memory_limit_bytes for row in of}) > 1}
@@ -235,7 +234,7 @@ def _shared_cpus(rows: Sequence[Row]) -> Iterator[str]:
         for row in rows
         if row.outcome is Outcome.OK
         and row.machine is not None
-        and row.isolation is not Isolation.FAKE
+        and not row.isolation.scripted
         and row.harness_apart is None
         and row.machine.host_cpus <= row.cpus
     }

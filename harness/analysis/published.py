@@ -21,13 +21,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from harness import config
 from harness.analysis.table import PublishedRates, Row, Table, Validity
 from harness.config import ConfigModel, read_toml, validate
-from harness.driver.records import Isolation, Outcome
+from harness.driver.records import Outcome
 from harness.errors import FileError, counted
 from harness.pricing import prices
 from harness.pricing.cost import GIB
 from harness.pricing.instances import Instance
 from harness.pricing.prices import Snapshot
 from harness.results import reader
+from harness.results.isolation import PUBLISHED
 from harness.stats import Estimate
 from harness.untrusted import ForeignText, mistake, read_whole, reading
 
@@ -556,7 +557,7 @@ def _row(
         dataset=dataset.name,
         scenario=about.protocol.scenario,
         profile=line.hardware.profile,
-        isolation=Isolation.PUBLISHED,
+        isolation=PUBLISHED,
         outcome=Outcome.OK,
         validity=Validity.UNKNOWN,
         key=key,

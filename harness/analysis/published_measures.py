@@ -22,8 +22,9 @@ from harness import config
 from harness.analysis.published import NAME, NOT_JUDGED, Paper, is_in
 from harness.analysis.table import Row, Table, Validity
 from harness.config import ConfigModel, read_toml, validate
-from harness.driver.records import Isolation, Outcome
+from harness.driver.records import Outcome
 from harness.errors import FileError
+from harness.results.isolation import PUBLISHED
 from harness.stats import Estimate
 from harness.untrusted import ForeignText, read_whole, reading
 
@@ -330,7 +331,7 @@ def _rows(paper: PublishedMeasures, table: MeasureTable) -> Iterator[Row]:
                 dataset=dataset,
                 scenario="single_stream",
                 profile="not-printed",
-                isolation=Isolation.PUBLISHED,
+                isolation=PUBLISHED,
                 outcome=Outcome.OK,
                 validity=Validity.UNKNOWN,
                 key=key,

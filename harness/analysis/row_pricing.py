@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.analysis.table import Machine, Price, Row, Table, TokenPrice
-from harness.driver.records import Envelope, Isolation, Outcome
+from harness.driver.records import Envelope, Outcome
 from harness.errors import counted, did_you_mean
 from harness.pricing import cost, instances, offers, prices, token_prices
 from harness.pricing.instances import DEFAULT_CHOICE, Instance, TypeChoice
@@ -183,7 +183,7 @@ def price(table: Table, tariff: Tariff) -> Table:
 
 def choose_machine(row: Row, tariff: Tariff) -> MachineChoice:
     """Return the machine that prices a row by the rules above, or the reason why it is missing."""
-    if row.isolation is Isolation.PUBLISHED and not row.cpus:
+    if not row.cpus:
         return None, "published without hardware, so nothing can be priced"
     own = own_type(row, tariff)
     return cheapest_machine(row, tariff) if own is None else tariff.on(own)

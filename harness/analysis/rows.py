@@ -15,7 +15,7 @@ from harness.analysis.pooling import Pool
 from harness.analysis.row_cache import CellRow, RowSet, cell_stamp
 from harness.analysis.table import Machine, Overhead, Row, Table, Validity
 from harness.analysis.validity import counter_checks, machine_speed
-from harness.driver.records import Envelope, Isolation, Outcome, Scalar
+from harness.driver.records import Envelope, Outcome, Scalar
 from harness.errors import HarnessError
 from harness.evaluation import evaluate, measure_names, per_query
 from harness.evaluation.evaluate_runs import measure_notes
@@ -68,7 +68,7 @@ def build_rows(
         rejudge.check((row.rejudged for row in rows), evaluator.override)
     overhead = sorted(
         (_overhead(pooling.pool(cells[key], keys), levels[key.origin]) for key in null),
-        key=lambda item: (item.suite, item.profile, item.isolation, item.origin or "", item.key),
+        key=lambda item: (item.suite, item.profile, item.isolation.name, item.origin or "", item.key),
     )
     table = Table(rows, tuple(map(str, evaluator.measures)), overhead=tuple(overhead))
     return RowSet(table, tuple(cell for _, cell in built))
@@ -101,7 +101,7 @@ def are_default(jobs: Iterable[StoredJob], keys: Collection[str]) -> bool:
 
 def verdicts(
     jobs: Iterable[StoredJob], keys: Collection[str] | None = None
-) -> dict[tuple[Cell, Isolation], validity.Assessment]:
+) -> dict[tuple[Cell, str], validity.Assessment]:
     """Judge how far each cell's numbers can be trusted, by isolation, without scoring or comparing its runs.
 
     Args:
@@ -137,7 +137,7 @@ def _canary_levels(jobs: Iterable[StoredJob]) -> dict[str | None, machine_speed.
 
 def _reading_order(row: Row) -> tuple[Any, ...]:
     hardware = (row.dataset, row.cpus, row.memory_bytes, row.gpus, row.profile)
-    return (*hardware, row.system, row.isolation, row.suite, row.scenario, row.origin or "")
+    return (*hardware, row.system, row.isolation.name, row.suite, row.scenario, row.origin or "")
 
 
 def _with_verdict(cell: CellRow, pool: Pool, levels: machine_speed.Levels) -> Row:
@@ -168,7 +168,7 @@ def _outline(pool: Pool, tries: int) -> Row:
         dataset=spec.cell.dataset,
         scenario=spec.cell.scenario,
         profile=spec.cell.profile,
-        isolation=spec.isolation,
+        isolation=result.isolation,
         outcome=pool.outcome,
         detail=pool.detail,
         validity=Validity.UNKNOWN,  # until its verdict

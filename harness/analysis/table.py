@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from harness.driver.records import Envelope, Isolation, Outcome
+from harness.driver.records import Envelope, Outcome
 from harness.errors import counted
+from harness.results.isolation import Isolation
 from harness.results.schema import DataFault, SweepPoint
 from harness.stats import Estimate
 from harness.untrusted import ForeignText

@@ -116,9 +116,8 @@ def embed(
         return output or embeddings.embeddings_path(Path(selection.results), made)
 
     with choice.open() as launcher:
-        if launcher.fetches_files:
-            stored = None if isinstance(selection.results, str) else Path(selection.results)
-            declared = pin_alone(declared, launcher.models, stored)
+        stored = None if isinstance(selection.results, str) else Path(selection.results)
+        declared = pin_alone(declared, launcher, stored)
         made = encode.encode(declared, texts, path_of, launcher, cache, envelope)
     size = f"{len(made.content.ids):,} {texts.role} vectors of {made.content.vectors.shape[1]} dimensions"
     say(one_line(f"{made.path}: {size} by {system}, {made.added:,} of them new"))

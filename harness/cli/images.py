@@ -17,6 +17,7 @@ from harness.cli.output import columns, show_errors
 from harness.errors import FileError, HarnessError, ImageError, UnknownName
 from harness.jobs.pinning import pin_alone
 from harness.launch import connection
+from harness.launch.docker import DockerLauncher
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import catalog
 from harness.launch.images.builder import Image, ImageBuilder
@@ -47,7 +48,7 @@ def images(
     """
     wrong: dict[str, FileError] = {}
     unpinned: list[HarnessError] = []
-    declared = _pinned(systems, models, unpinned)
+    declared = _pinned(systems, DockerLauncher(cache, models), unpinned)
     named = bool(systems or engines)
     chosen = _chosen(declared, engines, 1 if gpus else 0, wrong) if declared or engines or not named else []
     with engine_errors():
@@ -68,12 +69,12 @@ def images(
     sys.exit(1 if errors else 0)
 
 
-def _pinned(systems: tuple[str, ...], models: Path | None, errors: list[HarnessError]) -> list[System]:
+def _pinned(systems: tuple[str, ...], launcher: DockerLauncher, errors: list[HarnessError]) -> list[System]:
     """Return the systems by name, pinned; one that cannot be pinned is an error, and stops no other."""
     pinned = []
     for system in catalog.named(systems).values():
         try:
-            pinned.append(pin_alone(system, models))
+            pinned.append(pin_alone(system, launcher))
         except ImageError as error:
             errors.append(ImageError(f"{system.name}: {error}"))
     return pinned

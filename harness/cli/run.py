@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,14 +14,19 @@ import click
 
 from harness import config
 from harness.analysis.table import Table
-from harness.aws.batch.backend import BatchBackend
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.cloud_run import price_list, worker
 from harness.aws.cloud_run.run import BackendClass, ClientContext, CloudOptions, CloudRequest
 from harness.aws.cloud_run.run import run as run_in_cloud
 from harness.aws.cloud_run.shipment import Shipper
-from harness.aws.ec2.backend import Ec2Backend
-from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_launcher_option, run_options
+from harness.cli.launchers import (
+    BACKENDS,
+    LauncherChoice,
+    launcher_choice,
+    launcher_option,
+    run_launcher_option,
+    run_options,
+)
 from harness.cli.lines import say
 from harness.cli.locations import ResultsLocation, as_given, mirrored, of_suite, writable
 from harness.cli.options import (
@@ -48,6 +53,7 @@ from harness.jobs.cell_plans import Planner, SuitePlan, suite_notes
 from harness.jobs.inputs import RunOptions
 from harness.jobs.orchestrator import RunSummary
 from harness.jobs.suite import Suite, load
+from harness.launch import launchers
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import platforms
 from harness.pricing import prices
@@ -55,9 +61,6 @@ from harness.report.plan import CellPlan, quote_document
 from harness.report.summary import SummaryView, summary_section
 from harness.results.schema import NULL_SYSTEM, Cell
 from harness.untrusted import one_line
-
-BACKENDS: dict[str, BackendClass] = {"ec2": Ec2Backend, "batch": BatchBackend}
-
 
 cloud_options = record_options(
     "cloud",
@@ -117,6 +120,11 @@ class _RunRequest:
     def in_cloud(self) -> bool:
         """True for machines that AWS rents."""
         return self.choice.launcher in BACKENDS
+
+    @property
+    def backend(self) -> BackendClass | None:
+        """The service that runs the suites, unless this machine does."""
+        return BACKENDS[self.choice.launcher].load() if self.in_cloud else None
 
     @property
     def from_price_list(self) -> bool:
@@ -212,9 +220,9 @@ def _run_suite(suite: Path, request: _RunRequest) -> list[str]:
         options = replace(
             options, retry_noisy=request.retry_noisy, fresh_index=request.fresh_index, cells=cells, shelf=shelf
         )
-        if request.in_cloud:
-            cloud_request = _request(choice.launcher, loaded, options, request.work, request.cloud)
-            summary, errors = _run_in_cloud(cloud_request, choice, request.yes)
+        if backend := request.backend:
+            cloud_request = _request(choice.launcher, backend, loaded, options, request.work, request.cloud)
+            summary, errors = _run_in_cloud(cloud_request, backend, choice.models, request.yes)
         else:
             with choice.open() as launcher:
                 summary = orchestrator.run_suite(inputs.gather(loaded, options), options, launcher)
@@ -233,7 +241,7 @@ def _quote(suites: Sequence[Path], request: _RunRequest) -> None:
     notes = [f"prices: {snapshot}, without disk, address and the machines' setup"]
     if cloud.spot:
         notes.append("spot capacity costs at most that")
-    with replace(request.choice, launcher="docker").open() as launcher:
+    with replace(request.choice, launcher=launchers.DEFAULT).open() as launcher:
         planner = Planner(launcher)
         for path in suites:
             loaded = load(path)
@@ -265,36 +273,32 @@ def demo(context: click.Context, /, **options: Any) -> None:
     context.invoke(run, suites=(config.data_root() / "suites" / "quickstart.toml",), **options)
 
 
-def _refuse_options(launcher: str, names: Collection[str]) -> None:
-    """Refuse options on the command line that this launcher does not understand."""
-    for name, parameter in given_parameters().items():
-        if name in names:
-            raise UsageError(
-                f"{parameter.opts[0]} is for --launcher ec2, this is {option('launcher', launcher)}; leave it out"
-            )
-
-
 def _check_options(request: _RunRequest) -> None:
     """Refuse options that the chosen launcher does not understand."""
-    launcher = request.choice.launcher
-    if not request.in_cloud:
-        _refuse_options(launcher, {*CloudOptions.__dataclass_fields__, "yes"})
-        return
-    if launcher == "batch":
-        _refuse_options(launcher, {"most", "spot", "subnet"})
-    if request.retry_noisy:
+    launcher, backend = request.choice.launcher, request.backend
+    known = {*CloudOptions.__dataclass_fields__, "yes"}
+    taken = {*backend.options, "yes"} if backend else set()
+    for name, parameter in given_parameters().items():
+        if name in known - taken:
+            takers = " and ".join(other for other, entry in BACKENDS.items() if name in {*entry.load().options, "yes"})
+            raise UsageError(
+                f"{parameter.opts[0]} is for --launcher {takers}, this is {option('launcher', launcher)}; leave it out"
+            )
+    if backend and request.retry_noisy:
         raise UsageError(
             f"--retry-noisy is not for {option('launcher', launcher)}; run it again with --contested or --fresh --only"
         )
-    if request.fresh_index:
+    if backend and request.fresh_index:
         raise UsageError(
             f"--fresh-index is not for {option('launcher', launcher)}, which takes indexes from --cache and --work;"
             " name others there to have them built again"
         )
 
 
-def _request(launcher: str, suite: Suite, options: RunOptions, work: str | None, cloud: CloudOptions) -> CloudRequest:
-    if launcher == "batch":
+def _request(
+    launcher: str, backend: BackendClass, suite: Suite, options: RunOptions, work: str | None, cloud: CloudOptions
+) -> CloudRequest:
+    if "most" not in backend.options:
         cloud = replace(cloud, most=sys.maxsize)
     if work is None:
         raise UsageError(
@@ -304,17 +308,19 @@ def _request(launcher: str, suite: Suite, options: RunOptions, work: str | None,
     return CloudRequest(suite=suite, options=options, work=parse_uri(work), **vars(cloud))
 
 
-def _run_in_cloud(request: CloudRequest, choice: LauncherChoice, yes: bool) -> tuple[RunSummary | None, Sequence[str]]:
+def _run_in_cloud(
+    request: CloudRequest, backend: BackendClass, models: Path | None, yes: bool
+) -> tuple[RunSummary | None, Sequence[str]]:
     """Run a suite on EC2 or Batch; return its summary, if it has any job, and its errors."""
     cache = request.options.cache
-    with closing(DockerLauncher(cache, choice.models, platform=platforms.AMD64)) as docker:
+    with closing(DockerLauncher(cache, models, platform=platforms.AMD64)) as docker:
         client = ClientContext(
             connections=Connections(request.region),
             launcher=docker,
             shipper=lambda work: Shipper(work, docker.client, cache),
             agree=lambda question: agree(yes, question),
         )
-        done = run_in_cloud(request, client, BACKENDS[choice.launcher])
+        done = run_in_cloud(request, client, backend)
     if done is None:
         return None, ()
     any_job = done.summary.jobs or done.summary.keys

@@ -30,7 +30,8 @@ from harness.experiments.calibration.run import CaseSelection
 from harness.experiments.conformance import examine
 from harness.jobs.pinning import pin_alone
 from harness.launch import doctor as host
-from harness.launch.doctor import Check, Level
+from harness.launch import launchers
+from harness.launch.checks import Check, Level
 from harness.launch.images import catalog, pins
 from harness.pricing import instances
 from harness.report.checks import checks_document
@@ -82,13 +83,14 @@ def pin(system: str, models: Path | None, newest: bool, write_it: bool) -> None:
 
 
 @click.command()
+@launcher_option
 @destination_options(*FORMATS, wide=True)
-def doctor(destination: Destination) -> None:
+def doctor(launcher: str, destination: Destination) -> None:
     """Check whether this machine is fit for measurements: failures and warnings first, each with its remedy.
 
     Exit code 1 if a check fails.
     """
-    _show_checks(list(host.examine()), destination)
+    _show_checks(list(host.examine(launchers.load(launcher))), destination)
 
 
 def _show_checks(checks: Sequence[Check], destination: Destination) -> NoReturn:
@@ -114,15 +116,14 @@ def conformance(
     Exit code 1 if a check fails.
     """
     declared, envelope = catalog.system(system), instances.hardware_profile(profile)
-    with choice.open(platform) as launcher:
+    with choice.open(platform=platform) as launcher:
         launcher.check()
         cannot = launcher.cannot(envelope)
         if cannot:
             raise UsageError(f"{cannot}; choose another --profile")
         if reason := launcher.cannot_run(declared):
             raise UsageError(f"{system}: {reason}; use --launcher docker")
-        if launcher.fetches_files:
-            declared = pin_alone(declared, launcher.models)
+        declared = pin_alone(declared, launcher)
         launcher.sweep()  # first, because containers of dead runs may still write to their folders
         with filesystem.temporary_folder("conformance") as folder:
             checks = list(examine(launcher, declared, envelope, folder))

@@ -23,7 +23,7 @@ from typing import Any, cast
 from harness.driver import cgroup, envelope
 from harness.driver.adapter import Adapter, BadAnswer, Corpus, Parameters
 from harness.driver.output import Output, throttled
-from harness.driver.records import Isolation, JobSpec, Measurement, Outcome, Query, spec_from_json
+from harness.driver.records import JobSpec, Measurement, Outcome, Query, spec_from_json
 from harness.driver.scenarios import QuerySource, ScenarioResult, closed_loop, planned_queries
 from harness.driver.server import server
 
@@ -124,7 +124,7 @@ def main() -> int:
         effective = envelope.read()
         report = GrowingMeasurement(Measurement(Outcome.OK, None, effective))
         try:
-            _verify(envelope.mismatches(spec.envelope, effective, spec.isolation, spec.cpuset))
+            _verify(envelope.mismatches(spec.envelope, effective, spec.enforced, spec.cpuset))
             (run_build if spec.kind == "build" else run_search)(spec, paths, out, report)
         except EnvelopeMismatch as error:
             report.note(outcome=Outcome.ENVELOPE_MISMATCH, detail=str(error))
@@ -215,8 +215,8 @@ def _verify(mismatches: list[str]) -> None:
 
 
 def _cgroup_counters(spec: JobSpec) -> dict[str, int | None]:
-    """Read the kernel's own counters while the cgroup still exists."""
-    group = cgroup.own() if spec.isolation is Isolation.CONTAINER else None
+    """Read the kernel's own counters while the cgroup still exists; without a memory limit it is not the job's."""
+    group = cgroup.own() if "memory_bytes" in spec.enforced else None
     if group is None:
         return {}
     return {

@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from harness.driver import cgroup
 from harness.driver.cgroup import UNLIMITED
 from harness.driver.procfs import format_list, parse_list
-from harness.driver.records import Cpuset, EffectiveEnvelope, Envelope, Isolation
+from harness.driver.records import Cpuset, EffectiveEnvelope, Envelope
 
 PAGE_BYTES = 4096
+# The limits that the driver can verify, by their field of EffectiveEnvelope.
+LIMITS = (
+    "cpus",
+    "numa_nodes",
+    "memory_bytes",
+    "swap_bytes",
+    "cpu_quota",
+    "pids",
+    "gpus",
+    "network_interfaces",
+    "root_read_only",
+    "effective_capabilities",
+    "no_new_privileges",
+    "uid",
+)
 
 
 def read() -> EffectiveEnvelope:
@@ -40,63 +56,73 @@ def read() -> EffectiveEnvelope:
 
 
 def mismatches(
-    requested: Envelope, effective: EffectiveEnvelope, isolation: Isolation, cpuset: Cpuset | None = None
+    requested: Envelope, effective: EffectiveEnvelope, enforced: Collection[str], cpuset: Cpuset | None = None
 ) -> list[str]:
-    """Describe every limit that differs from the requested one.
-
-    Of a plain process only the CPU affinity is checked.
+    """Describe every enforced limit that differs from the requested one.
 
     Args:
+        enforced: the limits that the launcher enforces, of :data:`LIMITS`.
         cpuset: the chosen CPUs and NUMA nodes; ``None``: any CPUs, as many as requested.
     """
+    checks = (*_cpu_checks(requested, effective, cpuset), *_other_checks(requested, effective))
+    return [text for limit, is_wrong, text in checks if is_wrong and limit in enforced]
+
+
+def _cpu_checks(
+    requested: Envelope, effective: EffectiveEnvelope, cpuset: Cpuset | None
+) -> Iterator[tuple[str, bool, str]]:
+    """Yield each check of CPUs and NUMA nodes: the limit, whether the check fails, and the text if it does."""
     if len(effective.cpus) != requested.cpus:
-        wrong = [f"{len(effective.cpus)} CPUs in the affinity mask, asked for {requested.cpus}"]
+        yield "cpus", True, f"{len(effective.cpus)} CPUs in the affinity mask, asked for {requested.cpus}"
     elif cpuset and set(effective.cpus) != set(cpuset.cpus):
         # The same number of other CPUs: perhaps the harness's own, or two threads of one core.
         held = format_list(effective.cpus)
-        wrong = [f"CPUs {held} in the affinity mask, asked for CPUs {format_list(cpuset.cpus)}"]
-    else:
-        wrong = []
-    if isolation is Isolation.CONTAINER:
-        if cpuset and cpuset.numa_nodes and set(effective.numa_nodes or ()) != set(cpuset.numa_nodes):
-            nodes = "unknown" if effective.numa_nodes is None else format_list(effective.numa_nodes)
-            wrong.append(f"memory from NUMA nodes {nodes}, asked for nodes {format_list(cpuset.numa_nodes)}")
-        wrong += [text for is_wrong, text in _container_checks(requested, effective) if is_wrong]
-    return wrong
+        yield "cpus", True, f"CPUs {held} in the affinity mask, asked for CPUs {format_list(cpuset.cpus)}"
+    if cpuset and cpuset.numa_nodes and set(effective.numa_nodes or ()) != set(cpuset.numa_nodes):
+        nodes = "unknown" if effective.numa_nodes is None else format_list(effective.numa_nodes)
+        yield "numa_nodes", True, f"memory from NUMA nodes {nodes}, asked for nodes {format_list(cpuset.numa_nodes)}"
 
 
-def _container_checks(requested: Envelope, effective: EffectiveEnvelope) -> list[tuple[bool, str]]:
-    """Return each check of a container's limits and walls: whether it fails, and the text if it does."""
+def _other_checks(requested: Envelope, effective: EffectiveEnvelope) -> list[tuple[str, bool, str]]:
+    """Return each check of the other limits and walls: the limit, whether the check fails, and the text if it does."""
     memory, quota, pids = effective.memory_bytes, effective.cpu_quota, effective.pids
     interfaces = effective.network_interfaces
     return [
         (
+            "memory_bytes",
             memory is None or not same_memory(requested, memory),
             f"memory limit {memory} bytes, asked for {requested.memory_bytes}",
         ),
         (
+            "swap_bytes",
             effective.swap_bytes != 0,
             f"swap limit {effective.swap_bytes} bytes, asked for 0: turn swap accounting on or swap off",
         ),
         (
+            "cpu_quota",
             quota is None,  # a quota further up may still be in force
             "CPU quota unknown, asked for none: the container does not see the cpu controller; delegate it to the"
             " engine (cgroup v2) or mount it (v1)",
         ),
-        (quota not in (None, UNLIMITED), f"CPU quota of {quota} CPUs, asked for none"),
-        (pids is None or not 0 < pids <= requested.pids, f"pids limit {pids}, asked for {requested.pids}"),
-        (effective.gpus != requested.gpus, f"{effective.gpus} GPUs visible, asked for {requested.gpus}"),
+        ("cpu_quota", quota not in (None, UNLIMITED), f"CPU quota of {quota} CPUs, asked for none"),
+        ("pids", pids is None or not 0 < pids <= requested.pids, f"pids limit {pids}, asked for {requested.pids}"),
+        ("gpus", effective.gpus != requested.gpus, f"{effective.gpus} GPUs visible, asked for {requested.gpus}"),
         # Without a network there is "lo".
-        (not interfaces, "network interfaces unknown, asked for none that leads out"),
+        ("network_interfaces", not interfaces, "network interfaces unknown, asked for none that leads out"),
         # Tunnel stubs (tunl0, sit0 ...) come with kernel modules and lead nowhere; a veth (eth0) leads out.
         (
+            "network_interfaces",
             any(re.match(r"(eth|en|wl|veth)", name) for name in interfaces),
             f"network interfaces {', '.join(interfaces)}, asked for none",
         ),
-        (not effective.root_read_only, "the root file system is writable, asked for read-only"),
-        (effective.effective_capabilities != 0, f"capabilities {effective.effective_capabilities}, asked for none"),
-        (effective.no_new_privileges is not True, "no-new-privileges is off"),
-        (effective.uid == 0, "runs as root"),
+        ("root_read_only", not effective.root_read_only, "the root file system is writable, asked for read-only"),
+        (
+            "effective_capabilities",
+            effective.effective_capabilities != 0,
+            f"capabilities {effective.effective_capabilities}, asked for none",
+        ),
+        ("no_new_privileges", effective.no_new_privileges is not True, "no-new-privileges is off"),
+        ("uid", effective.uid == 0, "runs as root"),
     ]
 
 

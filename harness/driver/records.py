@@ -22,7 +22,7 @@ MAX_PROBES = 32
 MAX_DEPTH = 1000
 
 # Version of the container contract (spec.json, out/): see docs/reference/container-contract.md.
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 Scalar = str | int | float | bool
 
@@ -41,18 +41,6 @@ class Outcome(str, Enum):
     ENVELOPE_MISMATCH = "envelope_mismatch"
     NOT_APPLICABLE = "not_applicable"
     INTERRUPTED = "interrupted"
-
-
-class Isolation(str, Enum):
-    """Enforcement of a job's envelope.  Results of different isolation are never mixed unmarked.
-
-    ``published``: somebody else's figures, taken from the literature; nothing of them was measured by harness.
-    """
-
-    CONTAINER = "container"
-    PROCESS = "process"
-    FAKE = "fake"
-    PUBLISHED = "published"
 
 
 @dataclass(frozen=True)
@@ -113,13 +101,14 @@ class JobSpec:
     result cache.  With ``pause`` the file holds no queries: the driver waits before warm-up, each trial and the repeats
     until the host hands over theirs.
     ``cpuset`` is the launcher's to say, when it has chosen; ``None``: any CPUs, as many as the envelope has.
+    ``enforced`` names the fields of :class:`EffectiveEnvelope` that the launcher limits, which the driver verifies.
     """
 
     kind: str
     system: str
     params: dict[str, Scalar]
     envelope: Envelope
-    isolation: Isolation
+    enforced: tuple[str, ...]
     scenario: str = "single_stream"
     k: int = 10
     trials: int = 0
@@ -257,7 +246,7 @@ def spec_from_json(text: str) -> JobSpec:
         if version != PROTOCOL_VERSION:
             raise ValueError(f"contract version {version!r}, this image speaks {PROTOCOL_VERSION}")
         raw["envelope"] = Envelope(**raw["envelope"])
-        raw["isolation"] = Isolation(raw["isolation"])
+        raw["enforced"] = tuple(raw["enforced"])
         raw["scenario_params"] = ScenarioParams(**raw["scenario_params"])
         if raw.get("cpuset") is not None:
             raw["cpuset"] = Cpuset(**{name: tuple(numbers) for name, numbers in raw["cpuset"].items()})

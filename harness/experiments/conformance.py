@@ -21,7 +21,7 @@ from harness.jobs import indexes
 from harness.jobs.collect import CollectedJob, collect
 from harness.jobs.indexes import Index
 from harness.launch.base import Launcher, LaunchRequest, Limits, Prepared
-from harness.launch.doctor import Check, Level
+from harness.launch.checks import Check, Level
 from harness.launch.images.systems import System
 from harness.progress import silent, task
 from harness.results.schema import NULL_SYSTEM
@@ -232,7 +232,7 @@ def _search(
         system=prepared.system.name,
         params=prepared.system.params,
         envelope=envelope,
-        isolation=launcher.isolation,
+        enforced=launcher.isolation.enforced,
         scenario="offline" if batch_size else "single_stream",
         scenario_params=ScenarioParams(batch_size=batch_size),
         k=k,

@@ -265,7 +265,7 @@ def _judge(
         return Outcome.BAD_OUTPUT, wrong
     assert measurement.effective is not None, "_unusable checks it"
     cpuset = ended.placement.cpuset if ended.placement else None
-    lying = envelope.mismatches(job.spec.envelope, measurement.effective, job.spec.isolation, cpuset)
+    lying = envelope.mismatches(job.spec.envelope, measurement.effective, job.spec.enforced, cpuset)
     lying += envelope.thread_mismatches(job.spec.envelope, measurement.effective.threads)
     if lying:
         return Outcome.ENVELOPE_MISMATCH, one_line("; ".join(lying), MAX_TEXT)

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 
 from harness import filesystem
 from harness.datasets import PreparedCorpus
-from harness.driver.records import Envelope, Isolation, JobSpec, Outcome
+from harness.driver.records import Envelope, JobSpec, Outcome
 from harness.errors import JobError
 from harness.jobs.collect import collect
 from harness.jobs.environment import shared_host
@@ -140,8 +140,8 @@ def build(
         facts = _measure(launcher, job, corpus, title, before_s, environment)
         _lend_no_rights(job.index_dir)
         if components:
-            # Only a container's searches are sure to leave a file alone that two indexes share.
-            copies = launcher.isolation is Isolation.PROCESS
+            # Only a search that cannot write is sure to leave a file alone that two indexes share.
+            copies = "root_read_only" not in launcher.isolation.enforced
             facts = _join(job.index_dir, facts, components, time.monotonic() + limits.build_s, copies=copies)
             check_room(cache)
         filesystem.remove_tree(job.folder)
@@ -162,7 +162,7 @@ def _job(
         system=prepared.system.name,
         params=prepared.system.params,
         envelope=envelope,
-        isolation=launcher.isolation,
+        enforced=launcher.isolation.enforced,
         corpus_size=corpus.size,
     )
     return LaunchRequest(spec, prepared, folder, corpus.folder, staging / "data", limits)
@@ -210,7 +210,7 @@ def _measure(
         content_sha256=checksum,
         envelope=job.spec.envelope,
         resumed_s=measured.resumed_s,
-        isolation=launcher.isolation,
+        isolation=launcher.isolation.name,
         started_at=started_at,
         environment=environment,
         throttled_periods=ended.throttled_periods,

@@ -175,7 +175,7 @@ def run_job(run: _RunState, job: Planned) -> Result:
         with run.store.scratch(job_key(job.spec)) as folder:
             (folder / "out").mkdir()
             page_cache = host.forget_pages(index.folder)
-            spec = _job_spec(inputs, job, prepared)
+            spec = _job_spec(inputs, job, prepared, run.launcher.isolation.enforced)
             request = LaunchRequest(spec, prepared, folder, dataset.corpus.folder, index.folder, inputs.limits)
             with index.in_use(), task(_cell_name(cell), line=False) as watcher:
                 ended = run.launcher.launch(request, watcher)
@@ -195,6 +195,7 @@ def run_job(run: _RunState, job: Planned) -> Result:
         corpus_documents=dataset.corpus.size,
         data_faults=dataset.faults,
         page_cache=page_cache,
+        foreign_isolation=run.launcher.isolation.to_store,
         stand_in=inputs.system(cell).stand_in,
         nominal_memory_bytes=inputs.nominal_bytes.get(cell.profile),
         pinned_at_first_use=inputs.system(cell).pinned_at_first_use,
@@ -299,7 +300,7 @@ def _prepared(run: _RunState, system: System) -> Prepared | ImageError | None:
 
 def _noisy(run: _RunState, jobs: list[Planned], keys: Collection[str]) -> list[Planned]:
     """Plan again the jobs of cells whose numbers are in doubt for a transient reason."""
-    verdicts, isolation = rows.verdicts(read_jobs(run.store.folder), keys), run.launcher.isolation
+    verdicts, isolation = rows.verdicts(read_jobs(run.store.folder), keys), run.launcher.isolation.name
     # The store may hold a cell measured in another isolation; this run does not mend it.
     judged = {job.cell: verdicts.get((job.cell, isolation)) for job in jobs}
     doubted = {cell for cell, verdict in judged.items() if verdict and verdict.transient}
@@ -319,7 +320,7 @@ def _answering(run: _RunState, keys: set[str], retried: list[tuple[Result, Outco
     return (keys - replaced) | better.keys()
 
 
-def _job_spec(inputs: Inputs, job: Planned, prepared: Prepared) -> JobSpec:
+def _job_spec(inputs: Inputs, job: Planned, prepared: Prepared, enforced: tuple[str, ...]) -> JobSpec:
     """Return the spec that the driver inside the container reads."""
     spec, sample = job.spec, inputs.samples[job.cell.dataset]
     return JobSpec(
@@ -327,7 +328,7 @@ def _job_spec(inputs: Inputs, job: Planned, prepared: Prepared) -> JobSpec:
         system=job.cell.system,
         params=prepared.system.params,
         envelope=spec.envelope,
-        isolation=spec.isolation,
+        enforced=enforced,
         scenario=job.cell.scenario,
         k=spec.k,
         trials=spec.trials,

@@ -44,24 +44,26 @@ def pin_inputs(
 
 
 def pin_system(system: System, store: Store, launcher: Launcher) -> System:
-    """Pin one system, and keep its pins beside the results, whose folder is held.
+    """Pin one system for a launcher that fetches files, and keep its pins beside the results in a folder of its own.
 
     Raises:
         UsageError: the lock and the system's file name different bytes.
         ImageError: neither the hub nor the local folder has its files.
         FileError, StoreError: the lock is damaged, or cannot be written.
     """
-    use = FirstUse(pin_lock.read(store.folder), store.folder / pin_lock.FILE, launcher.models)
-    pinned = use.pin(system)
-    store.keep_pins(use.lock)
+    if not system.unpinned or not launcher.fetches_files:
+        return system
+    with store.held():
+        use = FirstUse(pin_lock.read(store.folder), store.folder / pin_lock.FILE, launcher.models)
+        pinned = use.pin(system)
+        store.keep_pins(use.lock)
     return pinned
 
 
-def pin_alone(system: System, models: Path | None, results: Path | None = None) -> System:
+def pin_alone(system: System, launcher: Launcher, results: Path | None = None) -> System:
     """Pin a system for one command that stores no results, and so keeps no lock of its own.
 
     Args:
-        models: a local folder of models, besides the hub.
         results: take the pins of the suites in this folder, where one has the system.
 
     Raises:
@@ -69,13 +71,13 @@ def pin_alone(system: System, models: Path | None, results: Path | None = None) 
         FileError: a lock there is damaged.
         ImageError: neither the hub nor the local folder has its files.
     """
-    if not system.unpinned:
+    if not system.unpinned or not launcher.fetches_files:
         return system
     for place in _locks(results) if results is not None else ():
         known = first_use.locked(system, pin_lock.read(place.parent), place)
         if not known.unpinned:
             return known
-    pinned = FirstUse(PinLock(), Path(pin_lock.FILE), models).pin(system)
+    pinned = FirstUse(PinLock(), Path(pin_lock.FILE), launcher.models).pin(system)
     log.info(f"  {system.name}: this command stores no results, so its pins are not kept; `harness run` keeps them")
     return pinned
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from harness.driver.records import Isolation, Outcome, digest
+from harness.driver.records import Outcome, digest
 from harness.errors import UsageError
 from harness.jobs.inputs import AssignedWork, Inputs, RunOptions
 from harness.launch.base import Launcher
@@ -76,7 +76,7 @@ def plan_here(
     stored = [job.result for job in jobs]
     planned = plan(
         inputs,
-        launcher.isolation,
+        launcher.isolation.name,
         recipes,
         stored,
         unbuilt={name for name, system in others.items() if look and launcher.find(system) is None},
@@ -94,7 +94,7 @@ def plan_here(
 
 def plan(
     inputs: Inputs,
-    isolation: Isolation,
+    isolation: str,
     recipes: Mapping[str, str],
     stored: Iterable[Result],
     *,
@@ -111,6 +111,7 @@ def plan(
     A cell that the host cannot run at all is done once that is stored.
 
     Args:
+        isolation: name of the launcher's isolation.
         recipes: image name -> recipe.
         stored: the results that can be read.
         unbuilt: names of the images that are not here yet.
@@ -246,7 +247,7 @@ def component_keys(system: System, launcher: Launcher, corpus_sha256: str) -> di
     return {part.name: index_key(part, launcher.recipe(part), corpus_sha256) for part in system.components}
 
 
-def _spec(inputs: Inputs, cell: Cell, isolation: Isolation, recipes: Mapping[str, str]) -> ResultSpec:
+def _spec(inputs: Inputs, cell: Cell, isolation: str, recipes: Mapping[str, str]) -> ResultSpec:
     suite, protocol = inputs.suite, inputs.suite.protocol
     system, builder = inputs.system(cell), inputs.builder(cell)
     dataset, sample = inputs.datasets[cell.dataset], inputs.samples[cell.dataset]

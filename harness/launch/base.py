@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.driver.records import Cpuset, Envelope, Isolation, JobSpec, Outcome, to_json
+from harness.driver.records import Cpuset, Envelope, JobSpec, Outcome, to_json
+from harness.errors import UsageError
 from harness.launch import host
+from harness.launch.checks import Check
 from harness.launch.images.systems import System
 from harness.launch.monitor.traces import CounterTrace, GpuTrace, MemoryTrace
 from harness.progress import Progress
+from harness.results.isolation import Isolation
 from harness.results.schema import CanaryReading, Placement
 
 
@@ -127,12 +131,32 @@ class LaunchEnd:
 
 
 class Launcher(ABC):
-    """Base of the launchers of jobs; by default one without a container engine."""
+    """Base of the launchers of jobs, by name in :mod:`harness.launch.launchers`.
+
+    A launcher says how it holds a job to its envelope (``isolation``), and implements ``recipe``, ``find``,
+    ``prepare`` and ``launch``.  What the others return by default is right without a container engine.
+    """
 
     isolation: Isolation
+    # Options of the command line that `open` takes beside --cache and --models, by name (``platform``).
+    options: frozenset[str] = frozenset()
     # Whether systems' files are fetched at all, and a folder of them besides the hub.
     fetches_files = True
     models: Path | None = None
+
+    def __init__(self, cache: Path, models: Path | None = None) -> None:
+        self.cache = cache.absolute()
+        self.models = models
+
+    @classmethod
+    def open(cls, cache: Path, models: Path | None, options: Mapping[str, str]) -> Launcher:  # noqa: ARG003 # of others
+        """Return a launcher for one command, with the given ones of its ``options``."""
+        return cls(cache, models)
+
+    @classmethod
+    def examine(cls) -> Iterator[Check]:
+        """Check what this launcher needs of this machine, for `harness doctor`."""
+        yield from ()
 
     def check(self) -> None:
         """Raise EngineError when this host can launch nothing."""
@@ -164,6 +188,14 @@ class Launcher(ABC):
     @abstractmethod
     def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
         """Run one job to its end; on KeyboardInterrupt leave nothing running."""
+
+    def throttle(self, job: LaunchRequest, quota: tuple[int, int]) -> None:  # noqa: ARG002 # of others
+        """Set a CPU quota (microseconds, of a period) on a running job, as a neighbour might; for calibrations.
+
+        Raises:
+            UsageError: this launcher has no such means.
+        """
+        raise UsageError(f"isolation {self.isolation.name} cannot set a quota on a running job; use --launcher docker")
 
     def sweep(self) -> int:
         """Remove the containers of dead harness processes; return their number."""

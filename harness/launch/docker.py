@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -19,11 +19,12 @@ from docker.models.containers import Container
 
 from harness.driver import cgroup
 from harness.driver.procfs import OpenFiles, read_text
-from harness.driver.records import Isolation, Outcome
+from harness.driver.records import Outcome
 from harness.errors import EngineError, ImageError
 from harness.filesystem import has_died
-from harness.launch import connection, cpu_placement, host
+from harness.launch import connection, cpu_placement, docker_checks, host
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason
+from harness.launch.checks import Check
 from harness.launch.container import (
     LABEL,
     LOG_BYTES,
@@ -45,6 +46,7 @@ from harness.launch.monitor.sources import CgroupCounters, CgroupMemory
 from harness.launch.monitor.traces import CounterTrace, MemoryTrace
 from harness.launch.watch import CanaryLog, JobWatch, follow
 from harness.progress import Progress
+from harness.results.isolation import CONTAINER
 from harness.results.schema import Placement
 from harness.untrusted import one_line
 
@@ -62,17 +64,28 @@ class DockerLauncher(Launcher):
             job that is measured.
     """
 
-    isolation = Isolation.CONTAINER
+    isolation = CONTAINER
+    options = frozenset({"platform"})
 
     def __init__(
         self, cache: Path, models: Path | None = None, *, platform: str | None = None, emulated: bool = False
     ) -> None:
-        self._cache = cache
-        self.models = models
+        super().__init__(cache, models)
         self._platform = platform
         self._emulated = emulated
         self._client: docker.DockerClient | None = None
         self._canary = Canary()
+
+    @classmethod
+    def open(cls, cache: Path, models: Path | None, options: Mapping[str, str]) -> DockerLauncher:
+        """Return a launcher; with ``platform``, of images for it, and of jobs even where it must be emulated."""
+        platform = options.get("platform")
+        return cls(cache, models, platform=platform, emulated=platform is not None)
+
+    @classmethod
+    def examine(cls) -> Iterator[Check]:
+        """Check the engine and its limits."""
+        return docker_checks.examine()
 
     def check(self) -> None:
         """Raise EngineError unless the engine answers."""
@@ -89,7 +102,7 @@ class DockerLauncher(Launcher):
 
     @property
     def _builder(self) -> ImageBuilder:
-        return ImageBuilder(self.client, self._cache, self.models, self._platform)
+        return ImageBuilder(self.client, self.cache, self.models, self._platform)
 
     def engine_version(self) -> str | None:
         """Return the engine's version."""
@@ -115,7 +128,7 @@ class DockerLauncher(Launcher):
     def prepare(self, system: System) -> Prepared:
         """Return the image, built where it is missing."""
         if self._emulated and self._platform:  # the image may be there from before a reboot, what runs it not
-            emulation.ensure(self.client, self._platform, self._cache)
+            emulation.ensure(self.client, self._platform, self.cache)
         with engine_errors():
             image = self._builder.ensure(system)
             volumes = self.client.images.get(image.digest).attrs["Config"].get("Volumes")
@@ -180,6 +193,13 @@ class DockerLauncher(Launcher):
                 placement=placement,
                 handed=tuple(watch.handed),
             )
+
+    def throttle(self, job: LaunchRequest, quota: tuple[int, int]) -> None:
+        """Set a CPU quota on the one running container of this job."""
+        name = f"harness-{job.spec.system}-{job.spec.kind}-"
+        for container in self.client.containers.list(filters={"name": name}, ignore_removed=True):
+            if str(job.folder) in {mount["Source"] for mount in container.attrs["Mounts"]}:
+                container.update(cpu_quota=quota[0], cpu_period=quota[1])
 
     def sweep(self) -> int:
         """Remove containers whose harness process is certainly dead."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from harness.driver.records import (
     MAX_PROBES,
     EffectiveEnvelope,
     Envelope,
-    Isolation,
     JobSpec,
     Measurement,
     Outcome,
@@ -29,6 +28,7 @@ from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, St
 from harness.launch.images.systems import System
 from harness.launch.monitor.traces import MemoryTrace
 from harness.progress import Progress
+from harness.results.isolation import FAKE
 
 Script = Callable[[LaunchRequest], Outcome]
 
@@ -40,12 +40,17 @@ def _always_ok(_job: LaunchRequest) -> Outcome:
 class FakeLauncher(Launcher):
     """Launcher whose jobs take no time and claim some; ``script`` decides their outcomes."""
 
-    isolation = Isolation.FAKE
+    isolation = FAKE
     fetches_files = False
 
     def __init__(self, script: Script = _always_ok) -> None:
         self._script = script
         self.launched: list[LaunchRequest] = []
+
+    @classmethod
+    def open(cls, cache: Path, models: Path | None, options: Mapping[str, str]) -> FakeLauncher:  # noqa: ARG003
+        """Return a launcher whose jobs all end well."""
+        return cls()
 
     def cannot(self, envelope: Envelope) -> str | None:
         """Refuse only GPUs."""

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from harness import filesystem
-from harness.driver.records import Isolation, Outcome, digest
+from harness.driver.records import Outcome, digest
 from harness.errors import ImageError
 from harness.launch import cpu_placement, host
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason, thread_environment
@@ -30,6 +30,7 @@ from harness.launch.monitor.sampler import Sampler
 from harness.launch.monitor.sources import ProcessCounters, ProcessMemory
 from harness.launch.watch import CanaryLog, JobWatch, follow
 from harness.progress import Progress
+from harness.results.isolation import PROCESS
 from harness.untrusted import MAX_TEXT, one_line
 
 log = logging.getLogger(__name__)
@@ -69,18 +70,19 @@ read_only(os.fsencode(os.environ["HARNESS_INDEX"]), os.getuid(), os.getgid())
 class ProcessLauncher(Launcher):
     """Launcher of the in-image driver without an engine."""
 
-    isolation = Isolation.PROCESS
+    isolation = PROCESS
 
     def __init__(self, cache: Path, models: Path | None = None) -> None:
-        self._cache = cache.absolute()
-        self.models = models
+        super().__init__(cache, models)
         self._python = os.environ.get(PYTHON_VARIABLE)
         self._canary = Canary()
 
     def cannot_run(self, system: System) -> str | None:
         """Return why the system is not available as a process, or None."""
-        reason = system.not_a_process
-        return f"not available with --launcher process: {reason}" if reason else None
+        part = next((part for part in system.parts if part.image_only), None)
+        if part is None:
+            return None
+        return f"not available as a process: engine {part.engine!r} runs in its image alone: {part.image_only}"
 
     def recipe(self, system: System) -> str:
         """Hash the inputs of the system's environment, and the interpreter."""
@@ -103,7 +105,7 @@ class ProcessLauncher(Launcher):
             other = "take another host or hardware profile (docs/guides/platforms.md)"
             raise ImageError(f"system {system.name!r}: {system.lacking}; {other}")
         # Before the packages, which take their time: it refuses unpinned files.
-        files = assets.fetch(system.name, system.assets, self._cache, self.models)
+        files = assets.fetch(system.name, system.assets, self.cache, self.models)
         partial = filesystem.staging_path(folder)
         partial.mkdir(parents=True)
         joined = [self.prepare(component) for component in system.components]
@@ -116,7 +118,7 @@ class ProcessLauncher(Launcher):
         shutil.copytree(files, partial / "assets")
         if system.prepare and system.assets:
             self._make_ready(system, partial)
-        shared = assets.fetch(system.engine, system.engine_assets, self._cache, self.models)
+        shared = assets.fetch(system.engine, system.engine_assets, self.cache, self.models)
         shutil.copytree(shared, partial / "assets", dirs_exist_ok=True)
         components = recipes.components_json(system, [_engine_environment(Path(part.reference)) for part in joined])
         (partial / "components.json").write_text(components, encoding="utf-8")
@@ -138,7 +140,7 @@ class ProcessLauncher(Launcher):
             code = _START.format(cpus=set(placement.cpus), read_only="" if job.may_write_index else _READ_ONLY)
             started = time.monotonic()
             child = subprocess.Popen(
-                [self._python or sys.executable, "-c", code],
+                self.command([self._python or sys.executable, "-c", code]),
                 env=self._environment(job),
                 cwd=job.out,
                 stdin=subprocess.DEVNULL,
@@ -175,6 +177,10 @@ class ProcessLauncher(Launcher):
             handed=tuple(watch.handed),
         )
 
+    def command(self, driver: list[str]) -> list[str]:
+        """Return the command that runs the driver; another launcher may put one in front that keeps its process id."""
+        return driver
+
     def _prepared(self, system: System) -> Prepared:
         """Return the system for this platform, with the path of its environment."""
         system = system.for_platform(platforms.host(), all_packages=True)
@@ -182,7 +188,7 @@ class ProcessLauncher(Launcher):
         recipe = f"process:{digest([recipes.recipe(system), interpreter])}"
         # It holds the driver's files too, and jobs run this harness's driver.
         made_of = digest([recipe, driver_code.code_hash()])
-        folder = (self._cache / "process").resolve() / f"{system.name}-{made_of[:12]}"
+        folder = (self.cache / "process").resolve() / f"{system.name}-{made_of[:12]}"
         return Prepared(system, recipe, f"process:{made_of}", str(folder))
 
     def _install(self, system: System, pinned: list[locks.Lock], target: Path) -> None:
@@ -200,9 +206,9 @@ class ProcessLauncher(Launcher):
             "--target",
             str(target),
         ]
-        with filesystem.scratch_folder(self._cache / "tmp", "lock") as scratch:
+        with filesystem.scratch_folder(self.cache / "tmp", "lock") as scratch:
             for number, lock in enumerate(pinned):
-                wheels = assets.wheels(lock.path, system.extra_indexes, self._cache, system.platform)
+                wheels = assets.wheels(lock.path, system.extra_indexes, self.cache, system.platform)
                 (scratch / f"{number}.txt").write_text(lock.text, encoding="utf-8")
                 options += ["--find-links", str(wheels), "-r", str(scratch / f"{number}.txt")]
             log.info(f"{system.name}: installing the engine's packages")

@@ -262,7 +262,7 @@ def _lines(found: Sequence[CheapestPoint], goal: QualityGoal) -> Iterator[Sequen
                 **shared,
                 "dataset": row.dataset,
                 "scenario": row.scenario,
-                "isolation": row.isolation.value,
+                "isolation": row.isolation.name,
                 "suite": row.suite,
                 "system": row.system,
                 "hardware_profile": row.profile,
@@ -280,7 +280,7 @@ def _values(each: CheapestPoint, point: OperatingPoint) -> dict[str, Any]:
     return {
         "dataset": row.dataset,
         "scenario": row.scenario,
-        "isolation": row.isolation.value,
+        "isolation": row.isolation.name,
         "suite": row.suite,
         "system": row.system,
         "hardware_profile": row.profile,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from harness.launch.doctor import Check, Level
+from harness.launch.checks import Check, Level
 from harness.report.document import Escape, ReportDocument, Section, lines_of
 
 _COLUMNS: tuple[tuple[str, Callable[[Check], str]], ...] = (

@@ -78,6 +78,7 @@ def optional(path: str, name: str) -> Callable[[Any], Any]:
 # What a stage's time is.
 STAGE = "time of this stage, as the adapter reports it"
 # The texts in front name a job, and stand beside each of its samples.
+_ENFORCED = "isolation, what enforced the limits: container, process, fake, or a launcher's own"
 JOBS: tuple[Column[StoredJob], ...] = (
     _text("key", "key of the job: hash of everything that decides the measurement", "result.key"),
     _text("origin", "origin, in merged results"),
@@ -86,7 +87,7 @@ JOBS: tuple[Column[StoredJob], ...] = (
     _text("dataset", "dataset: corpus, queries and judgements", "result.spec.cell.dataset"),
     _text("scenario", "arrival of queries: single_stream, offline, server", "result.spec.cell.scenario"),
     _text("hardware_profile", "limits of CPUs, memory and GPUs", "result.spec.cell.profile"),
-    _text("isolation", "what enforced the limits: container, process, fake", "result.spec.isolation.value"),
+    _text("isolation", _ENFORCED, "result.spec.isolation"),
     _text("outcome", "how the job ended: ok, oom, timeout, crash ...", "result.outcome.value"),
     _count("job", "", "number within its cell, from 0", "result.spec.job"),
     _count("jobs", "jobs", "number of jobs in its cell", "result.spec.jobs"),

@@ -12,7 +12,7 @@ from decimal import Decimal
 from harness.analysis import causes, notes
 from harness.analysis.comparison import called
 from harness.analysis.table import Cause, Finding, FirstStage, Price, Row, Table, Validity
-from harness.driver.records import Isolation, Outcome
+from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.pricing import cost
 from harness.report import row_figures, summary
@@ -61,7 +61,7 @@ def row_paragraphs(row: Row) -> Iterator[Paragraph]:
     yield from _first_use(row)
     yield "Measured on", _machine(row)
     yield "Trust", _trust(row)
-    for note in row.own_notes if row.isolation is Isolation.PUBLISHED else ():
+    for note in row.own_notes if row.isolation.published else ():
         yield "Published", _sentence(note)
     said: set[Cause] = set()
     for finding in row.findings:
@@ -89,7 +89,7 @@ def _latency(row: Row) -> str:
     mean = row.latency_mean_s
     if mean.value is None:
         return f"There is no mean latency: {mean.reason or 'not measured'}."
-    if row.queries is None or row.trials is None or row.isolation is Isolation.PUBLISHED:
+    if row.queries is None or row.trials is None or row.isolation.published:
         return f"{bounded(mean, 1e3)} ms, as published: there are no samples."
     made = (
         f"{bounded(mean, 1e3)} ms: the mean of {row.queries * row.trials:,} samples, {row.queries:,} queries in each "
@@ -275,12 +275,8 @@ def _machine(row: Row) -> str:
     machine = row.machine
     if machine is None:
         return "a machine that is not known: these numbers were published."
-    enforced = {
-        Isolation.CONTAINER: "a container enforced the limits",
-        Isolation.PROCESS: "CPUs were pinned; nothing enforced the memory limit",
-    }.get(row.isolation, f"isolation {row.isolation.value}")
     parts = (machine.cpu_model, machine.architecture, counted(machine.host_cpus, "CPU"), *machine.gpu_models)
-    return f"{', '.join(map(str, parts))}; profile {row.profile}; {enforced}."
+    return f"{', '.join(map(str, parts))}; profile {row.profile}; {row.isolation.marked(row.isolation.sentence)}."
 
 
 def _trust(row: Row) -> str:

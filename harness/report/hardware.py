@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from harness.analysis import row_pricing
 from harness.analysis.table import Price, Row, processors
-from harness.driver.records import Isolation
 from harness.report.document import MIB, number
 
 _GIB = 2**30
@@ -20,10 +19,9 @@ def hardware(row: Row) -> str:
     """Return the hardware in words: ``1 CPU, 256 MiB``; of a published row its instance type."""
     if row.published_type:
         return row.published_type
-    if row.isolation is Isolation.PUBLISHED and not row.cpus:
+    if not row.cpus:
         return "hardware that is not printed"
-    marks = "" if row.isolation in (Isolation.CONTAINER, Isolation.PUBLISHED) else f" ({row.isolation.value})"
-    return f"{processors(row.cpus, row.gpus)}, {memory(row.memory_bytes, row.memory_limit_bytes)}{marks}"
+    return row.isolation.marked(f"{processors(row.cpus, row.gpus)}, {memory(row.memory_bytes, row.memory_limit_bytes)}")
 
 
 def memory(asked_bytes: int, limit_bytes: int) -> str:

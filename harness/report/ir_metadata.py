@@ -202,7 +202,7 @@ def _own(job: StoredJob) -> dict[str, Any]:
         "suite": spec.cell.suite,
         "scenario": spec.cell.scenario,
         "protocol": spec.protocol,
-        "isolation": spec.isolation.value,
+        "isolation": spec.isolation,
         "outcome": result.outcome.value,
         "detail": result.detail,
         "envelope": {

@@ -65,7 +65,9 @@ def leaderboard_document(board: Leaderboard) -> ReportDocument:
 def _answer(board: Leaderboard, escape: Escape) -> Section:
     """Return ranks, scores, the figures behind them, and what else a reader must know."""
     ranked, query = board.ranked_rows, board.query
-    several = len({hardware.hardware(each.row) for each in ranked}) > 1
+    several = len({hardware.hardware(each.row) for each in ranked}) > 1 or any(
+        each.row.isolation.mark for each in ranked
+    )
     varied = any(each.by_queries.best is not None for each in ranked)
     machines = {hardware.machine(each.row) for each in ranked}
 
@@ -133,7 +135,7 @@ def _section(board: Leaderboard, escape: Escape) -> Section:
     columns: list[GridColumn[ExcludedRow] | None] = [
         ("system", False, lambda left: system_name(left.row, escape)),
         ("origin", False, lambda left: escape(left.row.origin or MISSING)) if origins else None,
-        ("hardware profile", False, lambda left: escape(left.row.profile)),
+        ("hardware profile", False, lambda left: _profile(left.row, escape)),
         ("suite", False, lambda left: escape(left.row.suite)),
         ("why", False, lambda left: escape(left.reason)),
     ]
@@ -210,8 +212,7 @@ def _columns(board: Leaderboard, notes: Footnotes) -> list[GridColumn[RankedRow]
 
 
 def _profile(row: Row, escape: Escape) -> str:
-    isolation = "" if row.isolation.value in ("container", "published") else f" ({row.isolation.value})"
-    return escape(row.profile) + isolation
+    return row.isolation.marked(escape(row.profile))
 
 
 def _validity(row: Row, notes: Footnotes) -> str:
@@ -336,13 +337,19 @@ def _csv_record(ranked: RankedRow, board: Leaderboard) -> dict[str, Value]:
         span: RankInterval = getattr(ranked, f"by_{name}")
         record |= {f"rank_{name}_best": span.best, f"rank_{name}_worst": span.worst}
     record |= {"front": ranked.state.value if ranked.state else None, "validity": row.validity.value, "key": row.key}
-    return record | {"reason": None, "origin": row.origin}
+    return record | {"reason": None, "origin": row.origin, "isolation": row.isolation.name}
 
 
 def _csv_left_out(left: ExcludedRow) -> dict[str, Value]:
     row = left.row
     names: dict[str, Value] = {"system": row.system, "hardware_profile": row.profile, "suite": row.suite}
-    return names | {"validity": row.validity.value, "key": row.key, "reason": left.reason, "origin": row.origin}
+    return names | {
+        "validity": row.validity.value,
+        "key": row.key,
+        "reason": left.reason,
+        "origin": row.origin,
+        "isolation": row.isolation.name,
+    }
 
 
 def _content(board: Leaderboard) -> dict[str, Any]:

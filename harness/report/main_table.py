@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from harness.analysis.notes import build_place
 from harness.analysis.table import Row, Table, Validity
-from harness.driver.records import Isolation, Outcome
+from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.report.columns import Kind
 from harness.report.document import (
@@ -41,10 +42,19 @@ def table_document(table: Table) -> ReportDocument:
         sections=lambda escape: (table_section(table, escape),),
         lines=lambda: lines_of(table.rows, [(column.name, column.get) for column in table_columns(table)]),
         # JSON has the field names of `harness.analysis.table`; units as in the names.
-        content=lambda: {"report_version": REPORT_VERSION, **dataclasses.asdict(table)},
+        content=lambda: {"report_version": REPORT_VERSION, **table_content(table)},
         printed=lambda escape: _by_scenario(table, escape),
         padded=False,
     )
+
+
+def table_content(table: Table) -> dict[str, Any]:
+    """Return all of a table; of an isolation the name, as results store it."""
+    content = dataclasses.asdict(table)
+    isolations = [row.isolation.name for row in table.rows] + [null.isolation.name for null in table.overhead]
+    for written, name in zip((*content["rows"], *content["overhead"]), isolations, strict=True):
+        written["isolation"] = name
+    return content
 
 
 def _by_scenario(table: Table, escape: Escape) -> Iterator[Section]:
@@ -122,8 +132,7 @@ class _RowCells:
         return figure.wide_header, figure.kind is not Kind.TEXT, written
 
     def profile(self, row: Row) -> str:
-        isolation = "" if row.isolation is Isolation.CONTAINER else f" ({row.isolation.value})"
-        return self.notes.escape(row.profile) + isolation
+        return row.isolation.marked(self.notes.escape(row.profile))
 
     def outcome(self, row: Row) -> str:
         ended = row.outcome is not Outcome.OK or row.detail
@@ -178,12 +187,12 @@ def _timed(row: Row) -> str:
 def _machine(row: Row) -> str:
     machine = row.machine
     if machine is None:
-        return f"Measured on: not here ({row.isolation.value})"
+        return f"Measured on: not here ({row.isolation.name})"
     parts = [f"{machine.cpu_model} ({machine.architecture})"]
     parts += map(str, (*machine.gpu_models, *filter(None, [machine.instance_type])))
     parts.append(f"kernel {machine.kernel}")
     parts.append("cgroup version unknown" if machine.cgroup_version is None else f"cgroup v{machine.cgroup_version}")
-    parts += [f"Docker {machine.docker_version}"] if machine.docker_version else []
+    parts += [f"{row.isolation.engine or 'Docker'} {machine.docker_version}"] if machine.docker_version else []
     head, _, changed = str(machine.harness_commit or "").partition("-")
     commit = f" ({head[:12]}{' with changes' if changed else ''})" if head else ""
     parts.append(f"harness {machine.harness_version}{commit}")

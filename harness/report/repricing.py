@@ -152,7 +152,7 @@ def _rows(repricing: Repricing, notes: Footnotes) -> Grid:
     moved = any(change.before != change.cheapest_before for change in changes)
     columns: list[GridColumn[RowChange] | None] = [
         *(column_of(column, attrgetter("row")) for column in keys),
-        ("hardware profile", False, lambda change: escape(change.row.profile)),
+        ("hardware profile", False, lambda change: change.row.isolation.marked(escape(change.row.profile))),
         *(fact(each) for each in measured if served or each.alias != THROUGHPUT),
         ("cost model", False, lambda change: cost_model(change.row)) if served else None,
         (f"instance type {before} (US$/h)", False, instance("before")),
@@ -352,7 +352,7 @@ def _change(change: RowChange) -> dict[str, object]:
     place = ("k", "latency_target_s", "latency_percentile", "sample_sha256", "corpus_sha256")
     return {
         **{name: getattr(row, name) for name in (*names, *more, *place)},
-        "isolation": row.isolation.value,
+        "isolation": row.isolation.name,
         "validity": row.validity.value,
         "measures": {name: vars(figure) for name, figure in row.measures.items()},
         "latency_mean_s": vars(row.latency_mean_s),

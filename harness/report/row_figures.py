@@ -383,8 +383,10 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         fact("outcome", "how the job ended: ok, oom, timeout, crash ...", "outcome.value"),
         fact("validity", "validity of the figures: clean, noisy, invalid, unknown", "validity.value"),
         fact(
-            "isolation", "what enforced the limits: container, process, fake; published: not measured here",
-            "isolation.value",
+            "isolation",
+            "isolation, what enforced the limits: container, process, fake, or a launcher's own; published: not"
+            " measured here",
+            "isolation.name",
         ),
         fact("suite", "suite of the cell"),
     ),

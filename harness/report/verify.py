@@ -24,6 +24,7 @@ from harness.evaluation.per_query import PerQuery
 from harness.progress import Progress, silent
 from harness.report import study
 from harness.report.document import Escape, ReportDocument, Section, lines_of
+from harness.report.main_table import table_content
 from harness.results import integrity, origins, pin_lock, reader, seals, suite_record
 from harness.results.integrity_samples import Mismatch, Runs, below, differences
 
@@ -247,7 +248,7 @@ def check_cache(root: Path, cache: Path, recompute: Recompute) -> Iterator[Misma
         except HarnessError as error:
             yield Mismatch(place, counted(len(table.rows), "row"), f"none: {error}")
             continue
-        yield from compare_rows(place, dataclasses.asdict(table), dataclasses.asdict(again.table))
+        yield from compare_rows(place, table_content(table), table_content(again.table))
         if cached.per_query is not None:
             by_query = _plain_values(cached.per_query), _plain_values(again.per_query)
             yield from differences(f"{place}: by query", *by_query)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import NamedTuple
 
-from harness.driver.records import Isolation, Outcome, digest
+from harness.driver.records import Outcome, digest
 from harness.errors import FileError
 from harness.results.reader import StoredJob
 from harness.results.schema import Cell, ResultSpec
@@ -45,7 +45,7 @@ class CellKey(NamedTuple):
     """Key that the jobs of a row share."""
 
     cell: Cell
-    isolation: Isolation
+    isolation: str
     origin: str | None
 
 

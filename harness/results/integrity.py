@@ -106,7 +106,7 @@ def _check_record(job: StoredJob, place: str) -> Iterator[Mismatch]:
         yield Mismatch(f"{where}: index.resumed_s", f"{index.resumed_s}", f"0 to {index.build_s}")
     if ok and result.effective is not None:
         cpuset = result.placement.cpuset if result.placement else None
-        for wrong in envelope.mismatches(spec.envelope, result.effective, spec.isolation, cpuset):
+        for wrong in envelope.mismatches(spec.envelope, result.effective, result.isolation.enforced, cpuset):
             yield Mismatch(f"{where}: effective", wrong, "the limits of spec.envelope: the job ended ok")
     if ok and result.exit_code not in (None, 0):
         yield Mismatch(f"{where}: exit_code", f"{result.exit_code}", "0: the job ended ok")

@@ -9,13 +9,15 @@ import fnmatch
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Annotated
+
+from pydantic import StringConstraints
 
 from harness.commands import literal
 from harness.driver.records import (
     Cpuset,
     EffectiveEnvelope,
     Envelope,
-    Isolation,
     Outcome,
     Phase,
     Probe,
@@ -23,8 +25,10 @@ from harness.driver.records import (
     ScenarioParams,
     digest,
 )
+from harness.results.isolation import NAME, Isolation, named
 from harness.untrusted import ForeignText, split_list
 
+IsolationName = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
 # The system that does nothing: what a query costs on it is the harness's own overhead (measuring rule 23).
 NULL_SYSTEM = "null"
 
@@ -193,17 +197,17 @@ class ResultSpec:
     """Everything that decides what was measured; its hash is the job key (see :func:`job_key`).
 
     ``recipe`` is the hash of all that the image is made of (version 1 has its digest there, which no plan asks for).
-    ``index_key`` names the inputs of the index (recipe, corpus, build parameters); ``isolation`` keeps
-    container, process and fake results apart.  A cell takes ``jobs`` container lives, of which this is number
-    ``job``; each runs ``trials`` trials.  ``repetition`` counts attempts at the same job.  ``result_cache``: the
-    system declares one.  ``instance_type`` is the machine that was asked for (``None``: whichever runs the harness).
+    ``index_key`` names the inputs of the index (recipe, corpus, build parameters); ``isolation`` names what held the
+    job to its envelope (:mod:`harness.results.isolation`).  A cell takes ``jobs`` container lives, of which this is
+    number ``job``; each runs ``trials`` trials.  ``repetition`` counts attempts at the same job.  ``result_cache``: the
+    system declares one.  ``instance_type`` is the machine that was asked for (``None``: any that runs the harness).
     ``held_out`` queries of the sample warm up: they are judged, and never timed.
     """
 
     cell: Cell
     protocol: str
     envelope: Envelope
-    isolation: Isolation
+    isolation: IsolationName
     params: dict[str, Scalar]
     recipe: str
     index_key: str
@@ -331,7 +335,7 @@ class IndexFacts:
     content_sha256: str
     envelope: Envelope
     resumed_s: float | None = None
-    isolation: Isolation | None = None
+    isolation: IsolationName | None = None
     started_at: str | None = None
     environment: Environment | None = None
     throttled_periods: int | None = None
@@ -370,7 +374,8 @@ class Result:
     ``compiled_s`` is the CPU time of just-in-time compiler threads while the trials ran; ``None``: none were seen.
     ``nominal_memory_bytes`` is the memory that the hardware profile asks for, where it is the whole machine and the
     limit in ``spec.envelope`` is what the host left of it; ``None``: the limit is the profile's. ``files`` maps each
-    file beside ``result.json`` to its sha256. ``seal`` is the digest of all other fields
+    file beside ``result.json`` to its sha256. ``foreign_isolation`` is the record of an
+    isolation that harness does not ship. ``seal`` is the digest of all other fields
     (:mod:`harness.results.seals`).
     """
 
@@ -415,8 +420,15 @@ class Result:
     compiled_s: float | None = None
     nominal_memory_bytes: int | None = None
     files: dict[str, str] = field(default_factory=dict)
+    foreign_isolation: Isolation | None = None
     schema_version: int = SCHEMA_VERSION
     seal: str | None = None
+
+    @property
+    def isolation(self) -> Isolation:
+        """Isolation that held the job to its envelope: harness's own record, else the stored one of that name."""
+        stored = self.foreign_isolation
+        return stored if stored is not None and stored.name == self.spec.isolation else named(self.spec.isolation)
 
 
 def job_key(spec: ResultSpec) -> str:

@@ -12,8 +12,9 @@ import scipy.stats
 
 from harness.analysis import cell_summary, rows
 from harness.analysis.table import Validity
-from harness.driver.records import Isolation, Outcome, Probe, ScenarioParams
+from harness.driver.records import Outcome, Probe, ScenarioParams
 from harness.pricing.prices import Snapshot
+from harness.results.isolation import CONTAINER, PROCESS
 from harness.results.schema import Cell, Memory, Placement, Result
 from tests.support import sample_records
 from tests.support.sample_records import FakeJob
@@ -127,17 +128,17 @@ def test_verdicts_equal_those_of_rows_without_reading_runs(
         (job.folder / "run.trec.gz").write_bytes(b"no run at all")
     found = rows.verdicts([*drifting, failed])
     row = build_table([*drifting, failed], snapshot=snapshot).rows[0]
-    verdict = found[drifting[0].result.spec.cell, Isolation.CONTAINER]
+    verdict = found[drifting[0].result.spec.cell, CONTAINER.name]
     assert (verdict.validity, verdict.transient) == (row.validity, row.transient) == (Validity.NOISY, True)
     assert verdict.reasons == row.notes
-    other = found[failed.result.spec.cell, Isolation.CONTAINER]
+    other = found[failed.result.spec.cell, CONTAINER.name]
     assert (other.validity, other.transient) == (Validity.CLEAN, False)
 
 
 def test_verdicts_of_containers_and_processes_are_separate(make: Maker) -> None:
-    jobs = [make(changes={"trials_finished": 3}), make(isolation=Isolation.PROCESS)]
+    jobs = [make(changes={"trials_finished": 3}), make(isolation=PROCESS.name)]
     found = {isolation: verdict.validity for (_, isolation), verdict in rows.verdicts(jobs).items()}
-    assert found == {Isolation.CONTAINER: Validity.NOISY, Isolation.PROCESS: Validity.CLEAN}
+    assert found == {CONTAINER.name: Validity.NOISY, PROCESS.name: Validity.CLEAN}
 
 
 def test_an_offline_row_has_a_throughput_and_no_latency(make: Maker, snapshot: Snapshot) -> None:

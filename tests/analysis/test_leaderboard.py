@@ -15,10 +15,11 @@ from harness.analysis.leaderboard import Bound, Leaderboard, LeaderboardQuery, R
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.resampling import Resampled
 from harness.analysis.table import Cause, Finding, Row, Table, Validity
-from harness.driver.records import Isolation, Outcome
+from harness.driver.records import Outcome
 from harness.errors import UnknownName, UsageError
 from harness.evaluation.per_query import PerQuery
 from harness.report.leaderboard import leaderboard_document
+from harness.results.isolation import PROCESS
 from harness.results.schema import Cell
 from harness.stats import Estimate
 from tests.support import sample_records
@@ -91,7 +92,7 @@ def test_equal_scores_share_a_rank_and_are_sorted_by_name() -> None:
         ({"latency_mean_s": Estimate(None, reason="lost")}, "no mean latency: lost"),
         ({"usd_per_million": Estimate(None, reason="no type")}, "no cost: no type"),
         ({"sample_sha256": "other"}, "not to be compared with the others: another query sample"),
-        ({"isolation": Isolation.PROCESS}, "not to be compared with the others: another isolation"),
+        ({"isolation": PROCESS}, "not to be compared with the others: another isolation"),
         ({"k": 100}, "not to be compared with the others: another number of hits asked for"),
     ],
 )

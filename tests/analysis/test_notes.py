@@ -8,8 +8,9 @@ import pytest
 
 from harness.analysis import notes
 from harness.analysis.table import Table, Validity
-from harness.driver.records import Envelope, Isolation, Outcome
+from harness.driver.records import Envelope, Outcome
 from harness.pricing.prices import Snapshot
+from harness.results.isolation import CONTAINER, FAKE, PROCESS, Isolation
 from harness.results.schema import Cell, IndexFacts
 from tests.support import sample_records
 from tests.support.sample_records import FakeJob
@@ -39,13 +40,11 @@ def test_note_names_the_smallest_profile_that_passes(make: Maker, snapshot: Snap
     ]
 
 
-@pytest.mark.parametrize(
-    ("isolation", "outcome"), [(Isolation.PROCESS, Outcome.OK), (Isolation.CONTAINER, Outcome.NOT_APPLICABLE)]
-)
+@pytest.mark.parametrize(("isolation", "outcome"), [(PROCESS, Outcome.OK), (CONTAINER, Outcome.NOT_APPLICABLE)])
 def test_smallest_profile_needs_containers_of_two_sizes(
     make: Maker, snapshot: Snapshot, isolation: Isolation, outcome: Outcome
 ) -> None:
-    jobs = [make(profile="cpu1-mem1"), make(profile="cpu1-mem256m", isolation=isolation, outcome=outcome)]
+    jobs = [make(profile="cpu1-mem1"), make(profile="cpu1-mem256m", isolation=isolation.name, outcome=outcome)]
     assert notes_with(jobs, snapshot, "Smallest profile") == []
 
 
@@ -73,7 +72,7 @@ def test_profiles_that_take_the_whole_host_have_one_note(make: Maker, snapshot: 
     apart = [
         make(profile="cpu2-mem4", changes={"environment": larger}),
         make("minilm", "cpu2-mem4", Outcome.OOM),
-        make("fake", "cpu2-mem4", isolation=Isolation.FAKE),
+        make("fake", "cpu2-mem4", isolation=FAKE.name),
     ]
     assert notes_with(apart, snapshot, "sampling") == []
 

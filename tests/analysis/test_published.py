@@ -13,10 +13,10 @@ from harness.analysis import published as published_tables
 from harness.analysis import row_pricing
 from harness.analysis.published import Hardware, Printed, Published
 from harness.analysis.table import Row, Table, Validity
-from harness.driver.records import Isolation
 from harness.errors import FileError
 from harness.pricing import instances, prices
 from harness.pricing.prices import Snapshot
+from harness.results.isolation import PUBLISHED
 from harness.stats import Estimate
 from tests.published_study.conftest import Spoil
 from tests.support.published import alter, copy, shipped
@@ -167,7 +167,7 @@ def test_every_row_of_table_3_is_marked_published(table: Table) -> None:
     assert len(of_table_3(table, "msmarco")) == 28
     assert len(of_table_3(table, "xortydi")) == 24
     assert sum(row.suite == "santhanam2023-table2" for row in table.rows) == 10
-    assert {row.isolation for row in table.rows} == {Isolation.PUBLISHED}
+    assert {row.isolation for row in table.rows} == {PUBLISHED}
     assert all(published_tables.NOT_JUDGED in row.notes for row in table.rows)
     assert len({row.key for row in table.rows}) == 62
 

@@ -13,8 +13,8 @@ import pytest
 from harness.analysis import published_measures
 from harness.analysis.published_measures import LOST, PrintedCell, measures_table
 from harness.analysis.table import Row, Validity
-from harness.driver.records import Isolation
 from harness.errors import FileError
+from harness.results import isolation
 from harness.stats import kendall_p, kendall_tau
 from tests.support.command_line import call
 
@@ -132,7 +132,7 @@ def test_rows_stand_in_the_tables_that_print_them_with_marks_gains_and_findings(
         *(f"boytsov2025-table2 {name}" for name in ("needle", "passkey")),
     ]
     row = found["boytsov2025 robust04-description"]
-    assert (row.measured("nDCG@20"), row.k, row.isolation) == (0.581, 1000, Isolation.PUBLISHED)
+    assert (row.measured("nDCG@20"), row.k, row.isolation) == (0.581, 1000, isolation.PUBLISHED)
     assert (row.validity, row.latency_mean_s.value) == (Validity.UNKNOWN, None)
     assert [note.partition(":")[0] for note in row.notes[1:]] == [
         "its FirstP is FirstP ELECTRA",

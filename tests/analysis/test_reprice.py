@@ -17,13 +17,14 @@ from harness.analysis import reprice, row_pricing
 from harness.analysis.reprice import CHEAPEST, SAME, TOKENS, Repricing
 from harness.analysis.row_cache import CellRow, RowCache, RowSet
 from harness.analysis.table import Row, Table, Validity
-from harness.driver.records import Isolation, Outcome
+from harness.driver.records import Outcome
 from harness.errors import UnknownName, UsageError
 from harness.pricing import prices
 from harness.pricing.instances import TypeChoice
 from harness.pricing.token_prices import ModelPrice, TokenSnapshot
 from harness.report import writers
 from harness.report.repricing import repricing_document
+from harness.results.isolation import CONTAINER, PROCESS, PUBLISHED
 from harness.stats import Estimate
 from tests.support import price_fixtures, sample_records
 
@@ -134,7 +135,7 @@ def test_only_valid_rows_with_a_cost_have_ranks(root: Path) -> None:
 
 def test_rows_of_another_isolation_or_dataset_are_not_ranked_together(root: Path) -> None:
     one = row("a", 2, 8, 0.1)
-    some = (one, row("b", 2, 8, 0.2, isolation=Isolation.PROCESS), row("c", 2, 8, 0.3, dataset="other"))
+    some = (one, row("b", 2, 8, 0.2, isolation=PROCESS), row("c", 2, 8, 0.3, dataset="other"))
     assert [each.before.rank for each in compare(root, *some).changes] == [1, 1, 1]
 
 
@@ -146,7 +147,7 @@ def test_rows_of_another_isolation_or_dataset_are_not_ranked_together(root: Path
         {"corpus_sha256": "another"},
         {"latency_target_s": 0.5},
         {"latency_percentile": 95.0},
-        {"isolation": Isolation.PROCESS},
+        {"isolation": PROCESS},
     ],
 )
 def test_each_group_has_its_own_ranks(root: Path, other: dict[str, Any]) -> None:
@@ -159,10 +160,10 @@ def test_each_group_has_its_own_ranks(root: Path, other: dict[str, Any]) -> None
 
 
 def test_published_tables_are_ranked_separately(root: Path) -> None:
-    paper = {"isolation": Isolation.PUBLISHED, "validity": Validity.UNKNOWN}
+    paper = {"isolation": PUBLISHED, "validity": Validity.UNKNOWN}
     one, two = row("a", 2, 8, 0.06, suite="t2", **paper), row("b", 1, 1, 0.2, suite="t3", **paper)
     assert [each.before.rank for each in compare(root, one, two).changes] == [1, 1]
-    mine = (replace(each, isolation=Isolation.CONTAINER) for each in (one, two))
+    mine = (replace(each, isolation=CONTAINER) for each in (one, two))
     assert [each.before.rank for each in compare(root, *mine).changes] == [1, 2], "two suites, one measurement"
 
 

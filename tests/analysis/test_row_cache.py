@@ -16,10 +16,11 @@ import pytest
 from harness.analysis import cell_summary, results_folder, row_cache, row_pricing
 from harness.analysis.row_cache import CellRow, RowCache, RowSet
 from harness.analysis.table import Overhead, Row, Table, Timing, Validity
-from harness.driver.records import Envelope, Isolation, Outcome
+from harness.driver.records import Envelope, Outcome
 from harness.errors import FileError
 from harness.evaluation import per_query
 from harness.evaluation.per_query import SHARES, PerQuery
+from harness.results.isolation import CONTAINER
 from harness.results.reader import RUN
 from harness.stats import Estimate
 from tests.support import publisher, sample_records
@@ -35,7 +36,7 @@ ROW = sample_records.row(
     notes=("a note", 'ä \u2028 and , ] " \\'),
     index_bytes=(1 << 53) + 1,
 )
-OVERHEAD = Overhead("suite", "cpu1", Isolation.CONTAINER, Outcome.OK, None, Validity.CLEAN, (), "k0", Estimate(1e-4))
+OVERHEAD = Overhead("suite", "cpu1", CONTAINER, Outcome.OK, None, Validity.CLEAN, (), "k0", Estimate(1e-4))
 TABLE = Table((ROW, sample_records.row(key="k2", suite="other")), ("RR@10",), overhead=(OVERHEAD,))
 BUILT = RowSet(TABLE, (CellRow(ROW, "stamp", replace(VALUES, key=ROW.per_query_key)), CellRow(TABLE.rows[1])))
 
@@ -180,7 +181,7 @@ def _flip(content: bytes, place: int) -> bytes:
         lambda content: content[: len(content) // 2],
         lambda content: b"",
         lambda content: _flip(content, 60),
-        lambda content: _flip(content, len(content) // 3),
+        lambda content: _flip(content, len(content) // 4),
         lambda content: b"\xff\xfe" + content,
         lambda content: content[:-9] + b"\x00" * 9,
         lambda content: b'{"rows": []}',

@@ -15,10 +15,11 @@ from harness.analysis import axes, row_pricing, rows
 from harness.analysis.evaluate_job import JobEvaluator
 from harness.analysis.rows import build_rows
 from harness.analysis.table import Table, Validity
-from harness.driver.records import Isolation, Outcome, Phase
+from harness.driver.records import Outcome, Phase
 from harness.errors import FileError, UsageError
 from harness.pricing.instances import TypeChoice
 from harness.pricing.prices import Snapshot
+from harness.results.isolation import CONTAINER, PROCESS
 from harness.results.schema import Cell, GpuUse
 from harness.stats import Estimate
 from tests.support import sample_records
@@ -243,8 +244,8 @@ def test_result_of_another_spec_is_noted_and_not_pooled(
 
 
 def test_each_isolation_has_its_own_row(make: Maker, snapshot: Snapshot) -> None:
-    table = build_table([make(), make(isolation=Isolation.PROCESS)], snapshot=snapshot)
-    assert [row.isolation for row in table.rows] == [Isolation.CONTAINER, Isolation.PROCESS]
+    table = build_table([make(), make(isolation=PROCESS.name)], snapshot=snapshot)
+    assert [row.isolation for row in table.rows] == [CONTAINER, PROCESS]
     assert table.rows[0].notes == ()
     assert "not comparable with container results" in table.rows[1].notes[0]
 

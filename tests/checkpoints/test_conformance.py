@@ -18,8 +18,8 @@ import pytest
 from checkpoints import tiny
 from harness.driver.records import Envelope
 from harness.experiments.conformance import examine
+from harness.launch.checks import Level
 from harness.launch.docker import DockerLauncher
-from harness.launch.doctor import Level
 from harness.launch.images import catalog, platforms
 from tests.checkpoints.conftest import CACHE, TEXTS
 from tests.support.chance import chance

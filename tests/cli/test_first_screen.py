@@ -10,9 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import main
-from harness.driver.records import Isolation, Outcome
+from harness.driver.records import Outcome
 from harness.launch.base import LaunchRequest
 from harness.launch.fake import FakeLauncher
+from harness.results.isolation import CONTAINER
 from tests.conftest import Bench
 from tests.support import publisher
 from tests.support.publisher import Made
@@ -49,7 +50,7 @@ def test_first_screen_is_at_most_25_lines_within_the_terminal(
 ) -> None:
     monkeypatch.setenv("HARNESS_CACHE", str(bench.cache))
     monkeypatch.chdir(bench.folder)
-    monkeypatch.setattr(FakeLauncher, "isolation", Isolation.CONTAINER)
+    monkeypatch.setattr(FakeLauncher, "isolation", CONTAINER)
     bench.plant("a")
     bench.plant("b")
     bench.run(FakeLauncher(_script), bench.suite(systems=["a", "b"], profiles=["cpu1-mem256m", "cpu1-mem1"]))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.filesystem import this_process
-from harness.launch.doctor import Check, Level
+from harness.launch.checks import Check, Level
 from harness.launch.images import catalog
 from harness.launch.process import ProcessLauncher
 from harness.report import systems, writers
@@ -79,7 +79,7 @@ def test_doctor_shows_failures_then_warnings_then_how_many_are_ok(
         Check(Level.OK, "swap", "none"),
         Check(Level.FAIL, "engine", "none", "start it"),
     )
-    monkeypatch.setattr("harness.launch.doctor.examine", lambda: iter(checks))
+    monkeypatch.setattr("harness.launch.doctor.examine", lambda _launcher: iter(checks))
     done = harness("doctor")
     assert done.exit_code == 1 and done.stdout.splitlines() == [
         "- fail  engine: none; start it",

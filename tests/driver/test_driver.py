@@ -17,8 +17,9 @@ from harness.driver import cgroup, driver
 from harness.driver.adapter import Corpus
 from harness.driver.driver import JobPaths
 from harness.driver.output import EVENTS, MEASUREMENT, SAMPLES, Output
-from harness.driver.records import PROTOCOL_VERSION, Cpuset, Hit, Isolation, JobSpec, Query, ScenarioParams, to_json
+from harness.driver.records import PROTOCOL_VERSION, Cpuset, Hit, JobSpec, Query, ScenarioParams, to_json
 from harness.jobs.suite import Suite
+from harness.results.isolation import CONTAINER
 from tests.driver.test_adapter import Least
 from tests.support import job_fixtures
 from tests.support.job_fixtures import SEEN
@@ -137,7 +138,7 @@ def test_index_is_verified_after_its_build_and_outside_its_time(job: Job) -> Non
 
 def test_wrong_envelope_ends_the_job_before_load(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     job.seen(monkeypatch, cpus=(0,), uid=0)
-    code, measurement = job.run(replace(SEARCH, isolation=Isolation.CONTAINER))
+    code, measurement = job.run(replace(SEARCH, enforced=CONTAINER.enforced))
     assert job.diary == ["verify", "measurement"]
     assert code == 1 and measurement["outcome"] == "envelope_mismatch"
     assert measurement["detail"] == "1 CPUs in the affinity mask, asked for 2; runs as root"
@@ -223,8 +224,8 @@ def test_importing_the_engine_counts_as_load(job: Job, monkeypatch: pytest.Monke
 
 
 def test_a_spec_of_another_contract_is_refused(job: Job) -> None:
-    with pytest.raises(ValueError, match="contract version 2, this image speaks 1"):
-        job.run(replace(SEARCH, protocol_version=2))
+    with pytest.raises(ValueError, match="contract version 1, this image speaks 2"):
+        job.run(replace(SEARCH, protocol_version=1))
     assert not (job.folder / "out" / MEASUREMENT).exists()
 
 
@@ -299,7 +300,7 @@ def test_kernel_counters_are_read_before_the_container_ends(
 ) -> None:
     recorded = cgroup.own(unfold(tmp_path / "recorded", "systemd/limited/killed.inside").cgroups)
     monkeypatch.setattr(driver.cgroup, "own", lambda: recorded)
-    _, measurement = job.run(replace(SEARCH, isolation=Isolation.CONTAINER))
+    _, measurement = job.run(replace(SEARCH, enforced=CONTAINER.enforced))
     counters = [measurement[name] for name in ("peak_cgroup_bytes", "throttled_periods", "oom_kills")]
     assert counters == [256 << 20, 0, 1]
 

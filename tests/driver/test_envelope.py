@@ -10,7 +10,8 @@ import pytest
 
 from harness.driver import envelope
 from harness.driver.cgroup import UNLIMITED
-from harness.driver.records import Cpuset, Isolation
+from harness.driver.records import Cpuset
+from harness.results.isolation import PROCESS
 from tests.support.job_fixtures import ASKED, SEEN
 
 CPUSET = Cpuset((2, 3), (1,))
@@ -50,41 +51,50 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def test_matching_envelope_has_no_mismatches() -> None:
-    assert envelope.mismatches(ASKED, SEEN, Isolation.CONTAINER, CPUSET) == []
-    assert envelope.mismatches(ASKED, replace(SEEN, pids=100), Isolation.CONTAINER, CPUSET) == []
+    assert envelope.mismatches(ASKED, SEEN, envelope.LIMITS, CPUSET) == []
+    assert envelope.mismatches(ASKED, replace(SEEN, pids=100), envelope.LIMITS, CPUSET) == []
 
 
 def test_any_cpus_match_without_a_cpuset() -> None:
     elsewhere = replace(SEEN, cpus=(0, 7), numa_nodes=None)
-    assert envelope.mismatches(ASKED, elsewhere, Isolation.CONTAINER) == []
-    (wrong,) = envelope.mismatches(ASKED, elsewhere, Isolation.CONTAINER, Cpuset((2, 3)))
+    assert envelope.mismatches(ASKED, elsewhere, envelope.LIMITS) == []
+    (wrong,) = envelope.mismatches(ASKED, elsewhere, envelope.LIMITS, Cpuset((2, 3)))
     assert wrong == "CPUs 0,7 in the affinity mask, asked for CPUs 2-3", "a host without nodes holds memory to none"
 
 
 def test_limit_rounded_down_to_a_page_matches() -> None:
-    assert envelope.mismatches(replace(ASKED, memory_bytes=(1 << 30) + 4095), SEEN, Isolation.CONTAINER) == []
+    assert envelope.mismatches(replace(ASKED, memory_bytes=(1 << 30) + 4095), SEEN, envelope.LIMITS) == []
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_each_wrong_limit_is_named(name: str) -> None:
     change, message = WRONG[name]
-    (wrong,) = envelope.mismatches(ASKED, replace(SEEN, **change), Isolation.CONTAINER, CPUSET)
+    (wrong,) = envelope.mismatches(ASKED, replace(SEEN, **change), envelope.LIMITS, CPUSET)
     assert wrong.startswith(message)
 
 
 def test_all_wrong_limits_are_named_together() -> None:
     seen = replace(SEEN, cpus=(0,), memory_bytes=None, uid=0)
-    assert len(envelope.mismatches(ASKED, seen, Isolation.CONTAINER)) == 3
+    assert len(envelope.mismatches(ASKED, seen, envelope.LIMITS)) == 3
 
 
-@pytest.mark.parametrize("isolation", [Isolation.PROCESS, Isolation.FAKE])
-def test_plain_process_is_checked_for_its_affinity_alone(isolation: Isolation) -> None:
+def test_plain_process_is_checked_for_its_affinity_alone() -> None:
     loose = replace(SEEN, memory_bytes=None, swap_bytes=None, pids=None, uid=0, network_interfaces=("eth0",))
     loose = replace(loose, cpu_quota=None, numa_nodes=(0, 1))
-    assert envelope.mismatches(ASKED, loose, isolation, CPUSET) == []
+    assert envelope.mismatches(ASKED, loose, PROCESS.enforced, CPUSET) == []
     for cpus in ((1,), (1, 2)):
-        (wrong,) = envelope.mismatches(ASKED, replace(loose, cpus=cpus), isolation, CPUSET)
+        (wrong,) = envelope.mismatches(ASKED, replace(loose, cpus=cpus), PROCESS.enforced, CPUSET)
         assert "affinity" in wrong
+
+
+def test_a_limit_is_verified_where_the_launcher_enforces_it() -> None:
+    wrong = replace(SEEN, cpus=(1,), numa_nodes=(7,), memory_bytes=None, swap_bytes=1, cpu_quota=0.5, pids=None, gpus=9)
+    wrong = replace(wrong, network_interfaces=("eth0",), root_read_only=False, effective_capabilities=1)
+    wrong = replace(wrong, no_new_privileges=False, uid=0)
+    assert {limit: len(envelope.mismatches(ASKED, wrong, (limit,), CPUSET)) for limit in envelope.LIMITS} == (
+        dict.fromkeys(envelope.LIMITS, 1)
+    )
+    assert envelope.mismatches(ASKED, wrong, (), CPUSET) == []
 
 
 def test_each_library_with_more_threads_than_cpus_is_named() -> None:

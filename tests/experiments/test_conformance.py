@@ -10,7 +10,7 @@ import pytest
 from harness.driver.records import Envelope
 from harness.experiments.conformance import examine
 from harness.launch import process
-from harness.launch.doctor import Check, Level
+from harness.launch.checks import Check, Level
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
 from harness.launch.process import ProcessLauncher

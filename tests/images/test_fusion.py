@@ -16,7 +16,7 @@ from harness.cli import main
 from harness.driver.records import Envelope, Hit, Outcome
 from harness.experiments import conformance
 from harness.launch.base import Launcher
-from harness.launch.doctor import Level
+from harness.launch.checks import Level
 from harness.launch.images import catalog
 from harness.launch.process import ProcessLauncher
 from harness.results.reader import read_jobs

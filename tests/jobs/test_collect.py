@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from harness.driver.records import Isolation, Measurement, Outcome, Phase, Query, to_json
+from harness.driver.records import Measurement, Outcome, Phase, Query, to_json
 from harness.jobs.collect import CollectedJob, build_result, collect
 from harness.jobs.plan import Planned
 from harness.launch.base import LaunchEnd, LaunchRequest, StopReason
@@ -23,6 +23,7 @@ from harness.launch.monitor.traces import (
     GpuTrace,
     MemoryTrace,
 )
+from harness.results.isolation import CONTAINER
 from harness.results.schema import GpuReading, GpuUse, Placement
 from tests.support import job_fixtures, sample_records
 from tests.support.job_fixtures import PREPARED, SEEN
@@ -30,7 +31,7 @@ from tests.support.messages import PYTHON
 
 SPEC = job_fixtures.spec(
     system="bm25",
-    isolation=Isolation.CONTAINER,
+    enforced=CONTAINER.enforced,
     k=2,
     corpus_size=10,
     warmup=(Query("w0", "warm"),),

@@ -11,12 +11,13 @@ from types import SimpleNamespace
 import pytest
 
 from harness import filesystem
-from harness.driver.records import Isolation, Outcome
+from harness.driver.records import Outcome
 from harness.errors import StoreError
 from harness.jobs import indexes
 from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.progress import Progress
+from harness.results.isolation import PROCESS
 from harness.results.reader import read_jobs
 from harness.results.schema import IndexFacts, Result
 from tests.conftest import Bench
@@ -140,7 +141,7 @@ def test_file_system_without_links_gets_copies(bench: Bench, monkeypatch: pytest
 
 def test_process_that_may_write_its_index_gets_copies(bench: Bench) -> None:
     class Unguarded(FakeLauncher):
-        isolation = Isolation.PROCESS
+        isolation = PROCESS
 
     results = run(bench, "words", "both", launcher=Unguarded())
     shared, own = data_of(bench, results["both"]) / "words" / "index", data_of(bench, results["words"]) / "index"

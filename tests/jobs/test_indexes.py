@@ -19,7 +19,7 @@ import pytest
 
 from harness import datasets
 from harness.driver.output import MEASUREMENT
-from harness.driver.records import Envelope, Isolation, Outcome
+from harness.driver.records import Envelope, Outcome
 from harness.errors import JobError, StoreError
 from harness.filesystem import this_process
 from harness.jobs import indexes
@@ -29,6 +29,7 @@ from harness.launch.images import catalog
 from harness.launch.monitor.traces import CounterReading, CounterTrace
 from harness.launch.process import ProcessLauncher
 from harness.progress import Progress
+from harness.results.isolation import FAKE, PROCESS
 from harness.results.schema import CanaryReading, Placement
 from tests.conftest import Bench
 from tests.support import sample_records
@@ -101,7 +102,7 @@ PLACEMENT = Placement((0,), (0,), True, (1,), True)
 def test_facts_hold_the_machines_readings_beside_the_build(bench: Bench) -> None:
     host = sample_records.result().environment
     facts = build(bench, Watched(), environment=host).facts
-    assert (facts.environment, facts.isolation, facts.canary) == (host, Isolation.FAKE, CANARY)
+    assert (facts.environment, facts.isolation, facts.canary) == (host, FAKE.name, CANARY)
     assert (facts.placement, facts.throttled_periods, facts.shared_host) == (PLACEMENT, 3, False)
     assert facts.counters.wall_s == 3.0 and facts.counters.foreign_cpu_s == pytest.approx(1.0)
     assert facts.started_at is not None and datetime.fromisoformat(facts.started_at).tzinfo is not None
@@ -374,7 +375,7 @@ def test_build_in_a_process_has_readings_and_counters(bench: Bench) -> None:
     facts = build(bench, ProcessLauncher(bench.cache), system="busy").facts
     assert [reading.when for reading in facts.canary] == ["before", "after"]
     assert facts.placement is not None and len(facts.placement.cpus) == 1
-    assert facts.isolation is Isolation.PROCESS
+    assert facts.isolation == PROCESS.name
     assert facts.counters.cpu_s is not None and facts.counters.cpu_s > 0
     assert facts.counters.foreign_cpu_s is not None
 

@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from harness.driver.records import Isolation, JobSpec, Query, ScenarioParams
+from harness.driver.records import JobSpec, Query, ScenarioParams
 from harness.jobs.job_samples import Sample, clock_contradiction
 from harness.launch.base import TrialTimes
 from harness.launch.monitor.traces import CounterReading
+from harness.results.isolation import CONTAINER
 from tests.support import job_fixtures
 
 MS = 1_000_000
 QUERIES = 100
 SPEC = job_fixtures.spec(
     envelope=replace(job_fixtures.ASKED, cpus=1),
-    isolation=Isolation.CONTAINER,
+    enforced=CONTAINER.enforced,
     pause=True,
     trials=1,
     k=10,

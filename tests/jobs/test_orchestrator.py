@@ -17,12 +17,13 @@ from types import SimpleNamespace
 import pytest
 
 from harness.analysis import results_folder, rows
-from harness.driver.records import Envelope, Isolation, Outcome
+from harness.driver.records import Envelope, Outcome
 from harness.errors import FileError, StoreError, UnknownName, UsageError
 from harness.launch.base import LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.pricing import prices
 from harness.results import suite_record
+from harness.results.isolation import CONTAINER, FAKE
 from harness.results.reader import StoredJob, read_jobs
 from harness.results.schema import Cell, SweepPoint
 from harness.results.store import Store
@@ -421,12 +422,12 @@ def _noisy_first(monkeypatch: pytest.MonkeyPatch, times: int) -> list[int]:
     """Make the first profile's cell noisy ``times`` times; return the sizes of the checked sets."""
     looked: list[int] = []
 
-    def verdicts(jobs: tuple[StoredJob, ...], keys: Collection[str]) -> dict[tuple[Cell, Isolation], _Verdict]:
+    def verdicts(jobs: tuple[StoredJob, ...], keys: Collection[str]) -> dict[tuple[Cell, str], _Verdict]:
         looked.append(len(keys))
-        verdicts: dict[tuple[Cell, Isolation], _Verdict] = {}
+        verdicts: dict[tuple[Cell, str], _Verdict] = {}
         for cell in {job.result.spec.cell for job in jobs}:
-            verdicts[cell, Isolation.FAKE] = _Verdict(cell.profile == "cpu1-mem1" and len(looked) <= times)
-            verdicts[cell, Isolation.CONTAINER] = _Verdict(transient=True)  # not this run's to mend
+            verdicts[cell, FAKE.name] = _Verdict(cell.profile == "cpu1-mem1" and len(looked) <= times)
+            verdicts[cell, CONTAINER.name] = _Verdict(transient=True)  # not this run's to mend
         return verdicts
 
     monkeypatch.setattr(rows, "verdicts", verdicts)

@@ -139,7 +139,9 @@ def test_new_process_pins_at_the_hub_of_the_environment(bench: Bench, hub: Hub) 
     """The hub's client reads HF_ENDPOINT when it is imported."""
     bare(bench)
     code = "from harness.jobs import pinning; from harness.launch.images import catalog\n"
-    code += "print(pinning.pin_alone(catalog.system('bare'), None).pinned_at_first_use)"
+    code += "from harness.launch import launchers; from pathlib import Path\n"
+    code += "launcher = launchers.open_launcher('process', Path('cache'))\n"
+    code += "print(pinning.pin_alone(catalog.system('bare'), launcher).pinned_at_first_use)"
     environment = {**os.environ, "HF_ENDPOINT": hub.url, "HF_HOME": str(bench.folder / "hf")}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout == f"someone/toy at {NEW[:12]}\n", done.stderr
@@ -310,7 +312,7 @@ def test_viable_keeps_the_lock_beside_its_jobs(bench: Bench, hub: Hub) -> None:
 @pytest.mark.slow
 def test_command_without_results_pins_for_itself_and_says_so(bench: Bench, hub: Hub, logged: list[str]) -> None:
     bare(bench)
-    assert not pinning.pin_alone(catalog.system("bare"), None).unpinned
+    assert not pinning.pin_alone(catalog.system("bare"), Containers()).unpinned
     assert f"  bare: someone/toy at {NEW[:12]}, by the hub's checksums: 2 files pinned at first use" in logged
     assert logged[-1] == "  bare: this command stores no results, so its pins are not kept; `harness run` keeps them"
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from harness.driver.records import Envelope, Isolation, Outcome, ScenarioParams
+from harness.driver.records import Envelope, Outcome, ScenarioParams
 from harness.jobs.inputs import Inputs
 from harness.jobs.plan import Planned, index_key, order, plan, states
 from harness.jobs.suite import Expectation, Offline, Restriction, Server, Suite, SuiteProtocol
 from harness.launch.images.systems import System
+from harness.results.isolation import CONTAINER, PROCESS
 from harness.results.reader import MOST_REPETITION
 from harness.results.schema import NULL_SYSTEM, Cell, Result, job_key
 from tests.support import job_fixtures, sample_records
@@ -53,7 +54,7 @@ def make(suite: Suite = SUITE, stored: Iterable[Result] = (), only: str | None =
     }
     for name in given:
         given[name] |= keys.pop(name, {})
-    options: dict[str, Any] = {"recipes": RECIPES, "isolation": Isolation.CONTAINER, **keys}
+    options: dict[str, Any] = {"recipes": RECIPES, "isolation": CONTAINER.name, **keys}
     return plan(Inputs(suite, suite.cells(only), **given), stored=stored, **options)
 
 
@@ -148,7 +149,7 @@ def test_expected_failure_is_done_and_an_unexpected_ok_is_not() -> None:
         {"profiles": {"p1": Envelope("p1", 1, 2 << 30)}},
         {"datasets": {"tiny": dataset("other")}},
         {"samples": {"tiny": sample("other")}},
-        {"isolation": Isolation.PROCESS},
+        {"isolation": PROCESS.name},
     ],
 )
 def test_job_is_not_done_if_its_spec_changed(change: dict[str, Any]) -> None:

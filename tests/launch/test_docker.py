@@ -16,11 +16,12 @@ import docker
 import pytest
 from docker.models.containers import Container
 
-from harness.driver.records import Isolation, Outcome
+from harness.driver.records import Outcome
 from harness.filesystem import this_process
 from harness.launch import docker as module
 from harness.launch.container import LABEL
 from harness.launch.docker import DockerLauncher
+from harness.results.isolation import CONTAINER
 from harness.results.reader import read_jobs
 from harness.results.schema import Result
 from tests.conftest import Bench, make_bench
@@ -103,7 +104,7 @@ def test_limits_are_set_verified_inside_and_stored(
     (job,) = read_jobs(bench.results)
     result = job.result
     effective = result.effective
-    assert result.outcome is Outcome.OK and result.spec.isolation is Isolation.CONTAINER
+    assert result.outcome is Outcome.OK and result.isolation is CONTAINER
     assert effective is not None
     assert result.placement is not None
     assert effective.cpus == result.placement.cpus and host["CpusetCpus"] == str(effective.cpus[0])
@@ -129,7 +130,7 @@ def test_build_has_readings_and_counters_and_can_be_measured_again(bench: Bench,
     first, second = sorted((job.result for job in read_jobs(bench.results)), key=lambda result: result.spec.repetition)
     for result in (first, second):
         facts = result.index
-        assert facts is not None and facts.isolation is Isolation.CONTAINER and facts.environment == result.environment
+        assert facts is not None and facts.isolation == CONTAINER.name and facts.environment == result.environment
         assert [reading.when for reading in facts.canary] == ["before", "after"]
         assert facts.counters.cpu_s and facts.counters.foreign_cpu_s is not None and facts.throttled_periods == 0
         assert facts.placement is not None and len(facts.placement.cpus) == 1

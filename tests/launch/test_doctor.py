@@ -11,9 +11,10 @@ import docker
 import pytest
 import requests
 
-from harness.launch import doctor
+from harness.launch import docker_checks, doctor
+from harness.launch.checks import Check, Level
 from harness.launch.cpu_placement import Core, Topology
-from harness.launch.doctor import Check, Level
+from harness.launch.docker import DockerLauncher
 from harness.launch.monitor.gpu import Gpus
 from harness.results.schema import CanaryReading, Placement
 
@@ -29,12 +30,12 @@ class Host:
         self.available_bytes, self.swap_bytes = 20 << 30, 0
         self.load, self.cpus, self.cgroup, self.gpus, self.closed = 0.1, 2, 2, Gpus(("H200",), "590.1"), 0
         client = type("Client", (), {"info": self._info, "close": self._close})
-        monkeypatch.setattr(doctor.connection, "connect", lambda _timeout_s: client)
+        monkeypatch.setattr(docker_checks.connection, "connect", lambda _timeout_s: client)
         monkeypatch.setattr(doctor.psutil, "virtual_memory", self._virtual_memory)
         monkeypatch.setattr(doctor.psutil, "swap_memory", lambda: SimpleNamespace(total=self.swap_bytes))
         monkeypatch.setattr(doctor.host, "cpus", lambda: self.cpus)
         monkeypatch.setattr(doctor.os, "getloadavg", lambda: (self.load, 0, 0))
-        monkeypatch.setattr(doctor.cgroup, "host_version", lambda: self.cgroup)
+        monkeypatch.setattr(docker_checks.cgroup, "host_version", lambda: self.cgroup)
         monkeypatch.setattr(doctor.gpu, "probe", lambda: self.gpus)
         self.topology = Topology(
             (Core(frozenset({0}), frozenset({0}), 0), Core(frozenset({1}), frozenset({1}), 0)), True
@@ -66,7 +67,7 @@ class Host:
         self.closed += 1
 
     def bad(self) -> list[Check]:
-        findings = list(doctor.examine())
+        findings = list(doctor.examine(DockerLauncher))
         assert all(finding.fact for finding in findings)
         assert all(finding.remedy for finding in findings if finding.level is not Level.OK), "each has its remedy"
         assert not any(finding.remedy for finding in findings if finding.level is Level.OK)
@@ -82,7 +83,7 @@ def test_good_host_has_no_findings(host: Host) -> None:
     assert host.bad() == []
     assert host.closed == 1
     host.cpu_s, host.memory_s = [0.004] * 3, [0.008] * 3
-    assert [finding.what for finding in doctor.examine()] == [
+    assert [finding.what for finding in doctor.examine(DockerLauncher)] == [
         "engine",
         "cgroup",
         "CPUs",
@@ -158,10 +159,10 @@ def test_host_without_gpus_has_no_findings(host: Host) -> None:
     host.gpus = Gpus(reason="no GPU on this host: NVML says none")
     assert host.bad() == []
     host.cpu_s, host.memory_s = [0.004] * 3, [0.008] * 3
-    assert "not_applicable here (no GPU on this host" in list(doctor.examine())[-1].fact
+    assert "not_applicable here (no GPU on this host" in list(doctor.examine(DockerLauncher))[-1].fact
 
 
 @pytest.mark.parametrize(("cpus", "message"), [(2, "jobs of up to 1 do not"), (8, "jobs of up to 7 do not")])
 def test_largest_job_beside_the_harness_is_reported(host: Host, cpus: int, message: str) -> None:
     host.cpus = cpus
-    assert message in next(finding.fact for finding in doctor.examine() if finding.what == "CPUs")
+    assert message in next(finding.fact for finding in doctor.examine(DockerLauncher) if finding.what == "CPUs")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.driver.records import Isolation, Outcome
+from harness.driver.records import Outcome
 from harness.errors import UnknownName, UsageError
 from harness.jobs.plan import NO_RECIPE
 from harness.launch.base import LaunchRequest
@@ -16,6 +16,7 @@ from harness.launch.fake import FakeLauncher
 from harness.pricing import prices
 from harness.report import render
 from harness.results import reader
+from harness.results.isolation import FAKE
 from harness.results.reader import read_jobs
 from tests.conftest import Bench, protocol, write_dataset
 from tests.support.stored_jobs import build_table
@@ -135,7 +136,7 @@ def test_failing_index_build_is_tried_once_per_run_and_never_stored(bench: Bench
 def test_result_is_marked_as_invented(bench: Bench) -> None:
     bench.run(FakeLauncher())
     (job,) = read_jobs(bench.results)
-    assert job.result.spec.isolation is Isolation.FAKE
+    assert job.result.isolation is FAKE
     assert job.result.spec.recipe.startswith("fake:") and job.result.image_digest == f"made:{job.result.spec.recipe}"
     assert job.result.environment.docker_version is None
     assert job.result.trials_finished == 2 and job.samples().num_rows == 2 + 2 * 4

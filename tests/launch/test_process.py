@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.driver.records import Isolation, Outcome
+from harness.driver.records import Outcome
 from harness.errors import ImageError
 from harness.jobs.orchestrator import RunSummary
 from harness.launch.images import catalog
 from harness.launch.monitor.sources import ProcessTree
 from harness.launch.process import ProcessLauncher
+from harness.results.isolation import PROCESS
 from harness.results.reader import StoredJob, read_jobs
 from harness.results.schema import SCHEMA_VERSION, Result
 from tests.conftest import Bench, make_bench
@@ -98,8 +99,8 @@ def test_an_engine_that_needs_its_image_is_not_available(tmp_path: Path, name: s
     system = joined if name == "both" else catalog.system(name)
     launcher = ProcessLauncher(tmp_path)
     reason = launcher.cannot_run(system)
-    assert reason is not None and reason.startswith("not available with --launcher process: engine '")
-    with pytest.raises(ImageError, match=r"not available with --launcher process: .*; use --launcher docker"):
+    assert reason is not None and reason.startswith("not available as a process: engine '")
+    with pytest.raises(ImageError, match=r"not available as a process: .*; use --launcher docker"):
         launcher.prepare(system)
     assert launcher.cannot_run(catalog.system("bm25")) is None
 
@@ -113,7 +114,7 @@ def test_complete_job_is_stored_completely(stored: dict[str, StoredJob]) -> None
     job = stored["planted"]
     result = job.result
     assert result.outcome is Outcome.OK
-    assert result.spec.isolation is Isolation.PROCESS
+    assert result.isolation is PROCESS
     assert result.load_s is not None and 0 < result.load_s < 60
     assert result.first_query_s is not None and result.first_query_s > 0
     assert result.index is not None and result.index.index_bytes > 100 and result.index.build_s > 0

@@ -16,8 +16,9 @@ from harness import report
 from harness.analysis import published as published_tables
 from harness.analysis import results_folder, row_pricing
 from harness.analysis.table import Cause, Finding, Row, Table, Validity
-from harness.driver.records import Isolation, Outcome
+from harness.driver.records import Outcome
 from harness.errors import UnknownName
+from harness.results.isolation import PROCESS
 from harness.stats import Estimate
 from results.published.santhanam2023.study import table3_records
 from tests.support import sample_records
@@ -246,7 +247,7 @@ def test_rows_of_other_scenarios_are_reported_as_left_out() -> None:
 
 
 def test_isolation_without_limits_is_named_beside_the_system() -> None:
-    process = measured("bm25", "cpu1-mem2", 1.0, 0.5, isolation=Isolation.PROCESS)
+    process = measured("bm25", "cpu1-mem2", 1.0, 0.5, isolation=PROCESS)
     assert [line[4] for line in third(ROWS[4], process)] == ["bm25", "bm25 (process)"]
 
 

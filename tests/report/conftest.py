@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from harness.analysis.table import Cause, Finding, Overhead, Row, Table, Timing, Validity
-from harness.driver.records import Envelope, Isolation, Outcome
+from harness.driver.records import Envelope, Outcome
+from harness.results.isolation import CONTAINER, PROCESS
 from harness.stats import Estimate
 from tests.support import sample_records
 
@@ -98,7 +99,7 @@ def table() -> Table:
         measured(
             "bm25", "cpu1-mem1", 1.634, attempts=2, notes=("the newest of 2 ok results of this cell; not pooled",)
         ),
-        measured("minilm", "cpu1-mem1", 12.25, isolation=Isolation.PROCESS, notes=("isolation: process",)),
+        measured("minilm", "cpu1-mem1", 12.25, isolation=PROCESS, notes=("isolation: process",)),
         measured(
             "bm25",
             "cpu2-mem4",
@@ -134,7 +135,7 @@ def table() -> Table:
             Overhead(
                 suite="quickstart",
                 profile="cpu1-mem1",
-                isolation=Isolation.CONTAINER,
+                isolation=CONTAINER,
                 outcome=Outcome.OK,
                 detail=None,
                 validity=Validity.CLEAN,

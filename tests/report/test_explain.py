@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from harness.analysis import causes
 from harness.analysis.table import Cause, Finding, Price, Row, Validity
-from harness.driver.records import Envelope, Isolation, Outcome
+from harness.driver.records import Envelope, Outcome
 from harness.pricing import cost
 from harness.report import explain
+from harness.results.isolation import PUBLISHED
 from harness.results.schema import SweepPoint
 from harness.stats import Estimate
 from tests.report.test_summary import row, table
@@ -31,7 +32,7 @@ def test_latency_names_its_samples_and_the_parts_of_its_interval() -> None:
 
 
 def test_published_latency_claims_no_samples_of_ours() -> None:
-    text = texts(row("bm25", isolation=Isolation.PUBLISHED))["Latency"]
+    text = texts(row("bm25", isolation=PUBLISHED))["Latency"]
     assert text.endswith(" ms, as published: there are no samples.")
 
 

@@ -13,12 +13,13 @@ import pytest
 from rich.console import Console
 
 from harness.analysis.table import Cause, Finding, Machine, Price, Row, Table, Validity
-from harness.driver.records import Envelope, Isolation, Outcome
+from harness.driver.records import Envelope, Outcome
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
 from harness.report import hardware, sentences, summary, writers
 from harness.report.document import MOST_LINES, Section
 from harness.report.summary import SummaryView, summary_section
+from harness.results.isolation import CONTAINER
 from harness.results.schema import DataFault, FaultKind
 from harness.stats import Estimate
 from harness.untrusted import ForeignText, one_line
@@ -38,7 +39,7 @@ def row(system: str, **changes: object) -> Row:
         "dataset": "scifact",
         "scenario": "single_stream",
         "profile": "cpu1-mem1",
-        "isolation": Isolation.CONTAINER,
+        "isolation": CONTAINER,
         "outcome": Outcome.OK,
         "validity": Validity.CLEAN,
         "key": system,

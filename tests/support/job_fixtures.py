@@ -11,7 +11,6 @@ from harness.driver.records import (
     Cpuset,
     EffectiveEnvelope,
     Envelope,
-    Isolation,
     JobSpec,
     Outcome,
     Query,
@@ -20,6 +19,7 @@ from harness.driver.records import (
 from harness.jobs.plan import Planned
 from harness.launch.base import Prepared
 from harness.launch.images.systems import System
+from harness.results.isolation import CONTAINER, PROCESS
 from harness.results.schema import Cell
 from tests.support import sample_records
 
@@ -46,7 +46,7 @@ FULL_SPEC = JobSpec(
     "bm25",
     {"k1": 0.9, "stem": True, "model": "x", "depth": 3},
     Envelope("cpu1-mem1", 1, 1 << 30),
-    Isolation.CONTAINER,
+    CONTAINER.enforced,
     trials=5,
     first_trial=3,
     repeats=2,
@@ -65,7 +65,7 @@ def spec(**changes: Any) -> JobSpec:
         "system": "fake",
         "params": {},
         "envelope": ASKED,
-        "isolation": Isolation.PROCESS,
+        "enforced": PROCESS.enforced,
         "k": 1,
         "trials": 2,
         "corpus_size": 1,

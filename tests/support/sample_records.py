@@ -15,7 +15,8 @@ from pydantic import TypeAdapter
 
 from harness.analysis import timings
 from harness.analysis.table import Machine, Price, Row, Table, Validity
-from harness.driver.records import Envelope, Isolation, Outcome
+from harness.driver.records import Envelope, Outcome
+from harness.results.isolation import CONTAINER
 from harness.results.samples import SampleBudget
 from harness.results.schema import (
     CanaryReading,
@@ -60,7 +61,7 @@ GOLDEN_SPEC = ResultSpec(
     cell=Cell("demo", "bm25", "tiny", "single_stream", "cpu1-mem1"),
     protocol="santhanam2023",
     envelope=Envelope("cpu1-mem1", 1, 1 << 30),
-    isolation=Isolation.CONTAINER,
+    isolation=CONTAINER.name,
     params={"k1": 0.9},
     recipe="sha256:1",
     index_key="i",
@@ -167,7 +168,7 @@ def row(**changes: Any) -> Row:
         dataset="scifact",
         scenario="single_stream",
         profile="cpu1-mem1",
-        isolation=Isolation.CONTAINER,
+        isolation=CONTAINER,
         outcome=Outcome.OK,
         detail=None,
         validity=Validity.CLEAN,
@@ -241,7 +242,7 @@ def build(**changes: Any) -> IndexFacts:
         None,
         "content",
         SPEC.envelope,
-        isolation=Isolation.CONTAINER,
+        isolation=CONTAINER.name,
         started_at=at(0),
         environment=ENVIRONMENT,
         throttled_periods=0,

@@ -28,7 +28,7 @@ from harness.analysis.validity.sample_checks import (
     Drift,
     SampleFacts,
 )
-from harness.driver.records import Isolation, Outcome
+from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.results.schema import Cell, IndexFacts, Result, ResultSpec
 
@@ -117,17 +117,13 @@ def _with_worst(findings: Sequence[Finding]) -> Assessment:
 
 
 def _isolation(result: Result) -> Iterator[Finding]:
-    isolation, docker = result.spec.isolation, again(result.spec.cell, launcher="docker")
-    if isolation is Isolation.PROCESS:
-        yield remark(
-            Cause.ISOLATION,
-            "isolation: process: CPUs are pinned, but the memory limit of "
-            f"{result.spec.envelope.memory_bytes / 2**20:,.0f} MiB and the network were not enforced; "
-            f"not comparable with container results; {docker}",
-        )
-    if isolation is Isolation.FAKE:
-        text = "isolation: fake: scripted times, nothing was measured"
+    isolation = result.isolation
+    text = f"isolation: {isolation.name}: {isolation.sentence}"
+    if isolation.scripted:
         yield invalid(Cause.ISOLATION, text, result.spec.cell, launcher="docker")
+    elif isolation.mark:
+        docker = again(result.spec.cell, launcher="docker")
+        yield remark(Cause.ISOLATION, f"{text}; not comparable with container results; {docker}")
 
 
 def _preparation(results: Sequence[Result]) -> Iterator[Finding]:

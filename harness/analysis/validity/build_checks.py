@@ -11,8 +11,8 @@ from dataclasses import replace
 from harness.analysis.table import Cause, Finding, Validity
 from harness.analysis.validity import counter_checks, machine_speed
 from harness.analysis.validity.findings import build_again, covers, doubt, remark, throttled
-from harness.driver.records import Isolation
 from harness.errors import counted
+from harness.results.isolation import named
 from harness.results.schema import Cell, Counters, IndexFacts
 
 # A shorter build may end before the second reading of the counters (every 0.25 s).
@@ -30,8 +30,9 @@ def check(build: IndexFacts, cell: Cell, levels: machine_speed.Levels) -> list[F
         cell: any cell that uses the index.
         levels: the canary's levels of all jobs in the results.
     """
-    if build.isolation is Isolation.FAKE:
-        return [Finding(Cause.ISOLATION, Validity.INVALID, "isolation: fake: scripted times, nothing was built")]
+    isolation = named(build.isolation) if build.isolation else None
+    if isolation and isolation.scripted:
+        return [Finding(Cause.ISOLATION, Validity.INVALID, f"isolation: {isolation.name}: {isolation.sentence}")]
     again = build_again(cell)
     findings = [
         *_limits(build, again),

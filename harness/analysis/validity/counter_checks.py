@@ -20,8 +20,9 @@ from harness.analysis.validity.findings import (
     warm_wider,
 )
 from harness.analysis.validity.sample_checks import SampleFacts
-from harness.driver.records import Envelope, Isolation
+from harness.driver.records import Envelope
 from harness.errors import counted
+from harness.results.isolation import CounterScope
 from harness.results.schema import Counters, GpuUse, IndexFacts, Result
 
 MAX_STEAL = 0.01
@@ -107,7 +108,9 @@ def _limits(results: Sequence[Result]) -> Iterator[Finding]:
 def _unread(results: Sequence[Result]) -> Iterator[Finding]:
     """Find containers without counters, such as those on a remote engine."""
     silent = [
-        result for result in results if result.counters == Counters() and result.spec.isolation is Isolation.CONTAINER
+        result
+        for result in results
+        if result.counters == Counters() and result.isolation.counters is CounterScope.CGROUP
     ]
     where = of_jobs(len(silent), len(results))
     # The cgroup could be read, but the trials ended before the first reading.

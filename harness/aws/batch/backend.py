@@ -17,7 +17,7 @@ from harness.aws.cloud_run import partition
 from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, PartState
 from harness.aws.cloud_run.partition import Grouping, Submission
 from harness.aws.cloud_run.records import CloudRun, Launch, PlannedPart, ShippedInput
-from harness.aws.cloud_run.run import BackendContext
+from harness.aws.cloud_run.run import BackendContext, CloudOptions
 from harness.aws.ec2 import account, instances
 from harness.aws.errors import aws_errors, concealed
 from harness.commands import quoted
@@ -61,6 +61,7 @@ class BatchBackend:
     """AWS Batch, for one command."""
 
     name = "batch"
+    options = frozenset(CloudOptions.__dataclass_fields__) - {"most", "spot", "subnet"}
     attempts = suite_stack.ATTEMPTS
 
     def __init__(self, context: BackendContext) -> None:

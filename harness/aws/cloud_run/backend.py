@@ -42,6 +42,8 @@ class Backend(Protocol):
     """One service, for one command."""
 
     name: str
+    # The options of a cloud run that it takes, by their names.
+    options: frozenset[str]
     # The command that ends what goes on, for people.
     ending: str
     # Machines that the service gives a part without a cap, one after the other; with a cap one.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Protocol
 
 from harness import config
 from harness.aws import clients
@@ -82,7 +83,14 @@ class BackendContext:
     owner: str
 
 
-BackendClass = Callable[[BackendContext], Backend]
+class BackendClass(Protocol):
+    """The class of a backend."""
+
+    options: frozenset[str]
+
+    def __call__(self, context: BackendContext, /) -> Backend:
+        """Return a backend for one command."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -242,9 +250,8 @@ class SuiteRun:
         types = {name: machine.name for name, machine in self.machines.items()}
         launcher, fresh = self.client.launcher, self.request.options.fresh
         recipes = {name: launcher.recipe(system) for name, system in self.inputs.images(self.inputs.cells).items()}
-        return plan_jobs(
-            self.inputs, launcher.isolation, recipes, stored, taken=taken, fresh=fresh, instance_types=types
-        )
+        isolation = launcher.isolation.name
+        return plan_jobs(self.inputs, isolation, recipes, stored, taken=taken, fresh=fresh, instance_types=types)
 
     def local_results(self, images: dict[str, Prepared], stored: Iterable[Result]) -> LocalResults:
         """Return the jobs of a run with these images, against the store."""

@@ -17,7 +17,7 @@ from harness.aws.cloud_run import partition
 from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused, PartState
 from harness.aws.cloud_run.partition import Grouping, Submission
 from harness.aws.cloud_run.records import CloudRun, Launch, PlannedPart, ShippedInput
-from harness.aws.cloud_run.run import BackendContext
+from harness.aws.cloud_run.run import BackendContext, CloudOptions
 from harness.aws.ec2 import account, instances
 from harness.aws.ec2.instances import Ami, OwnedInstance, Subnet
 from harness.aws.errors import OURS_TO_MEND, PASSING, aws_errors
@@ -43,6 +43,7 @@ class Ec2Backend:
     """EC2, for one command."""
 
     name = "ec2"
+    options = frozenset(CloudOptions.__dataclass_fields__)
     attempts = 1
     _account: account.Account  # once it is found
     _subnets: list[Subnet]

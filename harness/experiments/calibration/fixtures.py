@@ -38,9 +38,6 @@ while True:
     pass
 """
 
-# Function that sets a quota (microseconds, period) on a running job.
-Throttle = Callable[[LaunchRequest, tuple[int, int]], None]
-
 
 def dataset(folder: Path, cache: Path) -> Dataset:
     """Write a tiny corpus and queries that each end in a quantile, drawn by a fixed seed.
@@ -116,14 +113,12 @@ class InjectingLauncher(Launcher):
     Args:
         inner: the launcher that runs the jobs.
         base: the system whose image all cases share.
-        throttle: sets a quota on a running job of ``inner``.
         cases: all cases by name.
         started: called with a case's name when its job begins.
     """
 
     inner: Launcher
     base: System
-    throttle: Throttle
     cases: Mapping[str, Case]
     started: Callable[[str], None]
     image: Prepared | None = None
@@ -164,7 +159,7 @@ class InjectingLauncher(Launcher):
         def watched(done: int, total: int = 0, phase: str = "", /) -> None:
             progress(done, total, phase)
             if pending and phase.startswith("trial-"):
-                self.throttle(job, pending.pop())
+                self.inner.throttle(job, pending.pop())
 
         with busy_cpus() if case and case.rival == job.spec.first_trial else nullcontext():
             return self.inner.launch(job, watched)
@@ -172,21 +167,6 @@ class InjectingLauncher(Launcher):
     def sweep(self) -> int:
         """Forward to the inner launcher."""
         return self.inner.sweep()
-
-
-def throttle_container(job: LaunchRequest, quota: tuple[int, int]) -> None:
-    """Set a CPU quota on the job's only running container, as an administrator might."""
-    from harness.launch import connection  # slow to import
-
-    client = connection.connect(60)
-    try:
-        name = f"harness-{job.spec.system}-{job.spec.kind}-"
-        for container in client.containers.list(filters={"name": name}, ignore_removed=True):
-            mounts = {mount["Source"] for mount in container.attrs["Mounts"]}
-            if str(job.folder) in mounts:
-                container.update(cpu_quota=quota[0], cpu_period=quota[1])
-    finally:
-        client.close()
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from harness import filesystem
 from harness.analysis.evaluate_job import JobEvaluator
 from harness.analysis.rows import build_rows
 from harness.datasets import Dataset
-from harness.driver.records import Isolation, Outcome
+from harness.driver.records import Outcome
 from harness.errors import UsageError
 from harness.experiments.calibration import fixtures
 from harness.experiments.calibration.cases import Case, Group, select
@@ -85,9 +85,9 @@ def calibrate(options: RunOptions, selection: CaseSelection, launcher: Launcher)
         UsageError: none of the cases matches, or the launcher does not enforce limits.
         EngineError, ImageError: jobs cannot run.
     """
-    if launcher.isolation is not Isolation.CONTAINER:
+    if not launcher.isolation.holds_envelope:
         raise UsageError(
-            f"calibration needs enforced limits, {launcher.isolation.value} holds none; use --launcher docker"
+            f"calibration needs all limits; isolation {launcher.isolation.name} lacks some; use --launcher docker"
         )
     groups = select(selection.only)
     with filesystem.temporary_folder(SYSTEM) as folder:
@@ -134,7 +134,7 @@ class _Calibration:
             begun = next(numbers)
             watcher(begun, max(jobs, begun), case)
 
-        return InjectingLauncher(self.inner, self.base, fixtures.throttle_container, self.cases, started)
+        return InjectingLauncher(self.inner, self.base, self.cases, started)
 
     def _repeat(self, launcher: Launcher) -> dict[str, list[FigureVerdict]]:
         """Measure and judge each case once, and a timed case again if it is off."""

@@ -17,6 +17,7 @@ from harness.experiments.viability.search import TRIES, ProbeFinding, Purpose
 from harness.experiments.viability.session import MAXIMUM_JOBS, Question, Session
 from harness.report.plots import style
 from harness.report.plots.style import plain_text
+from harness.results.isolation import CONTAINER
 from harness.untrusted import ForeignText
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class Curve:
     bar_s: float
     knee_bytes: int | None
     why_no_knee: str | None
+    isolation: str = CONTAINER.name
 
 
 def ladder(anonymous: int, cgroup_peak: int, most: int) -> tuple[int, ...]:
@@ -112,6 +114,7 @@ def measure_curve(question: Question, cpus: int, limits: Sequence[int] = ()) -> 
         system=base.spec.cell.system,
         dataset=base.spec.cell.dataset,
         architecture=base.architecture,
+        isolation=base.spec.isolation,
         cpus=cpus,
         gpus=question.gpus,
         points=tuple(points),

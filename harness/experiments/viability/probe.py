@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness import datasets, filesystem
 from harness.datasets import Dataset, QuerySample
-from harness.driver.records import Envelope, Isolation, Outcome
+from harness.driver.records import Envelope, Outcome
 from harness.errors import JobError, StoreError, UsageError
 from harness.jobs import environment, orchestrator
 from harness.jobs.inputs import Inputs, RunOptions
@@ -95,9 +95,10 @@ class SubjectJobs:
         fresh: bool = False,
         shelf: ResultPublisher | None = None,
     ) -> None:
-        if launcher.isolation is Isolation.PROCESS:
+        if "memory_bytes" not in launcher.isolation.enforced:
             raise UsageError(
-                "a plain process holds no memory limit, so nothing can be found out; use --launcher docker"
+                f"isolation {launcher.isolation.name} enforces no memory limit, so nothing can be found out; use"
+                " --launcher docker"
             )
         self.subject = subject
         self.measured = 0
@@ -188,11 +189,7 @@ class SubjectJobs:
 
     def _pinned(self, system: System) -> System:
         """Return the system with the pins of its first use, which are stored with the jobs of all subjects."""
-        if not system.unpinned or not self._launcher.fetches_files:
-            return system
-        store = Store(self._options.results, SUITE, self._options.shelf)
-        with store.held():
-            return pin_system(system, store, self._launcher)
+        return pin_system(system, Store(self._options.results, SUITE, self._options.shelf), self._launcher)
 
     def _ready(self, system: System) -> Prepared:
         prepared = self._images.get(system.image) or self._launcher.find(system)
@@ -239,7 +236,7 @@ class SubjectJobs:
         inputs = self._inputs(envelope)
         recipes = {name: self._ready(system).recipe for name, system in inputs.images(inputs.cells).items()}
         cannot = {envelope.name: reason} if (reason := self._launcher.cannot(envelope)) else {}
-        (planned,) = plan(inputs, self._launcher.isolation, recipes, [], cannot=cannot)
+        (planned,) = plan(inputs, self._launcher.isolation.name, recipes, [], cannot=cannot)
         return planned.spec
 
     def _mark(self, since: datetime) -> None:

@@ -21,6 +21,7 @@ from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
 from harness.pricing.offers import Offer
 from harness.pricing.prices import Snapshot
 from harness.report.document import Escape, Grid, GridColumn, ReportDocument, Section, Value, grid_of, lines_of
+from harness.results.isolation import named
 
 # The instance that tables would price, then the cheapest of any generation, then of any architecture.
 RentalOffers = dict[str, Offer | None]
@@ -102,7 +103,7 @@ def verdict_section(
 
 def validation_document(verdict: InstanceVerdict) -> ReportDocument:
     """Return the report on an instance type, with the evidence."""
-    instance, subject = verdict.instance, f"{verdict.system} on {verdict.dataset}"
+    instance, subject = verdict.instance, named(verdict.isolation).marked(f"{verdict.system} on {verdict.dataset}")
 
     def sections(escape: Escape, *, wide: bool) -> Iterable[Section]:
         headline = f"{instance.instance_type} is enough for {subject}."
@@ -138,7 +139,8 @@ def curve_document(curve: Curve) -> ReportDocument:
         knee = f"No knee: {curve.why_no_knee or ''}."
         if curve.knee_bytes:
             knee = f"Knee: {mib(curve.knee_bytes)}: from there on every mean is within 25 % of the unconstrained one."
-        title = f"{curve.system} on {curve.dataset}, {processors(curve.cpus, curve.gpus)}: latency by memory limit"
+        hardware = named(curve.isolation).marked(processors(curve.cpus, curve.gpus))
+        title = f"{curve.system} on {curve.dataset}, {hardware}: latency by memory limit"
         disturbed = [point for point in curve.points if point.disturbed]
         if wide:
             notes = [
@@ -163,7 +165,8 @@ def curve_document(curve: Curve) -> ReportDocument:
 
 
 def _title(verdict: ViabilityVerdict) -> str:
-    return f"{verdict.system} on {verdict.dataset}, {processors(verdict.cpus, verdict.gpus)}"
+    hardware = named(verdict.isolation).marked(processors(verdict.cpus, verdict.gpus))
+    return f"{verdict.system} on {verdict.dataset}, {hardware}"
 
 
 def _headline(verdict: ViabilityVerdict) -> str:

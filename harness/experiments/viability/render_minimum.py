@@ -35,6 +35,7 @@ from harness.report.document import (
     grid_of,
     lines_of,
 )
+from harness.results.isolation import named
 from harness.stats import median
 
 # The number of failures on the first screen; other formats have all.
@@ -153,7 +154,8 @@ def _grid(lines: Sequence[_Line], escape: Escape) -> Grid:
 def _hardware(line: _Line) -> str:
     if line.verdict is None or line.verdict.limit_bytes is None:
         return MISSING
-    return f"{processors(line.cpus, line.minimum.gpus)}, {mib(line.verdict.limit_bytes)}"
+    held = f"{processors(line.cpus, line.minimum.gpus)}, {mib(line.verdict.limit_bytes)}"
+    return named(line.verdict.isolation).marked(held)
 
 
 def _usd(value: float | None) -> str:

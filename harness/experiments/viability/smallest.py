@@ -26,8 +26,9 @@ from harness.experiments.viability.search import (
 from harness.experiments.viability.session import Question, Session
 from harness.jobs.plan import identity
 from harness.results import seals
+from harness.results.isolation import CONTAINER
 from harness.results.reader import VERDICTS
-from harness.results.schema import Environment
+from harness.results.schema import Environment, IsolationName
 from harness.untrusted import to_json
 
 # In addition to anonymous memory: page tables, other kernel memory, and the file pages that every program needs.
@@ -97,6 +98,7 @@ class ViabilityVerdict:
     jobs: int
     unconstrained: Unconstrained
     evidence: tuple[Evidence, ...]
+    isolation: IsolationName = CONTAINER.name
     schema_version: int = SCHEMA_VERSION
     seal: str | None = None
 
@@ -113,6 +115,7 @@ def make_verdict(settled: SearchResult, session: Session) -> ViabilityVerdict:
         dataset=spec.cell.dataset,
         image_digest=base.jobs[0].result.image_digest,
         architecture=base.architecture,
+        isolation=spec.isolation,
         cpus=spec.envelope.cpus,
         gpus=spec.envelope.gpus,
         corpus_sha256=spec.corpus_sha256,

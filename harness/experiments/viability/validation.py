@@ -14,6 +14,7 @@ from harness.experiments.viability.smallest import Evidence, evidence
 from harness.launch import host
 from harness.pricing import instances, offers, prices
 from harness.pricing.instances import Instance
+from harness.results.isolation import CONTAINER
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class InstanceVerdict:
     not_shown: tuple[str, ...]
     unconstrained: Unconstrained
     evidence: tuple[Evidence, ...]
+    isolation: str = CONTAINER.name
 
 
 def find_instance(instance_type: str, provider: str | None = None) -> Instance:
@@ -81,6 +83,7 @@ def validate(question: Question, instance: Instance) -> InstanceVerdict:
         system=base.spec.cell.system,
         dataset=base.spec.cell.dataset,
         architecture=base.architecture,
+        isolation=base.spec.isolation,
         limit_bytes=limit,
         holds=holds,
         causes=() if holds else failed[-1].causes,

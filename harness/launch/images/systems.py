@@ -437,12 +437,6 @@ class System(SystemSettings, EngineSettings):
         return self.model_copy(update={field: value, "components": components})
 
     @property
-    def not_a_process(self) -> str | None:
-        """The reason, in one line, why it or a component cannot run as a plain process, or None."""
-        part = next((part for part in self.parts if part.image_only), None)
-        return f"engine {part.engine!r} runs in its image alone: {part.image_only}" if part else None
-
-    @property
     def lacking(self) -> str | None:
         """The reason, in one line, why it or a component has no image for its platform and GPUs, or None."""
         for part in self.parts:

@@ -247,7 +247,7 @@ def _overhead(null: Overhead, texts: SharedTexts) -> dict[str, Any]:
     return {
         "suite": texts.number(null.suite),
         "profile": texts.number(null.profile),
-        "isolation": null.isolation.value,
+        "isolation": null.isolation.name,
         "origin": texts.number(null.origin),
         "outcome": null.outcome.value,
         "detail": texts.number(null.detail),

@@ -194,7 +194,7 @@
     architecture: "architecture",
     kernel: "kernel",
     cgroup_version: "cgroup version",
-    docker_version: "Docker",
+    docker_version: "container engine",
     harness_version: "harness",
     harness_commit: "harness commit",
     gpu_models: "GPUs",

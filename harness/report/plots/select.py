@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from harness.analysis import leaderboard, pareto_front
 from harness.analysis.leaderboard import Leaderboard, LeaderboardQuery
 from harness.analysis.table import Row, Table, Validity
-from harness.driver.records import Isolation, Outcome
+from harness.driver.records import Outcome
 from harness.errors import UsageError
 from harness.evaluation.per_query import PerQuery
 from harness.report.plots import style
@@ -70,10 +70,7 @@ class PlotRows:
             *notes,
             f"Prices: {table.price_provider} {table.price_region}, {table.price_term}, {table.price_date}.",
         ]
-        if rows[0].isolation is Isolation.PUBLISHED:
-            sentences.append("Published figures, not measured here: no intervals are known.")
-        elif rows[0].isolation is not Isolation.CONTAINER:
-            sentences.append(f"Isolation: {rows[0].isolation.value}; no limits were enforced.")
+        sentences += [note] if (note := rows[0].isolation.note) else []
         doubted = [row_name(row) for row in rows if row.validity is Validity.NOISY and row.outcome is Outcome.OK]
         absent = [f"{row_name(row)} ({style.plain_text(reason, 60)})" for row, reason in left_out]
         sentences += style.listed("Noisy", doubted) + style.listed("Not drawn", absent)

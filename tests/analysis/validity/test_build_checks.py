@@ -11,7 +11,8 @@ import pytest
 from harness.analysis import validity
 from harness.analysis.table import Cause, Finding, Validity
 from harness.analysis.validity import Assessment, machine_speed
-from harness.driver.records import Envelope, Isolation
+from harness.driver.records import Envelope
+from harness.results.isolation import FAKE
 from harness.results.schema import Counters, GpuReading, IndexFacts
 from tests.support import sample_records
 from tests.support.sample_records import SPEC, build, canary, gpu, quiet, result
@@ -127,7 +128,7 @@ def test_builds_with_other_cpus_have_levels_of_their_own() -> None:
 
 
 def test_scripted_build_is_invalid() -> None:
-    found = finding(isolation=Isolation.FAKE)
+    found = finding(isolation=FAKE.name)
     assert (found.cause, found.validity) == (Cause.ISOLATION, Validity.INVALID)
 
 

@@ -11,7 +11,8 @@ import pytest
 from harness.analysis.table import Cause, Finding, Validity
 from harness.analysis.validity import counter_checks, machine_speed
 from harness.analysis.validity.sample_checks import SampleFacts
-from harness.driver.records import Envelope, Isolation, Phase
+from harness.driver.records import Envelope, Phase
+from harness.results.isolation import PROCESS
 from harness.results.schema import Counters, GpuReading, GpuUse, Placement, Result
 from tests.support import sample_records
 from tests.support.sample_records import canary, quiet, result
@@ -51,7 +52,7 @@ def test_job_without_counters_is_not_clean() -> None:
     assert FRESH in finding.text
     (finding,) = findings(result(), result(job=1, counters=Counters()))
     assert "could not be read (in 1 of 2 jobs)" in finding.text
-    assert findings(result(counters=Counters(), isolation=Isolation.PROCESS)) == []
+    assert findings(result(counters=Counters(), isolation=PROCESS.name)) == []
 
 
 @pytest.mark.parametrize(("trials_s", "expected"), [(4.9, False), (5.1, True), (19.9, True), (20.1, False)])

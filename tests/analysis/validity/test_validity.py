@@ -14,7 +14,8 @@ from harness.analysis.validity.sample_checks import (
     SlowSamples,
     UnclaimedTime,
 )
-from harness.driver.records import Isolation, Outcome, Phase, ScenarioParams
+from harness.driver.records import Outcome, Phase, ScenarioParams
+from harness.results.isolation import FAKE, PROCESS
 from harness.results.schema import Result
 from tests.support import sample_records
 from tests.support.job_fixtures import SEEN
@@ -221,14 +222,14 @@ def test_a_tail_of_slow_queries_is_a_remark(trials: int, message: str) -> None:
 
 
 def test_process_isolation_is_marked_but_not_doubted() -> None:
-    verdict = assess(result(isolation=Isolation.PROCESS))
+    verdict = assess(result(isolation=PROCESS.name))
     assert verdict.validity is Validity.CLEAN
-    assert "the memory limit of 1,024 MiB and the network were not enforced" in verdict.reasons[0]
+    assert "nothing enforced the memory limit or the network ban; not comparable" in verdict.reasons[0]
     assert verdict.reasons[0].endswith(FRESH.replace("--fresh", "--launcher docker"))
 
 
 def test_fake_launcher_is_never_valid() -> None:
-    verdict = assess(result(isolation=Isolation.FAKE))
+    verdict = assess(result(isolation=FAKE.name))
     assert verdict.validity is Validity.INVALID
     assert "nothing was measured" in verdict.reasons[0]
 
@@ -236,7 +237,7 @@ def test_fake_launcher_is_never_valid() -> None:
 def test_failed_job_raises_no_doubts_about_numbers() -> None:
     failed = result(Outcome.OOM, throttled_periods=9, trials_finished=0)
     assert assess(failed) == validity.Assessment(Validity.CLEAN, ())
-    process = result(Outcome.OOM, isolation=Isolation.PROCESS)
+    process = result(Outcome.OOM, isolation=PROCESS.name)
     assert len(assess(process).reasons) == 1
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.driver.records import Isolation, Outcome
+from harness.driver.records import Outcome
 from harness.errors import UsageError
 from harness.experiments.calibration import cases, fixtures, run
 from harness.experiments.calibration.cases import Case, Group
@@ -22,6 +22,7 @@ from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.progress import Progress
 from harness.report import writers
+from harness.results.isolation import CONTAINER
 from harness.results.reader import read_jobs
 
 ONCE = CaseSelection()
@@ -30,7 +31,12 @@ ONCE = CaseSelection()
 class ScriptedLauncher(FakeLauncher):
     """A fake launcher that reports containers and phases as a real one does."""
 
-    isolation = Isolation.CONTAINER
+    isolation = CONTAINER
+
+    throttled: tuple[tuple[str, tuple[int, int]], ...] = ()
+
+    def throttle(self, job: LaunchRequest, quota: tuple[int, int]) -> None:
+        self.throttled = (*self.throttled, (job.spec.system, quota))
 
     def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
         for phase in ("load", "trial-0", "trial-0", "trial-1"):
@@ -99,13 +105,12 @@ def test_second_calibration_measures_again(tmp_path: Path, groups: Callable[...,
 
 
 def test_a_quota_is_set_once_when_the_first_trial_runs(tmp_path: Path) -> None:
-    throttled: list[tuple[str, tuple[int, int]]] = []
+    inner = ScriptedLauncher()
     begun: list[str] = []
     cases = (Case("throttled", JobEnd(Outcome.OK), quota=(50_000, 100_000)), Case("free", JobEnd(Outcome.OK)))
     launcher = fixtures.InjectingLauncher(
-        ScriptedLauncher(),
+        inner,
         run.catalog.system("calibration"),
-        lambda job, quota: throttled.append((job.spec.system, quota)),
         {case.name: case for case in cases},
         begun.append,
     )
@@ -115,7 +120,7 @@ def test_a_quota_is_set_once_when_the_first_trial_runs(tmp_path: Path) -> None:
     )
     options = RunOptions(tmp_path / "results", tmp_path / "cache", tmp_path)
     run.orchestrator.run_suite(inputs, options, launcher)
-    assert throttled == [("throttled", (50_000, 100_000))]
+    assert list(inner.throttled) == [("throttled", (50_000, 100_000))]
     assert sorted(begun) == ["free", "throttled"]
 
 
@@ -149,7 +154,7 @@ def _children() -> list[int]:
 
 def test_all_cases_share_one_image(tmp_path: Path) -> None:
     base = run.catalog.system("calibration")
-    launcher = fixtures.InjectingLauncher(ScriptedLauncher(), base, lambda job, quota: None, {}, lambda case: None)
+    launcher = fixtures.InjectingLauncher(ScriptedLauncher(), base, {}, lambda case: None)
     renamed = base.model_copy(update={"name": "other", "search_params": {"service_ms": 1}})
     one, other = launcher.prepare(base), launcher.find(renamed)
     assert other is not None and one.digest == other.digest

@@ -29,7 +29,7 @@ from tests.support.command_line import Call
 def call(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.setattr("harness.launch.host.memory_bytes", lambda: 16 << 30)
     monkeypatch.setattr("harness.launch.host.cpus", lambda: 2)
-    monkeypatch.setattr("harness.launch.fake.FakeLauncher", lambda: Scripted(needs(129)))
+    monkeypatch.setattr(FakeLauncher, "open", lambda *_: Scripted(needs(129)))
 
     def made(*arguments: str, launcher: str = "fake") -> Result:
         common = ["--results", str(bench.results), "--cache", str(bench.cache), "--launcher", launcher]
@@ -44,7 +44,9 @@ def test_viable_prints_the_verdict_and_the_type_to_rent(call: Call) -> None:
     done = call("viable", "planted", "--cpus", "1,2")
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
-    assert lines[0].endswith("1 CPU: 144 MiB is the smallest limit that passes; what binds is oom: 128 MiB fails.")
+    assert lines[0].endswith(
+        "1 CPU (fake): 144 MiB is the smallest limit that passes; what binds is oom: 128 MiB fails."
+    )
     assert done.stdout.count("144 MiB is the smallest limit") == 2 and len(lines) < 20
     assert "every probe: --wide   prices of aws us-east-1 on-demand of " in lines[-1]
     wide = call("viable", "planted", "--cpus", "1,2", "--wide").stdout
@@ -65,7 +67,10 @@ def test_validate_and_curve_print_their_verdicts(call: Call, bench: Bench) -> No
         file.write('{"_id": "q99", "text": " "}\n')
     holds = call("validate", "planted", "--instance", "m6g.medium")
     assert holds.exit_code == 0, holds.output
-    assert "m6g.medium is enough for planted on tiny." in holds.stdout and "only memory was validated" in holds.stdout
+    assert (
+        "m6g.medium is enough for planted on tiny (fake)." in holds.stdout
+        and "only memory was validated" in holds.stdout
+    )
     assert "- tiny: 1 of 7 queries are blank, such as 'q99'; they are asked anyway.\n" in holds.stdout
     drawn = call("curve", "planted", "--limits", "128MiB,160MiB")
     assert drawn.exit_code == 0, drawn.output
@@ -127,7 +132,7 @@ def test_cpu_count_that_misses_its_target_does_not_affect_the_others(
             self.script = (lambda *_: Life(ms=30)) if one else needs(129)
             return super().launch(job, progress)
 
-    monkeypatch.setattr("harness.launch.fake.FakeLauncher", lambda: Slow(needs(129)))
+    monkeypatch.setattr(FakeLauncher, "open", lambda *_: Slow(needs(129)))
     done = call("viable", "planted", "--cpus", "1,2", "--max-latency", "mean=20ms")
     assert done.exit_code == 2
     assert "planted on tiny, 2 CPUs" in done.stdout and "144 MiB" in done.stdout
@@ -149,7 +154,7 @@ def test_cpu_count_that_does_not_run_does_not_affect_the_others(
             self.script = (lambda *_: Life(Outcome.CRASH)) if two else needs(129)
             return super().launch(job, progress)
 
-    monkeypatch.setattr("harness.launch.fake.FakeLauncher", lambda: Breaks(needs(129)))
+    monkeypatch.setattr(FakeLauncher, "open", lambda *_: Breaks(needs(129)))
     done = call("viable", "planted", "--cpus", "1,2")
     assert done.exit_code == 1
     assert "planted on tiny, 1 CPU" in done.stdout and "144 MiB" in done.stdout

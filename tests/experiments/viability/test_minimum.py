@@ -21,6 +21,7 @@ from harness.experiments.viability.minimum import suite_questions
 from harness.experiments.viability.probe import subject
 from harness.jobs import suite as suites
 from harness.launch.base import LaunchEnd, LaunchRequest
+from harness.launch.fake import FakeLauncher
 from harness.progress import Progress
 from harness.results.reader import read_jobs
 from tests.conftest import Bench
@@ -54,7 +55,7 @@ def viable(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.setattr("harness.launch.host.cpus", lambda: 2)
     monkeypatch.setattr(Several, "launched_by", Counter())
     monkeypatch.setattr(Several, "stop_at", None)
-    monkeypatch.setattr("harness.launch.fake.FakeLauncher", lambda: Several(needs(129)))
+    monkeypatch.setattr(FakeLauncher, "open", lambda *_: Several(needs(129)))
 
     def made(*arguments: str, launcher: str = "fake") -> Result:
         common = ["--results", str(bench.results), "--cache", str(bench.cache), "--launcher", launcher]

@@ -53,7 +53,7 @@ def injected(
     system = base.model_copy(update={"name": name, "search_params": params, "build_params": build or {}})
     dataset = fixtures.dataset(folder / name, CACHE)
     sample = QuerySample(dataset.queries[:QUERIES], dataset.queries[-WARMUP:])
-    launcher = InjectingLauncher(DockerLauncher(CACHE), base, fixtures.throttle_container, {}, lambda _: None)
+    launcher = InjectingLauncher(DockerLauncher(CACHE), base, {}, lambda _: None)
     subject = Subject(system, dataset, sample, trials=1, warmup_cap=WARMUP)
     try:
         yield Question(SubjectJobs(subject, folder / "results", CACHE, launcher), criteria or Criteria(), step=step)

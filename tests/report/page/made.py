@@ -10,13 +10,14 @@ import numpy as np
 
 from harness.analysis import leaderboard, row_pricing
 from harness.analysis.table import Cause, Finding, Machine, Overhead, Row, Table, Timing, Validity
-from harness.driver.records import Envelope, Isolation, Outcome
+from harness.driver.records import Envelope, Outcome
 from harness.evaluation.per_query import SHARES, PerQuery
 from harness.pricing import prices
 from harness.report import page
 from harness.report.page import groups
 from harness.report.page.answer import answer_html
 from harness.report.summary import summary_section
+from harness.results.isolation import CONTAINER
 from harness.stats import Estimate
 from harness.untrusted import MAX_TEXT, one_line
 from tests.support import sample_records
@@ -200,9 +201,7 @@ def page_of(
 ) -> page.PageSource:
     """Source of a page: its rows and all that belongs to them."""
     at = row_pricing.tariff(prices.snapshot())
-    overhead = Overhead(
-        "made-up", "cpu1-mem1", Isolation.CONTAINER, Outcome.OK, None, Validity.CLEAN, (), "00ff", Estimate(4e-7)
-    )
+    overhead = Overhead("made-up", "cpu1-mem1", CONTAINER, Outcome.OK, None, Validity.CLEAN, (), "00ff", Estimate(4e-7))
     measured = Table(tuple(made), measures, overhead=(overhead,))
     table = row_pricing.price(measured, at)
     return page.PageSource(

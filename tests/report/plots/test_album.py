@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.table import Table, Validity
-from harness.driver.records import Isolation, Outcome
+from harness.driver.records import Outcome
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
 from harness.report.plots import KINDS, album, style
+from harness.results.isolation import PROCESS
 from harness.stats import Estimate
 from tests.report.plots.conftest import (
     NAMES,
@@ -149,7 +150,7 @@ def test_every_format_has_a_check() -> None:
 
 
 def test_rows_of_other_groups_have_other_pictures(table: Table, found: Mapping[str, PerQuery]) -> None:
-    others = [replace(each, isolation=Isolation.PROCESS, key=f"{each.key}p") for each in table.rows]
+    others = [replace(each, isolation=PROCESS, key=f"{each.key}p") for each in table.rows]
     both = made([*table.rows, *others])
     names = [each.name for each in album.plots_of(both, found, ASKED, ["cost"]).pictures]
     assert names == ["scifact-container-cost", "scifact-process-cost"]

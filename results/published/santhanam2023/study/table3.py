@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from harness.analysis.notes import MEMORY_METHOD, PERCENTILE_METHOD
 from harness.analysis.table import Row, Table, Validity
-from harness.driver.records import Isolation, Outcome
+from harness.driver.records import Outcome
 from harness.errors import UnknownName
 from harness.pricing.cost import BUILD_FORMULA, GIB, STORAGE_FORMULA
 from harness.report.document import (
@@ -120,8 +120,7 @@ def _hardware(row: Row, notes: Footnotes) -> tuple[str, ...]:
 
 
 def _system(row: Row, escape: Escape) -> str:
-    usual = row.isolation in (Isolation.CONTAINER, Isolation.PUBLISHED)
-    said = [] if usual else [row.isolation.value]
+    said = [row.isolation.mark] if row.isolation.mark else []
     said += [f"of {escape(row.origin)}"] if row.origin else []
     return system_name(row, escape) + (f" ({', '.join(said)})" if said else "")
 

@@ -121,7 +121,7 @@ def as_json(table: Table) -> str:
 
 
 def _hardware(row: Row) -> tuple[Any, ...]:
-    return row.gpus, row.cpus, row.memory_limit_bytes, row.profile, row.isolation
+    return row.gpus, row.cpus, row.memory_limit_bytes, row.profile, row.isolation.name
 
 
 def _columns(table: Table) -> list[tuple[str, Callable[[Row], Value]]]:
@@ -147,7 +147,7 @@ def _columns(table: Table) -> list[tuple[str, Callable[[Row], Value]]]:
         *([("origin", _origin)] if any(_origin(row) for row in table.rows) else []),
         ("dataset", lambda row: row.dataset),
         ("hardware_profile", lambda row: row.profile),
-        ("isolation", lambda row: row.isolation.value),
+        ("isolation", lambda row: row.isolation.name),
         ("price_usd_per_hour", lambda row: row.price.usd_per_hour if row.price else None),
         ("price_date", lambda row: row.price.date if row.price else None),
         ("detail", lambda row: row.detail),
