@@ -15,13 +15,12 @@ import click
 from harness import config
 from harness.analysis import pareto_front
 from harness.analysis.table import Table
+from harness.aws import price_list, rental
 from harness.aws.batch.backend import BatchBackend
-from harness.aws.clients import Connections, parse_uri
-from harness.aws.cloud_run import price_list, worker
-from harness.aws.cloud_run.run import BackendClass, ClientContext, CloudOptions, CloudRequest
-from harness.aws.cloud_run.run import run as run_in_cloud
-from harness.aws.cloud_run.shipment import Shipper
+from harness.aws.clients import Connections, is_s3, parse_uri
 from harness.aws.ec2.backend import Ec2Backend
+from harness.aws.objects import Objects
+from harness.aws.rental import BackendClass, RentalOptions, RentalRequest
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_launcher_option, run_options
 from harness.cli.lines import say
 from harness.cli.locations import ResultsLocation, as_given, mirrored, of_suite, writable
@@ -51,6 +50,14 @@ from harness.jobs.suite import Suite, load
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import platforms
 from harness.pricing import prices
+from harness.remote import run as remote_run
+from harness.remote import worker
+from harness.remote.folder_backend import FolderBackend
+from harness.remote.run import ClientContext, RemoteOptions, RemoteRequest, RunReport
+from harness.remote.shared_folder import open_folder
+from harness.remote.shipment import Shipper
+from harness.remote.storage import Storage
+from harness.remote.watch import Timeouts
 from harness.report.plan import CellPlan, quote_document
 from harness.report.summary import SummaryView, summary_section
 from harness.results.schema import NULL_SYSTEM, Cell
@@ -59,9 +66,13 @@ from harness.untrusted import one_line
 BACKENDS: dict[str, BackendClass] = {"ec2": Ec2Backend, "batch": BatchBackend}
 
 
+# How often the command looks into a shared folder.
+_FOLDER_POLL_S = 2.0
+
+
 cloud_options = record_options(
     "cloud",
-    CloudOptions,
+    RentalOptions,
     click.option("--region", help="ec2, batch: AWS region.  [default: the AWS configuration's]"),
     click.option("--instance", metavar="TYPE", help="ec2, batch: this instance type for all hardware profiles."),
     click.option(
@@ -109,7 +120,7 @@ class _RunRequest:
     fresh_index: bool
     retry_noisy: int
     work: str | None
-    cloud: CloudOptions
+    cloud: RentalOptions
     yes: bool
     cells: frozenset[Cell] | None = None
 
@@ -117,6 +128,11 @@ class _RunRequest:
     def in_cloud(self) -> bool:
         """True for machines that AWS rents."""
         return self.choice.launcher in BACKENDS
+
+    @property
+    def in_folder(self) -> bool:
+        """True for workers of a shared folder."""
+        return not self.in_cloud and self.work is not None and not is_s3(self.work)
 
     @property
     def from_price_list(self) -> bool:
@@ -146,9 +162,10 @@ class _RunRequest:
 @run_launcher_option
 @click.option(
     "--work",
-    metavar="s3://BUCKET[/PREFIX]",
+    metavar="PLACE",
     envvar="HARNESS_WORK",
-    help="ec2, batch: folder in S3 through which machines exchange files.  [env: HARNESS_WORK]",
+    help="Where machines exchange files. ec2, batch: s3://BUCKET[/PREFIX]. docker, process: a folder that they share;"
+    " workers (`harness worker`) measure there.  [env: HARNESS_WORK]",
 )
 @cloud_options
 @click.option("--yes", is_flag=True, help="ec2, batch: do not ask whether to go on.")
@@ -166,7 +183,7 @@ def run(
     retry_noisy: int,
     part: Path | None,
     work: str | None,
-    cloud: CloudOptions,
+    cloud: RentalOptions,
     yes: bool,
     choice: LauncherChoice,
 ) -> None:
@@ -179,7 +196,7 @@ def run(
         assert isinstance(results, Path)
         options = run_options(part, results, only, fresh, choice.cache)
         with choice.open() as launcher:
-            sys.exit(0 if worker.run_part(part, options, launcher) else 1)
+            sys.exit(0 if worker.run_part(part, options, launcher, _storage) else 1)
     request = _RunRequest(choice, results, only, fresh, fresh_index, retry_noisy, work, cloud, yes)
     _check_options(request)
     if contested is not None:
@@ -203,7 +220,7 @@ def run(
 def _run_suite(suite: Path, request: _RunRequest) -> list[str]:
     """Run a suite and print its table; return a line for each error."""
     choice, results, loaded = request.choice, request.results, load(suite)
-    if request.in_cloud:
+    if request.in_cloud or request.in_folder:
         of_suite(results, loaded.name, choice.cache, "RECORDS")  # stored jobs decide what is launched
     with writable(results, choice.cache) as location:
         cells, shelf = request.cells, location.shelf
@@ -213,7 +230,9 @@ def _run_suite(suite: Path, request: _RunRequest) -> list[str]:
         )
         if request.in_cloud:
             cloud_request = _request(choice.launcher, loaded, options, request.work, request.cloud)
-            summary, errors = _run_in_cloud(cloud_request, choice, request.yes)
+            summary, errors = _ended(_run_in_cloud(cloud_request, choice, request.yes))
+        elif request.in_folder:
+            summary, errors = _ended(_run_in_folder(loaded, options, request))
         else:
             with choice.open() as launcher:
                 summary = orchestrator.run_suite(inputs.gather(loaded, options), options, launcher)
@@ -277,8 +296,10 @@ def _check_options(request: _RunRequest) -> None:
     """Refuse options that the chosen launcher does not understand."""
     launcher = request.choice.launcher
     if not request.in_cloud:
-        _refuse_options(launcher, {*CloudOptions.__dataclass_fields__, "yes"})
-        return
+        understood = {"dry_run", "wide"} if request.in_folder else set()
+        _refuse_options(launcher, {*RentalOptions.__dataclass_fields__, "yes"} - understood)
+        if not request.in_folder:
+            return
     if launcher == "batch":
         _refuse_options(launcher, {"most", "spot", "subnet"})
     if request.retry_noisy:
@@ -292,7 +313,7 @@ def _check_options(request: _RunRequest) -> None:
         )
 
 
-def _request(launcher: str, suite: Suite, options: RunOptions, work: str | None, cloud: CloudOptions) -> CloudRequest:
+def _request(launcher: str, suite: Suite, options: RunOptions, work: str | None, cloud: RentalOptions) -> RentalRequest:
     if launcher == "batch":
         cloud = replace(cloud, most=sys.maxsize)
     if work is None:
@@ -300,24 +321,48 @@ def _request(launcher: str, suite: Suite, options: RunOptions, work: str | None,
             f"--launcher {launcher} needs a place in S3: give --work s3://BUCKET, which `harness ec2 up s3://BUCKET`"
             " makes"
         )
-    return CloudRequest(suite=suite, options=options, work=parse_uri(work), **vars(cloud))
+    return RentalRequest(suite=suite, options=options, work=parse_uri(work), **vars(cloud))
 
 
-def _run_in_cloud(request: CloudRequest, choice: LauncherChoice, yes: bool) -> tuple[RunSummary | None, Sequence[str]]:
-    """Run a suite on EC2 or Batch; return its summary, if it has any job, and its errors."""
+def _run_in_cloud(request: RentalRequest, choice: LauncherChoice, yes: bool) -> RunReport | None:
+    """Run a suite on EC2 or Batch."""
     cache = request.options.cache
     with closing(DockerLauncher(cache, choice.models, platform=platforms.AMD64)) as docker:
         client = ClientContext(
-            connections=Connections(request.region),
             launcher=docker,
             shipper=lambda work: Shipper(work, docker.client, cache),
             agree=lambda question: agree(yes, question),
         )
-        done = run_in_cloud(request, client, BACKENDS[choice.launcher])
+        return rental.run(request, Connections(request.region), client, BACKENDS[choice.launcher])
+
+
+def _run_in_folder(suite: Suite, options: RunOptions, request: _RunRequest) -> RunReport | None:
+    """Run a suite on the workers of a shared folder."""
+    work = open_folder(Path(request.work or ""))
+    with request.choice.open() as launcher:
+        engine = launcher.client if isinstance(launcher, DockerLauncher) else None
+        client = ClientContext(
+            launcher=launcher,
+            shipper=lambda storage: Shipper(storage, engine, options.cache),
+            agree=lambda _question: None,
+            timeouts=Timeouts(poll_s=_FOLDER_POLL_S),
+        )
+        how = RemoteOptions(most=sys.maxsize, dry_run=request.cloud.dry_run, wide=request.cloud.wide)
+        remote = RemoteRequest(suite, options, work, how)
+        return remote_run.run(remote, client, FolderBackend(work, request.choice.launcher))
+
+
+def _ended(done: RunReport | None) -> tuple[RunSummary | None, Sequence[str]]:
+    """Return a run's summary, if it has any job, and its errors."""
     if done is None:
         return None, ()
     any_job = done.summary.jobs or done.summary.keys
     return done.summary if any_job else None, (*done.summary.complaints, *done.complaints)
+
+
+def _storage(address: str) -> Storage:
+    """Open the storage through which a worker exchanges files."""
+    return Objects(Connections(), parse_uri(address)) if is_s3(address) else open_folder(Path(address))
 
 
 def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Table:

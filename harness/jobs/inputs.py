@@ -106,7 +106,7 @@ class RunOptions:
     shelf: ResultPublisher | None = None
     assigned: AssignedWork | None = None
     callbacks: RunCallbacks = field(default_factory=RunCallbacks)
-    instance_types: Mapping[str, str] = field(default_factory=dict)
+    instance_types: Mapping[str, str | None] = field(default_factory=dict)
     platforms: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -106,7 +106,7 @@ def plan(
     cannot: Mapping[str, str] | None = None,
     unable: Mapping[str, str] | None = None,
     fresh: bool = False,
-    instance_types: Mapping[str, str] | None = None,
+    instance_types: Mapping[str, str | None] | None = None,
     index_keys: Mapping[Cell, str] | None = None,
 ) -> list[Planned]:
     """Decide of each job of each cell whether it is done.
