@@ -18,7 +18,7 @@ from harness.errors import ImageError, JobError, counted
 from harness.jobs import environment, indexes
 from harness.jobs.collect import NOT_LAUNCHED, CollectedJob, build_result, collect
 from harness.jobs.indexes import Index
-from harness.jobs.inputs import Inputs, RunOptions
+from harness.jobs.inputs import AssignedWork, Inputs, RunOptions
 from harness.jobs.pinning import pin_inputs
 from harness.jobs.plan import Planned, index_key, order, plan_here
 from harness.launch import host
@@ -242,6 +242,8 @@ def _plan(run: _RunState) -> tuple[list[Planned], dict[str, str]]:
     options = run.options
     # Another run may have pinned what this one has read as unpinned.
     run.inputs, _ = pin_inputs(run.inputs, run.store, run.launcher, ())
+    if options.assigned and options.assigned.make_images:
+        _make_assigned(run, options.assigned)
     todo = [job for job in plan_here(run.inputs, options, run.launcher) if not job.done and not job.cannot]
     _pin(run, todo)
     inputs = run.inputs
@@ -263,6 +265,15 @@ def _plan(run: _RunState) -> tuple[list[Planned], dict[str, str]]:
         if isinstance(prepared, Prepared):
             _index(run, cell, prepared)
     return jobs, digests
+
+
+def _make_assigned(run: _RunState, work: AssignedWork) -> None:
+    """Make the systems of the assigned jobs on this machine; raise the first ImageError."""
+    cells = {cell for cell, _ in work.jobs}
+    _prepare(run, run.inputs.images(cell for cell in run.inputs.cells if cell in cells))
+    for error in run.prepared.values():
+        if isinstance(error, ImageError):
+            raise error
 
 
 def _pin(run: _RunState, todo: Iterable[Planned]) -> None:

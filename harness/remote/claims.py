@@ -40,11 +40,7 @@ class PartClaims:
 
 def look(work: Storage, run_id: str, part: str) -> PartClaims:
     """Return who has claimed a part, and whether another worker may go on with it."""
-    run = work.below(records.run(run_id))
-    names = [stored.name for stored in run.list(f"{_CLAIMS}/{part}/")]
-    stopped = f"{_CLAIMS}/{part}/{_STOP}" in names
-    claims = [fetch(Claim, run, name) for name in names if not name.endswith(f"/{_STOP}")]
-    workers = tuple(claim.worker for claim in claims if claim)
+    workers, stopped = _claims(work, run_id, part)
     if stopped:
         return PartClaims(workers, OVER, "it was stopped")
     if not workers:
@@ -56,6 +52,15 @@ def look(work: Storage, run_id: str, part: str) -> PartClaims:
     if end is not None and not end.cut_off:
         return PartClaims(workers, OVER, reason)
     return PartClaims(workers, FREE if len(workers) < ATTEMPTS else OVER, reason)
+
+
+def _claims(work: Storage, run_id: str, part: str) -> tuple[tuple[str, ...], bool]:
+    """Return the workers that claimed a part, the oldest first, and whether it was stopped."""
+    run = work.below(records.run(run_id))
+    names = [stored.name for stored in run.list(f"{_CLAIMS}/{part}/")]
+    stop = f"{_CLAIMS}/{part}/{_STOP}"
+    claims = [fetch(Claim, run, name) for name in names if name != stop]
+    return tuple(claim.worker for claim in claims if claim), stop in names
 
 
 def _gone(work: Storage, worker: str) -> str | None:
@@ -83,9 +88,8 @@ def holds(work: Storage, run_id: str, part: str, worker: str) -> bool:
     """Return whether a worker is to go on: the run is open, and the part neither stopped nor claimed by another."""
     if work.size(records.is_open(run_id)) is None:
         return False
-    names = [stored.name for stored in work.below(records.run(run_id)).list(f"{_CLAIMS}/{part}/")]
-    last = fetch(Claim, work.below(records.run(run_id)), names[-1]) if names else None
-    return not (names and names[-1].endswith(f"/{_STOP}")) and (last is None or last.worker == worker)
+    workers, stopped = _claims(work, run_id, part)
+    return not stopped and workers[-1:] == (worker,)
 
 
 def stop(work: Storage, run_id: str, part: str) -> None:

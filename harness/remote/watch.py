@@ -69,6 +69,8 @@ class RunDisplay:
     def update(self, lines: list[DisplayLine], committed_usd: float) -> None:
         """Show how it stands; without a terminal only what has changed."""
         money = f"at most US$ {committed_usd:.2f} so far, about {self._expected_usd:.2f} in all"
+        if not self._expected_usd:
+            money = f"{self._fetched} of {self._jobs} jobs"
         if self._live is not None:
             table = Table(title=escape(f"{self._title}: {money}"), title_justify="left", box=None)
             for head in ("part", "type", "state", "jobs"):
@@ -80,7 +82,7 @@ class RunDisplay:
         for name, machine, state, _ in lines:
             if state not in ("waiting", self._shown.get(name)):
                 self._shown[name] = state
-                log.info(f"{name} ({machine}): {state}  ({money})")
+                log.info(f"{name}{f' ({machine})' if machine else ''}: {state}  ({money})")
 
 
 @dataclass(frozen=True)
@@ -392,8 +394,8 @@ class RunWatch:
         return key in self._indexes
 
     def _name(self, part: PlannedPart, state: PartState) -> str:
-        instance = f" {state.machine.instance_id}" if state.machine else ""
-        return f"{part.name} ({part.instance_type}{instance})"
+        machine = " ".join(filter(None, (part.instance_type, state.machine and state.machine.instance_id)))
+        return f"{part.name} ({machine})" if machine else part.name
 
     def _lines(self) -> list[tuple[str, str, str, str]]:
         """Return name, machine, state and jobs done of what is under way or still to be launched."""

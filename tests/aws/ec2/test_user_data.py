@@ -15,7 +15,7 @@ import pytest
 
 from harness.aws import worker
 from harness.aws.clients import Connections, S3Uri
-from harness.aws.ec2 import user_data
+from harness.aws.ec2 import user_data as script
 from harness.aws.ec2.user_data import render_user_data
 from harness.aws.objects import Objects
 from harness.errors import UsageError
@@ -44,7 +44,7 @@ def user_data(**changes: object) -> str:
 
 def test_user_data_is_a_valid_bash_script() -> None:
     text = user_data()
-    assert text.startswith("#!/bin/bash\n") and len(text.encode()) < user_data.MAXIMUM_USER_DATA_BYTES
+    assert text.startswith("#!/bin/bash\n") and len(text.encode()) < script.MAXIMUM_USER_DATA_BYTES
     assert not re.search(r"@[A-Z0-9_]+@", text)
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)
 
@@ -100,7 +100,7 @@ def test_wrong_option_of_user_data_is_refused(change: dict[str, object]) -> None
 
 
 def test_pins_hold_all_dependencies_of_boto3() -> None:
-    packages = pins(*user_data.BOTO3)
+    packages = pins(*script.BOTO3)
     assert all(re.fullmatch(r"[a-z0-9-]+==\S+( --hash=sha256:[0-9a-f]{64})+", line) for line in packages)
     needed, waiting = set(), ["boto3"]
     while waiting:
@@ -109,7 +109,7 @@ def test_pins_hold_all_dependencies_of_boto3() -> None:
         for line in importlib.metadata.requires(name) or ():
             if "extra ==" not in line and (found := re.match(r"[a-z0-9-]+", line)) and found[0] not in needed:
                 waiting.append(found[0])
-    assert needed == set(user_data.BOTO3)
+    assert needed == set(script.BOTO3)
 
 
 STUB = """#!/bin/bash
