@@ -103,7 +103,7 @@ cloud_options = record_options(
         "--dry-run",
         is_flag=True,
         help="ec2, batch: show the instances and their cost, and stop; without --work from the price list alone,"
-        " which asks no account.",
+        " which asks no account. With --work FOLDER, show the parts, and stop.",
     ),
     click.option("--wide", is_flag=True, help="ec2, batch: show each part's instance, disk and cost."),
 )
@@ -223,10 +223,10 @@ def _run_suite(suite: Path, request: _RunRequest) -> list[str]:
     if request.in_cloud or request.in_folder:
         of_suite(results, loaded.name, choice.cache, "RECORDS")  # stored jobs decide what is launched
     with writable(results, choice.cache) as location:
-        cells, shelf = request.cells, location.shelf
+        cells, publisher = request.cells, location.publisher
         options = run_options(suite, location.folder, request.only, request.fresh or cells is not None, choice.cache)
         options = replace(
-            options, retry_noisy=request.retry_noisy, fresh_index=request.fresh_index, cells=cells, shelf=shelf
+            options, retry_noisy=request.retry_noisy, fresh_index=request.fresh_index, cells=cells, publisher=publisher
         )
         if request.in_cloud:
             cloud_request = _request(choice.launcher, loaded, options, request.work, request.cloud)
@@ -302,13 +302,12 @@ def _check_options(request: _RunRequest) -> None:
             return
     if launcher == "batch":
         _refuse_options(launcher, {"most", "spot", "subnet"})
+    elsewhere = option("work", request.work) if request.in_folder else option("launcher", launcher)
     if request.retry_noisy:
-        raise UsageError(
-            f"--retry-noisy is not for {option('launcher', launcher)}; run it again with --contested or --fresh --only"
-        )
+        raise UsageError(f"--retry-noisy is not for {elsewhere}; run it again with --contested or --fresh --only")
     if request.fresh_index:
         raise UsageError(
-            f"--fresh-index is not for {option('launcher', launcher)}, which takes indexes from --cache and --work;"
+            f"--fresh-index is not for {elsewhere}, which takes indexes from --cache and --work;"
             " name others there to have them built again"
         )
 

@@ -93,7 +93,7 @@ class AssignedWork:
 class RunOptions:
     """The options of a run, from the command line.
 
-    ``cells`` restricts the cells that ``only`` matches.  ``shelf`` also receives results, besides ``results``.
+    ``cells`` restricts the cells that ``only`` matches.  ``publisher`` also receives results, besides ``results``.
     ``fresh_index`` builds the indexes of the jobs to do again.  ``assigned`` restricts the run to a part of another
     machine's plan.  ``instance_types`` maps a profile to the machine that its jobs are planned for, ``platforms`` to
     that machine's platform; empty: the launcher's own.
@@ -107,7 +107,7 @@ class RunOptions:
     retry_noisy: int = 0
     fresh_index: bool = False
     cells: frozenset[Cell] | None = None
-    shelf: ResultPublisher | None = None
+    publisher: ResultPublisher | None = None
     assigned: AssignedWork | None = None
     callbacks: RunCallbacks = field(default_factory=RunCallbacks)
     instance_types: Mapping[str, str | None] = field(default_factory=dict)

@@ -83,7 +83,7 @@ class _RunState:
 def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSummary:
     """Run the jobs to do; each is stored as it ends, and a failure of one stops no other."""
     launcher.check()
-    store = Store(options.results, inputs.suite.name, options.shelf)
+    store = Store(options.results, inputs.suite.name, options.publisher)
     # Before the folder is held, which clears a dead run's staging: its container may still write into that.
     swept = launcher.sweep()
     if swept:

@@ -1,5 +1,5 @@
-"""Runs on rented machines (EC2, AWS Batch): ship inputs, launch workers, fetch their jobs.
+"""Runs on other machines: ship inputs, have workers started, fetch their jobs.
 
-The orchestrator and its workers exchange objects below one *work place* in S3
-(:mod:`harness.remote.records`).
+The command and its workers exchange objects below one *work place* (:mod:`harness.remote.records`) of a storage
+(:mod:`harness.remote.storage`).  A backend (:mod:`harness.remote.backend`) starts the workers.
 """

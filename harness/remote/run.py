@@ -119,11 +119,11 @@ class SuiteRun:
         self.inputs = gather(
             request.suite, replace(request.options, instance_types=types, platforms=backend.market.platforms)
         )
-        self.store = Store(request.options.results, request.suite.name, request.options.shelf)
+        self.store = Store(request.options.results, request.suite.name, request.options.publisher)
         self.complaints: list[str] = []
         self._unpinned: dict[str, ImageError] = {}
-        shelf = request.options.shelf
-        self._results = digest(shelf.name if shelf else str(request.options.results.resolve()))[:16]
+        publisher = request.options.publisher
+        self._results = digest(publisher.name if publisher else str(request.options.results.resolve()))[:16]
 
     def _instance_types(self) -> dict[str, str | None]:
         """Return the machine that each profile is planned for; ``None``: any that has its resources."""

@@ -394,7 +394,8 @@ class RunWatch:
         return key in self._indexes
 
     def _name(self, part: PlannedPart, state: PartState) -> str:
-        machine = " ".join(filter(None, (part.instance_type, state.machine and state.machine.instance_id)))
+        names = (part.instance_type, state.machine.instance_id if state.machine else "")
+        machine = " ".join(filter(None, names))
         return f"{part.name} ({machine})" if machine else part.name
 
     def _lines(self) -> list[tuple[str, str, str, str]]:

@@ -18,6 +18,7 @@ from harness.aws.objects import Objects
 from harness.aws.results import mirror, publish
 from harness.containment import is_plain_name
 from harness.remote import archive, local_results, records, worker
+from harness.remote.claims import Claim
 from harness.remote.journal import Journal
 from harness.remote.records import (
     Heartbeat,
@@ -59,6 +60,7 @@ _RECORDS: dict[str, Any] = {
     "end": WorkerEnd("0001", "i-1", False, "x", True),
     "launch": Launch("l", ("0001",), 3600, 1, 1.5, 0.07),
     "input": _INPUT,
+    "claim": Claim("host-1-0123"),
     "assignment": Assignment("s3://bucket/work", "AROA:i-1", _PART, "status.json"),
     "status": WorkerStatus("measuring", "k", 1, ("none",)),
 }

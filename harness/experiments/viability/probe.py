@@ -74,7 +74,7 @@ class SubjectJobs:
         cache: corpora and indexes.
         launcher: runs them; must hold envelopes.
         fresh: ignore what is stored until now.
-        shelf: where results are published besides.
+        publisher: where results are published besides.
 
     Raises:
         UsageError: the launcher enforces no envelope.
@@ -90,7 +90,7 @@ class SubjectJobs:
         launcher: Launcher,
         *,
         fresh: bool = False,
-        shelf: ResultPublisher | None = None,
+        publisher: ResultPublisher | None = None,
     ) -> None:
         if launcher.isolation is Isolation.PROCESS:
             raise UsageError(
@@ -98,7 +98,7 @@ class SubjectJobs:
             )
         self.subject = subject
         self.measured = 0
-        self._options = RunOptions(results, cache, results, fresh=True, shelf=shelf)
+        self._options = RunOptions(results, cache, results, fresh=True, publisher=publisher)
         self._launcher = launcher
         self._images: dict[str, Prepared] = {}
         self.subject = subject = replace(subject, system=self._pinned(subject.system))
@@ -119,8 +119,8 @@ class SubjectJobs:
 
     def publish(self, path: Path) -> None:
         """Publish a file made beside the jobs where the jobs are published."""
-        if self._options.shelf:
-            self._options.shelf.write(path.absolute(), path.read_bytes())
+        if self._options.publisher:
+            self._options.publisher.write(path.absolute(), path.read_bytes())
 
     def check(self, envelope: Envelope) -> None:
         """Raise UsageError if this host cannot provide an envelope."""
@@ -187,7 +187,7 @@ class SubjectJobs:
         """Return the system with the pins of its first use; they are kept beside the jobs of all subjects."""
         if not system.unpinned or not self._launcher.fetches_files:
             return system
-        store = Store(self._options.results, SUITE, self._options.shelf)
+        store = Store(self._options.results, SUITE, self._options.publisher)
         with store.held():
             return pin_system(system, store, self._launcher)
 
@@ -240,8 +240,8 @@ class SubjectJobs:
     def _mark(self, since: datetime) -> None:
         """Record that older jobs do not count, even if this search is interrupted and resumed."""
         content = (since.isoformat(timespec="milliseconds") + "\n").encode("ascii")
-        if self._options.shelf:
-            self._options.shelf.write(self.folder / _SINCE, content)
+        if self._options.publisher:
+            self._options.publisher.write(self.folder / _SINCE, content)
         with filesystem.atomic_write(self.folder / _SINCE) as partial:
             partial.write_bytes(content)
 

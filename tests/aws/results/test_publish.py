@@ -156,7 +156,7 @@ def directly(bench: Bench, bucket: Bucket, cache: Path, below: str = "") -> RunS
     path = bench.suite(profiles=["cpu1-mem256m", "cpu2-mem4"])
     place = MirroredFolder(parse_uri(HERE), cache)
     publisher = Publisher(place, bucket.connections)
-    options = RunOptions(place.folder / below, cache, path.parent, shelf=publisher)
+    options = RunOptions(place.folder / below, cache, path.parent, publisher=publisher)
     return orchestrator.run_suite(gather(suite.load(path), options), options, FakeLauncher())
 
 
