@@ -28,7 +28,7 @@ from harness.jobs import indexes
 from harness.remote import records
 from harness.results import suite_record
 from harness.results.reader import parse_result
-from harness.results.schema import IndexFacts, Machine, Result, SweepPoint
+from harness.results.schema import IndexFacts, RentedMachine, Result, SweepPoint
 from harness.untrusted import FREE_FIELDS, ForeignText, check_names, to_json
 from tests.support import sample_records
 
@@ -174,7 +174,7 @@ def test_a_result_with_a_control_character_is_refused_or_marked_as_foreign() -> 
         stand_in="text",
         device="text",
         libraries={"torch": "2"},
-        instance=Machine("i-1", "m7i.large", "us-east-1a", "ami-1", "spot", "group", "h-1", "Intel"),
+        instance=RentedMachine("i-1", "m7i.large", "us-east-1a", "ami-1", "spot", "group", "h-1", "Intel"),
         sweep=SweepPoint("bm25", {"k1": "a"}),
         files={"log.txt.gz": "0" * 64},
         effective=sample_records.as_record(

@@ -27,7 +27,7 @@ from harness.launch.images.systems import System
 from harness.progress import TimeLeft, duration, task
 from harness.results import suite_record
 from harness.results.reader import FIRST_STAGE, read_jobs
-from harness.results.schema import STORED_RUN, Cell, Environment, Machine, Result, job_key
+from harness.results.schema import STORED_RUN, Cell, Environment, RentedMachine, Result, job_key
 from harness.results.store import Store, check_room
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class _RunState:
     launcher: Launcher
     store: Store
     environment: Environment
-    instance: Machine | None
+    instance: RentedMachine | None
     prepared: dict[str, Prepared | ImageError] = field(default_factory=dict)
     indexes: dict[str, Index | JobError] = field(default_factory=dict)
     built: set[str] = field(default_factory=set)  # keys of indexes that this run has built

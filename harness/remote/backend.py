@@ -14,7 +14,7 @@ from harness.errors import HarnessError
 from harness.jobs.plan import Planned
 from harness.remote.partition import Grouping, Market, Submission
 from harness.remote.records import Launch, PlannedPart, RemoteRun, ShippedInput
-from harness.results.schema import Machine
+from harness.results.schema import RentedMachine
 
 UNKNOWN, WAITING, RUNNING, ENDED = "unknown", "waiting", "running", "ended"
 
@@ -39,7 +39,7 @@ class PartState:
     reason: str = ""
     seconds: float | None = None
     launched: float | None = None
-    machine: Machine | None = None
+    machine: RentedMachine | None = None
 
 
 class Backend(Protocol):

@@ -1,4 +1,4 @@
-"""Journal of a run in S3, from which any later command resumes it; and the records of its workers."""
+"""Journal of a run in the storage, from which any later command resumes it; and the records of its workers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _plain(value: Any) -> Any:
 
 
 def run_id(suite: str, now: float) -> str:
-    """Return a name for a new run; ``now``: seconds since 1970 by AWS' clock."""
+    """Return a name for a new run; ``now``: seconds since 1970 by the storage's clock."""
     return f"{suite}-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
 
 
@@ -56,7 +56,7 @@ def find(work: Storage, launcher: str, suite: str, results: str, owner: str) -> 
 
 @dataclass
 class WorkerRecords:
-    """The records that one worker has written; ``heartbeat_at`` is S3's own time, in seconds since 1970."""
+    """The records that one worker has written; ``heartbeat_at`` is the storage's own time, in seconds since 1970."""
 
     heartbeat: Heartbeat | None = None
     heartbeat_at: float | None = None
@@ -92,7 +92,7 @@ class Journal:
         """Read what these workers have written since the last look.
 
         Raises:
-            RemoteError: S3 refuses or is not reached.
+            RemoteError: the storage refuses or is not reached.
         """
         with ThreadPoolExecutor(_READERS) as pool:
             for worker_id, written in pool.map(self._read_worker, dict.fromkeys(worker_ids)):
@@ -132,7 +132,7 @@ class Journal:
         self.objects.put(records.part(part.name), dump(part))
 
     def new_launch(self, launch: Launch) -> Launch:
-        """Write a launch before AWS gets the request; return the record that was first."""
+        """Write a launch before the backend gets the request; return the record that was first."""
         self.objects.put_new(records.launch(launch.name), dump(launch))
         launch = fetch(Launch, self.objects, records.launch(launch.name)) or launch
         self.launches[launch.name] = launch

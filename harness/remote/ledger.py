@@ -1,7 +1,7 @@
-"""Ledger of the inputs that this machine has put into S3: an entry for each, in the cache.
+"""Ledger of the inputs that this machine has put into the storage: an entry for each, in the cache.
 
-What is in S3 already says nothing by itself: whoever may write there can have placed it.  So an input counts as shipped
-only if this machine packed or checked its bytes, and S3 still states the checksum that it stated then.
+What is in the storage already says nothing by itself: whoever may write there can have placed it.  So an input counts
+as shipped only if this machine packed or checked its bytes, and the storage still states the checksum of then.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _FORMAT = 2
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """An object whose content this machine knows; ``checksum`` is what S3 stated of it (`ObjectState`)."""
+    """An object whose content this machine knows; ``checksum`` is what the storage stated of it (`ObjectState`)."""
 
     shipped: ShippedInput
     checksum: str
 
     def is_there(self, state: ObjectState | None) -> bool:
-        """Return whether S3 still states that content."""
+        """Return whether the storage still states that content."""
         wanted = (self.shipped.size_bytes, self.checksum)
         return state is not None and bool(self.checksum) and (state.size_bytes, state.checksum) == wanted
 

@@ -30,7 +30,7 @@ from harness.results.schema import (
     JUDGED_HITS,
     Cell,
     Environment,
-    Machine,
+    RentedMachine,
     Result,
     ResultSpec,
     job_key,
@@ -69,7 +69,7 @@ class LocalResults:
                 return replace(known, spec=spec)
         cell = job.cell
         raise UsageError(
-            f"{cell.system} {cell.dataset} {cell.profile}: not as planned by the open run in S3; give the same"
+            f"{cell.system} {cell.dataset} {cell.profile}: not as planned by the open run; give the same"
             " suite, images, datasets, --only, --instance and --architecture, or another --results"
         )
 
@@ -78,7 +78,7 @@ class LocalResults:
         return tuple(job for job in part.jobs if job.key not in self.keys)
 
     def interrupt(
-        self, job: PartJob, why: str, when: float, instance: Machine | None, machine: Instance | None
+        self, job: PartJob, why: str, when: float, instance: RentedMachine | None, machine: Instance | None
     ) -> None:
         """Store that a job's machine went away after ``when``."""
         planned = self.planned(job)

@@ -24,9 +24,9 @@ from harness.pricing.offers import ChosenMachine
 from harness.remote.records import Launch, PartJob, PlannedPart
 from harness.results.schema import Result, job_key
 
-# EC2 bills by the second, at least these.
+# A cloud bills by the second, at least these.
 MINIMUM_BILLED_S = 60.0
-# The rule on AWS's side looks for workers past their deadline this often.
+# The rule in the cloud looks for workers past their deadline this often.
 REAPER_EVERY_S = 300.0
 # A worker may outlive its limit by a minute to the tag's deadline, the rule's period, and a minute until it is ended.
 BEYOND_LIMIT_S = 60.0 + REAPER_EVERY_S + 60.0

@@ -140,9 +140,9 @@ class RemoteRun:
 
 @dataclass(frozen=True)
 class Launch:
-    """A request for machines, written before AWS gets it.
+    """A request for machines, written before the backend gets it.
 
-    ``at`` is AWS's time in seconds since 1970; ``usd_per_hour`` the sum over the parts; ``zone``, ``role``
+    ``at`` is the storage's time in seconds since 1970; ``usd_per_hour`` the sum over the parts; ``zone``, ``role``
     and ``machine`` are the zone of the last request to EC2, the worker role's id then, and the instance; ``usd`` is
     its cost once nothing more comes of it.
     """

@@ -137,7 +137,7 @@ class RunWatch:
         """Go on until nothing is left to do; return a line for each machine that is still alive.
 
         Raises:
-            RemoteError: AWS fails for long; what was launched goes on, and the same command goes on with it.
+            RemoteError: storage or backend fail for long; what was launched goes on, and the same command resumes it.
             KeyboardInterrupt: the user stops watching; likewise.
         """
         self.journal.recall()
@@ -287,7 +287,7 @@ class RunWatch:
             return f"EC2 takes it away: {last.heartbeat.notice}"
         # Until harness is there, there is no heartbeat.
         installs = last.heartbeat is None or last.heartbeat.phase == "installing"
-        # While S3 did not answer, no worker could write.
+        # While the storage did not answer, no worker could write.
         silent = self.clock.now - max(last.heartbeat_at or state.launched, self._heard or 0.0)
         most = self.timeouts.first_heartbeat_s if installs else self.timeouts.heartbeat_s
         return f"no sign of life for {silent / 60:.0f} min" if silent > most else None
@@ -341,7 +341,7 @@ class RunWatch:
         for submission in waiting:
             launch = self.journal.launches.get(submission.name)
             if launch is not None:
-                # The command that wrote it may have died before its request to AWS.
+                # The command that wrote it may have died before its request.
                 if any(self._states[part.name].phase == UNKNOWN for part in submission.parts):
                     self._launch(launch, submission)
             elif self._all_there(submission):
@@ -380,11 +380,11 @@ class RunWatch:
             self._give_up(f"{submission.name}: {self._left(submission)} jobs left undone: {error}")
 
     def _all_there(self, submission: Submission) -> bool:
-        """Return whether every job is fetched and every index is in S3."""
+        """Return whether every job is fetched and every index is in the storage."""
         return not self._left(submission) and all(map(self._has_index, submission.builds))
 
     def _ready(self, submission: Submission) -> bool:
-        """Return whether each needed index is in S3, or its builder has ended without it."""
+        """Return whether each needed index is in the storage, or its builder has ended without it."""
         making = {key for name, other in self._submissions.items() if name not in self._over for key in other.builds}
         return all(key not in making or self._has_index(key) for key in submission.needs)
 

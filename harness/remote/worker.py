@@ -240,7 +240,7 @@ class Worker:
         errors = [line for line in lines if line.startswith("harness: ")]
         return f"harness ended with exit code {code}: {(errors or lines or ['no word'])[-1]}"
 
-    def _wanted(self) -> bool:
+    def _is_wanted(self) -> bool:
         with contextlib.suppress(RemoteError):
             return self._host.wanted()
         return True
@@ -275,7 +275,7 @@ class Worker:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
         count, until_next_s = 0, 0.0
         while True:
-            if self._child is not None and not self._wanted():
+            if self._child is not None and not self._is_wanted():
                 self._child.terminate()
             notice = environment.spot_notice()
             noticed = notice is not None and notice != self._heartbeat.notice

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.jobs import environment
-from harness.results.schema import Machine
+from harness.results.schema import RentedMachine
 from tests.aws import server
 from tests.aws.ec2 import imds
 
@@ -27,7 +27,9 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[imds.Metadata]:
 
 
 def test_instance_is_described_without_its_account(service: imds.Metadata) -> None:
-    expected = Machine("i-0123456789abcdef0", "c7g.large", f"{server.REGION}a", "ami-0123456789abcdef0", "on-demand")
+    expected = RentedMachine(
+        "i-0123456789abcdef0", "c7g.large", f"{server.REGION}a", "ami-0123456789abcdef0", "on-demand"
+    )
     assert environment.machine() == replace(expected, cpu_platform=environment.cpu_model())
     service.paths |= {"placement/group-name": "together", "placement/host-id": "h-1"}
     instance = environment.machine()

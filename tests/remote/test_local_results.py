@@ -19,12 +19,12 @@ from harness.remote import local_results, records
 from harness.remote.local_results import pack
 from harness.results import seals
 from harness.results.reader import read_jobs
-from harness.results.schema import Machine, Result
+from harness.results.schema import RentedMachine, Result
 from harness.results.store import Store
 from tests.remote.planning import WORKER_ID, uploaded
 from tests.support import sample_records
 
-INSTANCE = Machine("i-0123456789abcdef0", "c7g.large", "us-east-1a", "ami-1", "on-demand")
+INSTANCE = RentedMachine("i-0123456789abcdef0", "c7g.large", "us-east-1a", "ami-1", "on-demand")
 
 
 def result(**spec: object) -> Result:

@@ -42,7 +42,7 @@ from harness.remote.records import (
 from harness.remote.storage import StoredObject
 from harness.remote.watch import RunWatch, Timeouts
 from harness.results.reader import read_jobs
-from harness.results.schema import Machine, Result, ResultSpec, job_key
+from harness.results.schema import RentedMachine, Result, ResultSpec, job_key
 from harness.results.store import Store
 from tests.support import sample_records
 from tests.support.job_fixtures import planned
@@ -105,7 +105,7 @@ class FakeBackend:
 
     def run(self, name: str, worker: str = "", **changes: Any) -> None:
         workers = (*self.states.get(name, PartState(WAITING, "")).workers, f"{ROLE}:{worker or name}")
-        instance = Machine(f"i-{name}", "m6i.large")
+        instance = RentedMachine(f"i-{name}", "m6i.large")
         state = PartState(RUNNING, "running", workers, len(workers), launched=NOW, machine=instance)
         self.states[name] = replace(state, **changes)
 

@@ -24,7 +24,7 @@ from harness.remote.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefus
 from harness.remote.failures import OURS_TO_MEND, PASSING
 from harness.remote.partition import Grouping, Market, Submission
 from harness.remote.records import Launch, PlannedPart, RemoteRun, ShippedInput
-from harness.results.schema import Machine
+from harness.results.schema import RentedMachine
 
 # Until EC2 shows an instance that it has launched.
 SHOWN_S = 300.0
@@ -254,7 +254,7 @@ class Ec2Backend:
             reason=reason,
             seconds=min(lived, most),
             launched=instance.launched,
-            machine=Machine(instance.instance_id, instance.instance_type, instance.zone, instance.ami_id, market),
+            machine=RentedMachine(instance.instance_id, instance.instance_type, instance.zone, instance.ami_id, market),
         )
 
     def _not_shown(self, launch: Launch) -> PartState:
@@ -262,10 +262,10 @@ class Ec2Backend:
             return PartState(UNKNOWN, "launching", seconds=0.0)  # never requested
         now = self._clock.now
         workers: tuple[str, ...] = ()
-        instance: Machine | None = None
+        instance: RentedMachine | None = None
         if launch.machine is not None:
             [type_] = [part.instance_type for part in self._run.parts if part.name == launch.name]
-            workers, instance = (self._worker_id(launch, launch.machine),), Machine(launch.machine, type_)
+            workers, instance = (self._worker_id(launch, launch.machine),), RentedMachine(launch.machine, type_)
         late = now > launch.at + launch.limit_s + partition.BEYOND_LIMIT_S
         unseen = now - max(launch.at, self._answered.get(launch.name, 0.0)) > SHOWN_S
         if launch.name in self._gone or late or (instance and unseen):

@@ -159,6 +159,14 @@ def launched_and_terminated(*regions: str) -> tuple[int, int]:
 
 
 @pytest.fixture
+def work(aws: str) -> Objects:
+    """An empty work place."""
+    connections = Connections(REGION)
+    connections.client("s3").create_bucket(Bucket=WORK.bucket)
+    return Objects(connections, WORK)
+
+
+@pytest.fixture
 def ground(aws: str) -> None:
     account.up(Connections(REGION), WORK, REGION, "0123456789ab", TYPES)
 

@@ -32,7 +32,7 @@ from harness.remote.records import (
     dump,
     read,
 )
-from harness.results.schema import Machine, ResultSpec, job_key
+from harness.results.schema import RentedMachine, ResultSpec, job_key
 from harness.results.store import Store
 from tests.aws import server
 from tests.support import sample_records
@@ -220,7 +220,7 @@ def packed_job(spec: ResultSpec, instance: OwnedInstance, queries: tuple[str, ..
         key=job_key(spec),
         spec=spec,
         environment=replace(made.environment, instance_type=instance.instance_type),
-        instance=Machine(instance.instance_id, instance.instance_type, instance.zone),
+        instance=RentedMachine(instance.instance_id, instance.instance_type, instance.zone),
     )
     with tempfile.TemporaryDirectory(dir=_MEMORY) as folder:
         store = Store(Path(folder), spec.cell.suite)
