@@ -17,10 +17,10 @@ from harness.untrusted import ForeignText, raw_text
 
 @dataclass(frozen=True)
 class Pool:
-    """The attempts of a cell that its row shows, in the order of their job numbers, at least one.
+    """The attempts that a cell's row shows, in the order of their job numbers; at least one.
 
-    ``outcome`` is the first failure among them, else ``ok``; numbers are made of ``jobs`` only if it is ``ok``.
-    ``missing`` counts the cell's jobs that are not stored or were measured in another environment.
+    ``outcome`` is the first failure, else ``ok``; only ``ok`` jobs give numbers.  ``missing`` counts the cell's jobs
+    that are not stored or were measured in another environment.
     """
 
     jobs: tuple[StoredJob, ...]
@@ -36,16 +36,16 @@ class Pool:
 
     @property
     def lead(self) -> StoredJob:
-        """The job that names the row: the first with the row's outcome."""
+        """The job that represents the row: the first with the row's outcome."""
         return next(job for job in self.jobs if job.result.outcome is self.outcome)
 
 
 def pool(stored: Iterable[StoredJob], keys: Collection[str] | None = None) -> Pool:
-    """Choose the attempts of a cell and pool the attempts of one environment.
+    """Choose the attempts of a cell and pool the attempts of one machine, whichever harness measured them.
 
     Args:
         stored: jobs of one cell and isolation, at least one.
-        keys: see :func:`harness.results.attempts.choose`.
+        keys: as in :func:`harness.results.attempts.choose`.
 
     Raises:
         FileError: a result's start time cannot be read.
@@ -55,15 +55,19 @@ def pool(stored: Iterable[StoredJob], keys: Collection[str] | None = None) -> Po
     if failed:
         outcome, detail = _failure(failed)
         return Pool(shown, outcome, detail, shown[0].result.spec.jobs - len(shown), notes)
-    newest = max(shown, key=attempts.started).result.environment
-    kept = tuple(job for job in shown if job.result.environment == newest)
+    newest = max(shown, key=attempts.started).result.environment.machine
+    kept = tuple(job for job in shown if job.result.environment.machine == newest)
     refused = tuple(_refused(shown, newest))
     spec = kept[0].result.spec
+    versions = sorted({job.result.environment.harness_version for job in kept})
+    if versions[1:]:
+        ends = f"{_quoted(versions[0])} to {_quoted(versions[-1])}"
+        notes = (*notes, f"measured by {len(versions)} versions of harness ({ends}), whose drivers time alike")
     return Pool(kept, Outcome.OK, kept[0].result.detail, spec.jobs - len(kept), (*notes, *refused))
 
 
 def _failure(failed: Sequence[StoredJob]) -> tuple[Outcome, ForeignText | None]:
-    """Return the first failure's outcome, and how many jobs failed."""
+    """Return the outcome of the first failure, and the number of failed jobs in words."""
     first = failed[0].result
     if first.spec.jobs == 1:
         return first.outcome, first.detail
@@ -78,7 +82,7 @@ def _failure(failed: Sequence[StoredJob]) -> tuple[Outcome, ForeignText | None]:
 def _refused(shown: Sequence[StoredJob], newest: Environment) -> Iterator[str]:
     """Note jobs of another environment, with the values that differ."""
     spec = shown[0].result.spec
-    others = Counter(job.result.environment for job in shown if job.result.environment != newest)
+    others = Counter(machine for job in shown if (machine := job.result.environment.machine) != newest)
     for environment, count in others.items():
         values = ", ".join(
             f"{name} {_quoted(theirs)} against {_quoted(getattr(newest, name))}"

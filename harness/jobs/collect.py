@@ -23,7 +23,7 @@ from harness.jobs.plan import Planned
 from harness.launch.base import LaunchEnd, LaunchRequest, StopReason
 from harness.launch.monitor.traces import MemoryTrace
 from harness.results.reader import RESULT_BYTES, check_facts, parse_record
-from harness.results.schema import Counters, Environment, GpuUse, Memory, Result, job_key
+from harness.results.schema import CLOCK_SLACK_S, Counters, Environment, GpuUse, Memory, Result, job_key
 from harness.untrusted import MAX_TEXT, check_names, foreign, max_trials, mistake, one_line, read_start, reason_of
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ _FATAL_SIGNALS = {
     "Segmentation fault": "SIGSEGV",
 }
 _AT_LIMIT = 0.98
-_CLOCK_SLACK_S = 0.05
 _OTHER_PHASES = 8  # load, warm-up, close or build, and some to spare
 # A job out of memory that the kernel does not kill: its file pages are dropped and read back at once.
 # Share of the limit: the kernel's own (page tables, slabs) and the last file pages take the rest.
@@ -378,7 +377,7 @@ def _impossible(spec: JobSpec, measurement: Measurement, samples: list[Sample], 
     """Return the error where claimed times exceed the time that passed."""
     here_s = (measurement.build_s or 0) - (measurement.resumed_s or 0)  # the rest was spent by earlier attempts
     inside_s = (measurement.load_s or 0) + here_s + worked_s(spec, samples)
-    if inside_s <= wall_s + _CLOCK_SLACK_S:
+    if inside_s <= wall_s + CLOCK_SLACK_S:
         return None
     return f"the image says it worked {inside_s:.3f} s in a {spec.kind} job that lasted {wall_s:.3f} s"
 

@@ -79,14 +79,10 @@ class IndexBuild:
 
 @dataclass(frozen=True)
 class AssignedWork:
-    """The part of another machine's plan that this machine runs: jobs by cell and number, and indexes.
-
-    ``make_images``: the systems were not shipped, so this machine makes them.
-    """
+    """The part of another machine's plan that this machine runs: jobs by cell and number, and indexes."""
 
     jobs: Mapping[tuple[Cell, int], AssignedJob]
     builds: tuple[IndexBuild, ...] = ()
-    make_images: bool = False
 
 
 @dataclass(frozen=True)

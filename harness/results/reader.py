@@ -25,6 +25,7 @@ from harness import config
 from harness.errors import FileError, StoreError, UsageError, counted, did_you_mean
 from harness.evaluation import answer_recall, trec
 from harness.evaluation.trec import Run
+from harness.results import version_1
 from harness.results.origins import JobOrigins
 from harness.results.samples import SampleBudget, load_samples, no_samples
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS, SCHEMA_VERSION, Cell, Result, ResultSpec
@@ -304,9 +305,11 @@ def parse_result(content: bytes) -> Result:
     """
     raw = parse_record(content)
     version = raw.get("schema_version")
-    if type(version) is not int or version != SCHEMA_VERSION:
-        raise FileError(f"schema version {version!r}, this harness reads {SCHEMA_VERSION}; update harness")
+    if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
+        raise FileError(f"schema version {version!r}, this harness reads 1 to {SCHEMA_VERSION}; update harness")
     check_facts(raw, "")
+    if version == 1:
+        raw = version_1.lifted(raw)
     result = result_adapter().validate_python(raw)
     check_names(result)
     _check_spec(result)

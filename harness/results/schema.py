@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from harness.commands import literal
@@ -29,8 +29,12 @@ from harness.untrusted import ForeignText, split_list
 NULL_SYSTEM = "null"
 
 
-# Version of result.json.  A later version lists here what it adds, and keeps reading version 1.
-SCHEMA_VERSION = 1
+# Version of result.json; older ones are read too (harness.results.version_1).
+# 2: a spec holds the recipe of its image, which decides what is done; the image's digest is a fact of the result.
+SCHEMA_VERSION = 2
+
+# The times that a job claims may add up to so much more than its ``wall_s``: two clocks are read one after the other.
+CLOCK_SLACK_S = 0.05
 
 # A file of a job whose dataset has answers instead of judgements: its run's hits, judged by their texts.
 JUDGED_HITS = "judged-hits.trec.gz"
@@ -188,7 +192,8 @@ class SweepPoint:
 class ResultSpec:
     """Everything that decides what was measured; its hash is the job key (see :func:`job_key`).
 
-    ``index_key`` names the inputs of the index (image digest, corpus, build parameters); ``isolation`` keeps
+    ``recipe`` is the hash of all that the image is made of (version 1 has its digest there, which no plan asks for).
+    ``index_key`` names the inputs of the index (recipe, corpus, build parameters); ``isolation`` keeps
     container, process and fake results apart.  A cell takes ``jobs`` container lives, of which this is number
     ``job``; each runs ``trials`` trials.  ``repetition`` counts attempts at the same job.  ``result_cache``: the
     system declares one.  ``instance_type`` is the machine that was asked for (``None``: whichever runs the harness).
@@ -200,7 +205,7 @@ class ResultSpec:
     envelope: Envelope
     isolation: Isolation
     params: dict[str, Scalar]
-    image_digest: str
+    recipe: str
     index_key: str
     corpus_sha256: str
     qrels_sha256: str
@@ -243,6 +248,11 @@ class Environment:
     gpu_models: tuple[ForeignText, ...] = ()
     gpu_driver: ForeignText | None = None
     instance_type: ForeignText | None = None
+
+    @property
+    def machine(self) -> Environment:
+        """Return it without the harness: a driver of the same protocol measures alike."""
+        return replace(self, harness_version=ForeignText(""), harness_commit=None)
 
 
 @dataclass(frozen=True)
@@ -355,7 +365,8 @@ class Result:
     without GPUs, or where they could not be followed. ``stand_in`` says what the system's checkpoint was, where it was
     not the published one. ``pinned_at_first_use`` names the files that its file did not pin, with their commits: the
     suite's ``pins.json`` has their hashes. ``sweep`` is the point, where a suite sweeps the system. ``instance`` is the
-    machine, where it was one of EC2. ``shared_host``: other jobs of AWS Batch may have run there at the same time.
+    machine, where it was one of EC2. ``image_digest`` names the image that ran (``None``: there was none): it is
+    provenance, and no plan compares it. ``shared_host``: other jobs of AWS Batch may have run there at the same time.
     ``compiled_s`` is the CPU time of just-in-time compiler threads while the trials ran; ``None``: none were seen.
     ``nominal_memory_bytes`` is the memory that the hardware profile asks for, where it is the whole machine and the
     limit in ``spec.envelope`` is what the host left of it; ``None``: the limit is the profile's. ``files`` maps each
@@ -381,6 +392,7 @@ class Result:
     throttled_periods: int | None = None
     oom_kills: int | None = None
     exit_code: int | None = None
+    image_digest: str | None = None
     image_bytes: int | None = None
     device: ForeignText | None = None
     libraries: dict[str, ForeignText] = field(default_factory=dict)

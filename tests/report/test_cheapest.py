@@ -161,7 +161,7 @@ def test_answer_is_a_screen_and_none_is_one_line(results: Path) -> None:
     none = call("report", str(results), "--at-least", "RR@10=.9").stdout
     assert none.startswith("None reaches RR@10 0.9000; the best is large on 1 CPU, 1 GiB, the cheapest of 2, with")
     assert none.count("\n") == 1
-    wide = call("report", str(results), "--at-least", "RR@10=large-.002", "--wide").stdout
+    wide = call("report", str(results), "--at-least", "RR@10=large-0.002", "--wide").stdout
     paired = re.search(r"distance to the goal is (\+0.0020 to \+0.0020): its lower end reaches the goal too", wide)
     assert paired is not None and wide.count(paired[1]) == 3, "large against itself, in two rows and the sentence"
     assert wide.count("| large ") == 2 and "1 row left out: oom" in wide
@@ -210,8 +210,8 @@ def test_csv_and_json_hold_every_row(results: Path) -> None:
         (("RR@10",), "--at-least RR@10: write MEASURE=VALUE or MEASURE=SYSTEM-VALUE"),
         (("RR@10=",), "--at-least RR@10=: write MEASURE=VALUE"),
         (("=.5",), "--at-least =.5: write MEASURE=VALUE"),
-        (("RR@10=50",), "RR@10 lies between 0 and 1; write .68 for 68 points"),
-        (("RR@10=-.5",), "RR@10 lies between 0 and 1"),
+        (("RR@10=50",), "RR@10 is between 0 and 1; write 0.68 for 68 points"),
+        (("RR@10=-.5",), "RR@10 is between 0 and 1"),
         (("RR@10=nan",), "nan is not a finite number"),
         (("RR@10=inf",), "inf is not a finite number"),
         (("nDGC@10=.5",), "unknown measure 'nDGC@10'"),

@@ -131,7 +131,7 @@ def test_cause_names_the_rows_that_have_it() -> None:
 
 def test_column_has_its_meaning_and_its_method() -> None:
     (meaning, method) = explain.column_paragraphs("cost", table(row("bm25")))
-    assert meaning[0] == "usd_per_million_queries (US$)"
+    assert meaning[0] == "cost (US$)"
     assert method[1].startswith(cost.SEQUENTIAL.formula)
     (meaning, method) = explain.column_paragraphs("nDCG@10", table(row("bm25")))
     assert "ir_measures" in method[1]
