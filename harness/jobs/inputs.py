@@ -79,10 +79,14 @@ class IndexBuild:
 
 @dataclass(frozen=True)
 class AssignedWork:
-    """The part of another machine's plan that this machine runs: jobs by cell and number, and indexes."""
+    """The part of another machine's plan that this machine runs: jobs by cell and number, and indexes.
+
+    ``make_images``: no image was shipped, so this machine makes them.
+    """
 
     jobs: Mapping[tuple[Cell, int], AssignedJob]
     builds: tuple[IndexBuild, ...] = ()
+    make_images: bool = False
 
 
 @dataclass(frozen=True)

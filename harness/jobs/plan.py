@@ -154,7 +154,7 @@ def assigned(planned: Iterable[Planned], work: AssignedWork, stored: Collection[
         expected = work.jobs.get((job.cell, job.spec.job))
         if expected is not None:
             attempt = replace(job, spec=replace(job.spec, repetition=expected.repetition))
-            _check_key(attempt, expected.key)
+            _check_key(replace(attempt, built=attempt.built or work.make_images), expected.key)
             jobs.append(replace(attempt, done=expected.key in stored, latest=None))
     missing = work.jobs.keys() - {(job.cell, job.spec.job) for job in jobs}
     if missing:

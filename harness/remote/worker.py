@@ -360,7 +360,7 @@ def options(usual: RunOptions, suite: Suite, part: WorkerPart, callbacks: RunCal
     jobs = {(job.cell, job.job): AssignedJob(job.repetition, job.key) for job in part.jobs}
     names = (*suite.profiles, *filter(None, (suite.build_profile,)))
     types = dict.fromkeys(names, part.instance_type or None)
-    work = AssignedWork(jobs, part.builds)
+    work = AssignedWork(jobs, part.builds, make_images=not part.images)
     return replace(usual, assigned=work, callbacks=callbacks, instance_types=types, platforms=part.platforms)
 
 
