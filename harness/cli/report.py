@@ -30,8 +30,8 @@ from harness.cli.stored_results import (
 )
 from harness.commands import command
 from harness.errors import UnknownName, UsageError
+from harness.report import LAYOUTS, render, study
 from harness.report import cheapest as cheapest_report
-from harness.report import render, study
 from harness.report.long_documents import answer, long_documents_document
 from harness.report.plots import long_documents as long_plots
 from harness.report.published_measures import measures_document
@@ -39,8 +39,6 @@ from harness.report.summary import SummaryView, summary_section
 from harness.untrusted import split_list
 
 LONG_DOCUMENTS = "long-documents"
-# Each layout and its default measures; none: the suite's.
-MEASURES = {"rows": (), "santhanam2023": ("RR@10", "Success@10"), LONG_DOCUMENTS: ()}
 # The line that says where everything else is.
 POINTER = "all columns and notes: --wide   how a number was made: {}"
 
@@ -79,7 +77,7 @@ view_options = record_options(
 )
 @click.option(
     "--layout",
-    type=click.Choice(tuple(MEASURES)),
+    type=click.Choice(LAYOUTS),
     default="rows",
     help="One row for each cell; the shape of the paper's Table 3 (latency and cost by hardware, then accuracy); or"
     " what reading long documents gains over FirstP, and what it costs.",
@@ -126,10 +124,12 @@ def report(
             )
         _cheapest(replace(stored, measures=(goal.measure,)), goal, destination)
         return
-    stored = replace(stored, measures=chosen or MEASURES[layout])
+    # A paper's layout has the measures of its study, any other those of the suite.
+    defaults = study.load(layout).MEASURES if layout in study.names() else ()
+    stored = replace(stored, measures=chosen or defaults)
     if layout == LONG_DOCUMENTS and destination.form != PAGE:
         _long_documents(stored, destination)
-    elif layout == "rows" and destination.form != PAGE and published_measures.holds(stored.results):
+    elif layout == "rows" and destination.form != PAGE and published.has_measures_alone(stored.results):
         _measures(stored, destination, view)
     elif destination.form == PAGE:
         if layout != "rows":
@@ -189,7 +189,7 @@ def _long_documents(stored: StoredResults, destination: Destination) -> None:
     table, per_query = stored.averaged(stored.table(), stored.per_query())
     firstp = seeds.models_of(results_folder.load_firstp(stored.results), results_folder.load_seeds(stored.results))
     made = long_documents.build(table, per_query, firstp, (*table.measures, "")[0])
-    paper = published_measures.read(published_measures.LONG_DOCUMENTS)
+    paper = published_measures.long_documents()
     if folder is not None:
         drawn = long_plots.write_pictures(made, paper, folder, destination.form)
         show_pictures(drawn, [] if made.groups else ["no picture: no suite of these results names a FirstP ([firstp])"])

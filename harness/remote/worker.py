@@ -22,6 +22,7 @@ from typing import Any
 
 import harness
 from harness import child_process, filesystem
+from harness.datasets import dataset_name
 from harness.errors import HarnessError, JobError, RemoteError, UsageError
 from harness.jobs import environment, indexes, orchestrator, suite
 from harness.jobs.inputs import AssignedJob, AssignedWork, RunCallbacks, RunOptions, gather
@@ -324,7 +325,7 @@ def read_assignment(path: Path) -> Assignment:
 def suite_of(part: WorkerPart, file: Path) -> Suite:
     """Return a part's suite, with its datasets that lie beside ``file``."""
     # In their order, because the overhead is measured on the first.
-    names = [name for name in map(suite.dataset_name, part.suite.get("datasets", ())) if name in part.datasets]
+    names = [name for name in map(dataset_name, part.suite.get("datasets", ())) if name in part.datasets]
     beside = [f"./{_DATASETS}/{name}" for name in dict.fromkeys(names)]
     # The whole product holds the cells of all groups; the part names its own.
     return suite.parse({**part.suite, "datasets": beside, "group": []}, file)

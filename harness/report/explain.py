@@ -312,8 +312,8 @@ def cause_paragraphs(cause: Cause, rows: Sequence[Row]) -> Iterator[Paragraph]:
     """Yield what a cause means, what to do, and the rows that have it."""
     text = causes.TEXTS[cause]
     yield cause.value, f"{_sentence(text.short)} {text.effect}"
-    if text.remedy:
-        yield "What to do", text.remedy
+    if text.advice:
+        yield "What to do", text.advice
     for row in rows:
         for named, findings in ((called(row), row.findings), (f"{called(row)}, index build", row.build_findings)):
             for finding in findings:

@@ -408,7 +408,7 @@ def doubts(rows: Sequence[Row], escape: Escape) -> list[str]:
     lines += map(escape, (*notes.of_first_stages(rows), *notes.of_recordings(rows)))
     for validity, who, found in _by_cause(rows, lambda row: row.findings):
         why = "; ".join(causes.TEXTS[cause].short for cause in found)
-        remedies = list(dict.fromkeys(causes.TEXTS[cause].remedy for cause in found))
+        remedies = list(dict.fromkeys(causes.TEXTS[cause].advice for cause in found))
         again = [remedy for remedy in remedies if "--retry-noisy" in remedy]
         told = " ".join(remedy for remedy in remedies if remedy not in again[1:])  # the command once
         lines.append(escape(f"{validity.value}: {who} ({why}). {told}"))

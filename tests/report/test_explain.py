@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from harness.analysis import causes
 from harness.analysis.table import Cause, Finding, Price, Row, Validity
 from harness.driver.records import Envelope, Isolation, Outcome
@@ -113,14 +111,6 @@ def test_index_names_its_build_with_its_machine_its_cost_and_its_doubts() -> Non
     unknown = replace(made, build_machine=None, build_validity=Validity.UNKNOWN, build_findings=())
     assert "an unknown machine, or several" in texts(unknown)["Index"]
     assert "could not be checked" in texts(unknown)["Index"]
-
-
-@pytest.mark.parametrize("cause", list(Cause))
-def test_every_cause_has_plain_texts(cause: Cause) -> None:
-    text = causes.TEXTS[cause]
-    assert text.short[0].islower() and not text.short.endswith(".")
-    assert text.effect.endswith(".") and (not text.remedy or text.remedy.endswith("."))
-    assert len(text.short.split()) <= 9
 
 
 def test_cause_names_the_rows_that_have_it() -> None:
