@@ -17,9 +17,9 @@ from pathlib import Path
 
 from harness.aws.batch.backend import BatchBackend
 from harness.aws.clients import Connections
-from harness.aws.cloud_run.run import BackendClass, SuiteRun
 from harness.aws.ec2 import account
 from harness.aws.ec2.backend import Ec2Backend
+from harness.aws.rental import BackendClass
 from tests.aws import server
 from tests.aws.ec2.conftest import TYPES, WORK, Field
 from tests.conftest import Bench, make_bench
@@ -51,8 +51,7 @@ def main(cells: int = 1000) -> int:
 
 
 def _planned(field: Field, backend: BackendClass) -> dict[str, float]:
-    client = field.client()
-    made = SuiteRun(field.request(), client, backend)
+    made = field.suite_run(backend)
     images = made.found_images()
     started = time.perf_counter()
     draft = made.draft(images, None)

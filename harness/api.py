@@ -57,7 +57,7 @@ def load(
     Raises:
         UsageError: the folder has no job, a measure is unknown, or there are no such prices or types.
         FileError: the results are not a folder, or a file is damaged.
-        AwsError: results in S3 cannot be read.
+        RemoteError: results in S3 cannot be read.
     """
     priced = table(
         results,
@@ -83,7 +83,7 @@ def load_samples(results: Location, *, cache: Location | None = None) -> pd.Data
     Raises:
         UsageError: the folder has no stored job (published tables have no samples).
         FileError: the results are not a folder, or a file is damaged.
-        AwsError: results in S3 cannot be read.
+        RemoteError: results in S3 cannot be read.
     """
     return samples_frame(stored(results, cache=cache))
 

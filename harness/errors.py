@@ -8,7 +8,7 @@ HarnessError                 one line for the user; knows its exit code
 ├── ImageError          (1)  an image or one of its assets could not be made
 ├── JobError            (1)  one job failed; the failure is stored as its outcome
 ├── StoreError          (1)  the results folder cannot be written, read or locked
-└── AwsError            (1)  AWS refuses or cannot be reached, or a resource has changed; knows the code
+└── RemoteError            (1)  AWS refuses or cannot be reached, or a resource has changed; knows the code
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class StoreError(HarnessError):
     """A failure of the results folder."""
 
 
-class AwsError(HarnessError):
+class RemoteError(HarnessError):
     """A failure of AWS.  ``code``: AWS's error code, or one of ours (``ExpiredToken``, ``AccessDenied``,
     ``NoCredentials``, ``Busy``, ``ClockSkew``, ``Unreached`` ...).
     """

@@ -56,9 +56,9 @@ _PREPARED = ("docker", "browser", "latex")
 # What takes longest begins first, so that no worker ends long after the others.
 LONG_TESTS = (
     "docs/test_tutorial",
-    "aws/cloud_run/test_with_docker",
+    "aws/ec2/test_with_docker",
     "aws/ec2/test_whole",
-    "aws/cloud_run/test_standin",
+    "aws/ec2/test_standin",
     "aws/batch/test_",
     "test_main_job",
     "integration/test_hostile",
@@ -102,8 +102,8 @@ TEST_GROUPS = {
     "aws/batch/test_whole": "batch",
     "aws/batch/test_agent": "batch",
     # The first boot keeps the packages that the others then find installed.
-    "aws/cloud_run/test_with_docker": "stand-ins",
-    "aws/cloud_run/test_standin": "stand-ins",
+    "aws/ec2/test_with_docker": "stand-ins",
+    "aws/ec2/test_standin": "stand-ins",
     "aws/ec2/test_whole": "stand-ins",
 }
 

@@ -21,14 +21,14 @@ from pydantic import BaseModel
 
 import harness
 from harness.analysis.published import Printed, TableLine
-from harness.aws.cloud_run import records
 from harness.config import ConfigModel, csv_rows
 from harness.driver.records import EffectiveEnvelope
-from harness.errors import AwsError, FileError
+from harness.errors import FileError, RemoteError
 from harness.jobs import indexes
+from harness.remote import records
 from harness.results import suite_record
 from harness.results.reader import parse_result
-from harness.results.schema import Ec2Instance, IndexFacts, Result, SweepPoint
+from harness.results.schema import IndexFacts, RentedMachine, Result, SweepPoint
 from harness.untrusted import FREE_FIELDS, ForeignText, check_names, to_json
 from tests.support import sample_records
 
@@ -38,13 +38,13 @@ HOSTILE = "\x1b[2J"
 CHECKED = {
     "harness.results.schema.Result",
     "harness.results.schema.IndexFacts",
-    "harness.aws.cloud_run.records.CloudRun",
-    "harness.aws.cloud_run.records.PlannedPart",
-    "harness.aws.cloud_run.records.Launch",
-    "harness.aws.cloud_run.records.WorkerPart",
-    "harness.aws.cloud_run.records.Heartbeat",
-    "harness.aws.cloud_run.records.WorkerEnd",
-    "harness.aws.cloud_run.ledger.LedgerEntry",
+    "harness.remote.records.RemoteRun",
+    "harness.remote.records.PlannedPart",
+    "harness.remote.records.Launch",
+    "harness.remote.records.WorkerPart",
+    "harness.remote.records.Heartbeat",
+    "harness.remote.records.WorkerEnd",
+    "harness.remote.ledger.LedgerEntry",
 }
 # Adapters of records whose bare texts may be anything, and why that does no harm.
 UNCHECKED = {
@@ -175,7 +175,7 @@ def test_a_result_with_a_control_character_is_refused_or_marked_as_foreign() -> 
         stand_in="text",
         device="text",
         libraries={"torch": "2"},
-        instance=Ec2Instance("i-1", "m7i.large", "us-east-1a", "ami-1", "spot", "group", "h-1", "Intel"),
+        instance=RentedMachine("i-1", "m7i.large", "us-east-1a", "ami-1", "spot", "group", "h-1", "Intel"),
         sweep=SweepPoint("bm25", {"k1": "a"}),
         files={"log.txt.gz": "0" * 64},
         effective=sample_records.as_record(
@@ -208,7 +208,7 @@ def test_each_reader_refuses_a_control_character(tmp_path: Path) -> None:
         (f"{tmp_path}/x.csv:2", {"a": "1", "b": "2"})
     ]
     beat = records.dump(records.Heartbeat("0001", "i-1", HOSTILE))
-    with pytest.raises(AwsError, match="no record of this harness"):
+    with pytest.raises(RemoteError, match="no record of this harness"):
         records.read(records.Heartbeat, "x", beat)
     (tmp_path / suite_record.FILE).write_text(suite_record.text(["RR@10"], {suite_record.EXACT: {"a": HOSTILE}}))
     assert suite_record.read_pairs(tmp_path, suite_record.EXACT) == {}

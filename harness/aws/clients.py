@@ -16,7 +16,7 @@ from typing import Any
 
 from harness import filesystem
 from harness.aws.errors import aws_errors
-from harness.errors import AwsError, UsageError
+from harness.errors import RemoteError, UsageError
 
 # Threads that transfer objects; each needs a connection.
 CONNECTIONS = 32
@@ -44,6 +44,7 @@ class Connections:
         self._clients: dict[tuple[str, str | None, int], Any] = {}
         self._lock = threading.Lock()
         self._owners: dict[str, str] = {}
+        self.clock = AwsTime()
 
     @property
     def region(self) -> str | None:
@@ -55,9 +56,9 @@ class Connections:
 
     @property
     def known_region(self) -> str:
-        """Return the region; AwsError: there is none."""
+        """Return the region; RemoteError: there is none."""
         if self.region is None:
-            raise AwsError("no AWS region; set AWS_REGION or give --region", "NoRegion")
+            raise RemoteError("no AWS region; set AWS_REGION or give --region", "NoRegion")
         return self.region
 
     def client(self, service: str, region: str | None = None, *, attempts: int = _ATTEMPTS) -> Any:
@@ -66,7 +67,7 @@ class Connections:
         It sends a request at most ``attempts`` times if it fails on the way, or with a status of 500 and above.
 
         Raises:
-            AwsError: no region or no credentials are configured.
+            RemoteError: no region or no credentials are configured.
         """
         from botocore.config import Config
 
@@ -84,6 +85,7 @@ class Connections:
                     made = self._session.client(service, region_name=key[1], config=config)
                 if service == "s3":
                     made.meta.events.register("provide-client-params.s3", self._with_owner)
+                    made.meta.events.register("after-call.s3", self.clock.answered)
                 self._clients[key] = made
             return self._clients[key]
 
@@ -128,6 +130,19 @@ def answered_at(answer: dict[str, Any]) -> datetime.datetime | None:
 
     date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
     return parsedate_to_datetime(date) if date else None
+
+
+class AwsTime:
+    """The latest time that S3 has given in any answer, in seconds since 1970: this machine's clock may be off."""
+
+    def __init__(self) -> None:
+        self.now = 0.0  # before the first answer
+
+    def answered(self, parsed: dict[str, Any], **_others: Any) -> None:
+        """Take note of an answer's time."""
+        at = answered_at(parsed)
+        if at is not None:
+            self.now = max(self.now, at.timestamp())
 
 
 @dataclass(frozen=True)

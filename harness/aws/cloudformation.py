@@ -12,9 +12,10 @@ from typing import Any
 from urllib.parse import quote
 
 from harness.aws.clients import Connections
-from harness.aws.errors import aws_errors, concealed
+from harness.aws.errors import aws_errors
 from harness.aws.objects import Objects, checksums_of
-from harness.errors import AwsError
+from harness.errors import RemoteError
+from harness.remote.failures import concealed
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ def deploy(
                 Capabilities=["CAPABILITY_NAMED_IAM"] if named_iam else [],
                 **_body(template, store),
             )
-    except AwsError as error:
+    except RemoteError as error:
         if existing is None or "No updates are to be performed" not in str(error):
             raise
         log.info(f"unchanged: stack {stack}")
@@ -86,7 +87,7 @@ def find(connections: Connections, stack: str) -> Stack | None:
     try:
         with aws_errors(f"looking for the stack {stack}"):
             [shown] = connections.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
-    except AwsError as error:
+    except RemoteError as error:
         if error.code == "ValidationError" and "does not exist" in str(error):
             return None
         raise
@@ -141,7 +142,7 @@ def _body(template: str, store: Objects | None) -> dict[str, str]:
     if len(content) <= _INLINE_BYTES:
         return {"TemplateBody": template}
     if store is None:
-        raise AwsError(f"the template has {len(content)} bytes; CloudFormation takes {_INLINE_BYTES}", "TooLarge")
+        raise RemoteError(f"the template has {len(content)} bytes; CloudFormation takes {_INLINE_BYTES}", "TooLarge")
     sha256 = hashlib.sha256(content).hexdigest()
     name = f"inputs/templates/{sha256}.yaml"
     store.put_new(name, content)
@@ -153,7 +154,7 @@ def _body(template: str, store: Objects | None) -> dict[str, str]:
     return {"TemplateURL": f"https://{host}/{quote(store.place.key(name))}"}
 
 
-def _failure(connections: Connections, stack: str, doing: str) -> AwsError:
+def _failure(connections: Connections, stack: str, doing: str) -> RemoteError:
     """Return an error with the first failed resource of the last operation, and its reason."""
     first: dict[str, Any] = {}
     pages = connections.client("cloudformation").get_paginator("describe_stack_events")
@@ -166,4 +167,6 @@ def _failure(connections: Connections, stack: str, doing: str) -> AwsError:
                 first = event
     kind = first.get("ResourceType", "AWS::CloudFormation::Stack")
     reason = concealed(" ".join(first.get("ResourceStatusReason", "no reason was given").split()))[:300]
-    return AwsError(f"{doing} the stack {stack}: {first.get('LogicalResourceId', stack)} ({kind}): {reason}", "Failed")
+    return RemoteError(
+        f"{doing} the stack {stack}: {first.get('LogicalResourceId', stack)} ({kind}): {reason}", "Failed"
+    )

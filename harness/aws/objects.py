@@ -5,17 +5,19 @@ from __future__ import annotations
 import base64
 import datetime
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness.aws.clients import Connections, S3Uri, answered_at
-from harness.aws.errors import PASSING, aws_errors, ignoring, retry
-from harness.errors import AwsError
+from harness.aws.clients import AwsTime, Connections, S3Uri, answered_at
+from harness.aws.errors import aws_errors
+from harness.errors import RemoteError
+from harness.remote.failures import PASSING, ignoring, retry
+from harness.remote.storage import ObjectState, StoredObject
 
 MISSING = frozenset({"NoSuchKey", "404"})
 CHANGED = MISSING | {"PreconditionFailed", "412"}
@@ -34,33 +36,10 @@ _LEAST_PART_BYTES, MOST_PART_BYTES, _MOST_PARTS, _PARTS_AT_ONCE = 32 << 20, 5 <<
 _CHECKED = {"ChecksumAlgorithm": "SHA256"}
 
 
-@dataclass(frozen=True)
-class StoredObject:
-    """An object as a listing shows it; ``name`` is relative to the place that was listed."""
-
-    name: str
-    size_bytes: int
-    etag: str
-    modified: datetime.datetime
-
-
 def age(answer: dict[str, Any]) -> datetime.timedelta:
     """Return the age by S3's clock of the object that an answer shows."""
     modified: datetime.datetime = answer["LastModified"]
     return (answered_at(answer) or modified) - modified
-
-
-@dataclass(frozen=True)
-class ObjectState:
-    """The state of an object as S3 states it.
-
-    ``checksum`` is by SHA-256: of the content, or of its parts' hashes with their number behind a dash; S3 computes it
-    of the bytes that it gets, so that nobody can claim another.
-    """
-
-    size_bytes: int
-    checksum: str
-    age: datetime.timedelta
 
 
 def checksum_of_upload(path: Path) -> str:
@@ -101,6 +80,19 @@ class Objects:
         """Return the S3 client."""
         return self._connections.client("s3")
 
+    @property
+    def clock(self) -> AwsTime:
+        """Return the clock of S3."""
+        return self._connections.clock
+
+    def ask_time(self) -> None:
+        """Ask S3 for any answer, because each says the time."""
+        self.size("time")
+
+    def where(self, name: str = "") -> str:
+        """Return the URI of an object, or of the place."""
+        return str(self.place.below(name))
+
     def below(self, *names: str) -> Objects:
         """Return the objects below a folder of this place."""
         return Objects(self._connections, self.place.below(*names))
@@ -126,18 +118,21 @@ class Objects:
                 yield answer
 
     def get(self, name: str, most_bytes: int) -> bytes | None:
-        """Return an object's content; ``None``: there is none; AwsError: it is larger."""
+        """Return an object's content; ``None``: there is none; RemoteError: it is larger."""
         with ignoring(*MISSING), self.reading(name) as answer:
             content = bytes(answer["Body"].read(most_bytes + 1))
             if len(content) > most_bytes:
                 text = f"larger than {most_bytes >> 20} MiB; harness wrote no such object"
-                raise AwsError(f"{self.place.below(name)}: {text}", "TooLarge")
+                raise RemoteError(f"{self.place.below(name)}: {text}", "TooLarge")
             answer["Body"].read(1)  # at the end botocore compares length and checksum
             return content
         return None
 
-    def download(self, name: str, path: Path, most_bytes: int) -> str:
-        """Read an object into a file; return its SHA-256, which is wrong if it has more than ``most_bytes``."""
+    def download(self, name: str, path: Path, most_bytes: int) -> str | None:
+        """Read an object into a file; return its SHA-256, which is wrong if it has more than ``most_bytes``.
+
+        ``None``: it is missing; S3 tells that to a worker, which may not list, as ``AccessDenied``.
+        """
 
         def once() -> str:
             content, left = hashlib.sha256(), most_bytes
@@ -148,7 +143,9 @@ class Objects:
                     sink.write(chunk)
             return content.hexdigest()
 
-        return retry(once, _BROKEN_OFF, _DOWNLOADS)
+        with ignoring(*MISSING, "AccessDenied"):
+            return retry(once, _BROKEN_OFF, _DOWNLOADS)
+        return None
 
     def put(self, name: str, content: bytes, **condition: str) -> dict[str, Any]:
         """Write an object, over the one that is there; return S3's answer."""
@@ -168,16 +165,16 @@ class Objects:
         ``None``: another object is there, which may be our own, written by a request whose answer got lost.
 
         Raises:
-            AwsError: S3 refuses or is not reached; ``Busy``: it could not decide between two writers.
+            RemoteError: S3 refuses or is not reached; ``Busy``: it could not decide between two writers.
         """
         condition = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": f'"{etag}"'}
         try:
             answer = retry(lambda: self.put(name, content, **condition), _UNDECIDED)
-        except AwsError as error:
+        except RemoteError as error:
             if error.code in CHANGED:
                 return None
             if error.code in _UNDECIDED:
-                raise AwsError(f"{error}; somebody else writes it too, try again", "Busy") from error
+                raise RemoteError(f"{error}; somebody else writes it too, try again", "Busy") from error
             raise
         return str(answer["ETag"]).strip('"')
 
@@ -234,7 +231,7 @@ class Objects:
 
     def _abort(self, upload: dict[str, Any]) -> None:
         """Drop the parts of an upload; if S3 refuses, the bucket's rule drops them later."""
-        with suppress(AwsError), aws_errors("dropping an upload"):
+        with suppress(RemoteError), aws_errors("dropping an upload"):
             self.client.abort_multipart_upload(**upload)
 
     def state(self, name: str) -> ObjectState | None:
@@ -243,6 +240,23 @@ class Objects:
         if answer is None:
             return None
         return ObjectState(int(answer["ContentLength"]), str(answer.get("ChecksumSHA256", "")), age(answer))
+
+    def checksum_of(self, path: Path) -> str:
+        """Return the checksum that S3 states of a file after :meth:`upload_new`."""
+        return checksum_of_upload(path)
+
+    def verified(self, name: str, sha256: str, size_bytes: int) -> ObjectState | None:
+        """Return the state of an object if it has exactly this content, else ``None``."""
+        state = self.state(name)
+        if state is None or state.size_bytes != size_bytes:
+            return None
+        # In several parts, S3 states no hash of the whole.
+        whole = size_bytes <= MOST_PART_BYTES
+        if state.checksum in checksums_of(sha256) or (
+            not whole and self.download(name, Path(os.devnull), size_bytes) == sha256
+        ):
+            return state
+        return None
 
     def size(self, name: str) -> int | None:
         """Return how many bytes an object has; ``None``: there is none."""
@@ -262,7 +276,9 @@ class Objects:
             with aws_errors(f"deleting in {self.place}"):
                 failed = self.client.delete_objects(Bucket=self.place.bucket, Delete=some).get("Errors", ())
             if failed:
-                raise AwsError(f"{self.place}: {len(failed)} cannot be deleted ({failed[0].get('Code')})", "Undeleted")
+                raise RemoteError(
+                    f"{self.place}: {len(failed)} cannot be deleted ({failed[0].get('Code')})", "Undeleted"
+                )
         return len(keys)
 
     def _address(self, name: str) -> dict[str, str]:

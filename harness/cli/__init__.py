@@ -57,6 +57,7 @@ COMMANDS = {
     "validate": "harness.cli.viability:validate",
     "verify": "harness.cli.export:verify",
     "viable": "harness.cli.viability:viable",
+    "worker": "harness.cli.worker:worker",
 }
 
 

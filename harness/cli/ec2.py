@@ -10,22 +10,23 @@ from pathlib import Path
 import click
 
 from harness import config
-from harness.aws import clients
+from harness.aws import clients, machines
 from harness.aws.clients import Connections, parse_uri
-from harness.aws.cloud_run import journal, machines
-from harness.aws.cloud_run.machines import MachineOptions
-from harness.aws.cloud_run.records import CloudRun
 from harness.aws.ec2 import account, instances
 from harness.aws.ec2.instances import OwnedInstance, OwnedResources
+from harness.aws.machines import MachineOptions
 from harness.aws.objects import Objects
 from harness.cli.lines import say
 from harness.cli.options import agree
 from harness.cli.output import columns
 from harness.commands import command
-from harness.errors import AwsError, UsageError, counted
+from harness.errors import RemoteError, UsageError, counted
 from harness.jobs import suite
 from harness.pricing import instances as types_of_instances
 from harness.pricing import prices
+from harness.remote import journal
+from harness.remote.failures import NO_STORAGE
+from harness.remote.records import RemoteRun
 
 _region_option = click.option("--region", help="AWS region.  [default: the AWS configuration's]")
 _one_region_option = click.option("--region", help="Only this region.  [default: all of the account]")
@@ -168,7 +169,7 @@ def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> N
     if work is not None:
         try:
             regions |= {run.region for run in _open_runs(connections, work)}
-        except AwsError as error:  # nothing is less to be ended for it
+        except RemoteError as error:  # nothing is less to be ended for it
             say(f"harness: {error}", err=True)
     left = _unread_regions(found, regions)
     if not found.empty:
@@ -227,12 +228,12 @@ def _unread_regions(found: OwnedResources, needed: set[str]) -> list[str]:
     return [str(failure) for failure in found.failed if failure not in closed]
 
 
-def _open_runs(connections: Connections, work: str) -> list[CloudRun]:
+def _open_runs(connections: Connections, work: str) -> list[RemoteRun]:
     """Return the open runs below a folder; none without the bucket."""
     try:
         return journal.open_runs(Objects(connections, parse_uri(work)))
-    except AwsError as error:
-        if error.code != "NoSuchBucket":
+    except RemoteError as error:
+        if error.code != NO_STORAGE:
             raise
         say(f"{work}: there is no such bucket, so no run is open there")
         return []

@@ -23,17 +23,17 @@ _MANY = 50
 
 @dataclass(frozen=True)
 class ResultsLocation:
-    """A results folder to write to, and its publisher (``shelf``), which is ``None`` on a local disk."""
+    """A results folder to write to, and its publisher, which is ``None`` on a local disk."""
 
     folder: Path
     cache: Path
-    shelf: ResultPublisher | None = None
+    publisher: ResultPublisher | None = None
 
     def publish(self, *paths: Path) -> None:
         """Publish files beside the jobs."""
-        if self.shelf is not None:
+        if self.publisher is not None:
             for path in paths:
-                self.shelf.write(path.absolute(), path.read_bytes())
+                self.publisher.write(path.absolute(), path.read_bytes())
 
     def display(self, path: Path) -> str:
         """Return a path as the user named it."""
@@ -89,8 +89,8 @@ def writable(results: Path | str, cache: Path) -> Iterator[ResultsLocation]:
     from harness.aws.results import open_to_write  # slow to import
 
     with named_as_given(cache):
-        folder, shelf = open_to_write(results, config.absolute_folder(cache))
-        yield ResultsLocation(folder, config.absolute_folder(cache), shelf)
+        folder, publisher = open_to_write(results, config.absolute_folder(cache))
+        yield ResultsLocation(folder, config.absolute_folder(cache), publisher)
 
 
 def source(text: str, cache: Path) -> str:

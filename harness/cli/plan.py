@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from harness.aws.cloud_run import price_list
-from harness.aws.cloud_run.machines import MachineOptions
+from harness.aws import price_list
+from harness.aws.machines import MachineOptions
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_options
 from harness.cli.locations import named_as_given, of_suite
 from harness.cli.options import cache_option, models_option, only_option, results_option

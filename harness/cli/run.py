@@ -14,11 +14,10 @@ import click
 
 from harness import config
 from harness.analysis.table import Table
-from harness.aws.clients import Connections, parse_uri
-from harness.aws.cloud_run import price_list, worker
-from harness.aws.cloud_run.run import BackendClass, ClientContext, CloudOptions, CloudRequest
-from harness.aws.cloud_run.run import run as run_in_cloud
-from harness.aws.cloud_run.shipment import Shipper
+from harness.aws import price_list, rental
+from harness.aws.clients import Connections, is_s3, parse_uri
+from harness.aws.objects import Objects
+from harness.aws.rental import BackendClass, RentalOptions, RentalRequest
 from harness.cli.launchers import (
     BACKENDS,
     LauncherChoice,
@@ -57,14 +56,26 @@ from harness.launch import launchers
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import platforms
 from harness.pricing import prices
+from harness.remote import run as remote_run
+from harness.remote import worker
+from harness.remote.folder_backend import FolderBackend
+from harness.remote.run import ClientContext, RemoteOptions, RemoteRequest, RunReport
+from harness.remote.shared_folder import open_folder
+from harness.remote.shipment import Shipper
+from harness.remote.storage import Storage
+from harness.remote.watch import Timeouts
 from harness.report.plan import CellPlan, quote_document
 from harness.report.summary import SummaryView, summary_section
 from harness.results.schema import NULL_SYSTEM, Cell
 from harness.untrusted import one_line
 
+# How often the command looks into a shared folder.
+_FOLDER_POLL_S = 2.0
+
+
 cloud_options = record_options(
     "cloud",
-    CloudOptions,
+    RentalOptions,
     click.option("--region", help="ec2, batch: AWS region.  [default: the AWS configuration's]"),
     click.option("--instance", metavar="TYPE", help="ec2, batch: this instance type for all hardware profiles."),
     click.option(
@@ -95,7 +106,7 @@ cloud_options = record_options(
         "--dry-run",
         is_flag=True,
         help="ec2, batch: show the instances and their cost, and stop; without --work from the price list alone,"
-        " which asks no account.",
+        " which asks no account. With --work FOLDER, show the parts, and stop.",
     ),
     click.option("--wide", is_flag=True, help="ec2, batch: show each part's instance, disk and cost."),
 )
@@ -112,7 +123,7 @@ class _RunRequest:
     fresh_index: bool
     retry_noisy: int
     work: str | None
-    cloud: CloudOptions
+    cloud: RentalOptions
     yes: bool
     cells: frozenset[Cell] | None = None
 
@@ -125,6 +136,11 @@ class _RunRequest:
     def backend(self) -> BackendClass | None:
         """The service that runs the suites, unless this machine does."""
         return BACKENDS[self.choice.launcher].load() if self.in_cloud else None
+
+    @property
+    def in_folder(self) -> bool:
+        """True for workers of a shared folder."""
+        return not self.in_cloud and self.work is not None and not is_s3(self.work)
 
     @property
     def from_price_list(self) -> bool:
@@ -154,9 +170,10 @@ class _RunRequest:
 @run_launcher_option
 @click.option(
     "--work",
-    metavar="s3://BUCKET[/PREFIX]",
+    metavar="PLACE",
     envvar="HARNESS_WORK",
-    help="ec2, batch: folder in S3 through which machines exchange files.  [env: HARNESS_WORK]",
+    help="Where machines exchange files. ec2, batch: s3://BUCKET[/PREFIX]. docker, process: a folder that they share;"
+    " workers (`harness worker`) measure there.  [env: HARNESS_WORK]",
 )
 @cloud_options
 @click.option("--yes", is_flag=True, help="ec2, batch: do not ask whether to go on.")
@@ -174,7 +191,7 @@ def run(
     retry_noisy: int,
     part: Path | None,
     work: str | None,
-    cloud: CloudOptions,
+    cloud: RentalOptions,
     yes: bool,
     choice: LauncherChoice,
 ) -> None:
@@ -187,7 +204,7 @@ def run(
         assert isinstance(results, Path)
         options = run_options(part, results, only, fresh, choice.cache)
         with choice.open() as launcher:
-            sys.exit(0 if worker.run_part(part, options, launcher) else 1)
+            sys.exit(0 if worker.run_part(part, options, launcher, _storage) else 1)
     request = _RunRequest(choice, results, only, fresh, fresh_index, retry_noisy, work, cloud, yes)
     _check_options(request)
     if contested is not None:
@@ -212,17 +229,19 @@ def run(
 def _run_suite(suite: Path, request: _RunRequest) -> list[str]:
     """Run a suite and print its table; return a line for each error."""
     choice, results, loaded = request.choice, request.results, load(suite)
-    if request.in_cloud:
+    if request.in_cloud or request.in_folder:
         of_suite(results, loaded.name, choice.cache, "RECORDS")  # stored jobs decide what is launched
     with writable(results, choice.cache) as location:
-        cells, shelf = request.cells, location.shelf
+        cells, publisher = request.cells, location.publisher
         options = run_options(suite, location.folder, request.only, request.fresh or cells is not None, choice.cache)
         options = replace(
-            options, retry_noisy=request.retry_noisy, fresh_index=request.fresh_index, cells=cells, shelf=shelf
+            options, retry_noisy=request.retry_noisy, fresh_index=request.fresh_index, cells=cells, publisher=publisher
         )
         if backend := request.backend:
             cloud_request = _request(choice.launcher, backend, loaded, options, request.work, request.cloud)
-            summary, errors = _run_in_cloud(cloud_request, backend, choice.models, request.yes)
+            summary, errors = _ended(_run_in_cloud(cloud_request, backend, choice.models, request.yes))
+        elif request.in_folder:
+            summary, errors = _ended(_run_in_folder(loaded, options, request))
         else:
             with choice.open() as launcher:
                 summary = orchestrator.run_suite(inputs.gather(loaded, options), options, launcher)
@@ -276,28 +295,29 @@ def demo(context: click.Context, /, **options: Any) -> None:
 def _check_options(request: _RunRequest) -> None:
     """Refuse options that the chosen launcher does not understand."""
     launcher, backend = request.choice.launcher, request.backend
-    known = {*CloudOptions.__dataclass_fields__, "yes"}
-    taken = {*backend.options, "yes"} if backend else set()
+    known = {*RentalOptions.__dataclass_fields__, "yes"}
+    taken = {*backend.options, "yes"} if backend else {"dry_run", "wide"} if request.in_folder else set()
     for name, parameter in given_parameters().items():
         if name in known - taken:
             takers = " and ".join(other for other, entry in BACKENDS.items() if name in {*entry.load().options, "yes"})
             raise UsageError(
                 f"{parameter.opts[0]} is for --launcher {takers}, this is {option('launcher', launcher)}; leave it out"
             )
-    if backend and request.retry_noisy:
+    if not backend and not request.in_folder:
+        return
+    elsewhere = option("work", request.work) if request.in_folder else option("launcher", launcher)
+    if request.retry_noisy:
+        raise UsageError(f"--retry-noisy is not for {elsewhere}; run it again with --contested or --fresh --only")
+    if request.fresh_index:
         raise UsageError(
-            f"--retry-noisy is not for {option('launcher', launcher)}; run it again with --contested or --fresh --only"
-        )
-    if backend and request.fresh_index:
-        raise UsageError(
-            f"--fresh-index is not for {option('launcher', launcher)}, which takes indexes from --cache and --work;"
+            f"--fresh-index is not for {elsewhere}, which takes indexes from --cache and --work;"
             " name others there to have them built again"
         )
 
 
 def _request(
-    launcher: str, backend: BackendClass, suite: Suite, options: RunOptions, work: str | None, cloud: CloudOptions
-) -> CloudRequest:
+    launcher: str, backend: BackendClass, suite: Suite, options: RunOptions, work: str | None, cloud: RentalOptions
+) -> RentalRequest:
     if "most" not in backend.options:
         cloud = replace(cloud, most=sys.maxsize)
     if work is None:
@@ -305,26 +325,48 @@ def _request(
             f"--launcher {launcher} needs a place in S3: give --work s3://BUCKET, which `harness ec2 up s3://BUCKET`"
             " makes"
         )
-    return CloudRequest(suite=suite, options=options, work=parse_uri(work), **vars(cloud))
+    return RentalRequest(suite=suite, options=options, work=parse_uri(work), **vars(cloud))
 
 
-def _run_in_cloud(
-    request: CloudRequest, backend: BackendClass, models: Path | None, yes: bool
-) -> tuple[RunSummary | None, Sequence[str]]:
-    """Run a suite on EC2 or Batch; return its summary, if it has any job, and its errors."""
+def _run_in_cloud(request: RentalRequest, backend: BackendClass, models: Path | None, yes: bool) -> RunReport | None:
+    """Run a suite on EC2 or Batch."""
     cache = request.options.cache
     with closing(DockerLauncher(cache, models, platform=platforms.AMD64)) as docker:
         client = ClientContext(
-            connections=Connections(request.region),
             launcher=docker,
             shipper=lambda work: Shipper(work, docker.client, cache),
             agree=lambda question: agree(yes, question),
         )
-        done = run_in_cloud(request, client, backend)
+        return rental.run(request, Connections(request.region), client, backend)
+
+
+def _run_in_folder(suite: Suite, options: RunOptions, request: _RunRequest) -> RunReport | None:
+    """Run a suite on the workers of a shared folder."""
+    work = open_folder(Path(request.work or ""))
+    with request.choice.open() as launcher:
+        engine = launcher.client if isinstance(launcher, DockerLauncher) else None
+        client = ClientContext(
+            launcher=launcher,
+            shipper=lambda storage: Shipper(storage, engine, options.cache),
+            agree=lambda _question: None,
+            timeouts=Timeouts(poll_s=_FOLDER_POLL_S),
+        )
+        how = RemoteOptions(most=sys.maxsize, dry_run=request.cloud.dry_run, wide=request.cloud.wide)
+        remote = RemoteRequest(suite, options, work, how)
+        return remote_run.run(remote, client, FolderBackend(work, request.choice.launcher))
+
+
+def _ended(done: RunReport | None) -> tuple[RunSummary | None, Sequence[str]]:
+    """Return a run's summary, if it has any job, and its errors."""
     if done is None:
         return None, ()
     any_job = done.summary.jobs or done.summary.keys
     return done.summary if any_job else None, (*done.summary.complaints, *done.complaints)
+
+
+def _storage(address: str) -> Storage:
+    """Open the storage through which a worker exchanges files."""
+    return Objects(Connections(), parse_uri(address)) if is_s3(address) else open_folder(Path(address))
 
 
 def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Table:

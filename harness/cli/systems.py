@@ -153,7 +153,7 @@ def calibrate(
     """
     started = time.monotonic()
     with writable(results, choice.cache) as location, choice.open() as launcher:
-        options = replace(run_options(Path(), location.folder, None, True, choice.cache), shelf=location.shelf)
+        options = replace(run_options(Path(), location.folder, None, True, choice.cache), publisher=location.publisher)
         lines = calibration.calibrate(options, CaseSelection(only, repeats, retry_noisy), launcher)
     destination.show_report(calibration.calibration_document(lines, time.monotonic() - started))
     sys.exit(0 if all(line.ok for line in lines) else 1)

@@ -81,7 +81,7 @@ class Bench(LauncherChoice):
     def _jobs(self, about: Subject, launcher: Launcher, location: ResultsLocation) -> SubjectJobs:
         cache = config.absolute_folder(self.cache)
         results = of_suite(self.results, SUITE, cache).absolute()
-        return SubjectJobs(about, results, cache, launcher, fresh=self.fresh, shelf=location.shelf)
+        return SubjectJobs(about, results, cache, launcher, fresh=self.fresh, publisher=location.publisher)
 
 
 Ask = Callable[[SuiteQuestion], AbstractContextManager[Question]]

@@ -18,7 +18,7 @@ from harness import child_process
 from harness.driver import cgroup
 from harness.launch import host
 from harness.launch.monitor import gpu
-from harness.results.schema import Ec2Instance, Environment
+from harness.results.schema import Environment, RentedMachine
 from harness.untrusted import ForeignText, foreign
 
 _ENDPOINT = "AWS_EC2_METADATA_SERVICE_ENDPOINT"
@@ -31,7 +31,7 @@ _MOST_BYTES = 4096
 _VALUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._:/-]{0,127}")
 
 
-def ec2_instance() -> Ec2Instance | None:
+def machine() -> RentedMachine | None:
     """Return this machine's EC2 facts and CPU model, none of which names its owner; None outside EC2."""
     names = {
         "instance_id": "instance-id",
@@ -47,7 +47,7 @@ def ec2_instance() -> Ec2Instance | None:
     instance_id, instance_type = facts.pop("instance_id"), facts.pop("instance_type")
     if instance_id is None or instance_type is None:
         return None
-    return Ec2Instance(instance_id, instance_type, cpu_platform=cpu_model(), **facts)
+    return RentedMachine(instance_id, instance_type, cpu_platform=cpu_model(), **facts)
 
 
 def spot_notice() -> str | None:
@@ -113,7 +113,7 @@ def shared_host() -> bool:
 
 def read(docker_version: str | None) -> Environment:
     """Read the environment of this host."""
-    gpus, instance = gpu.probe(), ec2_instance()
+    gpus, instance = gpu.probe(), machine()
     return Environment(
         cpu_model=ForeignText(cpu_model()),
         architecture=ForeignText(platform.machine()),

@@ -78,17 +78,21 @@ class IndexBuild:
 
 @dataclass(frozen=True)
 class AssignedWork:
-    """The part of another machine's plan that this machine runs: jobs by cell and number, and indexes."""
+    """The part of another machine's plan that this machine runs: jobs by cell and number, and indexes.
+
+    ``make_images``: no image was shipped, so this machine makes them.
+    """
 
     jobs: Mapping[tuple[Cell, int], AssignedJob]
     builds: tuple[IndexBuild, ...] = ()
+    make_images: bool = False
 
 
 @dataclass(frozen=True)
 class RunOptions:
     """The options of a run, from the command line.
 
-    ``cells`` restricts the cells that ``only`` matches.  ``shelf`` also receives results, besides ``results``.
+    ``cells`` restricts the cells that ``only`` matches.  ``publisher`` also receives results, besides ``results``.
     ``fresh_index`` builds the indexes of the jobs to do again.  ``assigned`` restricts the run to a part of another
     machine's plan.  ``instance_types`` maps a profile to the machine that its jobs are planned for, ``platforms`` to
     that machine's platform; empty: the launcher's own.
@@ -102,10 +106,10 @@ class RunOptions:
     retry_noisy: int = 0
     fresh_index: bool = False
     cells: frozenset[Cell] | None = None
-    shelf: ResultPublisher | None = None
+    publisher: ResultPublisher | None = None
     assigned: AssignedWork | None = None
     callbacks: RunCallbacks = field(default_factory=RunCallbacks)
-    instance_types: Mapping[str, str] = field(default_factory=dict)
+    instance_types: Mapping[str, str | None] = field(default_factory=dict)
     platforms: Mapping[str, str] = field(default_factory=dict)
 
 

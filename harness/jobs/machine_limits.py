@@ -13,12 +13,13 @@ from harness.launch import host
 from harness.pricing import instances, offers
 
 
-def enforced(profiles: Mapping[str, Envelope], instance_types: Mapping[str, str]) -> dict[str, Envelope]:
+def enforced(profiles: Mapping[str, Envelope], instance_types: Mapping[str, str | None]) -> dict[str, Envelope]:
     """Return the limits of each profile on its machine; a profile that is too large for it stays as it is.
 
     Args:
         profiles: as asked for, by name.
-        instance_types: by profile, the EC2 type that its jobs are planned for; empty: this host runs them all.
+        instance_types: by profile, the EC2 type that its jobs are planned for; ``None``: any machine with the profile's
+            memory; empty: this host runs them all.
     """
     reserve = offers.host_reserve()
     if not instance_types:
@@ -28,7 +29,7 @@ def enforced(profiles: Mapping[str, Envelope], instance_types: Mapping[str, str]
         }
     known, limits = instances.read_instances("aws"), {}
     for name, asked in profiles.items():
-        machine = known.get(instance_types.get(name, ""))
+        machine = known.get(instance_types.get(name) or "")
         fits = machine is not None and asked.memory_bytes <= machine.memory_bytes
         limit = reserve.limit(asked.memory_bytes, machine.memory_bytes) if machine and fits else None
         limits[name] = _limited(asked, limit)

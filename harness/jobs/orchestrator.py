@@ -27,7 +27,7 @@ from harness.launch.images.systems import System
 from harness.progress import TimeLeft, duration, task
 from harness.results import suite_record
 from harness.results.reader import FIRST_STAGE, read_jobs
-from harness.results.schema import STORED_RUN, Cell, Ec2Instance, Environment, Result, job_key
+from harness.results.schema import STORED_RUN, Cell, Environment, RentedMachine, Result, job_key
 from harness.results.store import Store, check_room
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class _RunState:
     launcher: Launcher
     store: Store
     environment: Environment
-    instance: Ec2Instance | None
+    instance: RentedMachine | None
     prepared: dict[str, Prepared | ImageError] = field(default_factory=dict)
     indexes: dict[str, Index | JobError] = field(default_factory=dict)
     built: set[str] = field(default_factory=set)  # keys of indexes that this run has built
@@ -83,7 +83,7 @@ class _RunState:
 def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSummary:
     """Run the jobs to do; each is stored as it ends, and a failure of one stops no other."""
     launcher.check()
-    store = Store(options.results, inputs.suite.name, options.shelf)
+    store = Store(options.results, inputs.suite.name, options.publisher)
     # Before the folder is held, which clears a dead run's staging: its container may still write into that.
     swept = launcher.sweep()
     if swept:
@@ -92,7 +92,7 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
     with store.held():
         keep_inputs(inputs, store)
         host_facts = environment.read(launcher.engine_version())
-        run = _RunState(inputs, options, launcher, store, host_facts, environment.ec2_instance())
+        run = _RunState(inputs, options, launcher, store, host_facts, environment.machine())
         jobs = _plan(run)
         inputs = run.inputs
         first = todo = order(jobs, inputs.suite.protocol.seed)

@@ -103,7 +103,7 @@ def plan(
     cannot: Mapping[str, str] | None = None,
     unable: Mapping[str, str] | None = None,
     fresh: bool = False,
-    instance_types: Mapping[str, str] | None = None,
+    instance_types: Mapping[str, str | None] | None = None,
 ) -> list[Planned]:
     """Decide of each job of each cell whether it is done.
 
@@ -155,7 +155,7 @@ def assigned(planned: Iterable[Planned], work: AssignedWork, stored: Collection[
         expected = work.jobs.get((job.cell, job.spec.job))
         if expected is not None:
             attempt = replace(job, spec=replace(job.spec, repetition=expected.repetition))
-            _check_key(attempt, expected.key)
+            _check_key(replace(attempt, built=attempt.built or work.make_images), expected.key)
             jobs.append(replace(attempt, done=expected.key in stored, latest=None))
     missing = work.jobs.keys() - {(job.cell, job.spec.job) for job in jobs}
     if missing:

@@ -260,7 +260,7 @@ class Environment:
 
 
 @dataclass(frozen=True)
-class Ec2Instance:
+class RentedMachine:
     """The very machine of EC2 that a job ran on, as its metadata service says; ``None``: it does not.
 
     ``lifecycle`` is ``on-demand``, ``spot`` ...; ``placement_group`` and ``host_id`` (of a dedicated host) say who else
@@ -415,7 +415,7 @@ class Result:
     stand_in: ForeignText | None = None
     pinned_at_first_use: ForeignText | None = None
     sweep: SweepPoint | None = None
-    instance: Ec2Instance | None = None
+    instance: RentedMachine | None = None
     shared_host: bool = False
     compiled_s: float | None = None
     nominal_memory_bytes: int | None = None

@@ -13,7 +13,7 @@ import pytest
 from harness.aws import cloudformation
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.objects import Objects
-from harness.errors import AwsError
+from harness.errors import RemoteError
 from tests.aws import server
 from tests.aws.server import REGION
 
@@ -136,7 +136,7 @@ def test_failed_creation_names_the_first_resource_and_is_repeated(aws: str) -> N
     wrong = group()
     wrong["Properties"]["GroupName"] = "default"
     body = template({"First": group(), "Wrong": wrong})
-    with pytest.raises(AwsError, match=r"Wrong \(AWS::EC2::SecurityGroup\): .*default.*already exists") as caught:
+    with pytest.raises(RemoteError, match=r"Wrong \(AWS::EC2::SecurityGroup\): .*default.*already exists") as caught:
         deploy(body)
     assert "\n" not in str(caught.value) and server.ACCOUNT not in str(caught.value)
     found = find()
@@ -157,7 +157,7 @@ def test_a_failed_update_is_rolled_back(aws: str) -> None:
     first = deploy(body)
     wrong = group()
     wrong["Properties"]["GroupName"] = "default"
-    with pytest.raises(AwsError, match=r"Wrong .*default.*already exists"):
+    with pytest.raises(RemoteError, match=r"Wrong .*default.*already exists"):
         deploy(template({"Added": group(), "Group": group(), "Wrong": wrong}, Id={"Ref": "Group"}))
     found = find()
     assert found and found.status == "UPDATE_ROLLBACK_COMPLETE" and found.outputs == first
@@ -168,7 +168,7 @@ def test_a_failed_update_is_rolled_back(aws: str) -> None:
 def test_a_failed_deletion_names_the_resource(aws: str) -> None:
     deploy(template({"Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": "full"}}}))
     boto3.client("s3").put_object(Bucket="full", Key="x", Body=b"")
-    with pytest.raises(AwsError, match=r"Bucket \(AWS::S3::Bucket\): .*not empty"):
+    with pytest.raises(RemoteError, match=r"Bucket \(AWS::S3::Bucket\): .*not empty"):
         cloudformation.delete(Connections(REGION), NAME)
     boto3.client("s3").delete_object(Bucket="full", Key="x")
     assert cloudformation.delete(Connections(REGION), NAME)
@@ -177,7 +177,7 @@ def test_a_failed_deletion_names_the_resource(aws: str) -> None:
 def test_iam_resources_need_named_iam(aws: str) -> None:
     role = {"Type": "AWS::IAM::Role", "Properties": {"RoleName": "r", "AssumeRolePolicyDocument": TRUST}}
     body = template({"Role": role}, Id={"Fn::GetAtt": ["Role", "RoleId"]})
-    with pytest.raises(AwsError, match="CAPABILITY_NAMED_IAM"):
+    with pytest.raises(RemoteError, match="CAPABILITY_NAMED_IAM"):
         deploy(body)
     assert boto3.client("iam").list_roles()["Roles"] == []
     made = cloudformation.deploy(Connections(REGION), NAME, body, {}, {}, named_iam=True)
@@ -212,7 +212,7 @@ def test_batch_resources_are_created_changed_and_deleted(machines: dict[str, str
 def test_large_template_is_sent_through_s3(aws: str) -> None:
     body = json.loads(template({"Group": group()}, Id={"Ref": "Group"}))
     body["Metadata"] = {"much": "x" * 60_000}
-    with pytest.raises(AwsError, match="51200"):
+    with pytest.raises(RemoteError, match="51200"):
         deploy(json.dumps(body))
     boto3.client("s3").create_bucket(Bucket="work")
     store = Objects(Connections(REGION), S3Uri("work", "some/prefix"))

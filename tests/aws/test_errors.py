@@ -6,8 +6,9 @@ import pytest
 from botocore.exceptions import ClientError
 from botocore.parsers import ResponseParserError
 
-from harness.aws.errors import MOST_FAILURES, aws_errors, concealed, until_answered
-from harness.errors import AwsError
+from harness.aws.errors import aws_errors
+from harness.errors import RemoteError
+from harness.remote.failures import MOST_FAILURES, concealed, until_answered
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,7 @@ from harness.errors import AwsError
 )
 def test_error_code_has_a_remedy(code: str, expected: str, words: str) -> None:
     error = {"Error": {"Code": code, "Message": "User: arn:aws:iam::123456789012:user/x\nmay not"}}
-    with pytest.raises(AwsError, match=words) as caught, aws_errors("launching c7g.large"):
+    with pytest.raises(RemoteError, match=words) as caught, aws_errors("launching c7g.large"):
         raise ClientError(error, "RunInstances")
     assert caught.value.code == expected
     assert str(caught.value).startswith("launching c7g.large: ")
@@ -52,7 +53,7 @@ def test_error_code_has_a_remedy(code: str, expected: str, words: str) -> None:
 )
 def test_passing_error_is_found_by_code_or_status(code: str, status: int, expected: str) -> None:
     error = {"Error": {"Code": code, "Message": "x"}, "ResponseMetadata": {"HTTPStatusCode": status}}
-    with pytest.raises(AwsError) as caught, aws_errors("x"):
+    with pytest.raises(RemoteError) as caught, aws_errors("x"):
         raise ClientError(error, "X")
     assert caught.value.code == expected
 
@@ -63,7 +64,7 @@ def test_accounts_and_keys_are_concealed() -> None:
 
 
 def test_unreadable_answer_is_a_passing_error() -> None:
-    with pytest.raises(AwsError, match="no answer that can be read") as caught, aws_errors("listing"):
+    with pytest.raises(RemoteError, match="no answer that can be read") as caught, aws_errors("listing"):
         raise ResponseParserError("invalid XML received: b'<!doctype html>'")
     assert caught.value.code == "Busy"
 
@@ -77,7 +78,7 @@ class FlakyCall:
 
     def answer(self) -> str:
         if self.waits < self.failures:
-            raise AwsError("AWS is busy", self.code)
+            raise RemoteError("AWS is busy", self.code)
         return "answer"
 
     def wait(self) -> None:
@@ -95,13 +96,13 @@ def test_passing_error_is_retried_and_logged_once(logged: list[str]) -> None:
 
 def test_lasting_failure_is_raised() -> None:
     call = FlakyCall(MOST_FAILURES + 1)
-    with pytest.raises(AwsError, match="AWS is busy"):
+    with pytest.raises(RemoteError, match="AWS is busy"):
         call.run()
     assert call.waits == MOST_FAILURES
 
 
 def test_other_error_is_raised_at_once(logged: list[str]) -> None:
     call = FlakyCall(1, "AccessDenied")
-    with pytest.raises(AwsError):
+    with pytest.raises(RemoteError):
         call.run()
     assert call.waits == 0 and logged == []

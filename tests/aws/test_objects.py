@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.aws import errors
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.objects import Objects, checksum_of_upload, checksums_of
-from harness.errors import AwsError
+from harness.errors import RemoteError
+from harness.remote import failures
 from tests.aws import server
 from tests.aws.ec2.faults import Injected
 
@@ -55,7 +55,7 @@ def test_a_new_object_is_never_written_over(objects: Objects) -> None:
 
 def test_undecided_write_is_retried(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     """409 says nothing about whether there is such an object."""
-    monkeypatch.setattr(errors, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(failures, "_PAUSE_S", 0.0)
     made = Connections()
     twice = Injected(made, "s3.PutObject", lambda number, _: "ConditionalRequestConflict" if number < 2 else None)
     assert Objects(made, objects.place).put_new("a", b"first")
@@ -63,10 +63,10 @@ def test_undecided_write_is_retried(objects: Objects, monkeypatch: pytest.Monkey
 
 
 def test_write_that_stays_undecided_is_busy(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(errors, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(failures, "_PAUSE_S", 0.0)
     made = Connections()
     Injected(made, "s3.PutObject", lambda *_: "ConditionalRequestConflict")
-    with pytest.raises(AwsError, match="try again") as caught:
+    with pytest.raises(RemoteError, match="try again") as caught:
         Objects(made, objects.place).put_new("a", b"first")
     assert caught.value.code == "Busy" and "\n" not in str(caught.value)
 
@@ -151,20 +151,20 @@ def test_an_upload_that_s3_refuses_keeps_its_code(objects: Objects, tmp_path: Pa
     (tmp_path / "file").write_bytes(b"x")
     made = Connections()
     Injected(made, "s3.PutObject", lambda *_: "SlowDown")
-    with pytest.raises(AwsError, match="AWS is busy") as caught:
+    with pytest.raises(RemoteError, match="AWS is busy") as caught:
         Objects(made, objects.place).upload_new("file", tmp_path / "file")
     assert caught.value.code == "Busy"
 
 
 def test_oversize_object_is_refused(objects: Objects) -> None:
     objects.put("a", b"x" * 100)
-    with pytest.raises(AwsError, match="larger than"):
+    with pytest.raises(RemoteError, match="larger than"):
         objects.get("a", 99)
 
 
 def test_missing_bucket_is_one_line(objects: Objects) -> None:
     missing = Objects(Connections(), parse_uri("s3://no-such-bucket/x"))
-    with pytest.raises(AwsError, match=r"no-such-bucket.*\(NoSuchBucket\)") as caught:
+    with pytest.raises(RemoteError, match=r"no-such-bucket.*\(NoSuchBucket\)") as caught:
         list(missing.list())
     assert "\n" not in str(caught.value)
 
@@ -172,14 +172,14 @@ def test_missing_bucket_is_one_line(objects: Objects) -> None:
 def test_no_credentials_is_one_line(monkeypatch: pytest.MonkeyPatch, aws: str) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name)
-    with pytest.raises(AwsError, match="no AWS credentials") as caught:
+    with pytest.raises(RemoteError, match="no AWS credentials") as caught:
         list(Objects(Connections(), parse_uri("s3://bucket")).list())
     assert caught.value.code == "NoCredentials"
 
 
 def test_no_such_profile_is_one_line(monkeypatch: pytest.MonkeyPatch, aws: str) -> None:
     monkeypatch.setenv("AWS_PROFILE", "nobody")
-    with pytest.raises(AwsError, match=r"no AWS credentials .*nobody") as caught:
+    with pytest.raises(RemoteError, match=r"no AWS credentials .*nobody") as caught:
         list(Objects(Connections(), parse_uri("s3://bucket")).list())
     assert caught.value.code == "NoCredentials"
 
@@ -187,14 +187,14 @@ def test_no_such_profile_is_one_line(monkeypatch: pytest.MonkeyPatch, aws: str) 
 def test_no_region_is_one_line(monkeypatch: pytest.MonkeyPatch, aws: str) -> None:
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name)
-    with pytest.raises(AwsError, match="no AWS region"):
+    with pytest.raises(RemoteError, match="no AWS region"):
         Connections().client("ec2")
 
 
 def test_unreachable_endpoint_is_one_line(monkeypatch: pytest.MonkeyPatch, aws: str) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    with pytest.raises(AwsError, match="not reached") as caught:
+    with pytest.raises(RemoteError, match="not reached") as caught:
         list(Objects(Connections(), parse_uri("s3://bucket")).list())
     assert not any(secret in str(caught.value) for secret in server.SECRETS)
 
@@ -210,10 +210,10 @@ def test_an_answer_that_breaks_off_is_one_line(
 
     objects.put("a", b"x")
     monkeypatch.setattr(StreamingBody, "read", read)
-    with pytest.raises(AwsError, match="not reached"):
+    with pytest.raises(RemoteError, match="not reached"):
         objects.get("a", 1000)
-    monkeypatch.setattr(errors, "_PAUSE_S", 0.0)
-    with pytest.raises(AwsError, match="not reached"):
+    monkeypatch.setattr(failures, "_PAUSE_S", 0.0)
+    with pytest.raises(RemoteError, match="not reached"):
         objects.download("a", tmp_path / "a", 1)
 
 

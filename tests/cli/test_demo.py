@@ -44,7 +44,7 @@ def _install(wheel: Path, folder: Path) -> Path:
     """Install a wheel and its pinned packages into a fresh environment; uv is quicker, pip knows its configuration."""
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     python = folder / "bin" / "python"
-    lock = ROOT / "harness" / "aws" / "cloud_run" / "requirements.lock"
+    lock = ROOT / "harness" / "remote" / "requirements.lock"
     uv = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python]
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     for what in (["--require-hashes", "-r", lock], ["--no-deps", wheel]):

@@ -14,23 +14,25 @@ from typing import Any, cast
 
 from harness.aws.batch.agent import container
 from harness.aws.clients import S3Uri
-from harness.aws.cloud_run import archive, local_results, records, worker
-from harness.aws.cloud_run.journal import Journal
-from harness.aws.cloud_run.records import (
-    CloudRun,
+from harness.aws.objects import Objects
+from harness.aws.results import mirror, publish
+from harness.containment import is_plain_name
+from harness.remote import archive, local_results, records, worker
+from harness.remote.claims import Claim
+from harness.remote.journal import Journal
+from harness.remote.records import (
     Heartbeat,
     Launch,
     PartJob,
     PlannedPart,
+    RemoteRun,
     ShippedImage,
     ShippedInput,
     WorkerEnd,
     WorkerPart,
 )
-from harness.aws.cloud_run.worker import Assignment, WorkerStatus
-from harness.aws.objects import Objects, StoredObject
-from harness.aws.results import mirror, publish
-from harness.containment import is_plain_name
+from harness.remote.storage import StoredObject
+from harness.remote.worker import Assignment, WorkerStatus
 from harness.results import reader
 from harness.results.schema import Cell
 from harness.results.store import Store
@@ -53,11 +55,12 @@ _PART = WorkerPart(
 _PLANNED = PlannedPart("0001", "c7g.large", 0.07, 20, (_JOB,))
 _RECORDS: dict[str, Any] = {
     "part": _PART,
-    "run": CloudRun("suite-1", "ec2", "suite", "r", "o", "us-east-1", (_PLANNED,)),
+    "run": RemoteRun("suite-1", "ec2", "suite", "r", "o", "us-east-1", (_PLANNED,)),
     "heartbeat": Heartbeat("0001", "i-1", "measuring", "k", "n"),
     "end": WorkerEnd("0001", "i-1", False, "x", True),
     "launch": Launch("l", ("0001",), 3600, 1, 1.5, 0.07),
     "input": _INPUT,
+    "claim": Claim("host-1-0123"),
     "assignment": Assignment("s3://bucket/work", "AROA:i-1", _PART, "status.json"),
     "status": WorkerStatus("measuring", "k", 1, ("none",)),
 }

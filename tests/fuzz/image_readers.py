@@ -132,7 +132,7 @@ def _read_metadata(folder: Path, _scratch: Path) -> object:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://127.0.0.1:9")
         patch.setattr("urllib.request.build_opener", lambda *_: _Metadata(folder))
-        instance, notice = environment.ec2_instance(), environment.spot_notice()
+        instance, notice = environment.machine(), environment.spot_notice()
     assert notice is None or len(notice) <= 100
     return instance, notice
 

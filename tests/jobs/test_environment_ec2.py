@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from harness.jobs import environment
-from harness.results.schema import Ec2Instance
+from harness.results.schema import RentedMachine
 from tests.aws import server
-from tests.aws.cloud_run import imds
+from tests.aws.ec2 import imds
 
 ENDPOINT = "AWS_EC2_METADATA_SERVICE_ENDPOINT"
 
@@ -27,12 +27,12 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[imds.Metadata]:
 
 
 def test_instance_is_described_without_its_account(service: imds.Metadata) -> None:
-    expected = Ec2Instance(
+    expected = RentedMachine(
         "i-0123456789abcdef0", "c7g.large", f"{server.REGION}a", "ami-0123456789abcdef0", "on-demand"
     )
-    assert environment.ec2_instance() == replace(expected, cpu_platform=environment.cpu_model())
+    assert environment.machine() == replace(expected, cpu_platform=environment.cpu_model())
     service.paths |= {"placement/group-name": "together", "placement/host-id": "h-1"}
-    instance = environment.ec2_instance()
+    instance = environment.machine()
     assert instance and (instance.placement_group, instance.host_id) == ("together", "h-1")
     assert environment.read(None).instance_type == "c7g.large"
     assert not [path for path in service.requests if "iam" in path or "identity" in path]
@@ -45,11 +45,11 @@ def test_metadata_is_requested_on_ec2_only(
     monkeypatch.setattr(environment, "_DMI", tmp_path)
     monkeypatch.setattr(environment, "_DEFAULT_ENDPOINT", service.endpoint)
     (tmp_path / "sys_vendor").write_text("QEMU\n")
-    assert environment.ec2_instance() is None and environment.spot_notice() is None and service.tokens == set()
+    assert environment.machine() is None and environment.spot_notice() is None and service.tokens == set()
     (tmp_path / "sys_vendor").write_text("Amazon EC2\n")
-    assert environment.ec2_instance() is not None
+    assert environment.machine() is not None
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    assert environment.ec2_instance() is None
+    assert environment.machine() is None
 
 
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1", "file:///etc", "nonsense"])
@@ -58,15 +58,15 @@ def test_environment_is_none_if_the_metadata_service_does_not_answer(
 ) -> None:
     monkeypatch.delenv("AWS_EC2_METADATA_DISABLED", raising=False)
     monkeypatch.setenv(ENDPOINT, endpoint)
-    assert environment.ec2_instance() is None and environment.spot_notice() is None
+    assert environment.machine() is None and environment.spot_notice() is None
 
 
 def test_malformed_metadata_is_ignored(service: imds.Metadata) -> None:
     service.paths["ami-id"] = "<html>\x1b[2J"
-    instance = environment.ec2_instance()
+    instance = environment.machine()
     assert instance and instance.ami_id is None
     service.paths["instance-type"] = "x" * 200
-    assert environment.ec2_instance() is None
+    assert environment.machine() is None
 
 
 def test_spot_interruption_notice_is_read(service: imds.Metadata) -> None:

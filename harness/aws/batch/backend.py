@@ -10,19 +10,20 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from harness.aws import clients, cloudformation
+from harness.aws import clients, cloudformation, rental
 from harness.aws.batch import suite_stack
 from harness.aws.batch.suite_stack import LEAST_TIMEOUT_S, BatchOptions
-from harness.aws.cloud_run import partition
-from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, PartState
-from harness.aws.cloud_run.partition import Grouping, Submission
-from harness.aws.cloud_run.records import CloudRun, Launch, PlannedPart, ShippedInput
-from harness.aws.cloud_run.run import BackendContext, CloudOptions
 from harness.aws.ec2 import account, instances
-from harness.aws.errors import aws_errors, concealed
+from harness.aws.errors import aws_errors
+from harness.aws.rental import BackendContext, RentalOptions
 from harness.commands import quoted
 from harness.errors import UsageError, counted
 from harness.jobs.plan import Planned
+from harness.remote import partition
+from harness.remote.backend import ENDED, RUNNING, UNKNOWN, WAITING, PartState
+from harness.remote.failures import concealed
+from harness.remote.partition import Grouping, Market, Submission
+from harness.remote.records import Launch, PlannedPart, RemoteRun, ShippedInput
 
 log = logging.getLogger(__name__)
 
@@ -61,17 +62,23 @@ class BatchBackend:
     """AWS Batch, for one command."""
 
     name = "batch"
-    options = frozenset(CloudOptions.__dataclass_fields__) - {"most", "spot", "subnet"}
+    options = frozenset(RentalOptions.__dataclass_fields__) - {"most", "spot", "subnet"}
     attempts = suite_stack.ATTEMPTS
 
     def __init__(self, context: BackendContext) -> None:
         self._suite, self._work = context.request.suite, context.request.work
-        self._connections, self._region = context.connections, context.region
+        self._connections = context.connections
         self._known, self._clock = context.known, context.clock
+        self._context, self.owner, self.region = context, context.owner, context.region
         self._role = ""  # begins the worker id of each attempt
         self._jobs: dict[str, _LaunchedJob] = defaultdict(_LaunchedJob)
         self._ids: dict[str, str] = {}  # part -> the job that does it
-        self.ending = quoted("batch cancel", self._suite.name, region=self._region)
+        self.ending = quoted("batch cancel", self._suite.name, region=self.region)
+
+    @property
+    def market(self) -> Market:
+        """The machines of the suite's profiles."""
+        return self._context.market
 
     @staticmethod
     def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
@@ -103,11 +110,11 @@ class BatchBackend:
     def check(self, parts: Sequence[PlannedPart]) -> list[str]:
         """Refuse parts that the stack would not run."""
         suite, envelopes = self._suite.name, self._suite.envelopes()
-        options = BatchOptions(region=self._region, work=self._work)
+        options = BatchOptions(region=self.region, work=self._work)
         up = f"{quoted('batch up', 'SUITE', work=self._work)} (give both commands the same --instance and --region)"
         stack = cloudformation.find(self._connections, suite_stack.stack_name(suite))
         if stack is None:
-            raise UsageError(f"{suite} is not in AWS Batch in {self._region}; make it: {up}")
+            raise UsageError(f"{suite} is not in AWS Batch in {self.region}; make it: {up}")
         if stack.outputs.get(suite_stack.WORK) != str(self._work):
             raise UsageError(f"the stack {stack.name} is for another work place than {self._work}; change it: {up}")
         for profile, instance_type in dict.fromkeys((self._profile(part), part.instance_type) for part in parts):
@@ -136,10 +143,10 @@ class BatchBackend:
         words = (resource["state"].lower(), resource["status"].lower(), concealed(resource.get("statusReason") or ""))
         return f"{kind} {name} is {', '.join(filter(None, words))}"
 
-    def begin(self, run: CloudRun, bundle: ShippedInput) -> None:
+    def begin(self, run: RemoteRun, bundle: ShippedInput) -> None:
         """Remember the run, and the harness that agents fetch."""
         self._run, self._bundle = run, bundle
-        account_stack = account.find(self._connections, self._work, self._region)
+        account_stack = account.find(self._connections, self._work, self.region)
         if account_stack is None:
             raise UsageError(f"the account stack is gone; make it with {quoted('ec2 up', self._work)}")
         self._role = account_stack.worker_role_id
@@ -261,6 +268,10 @@ class BatchBackend:
         """End a part's job, as far as Batch has shown it."""
         if state.phase != ENDED and part in self._ids:
             suite_stack.terminate(self._connections, self._ids[part], f"harness: {why}")
+
+    def going_on(self, launches: Sequence[Launch]) -> str:
+        """Return a line for a user who stops watching."""
+        return rental.going_on(launches, self.ending)
 
     def alive(self) -> list[str]:
         """Wait until Batch has ended the suite's instances, unless others use them."""

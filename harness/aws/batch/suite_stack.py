@@ -14,15 +14,13 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
-from harness.aws import clients, cloudformation, templates
+from harness.aws import clients, cloudformation, machines, templates
 from harness.aws.clients import Connections, S3Uri
-from harness.aws.cloud_run import bundle, machines
-from harness.aws.cloud_run.bundle import pins
-from harness.aws.cloud_run.machines import MachineOptions
 from harness.aws.cloudformation import Stack
-from harness.aws.ec2 import instances
+from harness.aws.ec2 import instances, user_data
 from harness.aws.ec2.account import Account
 from harness.aws.errors import aws_errors
+from harness.aws.machines import MachineOptions
 from harness.aws.objects import Objects
 from harness.commands import quoted
 from harness.config import read_toml, validate
@@ -35,6 +33,7 @@ from harness.launch.images.base_image import BaseFile
 from harness.pricing import offers
 from harness.pricing.instances import Instance
 from harness.pricing.prices import Snapshot
+from harness.remote.bundle import pins
 
 log = logging.getLogger(__name__)
 
@@ -282,7 +281,7 @@ def definition_digest(envelope: Envelope, instance: Instance, options: BatchOpti
 
 def command(image: str, work: S3Uri, region: str) -> list[str]:
     """Return the agent's command: both scripts, packed, and their arguments."""
-    packages = "\n".join(pins(*bundle.BOTO3))
+    packages = "\n".join(pins(*user_data.BOTO3))
     scripts = "\0".join((_script("host.py"), _script("container.py"), packages)).encode()
     packed = base64.b64encode(zlib.compress(scripts, 9)).decode()
     words = ["python3", "-c", _LOADER, packed, image, str(work), region, *(f"Ref::{name}" for name in PARAMETERS)]

@@ -17,12 +17,13 @@ from typing import Any
 
 from harness.aws import clients, cloudformation, templates
 from harness.aws.clients import Connections, S3Uri
-from harness.aws.cloud_run import bundle, records
-from harness.aws.ec2 import instances
-from harness.aws.errors import aws_errors, ignoring
+from harness.aws.ec2 import instances, user_data
+from harness.aws.errors import aws_errors
 from harness.aws.objects import Objects
 from harness.commands import quoted
-from harness.errors import AwsError, UsageError
+from harness.errors import RemoteError, UsageError
+from harness.remote import records
+from harness.remote.failures import NO_STORAGE, ignoring
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +88,7 @@ def up(
     Workers may be of these types; the security group is for the subnet's VPC, or the default one; ``agent_image`` is
     that of Batch's agents, if hosts fetch it from ECR.
     """
-    bundle.refuse_accounts(work)
+    user_data.refuse_accounts(work)
     connections = _at(connections, region)
     connections.expect_owner(work.bucket)
     vpc = instances.subnets(connections, region, [subnet])[0].vpc
@@ -190,7 +191,7 @@ def _at(connections: Connections, region: str) -> Connections:
 
 def _is_ours(connections: Connections, bucket: str) -> bool | None:
     """Return whether harness made a bucket; ``None``: it does not exist."""
-    with ignoring("NoSuchBucket"):
+    with ignoring(NO_STORAGE):
         tags: dict[str, str] = {}
         with ignoring("NoSuchTagSet"), aws_errors(f"looking at the bucket {bucket}"):
             tags = clients.as_dict(connections.client("s3").get_bucket_tagging(Bucket=bucket)["TagSet"])
@@ -227,7 +228,7 @@ def _refuse_alive(connections: Connections, work: S3Uri, owner: str, region: str
     living, failed = instances.search_regions(connections, partial(instances.alive, connections))
     for unseen in failed:
         if not unseen.denied or unseen.region == region:
-            raise AwsError(f"whether instances are alive in {unseen}; nothing was removed", "Unseen")
+            raise RemoteError(f"whether instances are alive in {unseen}; nothing was removed", "Unseen")
     mine = [instance for instance in living if instance.tags.get(clients.OWNER) == owner]
     profiles = {region: f"{stack_name(work, region)}-worker" for region in {instance.region for instance in living}}
     users = [instance for instance in living if instance in mine or instance.profile == profiles[instance.region]]

@@ -10,21 +10,21 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from harness.aws import clients
+from harness.aws import clients, rental
 from harness.aws.clients import answered_at
-from harness.aws.cloud_run import bundle as bundles
-from harness.aws.cloud_run import partition
-from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused, PartState
-from harness.aws.cloud_run.partition import Grouping, Submission
-from harness.aws.cloud_run.records import CloudRun, Launch, PlannedPart, ShippedInput
-from harness.aws.cloud_run.run import BackendContext, CloudOptions
-from harness.aws.ec2 import account, instances
+from harness.aws.ec2 import account, instances, user_data
 from harness.aws.ec2.instances import Ami, OwnedInstance, Subnet
-from harness.aws.errors import OURS_TO_MEND, PASSING, aws_errors
+from harness.aws.errors import aws_errors
+from harness.aws.rental import BackendContext, RentalOptions
 from harness.commands import quoted
-from harness.errors import AwsError, UsageError
+from harness.errors import RemoteError, UsageError
 from harness.jobs.plan import Planned
-from harness.results.schema import Ec2Instance
+from harness.remote import partition
+from harness.remote.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused, PartState
+from harness.remote.failures import OURS_TO_MEND, PASSING
+from harness.remote.partition import Grouping, Market, Submission
+from harness.remote.records import Launch, PlannedPart, RemoteRun, ShippedInput
+from harness.results.schema import RentedMachine
 
 # Until EC2 shows an instance that it has launched.
 SHOWN_S = 300.0
@@ -43,22 +43,28 @@ class Ec2Backend:
     """EC2, for one command."""
 
     name = "ec2"
-    options = frozenset(CloudOptions.__dataclass_fields__)
+    options = frozenset(RentalOptions.__dataclass_fields__)
     attempts = 1
     _account: account.Account  # once it is found
     _subnets: list[Subnet]
     _zones: dict[str, tuple[str, ...]]
     _amis: dict[tuple[str, bool], Ami]
-    _run: CloudRun
+    _run: RemoteRun
     _bundle: ShippedInput
 
     def __init__(self, context: BackendContext) -> None:
-        self._context, self._request = context, context.request
-        self._connections, self._region = context.connections, context.region
+        self._request, self.owner = context.request, context.owner
+        self._context, self.region = context, context.region
+        self._connections = context.connections
         self._known, self._clock = context.known, context.clock
         self._gone: set[str] = set()  # parts whose instance EC2 says has ended
         self._answered: dict[str, float] = {}  # part -> time of the last request
-        self.ending = quoted("ec2 reap", region=self._region)
+        self.ending = quoted("ec2 reap", region=self.region)
+
+    @property
+    def market(self) -> Market:
+        """The machines of the suite's profiles."""
+        return self._context.market
 
     @staticmethod
     def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
@@ -72,7 +78,7 @@ class Ec2Backend:
 
     def check(self, parts: Sequence[PlannedPart]) -> list[str]:
         """Find images, subnets and zones; return lines for the quote."""
-        bundles.refuse_accounts(self._request.work)
+        user_data.refuse_accounts(self._request.work)
         there = self._find(parts)
         lines = []
         if self._request.wide:
@@ -81,11 +87,11 @@ class Ec2Backend:
         for name, offered in sorted(self._zones.items()):
             if here.isdisjoint(offered):
                 raise UsageError(
-                    f"{self._region} offers {name} in {', '.join(offered) or 'no zone'}, and the subnets are in"
+                    f"{self.region} offers {name} in {', '.join(offered) or 'no zone'}, and the subnets are in"
                     f" {', '.join(sorted(here))}; choose another --instance, --region or --subnet"
                 )
         if there:
-            account.check_reaper(self._connections, self._region, self._account)
+            account.check_reaper(self._connections, self.region, self._account)
         else:
             up = quoted("ec2 up", self._request.work, subnet=self._request.subnet or None)
             lines.append(f"not there yet: the account stack; {up} makes it")
@@ -95,19 +101,19 @@ class Ec2Backend:
 
     def _find(self, parts: Sequence[PlannedPart]) -> bool:
         """Find images, subnets and zones; return whether the account stack exists."""
-        account_stack = account.find(self._connections, self._request.work, self._region)
+        account_stack = account.find(self._connections, self._request.work, self.region)
         if account_stack is not None:
             self._account = account_stack
-        self._subnets = instances.subnets(self._connections, self._region, [self._request.subnet])
-        self._zones = instances.zones(self._connections, self._region, {part.instance_type for part in parts})
+        self._subnets = instances.subnets(self._connections, self.region, [self._request.subnet])
+        self._zones = instances.zones(self._connections, self.region, {part.instance_type for part in parts})
         kinds, system = sorted({self._kind(part) for part in parts}), self._request.suite.ec2.ami
-        self._amis = {kind: instances.ami(self._connections, self._region, system, *kind) for kind in kinds}
+        self._amis = {kind: instances.ami(self._connections, self.region, system, *kind) for kind in kinds}
         return account_stack is not None
 
     def _kind(self, part: PlannedPart) -> tuple[str, bool]:
         return self._known[part.instance_type].architecture, bool(part.gpus)
 
-    def begin(self, run: CloudRun, bundle: ShippedInput) -> None:
+    def begin(self, run: RemoteRun, bundle: ShippedInput) -> None:
         """Remember the run; find images, subnets and zones of all its parts."""
         self._run, self._bundle = run, bundle
         if not self._find(run.parts):
@@ -129,17 +135,17 @@ class Ec2Backend:
         if not first + others:
             raise LaunchRefused(f"no subnet with free addresses is in a zone that offers {part.instance_type}")
         if launch.zone is None:
-            account.check_reaper(self._connections, self._region, self._account)
+            account.check_reaper(self._connections, self.region, self._account)
             if self._clock.now - launch.at > _FRESH_S:  # the command that noted it died before its request
                 launch = replace(launch, at=round(self._clock.now))
-        refusals: list[AwsError] = []
+        refusals: list[RemoteError] = []
         for subnet in first + others:  # a lost worker may have taken the first subnet's last address
             if launch.zone != subnet.zone:
                 launch = replace(launch, zone=subnet.zone, role=self._account.worker_role_id)
                 note(launch)
             try:
                 machine = self._run_instance(launch, part, subnet)
-            except AwsError as error:
+            except RemoteError as error:
                 if error.code.startswith(_NO_ROOM) or error.code in _NOT_HERE:
                     refusals.append(error)
                     continue
@@ -158,7 +164,7 @@ class Ec2Backend:
     def _run_instance(self, launch: Launch, part: PlannedPart, subnet: Subnet) -> str:
         request = self._instance(launch, part, subnet)
         self._answered[part.name] = self._clock.now
-        client = self._connections.client("ec2", self._region, attempts=ATTEMPTS)
+        client = self._connections.client("ec2", self.region, attempts=ATTEMPTS)
         with aws_errors(f"launching {part.instance_type} for part {part.name}"):
             answer = client.run_instances(**request)
         at = answered_at(answer)
@@ -175,11 +181,11 @@ class Ec2Backend:
             clients.SUITE: run.suite,
             clients.RUN: run.run_id,
             clients.PART: part.name,
-            clients.OWNER: self._context.owner,
+            clients.OWNER: self.owner,
             clients.EXPIRY: deadline.strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
-        user_data = bundles.render_user_data(
-            self._request.work, run.run_id, part.name, self._bundle, self._region, launch.limit_s, gpus=bool(part.gpus)
+        script = user_data.render_user_data(
+            self._request.work, run.run_id, part.name, self._bundle, self.region, launch.limit_s, gpus=bool(part.gpus)
         )
         interface = {
             "DeviceIndex": 0,
@@ -198,7 +204,7 @@ class Ec2Backend:
             "ClientToken": f"{token}-{subnet.zone}"[:64],
             "NetworkInterfaces": [interface],
             "IamInstanceProfile": {"Name": self._account.worker_profile},
-            "UserData": user_data,
+            "UserData": script,
             "InstanceInitiatedShutdownBehavior": "terminate",
             # Recovered it would be booted again, without its time limit.
             "MaintenanceOptions": {"AutoRecovery": "disabled"},
@@ -217,7 +223,7 @@ class Ec2Backend:
         return request
 
     def _instances(self) -> list[OwnedInstance]:
-        return instances.find(self._connections, self._region, {clients.RUN: self._run.run_id})
+        return instances.find(self._connections, self.region, {clients.RUN: self._run.run_id})
 
     def look(self, launches: Sequence[Launch], submissions: Mapping[str, Submission]) -> dict[str, PartState]:
         """Return the state of each launched part."""
@@ -249,7 +255,7 @@ class Ec2Backend:
             reason=reason,
             seconds=min(lived, most),
             launched=instance.launched,
-            instance=Ec2Instance(instance.instance_id, instance.instance_type, instance.zone, instance.ami_id, market),
+            machine=RentedMachine(instance.instance_id, instance.instance_type, instance.zone, instance.ami_id, market),
         )
 
     def _not_shown(self, launch: Launch) -> PartState:
@@ -257,16 +263,16 @@ class Ec2Backend:
             return PartState(UNKNOWN, "launching", seconds=0.0)  # never requested
         now = self._clock.now
         workers: tuple[str, ...] = ()
-        instance: Ec2Instance | None = None
+        instance: RentedMachine | None = None
         if launch.machine is not None:
             [type_] = [part.instance_type for part in self._run.parts if part.name == launch.name]
-            workers, instance = (self._worker_id(launch, launch.machine),), Ec2Instance(launch.machine, type_)
+            workers, instance = (self._worker_id(launch, launch.machine),), RentedMachine(launch.machine, type_)
         late = now > launch.at + launch.limit_s + partition.BEYOND_LIMIT_S
         unseen = now - max(launch.at, self._answered.get(launch.name, 0.0)) > SHOWN_S
         if launch.name in self._gone or late or (instance and unseen):
-            return PartState(ENDED, "gone", workers, 1, "EC2 does not show its instance any more", instance=instance)
+            return PartState(ENDED, "gone", workers, 1, "EC2 does not show its instance any more", machine=instance)
         return (
-            PartState(WAITING, "launching", workers, 1, instance=instance)
+            PartState(WAITING, "launching", workers, 1, machine=instance)
             if instance
             else PartState(UNKNOWN, "launching")
         )
@@ -276,33 +282,37 @@ class Ec2Backend:
 
     def last_words(self, state: PartState) -> str:
         """Return the last line of an instance's console."""
-        if state.instance is None:
+        if state.machine is None:
             return ""
-        line = instances.last_line(self._connections, self._region, state.instance.instance_id)
+        line = instances.last_line(self._connections, self.region, state.machine.instance_id)
         return f"its console ends with: {line[:200]}" if line else ""
 
     def end(self, part: str, state: PartState, why: str) -> None:
         """Terminate a part's instance."""
         del part, why
-        if state.instance is not None:
-            instances.end(self._connections, self._region, [state.instance.instance_id])
+        if state.machine is not None:
+            instances.end(self._connections, self.region, [state.machine.instance_id])
+
+    def going_on(self, launches: Sequence[Launch]) -> str:
+        """Return a line for a user who stops watching."""
+        return rental.going_on(launches, self.ending)
 
     def alive(self) -> list[str]:
         """End what is alive; return a line for each that stays."""
-        alive = partial(instances.alive, self._connections, self._region, {clients.RUN: self._run.run_id})
-        instances.end(self._connections, self._region, [instance.instance_id for instance in alive()])
+        alive = partial(instances.alive, self._connections, self.region, {clients.RUN: self._run.run_id})
+        instances.end(self._connections, self.region, [instance.instance_id for instance in alive()])
         return [f"{instance.instance_id} ({instance.state}, {instance.region})" for instance in instances.wait(alive)]
 
 
-def _named(error: AwsError) -> Exception:
+def _named(error: RemoteError) -> Exception:
     """Return an error to try again, for the user, or a refusal."""
     if error.code in PASSING | OURS_TO_MEND:
         return error
     if error.code == "IdempotentParameterMismatch":  # another request had this token: EC2 will show its instance
-        return AwsError(str(error), "Busy")
+        return RemoteError(str(error), "Busy")
     if error.code == "InvalidParameterValue" and "iaminstanceprofile" in str(error).lower():
         # What IAM has made, EC2 knows some minutes later.
-        return AwsError(f"{error}; `harness ec2 up` makes the role again", "Busy")
+        return RemoteError(f"{error}; `harness ec2 up` makes the role again", "Busy")
     if error.code in _QUOTA:
         return LaunchRefused(f"{error}; ask for more (Service Quotas, EC2), or lower --max-instances")
     if error.code == "AccessDenied":

@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 
 from harness.aws import clients
 from harness.aws.clients import Connections
-from harness.aws.errors import aws_errors, concealed, ignoring
-from harness.errors import AwsError, UsageError, counted
+from harness.aws.errors import aws_errors
+from harness.errors import RemoteError, UsageError, counted
+from harness.remote.failures import concealed, ignoring
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +160,7 @@ def search_regions(
     def one(region: str) -> list[Any] | UnreadRegion:
         try:
             return look(region)
-        except AwsError as error:
+        except RemoteError as error:
             return UnreadRegion(region, str(error))
 
     with ThreadPoolExecutor(_REGIONS_AT_ONCE) as pool:
@@ -212,7 +213,7 @@ def end_all(connections: Connections, owned: OwnedResources) -> list[str]:
             log.info(f"ending {counted(len(here), 'instance')} in {region}")
             try:
                 end(connections, region, here)
-            except AwsError as error:
+            except RemoteError as error:
                 left.append(str(error))
 
     def staying() -> list[OwnedInstance]:
@@ -228,7 +229,7 @@ def _delete(connections: Connections, volume: OwnedVolume) -> list[str]:
     try:
         with aws_errors(f"deleting {volume.volume_id}"):
             connections.client("ec2", volume.region).delete_volume(VolumeId=volume.volume_id)
-    except AwsError as error:
+    except RemoteError as error:
         return [] if error.code == "InvalidVolume.NotFound" else [str(error)]
     log.info(f"deleted the disk {volume.volume_id} in {volume.region}")
     return []
@@ -239,7 +240,7 @@ def last_line(connections: Connections, region: str | None, instance_id: str) ->
     try:
         with aws_errors(f"reading the console of {instance_id}"):
             shown = connections.client("ec2", region).get_console_output(InstanceId=instance_id).get("Output")
-    except AwsError:
+    except RemoteError:
         return ""  # it is gone
     text = str(shown or "").encode("latin-1", "replace").decode("utf-8", "replace")  # boto3 takes it for Latin-1
     lines = ("".join(filter(str.isprintable, line)).strip() for line in reversed(text.split("\n")))
@@ -281,7 +282,7 @@ def ami(connections: Connections, region: str, system: str, architecture: str, g
     try:
         with aws_errors(f"looking up {name}"):
             image_id = connections.client("ssm", region).get_parameter(Name=name)["Parameter"]["Value"]
-    except AwsError as error:
+    except RemoteError as error:
         if error.code == "ParameterNotFound":
             raise UsageError(f"{region} has no machine image {name}; choose another region or [ec2] ami") from error
         raise

@@ -21,10 +21,11 @@ from typing import IO
 
 from harness import filesystem
 from harness.aws.clients import CONNECTIONS, Connections, S3Uri
-from harness.aws.errors import retry
-from harness.aws.objects import CHANGED, Objects, StoredObject
-from harness.errors import AwsError, StoreError, UsageError
+from harness.aws.objects import CHANGED, Objects
+from harness.errors import RemoteError, StoreError, UsageError
 from harness.progress import Progress, silent
+from harness.remote.failures import retry
+from harness.remote.storage import StoredObject
 from harness.results import origins, pin_lock, reader, seals, suite_record
 from harness.results.reader import RESULT
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
@@ -220,7 +221,7 @@ def sync(
         finally:
             pool.shutdown(cancel_futures=True)
     text = "changes again and again while it is read; wait for the run that writes it"
-    raise AwsError(f"{place.uri}: {text}", "Changing")
+    raise RemoteError(f"{place.uri}: {text}", "Changing")
 
 
 @dataclass
@@ -277,7 +278,7 @@ class _Round:
         """List objects above the place, if the user may."""
         try:
             return list(self.objects.list(prefix))
-        except AwsError as error:
+        except RemoteError as error:
             if error.code != "AccessDenied":
                 raise
             which = S3Uri(self.place.uri.bucket, prefix)
@@ -381,11 +382,11 @@ def fetch(objects: Objects, stored: StoredObject, sink: IO[bytes], sha256: str |
             arrived.add(content.hexdigest())
         if size != stored.size_bytes or not intact:
             where = objects.place.below(stored.name)
-            raise AwsError(f"{where}: arrived damaged, several times; check the network and try again", "Damaged")
+            raise RemoteError(f"{where}: arrived damaged, several times; check the network and try again", "Damaged")
 
     try:
         retry(read, _TRY_AGAIN)
-    except AwsError as error:
+    except RemoteError as error:
         if error.code in CHANGED:
             raise _Moved(stored.name) from error
         raise

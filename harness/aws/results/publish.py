@@ -17,10 +17,10 @@ from typing import Any
 
 from harness import filesystem
 from harness.aws.clients import Connections, S3Uri, random_id
-from harness.aws.errors import ignoring
 from harness.aws.objects import MISSING, Objects, age
 from harness.aws.results.mirror import JOB_FILES, LOCK, FileSelection, MirroredFolder, sync
-from harness.errors import AwsError, StoreError
+from harness.errors import RemoteError, StoreError
+from harness.remote.failures import ignoring
 from harness.results import reader
 from harness.results.reader import RESULT
 
@@ -71,7 +71,7 @@ class SuiteLock:
         finally:
             ended.set()
             renewing.join()
-            with suppress(AwsError), self._turn:  # it expires by itself
+            with suppress(RemoteError), self._turn:  # it expires by itself
                 if not self._lost:
                     self._write(released=True)
 
@@ -118,7 +118,7 @@ class SuiteLock:
 
     def _renew_until(self, ended: threading.Event) -> None:
         while not ended.wait(_RENEW_S):
-            with suppress(AwsError, StoreError):  # the run's own confirm() raises
+            with suppress(RemoteError, StoreError):  # the run's own confirm() raises
                 self.confirm()
 
     def _write(self, *, released: bool = False) -> bool:

@@ -77,7 +77,7 @@ class SubjectJobs:
         cache: the cache of corpora and indexes.
         launcher: runs the jobs; must enforce envelopes.
         fresh: ignore jobs that are stored already.
-        shelf: where results are published besides.
+        publisher: where results are published besides.
 
     Raises:
         UsageError: the launcher does not enforce envelopes.
@@ -93,7 +93,7 @@ class SubjectJobs:
         launcher: Launcher,
         *,
         fresh: bool = False,
-        shelf: ResultPublisher | None = None,
+        publisher: ResultPublisher | None = None,
     ) -> None:
         if "memory_bytes" not in launcher.isolation.enforced:
             raise UsageError(
@@ -102,7 +102,7 @@ class SubjectJobs:
             )
         self.subject = subject
         self.measured = 0
-        self._options = RunOptions(results, cache, results, fresh=True, shelf=shelf)
+        self._options = RunOptions(results, cache, results, fresh=True, publisher=publisher)
         self._launcher = launcher
         self._images: dict[str, Prepared] = {}
         self.subject = subject = replace(subject, system=self._pinned(subject.system))
@@ -123,8 +123,8 @@ class SubjectJobs:
 
     def publish(self, path: Path) -> None:
         """Publish a file next to the published jobs."""
-        if self._options.shelf:
-            self._options.shelf.write(path.absolute(), path.read_bytes())
+        if self._options.publisher:
+            self._options.publisher.write(path.absolute(), path.read_bytes())
 
     def check(self, envelope: Envelope) -> None:
         """Raise UsageError if this host cannot provide an envelope."""
@@ -189,7 +189,7 @@ class SubjectJobs:
 
     def _pinned(self, system: System) -> System:
         """Return the system with the pins of its first use, which are stored with the jobs of all subjects."""
-        return pin_system(system, Store(self._options.results, SUITE, self._options.shelf), self._launcher)
+        return pin_system(system, Store(self._options.results, SUITE, self._options.publisher), self._launcher)
 
     def _ready(self, system: System) -> Prepared:
         prepared = self._images.get(system.image) or self._launcher.find(system)
@@ -242,8 +242,8 @@ class SubjectJobs:
     def _mark(self, since: datetime) -> None:
         """Record that older jobs do not count, also after this search is interrupted and resumed."""
         content = (since.isoformat(timespec="milliseconds") + "\n").encode("ascii")
-        if self._options.shelf:
-            self._options.shelf.write(self.folder / _SINCE, content)
+        if self._options.publisher:
+            self._options.publisher.write(self.folder / _SINCE, content)
         with filesystem.atomic_write(self.folder / _SINCE) as partial:
             partial.write_bytes(content)
 

@@ -112,8 +112,8 @@ def bundle() -> bytes:
     with tarfile.open(fileobj=content, mode="w:gz") as tar:
         for name, text in {
             "harness/__init__.py": "",
-            "harness/aws/cloud_run/__init__.py": "",
-            "harness/aws/cloud_run/worker.py": _WORKER.replace("{leases}", cpu_placement.VARIABLE),
+            "harness/aws/__init__.py": "",
+            "harness/aws/worker.py": _WORKER.replace("{leases}", cpu_placement.VARIABLE),
             "requirements.lock": "boto3==1 --hash=sha256:0\n",
         }.items():
             entry = tarfile.TarInfo(name)

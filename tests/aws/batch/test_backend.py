@@ -17,21 +17,21 @@ from botocore.exceptions import EndpointConnectionError
 from harness.aws.batch import suite_stack
 from harness.aws.batch.backend import BatchBackend
 from harness.aws.clients import Connections, parse_uri
-from harness.aws.cloud_run import partition
-from harness.aws.cloud_run.backend import Backend, PartState
-from harness.aws.cloud_run.partition import Grouping, Submission
-from harness.aws.cloud_run.records import CloudRun, Launch, PartJob, PlannedPart, ShippedInput
-from harness.aws.cloud_run.run import BackendContext
 from harness.aws.ec2 import account as accounts
 from harness.aws.ec2 import instances as ec2_instances
 from harness.aws.ec2.account import Account
-from harness.errors import AwsError, UsageError
+from harness.aws.rental import BackendContext
+from harness.errors import RemoteError, UsageError
 from harness.jobs.estimates import DurationEstimate
 from harness.jobs.inputs import IndexBuild
 from harness.jobs.plan import Planned
 from harness.jobs.suite import Suite
 from harness.pricing import instances
 from harness.pricing.offers import ChosenMachine
+from harness.remote import partition
+from harness.remote.backend import Backend, PartState
+from harness.remote.partition import Grouping, Submission
+from harness.remote.records import Launch, PartJob, PlannedPart, RemoteRun, ShippedInput
 from harness.results.schema import Cell
 from tests.aws import server
 from tests.aws.batch.conftest import ROLE_ID, Make
@@ -83,7 +83,7 @@ def backend_of(connections: Connections, clock: Clock | None = None) -> BatchBac
     clock_: Any = clock or Clock()
     request: Any = SimpleNamespace(suite=SUITE, work=WORK)
     made = BatchBackend(BackendContext(request, connections, server.REGION, KNOWN, clock_, "owner"))
-    made.begin(CloudRun("run", "batch", "quick", "r", "owner", server.REGION, ()), BUNDLE)
+    made.begin(RemoteRun("run", "batch", "quick", "r", "owner", server.REGION, ()), BUNDLE)
     return made
 
 
@@ -318,7 +318,7 @@ def test_job_with_a_lost_answer_is_found(
         raise EndpointConnectionError(endpoint_url="x")
 
     monkeypatch.setattr(client, "submit_job", lost)
-    with pytest.raises(AwsError, match="AWS is not reached"):
+    with pytest.raises(RemoteError, match="AWS is not reached"):
         launch(backend, ARRAY)
     launch(backend, ARRAY)
     assert len(ended(backend, ARRAY)) == 2
@@ -335,7 +335,7 @@ def test_a_submission_is_never_sent_twice(made: Connections, backend: BatchBacke
         raise EndpointConnectionError(endpoint_url="x")
 
     client.meta.events.register("before-send.batch.SubmitJob", fails)
-    with pytest.raises(AwsError, match="AWS is not reached"):
+    with pytest.raises(RemoteError, match="AWS is not reached"):
         launch(backend, ONE)
     assert len(sent) == 1
 

@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from harness.aws.clients import Connections, parse_uri
-from harness.aws.cloud_run.backend import PartState
-from harness.aws.cloud_run.partition import Submission
 from harness.aws.ec2 import account
 from harness.cli import main
+from harness.remote.backend import PartState
+from harness.remote.partition import Submission
 from tests.aws import rights, server
 from tests.aws.batch.test_backend import backend_of, configure, launch, look, part
 from tests.conftest import Bench

@@ -13,7 +13,7 @@ from harness.aws.batch import suite_stack
 from harness.aws.batch.suite_stack import StackRequirements, check_fit, command, container_mib, needs
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.ec2.account import Account
-from harness.errors import AwsError, UsageError
+from harness.errors import RemoteError, UsageError
 from harness.pricing import instances
 from tests.aws import server
 from tests.aws.batch.conftest import AGENT, Make
@@ -226,7 +226,7 @@ def test_failed_deletion_can_be_repeated(
     batch, name = connections.client("batch"), "harness-quick-c7g-xlarge"
     batch.update_job_queue(jobQueue=name, state="DISABLED")
     batch.delete_job_queue(jobQueue=name)
-    with pytest.raises(AwsError, match="does not exist"):
+    with pytest.raises(RemoteError, match="does not exist"):
         suite_stack.listed(connections, name)
     found = cloudformation.find(connections, suite_stack.stack_name("quick"))
     assert found is not None and name in suite_stack.queues(found)

@@ -20,15 +20,15 @@ from click.testing import CliRunner
 from harness.aws import cloudformation
 from harness.aws.batch import suite_stack
 from harness.aws.clients import Connections, parse_uri
-from harness.aws.cloud_run.watch import Timeouts
 from harness.aws.ec2 import account, instances
 from harness.cli import main
 from harness.driver.records import Outcome
+from harness.remote.watch import Timeouts
 from harness.results.reader import StoredJob, read_jobs
 from tests.aws import rights, server
 from tests.aws.batch import agents
 from tests.aws.batch.test_suite_stack import everything
-from tests.aws.cloud_run import imds
+from tests.aws.ec2 import imds
 from tests.conftest import Bench, write_dataset
 
 pytestmark = pytest.mark.docker

@@ -12,22 +12,24 @@ import boto3
 import pytest
 from rich.console import Console
 
+from harness.aws import rental
 from harness.aws.clients import Connections, S3Uri
-from harness.aws.cloud_run import run, shipment
-from harness.aws.cloud_run.ledger import Ledger
-from harness.aws.cloud_run.local_results import LocalResults
-from harness.aws.cloud_run.records import PartJob, PlannedPart, ShippedImage, ShippedInput, WorkerPart
-from harness.aws.cloud_run.run import ClientContext, CloudRequest, RunReport, SuiteRun
-from harness.aws.cloud_run.watch import Timeouts
 from harness.aws.ec2 import account
 from harness.aws.ec2.backend import Ec2Backend
 from harness.aws.objects import Objects
+from harness.aws.rental import BackendClass, RentalRequest
 from harness.jobs import inputs, suite
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import RunOptions
 from harness.launch.base import Prepared
 from harness.launch.fake import FakeLauncher
 from harness.progress import show_progress
+from harness.remote import shipment
+from harness.remote.ledger import Ledger
+from harness.remote.local_results import LocalResults
+from harness.remote.records import PartJob, PlannedPart, ShippedImage, ShippedInput, WorkerPart
+from harness.remote.run import ClientContext, RunReport, SuiteRun
+from harness.remote.watch import Timeouts
 from harness.results.reader import read_jobs
 from harness.results.schema import Result, ResultSpec
 from tests.aws import server
@@ -82,16 +84,15 @@ class Field:
             self.bench.plant(name)
         self.screen = StringIO()
 
-    def request(self, **changes: Any) -> CloudRequest:
+    def request(self, **changes: Any) -> RentalRequest:
         keys = {"systems": list(self.systems), "profiles": list(PROFILES), **self.suite_keys}
         path = self.bench.suite(self.text, **keys)
         options = RunOptions(self.bench.results, self.bench.cache, path.parent)
         keys = {"region": REGION, **self.changes, **changes}
-        return CloudRequest(suite=suite.load(path), options=options, work=WORK, **keys)
+        return RentalRequest(suite=suite.load(path), options=options, work=WORK, **keys)
 
-    def client(self, connections: Connections | None = None, **changes: Any) -> ClientContext:
+    def client(self, **changes: Any) -> ClientContext:
         client = ClientContext(
-            connections=connections or Connections(REGION),
             launcher=FakeLauncher(),
             shipper=lambda work: FakeShipper(work, self.bench.cache),
             agree=lambda _question: None,
@@ -99,15 +100,20 @@ class Field:
         )
         return replace(client, **changes)
 
-    def run(self, client: ClientContext | None = None, **changes: Any) -> RunReport:
+    def run(
+        self, client: ClientContext | None = None, connections: Connections | None = None, **changes: Any
+    ) -> RunReport:
         with show_progress(self.console or Console(file=self.screen, width=200)):
-            done = run.run(self.request(**changes), client or self.client(), Ec2Backend)
+            request, here = self.request(**changes), connections or Connections(REGION)
+            done = rental.run(request, here, client or self.client(), Ec2Backend)
         assert done is not None
         return done
 
-    def suite_run(self, **changes: Any) -> SuiteRun:
+    def suite_run(self, backend: BackendClass = Ec2Backend, **changes: Any) -> SuiteRun:
         """Return a command that was not run yet."""
-        return SuiteRun(self.request(**changes), self.client(), Ec2Backend)
+        request, connections = self.request(**changes), Connections(REGION)
+        context = rental.context(request, connections)
+        return SuiteRun(request.remote(connections), self.client(), backend(context))
 
     def local_results(self) -> LocalResults:
         """Return the user's side of a run, planned."""
@@ -150,6 +156,14 @@ def launched_and_terminated(*regions: str) -> tuple[int, int]:
         pages = boto3.client("ec2", region_name=region).get_paginator("describe_instances").paginate()
         states += [each["State"]["Name"] for page in pages for one in page["Reservations"] for each in one["Instances"]]
     return len(states), states.count("terminated")
+
+
+@pytest.fixture
+def work(aws: str) -> Objects:
+    """An empty work place."""
+    connections = Connections(REGION)
+    connections.client("s3").create_bucket(Bucket=WORK.bucket)
+    return Objects(connections, WORK)
 
 
 @pytest.fixture

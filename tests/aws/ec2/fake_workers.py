@@ -16,9 +16,13 @@ import boto3
 import numpy as np
 
 from harness.aws.clients import Connections, S3Uri
-from harness.aws.cloud_run import records
-from harness.aws.cloud_run.local_results import pack
-from harness.aws.cloud_run.records import (
+from harness.aws.ec2 import instances
+from harness.aws.ec2.instances import OwnedInstance
+from harness.aws.objects import Objects
+from harness.driver.records import Outcome
+from harness.remote import records
+from harness.remote.local_results import pack
+from harness.remote.records import (
     MOST_BYTES,
     Heartbeat,
     PartJob,
@@ -28,11 +32,7 @@ from harness.aws.cloud_run.records import (
     dump,
     read,
 )
-from harness.aws.ec2 import instances
-from harness.aws.ec2.instances import OwnedInstance
-from harness.aws.objects import Objects
-from harness.driver.records import Outcome
-from harness.results.schema import Ec2Instance, ResultSpec, job_key
+from harness.results.schema import RentedMachine, ResultSpec, job_key
 from harness.results.store import Store
 from tests.aws import server
 from tests.support import sample_records
@@ -220,7 +220,7 @@ def packed_job(spec: ResultSpec, instance: OwnedInstance, queries: tuple[str, ..
         key=job_key(spec),
         spec=spec,
         environment=replace(made.environment, instance_type=instance.instance_type),
-        instance=Ec2Instance(instance.instance_id, instance.instance_type, instance.zone),
+        instance=RentedMachine(instance.instance_id, instance.instance_type, instance.zone),
     )
     with tempfile.TemporaryDirectory(dir=_MEMORY) as folder:
         store = Store(Path(folder), spec.cell.suite)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from harness.aws.cloud_run.watch import Timeouts
 from harness.cli import main
+from harness.remote.watch import Timeouts
 
 if __name__ == "__main__":
     Timeouts.__init__.__defaults__ = (0.5, *Timeouts.__init__.__defaults__[1:])

@@ -15,13 +15,13 @@ from click.testing import CliRunner, Result
 
 from harness.aws import clients, cloudformation, templates
 from harness.aws.clients import Connections, S3Uri
-from harness.aws.cloud_run.journal import Journal
-from harness.aws.cloud_run.records import CloudRun
 from harness.aws.ec2 import account, instances
 from harness.aws.ec2 import instances as regions
 from harness.aws.objects import Objects
 from harness.cli import main
-from harness.errors import AwsError
+from harness.errors import RemoteError
+from harness.remote.journal import Journal
+from harness.remote.records import RemoteRun
 from tests.aws import policies, rights, server
 from tests.aws.ec2.conftest import launched_and_terminated
 from tests.aws.linter import lint
@@ -420,7 +420,7 @@ def test_unread_region_is_reported(aws: str, monkeypatch: pytest.MonkeyPatch) ->
 
     def look(connections: Connections, region: str, marks: Any = None) -> list[instances.OwnedInstance]:
         if region == "eu-west-1":
-            raise AwsError("listing instances: not permitted", "AccessDenied")
+            raise RemoteError("listing instances: not permitted", "AccessDenied")
         return really(connections, region, marks)
 
     monkeypatch.setattr(instances, "find", look)
@@ -434,7 +434,7 @@ def test_closed_region_fails_only_with_an_open_run_in_it(aws: str, monkeypatch: 
     def look(connections: Connections, region: str, marks: Any = None) -> list[instances.OwnedInstance]:
         if region in closed:
             output = "listing instances: not permitted (User: x is not authorized to perform: ec2:DescribeInstances"
-            raise AwsError(f"{output} with an explicit deny in a service control policy)", "AccessDenied")
+            raise RemoteError(f"{output} with an explicit deny in a service control policy)", "AccessDenied")
         return really(connections, region, marks)
 
     monkeypatch.setattr(instances, "find", look)
@@ -445,7 +445,7 @@ def test_closed_region_fails_only_with_an_open_run_in_it(aws: str, monkeypatch: 
     assert note in done and "none of your instances or disks is left" in done
     assert "not looked at: eu-west-1: " in harness("ls", "--region", "eu-west-1", code=1).output
     work = Objects(Connections(REGION), WORK)
-    Journal(work, CloudRun("r-1", "ec2", "r", "x", "y", "eu-west-1", ())).begin()
+    Journal(work, RemoteRun("r-1", "ec2", "r", "x", "y", "eu-west-1", ())).begin()
     assert "not looked at: eu-west-1: " in harness("ls", "--work", str(WORK), code=1).output
     assert "NOT GONE: eu-west-1: " in harness("reap", "--yes", "--work", str(WORK), code=1).output
     assert note in harness("reap", "--yes", "--work", "s3://gone").output
@@ -457,7 +457,7 @@ def test_closed_region_fails_only_with_an_open_run_in_it(aws: str, monkeypatch: 
 
 def test_ls_shows_open_runs(aws: str) -> None:
     up()
-    Journal(Objects(Connections(REGION), WORK), CloudRun("r-1", "ec2", "r", "x", "y", REGION, ())).begin()
+    Journal(Objects(Connections(REGION), WORK), RemoteRun("r-1", "ec2", "r", "x", "y", REGION, ())).begin()
     shown = harness("ls", "--region", REGION, "--work", str(WORK)).output
     assert "open run r-1: 0 jobs" in shown
 

@@ -17,7 +17,7 @@ from harness.aws.clients import Connections, S3Uri
 from harness.aws.ec2 import account, instances
 from harness.aws.ec2 import instances as regions
 from harness.aws.objects import Objects
-from harness.errors import AwsError
+from harness.errors import RemoteError
 from tests.aws import policies, rights, server
 from tests.aws.server import ACCOUNT, REGION
 
@@ -52,7 +52,7 @@ class Account:
     def denied(self, key: str, given: list[rights.Policy], do: Callable[[], Any]) -> list[str]:
         """Actions that are denied of those that something asks; moto may refuse it too."""
         before = len(server.requests(self.endpoint))
-        with contextlib.suppress(ClientError, AwsError):
+        with contextlib.suppress(ClientError, RemoteError):
             do()
         made = server.requests(self.endpoint)[before:]
         return [right.action for right in rights.needed_rights(made, key) if not rights.allows(given, right)]

@@ -13,21 +13,20 @@ import boto3
 import pytest
 from botocore.awsrequest import AWSResponse
 
-from harness.aws import clients
+from harness.aws import clients, rental
 from harness.aws.clients import Connections
-from harness.aws.cloud_run import bundle
-from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused
-from harness.aws.cloud_run.partition import Submission
-from harness.aws.cloud_run.records import CloudRun, Launch, PlannedPart, ShippedInput
-from harness.aws.cloud_run.run import BackendContext
-from harness.aws.ec2 import backend
+from harness.aws.ec2 import backend, user_data
 from harness.aws.ec2 import instances as ec2_instances
 from harness.aws.ec2.backend import Ec2Backend
 from harness.aws.ec2.instances import Ami
-from harness.errors import AwsError, UsageError
+from harness.aws.objects import Objects
+from harness.errors import RemoteError, UsageError
 from harness.pricing import instances
+from harness.remote.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused
+from harness.remote.partition import Submission
+from harness.remote.records import Launch, PlannedPart, RemoteRun, ShippedInput
 from tests.aws import server
-from tests.aws.ec2.conftest import Field, launched_and_terminated
+from tests.aws.ec2.conftest import WORK, Field, launched_and_terminated
 from tests.aws.ec2.faults import Injected
 from tests.aws.server import REGION
 
@@ -52,7 +51,7 @@ class Launched:
         spot = changes.pop("spot", False)
         self.part = replace(PART, **changes)
         self.backend.check([self.part])
-        self.backend.begin(CloudRun(self.run_id, "ec2", "s", "r", "0123456789ab", REGION, (self.part,), spot), BUNDLE)
+        self.backend.begin(RemoteRun(self.run_id, "ec2", "s", "r", "0123456789ab", REGION, (self.part,), spot), BUNDLE)
         return self
 
     @property
@@ -73,10 +72,9 @@ class Launched:
 def launched(plain: Field) -> Iterator[Launched]:
     """After every test all that was launched is ended, and nothing is left."""
     connections = Connections(REGION)
-    made = plain.suite_run()
-    context = BackendContext(made.request, connections, REGION, KNOWN, made.clock, made.owner)
-    made.work.size("runs")  # any answer says the time
-    yield Launched(plain, connections, Ec2Backend(context), at=round(made.clock.now))
+    context = rental.context(plain.request(), connections)
+    Objects(connections, WORK).ask_time()
+    yield Launched(plain, connections, Ec2Backend(context), at=round(context.clock.now))
     ids = [each.instance_id for each in ec2_instances.find(connections, REGION) if each.alive]
     ec2_instances.end(connections, REGION, ids)
 
@@ -208,10 +206,14 @@ def test_request_without_capacity_is_repeated_once_at_most(launched: Launched) -
 @pytest.mark.parametrize(
     ("code", "kind", "says"),
     [
-        ("IdempotentParameterMismatch", AwsError, "Mismatch"),
-        ("InvalidParameterValue Value (ir-harness) for parameter iamInstanceProfile.name is invalid", AwsError, "up"),
-        ("ExpiredToken", AwsError, "log in again"),
-        ("Unavailable", AwsError, "busy"),
+        ("IdempotentParameterMismatch", RemoteError, "Mismatch"),
+        (
+            "InvalidParameterValue Value (ir-harness) for parameter iamInstanceProfile.name is invalid",
+            RemoteError,
+            "up",
+        ),
+        ("ExpiredToken", RemoteError, "log in again"),
+        ("Unavailable", RemoteError, "busy"),
         ("InvalidParameterValue something else", LaunchRefused, "something else"),
         ("VcpuLimitExceeded", LaunchRefused, "Service Quotas"),
         ("UnauthorizedOperation", LaunchRefused, "harness ec2 up"),
@@ -231,10 +233,10 @@ def test_launch_that_s3_does_not_note_raises_the_error_of_s3(launched: Launched)
 
     def note(launch: Launch) -> None:
         if launch.machine is not None:
-            raise AwsError("S3 denies it", "AccessDenied")
+            raise RemoteError("S3 denies it", "AccessDenied")
 
     launched.begin()
-    with pytest.raises(AwsError, match="S3 denies it"):
+    with pytest.raises(RemoteError, match="S3 denies it"):
         launched.backend.launch(launched.launch, Submission("x", (launched.part,)), note)
     assert launched_and_terminated() == (1, 0)
 
@@ -250,7 +252,7 @@ def test_type_that_no_zone_offers_is_refused(
 
 def test_oversize_user_data_is_refused(launched: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
     launched.begin()
-    monkeypatch.setattr(bundle, "MAXIMUM_USER_DATA_BYTES", 1000)
+    monkeypatch.setattr(user_data, "MAXIMUM_USER_DATA_BYTES", 1000)
     with pytest.raises(UsageError, match="user data of"):
         launched()
     assert launched_and_terminated() == (0, 0)
@@ -281,8 +283,8 @@ def test_instance_past_its_limit_has_a_reason_to_end(launched: Launched) -> None
     launched.backend._instances()
     boto3.client("s3", region_name=REGION).list_buckets()
     made = launched.field.suite_run()
-    made.work.size("runs")
-    launched.backend._clock = made.clock
+    made.work.ask_time()
+    launched.backend._clock = made.work.clock
     state = launched.state(noted)
     assert state.phase == RUNNING and "time limit of 1.0 h has passed" in state.reason
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from harness.aws.cloud_run import run
-from harness.aws.cloud_run.records import PlannedPart
-from harness.aws.cloud_run.watch import RunWatch
 from harness.aws.ec2.backend import Ec2Backend
 from harness.errors import UsageError
+from harness.remote import run
+from harness.remote.records import PlannedPart
+from harness.remote.watch import RunWatch
 from tests.aws.ec2.conftest import Field, launched_and_terminated
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-import harness.aws.cloud_run
 import harness.aws.ec2
+import harness.remote
 from harness.aws.clients import Connections
-from harness.aws.cloud_run.watch import Timeouts
 from harness.aws.objects import Objects
 from harness.cli import main
 from harness.launch.fake import FakeLauncher
+from harness.remote.watch import Timeouts
 from tests.aws.ec2.conftest import WORK, FakeShipper, Field, launched_and_terminated
 from tests.aws.server import REGION, SECRETS
 
@@ -107,7 +107,7 @@ def test_cloud_code_never_reads_the_local_clock() -> None:
     """Clock skew cannot matter to who does not look: all times are AWS' own."""
     clocks = []
     # The worker's own times are its machine's: nobody compares them with AWS'.
-    folders = [Path(each.__path__[0]) for each in (harness.aws.ec2, harness.aws.cloud_run)]
+    folders = [Path(each.__path__[0]) for each in (harness.aws.ec2, harness.remote)]
     for path in (path for folder in folders for path in folder.glob("*.py") if path.name != "worker.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute) and node.attr in ("now", "utcnow", "today", "time", "localtime"):

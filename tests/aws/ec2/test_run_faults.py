@@ -18,18 +18,18 @@ import boto3
 import pytest
 from rich.console import Console
 
-from harness.aws import clients
+from harness.aws import clients, rental
 from harness.aws.clients import Connections, S3Uri
-from harness.aws.cloud_run import partition, run
-from harness.aws.cloud_run.journal import Journal
-from harness.aws.cloud_run.records import Launch, PlannedPart
 from harness.aws.ec2 import account, backend, instances
 from harness.aws.ec2.backend import Ec2Backend
 from harness.aws.objects import Objects
 from harness.driver.records import Outcome
-from harness.errors import AwsError, UsageError
+from harness.errors import RemoteError, UsageError
 from harness.pricing.prices import snapshot
 from harness.progress import show_progress
+from harness.remote import partition
+from harness.remote.journal import Journal
+from harness.remote.records import Launch, PlannedPart
 from tests.aws import reaper, server
 from tests.aws.ec2.conftest import PROFILES, QUICK, SPEED, TYPES, WORK, Field, launched_and_terminated, lines
 from tests.aws.ec2.fake_workers import FakeWorkers, Fate
@@ -106,7 +106,7 @@ def test_reason_and_console_of_a_silent_worker_are_reported(plain: Field) -> Non
 
     connections.client("ec2", REGION).meta.events.register("after-call.ec2.GetConsoleOutput", shows)
     with plain.workers(fates={LARGE: Fate(mute=True, once=True)}):
-        done = plain.run(plain.client(connections))
+        done = plain.run(connections=connections)
         (complaint,) = done.complaints
         assert "its instance went away (Client.UserInitiatedShutdown: User initiated shutdown)" in complaint
         assert "no space left on device of <account>" in complaint
@@ -174,7 +174,7 @@ def test_run_finishes_although_s3_throttles(plain: Field) -> None:
         lambda number, _what: chance.choice(codes) if number > 40 and chance.random() < 0.1 else None,
     )
     with plain.workers():
-        done = plain.run(plain.client(connections))
+        done = plain.run(connections=connections)
     whole(plain)
     assert hook.raised > 0 and done.complaints == ()
     assert "trying on" in plain.output and "AWS is busy" in plain.output
@@ -186,7 +186,7 @@ def test_run_finishes_after_an_outage_of_ec2(plain: Field) -> None:
         connections, "ec2.DescribeInstances", lambda number, _what: "RequestLimitExceeded" if 3 < number < 9 else None
     )
     with plain.workers():
-        done = plain.run(plain.client(connections))
+        done = plain.run(connections=connections)
     whole(plain)
     assert done.complaints == ()
 
@@ -204,7 +204,7 @@ def test_launch_with_a_lost_answer_makes_one_instance(plain: Field) -> None:
     client = connections.client("ec2", REGION, attempts=backend.ATTEMPTS)
     client.meta.events.register("after-call.ec2.RunInstances", lose)
     with plain.workers() as workers:
-        done = plain.run(plain.client(connections))
+        done = plain.run(connections=connections)
     whole(plain)
     assert lost and len(workers.worked) == len(set(workers.worked)) == 3
     assert launched_and_terminated() == (3, 3) and done.complaints == ()
@@ -215,8 +215,8 @@ def test_second_command_resumes_after_credentials_expired(plain: Field) -> None:
     with plain.workers(pause_s=0.1) as workers:
         # Once a job is measured others are still to come, however seldom a slow machine looks.
         Injected(connections, "ec2", lambda *_: "ExpiredToken" if workers.measured else None)
-        with pytest.raises(AwsError, match="credentials have expired; log in again") as raised:
-            plain.run(plain.client(connections))
+        with pytest.raises(RemoteError, match="credentials have expired; log in again") as raised:
+            plain.run(connections=connections)
         assert raised.value.exit_code == 1
         assert lines(plain.output, "launches go on, and end by themselves by")
         done = plain.run()
@@ -259,12 +259,12 @@ def test_second_command_in_another_region_names_the_runs_region(plain: Field) ->
     """Elsewhere EC2 shows none of its workers, and all would be given up while they work."""
     with interrupted(plain) as workers:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(run.prices, "snapshot", lambda **_: snapshot(region=f"aws/{REGION}", term="on-demand"))
-            patch.setattr(run.prices, "storage_price", lambda *_: SimpleNamespace(usd_per_gib_month=0.08))
+            patch.setattr(rental.prices, "snapshot", lambda **_: snapshot(region=f"aws/{REGION}", term="on-demand"))
+            patch.setattr(rental.prices, "storage_price", lambda *_: SimpleNamespace(usd_per_gib_month=0.08))
             for dry_run in (True, False):
                 request = replace(plain.request(), region="us-west-2", dry_run=dry_run)
                 with pytest.raises(UsageError, match=f"is open in {REGION}; give --region {REGION}"):
-                    run.run(request, plain.client(Connections("us-west-2")), Ec2Backend)
+                    rental.run(request, Connections("us-west-2"), plain.client(), Ec2Backend)
         released(workers)
         plain.run()
     whole(plain)
@@ -284,7 +284,7 @@ def test_other_options_do_not_resume_an_open_run(plain: Field) -> None:
         request = plain.request()
         some = replace(request, options=replace(request.options, only="planted/*"))
         with pytest.raises(UsageError, match="--only"):
-            run.run(some, plain.client(), Ec2Backend)
+            rental.run(some, Connections(REGION), plain.client(), Ec2Backend)
         plain.run()
     whole(plain)
 
@@ -385,13 +385,15 @@ def test_run_launches_nothing_while_the_rule_is_disabled(plain: Field) -> None:
 def test_run_is_refused_without_the_account_stack(plain: Field) -> None:
     request = plain.request()
     with pytest.raises(UsageError, match=r"not there yet: .*`harness ec2 up s3://harness-work/other"):
-        run.run(replace(request, work=S3Uri("harness-work", "other")), plain.client(), Ec2Backend)
+        rental.run(
+            replace(request, work=S3Uri("harness-work", "other")), Connections(REGION), plain.client(), Ec2Backend
+        )
     assert launched_and_terminated() == (0, 0)
 
 
 def test_a_dry_run_launches_and_uploads_nothing(plain: Field) -> None:
     with show_progress(Console(file=plain.screen, width=200)):
-        assert run.run(plain.request(dry_run=True), plain.client(), Ec2Backend) is None
+        assert rental.run(plain.request(dry_run=True), Connections(REGION), plain.client(), Ec2Backend) is None
     assert launched_and_terminated() == (0, 0)
     assert list(Objects(Connections(REGION), WORK).list()) == []
     for word in (LARGE, "assumed", "us-east-1", "US$"):
@@ -408,10 +410,8 @@ def handed_over(plain: Field) -> None:
                 raise KeyboardInterrupt
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("harness.aws.cloud_run.watch.RunWatch._arrivals", _indexes_alone)
-            patch.setattr(
-                "harness.aws.cloud_run.watch.RunWatch._finish", lambda self, part, state: _finish_builds(self, part)
-            )
+            patch.setattr("harness.remote.watch.RunWatch._arrivals", _indexes_alone)
+            patch.setattr("harness.remote.watch.RunWatch._finish", lambda self, part, state: _finish_builds(self, part))
             with pytest.raises(KeyboardInterrupt):
                 plain.run(plain.client(timeouts=replace(QUICK, poll_s=0.05, sleep=nap)))
     assert plain.stored == []

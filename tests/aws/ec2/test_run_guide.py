@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from harness.aws.clients import S3Uri
-from harness.aws.cloud_run.watch import Timeouts
 from harness.cli import main
+from harness.remote.watch import Timeouts
 from tests.aws import policies
 from tests.aws.ec2.conftest import PROFILES, FakeShipper, Field, launched_and_terminated
 from tests.aws.ec2.test_run_command import _Engine

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.aws.clients import Connections
-from harness.aws.cloud_run import records, worker
-from harness.aws.cloud_run.records import WorkerPart, fetch
 from harness.aws.objects import Objects
 from harness.jobs.inputs import RunOptions, gather
 from harness.launch.fake import FakeLauncher
+from harness.remote import records, worker
+from harness.remote.records import WorkerPart, fetch
 from harness.results import pin_lock
 from tests.aws.ec2.conftest import PROFILES, REGION, WORK, Field
 from tests.support.model_hub import Hub, chosen, serve

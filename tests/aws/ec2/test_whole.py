@@ -18,14 +18,14 @@ import pytest
 from click.testing import CliRunner
 
 from harness.aws.clients import Connections, S3Uri
-from harness.aws.cloud_run import records
 from harness.aws.ec2 import account
 from harness.aws.objects import Objects
 from harness.cli import main
 from harness.driver.records import Outcome
+from harness.remote import records
 from harness.results.reader import StoredJob, read_jobs
 from tests.aws import rights, server
-from tests.aws.cloud_run import fleet, standin
+from tests.aws.ec2 import fleet, standin
 from tests.aws.ec2.conftest import launched_and_terminated
 from tests.conftest import Bench, protocol
 

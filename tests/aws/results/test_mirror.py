@@ -18,10 +18,10 @@ from botocore.config import Config
 from botocore.httpsession import URLLib3Session
 from botocore.response import StreamingBody
 
-from harness.aws import errors
 from harness.aws.results import mirror
 from harness.aws.results.mirror import FileSelection, Listing, MirroredFolder
-from harness.errors import AwsError, HarnessError, UsageError
+from harness.errors import HarnessError, RemoteError, UsageError
+from harness.remote import failures
 from tests.aws import server
 from tests.aws.results.conftest import Bucket, tree
 from tests.support import publisher
@@ -44,7 +44,7 @@ def made(tmp_path: Path, bucket: Bucket) -> Path:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits between tries."""
-    monkeypatch.setattr(errors, "_PAUSE_S", 0)
+    monkeypatch.setattr(failures, "_PAUSE_S", 0)
 
     class NoTime:
         @staticmethod
@@ -284,7 +284,7 @@ def test_an_oversize_file_is_left_out_with_a_line() -> None:
 def _listed(name: str, size: int = 2) -> Any:
     import datetime
 
-    from harness.aws.objects import StoredObject
+    from harness.remote.storage import StoredObject
 
     return StoredObject(name, size, "0" * 32, datetime.datetime.now(datetime.UTC))
 
@@ -337,7 +337,7 @@ def test_lasting_damage_is_an_error_and_leaves_no_file(
 ) -> None:
     usual = StreamingBody.read
     monkeypatch.setattr(StreamingBody, "read", lambda self, amt=None: usual(self, amt).replace(b"PAR1", b"XXXX"))
-    with pytest.raises(AwsError, match=r"samples\.parquet: "):
+    with pytest.raises(RemoteError, match=r"samples\.parquet: "):
         bucket.sync()
     assert not list(bucket.place().folder.rglob("samples.parquet"))
     assert not list(bucket.place().folder.rglob("result.json"))  # a job is whole here or not at all
@@ -479,7 +479,7 @@ def test_forbidden_files_above_the_prefix_are_left_out(
     assert bucket.messages == [
         "s3://bucket/results/quick: read without s3://bucket/results/origin.toml, which is not permitted"
     ]
-    with pytest.raises(AwsError, match="not permitted"):
+    with pytest.raises(RemoteError, match="not permitted"):
         bucket.sync("results")
 
 

@@ -17,17 +17,17 @@ from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 from click.testing import Result
 
-from harness.aws import errors
 from harness.aws.clients import S3Uri, parse_uri
 from harness.aws.objects import Objects
 from harness.aws.results import publish
 from harness.aws.results.mirror import MirroredFolder
 from harness.aws.results.publish import Publisher, SuiteLock
-from harness.errors import AwsError, StoreError
+from harness.errors import RemoteError, StoreError
 from harness.jobs import orchestrator, suite
 from harness.jobs.inputs import RunOptions, gather
 from harness.jobs.orchestrator import RunSummary
 from harness.launch.fake import FakeLauncher
+from harness.remote import failures
 from tests.aws import server
 from tests.aws.results.conftest import Bucket
 from tests.conftest import Bench
@@ -156,7 +156,7 @@ def directly(bench: Bench, bucket: Bucket, cache: Path, below: str = "") -> RunS
     path = bench.suite(profiles=["cpu1-mem256m", "cpu2-mem4"])
     place = MirroredFolder(parse_uri(HERE), cache)
     publisher = Publisher(place, bucket.connections)
-    options = RunOptions(place.folder / below, cache, path.parent, shelf=publisher)
+    options = RunOptions(place.folder / below, cache, path.parent, publisher=publisher)
     return orchestrator.run_suite(gather(suite.load(path), options), options, FakeLauncher())
 
 
@@ -245,7 +245,10 @@ def test_expired_credentials_are_one_line_and_lose_no_job(
 ) -> None:
     with monkeypatch.context() as patch:
         dying(
-            patch, 4, AwsError("writing: the AWS credentials have expired; log in again", "ExpiredToken"), after=False
+            patch,
+            4,
+            RemoteError("writing: the AWS credentials have expired; log in again", "ExpiredToken"),
+            after=False,
         )
         stopped = run()
     assert stopped.exit_code == 1 and "have expired; log in again" in stopped.stderr.splitlines()[-1]
@@ -517,7 +520,7 @@ def test_policy_in_the_guide_permits_exactly_the_requests(
 
 
 def test_undecided_conflict_is_retried(folder: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(errors, "_PAUSE_S", 0)
+    monkeypatch.setattr(failures, "_PAUSE_S", 0)
     usual, count = BaseClient._make_api_call, [0]
 
     def call(self: Any, operation: str, parameters: Any) -> Any:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.aws.cloud_run import bundle
 from harness.containment import tar_entries
 from harness.errors import FileError, ImageError
 from harness.launch.images import assets, catalog, pins, recipes
 from harness.launch.images.systems import Asset
+from harness.remote import bundle
 from harness.untrusted import ForeignText
 from tests.support.command_line import call
 from tests.support.package_index import checksum

@@ -140,7 +140,7 @@ def main(*given: str) -> int:
     named = {"AWS_REGION": region, **{name: str(path) for name, path in paths.items()}}
     try:
         variables = {**environment("AWS_", "HARNESS_"), **named}
-        return run(sys.executable, "-m", "harness.aws.cloud_run.worker", work, run_id, part, env=variables, cwd=own)
+        return run(sys.executable, "-m", "harness.aws.worker", work, run_id, part, env=variables, cwd=own)
     finally:
         shutil.rmtree(own, ignore_errors=True)
 

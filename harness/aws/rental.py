@@ -1,0 +1,124 @@
+"""Rent machines of AWS for a suite: their types, places and prices, for EC2 and Batch alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Protocol
+
+from harness import config
+from harness.aws import clients, machines
+from harness.aws.clients import AwsTime, Connections, S3Uri
+from harness.aws.machines import MachineOptions
+from harness.aws.objects import Objects
+from harness.errors import UsageError
+from harness.jobs.inputs import RunOptions
+from harness.jobs.suite import Suite
+from harness.pricing import instances, prices
+from harness.pricing.instances import Instance
+from harness.pricing.offers import ChosenMachine
+from harness.remote import run as remote_run
+from harness.remote.backend import Backend
+from harness.remote.partition import Market
+from harness.remote.records import Launch
+from harness.remote.run import ClientContext, RemoteOptions, RemoteRequest, RunReport
+
+HOURS_A_MONTH = 730.0
+# A public IPv4 address (aws.amazon.com/vpc/pricing, since 2024-02-01, all regions); in a default VPC each has one.
+ADDRESS_USD_PER_HOUR = 0.005
+
+
+@dataclass(frozen=True)
+class RentalOptions(MachineOptions, RemoteOptions):
+    """Options of a run on EC2 or Batch."""
+
+    region: str | None = None
+    spot: bool = False
+    subnet: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RentalRequest(RentalOptions):
+    """A suite to run on EC2 or Batch, and the folder in S3 through which machines exchange files."""
+
+    suite: Suite
+    options: RunOptions
+    work: S3Uri
+
+    def remote(self, connections: Connections) -> RemoteRequest:
+        """Return the request without what is AWS's own."""
+        return RemoteRequest(self.suite, self.options, Objects(connections, self.work), self, self.spot)
+
+
+@dataclass(frozen=True)
+class BackendContext:
+    """All that a backend of AWS is made of."""
+
+    request: RentalRequest
+    connections: Connections
+    region: str
+    known: dict[str, Instance]
+    clock: AwsTime
+    owner: str
+
+    @cached_property
+    def market(self) -> Market:
+        """The machines of the suite's profiles, with their prices in the region.
+
+        Raises:
+            UsageError: a profile has no machine, or storage has no price.
+        """
+        request, snapshot = self.request, prices.snapshot(region=f"aws/{self.region}", term="on-demand")
+        disk = prices.storage_price("aws", self.region, snapshot.as_of)
+        if disk is None:
+            raise UsageError(f"no price of storage in {self.region} is here; add one to instance_profiles/storage.csv")
+        chosen = machines.of_suite(request.suite, snapshot, request)
+        spot = "; spot capacity costs at most that" if request.spot else ""
+        return Market(
+            machines=chosen,
+            platforms=machines.platforms_of(request.suite, chosen),
+            known=self.known,
+            usd_per_hour=lambda machine, disk_gib: usd_per_hour(machine, disk_gib, disk.usd_per_gib_month),
+            notes=(f"prices: {snapshot}, with disk (gp3) and address{spot}",),
+        )
+
+
+class BackendClass(Protocol):
+    """The class of a backend; ``options`` names the options of a rental that it takes."""
+
+    options: frozenset[str]
+
+    def __call__(self, context: BackendContext, /) -> Backend:
+        """Return a backend for one command."""
+        ...
+
+
+def usd_per_hour(machine: ChosenMachine, disk_gib: int, usd_per_gib_month: float) -> float:
+    """Return what an instance costs with its disk and address."""
+    return machine.usd_per_hour + disk_gib * usd_per_gib_month / HOURS_A_MONTH + ADDRESS_USD_PER_HOUR
+
+
+def context(request: RentalRequest, connections: Connections) -> BackendContext:
+    """Return what a backend needs; ask AWS who the user is."""
+    region = request.region or connections.known_region
+    owner = clients.owner(connections, config.cache_folder())
+    return BackendContext(request, connections, region, instances.read_instances("aws"), connections.clock, owner)
+
+
+def run(
+    request: RentalRequest, connections: Connections, client: ClientContext, backend: BackendClass
+) -> RunReport | None:
+    """Run what is to do on rented machines; see :func:`harness.remote.run.run`."""
+    connections.expect_owner(request.work.bucket)
+    return remote_run.run(request.remote(connections), client, backend(context(request, connections)))
+
+
+def going_on(launches: Sequence[Launch], ending: str) -> str:
+    """Return a line for a user who stops watching."""
+    last = datetime.fromtimestamp(max(launch.at + launch.limit_s for launch in launches), UTC)
+    return (
+        f"{len(launches)} launches go on, and end by themselves by {last:%Y-%m-%d %H:%M} UTC; the same command goes on"
+        f" from here, {ending} ends them"
+    )

@@ -1,0 +1,101 @@
+"""The contract of a backend: it starts a worker for each part of a run, shows its state, and ends it.
+
+EC2 and AWS Batch (:mod:`harness.aws`) and workers of a shared folder (:mod:`harness.remote.folder_backend`) are
+backends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from harness.errors import HarnessError
+from harness.jobs.plan import Planned
+from harness.remote.partition import Grouping, Market, Submission
+from harness.remote.records import Launch, PlannedPart, RemoteRun, ShippedInput
+from harness.results.schema import RentedMachine
+
+UNKNOWN, WAITING, RUNNING, ENDED = "unknown", "waiting", "running", "ended"
+
+
+class LaunchRefused(HarnessError):
+    """The service does not take a launch now; the part is given up, and the same command plans it again."""
+
+
+@dataclass(frozen=True)
+class PartState:
+    """A launched part as the service shows it.
+
+    ``phase``: ``unknown`` (it may not have been launched), ``waiting``, ``running``, or ``ended`` (nothing more comes
+    of it).  ``workers`` are the ids of all machines that it has had, the oldest first.  ``seconds`` are billed, where
+    that is known.  ``launched`` is a time by the storage's clock; where there is one, heartbeats are expected.
+    """
+
+    phase: str
+    words: str
+    workers: tuple[str, ...] = ()
+    attempts: int = 0
+    reason: str = ""
+    seconds: float | None = None
+    launched: float | None = None
+    machine: RentedMachine | None = None
+
+
+class Backend(Protocol):
+    """One backend, for one command."""
+
+    name: str
+    # A hash or a name that tells the users of one work place apart.
+    owner: str
+    # Where it rents machines; empty: nowhere.
+    region: str
+    # The command that ends what goes on, for people.
+    ending: str
+    # Machines that the service gives a part without a cap, one after the other; with a cap one.
+    attempts: int
+
+    @property
+    def market(self) -> Market:
+        """The machines of the suite's profiles, and their prices."""
+
+    def parts(self, todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
+        """Group jobs into parts, without a request to the backend."""
+
+    def split(self, parts: tuple[PlannedPart, ...]) -> tuple[Submission, ...]:
+        """Return the requests that parts are launched with."""
+
+    def check(self, parts: Sequence[PlannedPart]) -> list[str]:
+        """Ask whether parts can be launched; return lines for the quote.
+
+        Raises:
+            UsageError: they cannot.
+        """
+
+    def begin(self, run: RemoteRun, bundle: ShippedInput) -> None:
+        """Remember the run to launch parts for, and the harness that workers run."""
+
+    def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
+        """Launch; called again while it is unknown whether the last call did.
+
+        ``note`` writes the changed launch to the journal.
+
+        Raises:
+            LaunchRefused: the service does not take it.
+            RemoteError: the backend is not reached or refuses for a reason that the user can mend.
+        """
+
+    def look(self, launches: Sequence[Launch], submissions: Mapping[str, Submission]) -> dict[str, PartState]:
+        """Return the state of every part of these launches, by name."""
+
+    def last_words(self, state: PartState) -> str:
+        """Return a machine's last output that never reached the storage; empty: unknown."""
+
+    def end(self, part: str, state: PartState, why: str) -> None:
+        """End a part's machine or job."""
+
+    def going_on(self, launches: Sequence[Launch]) -> str:
+        """Return a line for a user who stops watching: what goes on without the command, and what ends it."""
+
+    def alive(self) -> list[str]:
+        """Wait until all machines of the run are gone; return a line for each that is not."""

@@ -1,0 +1,90 @@
+"""Workers of a shared folder as a backend: people start them, and they take parts from the folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
+
+from harness.commands import command
+from harness.jobs.plan import Planned
+from harness.remote import claims, partition, records
+from harness.remote.backend import ENDED, RUNNING, WAITING, PartState
+from harness.remote.partition import Grouping, Market, Submission
+from harness.remote.records import Launch, PlannedPart, RemoteRun, ShippedInput, dump
+from harness.remote.storage import Storage
+
+# Below a run's folder: the harness that its workers run.
+BUNDLE = "bundle.json"
+
+
+class FolderBackend:
+    """Workers of one shared folder, for one command; ``name`` is the launcher with which they measure."""
+
+    region = ""
+    market = Market()
+    attempts = claims.ATTEMPTS
+
+    def __init__(self, work: Storage, launcher: str) -> None:
+        self.name, self._work = launcher, work
+        self.owner = f"user {os.getuid()}"
+        self.ending = "Ctrl-C here, then end the workers"
+
+    @staticmethod
+    def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
+        """Group jobs by system, profile and dataset; the first part that needs an index builds it."""
+        return partition.parts(todo, how, attrgetter("cell.system", "cell.profile", "cell.dataset"), attrgetter("key"))
+
+    def split(self, parts: tuple[PlannedPart, ...]) -> tuple[Submission, ...]:
+        """Return one submission for each part."""
+        return tuple(Submission(part.name, (part,)) for part in parts)
+
+    def check(self, parts: Sequence[PlannedPart]) -> list[str]:
+        """Return the command that starts a worker."""
+        del parts
+        return [f"start workers: {command('worker', self._work.where())}"]
+
+    def begin(self, run: RemoteRun, bundle: ShippedInput) -> None:
+        """Write which harness the workers run."""
+        self._run = run
+        self._work.below(records.run(run.run_id)).put(BUNDLE, dump(bundle))
+
+    def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
+        """Do nothing: a part with a launch in the journal is free for a worker."""
+
+    def look(self, launches: Sequence[Launch], submissions: Mapping[str, Submission]) -> dict[str, PartState]:
+        """Return the state of each part by its claims."""
+        del submissions
+        return {part: self._state(part) for launch in launches for part in launch.parts}
+
+    def _state(self, part: str) -> PartState:
+        found = claims.look(self._work, self._run.run_id, part)
+        again = "waits for another worker" if found.workers else "waits for a worker"
+        phase, words = {
+            claims.FREE: (WAITING, again),
+            claims.HELD: (RUNNING, "running"),
+            claims.OVER: (ENDED, "ended"),
+        }[found.state]
+        # While another worker may go on, the reason is shown beside the state.
+        return PartState(phase, words, found.workers, len(found.workers), found.reason, 0.0)
+
+    def last_words(self, state: PartState) -> str:
+        """Return nothing: a worker's log is in the folder."""
+        del state
+        return ""
+
+    def end(self, part: str, state: PartState, why: str) -> None:
+        """Have a part's worker end."""
+        del state, why
+        claims.stop(self._work, self._run.run_id, part)
+
+    def going_on(self, launches: Sequence[Launch]) -> str:
+        """Return a line for a user who stops watching."""
+        return (
+            f"workers go on with {len(launches)} parts; the same command goes on from here, and"
+            f" `rm {self._work.where(records.is_open(self._run.run_id))}` has them stop"
+        )
+
+    def alive(self) -> list[str]:
+        """Return nothing: each part has ended."""
+        return []
