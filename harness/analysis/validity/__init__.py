@@ -31,7 +31,7 @@ from harness.analysis.validity.sample_checks import (
 )
 from harness.driver.records import Isolation, Outcome
 from harness.errors import counted
-from harness.results.schema import Cell, IndexFacts, Result, ResultSpec
+from harness.results.schema import Cell, IndexFacts, Result, ResultSpec, measurements
 
 # The fewest queries before the first timed one (measuring rule 8).
 MIN_WARMUP_QUERIES = 10
@@ -133,13 +133,15 @@ def _isolation(result: Result) -> Iterator[Finding]:
 def _preparation(results: Sequence[Result]) -> Iterator[Finding]:
     """Check the preparation: warm-up (rule 8), thread counts read back (rule 3)."""
     spec = results[0].spec
-    warmup = max(spec.warmup_queries, min(result.warmup_done for result in results))  # in several passes, where few
+    warmup = max(
+        spec.warmup_queries, min(result.answers.warmup_done for result in results)
+    )  # in several passes, where few
     if warmup < MIN_WARMUP_QUERIES:
         yield noisy(
             Cause.WARMUP,
             f"{warmup} warm-up queries ran, the minimum is {MIN_WARMUP_QUERIES}; {warm_longer(spec)}",
         )
-    if any(result.effective is not None and not result.effective.threads for result in results):
+    if any(one.effective is not None and not one.effective.threads for one in measurements(results)):
         yield noisy(
             Cause.THREADS_UNSAID,
             "the adapter reports no thread counts, so its libraries may use more threads than "
@@ -155,7 +157,7 @@ def _completeness(results: Sequence[Result], facts: SampleFacts, missing: int) -
             Cause.INCOMPLETE,
             f"only {spec.jobs - missing} of {spec.jobs} {unit}s are in these numbers; {go_on(spec.cell)}",
         )
-    finished, planned = sum(result.trials_finished for result in results), spec.trials * len(results)
+    finished, planned = sum(result.answers.trials_finished for result in results), spec.trials * len(results)
     if spec.scenario_params.latency_target_s is None and finished < planned:
         yield noisy(Cause.INCOMPLETE, f"only {finished} of {planned} trials finished; {again(spec.cell)}")
     if facts.queries is not None and facts.queries != spec.timed_queries:
@@ -168,7 +170,7 @@ def _completeness(results: Sequence[Result], facts: SampleFacts, missing: int) -
 def _rankings(results: Sequence[Result], between_jobs: int | None) -> Iterator[Finding]:
     """Check that queries are ranked alike; a query counts once, within a job or between jobs."""
     spec = results[0].spec
-    differing = max(*(result.ranking_disagreements or 0 for result in results), between_jobs or 0)
+    differing = max(*(result.answers.ranking_disagreements or 0 for result in results), between_jobs or 0)
     if differing:
         yield noisy(
             Cause.RANKINGS,
@@ -181,7 +183,9 @@ def _rankings(results: Sequence[Result], between_jobs: int | None) -> Iterator[F
 def _warmth(results: Sequence[Result], facts: SampleFacts) -> Iterator[Finding]:
     """Check that warm-up reached a steady level, and that the first timed queries and compilers show it."""
     spec = results[0].spec
-    unsteady = [result.warmup_done for result in results if result.warmup_steady is False]
+    unsteady = [
+        result.answers.warmup_done for result in results if result.measured and result.measured.warmup_steady is False
+    ]
     if unsteady:
         jobs = f" in {len(unsteady)} of {len(results)} jobs" if len(results) > 1 else ""
         yield noisy(
@@ -193,10 +197,14 @@ def _warmth(results: Sequence[Result], facts: SampleFacts) -> Iterator[Finding]:
         yield noisy(
             Cause.WARMUP,
             f"the first {facts.start.queries} queries of a trial took {facts.start.ratio:.2f} times their later "
-            f"time: {results[0].warmup_done} warm-up queries are too few for this system; "
+            f"time: {results[0].answers.warmup_done} warm-up queries are too few for this system; "
             f"{(warm_longer if spec.warmup_cap is None else warm_wider)(spec)}",
         )
-    compiled = [(result.compiled_s, trials_s(result)) for result in results if result.compiled_s is not None]
+    compiled = [
+        (result.measured.compiled_s, trials_s(result))
+        for result in results
+        if result.measured and result.measured.compiled_s is not None
+    ]
     compiled_s, lasted_s = (sum(column) for column in zip(*compiled, strict=True)) if compiled else (0.0, 0.0)
     if lasted_s and compiled_s > MAX_COMPILING * lasted_s:
         raise_it = "raise protocol.warmup_cap, or give the engine other options"
@@ -227,8 +235,8 @@ def _drift(results: Sequence[Result], drift: Drift, trial_means_s: Sequence[floa
         means = ", ".join(f"{mean * 1e3:.3g}" for mean in trial_means_s)
         return noisy(
             Cause.WARMUP,
-            f"the first trial is the slowest (trial means {means} ms): {results[0].warmup_done} warm-up queries do not "
-            "warm this system up (a JIT compiler, caches), and the mean holds that; set protocol.warmup_cap in the "
+            f"the first trial is the slowest (trial means {means} ms): {results[0].answers.warmup_done} warm-up queries "
+            "do not warm this system up (a JIT compiler, caches), and the mean holds that; set protocol.warmup_cap in the "
             f"suite (warm-up then goes on until it is steady), then {again(cell)}",
         )
     return noisy(
@@ -283,7 +291,7 @@ def _stages(results: Sequence[Result], facts: SampleFacts) -> Iterator[Finding]:
 def _scenario(results: Sequence[Result]) -> Iterator[Finding]:
     """Find ``server`` jobs without a confirmed rate, which have no latency."""
     spec = results[0].spec
-    without = sum(result.rate_qps is None for result in results)
+    without = len(results) - sum(one.rate_qps is not None for one in measurements(results))
     if spec.cell.scenario == "server" and without:
         target, wanted = spec.scenario_params, "the latency target"
         if target.latency_target_s is not None and target.latency_percentile is not None:

@@ -46,9 +46,10 @@ def check(build: IndexFacts, cell: Cell, levels: machine_speed.Levels) -> list[F
 
 def _limits(build: IndexFacts, again: str) -> Iterator[Finding]:
     """Find a CPU quota that stopped the build, and memory that was swapped out."""
-    counters = build.counters
-    if build.throttled_periods or counters.throttled_s:
-        stopped = throttled("build", build.throttled_periods or 0, counters.throttled_s or 0.0)
+    counters = build.observed.counters
+    periods = build.observed.throttled_periods or 0
+    if periods or counters.throttled_s:
+        stopped = throttled("build", periods, counters.throttled_s or 0.0)
         yield invalid(
             Cause.THROTTLING,
             f"{stopped} and its time is wrong; remove the quota (harness doctor shows the cgroups), then {again}",
@@ -63,7 +64,7 @@ def _limits(build: IndexFacts, again: str) -> Iterator[Finding]:
 
 def _counted(build: IndexFacts, again: str) -> Iterator[Finding]:
     """Find CPU time that others took, or that counters do not tell it; threads that waited are a remark."""
-    counters, length_s = build.counters, build.watched_s
+    counters, length_s = build.observed.counters, build.watched_s
     if counters == Counters() and length_s < _COUNTED_FROM_S:
         yield remark(
             Cause.COUNTERS,
@@ -93,7 +94,7 @@ def _counted(build: IndexFacts, again: str) -> Iterator[Finding]:
         ),
         (Cause.FOREIGN_CPU, counters.foreign_cpu_s, counter_checks.MAX_FOREIGN, "other processes had", _QUIETEN),
     ):
-        share = counter_checks.share_of_cpus(build, build.envelope, seconds)
+        share = counter_checks.share_of_cpus(build.observed, build.envelope, seconds)
         if share is not None and share > most:
             text = f"{who} {share:.1%} of the build's CPU time (steady: up to {most:.0%}), {_ONCE}; {remedy} {again}"
             yield noisy(cause, text, transient=True)
@@ -109,33 +110,33 @@ def _counted(build: IndexFacts, again: str) -> Iterator[Finding]:
 
 def _speed(build: IndexFacts, levels: machine_speed.Levels, again: str) -> Iterator[Finding]:
     """Find a machine that changed its speed, or that was slower than for other jobs."""
-    changed = machine_speed.changed(build)
+    changed = machine_speed.changed(build.observed)
     if changed:
         yield noisy(Cause.CANARY, f"{changed} beside the build, {_ONCE}; {_QUIETEN} {again}", transient=True)
-    slower = machine_speed.slower([build], machine_speed.others(build, levels))
+    slower = machine_speed.slower([build.observed], machine_speed.others(build, levels))
     if slower:
         text = f"the machine was slow for this build: {slower}, {_ONCE}; {again}"
         yield noisy(Cause.SLOW_MACHINE, text, transient=True)
 
 
 def _gpus(build: IndexFacts, again: str) -> Iterator[Finding]:
-    shares = counter_checks.in_force(build, *counter_checks.THROTTLING)
+    shares = counter_checks.in_force(build.observed, *counter_checks.THROTTLING)
     if shares:
         reasons = ", ".join(f"{name} in {share:.0%}" for name, share in sorted(shares.items()))
         text = (
             f"the GPU was throttled: {reasons} of the moments beside and within the build, {_ONCE}; let it cool, then"
         )
         yield noisy(Cause.GPU_THROTTLING, f"{text} {again}", transient=True)
-    if build.gpu and build.gpu.foreign_processes:
+    if (gpu := build.observed.gpu) and gpu.foreign_processes:
         yield noisy(
             Cause.GPU_SHARED,
-            f"{counted(build.gpu.foreign_processes, 'process')} of others used the build's GPUs (expected: none); "
+            f"{counted(gpu.foreign_processes, 'process')} of others used the build's GPUs (expected: none); "
             f"end them (nvidia-smi lists them), then {again}",
         )
 
 
 def _host(build: IndexFacts, again: str) -> Iterator[Finding]:
-    if build.shared_host:
+    if build.observed.shared_host:
         yield noisy(
             Cause.SHARED_HOST,
             "other jobs of AWS Batch may have run on the same host, which takes caches and memory bandwidth whatever "

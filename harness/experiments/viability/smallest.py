@@ -157,8 +157,8 @@ def evidence(judgement: Judgement) -> Evidence:
         causes=judgement.causes,
         why=judgement.why,
         mean_s=observation.mean.value,
-        peak_anon_bytes=observation.result.memory.peak_anon_bytes,
-        major_faults=observation.result.counters.major_faults,
+        peak_anon_bytes=observation.result.observed.memory.peak_anon_bytes,
+        major_faults=observation.result.observed.counters.major_faults,
         job=observation.folder,
     )
 
