@@ -48,7 +48,6 @@ CHECKED = {
 }
 # Adapters of records whose bare texts may be anything, and why that does no harm.
 UNCHECKED = {
-    "Measurement": "an image's claims: checked beside its three free texts, which the result holds as foreign texts",
     "MergeRecord": "provenance of the user's own judgements; `qrels show` writes it through the report's writers",
     "JudgedPassage": "ids and a text to find in documents; none of them is shown",
     "JudgedChunk": "ids, none of which is shown",
@@ -135,7 +134,7 @@ def test_every_adapter_is_of_a_known_record() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "TypeAdapter"
     }
-    assert adapted == {*UNCHECKED, "Result", "IndexFacts", "kind"}
+    assert adapted == {*UNCHECKED, "Result", "IndexFacts", "Measured", "kind"}
 
 
 def test_no_model_leaves_the_check_out() -> None:
@@ -212,8 +211,6 @@ def test_each_reader_refuses_a_control_character(tmp_path: Path) -> None:
     (tmp_path / suite_record.FILE).write_text(suite_record.text(["RR@10"], {suite_record.EXACT: {"a": HOSTILE}}))
     assert suite_record.read_pairs(tmp_path, suite_record.EXACT) == {}
     assert "printable" in str(suite_record.unreadable(tmp_path)[0])
-    facts = sample_records.as_record(
-        IndexFacts, 1.0, 1, None, None, HOSTILE, {"name": "x", "cpus": 1, "memory_bytes": 1}
-    )
+    facts = sample_records.as_record(IndexFacts, 1.0, 1, HOSTILE, {"name": "x", "cpus": 1, "memory_bytes": 1})
     (tmp_path / indexes._FACTS_FILE).write_text(to_json(facts))
     assert indexes.read(tmp_path) is None

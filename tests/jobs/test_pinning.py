@@ -113,7 +113,7 @@ def test_run_pins_at_the_newest_commit_locks_it_and_marks_the_row(bench: Bench, 
     assert raw == {"systems": {"bare": {"toy": files}}}
     said = f"  bare: someone/toy at {NEW[:12]}, by the hub's checksums: 2 files pinned at first use"
     assert said in bench.screen.getvalue()
-    marks = {result.spec.cell.system: str(result.pinned_at_first_use) for result, _ in first.jobs}
+    marks = {result.spec.cell.system: str(result.provenance.pinned_at_first_use) for result, _ in first.jobs}
     assert marks == {"bare": f"someone/toy at {NEW[:12]}", "planted": "None"}
     rows = results_folder.load_rows(bench.results).rows
     assert {row.system: str(row.pinned_at_first_use) for row in rows} == marks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import gzip
 import itertools
 import json
@@ -75,8 +76,9 @@ def _run(edit: Callable[[str], str]) -> Callable[[Path], None]:
     return damage
 
 
-def _set(**facts: Any) -> Callable[[Path], None]:
-    return lambda folder: change(folder, lambda raw: raw.update(facts))
+def _set(*path: str, **facts: Any) -> Callable[[Path], None]:
+    """Set facts of a record, or of the record at ``path`` in it."""
+    return lambda folder: change(folder, lambda raw: functools.reduce(dict.__getitem__, path, raw).update(facts))
 
 
 def _without_last(columns: dict[str, list[Any]]) -> None:
@@ -127,9 +129,19 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
         "cpu1-mem256m",
         "cpu9",
     ),
-    "trials": (_set(trials_finished=7), "result.json: trials_finished", "7", "1, by samples.parquet"),
-    "warm-up": (_set(warmup_done=7), "result.json: warmup_done", "7", "2, by samples.parquet"),
-    "first query": (_set(first_query_s=0.25), "result.json: first_query_s", "0.25", ", by samples.parquet"),
+    "trials": (
+        _set("answers", trials_finished=7),
+        "result.json: answers: trials_finished",
+        "7",
+        "1, by samples.parquet",
+    ),
+    "warm-up": (_set("answers", warmup_done=7), "result.json: answers: warmup_done", "7", "2, by samples.parquet"),
+    "first query": (
+        _set("answers", first_query_s=0.25),
+        "result.json: answers: first_query_s",
+        "0.25",
+        ", by samples.parquet",
+    ),
     "resumed": (
         lambda f: change(f, lambda raw: raw["index"].update(resumed_s=99.0)),
         "result.json: index.resumed_s",
@@ -248,11 +260,12 @@ def test_damaged_file_does_not_stop_verification(results: Path, way: str) -> Non
 
 def test_probes_are_verified_against_their_samples(results: Path) -> None:
     folder = job(results, scenario="server")
-    change(folder, lambda raw: raw["probes"][0].update(late=raw["probes"][0]["late"] + 1, latency_s=9.0))
-    change(folder, lambda raw: raw.update(rate_qps=12345.0))
+    probe = json.loads((folder / reader.RESULT).read_text())["measured"]["probes"][0]
+    change(folder, lambda raw: raw["measured"]["probes"][0].update(late=probe["late"] + 1, latency_s=9.0))
+    _set("measured", rate_qps=12345.0)(folder)
     by_place = {mismatch.place.partition("result.json: ")[2]: mismatch for mismatch in verify(results)}
-    assert by_place.keys() == {"probe 1: late", "probe 1: latency_s", "rate_qps"}
-    assert by_place["rate_qps"].stored == "12345.0" and "passed twice" in by_place["rate_qps"].follows
+    assert by_place.keys() == {"probe 1: late", "probe 1: latency_s", "measured.rate_qps"}
+    assert by_place["measured.rate_qps"].stored == "12345.0" and "passed twice" in by_place["measured.rate_qps"].follows
 
 
 def test_inputs_match_the_hashes_in_their_names(results: Path) -> None:

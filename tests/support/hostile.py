@@ -77,7 +77,7 @@ def _spoil(raw: dict[str, Any]) -> None:
     facts = raw["environment"]
     facts.update(dict.fromkeys(("cpu_model", "kernel", "docker_version", "harness_version", "gpu_driver"), TEXT))
     facts.update(architecture=TEXT, harness_commit=TEXT, instance_type=TEXT, gpu_models=[TEXT])
-    raw["data_faults"] = [{"kind": "blank_queries", "count": 1, "total": 9, "example": TEXT}]
+    raw["provenance"]["data_faults"] = [{"kind": "blank_queries", "count": 1, "total": 9, "example": TEXT}]
 
 
 def paste(commands: list[str], folder: Path) -> list[list[str]]:

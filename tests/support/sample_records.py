@@ -159,12 +159,12 @@ def nested(whole: Any, changes: dict[str, Any]) -> Any:
 
     A result has a measurement only if one of its facts is given.
     """
-    parts = {"measured": Measurement, "observed": Observed, "answers": Answers, "provenance": Provenance}
+    parts = {"observed": Observed, "answers": Answers, "provenance": Provenance, "measured": Measurement}
     for name, kind in parts.items():
         own = {each.name for each in fields(kind)} - {each.name for each in fields(whole)}
         inner = {key: changes.pop(key) for key in list(changes) if key in own}
         if inner:
-            before = getattr(whole, name) or Measurement(whole.outcome, None, None)
+            before = getattr(whole, name) or Measurement(changes.get("outcome", whole.outcome), None, None)
             changes[name] = replace(before, **as_foreign(kind, inner))
     return replace(whole, **as_foreign(type(whole), changes))
 

@@ -150,7 +150,7 @@ def test_missing_jobs_are_reported_with_the_command_to_continue() -> None:
 def test_jobs_that_rank_differently_are_reported_once() -> None:
     verdict = assess(*five(), disagreements=12)
     assert verdict.reasons[0].startswith("12 of 300 queries were ranked differently in different trials")
-    within = [replace(each, ranking_disagreements=20) for each in five()]
+    within = [sample_records.nested(each, {"ranking_disagreements": 20}) for each in five()]
     assert "20 of 300 queries" in assess(*within, disagreements=12).reasons[0]
 
 
