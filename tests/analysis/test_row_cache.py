@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from harness.records import Envelope, Isolation, Outcome
 
 from harness.analysis import cell_summary, results_folder, row_cache, row_pricing
 from harness.analysis.row_cache import CellRow, RowCache, RowSet
 from harness.analysis.table import Overhead, Row, Table, Timing, Validity
+from harness.driver.records import Envelope, Isolation, Outcome
 from harness.errors import FileError
 from harness.evaluation import per_query
 from harness.evaluation.per_query import SHARES, PerQuery

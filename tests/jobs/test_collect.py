@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from harness.driver.records import Isolation, Measurement, Outcome, Phase, Query, to_json
+from harness.driver.records import Isolation, Measurement, Outcome, Phase, Query
 from harness.jobs.collect import CollectedJob, build_result, collect
 from harness.launch.base import LaunchEnd, LaunchRequest, StopReason
 from harness.launch.monitor.traces import (
@@ -23,6 +23,7 @@ from harness.launch.monitor.traces import (
     MemoryTrace,
 )
 from harness.results.schema import GpuReading, GpuUse, Placement, Provenance
+from harness.untrusted import to_json
 from tests.support import job_fixtures, sample_records
 from tests.support.job_fixtures import PREPARED, SEEN
 from tests.support.messages import PYTHON
@@ -522,6 +523,6 @@ def test_endless_stages_and_samples_are_bad_output(left: Left) -> None:
 def test_gpu_figures_are_summed_over_the_jobs_trials(left: Left) -> None:
     left.measured(replace(MEASURED, phases=(Phase("trial-0", 10, 20),)))
     moments = tuple(GpuMoment(t_ns, GpuReading(1980, ()), t_ns * 1000, ForeignProcesses(0, 0)) for t_ns in (10, 15, 20))
-    use = left.collect(replace(ENDED, gpus=GpuTrace(ForeignProcesses(0, 0), moments))).gpu
+    use = left.collect(replace(ENDED, gpus=GpuTrace(ForeignProcesses(0, 0), moments))).observed.gpu
     assert use == GpuUse(1e-8, 10.0, 3, 1980, {}, 0, 0)
-    assert left.collect().gpu is None, "a job without GPUs"
+    assert left.collect().observed.gpu is None, "a job without GPUs"
