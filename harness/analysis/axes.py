@@ -1,4 +1,4 @@
-"""Axes that systems are weighed by (accuracy and costs), and groups of rows that may be compared."""
+"""The axes that rank systems (accuracy and costs), and the groups of rows that may be compared."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ACCURACY = "accuracy"
 
 @dataclass(frozen=True)
 class Axis:
-    """One property to weigh; ``read`` gives a priced row's figure in ``unit``."""
+    """One property of a system; ``read`` returns a priced row's figure in ``unit``."""
 
     name: str
     label: str
@@ -30,7 +30,7 @@ class Axis:
 
 
 def accuracy(measure: str) -> Axis:
-    """Return the axis of a measure in points: a hundred times its value, as papers print it."""
+    """Return the axis of a measure in points (its value times 100), as papers print it."""
     return Axis(
         ACCURACY,
         measure,
@@ -41,7 +41,7 @@ def accuracy(measure: str) -> Axis:
 
 
 def axis(name: str, measure: str) -> Axis:
-    """Return the axis of that name; ``measure`` is what accuracy is.
+    """Return the axis of that name; ``measure`` is the measure of accuracy.
 
     Raises:
         UnknownName: there is no such axis.
@@ -88,7 +88,7 @@ class ComparisonGroup(NamedTuple):
 
 
 def comparison_group(row: Row) -> ComparisonGroup:
-    """Return the group of rows that a row may be compared with."""
+    """Return the group of rows that this row may be compared with."""
     return ComparisonGroup(
         row.dataset,
         row.scenario,
@@ -117,14 +117,14 @@ def group_rows(rows: Iterable[Row]) -> dict[ComparisonGroup, list[Row]]:
 
 @dataclass(frozen=True)
 class GroupName:
-    """Name of a comparison group: its suites; ``needed`` if its dataset has another group of the same scenario."""
+    """Name of a comparison group, from its suites; ``needed``: its dataset and scenario have another group."""
 
     text: str
     needed: bool
 
 
 def group_names(rows: Iterable[Row]) -> dict[ComparisonGroup, GroupName]:
-    """Name the comparison groups of rows; of groups with the same suites each has its number, too."""
+    """Name the comparison groups of rows; groups with the same suites get a number as well."""
     suites = {group: ", ".join(sorted({row.suite for row in held})) for group, held in group_rows(rows).items()}
     rivals: dict[tuple[str, str], list[ComparisonGroup]] = defaultdict(list)
     for group in suites:

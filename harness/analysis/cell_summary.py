@@ -30,14 +30,14 @@ from harness.untrusted import reason_of, sha256
 # The percentiles that a table shows.
 SHOWN = ("p50", "p95", "p99")
 _MISSING = Estimate(None)
-# The count that is a model's size and no work: it is the same for each query.
+# This count is a model's size, so it is the same for each query.
 _SIZE = "parameters"
 _NEGATIVE = "a sample has less than 0 s; let the adapter say seconds since a start"
 
 
 @dataclass(frozen=True)
 class CellSummary:
-    """Statistics of one cell.  A figure that its scenario does not have is missing, with a reason.
+    """Statistics of one cell.  A figure that its scenario does not define is missing, with a reason.
 
     ``latency`` is ``None`` where no samples can be used, for ``reason``.  ``by_query_s`` has each query's mean over its
     trials, ``quantiles_s`` all timed samples at :data:`harness.evaluation.per_query.SHARES`; both are empty where the
@@ -119,7 +119,7 @@ def _summary(results: Sequence[Result], timed: Timings) -> CellSummary:
 
 
 def _within(latency: LatencySummary) -> float | None:
-    """Return half the width of the mean's interval as a share of it; of few processes, of that over queries."""
+    """Return half the width of the mean's interval as a share of the mean; with few processes, over queries alone."""
     mean = latency.mean_s if latency.mean_s.low is not None else latency.like_queries_s["mean"]
     if not mean.value or mean.low is None or mean.high is None:
         return None
@@ -153,10 +153,10 @@ def _by_query(timed: Timings) -> dict[str, float]:
 
 
 def _complete(timed: Timings) -> tuple[Timings, tuple[str, ...]]:
-    """Give every sample all stages and counts of its cell: what a sample does not say is 0, and a note says so.
+    """Give every sample all stages and counts of its cell: a missing one is 0, and a note says so.
 
-    An adapter says nothing of work that a query did not cause, as of a reranker whose first stage found nothing.  A
-    mean without these queries would not sum to the latency, which is over all of them.
+    An adapter leaves out work that a query did not cause, such as reranking when the first stage found nothing.  The
+    latency is a mean over all queries, so the stages only sum to it if their means include these.
     """
     holes: dict[int, list[str]] = {}
 
@@ -181,7 +181,7 @@ def _complete(timed: Timings) -> tuple[Timings, tuple[str, ...]]:
 
 
 def _timing(timed: Timings, seconds: NDArray[np.float64], negative: str = _NEGATIVE) -> Timing:
-    """Return mean and median of one more clock over the samples that have it; ``negative`` says why one is below 0."""
+    """Return mean and median of another clock over the samples that have it; ``negative`` explains a value below 0."""
     known = np.isfinite(seconds)
     reason = "" if known.any() else "no sample has it"
     if (seconds[known] < 0).any():
@@ -196,14 +196,14 @@ def _timing(timed: Timings, seconds: NDArray[np.float64], negative: str = _NEGAT
 
 
 def _stages(timed: Timings) -> dict[str, Timing]:
-    """Return the stages that the adapter reports, and the time that none of them counts."""
+    """Return the stages that the adapter reports, and the time outside all of them."""
     found = {name: _timing(timed, seconds) for name, seconds in timed.stages_s.items()}
     overlap = "the stages of a sample sum to more than its time"
     return found | {name: _timing(timed, seconds, overlap) for name, seconds in timed.other_s.items()}
 
 
 def _overlong_stages(timed: Timings) -> tuple[str, ...]:
-    """Note stages that do not lie within the query that the clock runs around: something else is timed."""
+    """Note stages longer than the query itself: they time something else."""
     outer = timed.outer_stages_s
     if not outer:
         return ()
@@ -234,7 +234,7 @@ def _phases_s(results: Sequence[Result]) -> dict[int, float]:
 
 
 def _disagreements(jobs: Sequence[StoredJob]) -> int | None:
-    """Count queries whose ranked ids differ between jobs; None where there is nothing to compare."""
+    """Count queries whose ranked ids differ between jobs; None: there are no two runs to compare."""
     paths = [path for job in jobs if (path := job.run_path) is not None]
     if len(paths) < 2:
         return None
@@ -244,7 +244,7 @@ def _disagreements(jobs: Sequence[StoredJob]) -> int | None:
         most = max(most_hits(job.result.spec) for job in jobs)
         rankings = [trec.read_run(path, most).rankings for path in paths]
     except (HarnessError, OSError):
-        return None  # the measures will say what is wrong with the run
+        return None  # the evaluation says why the run cannot be read
     queries = set(itertools.chain.from_iterable(rankings))
     first = rankings[0]
     return sum(any(other.get(query) != first.get(query) for other in rankings[1:]) for query in queries)
@@ -252,7 +252,7 @@ def _disagreements(jobs: Sequence[StoredJob]) -> int | None:
 
 # Queries per second are never 1 / latency (measuring rule 10).
 def batches(timed: Timings) -> list[tuple[tuple[int, int], int, float]]:
-    """Return each batch once: its trial, how many queries it held, and its seconds."""
+    """Return each batch once: its trial, number of queries, and seconds."""
     if timed.batch is None:
         return []
     pairs = np.stack([timed.trial, timed.batch])
@@ -291,13 +291,13 @@ def offline_throughput(timed: Timings) -> Estimate:
 def server_throughput(results: Sequence[Result]) -> Estimate:
     """Return the highest rate that kept the latency target: the median over the jobs, between lowest and highest.
 
-    A job in which no rate was believed counts as the lowest; where that is the median, there is no figure.
+    A job without a confirmed rate counts as the lowest; if the median is such a job, there is no figure.
     """
     searched = measurements(results)
     believed = sorted(one.rate_qps for one in searched if one.rate_qps is not None)
     jobs, none = len(results), len(results) - len(believed)
     failures = f"in {none} of {jobs} jobs no rate kept the latency target and kept it again" if none else None
-    place = (jobs - 1) / 2 - none  # the median's place among the believed ones, rounded towards the slower
+    place = (jobs - 1) / 2 - none  # the median's place among the confirmed rates, rounded towards the slower
     if not believed or place < 0:
         return Estimate(None, reason=failures or "no rate was tried")
     value = stats.median(believed) if not none else believed[int(place)]
@@ -313,7 +313,7 @@ def server_throughput(results: Sequence[Result]) -> Estimate:
 
 
 def confirming_samples(results: Sequence[Result], timed: Timings) -> Timings:
-    """Return the samples of the probes that confirmed each job's believed rate; no others say what that rate costs."""
+    """Return the samples of the probes that confirmed each job's rate; only they show its latency."""
     trials = []
     for result in results:
         if (measured := result.measured) is None or measured.rate_qps is None:

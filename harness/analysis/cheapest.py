@@ -1,7 +1,8 @@
 """Find the cheapest row whose mean of a measure reaches a goal, and the next cheaper one, which misses it.
 
-The goal is a number, or a distance to another system's mean.  Of a number the row's own interval decides whether its
-lower end reaches the goal too; of a distance that of the paired test, because both systems answered the same queries.
+The goal is a number, or a distance to another system's mean.  Whether the lower end reaches the goal too is decided by
+the row's own interval for a number, and by the interval of the paired test for a distance, because both systems
+answered the same queries.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _SAME = 1e-9
 
 @dataclass(frozen=True)
 class QualityGoal:
-    """Least mean of a measure: ``value``, or the mean of a system and ``value``, which ``target`` writes."""
+    """Least mean of a measure: ``value``, or a system's mean plus ``value``; ``target`` is its text."""
 
     measure: str
     target: str
@@ -39,10 +40,10 @@ class QualityGoal:
         return f"{self.measure}={self.target}"
 
     def base(self, systems: Sequence[str]) -> tuple[str | None, float]:
-        """Return the system that the goal is relative to, or None, and the number beside it.
+        """Return the system that the goal is relative to, or None, and the number.
 
         Raises:
-            UnknownName: it is relative to none of these systems.
+            UnknownName: it is relative to a system that is not one of these.
         """
         if self.value is not None:
             return None, self.value
@@ -56,7 +57,7 @@ class QualityGoal:
 
 
 def _split(text: str, place: int) -> tuple[str, float] | None:
-    """Return name and number on the two sides of a sign; None: no sign or no number is there."""
+    """Return the name and the number on the two sides of a sign; None: the sign or the number is missing."""
     try:
         offset = float(text[place:]) if text[place] in "+-" and text[-1].isdigit() else math.nan
     except ValueError:
@@ -85,13 +86,13 @@ def parse_goal(text: str | None) -> QualityGoal | None:
     if not math.isfinite(value):
         raise UsageError(f"--at-least {text}: {target} is not a finite number; {FORM}")
     if measure.NAME in measure_names.AT_MOST_ONE and not 0 <= value <= 1:
-        raise UsageError(f"--at-least {text}: {name} lies between 0 and 1; write .68 for 68 points")
+        raise UsageError(f"--at-least {text}: {name} is between 0 and 1; write 0.68 for 68 points")
     return QualityGoal(str(measure), target, value)
 
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """A row with its mean of the measure and ``gap``, its mean less the goal, with the interval that decides."""
+    """A row with its mean of the measure; ``gap`` is the mean less the goal, with the deciding interval."""
 
     row: Row
     mean: Estimate
@@ -104,7 +105,7 @@ class OperatingPoint:
 
     @property
     def surely(self) -> bool | None:
-        """Return whether the interval's lower end reaches the goal; None: there is no interval."""
+        """Return whether the interval's lower end reaches the goal; None: the interval is missing."""
         return None if self.gap.low is None else self.gap.low >= -_SAME
 
 
@@ -112,8 +113,8 @@ class OperatingPoint:
 class CheapestPoint:
     """The answer of one comparison group.
 
-    ``goal``: the least mean.  ``points``: all with a cost and a mean, the cheapest first.  ``left_out``: all other
-    rows, with the reason.  ``reason``: why no goal can be set here.
+    ``goal``: the least mean.  ``points``: rows with a cost and a mean, the cheapest first.  ``left_out``: all other
+    rows, with the reason.  ``reason``: why this group has no goal.
     """
 
     place: ComparisonGroup
@@ -144,7 +145,7 @@ class CheapestPoint:
 
     @property
     def best(self) -> OperatingPoint | None:
-        """The point with the highest mean, of equal ones the cheapest."""
+        """The point with the highest mean; the cheapest of several."""
         return next(iter(self.equally_good), None)
 
     @property
@@ -158,7 +159,7 @@ class CheapestPoint:
         return stats.best_of((point for point in self.points if point.reaches), _cost, least=True)
 
     def role(self, point: OperatingPoint) -> str:
-        """Return the part that a point plays in the answer; nothing for most."""
+        """Return a point's role in the answer; empty for most points."""
         if self.cheapest is None:
             return "best" if point is self.best else ""
         parts = {"cheapest": self.cheapest, "cheaper": self.cheaper, "sure": self.sure}
@@ -179,7 +180,7 @@ def find(table: Table, per_query: Mapping[str, PerQuery], goal: QualityGoal) -> 
         goal: of a measure that the table has.
 
     Raises:
-        UnknownName: the goal is relative to a system that no row is of.
+        UnknownName: the goal is relative to a system without a row.
     """
     base, offset = goal.base(tuple(dict.fromkeys(row.system for row in table.rows)))
     return tuple(
@@ -223,7 +224,7 @@ def _relative(
     points = []
     for row in rows:
         values = per_query.get(base.per_query_key), per_query.get(row.per_query_key)
-        (done,) = comparison.corrected([comparison.compare_measure(base, row, *values, measure)])  # each by itself
+        (done,) = comparison.corrected([comparison.compare_measure(base, row, *values, measure)])  # each row by itself
         difference, mean = done.of(measure), row.measures[measure]
         gap = (mean.value or 0.0) - (base.measured(measure) or 0.0)
         interval = Estimate(gap, reason="not compared") if difference is None else difference.interval

@@ -40,7 +40,7 @@ class ComparisonSide:
 class Comparison:
     """Two rows or runs, their differences, and notes on comparing them.
 
-    ``changed``: the queries that differ most by the measure ``by`` (``None``: there is no measure).
+    ``changed``: the queries that differ most by the measure ``by`` (``None``: without a measure).
     """
 
     a: ComparisonSide
@@ -51,7 +51,7 @@ class Comparison:
     changed: tuple[QueryChange, ...] = ()
 
     def of(self, metric: str | None) -> Difference | None:
-        """Return the difference in a metric; ``None``: it was not compared."""
+        """Return the difference in a metric; ``None``: the metric was not compared."""
         return next((item for item in self.differences if item.metric == metric), None)
 
 
@@ -67,7 +67,7 @@ def pairs(a_rows: Sequence[Row], b_rows: Sequence[Row], a: str, b: str) -> list[
         b: likewise.
 
     Raises:
-        UsageError: a glob matches no row, or no two may be compared.
+        UsageError: a glob matches no row, or the matched rows cannot be compared.
     """
     ours, theirs = (
         [row for row in rows if matches(axes.cell_of(row), glob)] for rows, glob in ((a_rows, a), (b_rows, b))
@@ -95,7 +95,7 @@ def pairs(a_rows: Sequence[Row], b_rows: Sequence[Row], a: str, b: str) -> list[
     if not matched and len(ours) == len(theirs) == 1:
         matched = comparable
     if not matched and ours == theirs:
-        what = "one row" if len(ours) == 1 else f"{len(ours)} rows, of which no two can be compared"
+        what = "one row" if len(ours) == 1 else f"{len(ours)} rows, but no two of them can be compared"
         which = f"{a!r} matches" if a == b else f"{a!r} and {b!r} both match"
         raise UsageError(f"{which} {what}; name a second system")
     if not matched:
@@ -138,7 +138,7 @@ def compare(
 
 
 def compare_measure(a: Row, b: Row, values_a: PerQuery | None, values_b: PerQuery | None, measure: str) -> Comparison:
-    """Compare two rows by one measure alone; arguments as of :func:`compare`."""
+    """Compare two rows by one measure; the arguments are those of :func:`compare`."""
     figures = [row.measured(measure) for row in (a, b)]
     sides = ComparisonSide(called(a), a), ComparisonSide(called(b), b)
     return _comparison(sides, [_measure(measure, figures, values_a, values_b)], (), (values_a, values_b), None)
@@ -151,14 +151,14 @@ def compare_runs(
     measures: Sequence[str],
     choice: paired_differences.QueryChoice | None = None,
 ) -> Comparison:
-    """Compare the measures of two run files; arguments as of :func:`compare`, for A and B."""
+    """Compare the measures of two run files; the arguments are those of :func:`compare`."""
     differences = [_measure(name, [run.values[name] for run in evaluations], *values) for name in measures]
     texts = _missing(measures, *(run.reasons for run in evaluations))
     return _comparison((ComparisonSide(names[0]), ComparisonSide(names[1])), differences, texts, values, choice)
 
 
 def _missing(measures: Sequence[str], a: Mapping[str, str | None], b: Mapping[str, str | None]) -> Iterator[str]:
-    """Say why a measure has no value, once if both have the same reason."""
+    """Explain why a measure has no value; once if both rows have the same reason."""
     for measure in measures:
         one, other = a.get(measure), b.get(measure)
         if one and one == other:
@@ -183,8 +183,8 @@ def corrected(comparisons: Sequence[Comparison], candidates: int = 1) -> tuple[C
     """Test all differences and correct for their number: all metrics are one family (Holm 1979).
 
     Args:
-        comparisons: made together.
-        candidates: a side of each was chosen as the best of so many (Bonferroni).
+        comparisons: all that are made together.
+        candidates: the number of systems from which one side was chosen as the best (Bonferroni).
     """
     columns = family(comparisons)
     results = dict(
@@ -205,9 +205,9 @@ def corrected(comparisons: Sequence[Comparison], candidates: int = 1) -> tuple[C
 
 
 def family(comparisons: Sequence[Comparison]) -> dict[Test, Floats]:
-    """Return the tests to correct for, each with its differences.
+    """Return the tests to correct for, with the differences that share each test.
 
-    Two systems that rank alike on several hardware profiles differ there by the same values: that is one test.
+    Two systems with equal rankings on several hardware profiles have equal differences there: one test.
     """
     return {
         _test(comparison, item): item.column
@@ -238,7 +238,7 @@ def _measure(measure: str, figures: Sequence[float | None], a: PerQuery | None, 
 def _aligned(
     a: PerQuery | None, b: PerQuery | None, read: Callable[[PerQuery], Floats | None]
 ) -> tuple[Floats, Floats] | None:
-    """Align a column of both on their common queries; ``None``: there are none."""
+    """Align a column of both rows on their common queries; ``None``: they have none in common."""
     if a is None or b is None:
         return None
     ours, theirs = read(a), read(b.on(a.query_ids))
@@ -249,7 +249,7 @@ def _aligned(
 
 
 def _again(a: Row, b: Row, scale: float, confidence: float) -> Estimate | None:
-    """Return the difference of the means over processes, A's times ``scale``; ``None``: either has no whole process.
+    """Return the difference of the means over processes, with A's times ``scale``; ``None``: one has no whole process.
 
     The interval is Welch's (1947).
     """

@@ -43,13 +43,13 @@ class RateStatus(str, Enum):
     GIVEN = "given"
     # Fewer than two rows or groups differ in accuracy.
     NO_PAIR = "no pair"
-    # The metric is the same wherever accuracy differs, so a point of accuracy has no exchange rate.
+    # The metric is equal wherever accuracy differs, so accuracy has no exchange rate.
     NO_DIFFERENCE = "no difference"
 
 
 @dataclass(frozen=True)
 class Rate:
-    """AMRS of a metric, in its units for a point of accuracy; ``None``: see the status.
+    """AMRS of a metric, in the metric's unit per point of accuracy; ``None``: see the status.
 
     ``pairs`` counts the pairs of neighbouring rows or groups behind it.
     """
@@ -61,7 +61,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Entry:
-    """Input of a score: names that break ties, the accuracy (points), and other metrics by name."""
+    """Input of a score: the accuracy (points), other metrics by name, and the names that break ties."""
 
     system: str
     profile: str
@@ -100,7 +100,7 @@ def rates(entries: Sequence[Entry], weighing: DynascoreOptions) -> dict[str, Rat
 
     Args:
         entries: rows that may be compared, each with all those metrics, in any order.
-        weighing: the options.
+        weighing: the weights and options.
 
     Raises:
         UnknownName: there is no such mode.
@@ -147,7 +147,7 @@ def _rate(value: float | None, pairs: int) -> Rate:
 
 
 def score(entry: Entry, weighing: DynascoreOptions, rates: Mapping[str, Rate]) -> float | None:
-    """Return a row's Dynascore in points; ``None`` if a weighed metric has no rate (see its status)."""
+    """Return a row's Dynascore in points; ``None`` if a weighted metric has no rate (see its status)."""
     total = weighing.weights.get("accuracy", 0.0) * entry.accuracy
     for metric in weighing.others:
         rate = rates[metric].value

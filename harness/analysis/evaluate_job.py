@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RowDistance:
-    """A Frechet distance, or the reason for none; and a note on its vectors."""
+    """A Frechet distance, or the reason why it is missing; and a note on its vectors."""
 
     estimate: Estimate
     note: str | None = None
@@ -40,9 +40,9 @@ class RowDistance:
 class JobEvaluation:
     """The scores of a job's run by the judgements of ``basis``.
 
-    ``unjudged`` counts unjudged hits, down to the first measure's cutoff; ``None`` where the run's own hits
-    are all that is judged.  ``distances`` are by name, ``notes`` about the judgements.  ``first_stage`` is there for a
-    system of two stages.
+    ``unjudged`` counts unjudged hits, down to the first measure's cutoff; ``None`` where only the run's own hits are
+    judged.  ``distances`` are by name; ``notes`` are about the judgements.  Only two-stage systems have a
+    ``first_stage``.
     """
 
     basis: JudgementBasis
@@ -54,12 +54,12 @@ class JobEvaluation:
 
 
 class JobEvaluator:
-    """Scores jobs by some measures; reads each file of judgements once.
+    """Scores jobs by some measures, and reads each file of judgements once.
 
     Args:
         names: measures as ir_measures writes them.
         override: other qrels, or queries to leave out.
-        vectors: of the documents, for Frechet distances among the measures; without them there may be none.
+        vectors: document vectors, which Frechet distances among the measures need.
 
     Raises:
         UsageError: a measure is unknown.
@@ -97,12 +97,12 @@ class JobEvaluator:
             judged,
             None if hits_alone else self._unjudged(job, run, basis, sample),
             self._distances(job, run, basis, sample, hits_alone=hits_alone),
-            () if basis.sha256 else _negative_grades(basis, sample),  # else its own remarks say so
+            () if basis.sha256 else _negative_grades(basis, sample),  # otherwise its own remarks say it
             first_stage.score(job, judged, basis.qrels, sample, ranked, hits_alone=hits_alone),
         )
 
     def _basis(self, job: StoredJob) -> JudgementBasis:
-        """Return the judgements of a job; HarnessError where they cannot be read."""
+        """Return a job's judgements; raise HarnessError if they cannot be read."""
         path = job.qrels_path()
         if judges_hits_alone(path):
             basis = JudgementBasis(trec.read_stored_qrels(path))
@@ -131,7 +131,7 @@ class JobEvaluator:
         spec = job.result.spec
         queries = dict.fromkeys(sample, "")
         one = JudgedRuns(spec.cell.dataset, queries, basis.qrels, {"": run}, hits_alone, spec.corpus_sha256)
-        # Profiles of one system mostly share a run.
+        # Most profiles of one system share a run.
         content = f"{job.result.files.get(reader.RUN, job.result.key)} {spec.qrels_sha256} {spec.sample_sha256}"
         names = [measure for measure in self.measures if isinstance(measure, DistanceName)]
         return {str(name): self._vectors.distance(name, one, content) for name in names}
@@ -144,7 +144,7 @@ def _negative_grades(basis: JudgementBasis, sample: Sequence[str]) -> tuple[str,
 
 @dataclass
 class Vectors:
-    """The document vectors beside a folder of results; each file is read once, each distance computed once."""
+    """The document vectors of a results folder; reads each file and computes each distance once."""
 
     folder: Path
     _read: dict[Path, Embeddings] = field(default_factory=dict)
@@ -152,13 +152,13 @@ class Vectors:
 
     @property
     def key(self) -> str:
-        """Hash of these files' names and times."""
+        """Hash of the files' names and times."""
         stats = {path: path.lstat() for path in embeddings.embedding_files(self.folder)}
         facts = [(str(path), about.st_ino, about.st_size, about.st_mtime_ns) for path, about in stats.items()]
         return hashlib.sha256(repr(facts).encode("utf-8", "surrogateescape")).hexdigest()
 
     def distance(self, name: DistanceName, runs: JudgedRuns, content: str) -> RowDistance:
-        """Return the distance of the one run in ``runs``; ``content`` names that run and its judgements."""
+        """Return the distance of the only run in ``runs``; ``content`` identifies the run and its judgements."""
         key = (str(name), content, runs.corpus_sha256 or "")
         if key not in self._computed:
             self._computed[key] = self._compute(name, runs)
@@ -175,7 +175,7 @@ class Vectors:
         except HarnessError as error:
             return RowDistance(Estimate(None, reason=f"{name}: {error}"))
         (of_system,) = measured.systems.values()
-        distance = of_system[-1]  # unlabelled ones stand behind labelled ones
+        distance = of_system[-1]  # vectors without a label come last
         return RowDistance(distance.figure, _distance_note(name, measured, distance))
 
     def _fitting(self, name: DistanceName, runs: JudgedRuns) -> Embeddings:

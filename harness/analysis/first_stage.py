@@ -1,6 +1,6 @@
-"""Score the first stage of a two-stage system: its ceiling, the second stage's gain over it, and its harm.
+"""Score the first stage of a two-stage system: its ceiling, and the gain and the harm of the second stage.
 
-The first stage is judged as the whole system is: by the same judgements, over the same queries.
+The first stage is scored with the judgements and the queries of the whole system.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def score(
     """Score a job's first stage against its whole run; ``None``: the system has one stage.
 
     Args:
-        job: with a run of its first stage, or without.
+        job: with or without a run of its first stage.
         judged: the job's own run, evaluated.
         qrels: the judgements of ``judged``.
         sample: the queries of ``judged``.
         measures: the measures of ``judged``.
-        hits_alone: only hits of the job's run are judged, so nothing is known of the others.
+        hits_alone: only hits of the job's run are judged, so other documents are unknown.
     """
     path = job.first_stage_path
     if path is None:
@@ -68,7 +68,7 @@ def score(
 
 
 def _made_by(path: Path, whole: str) -> tuple[str, bool]:
-    """Return the system that made the first stage, and whether it was measured; the run's tag names it."""
+    """Return the system of the first stage, which the run's tag names, and whether it was measured."""
     with (
         reading(path, "measure the job again", damage=(OSError, EOFError, zlib.error)),
         open_regular(path, MAX_FILE_BYTES) as packed,

@@ -1,6 +1,6 @@
-"""Leaderboard of a dataset: comparable rows, scores, ranks, and how far the ranks hold.
+"""The leaderboard of a dataset: comparable rows, their scores and ranks, and how stable the ranks are.
 
-A rank has intervals under three changes: other queries (resampled), another set of systems, other weights.
+Each rank has an interval under three changes: resampled queries, one system less, other weights.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.errors import UnknownName, UsageError
 from harness.evaluation.per_query import PerQuery
 from harness.stats import CONFIDENCE, Estimate, Floats
 
-# Function from entries, in any order, to their scores, the highest first in rank; ``None`` has no rank.
+# A function from entries, in any order, to their scores: the highest ranks first, ``None`` has no rank.
 Scorer = Callable[[Sequence[Entry]], Sequence[float | None]]
 
 NO_QUERIES = "no samples by query"
@@ -34,7 +34,7 @@ _SEED = 20230710
 
 @dataclass(frozen=True)
 class Preset:
-    """Named weights; ``word`` is their name as an option's value."""
+    """Named weights; ``word`` is the name on the command line."""
 
     word: str
     name: str
@@ -57,7 +57,7 @@ def preset_of(weights: Mapping[str, float]) -> Preset | None:
 
 @dataclass(frozen=True)
 class Bound:
-    """Threshold on an axis: rows above ``at_most`` or below ``at_least`` are left out."""
+    """A threshold on an axis: rows above ``at_most`` or below ``at_least`` are left out."""
 
     axis: str
     at_most: float | None = None
@@ -89,7 +89,7 @@ class LeaderboardQuery:
 
 @dataclass(frozen=True)
 class RankInterval:
-    """Best and worst rank of a row; or the reason why they are missing."""
+    """Best and worst rank of a row, or the reason why they are missing."""
 
     best: int | None
     worst: int | None
@@ -100,8 +100,9 @@ class RankInterval:
 class RankedRow:
     """A row with its figures by axis, score, rank and rank intervals.
 
-    ``by_queries``: over resampled queries; ``by_systems``: without each other system; ``by_weights``: under other
-    weights.  ``state``: its position on the Pareto front; ``None``: an axis of it is missing.
+    ``by_queries``: over resampled queries; ``by_systems``: when one other system is removed; ``by_weights``: under
+    other weights.  ``state``: its position on the Pareto front; ``None``: a figure for one of the front's axes is
+    missing.
     """
 
     row: Row
@@ -126,8 +127,8 @@ class ExcludedRow:
 class Leaderboard:
     """Ranked rows in their order, the rows left out, and everything that the ranks depend on.
 
-    ``rates`` follow from all ranked rows; there are none if one axis ranks.  ``table`` holds all rows.
-    ``rates_source`` names the paper's table whose rates were taken; ``None``: they are computed, or as asked.
+    ``rates`` follow from all ranked rows; a leaderboard by one axis has none.  ``table`` holds all rows.
+    ``rates_source`` names the paper's table that the rates are from; ``None``: they are computed or given.
     """
 
     query: LeaderboardQuery
@@ -142,7 +143,7 @@ class Leaderboard:
 
     @property
     def mode(self) -> str:
-        """Return the mode of rates that are computed."""
+        """Return the mode in which rates are computed."""
         return self.query.mode or dynascore.MODES[0]
 
     @property
@@ -161,12 +162,12 @@ def build(table: Table, by_query: Mapping[str, PerQuery], query: LeaderboardQuer
 
     Args:
         table: priced rows of any datasets.
-        by_query: values by query, by :func:`harness.analysis.table.per_query_key`; may be empty.
+        by_query: values by query, by :attr:`harness.analysis.table.Row.per_query_key`; may be empty.
         query: the options.
 
     Raises:
-        UnknownName: there is no such dataset, axis or mode.
-        UsageError: no row can be ranked.
+        UnknownName: the dataset, axis or mode does not exist.
+        UsageError: not a single row can be ranked.
     """
     group, rows, others = _comparable(table, query)
     shown = _axes(query)
@@ -192,7 +193,7 @@ def build(table: Table, by_query: Mapping[str, PerQuery], query: LeaderboardQuer
         by_weights = intervals_by_weights(entries, weighing, rates)
     by_queries = [RankInterval(None, None, NO_QUERIES)] * len(entries)
     if uncertainty.resampled is not None:
-        # In other scenarios cost comes from a throughput, which resampled queries do not change.
+        # In other scenarios cost follows from a throughput, which resampling does not change.
         timed = ("latency", "cost") if group.scenario == "single_stream" else ("latency",)
         by_queries = intervals_by_queries(entries, scorer, uncertainty.resampled, timed)
     by_systems = intervals_by_systems(entries, scorer)
@@ -224,7 +225,7 @@ def _weighing(query: LeaderboardQuery, cutoff: float, rates: Mapping[str, float]
 
 
 def _published_rates(table: Table, group: ComparisonGroup, query: LeaderboardQuery) -> PublishedRates | None:
-    """Return the rates that were published with a group's scores, where the query has none and weighs their metrics."""
+    """Return the published rates of a group, if the query gives none and weights the same metrics."""
     if query.amrs or query.mode or query.rank_by:
         return None
     of_group = (group.dataset, group.suite, query.measure)
@@ -240,7 +241,7 @@ def _needed(query: LeaderboardQuery) -> set[str]:
 
 
 def _axes(query: LeaderboardQuery) -> tuple[Axis, ...]:
-    """List the axes to show: the weighed and the bounded ones, then the axes of the front."""
+    """List the axes to show: weighted axes, bounded axes, then the axes of the front."""
     names = dict.fromkeys((ACCURACY, *query.weights, *sorted(_needed(query)), *query.front))
     return tuple(axes.axis(name, query.measure) for name in names)
 
@@ -252,7 +253,7 @@ def _entry(row: Row, needed: Sequence[Axis]) -> Entry:
 
 
 def _comparable(table: Table, query: LeaderboardQuery) -> tuple[ComparisonGroup, list[Row], list[ExcludedRow]]:
-    """Return the largest group of rows that may be compared, and the dataset's other rows."""
+    """Return the largest group of comparable rows, and the dataset's other rows."""
     if query.measure not in table.measures:
         raise UnknownName("measure", query.measure, table.measures)
     datasets = {row.dataset for row in table.rows}
@@ -290,11 +291,11 @@ def _differs(one: ComparisonGroup, other: ComparisonGroup) -> str:
 
 
 def _beyond(row: Row, query: LeaderboardQuery) -> str | None:
-    """Say which threshold a row exceeds, and whether its interval reaches it."""
+    """Name the threshold that a row exceeds, and say whether its interval reaches it."""
     for bound in query.bounds:
         axis = axes.axis(bound.axis, query.measure)
         figure = axis.read(row)
-        assert figure.value is not None  # rows without it were left out before
+        assert figure.value is not None  # rows without the figure were left out before
         for limit, beyond, word in ((bound.at_most, 1, "above"), (bound.at_least, -1, "below")):
             if limit is None or beyond * figure.value <= beyond * limit:
                 continue
@@ -305,7 +306,7 @@ def _beyond(row: Row, query: LeaderboardQuery) -> str | None:
 
 
 def dynascore_scorer(weighing: DynascoreOptions) -> Scorer:
-    """Score by Dynascore; each set of rows has its own rates."""
+    """Return a function that scores by Dynascore; each set of rows has its own rates."""
 
     def score(entries: Sequence[Entry]) -> Sequence[float | None]:
         rates = dynascore.rates(entries, weighing)
@@ -315,7 +316,7 @@ def dynascore_scorer(weighing: DynascoreOptions) -> Scorer:
 
 
 def axis_scorer(metric: str, higher: bool) -> Scorer:
-    """Score by one metric."""
+    """Return a function that scores by one metric."""
     sign = 1 if higher else -1
 
     def score(entries: Sequence[Entry]) -> Sequence[float | None]:
@@ -327,13 +328,13 @@ def axis_scorer(metric: str, higher: bool) -> Scorer:
 def intervals_by_queries(
     entries: Sequence[Entry], scorer: Scorer, resampled: Resampled, timed: Collection[str] = ("latency", "cost")
 ) -> list[RankInterval]:
-    """Return 95 % of the ranks over resampled queries; accuracy, latency and cost move together.
+    """Return the 95 % interval of each rank over resampled queries; accuracy, latency and cost move together.
 
     Args:
         entries: the rows.
         scorer: scores them.
         resampled: means of the same rows, in their order.
-        timed: the metrics that are in proportion to latency.
+        timed: the metrics that are proportional to latency.
     """
     scores = []
     for accuracy, factors in zip(resampled.accuracy.tolist(), latency_factors(resampled).tolist(), strict=True):
@@ -359,9 +360,9 @@ def latency_factors(resampled: Resampled) -> Floats:
 
 
 def intervals_by_systems(entries: Sequence[Entry], scorer: Scorer) -> list[RankInterval]:
-    """Return the ranks of each row when one other system is removed.
+    """Return best and worst rank of each row when one other system is removed.
 
-    A better row that is removed moves no other row: a rank is compared with the rank among the same rest before.
+    Each rank is compared with the rank among the same remaining rows, so that removing a better row changes nothing.
     """
     scores = scorer(entries)
     full = _ranks(scores)
@@ -378,33 +379,33 @@ def intervals_by_systems(entries: Sequence[Entry], scorer: Scorer) -> list[RankI
 def intervals_by_weights(
     entries: Sequence[Entry], weighing: DynascoreOptions, rates: Mapping[str, Rate]
 ) -> list[RankInterval]:
-    """Return 95 % of the ranks when weights move at random by up to 0.1 (their sum stays 1)."""
+    """Return the 95 % interval of each rank when weights move at random by up to 0.1 (their sum stays 1)."""
     names = [name for name, weight in weighing.weights.items() if weight]
     base = np.asarray([weighing.weights[name] for name in names])
     drawn = np.clip(base + weight_shifts(len(names)), 1e-9, None)
     drawn /= drawn.sum(axis=1, keepdims=True)
     alone = [replace(weighing, weights={name: 1.0}) for name in names]
     scores = [[dynascore.score(entry, options, rates) for entry in entries] for options in alone]
-    # A metric without a rate has no scores, and then no row has a rank.
+    # Without a rate for a metric no row has a score or a rank.
     return _intervals(_ranks(drawn @ np.asarray(scores, dtype=np.float64)), (1 - CONFIDENCE) / 2)
 
 
 def weight_shifts(names: int) -> Floats:
-    """Draw how far each weight moves in each of 1,000 sets, shape (sets, weights)."""
+    """Draw the shift of each weight in each of 1,000 sets, shape (sets, weights)."""
     return np.random.default_rng(_SEED).uniform(-PERTURBATION, PERTURBATION, (PERTURBED, names))
 
 
 def _ranks(scores: Sequence[object] | Floats) -> Floats:
-    """Rank scores along the last axis, the highest first; equal ones share the better rank."""
+    """Rank scores along the last axis, the highest first; equal scores share the better rank."""
     return stats.ranks(np.asarray(scores, dtype=np.float64), ties="min", descending=True)
 
 
 def _intervals(ranks: Floats, tail: float) -> list[RankInterval]:
-    """Return the inner share of each column's ranks.
+    """Return the interval of each column's ranks.
 
     Args:
         ranks: shape (rankings, rows).
-        tail: the share that is left out on either side.
+        tail: the share left out on either side.
     """
     missing = np.asarray(np.isnan(ranks).any(axis=0))
     low, high = np.quantile(np.where(missing, 0.0, ranks), (tail, 1 - tail), axis=0, method="nearest")

@@ -29,7 +29,7 @@ _GAIN = Axis("gain", "gain over FirstP", "%", True, lambda _: Estimate(None))
 
 @dataclass(frozen=True)
 class RatioAxis:
-    """One cost of reading on: its name, its words, and a row's figure.  ``timed``: it depends on the machine."""
+    """One cost of reading the whole document: name, words, and a row's figure.  ``timed``: depends on the machine."""
 
     name: str
     label: str
@@ -56,11 +56,11 @@ RATIOS = (
 
 @dataclass(frozen=True)
 class ReadingOn:
-    """A system that reads on, against its FirstP ``first``; ``reason``: why they are not compared.
+    """A system that reads whole documents, and its FirstP ``first``; ``reason``: why they are not compared.
 
     ``gain``: the difference of the measure, with its paired test.  ``relative``: the gain, per cent of FirstP's value.
-    ``ratios``: its costs over FirstP's, by the names of ``RATIOS``.  ``front``: by these names, its place among all
-    gains and ratios of the group, FirstP itself among them.
+    ``ratios``: its costs over FirstP's, by the names of ``RATIOS``.  ``front``: its place on the front of gain and that
+    ratio within the group, FirstP included, by the same names.
     """
 
     row: Row
@@ -74,7 +74,7 @@ class ReadingOn:
 
 @dataclass(frozen=True)
 class LongGroup:
-    """Systems that may be compared, on one hardware profile, with the FirstP of each."""
+    """Comparable systems on one hardware profile, with their FirstP."""
 
     place: ComparisonGroup
     profile: str
@@ -84,7 +84,7 @@ class LongGroup:
 
 @dataclass(frozen=True)
 class MeanGain:
-    """A system's gain over its FirstP in per cent: the mean over datasets, of one scenario and hardware profile."""
+    """A system's mean gain over its FirstP in per cent, over datasets, in one scenario and hardware profile."""
 
     system: str
     scenario: str
@@ -95,7 +95,7 @@ class MeanGain:
 
 @dataclass(frozen=True)
 class LongDocuments:
-    """All comparisons by one measure; ``unnamed``: systems whose FirstP no suite names."""
+    """All comparisons by one measure; ``unnamed``: systems without a FirstP in any suite."""
 
     measure: str
     groups: tuple[LongGroup, ...]
@@ -105,7 +105,7 @@ class LongDocuments:
         """Return the mean gain of each system with two datasets or more, the largest first.
 
         As the last column of Table 1 of Boytsov et al. (2025): each dataset counts once, without regard to its size.
-        A system with two gains on one dataset, such as over two samples of its queries, has no mean.
+        A system with two gains on one dataset (over two query samples, for example) has no mean.
         """
         gains: dict[tuple[str, str, str], dict[str, list[float]]] = {}
         for group in self.groups:
@@ -122,13 +122,13 @@ class LongDocuments:
 
 
 def build(table: Table, per_query: Mapping[str, PerQuery], firstp: Mapping[str, str], measure: str) -> LongDocuments:
-    """Compare each row with its FirstP; all gains are one family of tests (Holm).
+    """Compare each row with its FirstP; all gains form one family of tests (Holm).
 
     Args:
         table: measured rows.
         per_query: their values by query, by :attr:`Row.per_query_key`.
         firstp: each system's FirstP.
-        measure: of the gain.
+        measure: the measure of the gain.
     """
     matched = [(row, *_first_of(row, table.rows, firstp[row.system])) for row in table.rows if row.system in firstp]
     pairs = [(row, first) for row, first, reason in matched if first is not None and reason is None]
@@ -153,7 +153,7 @@ def build(table: Table, per_query: Mapping[str, PerQuery], firstp: Mapping[str, 
 
 
 def _first_of(row: Row, rows: Sequence[Row], name: str) -> tuple[Row | None, str | None]:
-    """Return a row's FirstP, the one on its own machine first, and why the two are not compared."""
+    """Return a row's FirstP, preferably from the same machine, and why the two are not compared."""
     if row.outcome is not Outcome.OK:
         return None, f"{row.outcome.value}: {row.detail or 'no detail was stored'}"
     group = axes.comparison_group(row)
@@ -172,7 +172,7 @@ def _first_of(row: Row, rows: Sequence[Row], name: str) -> tuple[Row | None, str
 
 
 def _list_of(row: Row) -> str:
-    """Return the first stage and its depth in words."""
+    """Describe the first stage and its depth."""
     stage = row.first_stage
     return "no first stage" if stage is None else f"{stage.system}, depth {stage.depth}"
 
@@ -205,7 +205,7 @@ def _relative(gain: Difference | None, base: float | None, measure: str) -> Esti
 
 
 def _ratio(axis: RatioAxis, row: Row, first: Row) -> Estimate:
-    """Return a cost over FirstP's; its interval holds all ratios of numbers in the two intervals."""
+    """Return a cost over FirstP's; its interval holds every ratio of two numbers in the two intervals."""
     ours, theirs = axis.read(row), axis.read(first)
     if axis.timed:
         if row.profile != first.profile:

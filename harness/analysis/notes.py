@@ -1,4 +1,4 @@
-"""Sentences under a table: how its numbers were made, what they do not hold, which rows must not be compared."""
+"""Notes under a table: how its numbers were made, what they leave out, which rows must not be compared."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def of_table(
 
 
 def of_cost(rows: Sequence[Row], choice: TypeChoice = DEFAULT_CHOICE) -> Iterator[str]:
-    """Yield how the cost of queries was computed, by the rows' models, and on which machines."""
+    """Yield how the cost of queries was computed, by cost model, and on which machines."""
     yield from cost.describe_models(row.scenario for row in rows)
     if any(figure.low is not None for row in rows for figure in (row.usd_per_million, row.usd_per_million_saturated)):
         yield "A cost's interval is that of its latency or throughput times the same factor: prices have none."
@@ -137,7 +137,7 @@ def _of_tokens(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def of_first_stages(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield which rows rerank a stored ranking, so that no first stage is in their latency or cost."""
+    """Yield the rows that rerank a stored ranking: their latency and cost hold no first stage."""
     unmeasured: dict[str, dict[str, None]] = defaultdict(dict)
     for row in rows:
         if row.first_stage is not None and not row.first_stage.measured:
@@ -150,7 +150,7 @@ def of_first_stages(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def of_recordings(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield which rows replay a provider's recorded answers, so that its time is in no latency."""
+    """Yield the rows that replay recorded answers: their latency holds no time of the provider."""
     recorded = {row.system: row.counts["provider_ms"] for row in rows if "provider_ms" in row.counts}
     if recorded:
         named = ", ".join(f"{system} ({mean:,.0f} ms a query)" for system, mean in recorded.items())
@@ -158,7 +158,7 @@ def of_recordings(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def of_builds(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield where index builds ran, if that differs: then their times and costs do not compare."""
+    """Yield where index builds ran, if on different machines: their times and costs cannot be compared."""
     found: dict[str, dict[str, None]] = defaultdict(dict)
     for row in rows:
         if place := build_place(row):
@@ -172,7 +172,7 @@ def of_builds(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def build_place(row: Row) -> str | None:
-    """Return the limits, the machine and the isolation of a row's index build; None: no build is known."""
+    """Return limits, machine and isolation of a row's index build; None: unknown."""
     limits, machine = row.build_envelope, row.build_machine
     if limits is None or row.index_build_s is None:
         return None
@@ -184,7 +184,7 @@ def build_place(row: Row) -> str | None:
 
 
 def _overhead(overhead: Sequence[Overhead]) -> Iterator[str]:
-    """Yield what harness itself adds to a query, on each profile."""
+    """Yield the time that harness itself adds to a query, on each profile."""
     suites = len({item.suite for item in overhead}) > 1
     origins = len({item.origin for item in overhead}) > 1
     said = []
@@ -196,7 +196,7 @@ def _overhead(overhead: Sequence[Overhead]) -> Iterator[str]:
             why = item.detail or item.latency_mean_s.reason
             said.append(f"{where} not measured ({item.outcome.value}{f': {why}' if why else ''})")
             continue
-        # The facts alone: the overhead is not measured for its own sake, and the JSON report has all of it.
+        # Only the figures: the JSON report has the findings about the null system's row.
         facts = "; ".join(reason.partition("; ")[0] for reason in item.reasons)
         doubts = "" if item.validity is Validity.CLEAN else f" ({item.validity.value}: {facts})"
         shown = (("mean", item.latency_mean_s), ("p50", item.p50_s), ("p99", item.p99_s))
@@ -226,9 +226,9 @@ def _smallest_profile(rows: Sequence[Row]) -> str:
 
 
 def _shared_cpus(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the profiles that have all CPUs of their host and share them with the harness's sampling.
+    """Yield the profiles that use all CPUs of their host, and so share them with harness's own sampling.
 
-    Rows that know where their jobs were placed (``harness_apart``) have it among their findings.
+    Rows that record where their jobs ran (``harness_apart``) have this among their findings.
     """
     full = {
         f"{row.profile}: {row.cpus} of {row.machine.host_cpus}"
@@ -265,7 +265,7 @@ def _mixed(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def of_origins(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a note on merged rows that different machines measured: their times cannot be compared."""
+    """Yield a note on merged rows from different machines: their times cannot be compared."""
     found: dict[str, dict[str, None]] = defaultdict(dict)
     for row in rows:
         if row.outcome is Outcome.OK and row.machine is not None:
@@ -281,7 +281,7 @@ def of_origins(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def of_judgements(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the rows that other qrels than the stored ones judge."""
+    """Yield the rows that were scored by other qrels than the stored ones."""
     for dataset, said in sorted({(row.dataset, row.rejudged) for row in rows if row.rejudged}):
         yield f"{dataset} is judged {', '.join(said)}."
 

@@ -16,10 +16,10 @@ from harness.evaluation.per_query import PerQuery
 from harness.stats import Estimate, Floats
 
 LATENCY = "latency"
-# A sample "shows" a difference if it finds it in four of five repetitions, at 95 % confidence.
+# A sample "shows" a difference that it would detect in four of five repetitions, at 95 % confidence.
 POWER = 0.8
 _Z = stats.Z + 0.8416212335729143
-# All signs of fewer differences are too few for a p of the level.
+# With fewer differences, even all equal signs give a p above the level.
 _LEAST_DIFFERENT = 1 + math.ceil(-math.log2(significance.LEVEL))
 
 
@@ -40,9 +40,9 @@ class ComparisonVerdict(str, Enum):
 
 @dataclass(frozen=True)
 class Latencies:
-    """Latencies of A and of B, each of shape (queries,), in seconds.
+    """Latencies of A and B, each of shape (queries,), in seconds.
 
-    ``again`` gives the difference over processes, of A's times a factor, at a confidence; ``None``: there are none.
+    ``again`` returns the difference over processes for A times a factor, at a confidence; ``None``: unknown.
     """
 
     a: Floats
@@ -50,15 +50,15 @@ class Latencies:
     again: Callable[[float, float], Estimate | None]
 
     def apart(self, level: float, factor: float = 1.0) -> tuple[Estimate, Estimate | None]:
-        """Return B less A times a factor, over queries and over processes, with intervals of a level."""
+        """Return B less A times a factor, over queries and over processes, with intervals at a level."""
         over_queries = stats.mean(self.b - factor * self.a, confidence=1 - level, least=_least(LATENCY))
         return over_queries, self.again(factor, 1 - level)
 
     def ratio(self, value: float | None, level: float) -> Estimate:
         """Return B / A with the factors for which B less A times the factor may be 0 (Fieller 1954).
 
-        It excludes 1 exactly where the interval of the difference excludes 0.  ``value`` is B / A of the rows' means;
-        where a trial was cut short, that of the queries' means is a little different, and the ends move with it.
+        It excludes 1 exactly where the interval of the difference excludes 0.  ``value`` is B / A of the rows' means.
+        If a trial was cut short, the ratio of the queries' means differs a little, and the ends move with it.
         """
         centre = float(self.b.mean()) / float(self.a.mean()) if self.a.any() else 0.0
         found = self._ends(centre, level)
@@ -70,7 +70,7 @@ class Latencies:
         from scipy.optimize import brentq
 
         def end(held: Callable[[Estimate], float], outer: float) -> float:
-            """Return the factor between the centre and ``outer`` from which on 0 is not held any more."""
+            """Return the factor between the centre and ``outer`` at which the interval stops holding 0."""
             if held(found) <= 0:  # all times are equal
                 return centre
             if held(self._ends(outer, level)) >= 0:
@@ -90,15 +90,14 @@ class Latencies:
 class Difference:
     """B less A in one metric over their common queries.
 
-    Latency is in seconds, a measure in its own unit.  ``over_queries`` has the paired interval, for queries like these:
-    of a measure that of the test (from :func:`with_test` on), of latency Hall's.  ``again`` has the same difference
-    with a Welch interval over repeated measurements of these queries; only latency has one.  ``interval`` is the one
-    that reports show and that decides: of 95 %, and from :func:`with_test` on of the level that the correction for many
-    comparisons leaves.  ``ratio`` is B / A, of latency with an interval of the same test.
-    ``needed`` is the number of such queries that would show a difference of this size (95 % confidence, power 80 %).
-    ``tested`` is the test, ``p_holm`` its p, corrected for all comparisons (both ``None`` before :func:`with_test`).
-    ``column`` holds the queries' differences, ``fingerprint`` identifies them; ``latencies`` are what a latency's
-    intervals are made from.
+    Latency is in seconds, a measure in its own unit.  ``over_queries`` has the paired interval for queries like these:
+    Hall's for latency, the test's for a measure (after :func:`with_test`).  ``again`` has the same difference with a
+    Welch interval over repeated measurements of these queries; only latency has it.  ``interval`` is the one that
+    reports show and that decides: 95 %, and after :func:`with_test` the level that the correction for many comparisons
+    leaves.  ``ratio`` is B / A, of latency with an interval of the same test.  ``needed`` is the number of queries that
+    would show a difference of this size (95 % confidence, power 80 %).  ``tested`` is the test, ``p_holm`` its p,
+    corrected for all comparisons (both ``None`` before :func:`with_test`).  ``column`` holds the queries' differences,
+    ``fingerprint`` identifies them; ``latencies`` are the input of a latency's intervals.
     """
 
     metric: str
@@ -118,17 +117,17 @@ class Difference:
 
     @property
     def interval(self) -> Estimate:
-        """Difference for other such queries; of latency, also for fresh processes.  The verdict is this interval's."""
+        """Difference for other such queries, and for latency also in fresh processes.  This interval decides."""
         return _combined(self.over_queries, self.again)
 
     @property
     def larger_is_better(self) -> bool:
-        """Return whether larger is better, as for every metric but latency."""
+        """Return whether larger is better: true for every metric but latency."""
         return self.metric != LATENCY
 
     @property
     def verdict_text(self) -> str:
-        """The verdict in words; where the sample is too small to show a difference, with the queries it takes."""
+        """The verdict in words; if the sample is too small, with the number of queries that would suffice."""
         if self.verdict is ComparisonVerdict.NONE:
             needed = f", where {self.needed:,} would" if self.needed else ""
             return f"no difference that these {self.queries:,} queries can show{needed}"
@@ -142,7 +141,7 @@ class Difference:
 
     @property
     def won_lost_tied(self) -> tuple[int, int, int] | None:
-        """Numbers of queries that B does better, worse and the same; ``None``: no values by query."""
+        """Numbers of queries on which B is better, worse and equal; ``None``: values by query are missing."""
         if self.tested is None:
             return None
         up, down = self.tested.higher, self.tested.lower
@@ -187,7 +186,7 @@ def difference(
 
 
 def _at_level(item: Difference, level: float) -> Difference:
-    """Return a difference in latency with the intervals of a level and their verdict; a measure's stays as it is."""
+    """Return a latency difference with intervals at a level and their verdict; a measure's is unchanged."""
     if item.latencies is None:
         return item
     over_queries, again = item.latencies.apart(level)
@@ -202,7 +201,7 @@ _CLAIMS = frozenset(
 
 
 def with_test(item: Difference, tested: TestResult, p_holm: float, level: float = significance.LEVEL) -> Difference:
-    """Add the test and the intervals of its level; withdraw a verdict that they do not bear.
+    """Add the test and the intervals at its level; withdraw a verdict that they do not support.
 
     Among many comparisons some seem to differ by chance, because each is tested as if it were the only one.
 
@@ -259,7 +258,7 @@ def _combined(over_queries: Estimate, again: Estimate | None) -> Estimate:
 
 
 def _verdict(over_queries: Estimate, interval: Estimate, latencies: Latencies) -> ComparisonVerdict:
-    """Return the verdict that the interval bears for a latency."""
+    """Return the verdict that a latency's interval supports."""
     if np.array_equal(latencies.a, latencies.b):
         return ComparisonVerdict.EQUAL
     if len(latencies.a) < _least(LATENCY):
@@ -271,7 +270,7 @@ def _verdict(over_queries: Estimate, interval: Estimate, latencies: Latencies) -
 
 
 def _side(figure: Estimate) -> int:
-    """Return the side of 0 that the whole interval lies on; 0: on neither."""
+    """Return the sign of the whole interval; 0: it contains 0."""
     if figure.low is None or figure.high is None:
         return 0
     return 1 if figure.low > 0 else -1 if figure.high < 0 else 0
@@ -298,10 +297,10 @@ class QueryChoice:
 
 
 def largest_changes(a: PerQuery | None, b: PerQuery | None, choice: QueryChoice) -> tuple[QueryChange, ...]:
-    """Return the queries that differ most, largest change first.
+    """Return the queries that differ most, the largest change first.
 
-    These are at most ``count`` that B does better, and as many that it does worse.
-    Ties are in the order of ids; equal values are not a change.  Without values of the measure in both there are none.
+    At most ``count`` queries on which B is better, and as many on which it is worse.  Ties are in the order of ids;
+    equal values are not a change.  Without values of the measure in both rows, the result is empty.
     """
     if a is None or b is None or choice.by not in a.measures or choice.by not in b.measures:
         return ()
@@ -310,7 +309,7 @@ def largest_changes(a: PerQuery | None, b: PerQuery | None, choice: QueryChoice)
         QueryChange(query, choice.texts.get(query, ""), float(ours), float(its), float(its - ours))
         for query, ours, its in zip(a.query_ids, a.measures[choice.by], theirs, strict=True)
     ]
-    # A query that one of the two lacks is nan, which is neither above 0 nor below.
+    # A query that one row lacks is nan, which is neither above nor below 0.
     better = sorted((change for change in changes if change.difference > 0), key=lambda change: -change.difference)
     worse = sorted((change for change in changes if change.difference < 0), key=lambda change: change.difference)
     return (*better[: choice.count], *worse[: choice.count])

@@ -1,8 +1,7 @@
-"""Pareto front: rows that no other row beats on every axis, as far as the intervals tell.
+"""The Pareto front: rows that no other row beats on every axis, as far as the intervals show.
 
-A row is ``dominated`` if another one is surely at least as good on every axis and surely better on one.  It is
-``contested`` if another one is so by the figures alone, but their intervals leave it open.  Every other row is on the
-front.
+A row is ``dominated`` if another row is surely at least as good on every axis and surely better on one.  It is
+``contested`` if that holds for the figures, but the intervals leave it open.  Every other row is on the front.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class FrontState(str, Enum):
 
 @dataclass(frozen=True)
 class FrontPoint:
-    """A row's key, system, and figures by axis, none of them missing."""
+    """A row's key, its system, and a figure for every axis."""
 
     key: str
     system: str
@@ -47,7 +46,7 @@ class FrontPoint:
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """Cut-off (points), paired comparisons and resampled means of rows, from their queries."""
+    """Cut-off (points), paired comparisons and resampled means, from the values by query."""
 
     cutoff: float
     relations: PairedSigns | None = None
@@ -57,7 +56,7 @@ class Uncertainty:
 def uncertainty(
     rows: Sequence[Row], by_query: Mapping[str, PerQuery], measure: str, rounded_to: Mapping[str, float]
 ) -> Uncertainty:
-    """Estimate the uncertainty of comparable rows; of published rows, from their rounding."""
+    """Estimate the uncertainty of comparable rows; for published rows, from their rounding."""
     columns = resampling.aligned([by_query.get(row.per_query_key) for row in rows], measure)
     if columns is None:
         return Uncertainty(100 * rounded_to.get(measure, 0.0))
@@ -68,7 +67,7 @@ def uncertainty(
 
 
 def reason_not_ranked(row: Row, needed: Sequence[Axis]) -> str | None:
-    """Return why a row cannot be ranked by these axes; ``None``: it can."""
+    """Return the reason why a row cannot be ranked by these axes; ``None``: it can be ranked."""
     if row.outcome is not Outcome.OK:
         return f"{row.outcome.value}: {row.detail or 'no detail was stored'}"
     if row.validity is Validity.INVALID:
@@ -121,7 +120,7 @@ def states_of_points(
     Args:
         points: rows that may be compared.
         front_axes: two or three.
-        relations: of accuracy, from the same queries; without them its intervals decide, as on the other axes.
+        relations: paired comparisons of accuracy; without them its intervals decide, as on the other axes.
     """
     columns = [_AxisColumn(points, axis, relations if axis.name == ACCURACY else None) for axis in front_axes]
     return {point.key: _state(index, columns) for index, point in enumerate(points)}
@@ -138,7 +137,7 @@ def _state(index: int, columns: Sequence[_AxisColumn]) -> FrontState:
 
 
 class _AxisColumn:
-    """One axis of all rows, turned so that larger is better."""
+    """One axis of all rows, with signs such that larger is better."""
 
     def __init__(self, points: Sequence[FrontPoint], axis: Axis, relations: PairedSigns | None) -> None:
         figures = [point.figures[axis.name] for point in points]
@@ -154,11 +153,11 @@ class _AxisColumn:
         self.group = np.asarray([groups.get(point.key, -1) for point in points], dtype=np.int64)
 
     def gains_over(self, index: int) -> NDArray[np.float64]:
-        """Return how much better every row is than this one, by value."""
+        """Return how much better every row is than this row."""
         return np.asarray(self.values - self.values[index], dtype=np.float64)
 
     def signs_against(self, index: int) -> Signs:
-        """Compare every row with this one."""
+        """Compare every row with this row."""
         signs = np.full(len(self.values), UNDECIDED, dtype=np.int8)
         signs[self.worst > self.best[index]] = BETTER
         signs[self.best < self.worst[index]] = WORSE

@@ -17,10 +17,10 @@ from harness.untrusted import ForeignText, raw_text
 
 @dataclass(frozen=True)
 class Pool:
-    """The attempts of a cell that its row shows, in the order of their job numbers, at least one.
+    """The attempts that a cell's row shows, in the order of their job numbers; at least one.
 
-    ``outcome`` is the first failure among them, else ``ok``; numbers are made of ``jobs`` only if it is ``ok``.
-    ``missing`` counts the cell's jobs that are not stored or were measured in another environment.
+    ``outcome`` is the first failure, else ``ok``; only ``ok`` jobs give numbers.  ``missing`` counts the cell's jobs
+    that are not stored or were measured in another environment.
     """
 
     jobs: tuple[StoredJob, ...]
@@ -36,7 +36,7 @@ class Pool:
 
     @property
     def lead(self) -> StoredJob:
-        """The job that names the row: the first with the row's outcome."""
+        """The job that represents the row: the first with the row's outcome."""
         return next(job for job in self.jobs if job.result.outcome is self.outcome)
 
 
@@ -45,7 +45,7 @@ def pool(stored: Iterable[StoredJob], keys: Collection[str] | None = None) -> Po
 
     Args:
         stored: jobs of one cell and isolation, at least one.
-        keys: see :func:`harness.results.attempts.choose`.
+        keys: as in :func:`harness.results.attempts.choose`.
 
     Raises:
         FileError: a result's start time cannot be read.
@@ -63,7 +63,7 @@ def pool(stored: Iterable[StoredJob], keys: Collection[str] | None = None) -> Po
 
 
 def _failure(failed: Sequence[StoredJob]) -> tuple[Outcome, ForeignText | None]:
-    """Return the first failure's outcome, and how many jobs failed."""
+    """Return the outcome of the first failure, and the number of failed jobs in words."""
     first = failed[0].result
     if first.spec.jobs == 1:
         return first.outcome, first.detail

@@ -1,8 +1,8 @@
-"""Places of relevant passages in documents, and each system's measure by these places.
+"""Positions of relevant passages in documents, and each system's measure by position.
 
-Positions are tokens of bert-base-uncased.  Of each pair of a query and a document the first relevant passage counts,
-of a query with several documents the earliest.  Histograms, of the documents' lengths too, and shares follow Boytsov et
-al. (2025), Figure 1; their Figure 7 shows the same for more collections.  The measure by position is harness's own.
+Positions are tokens of bert-base-uncased.  The first relevant passage of each query and document counts; for a query
+with several documents, the earliest.  Histograms (of positions and of document lengths) and shares follow Boytsov et
+al. (2025), Figure 1; their Figure 7 shows more collections.  The measure by position is our own.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from harness.evaluation.per_query import PerQuery
 from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate, Floats
 
 BIN = 256
-# Shares are of passages that start before so many bins.
+# Shares count the passages that start before these bins.
 BOUNDS = (1, 2, 4)
-# Bins of the first screen end there.
+# The bins of the first screen end at these tokens.
 COARSE = (1, 2)
 SEED = 2023
-# Tokens of a word of English: bert-base-uncased on the paragraphs of XQuAD-en.
+# Tokens per English word: bert-base-uncased on the paragraphs of XQuAD-en.
 WORD_TOKENS = 1.3
 
 
@@ -54,9 +54,9 @@ REFERENCES = (
 
 @dataclass(frozen=True)
 class PassagePlaces:
-    """First relevant passages of a dataset; ``origin`` says where they are from.
+    """The first relevant passages of a dataset; ``origin`` names their source.
 
-    ``pairs`` of a query and a document were searched for one (``None``: all have one).
+    ``pairs``: the number of query-document pairs that were searched (``None``: every pair has a passage).
     """
 
     dataset: str
@@ -66,12 +66,12 @@ class PassagePlaces:
 
     @property
     def starts(self) -> list[int]:
-        """The token at which each starts."""
+        """The first token of each passage."""
         return [each.start_token for each in self.firsts]
 
     @property
     def lengths(self) -> list[int]:
-        """The tokens of each relevant document, once for each query."""
+        """The number of tokens of each relevant document, once per query."""
         return [each.length for each in self.firsts]
 
     @property
@@ -98,7 +98,7 @@ def first_passages(
 
 
 def histogram(tokens: Iterable[int], width: int = BIN) -> tuple[int, ...]:
-    """Return how many starts, or lengths, lie in each bin of ``width`` tokens, up to the last that has one."""
+    """Count starts or lengths in each bin of ``width`` tokens, up to the last non-empty bin."""
     counts = Counter(each // width for each in tokens)
     return tuple(counts[number] for number in range(max(counts, default=-1) + 1))
 
@@ -112,9 +112,9 @@ def share_before(places: PassagePlaces, tokens: int) -> Estimate:
 
 @dataclass(frozen=True)
 class ReadLimit:
-    """Tokens of a document that a system reads at most; ``None``: all.
+    """The most tokens of a document that a system reads; ``None``: all.
 
-    ``known`` is false where its parameters do not say; ``exact`` is false for a limit in words.
+    ``known`` is false if the parameters do not tell; ``exact`` is false for a limit in words.
     """
 
     tokens: int | None
@@ -132,7 +132,7 @@ class UnseenPassages:
 
 @dataclass(frozen=True)
 class DocumentReader:
-    """A system, or a number of tokens, with what it reads and does not see; known before anything runs."""
+    """A system or a number of tokens, with its limit and the share of passages beyond it; known before a run."""
 
     name: str
     limit: ReadLimit
@@ -140,12 +140,12 @@ class DocumentReader:
 
 
 def reader_of(name: str, limit: ReadLimit, places: PassagePlaces) -> DocumentReader:
-    """Return what a system of this limit does not see."""
+    """Return the share of passages that a system with this limit does not see."""
     return DocumentReader(name, limit, unseen_passages(places, limit))
 
 
 def unseen_passages(places: PassagePlaces, limit: ReadLimit) -> UnseenPassages | None:
-    """Return the unseen share; ``None``: no passage, or nothing is known of the system."""
+    """Return the unseen share; ``None``: there is no passage, or the limit is unknown."""
     if not limit.known or not places.firsts:
         return None
     if limit.tokens is None:
@@ -157,10 +157,10 @@ def unseen_passages(places: PassagePlaces, limit: ReadLimit) -> UnseenPassages |
 
 
 def read_limit(params: Mapping[str, Scalar]) -> ReadLimit:
-    """Return how much of a document a system reads, from its parameters alone.
+    """Return how much of a document a system reads, according to its parameters.
 
-    Of a fusion it is the most that a component reads, of two stages what the one reads that cuts documents: a first
-    stage of whole documents does not show them to the second.
+    A fusion reads as much as the component that reads most.  A two-stage system reads as much as the stage that cuts
+    documents: a first stage over whole documents does not pass them on to the second.
     """
     parts: dict[str, dict[str, Scalar]] = {}
     for name, value in params.items():
@@ -215,9 +215,9 @@ class PlacedCell:
 
 @dataclass(frozen=True)
 class SystemByPosition:
-    """A system's measure over the ``queries`` with a position: overall, by bin, and its change for each bin of tokens.
+    """A system's measure over the ``queries`` with a position: overall, by bin, and its slope per bin.
 
-    ``coarse`` holds the same for the bounds of ``COARSE``, ``placed`` by depth and length where both were given.
+    ``coarse`` holds the same for the bounds of ``COARSE``; ``placed`` by depth and length, if both are known.
     """
 
     system: str
@@ -235,9 +235,9 @@ class SystemByPosition:
 
 @dataclass(frozen=True)
 class DatasetPositions:
-    """Places of one dataset's passages, in bins of ``width`` tokens.
+    """Positions of one dataset's passages, in bins of ``width`` tokens.
 
-    ``readers`` were asked about before anything ran; ``systems`` have ranked its documents.
+    ``readers`` are known without a run; ``systems`` have ranked the documents.
     """
 
     places: PassagePlaces
@@ -255,13 +255,13 @@ def by_position(
     measure: str,
     width: int = BIN,
 ) -> SystemByPosition:
-    """Return a system's measure by the place of each query's first passage.
+    """Return a system's measure by the position of each query's first passage.
 
     Args:
         row: the system's.
         values: its values by query.
         params: of the system; ``None``: not known.
-        places: of the dataset.
+        places: the positions in the dataset.
         measure: its name.
         width: tokens of a bin.
     """
@@ -325,10 +325,10 @@ def slope(starts: Floats, scores: Floats, seed: int = SEED, resamples: int = RES
     """Return the least-squares slope of a measure over positions, with a bootstrap interval over queries.
 
     Args:
-        starts: of each query's passage, shape (queries,), in the unit of the slope.
+        starts: position of each query's passage, shape (queries,), in the unit of the slope.
         scores: the measure, shape (queries,).
         seed: of the resamples.
-        resamples: their number.
+        resamples: number of resamples.
     """
     if len(starts) < 2 or starts.min() == starts.max():
         return Estimate(None, reason="all passages start at one place")

@@ -42,7 +42,7 @@ _PRINTED = re.compile(r"[0-9]{1,9}(\.([0-9]{1,6}))?", flags=re.ASCII)
 
 
 class PriceList(ConfigModel):
-    """The price list that the paper's costs follow."""
+    """The price list behind the paper's costs."""
 
     provider: str
     region: str
@@ -51,7 +51,7 @@ class PriceList(ConfigModel):
 
 
 class PrintedProtocol(ConfigModel):
-    """The protocol that measured the latencies of Table 3."""
+    """The protocol behind the latencies of Table 3."""
 
     warmup_queries: int = Field(ge=0)
     queries: int = Field(gt=0)
@@ -61,7 +61,7 @@ class PrintedProtocol(ConfigModel):
 
 
 class TableFiles(ConfigModel):
-    """File names of the tables that hold for all datasets."""
+    """File names of the tables that cover all datasets."""
 
     table1: str
     table2: str
@@ -72,7 +72,7 @@ class TableFiles(ConfigModel):
 
 
 class ScoreTable(ConfigModel):
-    """A table of Dynascores: its number, ``again`` if it is printed twice, its weights."""
+    """A table of Dynascores: its number, its weights, and ``again``, the number of its second print."""
 
     number: str
     again: str = ""
@@ -81,11 +81,11 @@ class ScoreTable(ConfigModel):
 
 
 class PaperDataset(ConfigModel):
-    """One dataset: its name here, its name in the paper, its part of Table 3, its tables of scores.
+    """One dataset: its name here and in the paper, its part of Table 3, its tables of scores.
 
-    ``amrs``: the exchange rates that its scores were made with (units of each metric for a point of accuracy).
-    ``measured_as``: its names in results of our own suites.
-    ``systems``: the shipped system that repeats a printed one, where its name is not the printed one in lower case.
+    ``amrs``: the exchange rates behind its scores (units of each metric per point of accuracy).  ``measured_as``: its
+    names in results of our own suites.  ``systems``: the shipped system for a printed name, unless it is the printed
+    name in lower case.
     """
 
     name: str
@@ -98,12 +98,12 @@ class PaperDataset(ConfigModel):
     systems: dict[str, str] = Field(default_factory=dict)
 
     def shipped(self, printed: str) -> str:
-        """Return the name of the shipped system that repeats a printed one."""
+        """Return the shipped system that repeats a printed one."""
         return self.systems.get(printed, printed.lower())
 
 
 class LatencySource(ConfigModel):
-    """Row of Table 1 that gives Table 2 a latency, its system in Table 3, and the systems of harness that it is."""
+    """A row of Table 1 that Table 2 takes its latency from, with its name in Table 3 and the shipped systems."""
 
     system: str
     of: str
@@ -113,7 +113,7 @@ class LatencySource(ConfigModel):
 
 
 class Paper(ConfigModel):
-    """Bibliographic data of a paper, as every ``published.toml`` has them."""
+    """Bibliographic data of a paper, from ``published.toml``."""
 
     name: str
     title: ForeignText
@@ -155,12 +155,12 @@ class About(Paper):
     files: TableFiles
     datasets: tuple[PaperDataset, ...] = Field(min_length=1)
     table2: tuple[LatencySource, ...]
-    one_thread: tuple[ForeignText, ...] = ()  # references of Table 1 that measured on one CPU thread
+    one_thread: tuple[ForeignText, ...] = ()  # references in Table 1 that measured on one CPU thread
 
 
 @dataclass(frozen=True)
 class Printed:
-    """A number as printed; it stands for every number that rounds to it."""
+    """A printed number, which represents every number that rounds to it."""
 
     text: str
 
@@ -193,7 +193,7 @@ Count = Annotated[int, BeforeValidator(_count)]
 
 
 class TableLine(BaseModel):
-    """Base of a table's rows; its fields are the columns, in their order, and empty cells are ``None``."""
+    """The base of a table's rows: fields are the columns in order, and empty cells are ``None``."""
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
@@ -213,7 +213,7 @@ class Reported(TableLine):
 
 @dataclass(frozen=True)
 class Hardware:
-    """GPUs, CPUs and memory that a system had or needs."""
+    """The GPUs, CPUs and memory that a system had or needs."""
 
     gpus: int
     cpus: int
@@ -239,7 +239,7 @@ class Hardware:
 
 
 class MachineLine(TableLine):
-    """Base of a row that puts a system on a machine."""
+    """The base of a row that names a machine."""
 
     system: str
     gpu: Count
@@ -249,7 +249,7 @@ class MachineLine(TableLine):
 
     @property
     def hardware(self) -> Hardware:
-        """GPUs, CPUs and memory that the system had, or is said to need."""
+        """The GPUs, CPUs and memory that the system had, or needs according to the paper."""
         return Hardware(self.gpu, self.cpu, int(self.ram_gib.value))
 
 
@@ -292,7 +292,7 @@ class Lengths(TableLine):
 
 
 class Setting(TableLine):
-    """A fact that the text states, and where: a commit, a version, a number of epochs, what trained a model."""
+    """A fact from the text and its place: a commit, a version, a number of epochs, a model's training data."""
 
     subject: str
     value: str
@@ -310,7 +310,7 @@ class Scored(TableLine):
 
 
 class Erratum(TableLine):
-    """A contradiction: a row's printed text, the text that follows, the evidence.
+    """A contradiction: the printed text, the text that follows from other figures, and the evidence.
 
     ``number`` counts the rows of the table from 1; ``row`` names it.
     """
@@ -326,7 +326,7 @@ class Erratum(TableLine):
 
 @dataclass(frozen=True)
 class Published:
-    """All tables of a paper: ``table3`` by a dataset's name in ``about.datasets``, ``scores`` by a table's number."""
+    """All tables of a paper: ``table3`` by a dataset's name, ``scores`` by a table's number."""
 
     folder: Path
     about: About
@@ -341,12 +341,12 @@ class Published:
     errata: tuple[Erratum, ...]
 
     def follows(self) -> Snapshot:
-        """Return the prices that the paper's costs follow; UsageError if harness has no such snapshot."""
+        """Return the prices behind the paper's costs; raise UsageError if harness has no such snapshot."""
         printed = self.about.prices
         return prices.snapshot(printed.as_of, region=f"{printed.provider}/{printed.region}", term=printed.term)
 
     def lines(self) -> list[tuple[str, int, Viable | TimedSystem]]:
-        """List table number, row number and row of Tables 2 and 3."""
+        """List the rows of Tables 2 and 3 with table number and row number."""
         tables: dict[str, Sequence[Viable | TimedSystem]] = {"2": self.table2}
         tables |= {dataset.table3: self.table3[dataset.name] for dataset in self.about.datasets}
         return [(table, number, line) for table, lines in tables.items() for number, line in enumerate(lines, 1)]
@@ -360,7 +360,7 @@ class Published:
         """Return the latency behind a cost, and its row of Table 1, if any.
 
         Raises:
-            FileError: ``published.toml`` names no row of Table 1 for it, or one without latency.
+            FileError: ``published.toml`` names a row of Table 1 without latency for it, or does not name a row.
         """
         if isinstance(line, TimedSystem):
             return line.latency_ms, None
@@ -377,7 +377,7 @@ class Published:
         )
 
     def instance(self, line: Viable | TimedSystem, snapshot: Snapshot) -> Instance:
-        """Return the facts of a row's instance type; FileError if it has no price in ``snapshot``."""
+        """Return the facts of a row's instance type; raise FileError if ``snapshot`` has no price for it."""
         instance = snapshot.instance(line.instance_type)
         if instance is None:
             raise FileError(
@@ -388,12 +388,12 @@ class Published:
 
 
 def is_in(folder: Path) -> bool:
-    """Return whether a folder holds ``published.toml``, broken or not, and no stored job."""
+    """Return whether a folder holds ``published.toml`` (even a broken one) and does not hold stored jobs."""
     return os.path.lexists(folder / NAME) and not _holds_jobs(folder)
 
 
 def stray(folder: Path) -> tuple[FileError, ...]:
-    """Return the error of a ``published.toml`` in a folder of stored jobs, which are shown instead."""
+    """Return the error about a ``published.toml`` in a folder of stored jobs; the jobs are shown."""
     if os.path.lexists(folder / NAME) and _holds_jobs(folder):
         return (FileError(f"{folder / NAME}: is in a folder of stored jobs; move it to a folder of its own"),)
     return ()
@@ -407,7 +407,7 @@ def read(folder: Path) -> Published:
     """Read a folder of published tables.
 
     Raises:
-        FileError: a file is missing or wrong; names the file, the line and the column.
+        FileError: a file is missing or wrong; the message names the file, the line and the column.
     """
     about = validate(About, read_toml(folder / NAME, links=False), folder / NAME)
 
@@ -430,10 +430,10 @@ def read(folder: Path) -> Published:
 
 
 def minimum_viable(paper: str, system: str, gpus: int) -> Viable | None:
-    """Return what Table 2 of a shipped paper says of a system of harness, with or without GPUs, if anything.
+    """Return the row of Table 2 in a shipped paper about a shipped system, with or without GPUs, if it has one.
 
     Raises:
-        FileError: a file of the paper is wrong.
+        FileError: a file of the paper is invalid.
     """
     folder = config.data_root() / "results" / "published" / paper
     if not (folder / NAME).is_file():
@@ -469,7 +469,7 @@ def _lines(model: type[Model], path: Path, decimals: dict[str, int]) -> tuple[Mo
 
 
 def _check_digits(cell: str, figure: Printed, decimals: int | None) -> None:
-    """Raise FileError if a figure lacks printed digits or has more."""
+    """Raise FileError if a figure has fewer or more digits than printed."""
     if decimals is None:
         raise FileError(f"{cell}: [decimals] of {NAME} does not say how it is rounded; add it there")
     if figure.decimals != decimals:
@@ -482,15 +482,15 @@ def _check_digits(cell: str, figure: Printed, decimals: int | None) -> None:
 def published_table(published: Published, follows: Snapshot) -> Table:
     """Turn Tables 2 and 3 into rows without prices, with errata as notes.
 
-    Table 3 is the suite of the paper's name, Table 2 the suite ``<name>-table2``: its latencies were not measured on
-    the machines that price them. Measures are fractions (0.187), where the paper prints per cent (18.7).
+    The suite of Table 3 has the paper's name.  Table 2 is the suite ``<name>-table2``, because its latencies were not
+    measured on the machines that price them.  Measures are fractions (0.187); the paper prints per cent (18.7).
 
     Args:
         published: the tables.
-        follows: the prices that the paper follows, with the facts of the types that it names.
+        follows: the prices behind the paper's costs, with the facts of the instance types.
 
     Raises:
-        FileError: a row names an instance type that has no price there.
+        FileError: a row names an instance type without a price there.
     """
     notes: dict[tuple[str, int], list[str]] = defaultdict(list)
     for erratum in published.errata:
@@ -505,7 +505,7 @@ def published_table(published: Published, follows: Snapshot) -> Table:
 
 
 def _rates(about: About) -> tuple[PublishedRates, ...]:
-    """Return the exchange rates of each dataset's scores; they are of Table 3 and of the first measure."""
+    """Return the exchange rates of each dataset's scores, for Table 3 and the first measure."""
     measure = next(iter(MEASURES))
     return tuple(
         PublishedRates(
@@ -519,7 +519,7 @@ def _rates(about: About) -> tuple[PublishedRates, ...]:
 def _row(
     published: Published, table: str, number: int, line: Viable | TimedSystem, follows: Snapshot, errata: Sequence[str]
 ) -> Row:
-    """Build the row of a line of Table 3, or of Table 2 with its figures of Table 1."""
+    """Build the row for a line of Table 3, or of Table 2 with the figures of Table 1."""
     about, instance = published.about, published.instance(line, follows)
     latency, reported = published.latency_of(line)
     dataset = next((dataset for dataset in about.datasets if dataset.table3 == table), about.datasets[0])

@@ -1,10 +1,10 @@
-"""Published tables of measures alone: no latency, no hardware, no cost.
+"""Published tables that hold measures only, without latency, hardware or cost.
 
-``published.toml`` says which column of which CSV file is which measure on which dataset, which systems are baselines of
-which (``firstp``, ``over``), where the code behind a figure differs from the text (``findings``), and where the print
-contradicts itself (``errata``).  A cell holds the figure as printed, the marks of significance and the gain:
-``0.416a (+5.5%)``.  An empty cell is a dash in the print; ``?`` is a figure that the copy at hand does not show.
-Tables with costs are read by :mod:`harness.analysis.published`.
+``published.toml`` maps the columns of the CSV files to measures and datasets, and names each system's baseline
+(``firstp``, ``over``), differences between code and text (``findings``), and contradictions within the print
+(``errata``).  A cell holds the printed figure, the marks of significance and the gain: ``0.416a (+5.5%)``.  An empty
+cell is a dash in the print; ``?`` is a figure that our copy does not show.  Tables with costs are read by
+:mod:`harness.analysis.published`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from harness.errors import FileError
 from harness.stats import Estimate
 from harness.untrusted import ForeignText, read_whole, reading
 
-# The study of long documents that ships with harness.
+# The shipped study of long documents.
 LONG_DOCUMENTS = config.data_root() / "results" / "published" / "boytsov2025"
 NO_LATENCY = "the paper prints no latency"
 SYSTEM = "system"
 _MAX_BYTES = 8 << 20
-# A printed figure that the copy at hand does not show.
+# A printed figure that our copy does not show.
 LOST = "?"
 _FIGURE = r"[+-]?(?:[0-9]{0,9}\.[0-9]{1,6}|[0-9]{1,9})"
 _PRINTED = re.compile(_FIGURE, flags=re.ASCII)
@@ -41,7 +41,7 @@ _CELL = re.compile(rf"({_FIGURE})([a-z]{{0,4}})(?: \(({_FIGURE})%\))?", flags=re
 
 @dataclass(frozen=True)
 class PrintedCell:
-    """A printed figure, the marks of significance beside it, and the printed gain over its baseline, per cent."""
+    """A printed figure, its marks of significance, and the printed gain over its baseline in per cent."""
 
     figure: str
     marks: str = ""
@@ -55,7 +55,7 @@ class PrintedCell:
 
 
 class MeasureColumn(ConfigModel):
-    """A column: measure, dataset, candidates a query (``depth``); with a ``short`` header it is on the first screen."""
+    """A column: measure, dataset, candidates per query (``depth``); ``short``: its header on the first screen."""
 
     dataset: str
     measure: str
@@ -67,10 +67,10 @@ class MeasureColumn(ConfigModel):
 class MeasureTable(ConfigModel):
     """One table.
 
-    ``columns`` hold measures, ``facts`` (headers by column) anything else, as printed; ``key`` is the first column.
-    ``source``: where it is from, if not from the paper.  ``gain`` names the column of mean gains, per cent.
-    ``over``: the baseline of a system's gains in this table, where it is not the FirstP.  ``marks``: what each mark of
-    significance means.
+    ``columns`` hold measures, ``facts`` (headers by column) all other cells as printed; ``key`` is the first column.
+    ``source``: the table's origin, if not the paper.  ``gain`` names the column of mean gains in per cent.  ``over``:
+    the baseline of a system's gains in this table, if not its FirstP. ``marks``: the meaning of each mark of
+    significance.
     """
 
     number: str
@@ -97,7 +97,7 @@ class MeasureTable(ConfigModel):
 
     @property
     def name(self) -> str:
-        """Its name in the paper, such as ``Table 4``; of figures that are in no table, their place."""
+        """Its name in the paper, such as ``Table 4``, or the place of figures outside tables."""
         return f"Table {self.number}" if self.number[:1].isdigit() else self.number.capitalize()
 
     def cells(self, line: Mapping[str, str]) -> dict[str, PrintedCell]:
@@ -106,9 +106,9 @@ class MeasureTable(ConfigModel):
 
 
 class Contradiction(ConfigModel):
-    """A contradiction between text and code, or within the print, in the rows that ``systems`` (globs) name.
+    """A contradiction between text and code, or within the print, about the rows that ``systems`` (globs) match.
 
-    ``tables``: their numbers, none: all.  Without ``systems`` it concerns the text alone.
+    ``tables``: their numbers; empty: all.  Without ``systems`` it is about the text.
     """
 
     name: str
@@ -128,7 +128,7 @@ class Contradiction(ConfigModel):
 
 
 class RunTimeStatements(ConfigModel):
-    """Statements of a text on a figure of run times that prints no numbers: one point, and the least factor."""
+    """Statements about a figure of run times without printed numbers: one point, and the least factor."""
 
     statements: tuple[str, ...] = Field(min_length=1)
     remark: str
@@ -151,24 +151,24 @@ class MeasuresPaper(Paper):
 
     @property
     def contradictions(self) -> tuple[tuple[str, Contradiction], ...]:
-        """All findings and errata, each behind its kind."""
+        """All findings and errata, each after its kind."""
         return (*(("finding", each) for each in self.findings), *(("erratum", each) for each in self.errata))
 
 
 @dataclass(frozen=True)
 class PublishedMeasures:
-    """A paper and the printed cells of its tables: by table number, in order, the cells of a system by column."""
+    """A paper and its printed cells: by table number, the cells of each system by column, in order."""
 
     folder: Path
     about: MeasuresPaper
     lines: dict[str, tuple[dict[str, str], ...]]
 
     def contradictions(self, table: str, system: str) -> list[tuple[str, Contradiction]]:
-        """Return the findings and errata that concern a row, each behind its kind."""
+        """Return the findings and errata about a row, each after its kind."""
         return [(kind, each) for kind, each in self.about.contradictions if each.touches(table, system)]
 
     def baseline(self, table: MeasureTable, system: str) -> str | None:
-        """Return the system over which a row's gains are printed."""
+        """Return the baseline of a row's printed gains."""
         return table.over.get(system, self.about.firstp.get(system))
 
     @property
@@ -184,9 +184,9 @@ class PublishedMeasures:
         return {line[table.key]: float(line[table.gain]) for line in self.lines[table.number] if line[table.gain]}
 
     def wrong_gains(self) -> Iterator[tuple[str, str, str]]:
-        """Yield place, printed gain and what follows, where a gain does not follow from the printed figures.
+        """Yield place, printed gain and expected interval of each gain that contradicts the printed figures.
 
-        A printed figure stands for all that round to it, so what follows is an interval.
+        Printed figures are rounded, so the expected gain is an interval.
         """
         for place, printed, ends in self._gains():
             if ends is None:
@@ -195,11 +195,11 @@ class PublishedMeasures:
                 yield place, printed, f"{float(ends[0]):+.2f} to {float(ends[1]):+.2f}"
 
     def checked_gains(self) -> int:
-        """Return how many printed gains can be held against printed figures."""
+        """Return how many printed gains can be checked by printed figures."""
         return sum(ends is not None for _, _, ends in self._gains())
 
     def _gains(self) -> Iterator[tuple[str, str, tuple[Fraction, Fraction] | None]]:
-        """Yield each printed gain with its place, and the least and largest that the figures allow."""
+        """Yield each printed gain with its place, and the least and the largest gain that the figures allow."""
         for table in self.about.tables:
             by_system = {line[table.key]: line for line in self.lines[table.number]}
             for system, line in by_system.items():
@@ -210,7 +210,7 @@ class PublishedMeasures:
                 for name, cell in cells.items():
                     if cell.gain and base.get(name) != LOST:
                         yield f"{place}, {name}", cell.gain, _ends([pairs[name]] if name in pairs else [])
-                # A mean over figures of which one is lost cannot be made again.
+                # Without one of its figures a mean cannot be checked.
                 if table.gain and line[table.gain] and LOST not in (*line.values(), *base.values()):
                     yield place, line[table.gain], _ends([*pairs.values()])
 
@@ -221,7 +221,7 @@ def _half(printed: str) -> Fraction:
 
 
 def _ends(pairs: Sequence[tuple[PrintedCell, PrintedCell]]) -> tuple[Fraction, Fraction] | None:
-    """Return the least and the largest mean of relative gains, per cent, that rounded figures over others allow."""
+    """Return the least and the largest mean relative gain in per cent that rounded figures allow."""
     if not pairs:
         return None
     figures = [(one.figure, other.figure) for one, other in pairs]
@@ -234,7 +234,7 @@ def _ends(pairs: Sequence[tuple[PrintedCell, PrintedCell]]) -> tuple[Fraction, F
 
 
 def holds(folder: Path) -> bool:
-    """Return whether a folder holds tables of measures alone, which ``published.toml`` lists as ``tables``.
+    """Return whether a folder holds tables of measures, which ``published.toml`` lists as ``tables``.
 
     Raises:
         FileError: ``published.toml`` is not TOML.
@@ -246,7 +246,8 @@ def read(folder: Path) -> PublishedMeasures:
     """Read a folder of published measures.
 
     Raises:
-        FileError: a file is missing or wrong, or a baseline, a finding or an erratum names a system that no table has.
+        FileError: a file is missing or wrong, or a baseline, a finding or an erratum names a system that is not in the
+        tables.
     """
     about = validate(MeasuresPaper, read_toml(folder / NAME, links=False), folder / NAME)
     lines = {table.number: tuple(_lines(folder / table.file, table)) for table in about.tables}
@@ -286,9 +287,9 @@ def _lines(path: Path, table: MeasureTable) -> Iterator[dict[str, str]]:
 
 
 def measures_table(paper: PublishedMeasures) -> Table:
-    """Turn the tables into rows, one for each system and dataset, with findings as notes; no row has a cost.
+    """Turn the tables into rows, one for each system and dataset, with findings as notes and without costs.
 
-    Table 1 is the suite of the paper's name, each other table the suite ``<name>-table<number>``.
+    The suite of Table 1 has the paper's name; the others are ``<name>-table<number>``.
     """
     columns = [column for table in paper.about.tables for column in table.columns.values()]
     rows = tuple(row for table in paper.about.tables for row in _rows(paper, table))

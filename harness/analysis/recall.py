@@ -1,8 +1,8 @@
 """Compare approximate systems with the exact search of the same vectors: the share of its top k that they find.
 
-The overlap tells what the search loses from what the model does.  It is read from stored runs, so it needs no
-judgements, and it is the same on every machine.  Of two systems with one model, other parameters of the scores
-(an encoder's backend, tokens read, k1 of BM25) are named, because they move documents too.
+The overlap separates the loss of the search from the quality of the model.  It comes from stored runs, needs no
+judgements, and is the same on every machine.  If two systems of one model differ in parameters of the scores (an
+encoder's backend, tokens read, BM25's k1), these are named, because they move documents too.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from harness.results.reader import StoredJob, read_job_run
 from harness.results.schema import NULL_SYSTEM
 from harness.stats import Estimate
 
-# Depths of the overlap; of shorter runs their own.
+# Depths of the overlap; a shorter run has its own depth.
 CUTOFFS = (10, 100)
 # Parameters that name a model.
 _MODEL = ("model", "document_model", "query_model", "checkpoint", "expansion_model", "head", "document_head")
-# Parameters that exact scores depend on beside the model.
+# Other parameters that exact scores depend on.
 _SCORES = (
     *("backend", "document_backend", "pooling", "normalise", "similarity", "document_tokens", "query_tokens"),
     *("document_prefix", "query_prefix", "document_segment", "query_segment", "title", "title_separator", "segments"),
@@ -37,9 +37,9 @@ _UNSET = "not set"
 
 @dataclass(frozen=True)
 class TopOverlap:
-    """Share of the exact top ``k`` that is in a system's top ``k``: its mean over queries, and by query.
+    """The share of the exact top ``k`` in a system's top ``k``: mean over queries, and by query.
 
-    ``whole``: the share of queries of which nothing is missing.
+    ``whole``: the share of queries whose exact top ``k`` is complete.
     """
 
     k: int
@@ -50,10 +50,10 @@ class TopOverlap:
 
 @dataclass(frozen=True)
 class ExactPair:
-    """A system against the exact search of its vectors; ``reason``: why they are not compared.
+    """A system and the exact search of its vectors; ``reason``: why they are not compared.
 
-    ``differs``: parameters of the scores in which the two differ.  ``unranked``: queries for which the exact search
-    ranks nothing.  ``change``: the measure less that of the exact search, with its paired interval.
+    ``differs``: parameters of the scores in which the two differ.  ``unranked``: queries without a hit in the exact
+    search.  ``change``: the measure less the exact search's, with its paired interval.
     """
 
     dataset: str
@@ -82,7 +82,7 @@ class RecallTable:
 
     @property
     def cutoffs(self) -> tuple[int, ...]:
-        """Depths of any overlap, ascending."""
+        """All depths of overlaps, ascending."""
         return tuple(sorted({overlap.k for pair in self.pairs for overlap in pair.overlaps}))
 
 
@@ -98,12 +98,12 @@ def compare_with_exact(
     Args:
         jobs: stored jobs.
         exact: each system's exact search, as suites declare it.
-        named: the exact search of all other systems instead.
-        table: rows of the same jobs; the first measure is that of the change.
+        named: the exact search for all other systems, in place of the suites'.
+        table: rows of the same jobs; the change is in the first measure.
         per_query: their values by query.
 
     Raises:
-        UnknownName: no job is of the named system.
+        UnknownName: the named system has no job.
         UsageError: no exact search is declared or named.
     """
     found = _by_system(jobs)
@@ -121,7 +121,7 @@ def compare_with_exact(
 
 
 def _by_system(jobs: Iterable[StoredJob]) -> dict[tuple[str, str], list[StoredJob]]:
-    """Return the job that counts of each cell, by dataset and system: those that ended well and have a run first."""
+    """Return one job per cell, by dataset and system; jobs that ended well and have a run come first."""
     held: dict[tuple[str, str], list[StoredJob]] = defaultdict(list)
     for place, tries in attempts.jobs_by_cell(jobs).items():
         if place.cell.system != NULL_SYSTEM:
@@ -137,20 +137,20 @@ def _rank(job: StoredJob) -> tuple[bool, bool]:
 def _pair(
     found: Mapping[tuple[str, str], Sequence[StoredJob]], dataset: str, system: str, exact: str
 ) -> tuple[ExactPair, StoredJob | None, StoredJob | None]:
-    """Return a pair, and the two jobs that are compared."""
+    """Return a pair, and the two jobs behind it."""
     mine, theirs = found[dataset, system], found.get((dataset, exact), ())
     if not theirs:
         elsewhere = sorted(other for other, name in found if name == exact)
         where = f"on {', '.join(elsewhere)} alone" if elsewhere else "nowhere"
         return ExactPair(dataset, system, exact, f"dataset: {exact} was measured {where}"), None, None
-    # Of several hardware profiles, scenarios and suites the first two that fit.
+    # The first two jobs that fit, over hardware profiles, scenarios and suites.
     reasons = [(_reason(job, other), job, other) for job in mine for other in theirs]
     fitting = next(((job, other) for reason, job, other in reasons if reason is None), None)
     if fitting is None:
         return ExactPair(dataset, system, exact, reasons[0][0]), None, None
     try:
         return _compared(dataset, system, exact, *fitting), *fitting
-    except HarnessError as error:  # a damaged file spoils one row alone
+    except HarnessError as error:  # a damaged file affects one row only
         return ExactPair(dataset, system, exact, f"stored run cannot be read: {error}"), None, None
 
 
@@ -176,7 +176,7 @@ def _reason(job: StoredJob, exact: StoredJob) -> str | None:
 
 
 def _differences(ours: Mapping[str, Scalar], theirs: Mapping[str, Scalar], names: Sequence[str]) -> tuple[str, ...]:
-    """Return the parameters of two systems that differ, in words; one that a system lacks may have its default."""
+    """Describe the parameters in which two systems differ; a missing one may have its default."""
     return tuple(
         f"{name} {ours.get(name, _UNSET)}, exact {theirs.get(name, _UNSET)}"
         for name in names
@@ -206,7 +206,7 @@ def _compared(dataset: str, system: str, exact: str, job: StoredJob, other: Stor
 
 
 def _overlap(rankings: Mapping[str, tuple[Sequence[str], Sequence[str]]], k: int) -> TopOverlap:
-    """Return the overlap of the top ``k``; an exact list that is shorter counts as far as it goes."""
+    """Return the overlap of the top ``k``; a shorter exact list counts in full."""
     by_query = {}
     for query, (mine, exact) in rankings.items():
         best = set(exact[:k])

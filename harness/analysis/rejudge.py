@@ -1,7 +1,7 @@
 """Score stored runs with other qrels, or without some queries.
 
-What was measured stays as it is.  Other qrels replace stored ones only where they contain all of these, with any
-grades, so that no run is scored by another dataset's qrels or by fewer judgements than were stored.
+Measurements stay as they are.  Other qrels replace stored ones only if they contain all of the stored judgements (with
+any grades), so that a run is never scored by another dataset's qrels or by fewer judgements.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _MOST_BYTES = 64 << 20  # of a list of ids
 
 @dataclass(frozen=True)
 class QrelsOverride:
-    """A qrels file that replaces stored qrels (``qrels`` is ``None``: none), and ids of queries to leave out.
+    """A qrels file that replaces stored qrels (``None``: not given), and ids of queries to leave out.
 
-    ``sha256`` is that of the qrels file; ``remarks`` are sentences about it.
+    ``sha256``: of the qrels file; ``remarks``: sentences about it.
     """
 
     name: str
@@ -51,7 +51,7 @@ class QrelsOverride:
         return sum(document not in own.get(query, {}) for query, judged in stored.items() for document in judged)
 
     def named(self, stored: Qrels) -> str:
-        """Describe it against the stored qrels, all of which it contains."""
+        """Describe its difference from the stored qrels, which it contains."""
         own = self.qrels or {}
         pairs = sum(len(judged) for judged in stored.values())
         more = sum(len(judged) for judged in own.values()) - pairs
@@ -67,9 +67,9 @@ class QrelsOverride:
 
 @dataclass(frozen=True)
 class JudgementBasis:
-    """The qrels that score a run; ``sha256`` where they replace the stored ones.
+    """The qrels that score a run; ``sha256``: set if they replace the stored ones.
 
-    ``changes`` are sentences on what differs from the stored form, ``notes`` on what does not and why.
+    ``changes``: sentences about replaced judgements; ``notes``: about judgements that stayed, and why.
     """
 
     qrels: Qrels
@@ -79,23 +79,23 @@ class JudgementBasis:
 
 
 def read(qrels: Path | None, without: Path | None = None) -> QrelsOverride | None:
-    """Read other qrels, and ids of queries to leave out, one a line; ``None``: neither is named.
+    """Read other qrels, and ids of queries to leave out, one per line; ``None``: neither file is given.
 
     Raises:
-        FileError: one cannot be read.
+        FileError: a file cannot be read.
     """
     if qrels is None and without is None:
         return None
     found = QrelsOverride("", "", None)
     if qrels is not None:
         trec_lines.refuse_pipe(qrels)
-        # By its name alone: these sentences are kept with rows that any file of this name and content stands in for.
+        # The name without its folder: cached rows keep these sentences for any file of this name and content.
         given = trec.read_qrels_file(qrels, name=qrels.name)
         found = replace(found, name=qrels.name, qrels=given.qrels, sha256=filesystem.sha256(qrels), remarks=given.notes)
     if without is not None:
         with reading(without, "name a file of queries' ids, one a line", damage=trec_lines.DAMAGED):
             lines = decode(trec_lines.read_named(without, _MOST_BYTES), without, encoding="utf-8-sig").split("\n")
-        # Other white space may be part of an id.
+        # Other white space may belong to an id.
         ids = frozenset(name for line in lines if (name := line.strip(BLANKS)))
         found = replace(found, without=ids, without_name=without.name)
     return found
@@ -116,7 +116,7 @@ def judgement_basis(stored: Qrels, override: QrelsOverride) -> JudgementBasis:
 
 
 def leave_out(basis: JudgementBasis, sample: Sequence[str], override: QrelsOverride) -> JudgementBasis:
-    """Add how many of a sample's queries are left out, and which named ids it does not have."""
+    """Add the number of queries that are left out, and the named ids that the sample does not have."""
     if not override.without.intersection(sample):
         return basis
     return replace(basis, changes=(*basis.changes, _fewer(sample, override, "; latencies are over all")))
@@ -126,11 +126,11 @@ def check(changes: Iterable[Sequence[str]], override: QrelsOverride) -> None:
     """Refuse an override that changes nothing.
 
     Args:
-        changes: of each row, as its :class:`JudgementBasis` has them.
+        changes: the ``changes`` of each row's :class:`JudgementBasis`.
         override: other qrels, or queries to leave out.
 
     Raises:
-        UsageError: the qrels replace none, or no sample has any of the queries.
+        UsageError: the qrels replace nothing, or none of the queries is in a sample.
     """
     texts = [text for of_row in changes for text in of_row]
     if override.qrels is not None and all(text.startswith(_WITHOUT) for text in texts):
@@ -143,7 +143,7 @@ def override_runs(runs: Sequence[JudgedRuns], override: QrelsOverride) -> tuple[
     """Apply an override to runs.
 
     Raises:
-        UsageError: the qrels replace none, no run has any of the queries, or no others are left.
+        UsageError: the qrels replace nothing, none of the queries is in a run, or all queries are left out.
     """
     if override.qrels is not None:
         runs = _by_other_qrels(runs, override)
@@ -151,7 +151,7 @@ def override_runs(runs: Sequence[JudgedRuns], override: QrelsOverride) -> tuple[
 
 
 def _by_other_qrels(runs: Sequence[JudgedRuns], override: QrelsOverride) -> tuple[JudgedRuns, ...]:
-    """Replace the qrels of runs whose stored qrels the override contains."""
+    """Replace the qrels of runs if the override contains their stored qrels."""
     bases = [None if one.hits_alone else judgement_basis(one.qrels, override) for one in runs]
     if not any(basis is not None and basis.sha256 for basis in bases):
         raise _replaces_none(override)

@@ -1,8 +1,8 @@
-"""Price the same measured rows at two dates: costs, ranks, and the verdicts between systems that change.
+"""Price the same measured rows at two dates: changes of costs, ranks, and verdicts between systems.
 
-Each row is priced on its own instance at both dates (the effect of price changes alone) and on the cheapest type of
-each date (the type that one would rent), so that like is compared with like; the gain of choosing another type is
-counted separately.  Cost is ``sequential`` for ``single_stream`` and ``saturated`` for the other scenarios.
+Each row is priced twice: on its own instance at both dates (the effect of price changes alone), and on the cheapest
+type of each date (the type to rent).  The gain from another type is counted separately.  Cost is ``sequential`` for
+``single_stream`` and ``saturated`` for the other scenarios.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from harness.pricing.instances import TypeChoice
 from harness.pricing.prices import Snapshot
 from harness.stats import Estimate, competition_ranks
 
-# The two ways to compare two dates, like with like.
+# The two ways to compare two dates.
 SAME, CHEAPEST = "same instance", "cheapest type"
-# The third way: what tokens cost, for systems that name a language model.
+# The third way: the cost of tokens, for systems that name a language model.
 TOKENS = "token prices"
 
 
@@ -42,7 +42,7 @@ class PricedRow:
 
     @property
     def substituted(self) -> bool:
-        """Return whether another type stands in for the row's own, which is no longer rented or has no price."""
+        """Return whether another type replaces the row's own, which has no price any more."""
         return self.price is not None and self.price.substitutes is not None
 
 
@@ -50,9 +50,8 @@ class PricedRow:
 class RowChange:
     """A row at both dates, on its own instance and on the cheapest type of each date.
 
-    ``before`` and ``same`` are on its own instance: its published or measured one, else the cheapest of the earlier
-    date.
-    ``tokens_before`` and ``tokens`` are the costs of its tokens, on no instance.
+    ``before`` and ``same`` are on its own instance: published or measured, else the cheapest of the earlier date.
+    ``tokens_before`` and ``tokens`` are the costs of its tokens, without an instance.
     """
 
     row: Row
@@ -65,7 +64,7 @@ class RowChange:
 
     @property
     def pairs(self) -> dict[str, tuple[PricedRow, PricedRow]]:
-        """Return by way the row at the other date and now."""
+        """Return the row at the other date and now, for each way."""
         return {
             SAME: (self.before, self.same),
             CHEAPEST: (self.cheapest_before, self.cheapest),
@@ -83,7 +82,7 @@ class OrderFlip:
     """Two systems whose order by cost (of their cheapest rows) changed.
 
     ``way`` is ``same instance``, ``cheapest type`` or ``token prices``.  ``overlap``: their intervals overlap at one of
-    the dates, so the measurements do not tell which is cheaper.
+    the dates, so the measurements cannot tell which system is cheaper.
     """
 
     place: ComparisonGroup
@@ -97,7 +96,7 @@ class OrderFlip:
 
 @dataclass(frozen=True)
 class CheapestChange:
-    """A comparison group whose cheapest rows (system and hardware profile) changed: several where they tie."""
+    """A comparison group whose cheapest row (system and hardware profile) changed; ties give several rows."""
 
     place: ComparisonGroup
     way: str
@@ -107,7 +106,7 @@ class CheapestChange:
 
 @dataclass(frozen=True)
 class GoneType:
-    """An instance type without a price now that priced rows at the other date, and its successor."""
+    """An instance type that priced rows at the other date and has no price now, with its successor."""
 
     instance_type: str
     rows: int
@@ -130,8 +129,7 @@ class DatedPrices:
 class Repricing:
     """All changes between two price lists.
 
-    ``summary`` is four sentences with all counts, and one more where tokens are priced; ``token_dates`` are the dates
-    of their prices.
+    ``summary``: four sentences with all counts, and a fifth about token prices, if any; ``token_dates``: their dates.
     """
 
     before: DatedPrices
@@ -149,10 +147,10 @@ class Repricing:
 
 
 def other_prices(now: Snapshot, against: datetime.date | None = None) -> Snapshot:
-    """Choose the prices to compare with: of a date, else the newest, else the ones before.
+    """Choose the prices to compare with: those of a date, else the newest, else the previous ones.
 
     Raises:
-        UsageError: there are none of that region and term, or no others.
+        UsageError: prices of that region and term do not exist, or exist for one date only.
     """
     region = f"{now.provider}/{now.region}"
     if against is not None:
@@ -214,7 +212,7 @@ def _priced(row: Row, before: Tariff, now: Tariff) -> tuple[Priced, ...]:
     then = row_pricing.choose_machine(row, before)
     tied = row_pricing.own_type(row, before)
     own = row.published_type or tied or (then[0].instance_type if then[0] else None)
-    # A row that had no machine at the other date has no "same instance" either.
+    # Without a machine at the other date a row has no "same instance".
     same: MachineChoice = (None, then[1]) if own is None else now.on(own)
     cheapest_then = then if tied is None else row_pricing.cheapest_machine(row, before)
     machines = (then, same, cheapest_then, row_pricing.cheapest_machine(row, now))
@@ -232,11 +230,11 @@ def _dated(snapshot: Snapshot) -> DatedPrices:
 
 
 def ranked(rows: Sequence[Row], priced: Sequence[tuple[Priced, ...]]) -> tuple[RowChange, ...]:
-    """Return the changes of rows with their ranks in their comparison group; equal costs share a rank.
+    """Return the rows' changes with the ranks in their comparison groups; equal costs share a rank.
 
     Args:
         rows: all measured.
-        priced: of each row its ways, in the order of a change's fields.
+        priced: each row's ways, in the order of a change's fields.
     """
     groups: dict[ComparisonGroup, list[int]] = defaultdict(list)
     for number, row in enumerate(rows):
@@ -254,7 +252,7 @@ def ranked(rows: Sequence[Row], priced: Sequence[tuple[Priced, ...]]) -> tuple[R
 
 
 def ranks_changed(changes: Sequence[RowChange], way: str) -> int:
-    """Count the rows whose rank differs from that of the other date."""
+    """Count the rows whose rank differs between the dates."""
     return sum(was.rank != now.rank for was, now in (change.pairs[way] for change in changes))
 
 
@@ -262,7 +260,7 @@ def order_flips(changes: Sequence[RowChange], way: str) -> Iterator[OrderFlip]:
     """Find pairs of systems whose order by cost changed."""
     for place, rows in _by_place(changes).items():
         before, now = (_cheapest_by_system(rows, way, side) for side in (0, 1))
-        # Systems from the cheapest on: those that cost more now than ``name`` stand behind it in ``cheaper``.
+        # Systems in order of cost: systems that cost more now than ``name`` follow it in ``cheaper``.
         cheaper: list[tuple[float, str]] = []
         for name in sorted(before.keys() & now.keys(), key=lambda name: (before[name][0], name)):
             for _, earlier in cheaper[bisect_right(cheaper, (now[name][0], "\U0010ffff")) :]:
@@ -274,7 +272,7 @@ def order_flips(changes: Sequence[RowChange], way: str) -> Iterator[OrderFlip]:
 
 
 def cheapest_changes(changes: Sequence[RowChange], way: str) -> Iterator[CheapestChange]:
-    """Find comparison groups whose cheapest row changed; one that is still as cheap stays the cheapest."""
+    """Find comparison groups whose cheapest row changed; a row that ties stays the cheapest."""
     for place, rows in _by_place(changes).items():
         was, now = ([change for change in rows if change.pairs[way][side].rank == 1] for side in (0, 1))
         if was and now and not any(change in now for change in was):
@@ -310,7 +308,7 @@ def _overlap(one: Estimate, two: Estimate) -> bool:
 def _gone(changes: Sequence[RowChange], now: Tariff) -> Iterator[GoneType]:
     used: dict[str, int] = defaultdict(int)
     for change in changes:
-        # A row priced on a substitute counts for the type that the substitute replaces.
+        # A row on a substitute counts for the replaced type.
         if change.before.price is not None:
             used[change.before.price.substitutes or change.before.price.instance_type] += 1
     for name, rows in sorted(used.items()):
@@ -351,14 +349,14 @@ def _summary(
 
 
 def _token_dates(changes: Sequence[RowChange], before: Tariff, now: Tariff) -> tuple[str, ...]:
-    """Return the dates of the token prices; none where no row has tokens to price."""
+    """Return the dates of the token prices; empty if the rows have no tokens."""
     if all(change.row.token_model is None for change in changes):
         return ()
     return tuple("none" if each.tokens is None else str(each.tokens.as_of) for each in (before, now))
 
 
 def _token_summary(changes: Sequence[RowChange], flips: Sequence[OrderFlip]) -> Iterator[str]:
-    """Count the changes by token prices, where any row has tokens to price."""
+    """Count the changes by token prices, if a row has tokens."""
     priced = [change for change in changes if change.row.token_model is not None]
     costs = [(change.tokens_before.cost.value, change.tokens.cost.value) for change in priced]
     differences = [is_now - was for was, is_now in costs if was is not None and is_now is not None]

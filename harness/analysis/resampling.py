@@ -1,6 +1,6 @@
-"""Bootstrap over queries: differences that a sample can show, and results that another sample would have had.
+"""Bootstrap over queries: detectable differences, and how results vary between samples.
 
-All rows of a comparison answered the same queries, so each resample draws the same queries for all of them.
+All compared rows answered the same queries, so each resample draws the same queries for all rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Signs = NDArray[np.int8]
 BETTER, EQUAL, WORSE, UNDECIDED = 1, 0, -1, 2
 
 RESAMPLES = 1000
-# More distinct rankings than this are compared by their intervals, because pairs grow with the square.
+# Beyond this number of distinct rankings, intervals decide: the number of pairs grows quadratically.
 MOST_PAIRED = 200
 
 
@@ -49,7 +49,7 @@ class PairedSigns:
 def aligned(rows: Sequence[PerQuery | None], measure: str) -> tuple[Floats, Floats] | None:
     """Align accuracy (points) and latency (s) by query, each of shape (queries, rows); missing values are ``nan``.
 
-    ``None``: some row has no values by query, or there are too few queries to resample.
+    ``None``: a row has no values by query, or there are too few queries.
     """
     values = [row for row in rows if row is not None and measure in row.measures]
     if len(values) < len(rows) or not values:
@@ -65,7 +65,7 @@ def aligned(rows: Sequence[PerQuery | None], measure: str) -> tuple[Floats, Floa
 
 
 def resample(accuracy: Floats, latency_s: Floats, seed: int, resamples: int = RESAMPLES) -> Resampled:
-    """Draw queries with replacement, the same for every row."""
+    """Draw queries with replacement, the same draws for every row."""
     weights = draw_weights(len(accuracy), resamples, seed).astype(np.float64)
     return Resampled(_means(weights, accuracy), _means(weights, latency_s))
 
@@ -101,9 +101,9 @@ def paired_signs(keys: Sequence[str], accuracy: Floats, resampled: Resampled) ->
     """Compare rankings by the 95 % interval of their paired difference over resampled queries.
 
     Args:
-        keys: of the rows.
+        keys: keys of the rows.
         accuracy: shape (queries, rows), points.
-        resampled: of the same rows.
+        resampled: means of the same rows.
 
     Returns:
         ``None`` for more than ``MOST_PAIRED`` different rankings.
@@ -125,7 +125,7 @@ def paired_signs(keys: Sequence[str], accuracy: Floats, resampled: Resampled) ->
 
 
 def _distinct(accuracy: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """Return the distinct columns, and the index of each column among them."""
+    """Return the distinct columns, and for each column its index among these."""
     columns: dict[bytes, int] = {}
     group = [columns.setdefault(np.ascontiguousarray(column).tobytes(), len(columns)) for column in accuracy.T]
     firsts = [group.index(number) for number in range(len(columns))]

@@ -1,7 +1,7 @@
-"""Load the rows of a results folder: of stored jobs, through the cache, or of published tables.
+"""Load the rows of a results folder: from stored jobs (through the cache) or from published tables.
 
-Rows are computed with libraries (numpy, scipy, ir_measures) that take longer to import than cached rows take to read
-and to price, so they are imported only where rows are built.
+Libraries that compute rows (numpy, scipy, ir_measures) take longer to import than cached rows take to read and price,
+so they are imported only to build rows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def load_rows(
     override: QrelsOverride | None = None,
     distances: bool = False,
 ) -> Table:
-    """Return the unpriced table of a results folder: of its stored jobs, or of its published tables.
+    """Return the unpriced table of a results folder, from its stored jobs or its published tables.
 
     Args:
         folder: stored jobs, or published tables, which have their own measures.
@@ -154,7 +154,7 @@ def load_exact(folder: Path) -> dict[str, str]:
 
 
 def _named(built: RowSet, jobs: reader.StoredJobs) -> RowSet:
-    """Name the records that could not be read in a table."""
+    """Add the records that could not be read to a table."""
     return replace(built, table=replace(built.table, unreadable=tuple(map(reader.left_out, jobs.unreadable))))
 
 
@@ -173,7 +173,7 @@ def _row_cache(
     override: QrelsOverride | None,
     vectors: Vectors | None,
 ) -> RowCache | None:
-    """Return the cache of rows judged in this way."""
+    """Return the cache of rows with these judgements."""
     if cache is None:
         return None
     from harness.analysis.row_cache import RowCache
@@ -183,7 +183,7 @@ def _row_cache(
 
 
 def price_date(folder: Path) -> datetime.date | None:
-    """Return the date of the prices that a paper's costs follow; ``None`` for other results: the newest."""
+    """Return the date of the prices behind a paper's costs; ``None``: other results, which take the newest."""
     if not published.is_in(folder) or published_measures.holds(folder):
         return None
     return published.read(folder).about.prices.as_of

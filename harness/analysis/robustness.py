@@ -1,6 +1,6 @@
 """Robustness of a leaderboard: how often two systems swap with other queries, judgements and measures.
 
-The reference order is that of one measure over all queries and all judgements.
+The reference order is by one measure over all queries and all judgements.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.evaluation.qrels_subsample import KeepRule
 from harness.progress import Progress, part_of, silent
 from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate, Floats, kendall_tau
 
-# Means that differ by less are equal: the same values, summed in another order.
+# Means that differ by less are equal: the same values summed in another order.
 EQUAL = 1e-12
 
 
@@ -32,7 +32,7 @@ _RESAMPLED = "resampled"
 
 
 class ConditionKind(str, Enum):
-    """Difference between a condition and the leaderboard."""
+    """The kind of difference between a condition and the leaderboard."""
 
     QUERIES = "other queries"
     JUDGEMENTS = "fewer judgements"
@@ -55,7 +55,7 @@ class RobustnessOptions:
 class RankedSystem:
     """A system with its value and rank; ``low``, ``high`` and ``first`` are over resampled queries.
 
-    They are the 95 % interval of its rank, and the share of draws in which it is first.
+    ``low`` and ``high`` are the 95 % interval of its rank, ``first`` the share of draws in which it is first.
     """
 
     system: str
@@ -70,10 +70,10 @@ class RankedSystem:
 class Condition:
     """``draws`` orders under one changed condition.
 
-    ``flips`` holds the share of draws in which two systems swap, by the systems in their order; a tie in a draw counts
-    half.  ``None``: the two are equal on the leaderboard, or the same system.  ``tau`` is Kendall's with the
-    leaderboard, its mean over draws with the least and the largest; ``tau_whole`` that of another measure over all
-    queries.  Without draws there are no flips, and ``reason`` says why.
+    ``flips`` holds the share of draws in which two systems swap, by the systems in leaderboard order; a tie counts
+    half.  ``None``: the two tie on the leaderboard, or are the same system.  ``tau`` is Kendall's tau with the
+    leaderboard: mean over draws, least and largest.  ``tau_whole`` is tau for another measure over all queries.
+    ``reason`` explains missing draws.
     """
 
     cause: ConditionKind
@@ -104,9 +104,9 @@ class Robustness:
 
 @dataclass(frozen=True)
 class QueryScores:
-    """Values of systems by measure, of shape (queries, systems), the same queries in each.
+    """Values of systems by measure, each of shape (queries, systems), over the same queries.
 
-    ``unfit`` maps each other measure to the reason why it cannot order systems query by query.
+    ``unfit`` maps every other measure to the reason why it cannot order systems query by query.
     """
 
     systems: tuple[str, ...]
@@ -120,10 +120,10 @@ def examine(runs: JudgedRuns, options: RobustnessOptions, step: Progress = silen
     Args:
         runs: of two systems or more.
         options: the options.
-        step: takes the parts that are done, and all parts.
+        step: called with the number of finished parts and of all parts.
 
     Raises:
-        UsageError: there are fewer than two systems, a measure is unknown, or the main one makes no leaderboard here.
+        UsageError: there are fewer than two systems, a measure is unknown, or the main measure cannot rank the runs.
     """
     if len(runs.runs) < 2:
         raise UsageError(
@@ -176,9 +176,9 @@ def of_values(
 
 @dataclass(frozen=True)
 class _Board:
-    """Systems, best first and equal ones by name; values of shape (systems,), by query (queries, systems).
+    """Systems, best first, ties by name; values of shape (systems,), by query (queries, systems).
 
-    ``order`` holds the index of each among the systems of the values.
+    ``order`` holds each system's column in the values.
     """
 
     systems: tuple[str, ...]
@@ -205,8 +205,8 @@ def _values(judged: EvaluatedRuns) -> QueryScores:
 
 
 def _unfit(judged: EvaluatedRuns, measure: str) -> str | None:
-    """Return why a measure cannot order systems query by query; ``None``: it can."""
-    runs = judged.evaluations.values()  # a measure may be computed for one run and not for another
+    """Return the reason why a measure cannot order systems query by query; ``None``: it can."""
+    runs = judged.evaluations.values()  # some measures exist for one run and not for another
     reason = next((run.reasons[measure] for run in runs if measure in run.reasons), None)
     if reason is not None:
         return f"it {reason}"
@@ -253,11 +253,11 @@ def _none(cause: ConditionKind, name: str, reason: str) -> Condition:
 
 
 def _condition(cause: ConditionKind, name: str, board: _Board, drawn: Floats, tau: float | None = None) -> Condition:
-    """Compare drawn values, of shape (draws, systems), with the leaderboard."""
+    """Compare drawn values, shape (draws, systems), with the leaderboard."""
     finite = drawn[np.isfinite(drawn).all(axis=1)]
     ours = signs(board.values[np.newaxis, :])[0]
     flips = np.full(ours.shape, np.nan)
-    # A draw of opposite sign is a flip, a tie half of one.
+    # A draw with the opposite sign is a flip, a tie is half a flip.
     for one in range(len(board.systems)):
         theirs = signs(finite, one)
         flips[one] = np.where(ours[one] == 0, np.nan, ((1 - ours[one] * theirs) / 2).mean(axis=0))
@@ -293,7 +293,9 @@ def _standings(board: _Board, resampled: Floats | None) -> Iterator[RankedSystem
 
 
 def signs(values: Floats, one: int | None = None) -> Floats:
-    """Return the better of two systems as 1, 0, -1: shape (draws, systems, systems), or one against the others."""
+    """Return the sign of the difference between systems, shape (draws, systems, systems); ``one``: against that one
+    only.
+    """
     ours = values[:, :, np.newaxis] if one is None else values[:, [one]]
     apart = ours - (values[:, np.newaxis, :] if one is None else values)
     return np.where(np.abs(apart) <= EQUAL, 0.0, np.sign(apart))

@@ -1,9 +1,9 @@
-"""Cache of the rows of a results folder: one Parquet file of rows, one of their values by query.
+"""The cache of a results folder's rows: a Parquet file of rows, and one of values by query.
 
-Reading samples, bootstrapping and scoring thousands of jobs takes minutes, and none of it depends on prices.  Rows are
-taken from the cache only for exactly these stored files (name, inode, size, times of change), scored by the same
-judgements and read by the same code.  Where some files changed, only their cells are computed again.  A cache file may
-be removed at any time; a damaged one, or another user's, is ignored and written again.
+Reading, bootstrapping and scoring thousands of jobs takes minutes and does not depend on prices.  Cached rows are used
+only for the same stored files (name, inode, size, times of change), the same judgements and the same code.  If files
+changed, only their cells are computed again.  A cache file may be removed at any time; a damaged file, or another
+user's, is ignored and replaced.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ from harness.untrusted import native_file, open_regular, reason_of
 log = logging.getLogger(__name__)
 
 _ROWS, _QUERIES = ".rows.parquet", ".queries.parquet"
-# Numbers depend on these libraries beside our own sources.
+# Numbers depend on these libraries and on our own sources.
 _LIBRARIES = ("ir-measures", "numpy", "pyarrow", "scipy")
 # The files of a job that rows are made of, and the files of a suite, five folders above a job's.
 _JOB_FILES = (reader.RESULT, reader.SAMPLES, reader.RUN, reader.FIRST_STAGE, JUDGED_HITS, ANSWER_DEPTHS)
 _SUITE_FOLDERS = ("qrels", "samples")
-# Columns that a row does not have.
+# Columns that are not fields of a row.
 _STAMP, _FACTS, _DISAGREEMENTS = "cell_stamp", "cell_facts", "cell_disagreements"
 _PLAIN_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 _ARROW_TYPES = {hint: arrow for plain, arrow in _PLAIN_TYPES.items() for hint in (plain, plain | None)}
-# What pyarrow and pydantic raise for a file that holds something else than was written (ArrowInvalid is a ValueError).
+# Errors of pyarrow and pydantic for a file with unexpected content (ArrowInvalid is a ValueError).
 _DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException)
 
 
 @dataclass(frozen=True)
 class CellRow:
-    """A cell's row before its verdict, its values by query, and the evidence that a verdict needs.
+    """A cell's row before its verdict, its values by query, and the evidence for the verdict.
 
-    A verdict also depends on the other cells (the machine's usual speed), so it is never cached.  ``stamp`` names the
-    files that the row is made of (``None``: one cannot be read).  A failed cell has no ``per_query``.
+    A verdict also depends on other cells (the machine's usual speed), so it is never cached.  ``stamp`` identifies the
+    row's files (``None``: one cannot be read).  A failed cell has no ``per_query``.
     """
 
     row: Row
@@ -78,14 +78,15 @@ class RowSet:
 
     @property
     def per_query(self) -> dict[str, PerQuery]:
-        """Values by query of each row that has some, by :attr:`Row.per_query_key`."""
+        """Values by query, by :attr:`Row.per_query_key`, for rows that have them."""
         return {cell.per_query.key: cell.per_query for cell in self.cells if cell.per_query is not None}
 
 
 class RowCache:
     """The cached rows of one results folder for one choice of measures and judgements.
 
-    ``judged`` names judgements other than the stored ones, and vectors of Frechet distances; ``""``: neither.
+    ``judged`` identifies other judgements and vectors for Frechet distances; ``""``: the stored judgements, without
+    vectors.
 
     Raises:
         FileError: the folder is missing or cannot be read.
@@ -98,15 +99,15 @@ class RowCache:
         self._folder, self._judged, self._stamp = folder, judged, folder_stamp(folder)
 
     def table(self, columns: Collection[str] | None = None) -> Table | None:
-        """Return the cached table if it still holds; of records in its rows, those not in ``columns`` are missing."""
+        """Return the cached table if it is still valid; records in its rows that are not in ``columns`` are missing."""
         return _table(self.path, self._stamp, columns)
 
     def per_query(self) -> dict[str, PerQuery] | None:
-        """Return the values by query if they still hold."""
+        """Return the values by query if they are still valid."""
         return per_query.read(self._queries, self._stamp)
 
     def cells(self) -> dict[str, CellRow]:
-        """Return the cells that were cached last, by their stamps, even if others have changed since."""
+        """Return the cells of the last write by stamp, even if other cells have changed since."""
         stamp = _facts(self.path).get("stamp", "")
         content = _read(self.path, stamp) if stamp else None
         by_query = per_query.read(self._queries, stamp)
@@ -124,8 +125,8 @@ class RowCache:
         }
 
     def write(self, built: RowSet) -> None:
-        """Cache the rows; a cache that cannot be written is logged."""
-        # If a run stored something meanwhile, it is unknown which files these rows are made of.
+        """Cache the rows; log an error if the cache cannot be written."""
+        # If a run stored something meanwhile, the files behind these rows are unknown.
         if folder_stamp(self._folder) != self._stamp:
             return
         try:
@@ -136,7 +137,7 @@ class RowCache:
             }
             content = _encode(built).replace_schema_metadata(about)
             with filesystem.scratch_folder(self.path.parent, self.path.name.partition(".")[0]) as scratch:
-                # Values by query first: rows without them would look whole.
+                # Values by query come first, because rows without them would look complete.
                 per_query.write(scratch / _QUERIES, built.per_query.values(), self._stamp)
                 (scratch / _QUERIES).replace(self._queries)
                 pq.write_table(content, scratch / _ROWS, compression="zstd", write_page_checksum=True)
@@ -148,7 +149,7 @@ class RowCache:
 
 @dataclass(frozen=True)
 class CachedFile:
-    """A cache file that would be used now; ``table`` is ``None`` where it is damaged."""
+    """A cache file that is valid now; ``table`` is ``None`` if it is damaged."""
 
     path: Path
     table: Table | None
@@ -156,7 +157,7 @@ class CachedFile:
 
 
 def cached_files(folder: Path, cache: Path) -> Iterator[CachedFile]:
-    """Find the cached rows of ``folder`` as it is now, scored by the stored judgements.
+    """Find the cached rows of ``folder`` in its present state, scored by the stored judgements.
 
     Raises:
         FileError: ``folder`` is missing or cannot be read.
@@ -170,17 +171,17 @@ def cached_files(folder: Path, cache: Path) -> Iterator[CachedFile]:
 
 
 def folder_stamp(folder: Path) -> str:
-    """Hash the code, and name and times of every stored file below ``folder`` that rows are made of.
+    """Hash the code, and name and times of every stored file below ``folder`` that rows depend on.
 
     Raises:
-        FileError: ``folder`` cannot be read; a folder below it may not be readable.
+        FileError: ``folder`` cannot be read; unreadable folders below it are ignored.
     """
     reader.entries_of(str(folder.resolve()))
     return hashlib.sha256(_bytes("\n".join((_code(), *sorted(_files(str(folder.resolve()))))))).hexdigest()
 
 
 def cell_stamp(jobs: Iterable[StoredJob]) -> str | None:
-    """Hash the code, and name and times of every file that a cell's row is made of; None if one cannot be read."""
+    """Hash the code, and name and times of every file that a cell's row depends on; None if one cannot be read."""
     lines = []
     try:
         for job in jobs:
@@ -206,7 +207,7 @@ def _code() -> str:
 
 
 def _files(root: str) -> Iterator[str]:
-    """Describe each stored file that rows below ``root`` are made of."""
+    """Describe each stored file that rows below ``root`` depend on."""
     suites = set()
     wrong: list[FileError] = []
     for folder, entries in reader.folders(root, wrong):
@@ -221,7 +222,7 @@ def _files(root: str) -> Iterator[str]:
         for name in _SUITE_FOLDERS:
             try:
                 yield from map(_entry, reader.entries_of(f"{suite}/{name}"))
-            except FileError as error:  # rows that need its files say so
+            except FileError as error:  # rows that need its files report it
                 yield str(error)
     for home in {suite.rpartition("/")[0] for suite in suites}:
         path = f"{home}/{origins.FILE}"
@@ -237,7 +238,7 @@ def _entry(entry: os.DirEntry[str]) -> str:
 
 
 def _line(path: str, about: os.stat_result) -> str:
-    # The time of change alone can be set back (cp -p, tar, touch); the kernel's own time of it cannot.
+    # Users can set mtime back (cp -p, tar, touch), but not the kernel's ctime.
     return f"{path} {about.st_ino} {about.st_size} {about.st_mtime_ns} {about.st_ctime_ns}"
 
 
@@ -246,7 +247,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _facts(path: Path) -> dict[str, str]:
-    """Read the metadata of a cache file; empty where it is missing, damaged or another user's."""
+    """Read the metadata of a cache file; empty if the file is missing, damaged or another user's."""
     try:
         with open_regular(path) as stream:
             if os.fstat(stream.fileno()).st_uid != os.getuid():
@@ -258,7 +259,7 @@ def _facts(path: Path) -> dict[str, str]:
 
 
 def _read(path: Path, stamp: str, columns: Collection[str] | None = None) -> pa.Table | None:
-    """Read a cache file of that stamp; None where it is missing, damaged, another user's or of other files."""
+    """Read a cache file with that stamp; None if the file is missing, damaged, another user's or has another stamp."""
     try:
         with open_regular(path) as stream:
             whole = pq.read_metadata(stream)
@@ -288,7 +289,7 @@ def _table(path: Path, stamp: str, columns: Collection[str] | None = None) -> Ta
 
 
 def _encode(built: RowSet) -> pa.Table:
-    """Put rows and evidence into columns; a column that holds nothing but defaults is left out."""
+    """Put rows and evidence into columns; leave out columns that hold only defaults."""
     values: dict[str, list[Any]] = {
         field.name: [getattr(row, field.name) for row in built.table.rows] for field in fields(Row)
     }
@@ -317,7 +318,7 @@ def _decode_rows(content: pa.Table) -> list[Row]:
 
 
 class _Column:
-    """A field of a row as a column: plain values as they are, records as JSON text."""
+    """A row's field as a column: plain values unchanged, records as JSON text."""
 
     def __init__(self, hint: Any, default: Any) -> None:
         self.default = default
@@ -327,7 +328,7 @@ class _Column:
 
     @functools.cached_property
     def _adapter(self) -> TypeAdapter[list[Any]]:
-        # Made when it is needed: many columns are never read.
+        # Created on first use: many columns are never read.
         return TypeAdapter(self._values)
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
@@ -340,7 +341,7 @@ class _Column:
             if column.type != self._arrow:
                 raise ValueError(f"a column of {column.type}")
             return list(column.to_pylist())
-        # Each distinct text is parsed once: rows share many of their values.
+        # Each distinct text is parsed once, because rows share many values.
         decoded: list[Any] = []
         for texts in column.chunks:
             values = self._adapter.validate_json(f"[{','.join(texts.dictionary.to_pylist())}]")
@@ -365,7 +366,7 @@ def _table_adapter() -> TypeAdapter[Table]:
 
 
 def _without_verdict(row: Row) -> Row:
-    # The sentences of a verdict stand last.
+    # The sentences of a verdict come last.
     return replace(
         row,
         findings=(),
@@ -377,7 +378,7 @@ def _without_verdict(row: Row) -> Row:
 
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
-    """Pause the garbage collector: searching a million new records, all in use, doubles the time."""
+    """Pause the garbage collector, which would double the time by scanning a million live records."""
     enabled = gc.isenabled()
     gc.disable()
     try:

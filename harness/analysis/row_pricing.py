@@ -1,13 +1,12 @@
-"""Measured rows x dated prices -> rows with money in them.  Pure and fast: nothing stored is read again.
+"""Add prices and costs to measured rows.  Pure and fast: stored files are not read again.
 
 Which machine a row is priced on:
 
-- one that was published for an instance type, or measured on a known one, on that very type; where it is no longer
-  rented, on the cheapest type with at least the same of everything, and the row says that its latency was not measured
-  again;
-- else, and with the choice ``cheapest``, on the cheapest type that provides the row's hardware profile, with as much
-  GPU memory as is known to be needed, preferably of the current generation and of the measured architecture.  A row
-  without GPUs is then never priced on a type with GPUs or other accelerators.
+- a row published for an instance type, or measured on a known type, is priced on that type; if the type is no longer
+rented, on the cheapest type with at least the same resources, and the row says that its latency was not measured again;
+- any other row, and every row with the choice ``cheapest``, is priced on the cheapest type that provides its hardware
+profile and the known need of GPU memory, preferably of the current generation and of the measured architecture. A row
+without GPUs is then never priced on a type with GPUs or other accelerators.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from harness.stats import Estimate
 from harness.untrusted import ForeignText
 
 _ARCHITECTURES = {"aarch64": "arm64", "amd64": "x86_64"}
-# Of the records in a row, those that pricing and a repriced table read.
+# Records of a row that pricing and a repriced table read.
 _NAMES = ("isolation", "outcome", "validity", "keys", "machine", "build_machine")
 COLUMNS = frozenset((*_NAMES, "measures", "latency_mean_s", "throughput_qps", "build_envelope", "counts"))
 # CPUs, memory, GPUs and the memory of each GPU, if known.
@@ -41,11 +40,11 @@ MachineChoice = tuple[Price | None, str | None]
 
 @dataclass(frozen=True)
 class Tariff:
-    """All that rows are priced with: the prices of a date, facts of every known type, and what storage costs there.
+    """Everything that prices rows: the prices of a date, facts about all known types, and the price of storage.
 
-    ``storage`` is ``None`` where no price of storage is known for that place and date; ``root`` is the folder that
-    the facts are from, where it is not the shipped one; ``choice`` holds the preferred types; ``tokens`` are the prices
-    of language models' tokens (``None``: there are none).
+    ``storage`` is ``None`` if that place and date have no price of storage; ``root`` is the folder of the facts, if not
+    the shipped one; ``choice`` holds the preferred types; ``tokens`` are the prices of language models' tokens
+    (``None``: unknown).
     """
 
     snapshot: Snapshot
@@ -54,7 +53,7 @@ class Tariff:
     root: Path | None = None
     choice: TypeChoice = DEFAULT_CHOICE
     tokens: TokenSnapshot | None = None
-    # What was worked out already: ten thousand rows ask the same few questions.
+    # Earlier answers: ten thousand rows ask the same few questions.
     _offers: dict[HardwareNeed, Offers] = field(default_factory=dict, repr=False, compare=False)
     _cheapest: dict[tuple[HardwareNeed, str | None], Price | None] = field(
         default_factory=dict, repr=False, compare=False
@@ -64,7 +63,7 @@ class Tariff:
     def cheapest(
         self, envelope: Envelope, gpu_memory_bytes: int | None = None, measured: str | None = None
     ) -> Price | None:
-        """Return the cheapest preferred type that provides an envelope; ``None``: no type does.
+        """Return the cheapest preferred type that provides an envelope, or ``None``.
 
         Args:
             envelope: required hardware.
@@ -80,13 +79,13 @@ class Tariff:
         return self._cheapest[need, measured]
 
     def on(self, instance_type: str) -> MachineChoice:
-        """Return the type itself or its successor, or why there is neither."""
+        """Return the type or its successor, or the reason why both are missing."""
         if instance_type not in self._by_type:
             self._by_type[instance_type] = _on(instance_type, self)
         return self._by_type[instance_type]
 
     def foreign(self, instance_type: str) -> bool:
-        """Return whether the type is another provider's."""
+        """Return whether the type belongs to another provider."""
         return instance_type not in self.known and instance_type in _of_others(self.snapshot.provider, self.root)
 
 
@@ -96,13 +95,13 @@ def tariff(
     choice: TypeChoice = DEFAULT_CHOICE,
     tokens: TokenSnapshot | None = None,
 ) -> Tariff:
-    """Return a snapshot with the facts that belong to it.
+    """Return the tariff for a snapshot of prices.
 
     Args:
         snapshot: the prices.
         root: another ``instance_profiles/``.
         choice: preferred types.
-        tokens: prices of tokens, if any.
+        tokens: prices of tokens.
 
     Raises:
         FileError: a file of facts or prices is wrong.
@@ -124,7 +123,7 @@ def formulas() -> dict[str, str]:
 
 
 def price_row(row: Row, tariff: Tariff) -> Row:
-    """Return a measured row with its prices and costs."""
+    """Return a measured row with prices and costs."""
     price, note = choose_machine(row, tariff)
     if row.outcome is not Outcome.OK:
         return replace(row, price=price, price_note=note)
@@ -172,7 +171,7 @@ def price(table: Table, tariff: Tariff) -> Table:
 
 
 def choose_machine(row: Row, tariff: Tariff) -> MachineChoice:
-    """Return the machine that prices a row by the rules above, or why there is none."""
+    """Return the machine that prices a row by the rules above, or the reason why it is missing."""
     if row.isolation is Isolation.PUBLISHED and not row.cpus:
         return None, "published without hardware, so nothing can be priced"
     own = own_type(row, tariff)
@@ -180,7 +179,7 @@ def choose_machine(row: Row, tariff: Tariff) -> MachineChoice:
 
 
 def own_type(row: Row, tariff: Tariff) -> str | None:
-    """Return the type that a row is tied to: its paper's, else the known one that measured it."""
+    """Return the type that a row belongs to: the paper's, else the known type that measured it."""
     if row.published_type is not None:
         return None if tariff.foreign(row.published_type) else row.published_type
     return None if tariff.choice.cheapest else _known_type(row.machine, tariff)
@@ -197,7 +196,7 @@ def is_own_machine(row: Row, price: Price) -> bool:
 
 
 def cheapest_machine(row: Row, tariff: Tariff) -> MachineChoice:
-    """Return the cheapest machine with a row's hardware profile and the GPU memory that it is known to need."""
+    """Return the cheapest machine with a row's hardware profile and its known need of GPU memory."""
     envelope = Envelope(row.profile, row.cpus, row.memory_bytes, row.gpus)
     need = gpu_memory_bytes(row)
     here = measured_architecture(row)
@@ -226,7 +225,7 @@ def cheapest_machine(row: Row, tariff: Tariff) -> MachineChoice:
 
 
 def basis(row: Row) -> str | None:
-    """Return why a type prices a row: ``published``, ``measured``, ``substitute``, ``cheapest``; ``None``: no type."""
+    """Return why a type prices a row: ``published``, ``measured``, ``substitute`` or ``cheapest``; else ``None``."""
     if row.price is None:
         return None
     if row.price.substitutes is not None:
@@ -242,7 +241,7 @@ def measured_architecture(row: Row) -> str | None:
 
 
 def other_machine(row: Row, price: Price | None) -> str | None:
-    """Return a price's architecture if the row was measured on another, or the model of its GPU likewise."""
+    """Return a price's architecture, or its GPU model, if the row was measured on another one."""
     if price is None:
         return None
     if measured_architecture(row) not in (None, price.architecture):
@@ -251,7 +250,7 @@ def other_machine(row: Row, price: Price | None) -> str | None:
 
 
 def _other_gpu(row: Row, price: Price) -> ForeignText | None:
-    """Return the GPU that measured a row, as NVML names it, if the priced type has another model."""
+    """Return the GPU that measured a row (NVML's name) if the priced type has another model."""
     if not row.gpus or row.machine is None or not row.machine.gpu_models or price.gpu_model is None:
         return None
     model = row.machine.gpu_models[0]
@@ -261,15 +260,15 @@ def _other_gpu(row: Row, price: Price) -> ForeignText | None:
 
 
 def architecture(machine: ForeignText) -> str:
-    """Return a machine's architecture, by its name among the facts of instance types."""
+    """Return a machine's architecture as the facts of instance types name it."""
     return _ARCHITECTURES.get(str(machine), str(machine))
 
 
 def gpu_memory_bytes(row: Row) -> int | None:
-    """Return the memory that each GPU needs: that of the paper's type, or its share of the peak; ``None``: unknown."""
+    """Return the memory each GPU needs: the paper's type's, or its share of the peak; ``None``: unknown."""
     if not row.gpus or row.gpu_memory_bytes is not None:
         return row.gpu_memory_bytes if row.gpus else None
-    # How a peak was spread over several GPUs is not known; one that is even needs the least.
+    # The spread of a peak over several GPUs is unknown; an even spread needs the least.
     return None if row.peak_gpu_bytes is None else -(-row.peak_gpu_bytes // row.gpus)
 
 
@@ -297,14 +296,14 @@ def _on(instance_type: str, tariff: Tariff) -> MachineChoice:
 
 @functools.cache
 def _of_others(provider: str, root: Path | None) -> Mapping[str, str]:
-    """Return all known types of other providers, each with its provider."""
+    """Return all known types of other providers with their provider."""
     own = instances.facts_path(provider, root)
     others = sorted(path.stem for path in own.parent.glob("*.csv") if path != own)
     return {instance_type: name for name in others for instance_type in instances.read_instances(name, root)}
 
 
 def sequential(row: Row, price: Price | None, note: str | None) -> Estimate:
-    """Return the cost of a million queries one after the other on a machine, or why there is none."""
+    """Return the cost of a million queries one after the other, or the reason why it is missing."""
     if row.scenario != "single_stream":
         return Estimate(
             None, reason=f"scenario {row.scenario}: latency holds waiting or batches, so it prices no query"
@@ -315,7 +314,7 @@ def sequential(row: Row, price: Price | None, note: str | None) -> Estimate:
 
 
 def saturated(row: Row, price: Price | None, note: str | None) -> Estimate:
-    """Return the cost of a million queries on a busy machine, or why there is none."""
+    """Return the cost of a million queries on a busy machine, or the reason why it is missing."""
     if row.scenario == "single_stream":
         return Estimate(None, reason="no throughput in scenario single_stream; measure scenario server")
     if price is None:
@@ -342,9 +341,9 @@ def _target(row: Row) -> str:
 
 
 def tokens(row: Row, snapshot: TokenSnapshot | None) -> tuple[TokenPrice | None, Estimate]:
-    """Return the price of the tokens that a row's system names, and the cost of a million queries' tokens.
+    """Return the token price of a row's language model, and the token cost of a million queries.
 
-    A system that names no model has neither, and no reason is needed.
+    A system without a language model has neither, and needs no reason.
     """
     if row.token_model is None:
         return None, Estimate(None)
@@ -374,7 +373,7 @@ def _tokens_date(rows: Sequence[Row]) -> str:
 
 
 def _build(row: Row, tariff: Tariff) -> tuple[Price | None, Estimate]:
-    """Return the cost of indexing a million documents, on the type that built, else the cheapest with its envelope."""
+    """Return the cost of indexing a million documents, on the building type, else the cheapest with its envelope."""
     if row.index_build_s is None:
         return None, Estimate(None, reason="no build of an index is stored with this result")
     if row.build_envelope is None:

@@ -37,16 +37,15 @@ def build_rows(
 ) -> RowSet:
     """Build the unpriced table of stored jobs.
 
-    :func:`harness.results.attempts.choose` says which of several attempts is shown, and
-    :func:`harness.analysis.pooling.pool` which jobs of a cell are pooled.  The null system is a note and not a row,
-    unless it is the only system.  A file of one job that cannot be read costs that cell's numbers only, and the row
-    says why.
+    :func:`harness.results.attempts.choose` chooses among several attempts, and :func:`harness.analysis.pooling.pool`
+    chooses the jobs of a cell to pool.  The null system becomes a note, or a row if it is the only system.  An
+    unreadable file affects only the numbers of its cell, and the row says why.
 
     Args:
         jobs: stored jobs, in any order.
         evaluator: scores their runs.
-        keys: jobs to show in their cells, in place of other jobs stored of them; the other cells choose as usual.
-        cached: rows built earlier with the same evaluator, by stamp; of no use with ``keys``.
+        keys: jobs to show in their cells; the other cells choose as usual.
+        cached: rows built earlier with the same evaluator, by stamp; not used with ``keys``.
 
     Raises:
         UsageError: other qrels, or queries to leave out, change nothing.
@@ -76,11 +75,11 @@ def build_rows(
 
 
 def build_row(pool: Pool, tries: int, evaluator: JobEvaluator) -> CellRow:
-    """Build a cell's row before its verdict, from the cell's own files alone; a failed cell has no figures.
+    """Build a cell's row before its verdict, from the cell's own files; a failed cell has no figures.
 
     Args:
         pool: its pooled jobs.
-        tries: how many jobs of the cell are stored.
+        tries: the number of stored jobs of the cell.
         evaluator: scores its run.
     """
     row = _outline(pool, tries)
@@ -92,7 +91,7 @@ def build_row(pool: Pool, tries: int, evaluator: JobEvaluator) -> CellRow:
 
 
 def are_default(jobs: Iterable[StoredJob], keys: Collection[str]) -> bool:
-    """Return whether these ``keys`` show the same jobs as no keys.
+    """Return whether these ``keys`` show the jobs that are shown without keys.
 
     Raises:
         FileError: a result's start time cannot be read.
@@ -103,7 +102,7 @@ def are_default(jobs: Iterable[StoredJob], keys: Collection[str]) -> bool:
 def verdicts(
     jobs: Iterable[StoredJob], keys: Collection[str] | None = None
 ) -> dict[tuple[Cell, Isolation], validity.Assessment]:
-    """Judge how far the numbers of each cell and isolation can be trusted, without scoring or comparing its runs.
+    """Judge how far each cell's numbers can be trusted, by isolation, without scoring or comparing its runs.
 
     Args:
         jobs: stored jobs, in any order.
@@ -129,7 +128,7 @@ def _null_cells(cells: Collection[CellKey]) -> set[CellKey]:
 
 
 def _canary_levels(jobs: Iterable[StoredJob]) -> dict[str | None, machine_speed.Levels]:
-    """Return the canary's levels by origin: machines of two origins are two, however alike."""
+    """Return the canary's levels by origin: equal machines of two origins count as two."""
     results: dict[str | None, list[Result]] = defaultdict(list)
     for job in jobs:
         results[job.origin].append(job.result)
@@ -157,7 +156,7 @@ def _with_verdict(cell: CellRow, pool: Pool, levels: machine_speed.Levels) -> Ro
 
 
 def _outline(pool: Pool, tries: int) -> Row:
-    """Fill in what needs no samples and no run; a failed cell's row ends here."""
+    """Fill in the fields that need neither samples nor a run; a failed cell has no others."""
     result, done = pool.lead.result, pool.outcome is Outcome.OK
     spec, environment = result.spec, result.environment
     results, index = (pool.results, result.index) if done else ((), None)
@@ -218,15 +217,15 @@ def _outline(pool: Pool, tries: int) -> Row:
 
 
 def _token_model(spec: ResultSpec) -> str | None:
-    """Return the language model whose token prices the system, or a component of it, names (``token_prices``)."""
+    """Return the language model that the system or a component names for token prices (``token_prices``)."""
     named = (value for name, value in sorted(spec.params.items()) if name.rpartition(".")[2] == "token_prices")
     return next((value for value in named if isinstance(value, str) and value), None)
 
 
 def _backend(result: Result) -> ForeignText | None:
-    """Name what encoded queries: the backend of the system or of each component, PyTorch where it ran unnamed.
+    """Name the backend that encoded queries, for the system or each component; PyTorch is the unnamed default.
 
-    OpenVINO computes in another precision than its backend's name says, where the CPU lacks the instructions.
+    OpenVINO computes in another precision than its backend's name says if the CPU lacks the instructions.
     """
     named = _by_owner(result.spec.params, "backend")
     libraries = result.measured.libraries if result.measured else {}
@@ -239,7 +238,7 @@ def _backend(result: Result) -> ForeignText | None:
 
 
 def _by_owner(facts: Mapping[str, Scalar | ForeignText], name: str) -> dict[str, str]:
-    """Return a fact of the system (``""``), or that of each component, by the component's name."""
+    """Return a fact of the system (key ``""``), or of each component by name."""
     split = ((key.rpartition("."), value) for key, value in facts.items())
     return {owner: str(value) for (owner, _, last), value in split if last == name}
 
@@ -254,12 +253,12 @@ def _machine(environment: Environment) -> Machine:
 
 
 def _build_envelope(index: IndexFacts) -> Envelope | None:
-    """Return the envelope of an index build; None where its components were built in another."""
+    """Return the envelope of an index build; None if its components were built in different ones."""
     return index.envelope if all(part.envelope == index.envelope for part in index.components.values()) else None
 
 
 def _build_machine(index: IndexFacts) -> Machine | None:
-    """Return the machine of an index build; None where it is not known, or its components had another."""
+    """Return the machine of an index build; None if it is unknown or differs between components."""
     environments = [index.environment, *(part.environment for part in index.components.values())]
     known = [environment for environment in environments if environment is not None]
     models = {(each.cpu_model, each.instance_type, each.gpu_models) for each in known}
@@ -271,7 +270,7 @@ def _largest(values: Iterable[int | None]) -> int | None:
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    """Add values up; None where one is missing."""
+    """Return the sum; None if a value is missing."""
     known = list(values)
     return None if None in known else sum(value for value in known if value is not None)
 
@@ -286,7 +285,7 @@ def _with_latency(row: Row, summary: CellSummary) -> Row:
     if latency is None:
         missing = Estimate(None, reason=summary.reason)
         return replace(row, latency_mean_s=missing, p50_s=missing, p95_s=missing, p99_s=missing)
-    # The other fields have the row's names.
+    # The other fields have the same names as the row's.
     shared = {name: value for name, value in vars(latency).items() if name not in ("mean_s", "percentiles_s")}
     return replace(
         row,
@@ -343,7 +342,7 @@ def _with_evaluation(row: Row, evaluation: JobEvaluation, measures: Sequence[Any
 
 
 def _overhead(pool: Pool, levels: machine_speed.Levels) -> Overhead:
-    """Return what the null system takes: the harness's own share of every latency."""
+    """Return the null system's figures: harness's own share of every latency."""
     cell = CellRow(_outline(pool, 1))
     if pool.outcome is Outcome.OK:
         summary = cell_summary.summarise(pool.jobs)

@@ -1,7 +1,7 @@
-"""One row for a model that was trained with several seeds: its values by query are means over the seeds.
+"""One row for a model trained with several seeds: its values by query are means over the seeds.
 
-Boytsov et al. (2025, section 3.2) train each model three times, average the values of each query over the seeds, and
-test the averages.  A difference then counts if another training would show it again, and not by a lucky seed.
+Boytsov et al. (2025, section 3.2) train each model three times, average each query's values over the seeds, and test
+the averages, so that a difference does not rest on a lucky seed.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from harness.evaluation.evaluate import mean_estimate
 from harness.evaluation.per_query import PerQuery
 from harness.stats import Estimate
 
-# Begins the note of a table that has means.
+# The beginning of the note under a table with such means.
 NOTE = "means over seeds"
-# From the best to the worst: the mean is as doubtful as its most doubtful seed.
+# From best to worst: the mean is as doubtful as its most doubtful seed.
 _VALIDITIES = (Validity.CLEAN, Validity.UNKNOWN, Validity.NOISY, Validity.INVALID)
 
 
 def averaged(
     table: Table, per_query: Mapping[str, PerQuery], seeds: Mapping[str, str]
 ) -> tuple[Table, dict[str, PerQuery]]:
-    """Put one row in the place of the rows of a model's seeds; return the values by query of all rows, too.
+    """Replace the rows of a model's seeds by one row; return the values by query of all rows as well.
 
-    Only rows that may be compared, on one hardware profile, are averaged.  A failed seed is left out, and a note says
-    so; where all failed, their rows stay.
+    Only comparable rows on one hardware profile are averaged.  A failed seed is left out, and a note says so; if all
+    failed, their rows stay.
 
     Args:
         table: rows of stored jobs.
         per_query: their values by query, by :attr:`Row.per_query_key`.
-        seeds: the model of each system that is one of its seeds.
+        seeds: model by system, for systems that are a seed of a model.
     """
     groups: dict[object, list[Row]] = {}
     for row in table.rows:
@@ -65,7 +65,7 @@ def averaged(
 
 
 def models_of(pairs: Mapping[str, str], seeds: Mapping[str, str]) -> dict[str, str]:
-    """Return pairs of systems with the models in the place of their seeds."""
+    """Return pairs of systems, with seeds replaced by their models."""
     return {seeds.get(system, system): seeds.get(other, other) for system, other in pairs.items()}
 
 
@@ -153,7 +153,7 @@ def _seed_notes(rows: Sequence[Row], members: Sequence[Row]) -> Iterable[str]:
 
 
 def _mean(estimates: Sequence[Estimate]) -> Estimate:
-    """Return the mean of the seeds' figures; its ends are the means of theirs, as if they erred together."""
+    """Return the mean of the seeds' figures; its ends are the means of the seeds' ends, as if errors were equal."""
     missing = next((each for each in estimates if each.value is None), None)
     if missing is not None:
         return missing
@@ -169,7 +169,7 @@ def _means(figures: Sequence[Mapping[str, Estimate]]) -> dict[str, Estimate]:
 
 
 def _average(numbers: Sequence[float | None]) -> float | None:
-    """Return a mean; ``None`` if a number is missing."""
+    """Return the mean; ``None`` if a number is missing."""
     known = [number for number in numbers if number is not None]
     return float(np.mean(known)) if known and len(known) == len(numbers) else None
 
@@ -190,7 +190,7 @@ def _mean_timing(timings: Sequence[Timing | None]) -> Timing:
 
 
 def _mean_stage(stages: Sequence[FirstStage | None]) -> FirstStage | None:
-    """Return the first stage, which all seeds share, with the mean gain and harm of the seeds."""
+    """Return the first stage, which all seeds share, with the seeds' mean gain and harm."""
     known = [each for each in stages if each is not None]
     if len(known) < len(stages):
         return None

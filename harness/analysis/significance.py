@@ -1,10 +1,10 @@
 """Randomisation test of paired differences between two systems, and Holm's correction for many of them.
 
-Randomisation (Fisher): if the systems were alike, each query's difference could as well have the other sign.  Smucker,
+Randomisation (Fisher): if the systems are equal, each query's difference could as well have the other sign.  Smucker,
 Allan and Carterette (2007) and Urbano, Lima and Hanjalic (2019) recommend it or the t test for measures of retrieval,
-and neither the sign and Wilcoxon tests nor the bootstrap.  The interval is that of the same test: the means that it
-does not reject.  Many comparisons at once are corrected by Holm (1979), p and interval alike, and the best of several
-candidates by Bonferroni: each interval has the level at which its test decides.
+and advise against the sign test, the Wilcoxon test and the bootstrap.  The interval holds the means that this test does
+not reject.  Many comparisons are corrected by Holm (1979), p and interval alike, and the best of several candidates by
+Bonferroni: each interval has the level at which its test decides.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import numpy as np
 
 from harness.stats import INTERVAL_MIN_QUERIES, Estimate, Floats
 
-# Largest corrected p of a claimed difference, as intervals have 95 %.
+# The largest corrected p of a claimed difference; intervals have 95 %.
 LEVEL = 0.05
-# Random sign flips, for one test and for each of many: the least p, 1 / (draws + 1), must survive the correction.
+# Random sign flips for one test, and for each of many: the least p, 1 / (draws + 1), must survive the correction.
 DRAWS, DRAWS_EACH, MOST_DRAWS = 9999, 40, 199_999
 # Up to this many differences other than 0, all 2^16 sets of signs are tried.
 EXACT_QUERIES = 16
@@ -33,13 +33,13 @@ _BLOCK = 2_000_000
 
 @dataclass(frozen=True)
 class TestResult:
-    """Two-sided test of the differences of paired queries.
+    """A two-sided test of paired differences over queries.
 
-    ``interval`` is their mean with the means that the test does not reject at its level (``LEVEL``, or less where many
-    are corrected): it excludes 0 if ``p`` is at most that.  ``least`` is the least ``p`` that this number of
-    differences can give.  ``effect_size`` is Cohen's d_z, the mean difference in standard deviations of the
-    differences; ``None``: the differences do not vary.
-    ``higher``, ``lower`` and ``tied`` count queries by the sign of their difference.
+    ``interval`` is the mean difference with the means that the test does not reject at its level (``LEVEL``, or less
+    when many are corrected): it excludes 0 if ``p`` is at most that level.  ``least`` is the least ``p`` possible with
+    this number of differences.  ``effect_size`` is Cohen's d_z, the mean difference in standard deviations of the
+    differences; ``None``: the differences do not vary.  ``higher``, ``lower`` and ``tied`` count queries by the sign of
+    their difference.
     """
 
     p: float
@@ -70,8 +70,8 @@ def corrected(
     Each test's interval has its level, so that it excludes 0 exactly where the corrected p is at most ``LEVEL``.
 
     Args:
-        columns: as of :func:`paired`.
-        candidates: each column is the best of so many (Bonferroni).
+        columns: as for :func:`paired`.
+        candidates: the number of candidates from which each column was chosen as the best (Bonferroni).
     """
     tests = paired(columns)
     p_values = [min(1.0, test.p * candidates) for test in tests]
@@ -88,9 +88,9 @@ def paired(
 
     Args:
         columns: each of shape (queries,), finite, at least one query; they are corrected together.
-        seed: of the draws.
-        draws: of signs, if not all are tried; by default the number that the correction for all columns needs.
-        levels: of each column's interval; by default ``LEVEL``.
+        seed: seed of the draws.
+        draws: random sign flips, if not all are tried; by default as many as the correction for all columns needs.
+        levels: the level of each column's interval; by default ``LEVEL``.
     """
     draws = draws or min(max(DRAWS, DRAWS_EACH * len(columns) - 1), MOST_DRAWS)
     levels = levels or [LEVEL] * len(columns)
@@ -140,16 +140,13 @@ def _random_flips(columns: Floats, seed: int, draws: int) -> tuple[Floats, Float
 def _test_result(column: Floats, sums: Floats, sizes: Floats, level: float, *, exact: bool) -> TestResult:
     """Compute p and the interval from sign flips.
 
-    Turning the signs of a set moves the mean of differences from a supposed mean as far, or further, exactly if that
-    supposed mean lies between the mean of the set and the mean of all others.
+    Flipping the signs of a set moves the mean at least as far from a supposed mean exactly if the supposed mean is
+    between the mean of the set and the mean of all other differences.
 
     Args:
-        column: the differences.
-        sums: of the sets whose signs were turned.
-        sizes: the number of differences in each set.
-        level: of the interval.
-        exact: these are all sets; of random sets the observed signs count as one more draw, so that p is never 0 and
-            never too small (Phipson and Smyth 2010).
+        column: the differences. sums: sums of the sets whose signs were flipped. sizes: number of differences in each
+        set. level: level of the interval. exact: all sets are present; for random sets the observed signs count as one
+        more draw, so that p is never 0 and never too small (Phipson and Smyth 2010).
     """
     queries, mean = len(column), float(column.mean())
     ends = []
@@ -185,7 +182,7 @@ def _test_result(column: Floats, sums: Floats, sizes: Floats, level: float, *, e
 
 
 def _between(mean: float, low: Floats, high: Floats, rejected: int) -> Estimate:
-    """Return the interval between the ends that so many sets of signs lie beyond."""
+    """Return the interval with this number of sign sets beyond each end."""
     if rejected >= 0:
         ends = float(np.partition(low, rejected)[rejected]), -float(np.partition(-high, rejected)[rejected])
         if all(map(math.isfinite, ends)):
@@ -194,18 +191,18 @@ def _between(mean: float, low: Floats, high: Floats, rejected: int) -> Estimate:
 
 
 def fingerprint(differences: Floats) -> str:
-    """Hash differences regardless of the order of the two systems: equal ones need one test."""
+    """Hash differences regardless of the order of the two systems: equal differences need one test."""
     moved = np.flatnonzero(differences)
     signed = differences if not len(moved) or differences[moved[0]] > 0 else -differences
     return hashlib.sha256((signed + 0.0).tobytes()).hexdigest()  # so that -0 is 0
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Adjust p values by Holm's step-down method, in the order given.
+    """Adjust p values by Holm's step-down method; keep their order.
 
-    If every adjusted p of at most 0.05 is claimed, the chance of even one false claim is at most 0.05, however the
+    If every adjusted p of at most 0.05 is claimed, the chance of one or more false claims is at most 0.05, however the
     comparisons depend on one another.  The smallest p is multiplied by the number of values, the next by one less ...
-    (Holm 1979); each result is at most 1 and none is below that of a smaller p.
+    (Holm 1979); results are at most 1 and never below the result of a smaller p.
     """
     values = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(values, kind="stable")
@@ -215,11 +212,12 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 
 
 def holm_levels(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Return the level at which Holm's method tests each p value, in the order given.
+    """Return the level at which Holm's method tests each p value; keep their order.
 
-    The smallest p meets ``LEVEL`` over the number of values, the next over one less ...; from the first that is not at
-    most its level, all meet that level.  So a p is at most its level exactly where :func:`holm` gives at most
-    ``LEVEL``.  No level is above ``LEVEL``: an interval at it holds its mean with at least 95 %, each by itself.
+    The smallest p is tested at ``LEVEL`` divided by the number of values, the next at ``LEVEL`` divided by one less
+    ...; after the first p above its level, all are tested at that level.  So a p is at most its level exactly if
+    :func:`holm` returns at most ``LEVEL``.  Levels never exceed ``LEVEL``, so each interval alone holds its mean with
+    at least 95 %.
     """
     kept = sum(p > LEVEL for p in holm(p_values))
     levels = np.empty(len(p_values))

@@ -19,20 +19,20 @@ from harness.results.schema import NULL_SYSTEM, matches, unmatched
 
 
 def read_stored_runs(folder: Path, only: str | None = None) -> tuple[JudgedRuns, ...]:
-    """Return the runs of jobs that ended well, one for each system: by dataset, sample and collection.
+    """Return the runs of jobs that ended well, one per system, by dataset, sample and collection.
 
-    A system whose profiles gave different rankings has an entry for each, called ``system/profile``; with the suite in
-    front where the profile does not tell them apart.
+    A system whose profiles ranked differently has an entry for each, named ``system/profile``, or
+    ``suite/system/profile`` if needed to tell them apart.
 
     Args:
         folder: of results.
         only: globs over ``system/dataset/scenario/profile``, or without a slash over any one of them.
 
-    A damaged file costs the runs that need it, and the notes name it.
+    A damaged file affects only the runs that need it, and the notes name it.
 
     Raises:
         FileError: ``folder`` is not a folder.
-        UsageError: there is no such run.
+        UsageError: no finished run matches.
     """
     none = f"{folder}: no finished run in it{f' that matches {only!r}' if only else ''}; run a suite first"
     stored = reader.read_jobs(folder, none)
@@ -64,7 +64,7 @@ def read_stored_runs(folder: Path, only: str | None = None) -> tuple[JudgedRuns,
 
 @contextmanager
 def _naming(unreadable: list[FileError]) -> Iterator[None]:
-    """Add the error of a damaged file, so that the other runs are read."""
+    """Collect the error about a damaged file, so that the other runs are read."""
     try:
         yield
     except FileError as error:
@@ -72,12 +72,12 @@ def _naming(unreadable: list[FileError]) -> Iterator[None]:
 
 
 def _stored(systems: Mapping[str, Mapping[str, StoredJob]], unreadable: list[FileError]) -> Iterator[JudgedRuns]:
-    """Yield the runs of one query sample, unless none can be read; FileError where its judgements cannot be."""
+    """Yield the runs of one query sample; raise FileError if its judgements cannot be read."""
     jobs: dict[str, StoredJob] = {}
     runs: dict[str, Run] = {}
     hits: Qrels = {}
     for system, found in sorted(systems.items()):
-        # Of one system's profiles many differ in the last digits of scores, and in nothing else.
+        # Profiles of one system often differ only in the last digits of scores.
         distinct: dict[tuple[tuple[str, tuple[str, ...]], ...], tuple[StoredJob, Run, Qrels]] = {}
         for job in found.values():
             with _naming(unreadable):

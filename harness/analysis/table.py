@@ -22,17 +22,17 @@ class Validity(str, Enum):
     CLEAN = "clean"
     NOISY = "noisy"
     INVALID = "invalid"
-    # Published: no samples, so nothing can be judged.
+    # Published: without samples nothing can be judged.
     UNKNOWN = "unknown"
 
     @property
     def doubt(self) -> str:
-        """Its word if the numbers are in doubt, else nothing."""
+        """Its word if the numbers are in doubt, else empty."""
         return self.value if self in (Validity.NOISY, Validity.INVALID) else ""
 
 
 class Cause(str, Enum):
-    """Cause of a finding: a word that stays the same in every version."""
+    """The cause of a finding: a word that no version changes."""
 
     ISOLATION = "isolation"
     PROTOCOL = "protocol"
@@ -71,10 +71,10 @@ def processors(cpus: int, gpus: int) -> str:
 
 @dataclass(frozen=True)
 class Finding:
-    """One reason: the fact, its figure and the next command (measuring rule 22).
+    """A finding: the fact, its figure and the next command (measuring rule 22).
 
-    ``validity`` is what it does to the result; ``clean`` makes it a remark.  ``transient`` says that it may pass when
-    the cell is measured again as it is.
+    ``validity`` is its effect on the result; ``clean`` makes it a remark.  ``transient``: it may disappear when the
+    cell is measured again unchanged.
     """
 
     cause: Cause
@@ -85,10 +85,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Price:
-    """The instance type that prices a row, and its price on a date.
+    """The instance type that prices a row, with its price on a date.
 
-    ``gpus`` are all that the type has, of the model ``gpu_model``.  ``substitutes`` names the type that a row was to be
-    priced on and that had no price then: this one has taken its place, and nothing was measured on it.
+    ``gpus`` counts all GPUs of the type, of the model ``gpu_model``.  ``substitutes`` names the row's own type if that
+    had no price on the date: this type replaces it, and nothing was measured on it.
     """
 
     instance_type: str
@@ -120,13 +120,13 @@ class Machine:
     host_cpus: int
 
 
-# The stage of a row that no adapter reports: the time that its stages leave out.
+# The stage that no adapter reports: time outside its stages.
 OTHER = "other"
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Mean and median of what stands beside the end-to-end clock and never replaces it: a stage, or service time."""
+    """Mean and median of a second clock, a stage or the service time; it never replaces the end-to-end clock."""
 
     mean_s: Estimate
     p50_s: Estimate
@@ -134,9 +134,9 @@ class Timing:
 
 @dataclass(frozen=True)
 class TokenPrice:
-    """Price of a language model's tokens on a date, in US$ per million; ``None``: the source names no such price.
+    """Price of a language model's tokens on a date, in US$ per million; ``None``: the source does not give it.
 
-    ``batch_discount`` is the share of the price that a batch saves.
+    ``batch_discount`` is the share of the price saved by batches.
     """
 
     model: str
@@ -150,12 +150,12 @@ class TokenPrice:
 
 @dataclass(frozen=True)
 class FirstStage:
-    """The ranking that a row's second stage was given, scored by the row's own judgements.
+    """The ranking given to a row's second stage, scored by the row's own judgements.
 
-    ``system`` made it; ``measured`` is false for a stored run, which takes no time.  ``depth`` is how many hits it was
+    ``system`` made it; ``measured`` is false for a stored run, which takes no time.  ``depth`` is the number of hits
     asked for.  By measure: ``measures`` of the first stage alone, cut at the row's ``k``; ``gain``, the row's value
-    less that, with a paired 95 % interval; ``harm``, the share of judged queries that the second stage makes worse.
-    ``ceiling`` is R@depth: no order of these documents has a better recall.
+    less the first stage's, with a paired 95 % interval; ``harm``, the share of judged queries that the second stage
+    makes worse.  ``ceiling`` is R@depth, the best recall that any order of these documents can have.
     """
 
     system: str
@@ -300,12 +300,12 @@ class Row:
 
     @property
     def per_query_key(self) -> str:
-        """Name of the row's values by query: jobs of two origins may have one key."""
+        """The key of the row's values by query; jobs of two origins may share ``key``."""
         return self.key if self.origin is None else f"{self.origin}/{self.key}"
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that its profile asks for: of a whole machine, more than the limit of the job."""
+        """The memory that its profile asks for; for a whole machine, more than the job's limit."""
         return max(self.nominal_memory_bytes or 0, self.memory_limit_bytes)
 
     @property
@@ -319,12 +319,12 @@ class Row:
 
     @property
     def padding_share(self) -> float | None:
-        """Return the share of the computed tokens that only fill up; ``None``: not counted."""
+        """Return the share of computed tokens that are padding; ``None``: not counted."""
         real, padded = self.counts.get("tokens"), self.counts.get("padded_tokens")
         return 1 - real / padded if real is not None and padded else None
 
     def gain(self, measures: Sequence[str]) -> tuple[str, Estimate, Estimate] | None:
-        """Return the first of some measures that has a gain over the first stage, with the gain and the harm."""
+        """Return the first measure that has a gain over the first stage, with gain and harm."""
         stage = self.first_stage
         name = next((name for name in measures if stage and name in stage.gain), None)
         return None if stage is None or name is None else (name, stage.gain[name], stage.harm[name])
@@ -338,9 +338,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Overhead:
-    """Time that harness itself adds to a query: the null system, measured in the same envelope (measuring rule 23).
+    """The time that harness itself adds to a query: the null system in the same envelope (measuring rule 23).
 
-    It has fields of the null system's row, and the texts of the row's findings.
+    Its fields are from the null system's row, with the texts of that row's findings.
     """
 
     suite: str
@@ -361,7 +361,7 @@ class Overhead:
 class PublishedRates:
     """Exchange rates (AMRS) behind published scores: units of each metric for a point of ``measure``.
 
-    They hold for the rows of one dataset and suite; ``source`` names the paper's table.
+    They apply to the rows of one dataset and suite; ``source`` names the paper's table.
     """
 
     source: str
@@ -373,12 +373,12 @@ class PublishedRates:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows in reading order, with what holds for all of them; without prices until :func:`row_pricing.price` adds them.
+    """Rows in reading order, with the facts about all rows; :func:`row_pricing.price` adds the prices.
 
     ``measures`` are the measure names in column order, as ir_measures writes them.  ``notes`` are sentences about
     the table: methods, formulas, and rows that must not be compared.  ``overhead`` holds the null system on each
     profile.  ``cost_formula`` is that of the model ``sequential``; ``cost_formulas`` holds all, by name.
-    ``unreadable``: sentences on records that could not be read and are left out.
+    ``unreadable``: sentences about records that could not be read and are left out.
     ``rounded_to``: the step to which published rows print a measure (0.001 for tenths of a per cent).
     ``rates``: exchange rates of published scores.
     """

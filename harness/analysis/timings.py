@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-# As the driver writes it (see docs/reference/results.md): a query asked twice in a row after the trials.
+# The driver's trial number for a query asked twice in a row after the trials (docs/reference/results.md).
 REPEAT_TRIAL = -2
 _STAGE, _COUNT = "stage_", "count_"
 # The grid of queries by trials: nearly every query is asked in nearly every trial.
@@ -28,7 +28,7 @@ _FREE_PLACES, _MOST_PLACES_A_SAMPLE = 1 << 20, 16
 
 @dataclass(frozen=True)
 class Timings:
-    """The timed samples of one cell, in the order in which each job measured them.
+    """The timed samples of one cell, in each job's order.
 
     ``query`` points into ``queries``, ``trial`` into ``trials``: pairs of job number and the trial's number in that
     job, ascending.  All arrays have shape (samples,); a missing whole number is -1, a missing time ``nan``.
@@ -74,16 +74,16 @@ class Timings:
 
     @property
     def outer_stages_s(self) -> dict[str, Floats]:
-        """The stages that lie in no other stage, as ``bm25.retrieve`` lies in ``bm25``."""
+        """The stages that are not part of another stage; ``bm25.retrieve`` is part of ``bm25``."""
         stages = self.stages_s
         return {name: seconds for name, seconds in stages.items() if name.rpartition(".")[0] not in stages}
 
     @property
     def other_s(self) -> dict[str, Floats]:
-        """The time that no stage counts: ``other`` of the call, ``<stage>.other`` of a stage with stages of its own.
+        """The time outside all stages: ``other`` for the call, ``<stage>.other`` for a stage with parts.
 
-        It is ``nan`` where a sample has no stage, and negative where the stages overlap.  An adapter's own ``other``
-        counts as left out.
+        It is ``nan`` if a sample has no stages, and negative if stages overlap.  An adapter's own ``other`` belongs to
+        it.
         """
         inner: dict[str, list[Floats]] = {}
         for name, seconds in self.stages_s.items():
@@ -104,7 +104,7 @@ class Timings:
 
     @property
     def staged_s(self) -> Floats:
-        """The sum of the outer stages of each sample; a missing stage counts 0."""
+        """The sum of each sample's outer stages; a missing stage counts 0."""
         stages = list(self.outer_stages_s.values())
         return np.asarray(np.nansum(np.stack(stages), axis=0)) if stages else np.zeros_like(self.latency_s)
 
@@ -134,7 +134,7 @@ class Timings:
 
 
 def clock_error_s(whole_s: Floats) -> Floats:
-    """Return by how much stages may sum to more than the whole that they lie in, without an overlap."""
+    """Return how much the sum of stages may exceed the whole through clock resolution alone."""
     return whole_s * 1e-3 + 1e-6
 
 
@@ -145,7 +145,7 @@ def read(tables: Iterable[tuple[int, pa.Table]]) -> Timings:
         tables: job number and its samples (:func:`harness.results.samples.load_samples`).
 
     Raises:
-        StoreError: a latency is negative or no number, or a query stands twice in a trial.
+        StoreError: a latency is negative or not a number, or a trial holds a query twice.
         KeyError: a column is missing.
     """
     joined = _joined(tables)
@@ -173,7 +173,7 @@ def read(tables: Iterable[tuple[int, pa.Table]]) -> Timings:
         raise StoreError("samples: a query was timed twice in one trial; measure the job again")
     known = repeated & (known_places[places] >= 0)
     columns = sorted(joined.column_names)
-    # Beside holes numpy would make floats of whole numbers.
+    # With missing values numpy would turn whole numbers into floats.
     batch = joined.column("batch").fill_null(-1).to_numpy()[timed] if "batch" in columns else None
     return Timings(
         queries=queries,
@@ -200,7 +200,7 @@ def read(tables: Iterable[tuple[int, pa.Table]]) -> Timings:
 
 
 def _joined(tables: Iterable[tuple[int, pa.Table]]) -> pa.Table:
-    """Join the samples of several jobs, with the number of each job and one dictionary of query ids."""
+    """Join the samples of several jobs, with job numbers and one dictionary of query ids."""
     import pyarrow as pa
 
     numbered = [_with_places(table).append_column("job", pa.repeat(job, len(table))) for job, table in tables]
@@ -208,7 +208,7 @@ def _joined(tables: Iterable[tuple[int, pa.Table]]) -> pa.Table:
 
 
 def _with_places(table: pa.Table) -> pa.Table:
-    """Return samples whose query ids are places in a dictionary."""
+    """Return the samples with query ids as dictionary indices."""
     import pyarrow as pa
 
     index = table.column_names.index("query_id")
@@ -221,14 +221,14 @@ def _with_places(table: pa.Table) -> pa.Table:
 
 
 def _query_places(joined: pa.Table) -> tuple[Ints, list[str]]:
-    """Return the place of each sample's query id in a list of ids, which may hold one twice."""
+    """Return the index of each sample's query id in a list of ids, which may hold an id twice."""
     chunks = joined.column("query_id").chunks
     places = [np.asarray(chunk.indices.to_numpy(), dtype=np.int64) for chunk in chunks]
     return (np.concatenate(places), chunks[0].dictionary.to_pylist()) if chunks else (np.zeros(0, dtype=np.int64), [])
 
 
 def _timed_queries(places: Ints, names: list[str]) -> tuple[tuple[str, ...], Ints]:
-    """Return the ids of the timed queries in order, and where each place of ``names`` is among them (-1: nowhere)."""
+    """Return the timed queries' ids in order, and the index of each of ``names`` among them (-1: not timed)."""
     timed = np.unique(places).tolist()
     queries = sorted({names[place] for place in timed})
     number = {name: index for index, name in enumerate(queries)}

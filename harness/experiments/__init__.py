@@ -1,1 +1,1 @@
-"""Questions that many jobs answer: the smallest hardware, known answers, conformance."""
+"""Experiments of many jobs: the smallest hardware, calibration by known values, conformance."""

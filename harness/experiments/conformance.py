@@ -1,8 +1,7 @@
-"""The container contract, checked on a corpus of 28 documents: build, load, search twice, in batches and for fewer
-hits, and look at everything.
+"""Check the container contract on a corpus of 28 documents: build, load, search twice, in batches, for fewer hits.
 
-All documents have a word in common, so that every query has as many hits as are asked for and their order is seen.
-Eight of them have the same text, so that equal scores meet the cut-off.
+All documents share a word, so that every query can have the requested number of hits.  Eight documents have equal
+texts, so that equal scores meet the cut-off.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ _TWINS = tuple(f"t{number}" for number in range(8))
 _TWIN_TEXT = f"Old lanterns hang over a quiet quay in the {_SHARED_WORD}."
 _TWIN_QUERY = "lanterns over the quay"
 _K, _FEWER = 10, 3
-# A system that may return fewer hits finds at least these for a word that all documents have.
+# A system that may return fewer hits finds at least this many for the shared word.
 _LEAST = 5
-# Twelve queries are three batches, the last of them smaller.
+# Twelve queries form three batches, the last one smaller.
 _BATCH = 5
 
 
@@ -49,9 +48,8 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
     """Check a system against the contract.
 
     Args:
-        envelope: the limits of both jobs; with GPUs, the index is built without them all the same, as a suite's is by
-            default, and searched by the image that can use them.
-        folder: an empty folder for everything that is made; the caller removes it.
+        envelope: the limits of both jobs.  With GPUs, the index is still built without them (a suite's default), and
+        the GPU image searches. folder: an empty folder for all files; the caller removes it.
     """
     corpus = _corpus(folder)
     with task(f"{system.name}: image"):
@@ -75,7 +73,7 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
     if alone.outcome is Outcome.OK:
         with task(f"{system.name}: search for fewer hits"):
             fewer = _search(launcher, prepared, corpus, index.folder, envelope, folder / "fewer", k=_FEWER)
-        if system.name != NULL_SYSTEM:  # it answers without looking, on purpose
+        if system.name != NULL_SYSTEM:  # it answers without searching, on purpose
             yield _judge_k(alone, fewer, _LEAST if system.fewer_hits_ok else _K)
             yield _judge_ties(alone, fewer)
         with task(f"{system.name}: search in batches"):
@@ -89,7 +87,7 @@ def _build(
     """Build an index after the indexes of its components.
 
     Raises:
-        JobError: one of them cannot be built; a component's names it.
+        JobError: an index cannot be built; the message names the component.
     """
     components, name, title = {}, builder.system.name, "index of 28 documents"
     for part in builder.system.components:
@@ -128,7 +126,7 @@ def _judge(system: System, collected: CollectedJob) -> Iterator[Check]:
 
 
 def _judge_k(alone: CollectedJob, fewer: CollectedJob, wanted: int) -> Check:
-    """Check that the number of hits follows the number asked for; the driver refuses answers with too many."""
+    """Check that the number of hits follows k; the driver refuses answers with more."""
     what = "returns as many documents as asked for"
     if fewer.outcome is not Outcome.OK:
         return _check(False, what, f"asked for {_FEWER}: {fewer.detail or fewer.outcome.value}")
@@ -139,9 +137,9 @@ def _judge_k(alone: CollectedJob, fewer: CollectedJob, wanted: int) -> Check:
 
 
 def _judge_ties(alone: CollectedJob, fewer: CollectedJob) -> Check:
-    """Check that equal scores at the cut-off do not let k decide which documents come first.
+    """Check that with equal scores at the cut-off the first documents do not depend on k.
 
-    An approximate search may find other documents for a larger k; their scores are others too.
+    An approximate search may find other documents with other scores for a larger k.
     """
     what = "returns the same first documents for any k, equal scores included"
     if fewer.outcome is not Outcome.OK:
@@ -158,7 +156,7 @@ def _judge_ties(alone: CollectedJob, fewer: CollectedJob) -> Check:
 
 
 def _only_ids_differ(some: Sequence[tuple[str, float]], first: Sequence[tuple[str, float]]) -> bool:
-    """Return whether two rankings have the same scores, and other documents."""
+    """Return whether two rankings have equal scores but different documents."""
     same = len(some) == len(first) and all(
         math.isclose(one[1], other[1]) for one, other in zip(some, first, strict=True)
     )
@@ -176,9 +174,9 @@ def _answers(collected: CollectedJob) -> dict[str, tuple[str, ...]]:
 
 
 def _judge_index(copy: Path, search: Callable[[], object]) -> Iterator[Check]:
-    """Search once more with an index that may be written, to see whether the engine wants that."""
+    """Search again with a writable index, and check whether the engine writes into it."""
     for entry in (copy, *(Path(below.path) for below in filesystem.walk(copy))):
-        entry.chmod(0o777 if entry.is_dir() else 0o666)  # the job's user is another
+        entry.chmod(0o777 if entry.is_dir() else 0o666)  # the job runs as another user
     before = _contents(copy)
     search()
     after = _contents(copy)
@@ -201,7 +199,7 @@ def _judge_batches(alone: CollectedJob, batches: CollectedJob) -> Iterator[Check
     if batches.outcome is not Outcome.OK:
         yield _check(False, what, batches.detail or batches.outcome.value)
         return
-    # Scores may differ in their last digits: a batch is padded and summed in another order.  Equal texts change places.
+    # Batches are padded and summed in another order, so last digits may differ and equal texts may swap.
     single, batched = (
         {query: ["twin" if name in _TWINS else name for name in ids] for query, ids in _answers(collected).items()}
         for collected in (alone, batches)
@@ -226,7 +224,7 @@ def _search(
     k: int = _K,
     writes: bool = False,
 ) -> CollectedJob:
-    """Run a search job over all queries; with a ``batch_size`` as ``offline``, ``writes``: with a writable index."""
+    """Run a search job over all queries: ``offline`` with a ``batch_size``; ``writes``: with a writable index."""
     (folder / "out").mkdir(parents=True)
     topics = (Query(f"d{number}", f"the {topic} of the {_SHARED_WORD}") for number, topic in enumerate(_TOPICS))
     queries = (*topics, Query(_SHARED_WORD, _SHARED_WORD), Query("twins", _TWIN_QUERY))
@@ -240,7 +238,7 @@ def _search(
         scenario_params=ScenarioParams(batch_size=batch_size),
         k=k,
         trials=2,
-        # A job with more than one trial, a pause between them and repeats: everything that the driver does.
+        # The job uses all that the driver can do: trials, a pause between them, and repeats.
         repeats=0 if batch_size else 3,
         pause=True,
         corpus_size=corpus.size,
@@ -253,7 +251,7 @@ def _search(
 
 
 def _corpus(folder: Path) -> datasets.PreparedCorpus:
-    """Write a document about each topic, one that only mentions it (an order that every engine should find), twins."""
+    """Write documents about topics, documents that mention them (every engine should rank them lower), and twins."""
     about = [
         {
             "_id": f"d{number}",
@@ -262,7 +260,7 @@ def _corpus(folder: Path) -> datasets.PreparedCorpus:
         }
         for number, topic in enumerate(_TOPICS)
     ]
-    # An empty title and text that is not ASCII must survive as well.
+    # An empty title and non-ASCII text must survive as well.
     about[3]["title"] = ""
     about[4]["text"] += " Grüße, 森林, 🌲."
     mentions = [

@@ -215,7 +215,7 @@ def test_pairs_share_dataset_and_profile() -> None:
         ("nothing", "b", "'nothing' matches no stored row; systems there: a, b"),
         ("a", "c", "'c' matches no stored row"),
         ("a", "a", "'a' matches one row; name a second system"),
-        ("?", "*", "both match 2 rows, of which no two can be compared"),
+        ("?", "*", "both match 2 rows, but no two of them can be compared"),
     ],
 )
 def test_globs_without_pairs_are_refused(a: str, b: str, why: str) -> None:

@@ -33,15 +33,15 @@ from harness.driver.records import Isolation, Outcome
 from harness.errors import counted
 from harness.results.schema import Cell, IndexFacts, Result, ResultSpec, measurements
 
-# The fewest queries before the first timed one (measuring rule 8).
+# The least number of queries before the first timed query (measuring rule 8).
 MIN_WARMUP_QUERIES = 10
 
-# The most CPU time that just-in-time compilers may take of the trials' time.
+# The largest share of the trials' time that just-in-time compilers may take.
 MAX_COMPILING = 0.05
 
 # Figures of a named protocol's paper, by the keys of a suite.
 _PAPERS = {"santhanam2023": {"warmup_queries": 10, "trials": 5, "k": 10}}
-# Its sample has 1,000 queries, or all queries of a smaller dataset: only a larger one departs from it.
+# The paper's sample has 1,000 queries, or all queries of a smaller dataset: only a larger sample departs from it.
 _LARGEST_SAMPLES = {"santhanam2023": 1000}
 
 _ORDER = (Validity.CLEAN, Validity.NOISY, Validity.INVALID)
@@ -49,7 +49,7 @@ _ORDER = (Validity.CLEAN, Validity.NOISY, Validity.INVALID)
 
 @dataclass(frozen=True)
 class Assessment:
-    """All findings of a cell or of a build, and the worst validity among them."""
+    """All findings about a cell or a build, and the worst validity among them."""
 
     validity: Validity
     findings: tuple[Finding, ...]
@@ -76,8 +76,8 @@ def assess(
     """Assess how far a cell's numbers can be trusted.
 
     Args:
-        results: the pooled jobs of the cell, at least one; if one did not end ``ok`` there are no numbers.
-        facts: of the samples; ``None``: they cannot be read.
+        results: the pooled jobs of the cell, at least one; a job that did not end ``ok`` leaves no numbers.
+        facts: facts about the samples; ``None``: they cannot be read.
         missing: the number of jobs that are not stored, or could not be pooled.
         disagreements: queries that different jobs ranked differently; ``None``: not compared.
         levels: the canary's levels of all jobs in the results.
@@ -100,7 +100,7 @@ def assess(
 
 
 def assess_build(build: IndexFacts | None, cell: Cell, levels: machine_speed.Levels) -> Assessment:
-    """Assess how far the time of an index build can be trusted; unknown where nothing was read beside it.
+    """Assess how far the time of an index build can be trusted; unknown without readings during the build.
 
     Args:
         build: facts of the build, if any.
@@ -168,7 +168,7 @@ def _completeness(results: Sequence[Result], facts: SampleFacts, missing: int) -
 
 
 def _rankings(results: Sequence[Result], between_jobs: int | None) -> Iterator[Finding]:
-    """Check that queries are ranked alike; a query counts once, within a job or between jobs."""
+    """Check that queries are ranked alike within and between jobs; a query counts once."""
     spec = results[0].spec
     differing = max(*(result.answers.ranking_disagreements or 0 for result in results), between_jobs or 0)
     if differing:
@@ -181,7 +181,7 @@ def _rankings(results: Sequence[Result], between_jobs: int | None) -> Iterator[F
 
 
 def _warmth(results: Sequence[Result], facts: SampleFacts) -> Iterator[Finding]:
-    """Check that warm-up reached a steady level, and that the first timed queries and compilers show it."""
+    """Check that warm-up reached a steady level, and that the first timed queries and compilers confirm it."""
     spec = results[0].spec
     unsteady = [
         result.answers.warmup_done for result in results if result.measured and result.measured.warmup_steady is False
@@ -249,7 +249,7 @@ def _drift(results: Sequence[Result], drift: Drift, trial_means_s: Sequence[floa
 
 
 def _steadiness(results: Sequence[Result], facts: SampleFacts) -> Iterator[Finding]:
-    """Check whether few samples carry the mean (slow queries are only a remark), and for unclaimed time."""
+    """Check for few samples that carry the mean (slow queries are only a remark), and for unclaimed time."""
     cell, few, tail = results[0].spec.cell, facts.carried, facts.tail
     if few is not None:
         yield noisy(
@@ -304,7 +304,7 @@ def _scenario(results: Sequence[Result]) -> Iterator[Finding]:
 
 
 def _protocol(spec: ResultSpec) -> Iterator[Finding]:
-    """Remark on figures that the suite changed in a named protocol."""
+    """Remark on values of a named protocol that the suite changed."""
     paper = dict(_PAPERS.get(spec.protocol, {}))
     largest = _LARGEST_SAMPLES.get(spec.protocol, spec.sample_size)
     if spec.sample_size > largest:

@@ -1,6 +1,6 @@
-"""Validity checks on the build of an index: what the machine did meanwhile.
+"""Validity checks on an index build: the machine's behaviour meanwhile.
 
-An index is built once, so no other measurement bounds a doubted one; thresholds are as for searches.
+An index is built once, so a doubtful time cannot be compared with another; thresholds are as for searches.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _QUIETEN = "quieten the machine (harness doctor shows its load), then"
 
 
 def check(build: IndexFacts, cell: Cell, levels: machine_speed.Levels) -> list[Finding]:
-    """Judge the counters, the canary, the GPUs and the host beside the build of a cell's index.
+    """Judge the counters, the canary, the GPUs and the host during the build of a cell's index.
 
     Args:
-        build: facts of a build whose environment is known, as are its components'.
+        build: facts about a build, with known environments of it and its components.
         cell: any cell that uses the index.
         levels: the canary's levels of all jobs in the results.
     """
@@ -63,7 +63,7 @@ def _limits(build: IndexFacts, again: str) -> Iterator[Finding]:
 
 
 def _counted(build: IndexFacts, again: str) -> Iterator[Finding]:
-    """Find CPU time that others took, or that counters do not tell it; threads that waited are a remark."""
+    """Find CPU time that other processes took, or missing counters; waiting threads are a remark."""
     counters, length_s = build.observed.counters, build.watched_s
     if counters == Counters() and length_s < _COUNTED_FROM_S:
         yield remark(
@@ -100,7 +100,7 @@ def _counted(build: IndexFacts, again: str) -> Iterator[Finding]:
             yield noisy(cause, text, transient=True)
     waited = counter_checks.waiting(counters)
     if waited is not None and waited > counter_checks.MAX_WAIT:
-        # How many threads build is the system's own choice, and its time is what that choice costs.
+        # The number of threads is the system's choice, and its build time includes the cost of that choice.
         yield remark(
             Cause.OVERSUBSCRIPTION,
             f"more runnable threads than CPUs: they waited {waited:.2f} s for one another in each second of the "
@@ -109,7 +109,7 @@ def _counted(build: IndexFacts, again: str) -> Iterator[Finding]:
 
 
 def _speed(build: IndexFacts, levels: machine_speed.Levels, again: str) -> Iterator[Finding]:
-    """Find a machine that changed its speed, or that was slower than for other jobs."""
+    """Find a machine that changed its speed, or was slower than for other jobs."""
     changed = machine_speed.changed(build.observed)
     if changed:
         yield noisy(Cause.CANARY, f"{changed} beside the build, {_ONCE}; {_QUIETEN} {again}", transient=True)

@@ -1,6 +1,6 @@
 """Validity checks on the machine: steal, other processes, swap, page faults, too many threads, placement, GPUs.
 
-Shares are of the time of the job's CPUs while its trials ran.
+Shares are relative to the time of the job's CPUs while its trials ran.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from harness.errors import counted
 from harness.results.schema import Counters, GpuUse, Observed, Result
 
 MAX_STEAL = 0.01
-# The harness's own sampling must stay well below this where it shares the job's CPUs.
+# Harness's own sampling must stay well below this if it shares the job's CPUs.
 MAX_FOREIGN = 0.05
-# The kernel counts both in ticks of up to 10 ms: a few ticks in a short trial mean nothing.
+# The kernel counts both in ticks of up to 10 ms, so a few ticks in a short trial are not evidence.
 MIN_TAKEN_S = 0.05
 # Time that the job's threads waited for one another, as a share of their CPU time, from MIN_CPU_S of it on.
 MAX_WAIT = 0.25
@@ -37,12 +37,12 @@ MIN_CPU_S = 0.2
 # A page read from disk takes some 0.1 to 10 ms: from one in ten queries on, the mean holds the disk.
 MAX_FAULTS_PER_QUERY = 0.1
 
-# Clock reasons that hold a GPU back.  The others mean rest (gpu_idle), settings (applications and display clocks), or
-# the bounds of a GPU at its best (reliability, board_limit).
+# Clock reasons that hold a GPU back.  The other reasons are rest (gpu_idle), settings (applications and display
+# clocks), and the bounds of an unhindered GPU (reliability, board_limit).
 THROTTLING = ("hw_slowdown", "sync_boost", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
 # Small cards always work at their power limit: it is their normal speed.
 _POWER_LIMIT = "sw_power_cap"
-# Allowed share of readings within the trials with such a reason.  Beside the trials, at rest, none is allowed.
+# The allowed share of readings during the trials with such a reason.  Outside the trials, at rest, none is allowed.
 MAX_THROTTLED = 0.05
 # Some drivers also report it for a moment while the clock changes: once is not throttling.
 _FLEETING = "hw_slowdown"
@@ -57,7 +57,7 @@ def check(results: Sequence[Result], levels: machine_speed.Levels, facts: Sample
     Args:
         results: the pooled jobs of one cell, all ``ok``.
         levels: the canary's levels of all jobs in the results.
-        facts: of the cell's samples.
+        facts: facts about the cell's samples.
     """
     covered = [result for result in results if covers(result.observed.counters.wall_s, trials_s(result))]
     return [
@@ -107,7 +107,7 @@ def _limits(results: Sequence[Result]) -> Iterator[Finding]:
 
 
 def _unread(results: Sequence[Result]) -> Iterator[Finding]:
-    """Find containers without counters, e.g. of a remote engine."""
+    """Find containers without counters, such as those on a remote engine."""
     silent = [
         result
         for result in results
@@ -169,8 +169,8 @@ def _taken(results: Sequence[Result]) -> Iterator[Finding]:
 def waiting(counters: Counters) -> float | None:
     """Return how long a job's threads waited for one another, in each second of its CPU time.
 
-    A thread that waits for a CPU waits for whoever runs on it.  With no more runnable threads than CPUs, that is
-    another process or the hypervisor; waiting beyond the time that those took is for threads of the job itself.
+    A thread waits for the process that runs on its CPU. If the job has at most as many runnable threads as CPUs, that
+    is another process or the hypervisor; waiting beyond their time is for the job's own threads.
     """
     if counters.wait_s is None or counters.foreign_cpu_s is None or (counters.cpu_s or 0.0) < MIN_CPU_S:
         return None
@@ -178,7 +178,7 @@ def waiting(counters: Counters) -> float | None:
 
 
 def _crowded(results: Sequence[Result]) -> Iterator[Finding]:
-    """Find more runnable threads than CPUs, apart from a busy machine, which makes threads wait as well."""
+    """Find more runnable threads than CPUs, after subtracting the waiting that a busy machine causes."""
     if worst := _worst(results, lambda result: waiting(result.observed.counters), MAX_WAIT):
         spec = results[0].spec
         yield noisy(
@@ -208,7 +208,7 @@ def _faults(results: Sequence[Result], queries: int | None) -> Iterator[Finding]
 
 
 def _placement(results: Sequence[Result]) -> Iterator[Finding]:
-    """Find others on the job's CPUs, cores or host, and index pages that stayed in the page cache."""
+    """Find other work on the job's CPUs, cores or host, and index pages that stayed in the page cache."""
     placements = [placement for result in results if (placement := result.observed.placement) is not None]
     spec = results[0].spec
     if any(not placement.apart for placement in placements):
@@ -237,7 +237,7 @@ def _placement(results: Sequence[Result]) -> Iterator[Finding]:
 
 
 def energy_j(result: Result) -> float | None:
-    """Return the energy of a job's GPUs during its trials; ``None``: unknown, or not of the trials alone."""
+    """Return the energy of a job's GPUs during its trials; ``None``: unknown, or not limited to the trials."""
     gpu = result.observed.gpu
     return gpu.energy_j if gpu and covers(gpu.wall_s, trials_s(result)) else None
 
@@ -277,7 +277,7 @@ def _gpu_throttled(results: Sequence[Result]) -> Iterator[Finding]:
 
 
 def in_force(job: Observed, *reasons: str) -> dict[str, float]:
-    """Return the given reasons that held this job's GPUs back, with their shares of all moments."""
+    """Return the given reasons that held this job's GPUs back, with their shares of all readings."""
     beside = [
         reading.gpu.clock_reasons for reading in job.canary if reading.gpu and reading.gpu.clock_reasons is not None
     ]
@@ -292,7 +292,7 @@ def in_force(job: Observed, *reasons: str) -> dict[str, float]:
 
 
 def _gpu_shared(results: Sequence[Result]) -> Iterator[Finding]:
-    # Count and memory must be of the same moment.
+    # Count and memory must be from the same reading.
     shared = [
         (gpu.foreign_processes, gpu.foreign_bytes)
         for result in results
@@ -301,7 +301,7 @@ def _gpu_shared(results: Sequence[Result]) -> Iterator[Finding]:
     if shared:
         most, held = max(shared, key=lambda pair: (pair[0], pair[1] or 0))
         amount = "an amount of memory that NVML does not say" if held is None else f"{held / 2**20:,.0f} MiB"
-        # Not transient: a display server is there for good, and measuring again would meet it again.
+        # Not transient: a display server stays, and the next measurement would meet it again.
         yield noisy(
             Cause.GPU_SHARED,
             f"{counted(most, 'process')} of others had {amount} on the job's GPUs"
@@ -311,10 +311,10 @@ def _gpu_shared(results: Sequence[Result]) -> Iterator[Finding]:
 
 
 def _gpu_clocks(results: Sequence[Result]) -> Iterator[Finding]:
-    """Remark on different clocks: a GPU sets its clock by its load, so the system itself may be the cause.
+    """Remark on different clocks: a GPU's clock follows its load, so the system itself may be the cause.
 
-    External causes have their own clock reasons.  Readings beside the trials are not compared: an idle GPU and one that
-    waits for the next trial differ by more than any disturbance.
+    External causes have their own clock reasons.  Readings outside the trials are not compared: an idle GPU and one
+    that waits for the next trial differ by more than any disturbance.
     """
     clocks = [
         gpu.sm_clock_mhz

@@ -6,9 +6,9 @@ from harness.analysis.table import Cause, Finding, Validity
 from harness.commands import literal, quoted
 from harness.results.schema import Cell, Result, ResultSpec, glob_of
 
-# Allowed range of the counted time over the length of the trials.
+# Allowed ratio of the counted time to the length of the trials.
 COVERED = (0.5, 2.0)
-# Options of ``harness run``: measure a cell again, and do so as long as a transient finding makes it noisy.
+# Options of ``harness run``: measure a cell again, and repeat while a transient finding makes it noisy.
 FRESH: dict[str, str | int | bool] = {"fresh": True}
 RETRY: dict[str, str | int | bool] = {"retry_noisy": 3}
 
@@ -20,7 +20,7 @@ def trials_s(result: Result) -> float:
 
 
 def covers(counted_s: float | None, length_s: float) -> bool:
-    """Return whether counts over some seconds are about trials of this length; unknown lengths count as yes."""
+    """Return whether a counted time matches trials of this length; an unknown length matches."""
     return counted_s is None or not length_s or COVERED[0] * length_s <= counted_s <= COVERED[1] * length_s
 
 
@@ -35,17 +35,17 @@ def noisy(cause: Cause, text: str, *, transient: bool = False) -> Finding:
 
 
 def remark(cause: Cause, text: str) -> Finding:
-    """Make a finding that informs and does not doubt the numbers."""
+    """Make a finding that informs without doubting the numbers."""
     return Finding(cause, Validity.CLEAN, text)
 
 
 def of_jobs(count: int, jobs: int) -> str:
-    """Say in brackets how many of several jobs are concerned; nothing for one job."""
+    """Say in brackets how many of several jobs are affected; empty for one job."""
     return f" (in {count} of {jobs} jobs)" if jobs > 1 else ""
 
 
 def throttled(what: str, periods: int, seconds: float) -> str:
-    """Say that a CPU quota stopped a job or a build; one of the two counts may be unknown, which is 0."""
+    """Say that a CPU quota stopped a job or a build; an unknown count is 0."""
     lasted = f"{seconds:.3g} s" if seconds else ""
     counted = f"in {periods:,} periods{f' ({lasted})' if lasted else ''}" if periods else f"for {lasted}"
     return f"the kernel throttled the {what} {counted}, so a CPU quota was in force"
@@ -58,27 +58,27 @@ def warm_longer(spec: ResultSpec) -> str:
 
 
 def warm_wider(spec: ResultSpec) -> str:
-    """Tell the user how to warm up with more queries; a sample lends a fifth of itself at most."""
+    """Tell the user how to warm up with more queries; at most a fifth of the sample warms up."""
     most = " (beyond a fifth of the sample, add queries without judgements to the dataset)" if spec.held_out else ""
     return f"raise protocol.warmup_queries in the suite{most}, then {again(spec.cell)}"
 
 
 def again(cell: Cell, **options: str | int | bool) -> str:
-    """Tell the user how to measure a cell again; a result knows its suite's name, not its file.
+    """Tell the user how to measure a cell again; a result records its suite's name, not the file.
 
     Args:
         cell: the cell.
-        options: of ``harness run``, ``fresh=True`` where there are none.
+        options: options of ``harness run``; ``fresh=True`` by default.
     """
     return f"run {quoted('run', 'SUITE', **(options or FRESH), only=glob_of(cell))}"
 
 
 def go_on(cell: Cell) -> str:
-    """Tell the user how to measure what is missing of a cell."""
+    """Tell the user how to measure a cell's missing jobs."""
     return f"run {quoted('run', 'SUITE', only=glob_of(cell))}"
 
 
 def build_again(cell: Cell) -> str:
-    """Tell the user how to measure the build of a cell's index again, for all cells that show it."""
+    """Tell the user how to build a cell's index again, for all cells with that index."""
     only = f"{literal(cell.system)}/{literal(cell.dataset)}/*"
     return f"run {quoted('run', 'SUITE', fresh_index=True, only=only)}"

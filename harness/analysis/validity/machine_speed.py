@@ -1,4 +1,4 @@
-"""Validity checks on the canary: a machine that changed its speed, or was slow for this cell."""
+"""Validity checks by the canary: the machine changed its speed, or was slow for this cell."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from harness.analysis.validity.sample_checks import SampleFacts
 from harness.driver.records import Outcome
 from harness.results.schema import CanaryReading, Environment, IndexFacts, Observed, Result
 
-# Chance of an alarm if every trial meets the same machine.
+# Chance of a false alarm if the machine's speed is constant.
 CHANCE = 0.003
-# A mean moved by less than the first is steady, by more than the second never, with any interval: a slowed trial
-# also widens the interval.
+# A mean that moved by less than the first value is steady; one that moved by more than the second is not, whatever its
+# interval, because a slow trial also widens the interval.
 MIN_MOVED = 0.03
 MAX_MOVED = 0.10
-# A cell's level against that of all jobs on the same machine.
+# A cell's level relative to all jobs on the same machine.
 MAX_LEVEL = 1.15
 _LEVEL_JOBS = 3
 
@@ -35,7 +35,7 @@ Levels = dict[tuple[Environment, int], list[float]]
 
 @dataclass(frozen=True)
 class _Kind:
-    """A piece of fixed work; ``scatter`` is the standard deviation of its log on a machine at rest."""
+    """A piece of fixed work; ``scatter`` is the standard deviation of its log time on a machine at rest."""
 
     name: str
     scatter: float
@@ -68,7 +68,7 @@ def others(build: IndexFacts, all_levels: Levels) -> Sequence[float]:
 
 
 def check(results: Sequence[Result], all_levels: Levels, facts: SampleFacts) -> list[Finding]:
-    """Judge the canary's readings beside a cell's trials.
+    """Judge the canary's readings around a cell's trials.
 
     Args:
         results: the pooled jobs of one cell.
@@ -105,9 +105,9 @@ def check(results: Sequence[Result], all_levels: Levels, facts: SampleFacts) -> 
 
 
 def changed(build: Observed) -> str | None:
-    """Return how the processor's or the memory's speed changed beside a build; None: by no more than at rest.
+    """Describe how the processor's or the memory's speed changed during a build; None: by no more than at rest.
 
-    The two readings say nothing of the time between them, so a build may have met either speed.
+    The two readings do not cover the time between them, so a build may have met either speed.
     """
     for kind in (_CPU, _MEMORY):
         speeds = _speeds([build], kind)
@@ -121,7 +121,7 @@ def changed(build: Observed) -> str | None:
 
 
 def _speeds(observed: Sequence[Observed], kind: _Kind) -> Floats | None:
-    """Return the mean log of the readings around each trial; ``None``: they scatter no more than at rest.
+    """Return the mean log of the readings around each trial; ``None``: they scatter as at rest.
 
     A single trial's two readings are compared with each other.
     """
@@ -138,8 +138,8 @@ def _speeds(observed: Sequence[Observed], kind: _Kind) -> Floats | None:
 def _moved(speeds: Floats, trial_means_s: Sequence[float]) -> float:
     """Return the share by which the machine may have moved the mean over trials, against the median trial.
 
-    A trial counts by its own mean if its readings agree in direction: a neighbour that comes and goes within a trial
-    moves the readings more than the mean.  Without means of trials the readings count alone.
+    A trial's own mean decides if its readings agree in direction: a neighbour that comes and goes within a trial moves
+    the readings more than the mean.  Without means of trials only the readings decide.
     """
     apart = speeds - stats.median(speeds)
     if len(trial_means_s) == len(speeds) > 1:
@@ -159,11 +159,11 @@ def _looks(observed: Sequence[Observed], kind: _Kind) -> Floats:
 
 
 def slower(observed: Sequence[Observed], others: Sequence[float]) -> str | None:
-    """Return by how much the machine was slower for some jobs than for the others on it; None: it was not.
+    """Describe by how much the machine was slower for some jobs than for its others; None: it was not.
 
     Args:
         observed: of jobs on one machine.
-        others: levels of all jobs on that machine, these among them.
+        others: levels of all jobs on that machine, including these.
     """
     from scipy.special import ndtr
 
@@ -172,7 +172,7 @@ def slower(observed: Sequence[Observed], others: Sequence[float]) -> str | None:
         return None
     here, apart = _level(with_canary), _level(with_canary) - stats.median(others)
     looks = _looks(with_canary, _CPU)
-    # If a neighbour comes and goes, the two readings of a trial differ by more than on a machine at rest.
+    # If a neighbour comes and goes, a trial's two readings differ by more than on a machine at rest.
     within = float(np.mean(np.diff(looks) ** 2)) / 2 if len(looks) > 1 else 0.0
     error = (max(within, _CPU.scatter**2) * (1 / max(looks.size, 1) + 1 / len(others))) ** 0.5
     if apart <= np.log(MAX_LEVEL) or ndtr(-apart / error) >= CHANCE:
@@ -184,5 +184,5 @@ def slower(observed: Sequence[Observed], others: Sequence[float]) -> str | None:
 
 
 def _level(observed: Sequence[Observed]) -> float:
-    """Return the mean log of the readings: a median of few would jump between two speeds."""
+    """Return the mean log of the readings, because a median of few would jump between two speeds."""
     return statistics.fmean(float(np.log(max(reading.cpu_s, 1e-9))) for seen in observed for reading in seen.canary)

@@ -1,7 +1,7 @@
 """Validity checks on the samples: drift, cold start, few slow samples, result cache, unaccounted time.
 
-Every check pairs latencies of the same query, so that the order of queries plays no part, and needs two things: an
-effect large enough to matter, and one that chance does not explain.
+Every check pairs latencies of the same query, so that the order of queries does not matter.  A finding needs an effect
+that is large enough to matter and that chance does not explain.
 """
 
 from __future__ import annotations
@@ -18,48 +18,48 @@ from harness.analysis.timings import Timings
 
 Floats = NDArray[np.float64]
 
-# Largest slowest / fastest trial mean of a steady cell.  The same task was seen to drift 1.49-fold while another job
-# shared the machine (measuring rule 21); half of that is the limit.
+# The largest ratio of slowest to fastest trial mean in a steady cell.  A task drifted 1.49-fold while another job
+# shared the machine (measuring rule 21); the limit is half of that.
 MAX_TRIAL_RATIO = 1.25
 # Chance of calling a steady system drifting, over all pairs of its trials.
 DRIFT_CHANCE = 1e-3
 
-# First queries of a fresh process against its later ones, as a ratio and in time.  A machine that changes its speed for
-# a moment was seen to reach 1.1.
+# The first queries of a fresh process relative to later ones, as a ratio and in time.  A machine whose speed changed
+# for a moment reached 1.1.
 MAX_START_RATIO = 1.25
 MIN_START_S = 10e-6
-# Chance of a false alarm in each window: small, because neighbouring queries share the state of the machine.
+# Chance of a false alarm in each window; small, because neighbouring queries share the machine's state.
 START_CHANCE = 1e-6
 _FIRST_WINDOW = 10
 _LARGEST_WINDOW = 0.25
 
-# A query asked again at once must take this share of its first time (measuring rule 12): honest engines were seen to
-# take .66 to 1 of it, because processor caches are warm, and to save at most 60 us by that.
+# A query that is repeated at once must take this share of its first time (measuring rule 12): honest engines took 0.66
+# to 1 of it, because processor caches are warm, and saved at most 60 us.
 MIN_REPEAT_RATIO = 0.65
 MOST_WARM_S = 100e-6
-# Below half, less is enough: no processor cache makes that of a query this long.
+# Below half, a smaller saving is enough: processor caches cannot halve a query this long.
 _CLEAR_RATIO = 0.5
 MIN_REPEAT_S = 50e-6
-# Share that a warm processor takes: the sign test counts the repeats below it.
+# The share that a warm processor takes: the sign test counts repeats below it.
 _WARM_RATIO = 0.8
-# Chance of as many by luck; of few repeats all must be faster.
+# Chance of this many by luck; with few repeats all must be faster.
 REPEAT_CHANCE = 1e-3
 _MIN_REPEATS = 5
-# A system that gets faster falls at least as much from one half of the trial to the other as from there to the repeats.
-# Medians of halves scatter, so that half of this fall is enough to doubt a cache.
+# A system that still warms up gets faster at least as much between the two halves of the trial as from there to the
+# repeats.  Medians of halves scatter, so half of this fall is enough to doubt a cache.
 _FALL_SCATTER = 2.0
 
-# Time between the queries of a closed loop that is the harness's own: checking, writing, collecting garbage.
+# Harness's own time between the queries of a closed loop: checks, writes, garbage collection.
 MAX_BETWEEN_S = 2e-3
 MAX_BETWEEN_SHARE = 0.5
 
-# Few samples carry the mean if this share of them holds this share of all time, beyond the time of their queries in
-# other trials.  Samples drawn from one lognormal with sigma 1 hold .08 and .38 there; queries that keep such times
-# from trial to trial hold next to nothing.
+# Few samples carry the mean if this share of samples holds this share of all time, beyond the time of their queries in
+# other trials.  Samples from one lognormal with sigma 1 hold 0.08 and 0.38; queries with the same times in every trial
+# hold almost nothing.
 CARRIED = ((0.01, 0.20), (0.125, 0.45))
-# Largest share of queries that holds half of the time in every trial; of a lognormal with sigma 1 it takes 16 %.
+# The largest share of queries that holds half of the time in every trial; for a lognormal with sigma 1 it is 16 %.
 MAX_TAIL_SHARE = 0.11
-# Less time a query than this is an interrupt of the machine.
+# Less time per query than this may be a machine's interrupt.
 MIN_CARRIED_S = 10e-6
 
 
@@ -69,7 +69,9 @@ MAX_STAGE_GAP_SHARE, MAX_STAGE_GAP_S = 0.02, 50e-6
 
 @dataclass(frozen=True)
 class Drift:
-    """The slowest trial against the fastest, seconds a query.  ``cold``: it is the first of several in a process."""
+    """Mean seconds per query in the slowest and the fastest trial.  ``cold``: the slowest is a process's first of
+    several.
+    """
 
     ratio: float
     slow_s: float
@@ -87,9 +89,9 @@ class ColdStart:
 
 @dataclass(frozen=True)
 class RepeatSpeedup:
-    """``queries`` asked again at once took ``ratio`` (median) of the ``first_s`` (median) that they took at first.
+    """``queries`` repeated at once took ``ratio`` (median) of their first time ``first_s`` (median).
 
-    ``falling``: latency fell so much within the trial that a system which still gets faster explains the repeats.
+    ``falling``: latency fell so much within the trial that continued warm-up explains the repeats.
     """
 
     queries: int
@@ -100,7 +102,7 @@ class RepeatSpeedup:
 
 @dataclass(frozen=True)
 class UnclaimedTime:
-    """Seconds a query that passed beside what the system claims, and their share of the trials."""
+    """Seconds per query outside the times that the system claims, and their share of the trials."""
 
     per_query_s: float
     share: float
@@ -108,7 +110,7 @@ class UnclaimedTime:
 
 @dataclass(frozen=True)
 class SlowSamples:
-    """``few`` of ``samples`` took ``share`` of all time beyond what their queries take in other trials."""
+    """``few`` of ``samples`` took ``share`` of all time beyond their queries' time in other trials."""
 
     few: int
     samples: int
@@ -125,7 +127,7 @@ class SlowQueries:
 
 @dataclass(frozen=True)
 class StageGap:
-    """The stages of a two-stage system sum to ``staged_s`` a query, its latency is ``latency_s`` (means)."""
+    """The stages of a two-stage system sum to ``staged_s`` per query; its latency is ``latency_s`` (means)."""
 
     staged_s: float
     latency_s: float
@@ -133,7 +135,7 @@ class StageGap:
 
 @dataclass(frozen=True)
 class SampleFacts:
-    """Facts about a cell's samples; ``None``: not found, or not enough samples.  ``queries`` were timed.
+    """Facts about a cell's samples; ``None``: not found, or too few samples.  ``queries``: number of timed queries.
 
     ``mean_within`` is half the width of the mean's interval, as a share of the mean.
     """
@@ -156,16 +158,16 @@ def inspect(
     """Run all checks on a cell's samples.
 
     Args:
-        timings: of the cell.
+        timings: the cell's timings.
         phases_s: job number -> seconds that its trials' phases lasted, for jobs that say so.
         scenario: of the cell; under ``server`` latency depends on the rate, and batches hide single queries.
-        two_stages: the system has a first and a second stage, whose times sum to the latency.
+        two_stages: the times of a first and a second stage sum to the latency.
     """
     queries = len(timings.queries)
     if scenario == "server" or not len(timings.query):
         return SampleFacts(queries)
     if scenario == "offline":
-        grid = timings.whole()  # a batch's duration stands at each of its queries
+        grid = timings.whole()  # each query of a batch has the batch's duration
         return SampleFacts(queries, tuple(grid.mean(axis=0).tolist()), _drift(timings, paired=False))
     return SampleFacts(
         queries,
@@ -181,7 +183,7 @@ def inspect(
 
 
 def stage_gap(timings: Timings) -> StageGap | None:
-    """Compare the sum of the stages with the latency, both as means; ``None``: they agree, or there are no stages."""
+    """Compare the mean sum of the stages with the mean latency; ``None``: they agree, or stages are missing."""
     if not timings.stages_s:
         return None
     gap = StageGap(float(timings.staged_s.mean()), float(timings.latency_s.mean()))
@@ -190,7 +192,7 @@ def stage_gap(timings: Timings) -> StageGap | None:
 
 
 def _drift(timings: Timings, *, paired: bool) -> Drift | None:
-    """Compare the slowest with the fastest whole trial; ``None``: the scatter of queries explains the difference."""
+    """Compare the slowest with the fastest complete trial; ``None``: the scatter of queries explains the difference."""
     from scipy.special import stdtr
 
     grid, pairs = timings.whole(), timings.whole_trials()
@@ -216,9 +218,8 @@ def _drift(timings: Timings, *, paired: bool) -> Drift | None:
 def start(timings: Timings) -> ColdStart | None:
     """Find the largest slowdown at the beginning of a fresh process, against its later queries.
 
-    Only the first trial of each job begins in a fresh process.  The order of queries is random in each trial, so a
-    steady system shows no difference: each latency is compared with the same query's in the other trials, or, with one
-    trial alone, taken as it is.
+    Only the first trial of each job begins in a fresh process.  Each latency is compared with the same query's in other
+    trials, or taken as it is if there is one trial.  Query order is random, so a steady system shows no difference.
     """
     from scipy.special import ndtr
 
@@ -243,7 +244,7 @@ def start(timings: Timings) -> ColdStart | None:
 
 
 def _starts(timings: Timings) -> tuple[Floats, NDArray[np.int64], int]:
-    """Return of first trials: log latency against the same query's elsewhere, positions, number of trials."""
+    """Return, for first trials: log latency relative to the same query in other trials, positions, number of trials."""
     first, grid = timings.first_trials, np.log(np.maximum(timings.grid, 1e-9))
     values, positions = [], []
     for trial in first.values():
@@ -254,7 +255,7 @@ def _starts(timings: Timings) -> tuple[Floats, NDArray[np.int64], int]:
         if others.shape[1]:
             measured = np.isfinite(others).any(axis=1)
             here = np.where(measured, here - stats.medians(others, axis=1), np.nan)
-        # A trial that is slower throughout has drifted, which is another finding.
+        # A trial that is slower throughout is drift, a different finding.
         here = here - stats.median(here) if np.isfinite(here).any() else here
         finite = np.isfinite(here)
         values.append(here[finite])
@@ -265,11 +266,11 @@ def _starts(timings: Timings) -> tuple[Floats, NDArray[np.int64], int]:
 def repeat(timings: Timings) -> RepeatSpeedup | None:
     """Find a large speed-up of nearly all queries that are repeated at once.
 
-    The repeat is compared with the query's first time in that process, in the job's first trial: with a cache that
-    keeps everything, later trials are fast already.  If there are enough, only queries of that trial's second half
-    count: a process that still gets faster makes early ones look slow.
+    A repeat is compared with the query's first time in the process, in the job's first trial: a cache that keeps
+    everything makes later trials fast as well.  If there are enough, only queries of that trial's second half count,
+    because early queries look slow while a process warms up.
     """
-    pairs, late = [], []  # first time and its repeat, in seconds
+    pairs, late = [], []  # first time and repeat, in seconds
     asked: set[tuple[int, int]] = set()
     first_trials, position = timings.first_trials, np.zeros_like(timings.grid)
     for trial in first_trials.values():
@@ -296,10 +297,10 @@ def repeat(timings: Timings) -> RepeatSpeedup | None:
 
 
 def _falls_by(timings: Timings, position: Floats) -> float:
-    """Return by how many seconds the median falls from the first half of the first trials to the second.
+    """Return the fall of the median in seconds from the first to the second half of the first trials.
 
-    It is at most twice the fall between the last two quarters: a machine that was busy at first slows the first half,
-    but a system that still gets faster falls to the end.
+    It is at most twice the fall between the last two quarters: a machine that is busy at first slows only the first
+    half, while a system that warms up gets faster until the end.
 
     Args:
         position: where each query of the grid comes in its trial, from 0 to 1.
@@ -315,7 +316,7 @@ def _falls_by(timings: Timings, position: Floats) -> float:
 
 
 def _mostly_faster(ratios: Sequence[float]) -> bool:
-    """Return whether repeats are faster one by one, by a sign test, and not by a slow moment of the machine."""
+    """Return whether a sign test finds repeats faster one by one, so that a slow moment is not the cause."""
     from scipy.special import bdtrc
 
     faster = sum(ratio < _WARM_RATIO for ratio in ratios)
@@ -324,10 +325,10 @@ def _mostly_faster(ratios: Sequence[float]) -> bool:
 
 
 def carried(timings: Timings) -> SlowSamples | None:
-    """Return the few samples that carry the mean, each slow in its own trial alone; ``None``: there are none.
+    """Return the few samples that carry the mean, each slow in one trial only; ``None``: not found.
 
-    A sample is compared with its query's other trials, each trial first scaled
-    to the common level: a slow trial is drift, and a query that is slow in every trial is a property of the system.
+    A sample is compared with its query's other trials, after scaling trials to one level: a slow trial is drift, and a
+    query that is always slow is a property of the system.
     """
     grid = _level(timings)
     if grid is None or grid.shape[1] < 2:
@@ -343,7 +344,7 @@ def carried(timings: Timings) -> SlowSamples | None:
 
 
 def tail(timings: Timings) -> SlowQueries | None:
-    """Return the few queries that hold half of the time in every trial; ``None``: there are more."""
+    """Return the few queries that hold half of the time in every trial; ``None``: more queries are needed."""
     grid = _level(timings)
     if grid is None:
         return None
@@ -353,7 +354,7 @@ def tail(timings: Timings) -> SlowQueries | None:
 
 
 def _level(timings: Timings) -> Floats | None:
-    """Scale the whole trials to one level; ``None``: there are none, or some query took no time."""
+    """Scale complete trials to one level; ``None``: there are none, or a query took 0 s."""
     grid = timings.whole()
     if not grid.size or not (grid > 0).all():
         return None
@@ -362,7 +363,7 @@ def _level(timings: Timings) -> Floats | None:
 
 
 def _between(timings: Timings, phases_s: Mapping[int, float]) -> UnclaimedTime | None:
-    """Find time in the trials that no query claims, if it exceeds the harness's own."""
+    """Find time in the trials outside all queries, if it exceeds harness's own."""
     mask = np.isin(timings.job, list(phases_s))
     lasted, queries = sum(phases_s.values()), int(mask.sum())
     if not queries or lasted <= 0:

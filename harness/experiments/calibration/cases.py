@@ -26,7 +26,7 @@ from harness.experiments.calibration.known_values import (
 )
 from harness.untrusted import split_list
 
-# One CPU each: a profile with all CPUs of its host shares them with the harness, and is noisy by rule.
+# One CPU each: a profile with all CPUs of its host shares them with harness, which makes it noisy by rule.
 _SMALL = Envelope("cpu1-mem256m", 1, 256 * MIB)
 
 
@@ -34,8 +34,8 @@ _SMALL = Envelope("cpu1-mem256m", 1, 256 * MIB)
 class Case:
     """A system with an injected value, which the report must show.
 
-    ``quota`` is a CPU quota (microseconds of each period, period) that is set from outside once the first trial runs.
-    ``rival`` is the trial whose job has a busy process beside it on each CPU.
+    ``quota``: a CPU quota (microseconds per period, period) set from outside once the first trial runs.  ``rival``: the
+    trial during which a busy process runs on each CPU of the job.
     """
 
     name: str
@@ -48,9 +48,9 @@ class Case:
 
 @dataclass(frozen=True)
 class Group:
-    """Cases under one protocol, envelope and scenario: one suite.
+    """Cases with one protocol, envelope and scenario, which form one suite.
 
-    ``suite`` holds further keys of the suite file: a scenario's own.
+    ``suite`` holds further keys of the suite file, such as a scenario's.
     """
 
     name: str
@@ -62,32 +62,32 @@ class Group:
     suite: dict[str, Any] = field(default_factory=dict)
 
     def limited(self, names: set[str]) -> Group:
-        """Return the group with these cases alone."""
+        """Return the group with only these cases."""
         return replace(self, cases=tuple(case for case in self.cases if case.name in names))
 
 
 _LARGE = Envelope("cpu1-mem3", 1, 3072 * MIB)
-# The bare systems of the memory cases: the same processes, holding nothing.
+# The bare systems of the memory cases: the same processes without the memory.
 _BARE, _BARE_CHILD = "memory-0", "memory-0-in-child"
 # A quota of half a CPU, set from outside when the first trial begins.
 _HALF = (50_000, 100_000)
 _WARMUP = 10
-# Slow: memory is sampled, so what the last moments add may be missed.
+# Slow: memory is sampled, so memory of the last moments may be missed.
 _LEAK = PeakMemory(_BARE, (_WARMUP + 200) * MIB // 4, timed=True)
-# The timed query that stands still.
+# The timed query that stalls.
 _STALLED = 50
-# Where the search for the highest rate ends, as shares of the capacity: simulated with an undisturbed queue it is
-# 0.86 to 0.94, by where the search begins.
+# The rates at which the search may end, as shares of the capacity.  Simulations with an undisturbed queue end at 0.86
+# to 0.94, depending on the first rate.
 _SEARCH = (0.80, 0.96)
 
 
 def select(only: str | None) -> tuple[Group, ...]:
-    """Return all groups, or the cases whose names match a glob of a list, with their bare systems.
+    """Return all groups, or the cases whose names match one of the globs, with their bare systems.
 
     A group's name selects all of its cases.
 
     Raises:
-        UnknownName: nothing matches.
+        UnknownName: a glob matches nothing.
     """
     if only is None:
         return GROUPS
@@ -109,12 +109,12 @@ def _once(**more: Any) -> dict[str, Any]:
 
 
 def _group(name: str, queries: int, *cases: Case, protocol: dict[str, Any] | None = None, **more: Any) -> Group:
-    """Return a group, of one container and trial unless a protocol is given."""
+    """Return a group; by default its protocol has one container and one trial."""
     return Group(name, cases, queries, _once() if protocol is None else protocol, **more)
 
 
 def _mean(service_ms: float, how: str = "spin") -> Case:
-    # A sleeper wakes late and a child's answer comes through a pipe: how long that takes is the machine's.
+    # A sleeper wakes late and a child answers through a pipe; the machine decides how long that takes.
     known_value = MeanLatency(service_ms / 1e3 if how == "spin" else None)
     return Case(f"{how}-{service_ms:g}ms", known_value, {"service_ms": service_ms, "how": how})
 
@@ -180,7 +180,7 @@ SCENARIOS = (
         400,
         Case("server-rate", ServerQueue(1e-3, _SEARCH), {"service_ms": 1}),
         Case("clean-server", Clean(), {"service_ms": 1}),
-        protocol=_once(job_timeout_s=60.0),  # on a machine that is too busy the search goes on and on
+        protocol=_once(job_timeout_s=60.0),  # on a busy machine the search would not end
         scenario="server",
         suite={"server": {"latency_target_s": 0.02, "latency_percentile": 95}},
     ),
@@ -189,7 +189,7 @@ SCENARIOS = (
         700,
         _stall("stall-open-loop", open_loop=True),
         scenario="server",
-        # Out of reach, so that the first rate is the last.
+        # Unreachable, so that the search ends at the first rate.
         suite={"server": {"latency_target_s": 0.0005, "latency_percentile": 95}},
     ),
     _group("stall-closed", 700, _stall("stall-closed-loop", open_loop=False)),
@@ -277,7 +277,7 @@ OUTCOMES = (
         _fault("nan", Outcome.BAD_OUTPUT, "nan"),
         _ends("threads-said", Outcome.ENVELOPE_MISMATCH, "4 threads on 1 CPUs", threads_said=4),
     ),
-    # What cannot be kept from an adapter is refused; where it changes nothing, the figure is the true one.
+    # An adapter can reach these, so the lie is refused; if it changes nothing, the true figure is reported.
     _group(
         "lying-about-time",
         40,

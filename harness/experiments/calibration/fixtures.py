@@ -1,4 +1,4 @@
-"""Fixtures of a calibration: its dataset, its suites, and a launcher that injects faults from outside."""
+"""A calibration's dataset, its suites, and a launcher that injects faults from outside."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAXIMUM_QUERIES = 2000
 _MAXIMUM_WARMUP = 64
 _BUILD = Envelope("calibration-build", 1, 512 << 20)
 
-# A busy loop on one CPU, which ends with its standard input: at the latest when this process dies.
+# A busy loop on one CPU.  It ends with its standard input, so at the latest when this process dies.
 _RIVAL = """
 import os, sys, threading
 os.sched_setaffinity(0, {int(sys.argv[1])})
@@ -38,7 +38,7 @@ while True:
     pass
 """
 
-# Sets a quota (microseconds, period) on a running job.
+# Function that sets a quota (microseconds, period) on a running job.
 Throttle = Callable[[LaunchRequest, tuple[int, int]], None]
 
 
@@ -48,8 +48,8 @@ def dataset(folder: Path, cache: Path) -> Dataset:
     A lognormal system takes the latency at that quantile of its distribution.
 
     Args:
-        folder: an empty folder for the files; not needed afterwards.
-        cache: where the corpus is kept.
+        folder: an empty folder for the files; it may be removed afterwards.
+        cache: the cache, which keeps the corpus.
     """
     chance = random.Random("calibration")
     source = folder / _DATASET
@@ -75,7 +75,7 @@ def write_dataset(
 
 
 def inputs(group: Group, base: System, dataset: Dataset) -> Inputs:
-    """Make the inputs of a group's suite; each case is a system of its own name."""
+    """Write the inputs of a group's suite; each case is a system with the case's name."""
     suite = Suite.model_validate(
         {
             "name": group.name,
@@ -114,11 +114,11 @@ class InjectingLauncher(Launcher):
     """A launcher that runs every case in one image, and injects quotas and busy processes.
 
     Args:
-        inner: launches.
+        inner: the launcher that runs the jobs.
         base: the system whose image all cases share.
         throttle: sets a quota on a running job of ``inner``.
-        cases: by name.
-        started: called with the name of each case whose job begins.
+        cases: all cases by name.
+        started: called with a case's name when its job begins.
     """
 
     inner: Launcher
@@ -171,7 +171,7 @@ class InjectingLauncher(Launcher):
 
 
 def throttle_container(job: LaunchRequest, quota: tuple[int, int]) -> None:
-    """Set a CPU quota on the one running container of this job, as a neighbour or an administrator might."""
+    """Set a CPU quota on the job's only running container, as an administrator might."""
     from harness.launch import connection  # slow to import
 
     client = connection.connect(60)

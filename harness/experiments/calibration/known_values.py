@@ -1,6 +1,6 @@
-"""Known values of calibration cases, one class a kind: each compares the report of its case with the truth.
+"""Known values of calibration cases, one class per kind; each compares its case's report with the truth.
 
-The bounds are the instrument's promise; they are written in ``docs/method/measurement.md``.
+The bounds are what harness promises in ``docs/method/measurement.md``.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ MIB = 1 << 20
 # The larger of 1 % and 20 microseconds; the larger of 3 % and 8 MiB.
 TIME_SHARE, TIME_S = 0.01, 20e-6
 MEMORY_SHARE, MEMORY_BYTES = 0.03, 8 * MIB
-# Chance must not fail a calibration: its own intervals are wider than the 95 % that reports print.
+# Chance must not fail a calibration, so its intervals are wider than the 95 % of reports.
 CONFIDENCE = 0.999
-# Findings of the counters and the canary about the machine; no case injects them.
+# Findings about the machine, by counters and canary; cases do not inject them.
 MACHINE = frozenset({Cause.STEAL, Cause.FOREIGN_CPU, Cause.CANARY, Cause.SLOW_MACHINE})
-# What a disturbed machine causes in any system.
+# Findings that a disturbed machine causes in any system.
 _FOLLOWS = frozenset({Cause.DRIFT, Cause.WARMUP})
-_CELL = 60  # characters of a foreign sentence that a table shows
+_CELL = 60  # characters of a foreign sentence in a table
 
 
 @dataclass(frozen=True)
 class CaseReport:
     """The report of a case: its row, and the stored jobs behind the row.
 
-    ``bare_bytes`` is the reported peak of anonymous memory of the same processes when they hold nothing: the
-    interpreters' own.  ``None`` where that was not measured.
+    ``bare_bytes`` is the reported peak of anonymous memory of the same processes without a load, which is the
+    interpreters' own.  ``None``: not measured.
     """
 
     row: Row
@@ -53,7 +53,7 @@ class CaseReport:
 
     @property
     def disturbance(self) -> str | None:
-        """Return the first finding against the machine, which weakens any verdict on the system."""
+        """Return the first finding against the machine, which weakens every verdict on the system."""
         return next((finding.text for finding in self.doubts if finding.cause in MACHINE), None)
 
     @property
@@ -70,17 +70,17 @@ class CaseReport:
         parts = []
         for job in self.jobs:
             samples = job.samples()
-            timed = samples.column("trial").to_numpy() >= 0  # warm-up and repeats are numbered below 0
+            timed = samples.column("trial").to_numpy() >= 0  # warm-up and repeats have negative numbers
             parts.append(np.asarray(samples.column(column).to_numpy()[timed], dtype=np.float64))
         return np.concatenate(parts)
 
 
 @dataclass(frozen=True)
 class FigureVerdict:
-    """One figure: the injected value, the reported one, and whether they agree.
+    """One figure: the injected value, the reported value, and whether they agree.
 
-    The first five are text for people.  ``severity`` is the error as a share of the allowed one: of many repeats the
-    worst is shown.  ``tries`` counts the measurements; ``disturbance`` is what disturbed the machine in the last.
+    The first five fields are text for people.  ``severity`` is the error over the allowed error; the worst of many
+    repeats is shown.  ``tries`` counts the measurements; ``disturbance``: of the machine in the last one.
     """
 
     figure: str
@@ -105,7 +105,7 @@ def mib(size: float) -> str:
 
 
 def percent(error: float, truth: float) -> str:
-    """Format an error as per cent of the truth."""
+    """Format an error in per cent of the truth."""
     return f"{error / truth:+.2%}"
 
 
@@ -116,12 +116,12 @@ def short(sentence: Text) -> str:
 
 
 def allowed_error_s(truth_s: float) -> float:
-    """Return how far a time may be off, in seconds: the larger of 1 % and 20 microseconds."""
+    """Return the allowed error of a time in seconds: the larger of 1 % and 20 microseconds."""
     return max(TIME_SHARE * truth_s, TIME_S)
 
 
 def missing_verdict(figure: str, injected: str, reason: Text | None) -> FigureVerdict:
-    """Fail a figure that was not reported."""
+    """Return the verdict on a figure that was not reported."""
     measured = f"nothing: {short(reason or 'no reason given')}"
     return FigureVerdict(figure, injected, measured, "", "a figure", False, math.inf)
 
@@ -147,7 +147,7 @@ def memory_verdict(figure: str, truth: int, measured: int | None, reason: Text |
 
 @dataclass(frozen=True, kw_only=True)
 class KnownValue(ABC):
-    """A truth that a case injects; ``timed``: a disturbed machine spoils it, so that a second try is fair."""
+    """A true value that a case injects; ``timed``: a disturbed machine spoils it, so it may be tried again."""
 
     timed: bool = True
 
@@ -177,7 +177,7 @@ class MeanLatency(KnownValue):
 
 @dataclass(frozen=True)
 class NotFaster(MeanLatency):
-    """A mean latency in seconds that a lie must not lower; a busy machine can only raise it."""
+    """A mean latency in seconds that a lie must not reduce; a busy machine can only increase it."""
 
     timed: bool = field(default=False, kw_only=True)
 
@@ -212,10 +212,10 @@ class LognormalLatency(KnownValue):
 
 @dataclass(frozen=True)
 class PeakMemory(KnownValue):
-    """Anonymous bytes on top of the interpreter's own, and touched bytes of a mapped file.
+    """Anonymous bytes in addition to the interpreter's own, and touched bytes of a mapped file.
 
-    ``bare`` names the case to subtract: the same processes, holding nothing.  ``mapped_bytes`` is ``None`` where no
-    file was mapped, and mapped pages are not judged.
+    ``bare`` names the case to subtract: the same processes without a load.  ``mapped_bytes`` is ``None`` if the case
+    maps no file; mapped pages are then not judged.
     """
 
     bare: str
@@ -234,13 +234,13 @@ class PeakMemory(KnownValue):
 
 @dataclass(frozen=True)
 class BareMemory(KnownValue):
-    """Processes that hold nothing: only the interpreter, which the other memory cases subtract."""
+    """Processes without a load: only the interpreter, which the other memory cases subtract."""
 
     maximum_bytes: int = 64 * MIB
     timed: bool = field(default=False, kw_only=True)
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
-        """Check that a peak was reported, and that an interpreter explains it."""
+        """Check that a peak was reported, and that it is an interpreter's size."""
         peak = report.row.peak_anon_bytes
         if peak is None:
             yield missing_verdict("anonymous", "interpreters alone", report.row.detail)
@@ -258,7 +258,7 @@ class NamedReason(KnownValue):
     validity: Validity = Validity.NOISY
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
-        """Check that the cause is named, and has the right weight."""
+        """Check that the cause is named with the right validity."""
         named = next((finding for finding in report.doubts if finding.cause is self.cause), None)
         ok = named is not None and report.row.outcome is Outcome.OK and report.row.validity is self.validity
         measured = f"{_state(report.row)}: {short(named.text) if named else 'not named'}"
@@ -270,7 +270,7 @@ class Clean(KnownValue):
     """A system without any fault."""
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
-        """Fail on a false alarm; an alarm is true where counters or canary show a disturbed machine."""
+        """Fail on a false alarm; an alarm is true if counters or canary show a disturbed machine."""
         row = report.row
         ok = row.outcome is Outcome.OK and row.validity is Validity.CLEAN
         findings = "; ".join(finding.text for finding in report.doubts)
@@ -284,7 +284,7 @@ class Clean(KnownValue):
 
 @dataclass(frozen=True)
 class JobEnd(KnownValue):
-    """An outcome, and words of its detail."""
+    """An outcome, and words in its detail."""
 
     outcome: Outcome
     words: str = ""
@@ -319,10 +319,10 @@ class Throughput(KnownValue):
 
 @dataclass(frozen=True)
 class ServerQueue(KnownValue):
-    """A ``server`` that answers one query after the other, each in ``service_s``.
+    """A ``server`` scenario with one query after the other, each served in ``service_s``.
 
-    A seed sets the arrivals, so the latencies of an undisturbed queue are known at any rate, and so are the two rates
-    between which the search ends: ``shares`` of the server's capacity.
+    A seed fixes the arrivals, so the latencies of an undisturbed queue are known at any rate.  The search ends between
+    two known rates: ``shares`` of the server's capacity.
     """
 
     service_s: float
@@ -347,10 +347,10 @@ class ServerQueue(KnownValue):
 
 @dataclass(frozen=True)
 class StalledQuery(KnownValue):
-    """A system that stands still for ``stall_s`` in the timed query number ``at``.
+    """A system that stalls for ``stall_s`` in the timed query number ``at``.
 
-    Queries that arrive meanwhile wait, so an open loop's p99 is nearly the whole stall; a closed loop asks nothing, and
-    its p99 stays at the service time.
+    Queries that arrive meanwhile wait, so an open loop's p99 is nearly the whole stall.  A closed loop sends no queries
+    meanwhile, and its p99 stays at the service time.
     """
 
     service_s: float
@@ -359,7 +359,7 @@ class StalledQuery(KnownValue):
     open_loop: bool
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
-        """Compare the p99 of the stored samples: a row shows none for a rate that failed."""
+        """Compare the p99 of the stored samples, because a row has no p99 for a failed rate."""
         injected = f"{self.stall_s:g} s stall {'shown' if self.open_loop else 'hidden'}"
         latency_s = report.latency_s
         p99 = stats.percentile(latency_s, "p99", len(latency_s)).value
@@ -377,13 +377,13 @@ class StalledQuery(KnownValue):
 
 
 def queue_latencies_s(arrivals_ns: Sequence[int], services_s: Sequence[float]) -> NDArray[np.float64]:
-    """Return each query's latency from its arrival, in seconds, where one is served after the other.
+    """Return each query's latency from its arrival in seconds, for a server that handles one query at a time.
 
-    Lindley (1952), "The theory of queues with a single server": a query waits for what its predecessor left.
+    Lindley (1952), "The theory of queues with a single server": a query waits until its predecessor is served.
 
     Args:
-        arrivals_ns: rising times in nanoseconds.
-        services_s: how long each query is served, in seconds.
+        arrivals_ns: ascending times in nanoseconds.
+        services_s: service time of each query in seconds.
     """
     free_s, latencies = 0.0, []
     for arrival_ns, service_s in zip(arrivals_ns, services_s, strict=True):
@@ -396,7 +396,7 @@ def queue_latencies_s(arrivals_ns: Sequence[int], services_s: Sequence[float]) -
 def _percentile_verdict(
     name: str, result: Result, probe: Probe, services_s: Sequence[float], measured_s: float | None
 ) -> FigureVerdict:
-    """Compare a percentile of a probe with the injected queue's, and with one 20 microseconds a query slower.
+    """Compare a probe's percentile with the injected queue's, and with a queue 20 microseconds per query slower.
 
     The larger of 1 % and 20 microseconds is allowed on either side, as for any time.
     """

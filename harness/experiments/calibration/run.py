@@ -1,4 +1,4 @@
-"""Calibrate: run the cases like any suite, compare their reports with the injected values, print a table."""
+"""Run calibration cases like any suite, compare their reports with the injected values, print a table."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SYSTEM = "calibration"
 
 @dataclass(frozen=True)
 class CaseSelection:
-    """A glob over cases, the number of repeats, and further tries of a timed case that is off."""
+    """A glob over cases, the number of repeats, and the number of further tries for a timed case that is off."""
 
     only: str | None = None
     repeats: int = 1
@@ -54,13 +54,13 @@ class CalibrationLine:
 
     @property
     def disturbance(self) -> str | None:
-        """Return a disturbance that excuses the line; None if a repeat is off on a quiet machine."""
+        """Return a disturbance that explains the line; None if a repeat is off on a quiet machine."""
         off = [verdict.disturbance for verdict in self.verdicts if not verdict.ok]
         return off[0] if off and all(off) else None
 
     @property
     def worst(self) -> FigureVerdict:
-        """Return the repeat to show: one that is off, else the one with the largest error."""
+        """Return the repeat to show: one that is off, else the repeat with the largest error."""
         return max(self.verdicts, key=lambda verdict: (not verdict.ok, verdict.severity))
 
     @property
@@ -82,8 +82,8 @@ def calibrate(options: RunOptions, selection: CaseSelection, launcher: Launcher)
     Every repeat measures afresh; results go to ``<results>/calibration/``.
 
     Raises:
-        UsageError: no case matches, or the launcher enforces no envelope.
-        EngineError, ImageError: nothing can be run.
+        UsageError: none of the cases matches, or the launcher does not enforce limits.
+        EngineError, ImageError: jobs cannot run.
     """
     if launcher.isolation is not Isolation.CONTAINER:
         raise UsageError(
@@ -137,7 +137,7 @@ class _Calibration:
         return InjectingLauncher(self.inner, self.base, fixtures.throttle_container, self.cases, started)
 
     def _repeat(self, launcher: Launcher) -> dict[str, list[FigureVerdict]]:
-        """Measure and judge each case once, and again where a timed one is off."""
+        """Measure and judge each case once, and a timed case again if it is off."""
         reports = self._measure(launcher, self.groups)
         judged = {name: _judge(case, reports, 1) for name, case in self.cases.items()}
         for attempt in range(2, self.selection.retries + 2):
@@ -151,7 +151,7 @@ class _Calibration:
         return judged
 
     def _measure(self, launcher: Launcher, groups: Sequence[Group]) -> dict[str, CaseReport]:
-        """Run these groups and report these jobs alone."""
+        """Run these groups and report only their jobs."""
         reports: dict[str, CaseReport] = {}
         for group in groups:
             inputs = fixtures.inputs(group, self.base, self.dataset)
@@ -167,7 +167,7 @@ class _Calibration:
 
 def _judge(case: Case, reports: Mapping[str, CaseReport], tries: int) -> list[FigureVerdict]:
     report = reports[case.name]
-    if report.row.outcome is Outcome.NOT_APPLICABLE:  # a host too small for a case proves nothing against us
+    if report.row.outcome is Outcome.NOT_APPLICABLE:  # a host that is too small for a case is no failure of harness
         return [FigureVerdict("outcome", "", f"not here: {report.row.detail}", "", "", True, tries=tries)]
     if isinstance(case.known_value, PeakMemory):
         report = replace(report, bare_bytes=reports[case.known_value.bare].row.peak_anon_bytes)
@@ -180,7 +180,7 @@ def _containers(group: Group) -> int:
 
 
 def calibration_document(lines: Sequence[CalibrationLine], wall_s: float) -> ReportDocument:
-    """Return the report on all figures; its answer shows those that are off, and how many are right."""
+    """Return the report on all figures; its answer shows the wrong figures and the number of right ones."""
 
     def section(shown: Sequence[CalibrationLine], escape: Escape, pointer: str = "") -> Section:
         tones = tuple("good" if line.ok else "doubtful" if line.disturbance else "bad" for line in shown)
@@ -213,13 +213,13 @@ _COLUMNS: tuple[tuple[str, Callable[[CalibrationLine], str]], ...] = (
 
 
 def summary(lines: Sequence[CalibrationLine], wall_s: float) -> Iterator[str]:
-    """Yield how many figures are right, in what time, and what to do where the machine was disturbed."""
+    """Yield the number of right figures, the time, and what to do about a disturbed machine."""
     off = [line for line in lines if not line.ok]
     yield f"{len(lines) - len(off)} of {len(lines)} figures as injected, in {wall_s:.0f} s"
     disturbed = [line for line in off if line.disturbance]
     if disturbed:
         names = ", ".join(dict.fromkeys(line.case for line in disturbed))
-        fact = (disturbed[0].disturbance or "").partition("; ")[0]  # its remedy is for a suite
+        fact = (disturbed[0].disturbance or "").partition("; ")[0]  # the finding's own remedy is about a suite
         remedy = "quieten it (harness doctor shows its load) and calibrate again"
         yield f"the machine was disturbed during {names}: {fact}; {remedy}"
 

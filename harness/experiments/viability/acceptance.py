@@ -14,7 +14,7 @@ from harness.stats import MIN_QUERIES
 from harness.untrusted import split_list
 
 MEAN = "mean"
-# How much slower than unconstrained a system may become where no target is given.
+# The allowed slowdown relative to the unconstrained system, if the user gives no target.
 SLOWER = 1.25
 _FIGURES = (MEAN, "p50", "p90", "p95", "p99")
 _UNITS = {"ms": 1e-3, "s": 1.0}
@@ -38,7 +38,7 @@ class MinimumMeasure:
 
 @dataclass(frozen=True)
 class Criteria:
-    """Criteria beside answers and rankings.  No target: the mean within 25 % of unconstrained."""
+    """Criteria in addition to answers and rankings.  Without a target: the mean within 25 % of unconstrained."""
 
     targets: tuple[Target, ...] = ()
     least: tuple[MinimumMeasure, ...] = ()
@@ -48,7 +48,7 @@ def parse_criteria(targets: Iterable[str], least: Iterable[str]) -> Criteria:
     """Parse ``--max-latency p95=200ms`` and ``--min RR@10=0.3``.
 
     Raises:
-        UsageError: a criterion is malformed, names no known figure or measure, or comes twice.
+        UsageError: a criterion is malformed, repeated, or names an unknown figure or measure.
     """
     criteria = Criteria(tuple(map(_target, targets)), tuple(map(_least, least)))
     names = [target.figure for target in criteria.targets] + [bound.measure for bound in criteria.least]

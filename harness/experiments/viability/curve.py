@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 FORMATS = ("png", "svg")
-# Rungs of the ladder beside the unconstrained one, evenly in ratio from this share of the anonymous peak to this share
-# of the cgroup's: below the first nothing can load, above the second nothing is ever evicted.
+# Rungs of the ladder without the unconstrained one, in equal ratios from the first share (of the anonymous peak) to the
+# second (of the cgroup peak): below, nothing can load; above, the kernel evicts nothing.
 RUNGS = 8
 _FROM, _TO = 0.9, 1.1
 _GRAIN = 4 * MIB
@@ -37,8 +37,8 @@ class CurvePoint:
     """One limit of the curve.
 
     Times in seconds, sizes in bytes.  ``mean_low_s`` and ``mean_high_s`` bound the mean (95 %, over queries).
-    ``faults_per_query`` are pages read from disk while the trials ran; ``page_cache`` is the peak of all that was
-    charged less the anonymous peak.  ``None``: not measured.
+    ``faults_per_query``: pages read from disk during the trials; ``page_cache``: the peak of all charged memory less
+    the anonymous peak.  ``None``: not measured.
     """
 
     limit_bytes: int
@@ -84,13 +84,13 @@ def measure_curve(question: Question, cpus: int, limits: Sequence[int] = ()) -> 
     """Measure each limit once, or take its stored jobs.
 
     Args:
-        question: without criteria.
-        cpus: how many.
-        limits: in bytes; by default :func:`ladder`.
+        question: a question without criteria.
+        cpus: number of CPUs.
+        limits: limits in bytes; by default :func:`ladder`.
 
     Raises:
         UsageError: a limit is too small to start anything, or larger than this host.
-        JobError, EngineError, StoreError: as from a search.
+        JobError, EngineError, StoreError: as in a search.
     """
     for limit in limits:
         if limit < LEAST_BYTES:
@@ -125,10 +125,10 @@ def measure_curve(question: Question, cpus: int, limits: Sequence[int] = ()) -> 
 def find_knee(points: Sequence[CurvePoint]) -> tuple[int | None, str | None]:
     """Return the knee in bytes, or the reason why the curve has none.
 
-    From the knee on every limit runs, with a mean within 25 % of the unconstrained one; below it, some limit is slower.
+    At and above the knee every limit works, with a mean within 25 % of unconstrained; below it, a limit is slower.
 
     Args:
-        points: ascending, the last one unconstrained.
+        points: by ascending limit, the last one unconstrained.
     """
     bar = SLOWER * (points[-1].mean_s or 0.0)
     slow = [point for point in points if point.mean_s is not None and point.mean_s > bar]
@@ -148,7 +148,7 @@ def find_knee(points: Sequence[CurvePoint]) -> tuple[int | None, str | None]:
 
 
 def _rung(session: Session, limit: int) -> Observation:
-    """Measure a limit, again while it is in doubt; return the fastest job, because noise only slows."""
+    """Measure a limit, repeatedly while it is in doubt; return the fastest job, because noise only slows."""
     jobs: list[Observation] = []
     for _ in range(TRIES):
         judgement = session.try_once(limit, Purpose.PROBE, "curve")
@@ -184,7 +184,7 @@ def _curve_point(job: Observation, *, unconstrained: bool = False) -> CurvePoint
 
 
 def plot_name(cpus: int, gpus: int, queries: int, limits: Sequence[int]) -> str:
-    """Name a curve by its options, so that no other curve overwrites it; without suffix."""
+    """Return a file name without suffix from the curve's options, so that curves do not overwrite each other."""
     name = f"curve-cpu{cpus}{f'-gpu{gpus}' if gpus else ''}-q{queries}"
     return f"{name}-{digest(sorted(set(limits)))[:8]}" if limits else name
 

@@ -1,4 +1,4 @@
-"""Judge a job under a limit against the unconstrained system: does it pass, and what failed."""
+"""Judge a job under a limit against the unconstrained system: whether it passes, and what failed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from harness.results.reader import StoredJob, judges_hits_alone, read_job_run
 from harness.results.schema import DataFault, Result, ResultSpec
 from harness.stats import MIN_QUERIES, Estimate, median, percentile
 
-# Fresh containers without a limit that are not disturbed, and attempts at them: a disturbed one is measured again.
+# Number of undisturbed containers without a limit, and of attempts at them: a disturbed one is measured again.
 CONTAINERS = 3
 ATTEMPTS = 5
-# A latency that misses its target by less than this factor is in doubt: machines were seen to slow down by 1.4 to 1.9
-# for some seconds.
+# A latency that misses its target by less than this factor is in doubt: machines slowed down by 1.4 to 1.9 for some
+# seconds.
 DOUBTFUL = 2.0
 
 OOM, LATENCY, RANKING, MEASURE, LOAD = "oom", "latency", "ranking", "measure", "load time-out"
@@ -33,9 +33,9 @@ Rankings = dict[str, tuple[str, ...]]
 class Observation:
     """One container life under a limit.
 
-    ``latency_s`` maps ``mean`` and the percentiles that the sample can show to seconds; empty where the job did not end
-    ``ok``.  ``mean`` has the mean's interval too.  ``disturbed`` is the first finding against the machine, in the words
-    of its verdict.
+    ``latency_s`` maps ``mean`` and the percentiles that the sample can show to seconds; empty if the job did not end
+    ``ok``.  ``mean`` includes the mean's interval.  ``disturbed`` is the first finding against the machine, in the
+    verdict's words.
     """
 
     job: StoredJob
@@ -65,8 +65,8 @@ def inspect(job: StoredJob, measures: Sequence[Any], levels: machine_speed.Level
     """Read a stored job of any outcome.
 
     Args:
-        job: to read.
-        measures: as ``measure_names.parse`` returns them.
+        job: the job to read.
+        measures: from ``measure_names.parse``.
         levels: the canary's levels of the unconstrained jobs.
 
     Raises:
@@ -102,10 +102,10 @@ def inspect(job: StoredJob, measures: Sequence[Any], levels: machine_speed.Level
 
 @dataclass(frozen=True)
 class Unconstrained:
-    """The system with all the memory that this host has left: medians over its containers, largest peaks.
+    """The system with all available memory of this host: medians over its containers, largest peaks.
 
-    ``jobs`` are the folders of these containers, ``left_out`` the folders of disturbed ones, which count for
-    peaks and rankings only.  ``unstable_queries`` counts those that the containers ranked differently.
+    ``jobs`` are the folders of these containers, ``left_out`` the folders of disturbed ones, which count only for peaks
+    and rankings.  ``unstable_queries`` counts the queries that containers ranked differently.
     """
 
     limit_bytes: int
@@ -124,11 +124,11 @@ class Unconstrained:
 
 @dataclass(frozen=True)
 class Reference:
-    """The unconstrained system, which limits are judged against.
+    """The unconstrained system, the reference for limits.
 
-    ``jobs`` are the undisturbed containers, or the fastest of the others where there are too few.  ``rankings`` holds
-    the queries that all containers ranked alike, as no limit can be blamed for the others.  ``wall_s`` is the longest
-    job.
+    ``jobs`` are the undisturbed containers, with the fastest disturbed ones if there are too few.  ``rankings`` holds
+    the queries that all containers ranked alike; for the others a limit cannot be blamed.  ``wall_s`` is the longest
+    job's time.
     """
 
     summary: Unconstrained
@@ -152,7 +152,7 @@ class Reference:
         return machine_speed.levels(observation.result for observation in self.jobs)
 
     def targets(self, criteria: Criteria) -> dict[str, float]:
-        """Return the latency targets in seconds by figure: as the criteria have them, else the mean and 25 %."""
+        """Return the latency targets in seconds by figure: the criteria's, else the mean plus 25 %."""
         targets = {target.figure: target.at_most_s for target in criteria.targets}
         return targets or {MEAN: SLOWER * self.summary.latency_s[MEAN]}
 
@@ -178,7 +178,7 @@ def reference(attempts: Sequence[Observation]) -> Reference:
         for query in sorted(queries)
         if len({observation.rankings.get(query, ()) for observation in attempts}) == 1
     }
-    # Where not enough are undisturbed, the fastest of the others: noise only ever slows.
+    # If too few are undisturbed, take the fastest of the others, because noise only slows.
     ordered = sorted(attempts, key=lambda job: (job.disturbed is not None, job.latency_s[MEAN]))
     used = ordered[:CONTAINERS]
     figures = set.intersection(*(set(job.latency_s) for job in used))
@@ -205,7 +205,7 @@ def check_reachable(reference: Reference, criteria: Criteria, where: str) -> Non
     Args:
         reference: the unconstrained system.
         criteria: to check.
-        where: names system and CPUs, for the message.
+        where: system and CPUs, for the message.
     """
     for target in criteria.targets:
         latency_s = reference.summary.latency_s[target.figure]
@@ -230,7 +230,7 @@ def _check_attempt(observation: Observation) -> None:
         raise JobError(
             result.outcome,
             f"{result.spec.cell.system} does not even run with {result.spec.envelope.memory_bytes >> 20:,} MiB: it"
-            f" ended {result.outcome.value} ({result.detail}); its log lies in {observation.job.folder}, --fresh tries"
+            f" ended {result.outcome.value} ({result.detail}); its log is in {observation.job.folder}, --fresh tries"
             " again",
         )
     if result.observed.memory.peak_anon_bytes is None:
@@ -245,8 +245,8 @@ def _check_attempt(observation: Observation) -> None:
 class Judgement:
     """The judgement of a job under its limit.
 
-    ``causes`` names all that failed, ``why`` gives the figures.  ``slack`` is the worst latency over its target: above
-    1, a target is missed.  ``purpose``: why the job ran.
+    ``causes`` names every failure, ``why`` gives the figures.  ``slack`` is the largest ratio of a latency to its
+    target: above 1, a target is missed.  ``purpose``: why the job ran.
     """
 
     observation: Observation
@@ -295,7 +295,7 @@ def judge(observation: Observation, reference: Reference, criteria: Criteria) ->
 
 
 def against_control(judgement: Judgement, control: Judgement) -> Judgement | None:
-    """Decide a doubtful job by the unconstrained job right after it; ``None``: the machine was too slow."""
+    """Decide a doubtful job by the unconstrained job right after it; ``None``: the machine was too slow to tell."""
     if judgement.slack >= DOUBTFUL * max(control.slack, 1.0):  # too slow even for such a machine
         return replace(judgement, finding=ProbeFinding.FAIL)
     return judgement if control.slack <= 1 else None
@@ -304,6 +304,11 @@ def against_control(judgement: Judgement, control: Judgement) -> Judgement | Non
 def _cause(result: Result) -> str:
     """Name the cause of an end that is not ``ok``."""
     if result.outcome is Outcome.TIMEOUT:
+<<<<<<< HEAD
         # Before the warm-up ends, only a query's own time-out shows that a query was slow.
         return LATENCY if result.answers.warmup_done or (result.detail or "").startswith("a query") else LOAD
+=======
+        # Before the end of warm-up, only a query's time-out shows that it was slow.
+        return LATENCY if result.warmup_done or (result.detail or "").startswith("a query") else LOAD
+>>>>>>> main
     return OOM if result.outcome is Outcome.OOM else result.outcome.value

@@ -1,4 +1,4 @@
-"""The smallest hardware of each system of a suite: one question for each system, dataset and number of GPUs."""
+"""The smallest hardware for each system of a suite: one question per system, dataset and number of GPUs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from harness.results.schema import NULL_SYSTEM
 
 log = logging.getLogger(__name__)
 
-# The paper whose Table 2 has minimum viable hardware.
+# The paper whose Table 2 lists minimum viable hardware.
 PAPER = "santhanam2023"
 
 
 @dataclass(frozen=True)
 class SuiteQuestion:
-    """A system of a suite, a dataset as the suite declares it, and the CPU counts to try, ascending."""
+    """A system and a dataset of a suite, and the CPU counts to try, ascending."""
 
     system: System
     dataset: str
@@ -43,8 +43,8 @@ class SuiteQuestion:
 class Minimum:
     """The answer to a question of a suite.
 
-    ``verdicts`` by CPU count, ascending; ``failures`` map each other CPU count to the reason why it has none.
-    ``published`` is the row of Table 2 for this system, with or without a GPU.
+    ``verdicts`` by CPU count, ascending; ``failures`` map the other CPU counts to the reason.  ``published`` is the row
+    of Table 2 for this system, with or without a GPU.
     """
 
     system: str
@@ -64,12 +64,12 @@ def suite_questions(suite: Suite, only: str | None, cpus: tuple[int, ...] | None
     """Return the questions of a suite, in its order.
 
     Args:
-        suite: its systems, datasets, and the processors of its hardware profiles; profiles' memory plays no part.
+        suite: gives the systems, datasets, and processors of the hardware profiles; the profiles' memory is ignored.
         only: a glob of cells, as for ``harness run``.
-        cpus: try these CPU counts instead of the profiles'.
+        cpus: CPU counts to try in place of the profiles'.
 
     Raises:
-        UsageError: ``only`` matches no cell; or a name in the suite is unknown.
+        UsageError: ``only`` matches nothing, or a name in the suite is unknown.
     """
     systems, profiles = inputs.suite_systems(suite), suite.envelopes()
     declared = {dataset_name(name): name for name in suite.datasets}
@@ -89,16 +89,16 @@ def suite_questions(suite: Suite, only: str | None, cpus: tuple[int, ...] | None
 def find_minima(
     questions: Sequence[SuiteQuestion], ask: Callable[[SuiteQuestion], AbstractContextManager[Question]]
 ) -> Iterator[Minimum]:
-    """Answer the questions of a suite one after the other; a system that fails stops no other.
+    """Answer the questions of a suite one after the other; go on after a system that fails.
 
-    Each probe is a stored job, so a search that was stopped goes on where it was.
+    Each probe is a stored job, so a stopped search resumes at the same point.
 
     Args:
-        questions: to answer.
+        questions: the questions to answer.
         ask: opens a question.
 
     Raises:
-        EngineError, StoreError: no job of any system can be run or stored.
+        EngineError, StoreError: jobs cannot run, or cannot be stored.
     """
     for number, question in enumerate(questions, start=1):
         place = f"[{number}/{len(questions)}] {question}"

@@ -1,4 +1,4 @@
-"""Run jobs of a system under limits, one at a time, and find those that are stored already."""
+"""Run jobs of a system under limits, one at a time, and find stored jobs."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from harness.untrusted import read_start, reason_of
 
 SUITE = "viable"
 MIB = 1 << 20
-# A JVM on one CPU compiles for hundreds of queries: warm up until steady, then three passes in the same container.
+# A JVM on one CPU compiles during hundreds of queries: warm up until steady, then run three passes.
 WARMUP, WARMUP_CAP, TRIALS = 100, 20_000, 3
-# An image can be started with no less.
+# An image cannot start with less.
 LEAST_BYTES = 16 * MIB
-# A job under a limit is stopped after this time plus this multiple of the unconstrained one's: beyond any target.
+# A job under a limit is stopped after this time plus this multiple of the unconstrained job's, beyond any target.
 _GRACE_S, _SLOWEST = 60.0, 10.0
 _SINCE = "fresh-since"
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A system, and the queries that it answers."""
+    """A system and the queries that it answers."""
 
     system: System
     dataset: Dataset
@@ -52,7 +52,7 @@ def subject(system: System, place: datasets.DatasetLocation, cache: Path, querie
     """Load a dataset and draw its sample.
 
     Raises:
-        FileError: the dataset is wrong, or too small to warm up with.
+        FileError: the dataset is invalid, or too small for warm-up.
     """
     dataset = datasets.load(place, cache)
     warmup = min(WARMUP, max(dataset.corpus.size // 2, 1))
@@ -60,25 +60,25 @@ def subject(system: System, place: datasets.DatasetLocation, cache: Path, querie
 
 
 def envelope(cpus: int, memory_bytes: int, gpus: int = 0) -> Envelope:
-    """Make a hardware profile of a size (whole MiB), named after it."""
+    """Return a hardware profile of this size (whole MiB), named after the size."""
     with_gpus = f"-gpu{gpus}" if gpus else ""
     return Envelope(f"cpu{cpus}{with_gpus}-mem{memory_bytes // MIB}m", cpus, memory_bytes // MIB * MIB, gpus)
 
 
 class SubjectJobs:
-    """All jobs of one subject, in ``folder``.
+    """All jobs of one subject, stored in ``folder``.
 
     Args:
-        subject: what is measured.
-        results: jobs lie below ``<results>/viable/``.
-        cache: corpora and indexes.
-        launcher: runs them; must hold envelopes.
-        fresh: ignore what is stored until now.
+        subject: the measured system and its queries.
+        results: the results folder; jobs are below ``<results>/viable/``.
+        cache: the cache of corpora and indexes.
+        launcher: runs the jobs; must enforce envelopes.
+        fresh: ignore jobs that are stored already.
         shelf: where results are published besides.
 
     Raises:
-        UsageError: the launcher enforces no envelope.
-        EngineError, ImageError: nothing can be run.
+        UsageError: the launcher does not enforce envelopes.
+        EngineError, ImageError: jobs cannot run.
         FileError: a stored job is damaged.
     """
 
@@ -104,7 +104,7 @@ class SubjectJobs:
         self.subject = subject = replace(subject, system=self._pinned(subject.system))
         self._ready(subject.system)
         self.folder = results / SUITE / subject.system.name / subject.dataset.name
-        # Written with the first job: a search that never began outdates nothing.
+        # The mark is written with the first job, so that a search without a job does not outdate stored ones.
         self._unmarked = datetime.now(UTC) if fresh else None
         since, here = (
             self._unmarked or read_mark(self.folder / _SINCE),
@@ -118,7 +118,7 @@ class SubjectJobs:
                 self._stored[identity(job.result.spec)].append(job)
 
     def publish(self, path: Path) -> None:
-        """Publish a file made beside the jobs where the jobs are published."""
+        """Publish a file next to the published jobs."""
         if self._options.shelf:
             self._options.shelf.write(path.absolute(), path.read_bytes())
 
@@ -133,7 +133,7 @@ class SubjectJobs:
         return sorted(jobs, key=lambda job: job.result.spec.repetition)
 
     def limited(self, whole: Envelope) -> list[StoredJob]:
-        """Return the stored jobs with an envelope's CPUs and GPUs and less memory, by limit, then oldest first."""
+        """Return the stored jobs with the envelope's CPUs and GPUs and less memory, by limit, then oldest first."""
         smaller = {
             stored
             for stored in (jobs[0].result.spec.envelope for jobs in self._stored.values())
@@ -148,16 +148,16 @@ class SubjectJobs:
         return min(later, key=started, default=None)
 
     def attempt(self, envelope: Envelope, number: int, unconstrained_s: float | None = None) -> tuple[StoredJob, bool]:
-        """Return the ``number``-th attempt (from 0) at an envelope, and whether it was measured now.
+        """Return the ``number``-th attempt (from 0) at an envelope, and whether it ran now.
 
         Args:
-            envelope: to measure under.
+            envelope: the envelope of the job.
             number: at most the number of stored attempts.
-            unconstrained_s: time of an unconstrained job; a job that takes many times as long is stopped.
+            unconstrained_s: time of an unconstrained job; a job that takes many times longer is stopped.
 
         Raises:
-            JobError: the job's end has nothing to do with the limit.
-            EngineError, StoreError: it could not be run, or stored.
+            JobError: the job ended for a reason other than the limit.
+            EngineError, StoreError: the job could not run, or could not be stored.
         """
         attempts = self.attempts(envelope)
         if number < len(attempts):
@@ -184,7 +184,7 @@ class SubjectJobs:
         return job
 
     def _pinned(self, system: System) -> System:
-        """Return the system with the pins of its first use; they are kept beside the jobs of all subjects."""
+        """Return the system with the pins of its first use, which are stored with the jobs of all subjects."""
         if not system.unpinned or not self._launcher.fetches_files:
             return system
         store = Store(self._options.results, SUITE, self._options.shelf)
@@ -203,7 +203,7 @@ class SubjectJobs:
     def _inputs(self, envelope: Envelope, unconstrained_s: float | None = None) -> Inputs:
         subject = self.subject
         protocol = {
-            "name": "santhanam2023",  # all passes in one container: a fresh one is another attempt
+            "name": "santhanam2023",  # all passes run in one container; a fresh container is another attempt
             "warmup_queries": max(len(subject.queries.warmup), 1),
             "warmup_cap": subject.warmup_cap,
             "trials": subject.trials,
@@ -238,7 +238,7 @@ class SubjectJobs:
         return planned.spec
 
     def _mark(self, since: datetime) -> None:
-        """Record that older jobs do not count, even if this search is interrupted and resumed."""
+        """Record that older jobs do not count, also after this search is interrupted and resumed."""
         content = (since.isoformat(timespec="milliseconds") + "\n").encode("ascii")
         if self._options.shelf:
             self._options.shelf.write(self.folder / _SINCE, content)
@@ -264,12 +264,12 @@ def read_mark(path: Path) -> datetime:
 
 
 def _hide_job_lines(text: str) -> str | None:
-    """Hide a run's lines on its one job and its image, which the question describes itself."""
+    """Hide a run's lines about its only job and image, because the question describes them."""
     return None if "[1/1" in text or text.endswith(": image ...") else text
 
 
 def _counts(result: Result) -> bool:
-    """Return whether a job is evidence of its limit: it ran, and neither host nor engine ended it."""
+    """Return whether a job is evidence about its limit: it ran, and neither the host nor the engine ended it."""
     no_evidence = (Outcome.NOT_APPLICABLE, Outcome.ENVELOPE_MISMATCH, Outcome.INTERRUPTED)
     full = result.outcome is Outcome.CRASH and (result.detail or "").startswith("the disk has less than")
     return result.wall_s > 0 and result.outcome not in no_evidence and result.spec.image_digest != NO_IMAGE and not full

@@ -1,4 +1,4 @@
-"""Verdicts and curves as reports, with prices of the day they are read: the verdict first, its evidence wide."""
+"""Reports of verdicts and curves, with current prices: the verdict first, its evidence with --wide."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from harness.pricing.offers import Offer
 from harness.pricing.prices import Snapshot
 from harness.report.document import Escape, Grid, GridColumn, ReportDocument, Section, Value, grid_of, lines_of
 
-# The instance as tables price it, then the cheapest of any generation, and of any architecture as well.
+# The instance that tables would price, then the cheapest of any generation, then of any architecture.
 RentalOffers = dict[str, Offer | None]
 
 
 def rental_offers(
     verdict: ViabilityVerdict, snapshot: Snapshot, choice: TypeChoice = DEFAULT_CHOICE
 ) -> RentalOffers | None:
-    """Find the cheapest types whose memory leaves a verdict's limit to a job; ``None`` without a limit."""
+    """Find the cheapest types with enough memory for a verdict's limit; ``None`` without a limit."""
     if verdict.limit_bytes is None:
         return None
     peak = verdict.unconstrained.peak_gpu_bytes
@@ -49,7 +49,7 @@ def rental_offers(
 def verdicts_document(
     verdicts: Sequence[ViabilityVerdict], snapshot: Snapshot, choice: TypeChoice = DEFAULT_CHOICE
 ) -> ReportDocument:
-    """Return the report on verdicts, with the instances to rent for them."""
+    """Return the report on verdicts, with instances to rent."""
     rented = [(verdict, rental_offers(verdict, snapshot, choice)) for verdict in verdicts]
 
     def whole(escape: Escape) -> Iterable[Section]:
@@ -89,7 +89,7 @@ def verdicts_document(
 def verdict_section(
     verdict: ViabilityVerdict, rent: RentalOffers | None, snapshot: Snapshot, escape: Escape
 ) -> Section:
-    """Return a verdict with all of its evidence, and the instances to rent for it."""
+    """Return a verdict with all evidence and the instances to rent."""
     lines = (
         *_unconstrained_lines(verdict.unconstrained),
         _criteria_line(verdict),
@@ -222,7 +222,7 @@ def _fault_lines(verdict: ViabilityVerdict | InstanceVerdict, escape: Escape) ->
 
 
 def _edge_lines(verdict: ViabilityVerdict) -> Iterable[str]:
-    """Yield the margin of a confirmed limit, and the passes and failures on the wrong side of the edge, by limit."""
+    """Yield the margin of a confirmed limit, and jobs that contradict the edge, by limit."""
     if verdict.margin_bytes is not None:
         left = ", ".join(f"{share:.0%} of the {name} target" for name, share in verdict.headroom.items())
         margin = mib(verdict.margin_bytes)
@@ -276,7 +276,7 @@ def _ms(seconds: float | None) -> str:
 
 
 def mib(size: int | None) -> str:
-    """Format a size in MiB; None is missing."""
+    """Format a size in MiB; None: missing."""
     if size is None:
         return "-"
     exact = size / MIB
@@ -333,7 +333,7 @@ CSV_COLUMNS: tuple[tuple[str, Callable[[tuple[ViabilityVerdict, RentalOffers | N
     ("usd_per_hour", lambda line: offer.usd_per_hour if (offer := _chosen(line[:2])) else None),
     *((name, lambda line, get=get: get(line[2])) for name, get in _JOB_COLUMNS),
 )
-# Columns of a curve that people see first.
+# The columns of a curve on the first screen.
 _FIRST_POINTS = 5
 _POINTS: tuple[GridColumn[CurvePoint], ...] = (
     ("limit", False, lambda point: mib(point.limit_bytes) + (" (unconstrained)" if point.unconstrained else "")),
@@ -348,7 +348,7 @@ _POINTS: tuple[GridColumn[CurvePoint], ...] = (
 
 
 def rent_json(rent: RentalOffers, snapshot: Snapshot) -> dict[str, Any]:
-    """Return the instances to rent as JSON has them."""
+    """Return the instances to rent for JSON."""
     about = {"region": snapshot.region, "term": snapshot.term, "as_of": str(snapshot.as_of)}
     return {
         **about,

@@ -1,4 +1,4 @@
-"""The smallest hardware of a suite's systems as a report, beside Table 2 of the paper."""
+"""Report of the smallest hardware for a suite's systems, compared with Table 2 of the paper."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from harness.report.document import (
 )
 from harness.stats import median
 
-# Failures that the first screen names; all are in the other formats.
+# The number of failures on the first screen; other formats have all.
 _MOST = 2
 
 
 @dataclass(frozen=True)
 class _Line:
-    """One CPU count of a minimum: its verdict and what to rent for it, or the reason why it has none."""
+    """One CPU count of a minimum: its verdict and the instances to rent, or the reason for a missing verdict."""
 
     minimum: Minimum
     cpus: int
@@ -73,7 +73,7 @@ class _Line:
 
     @property
     def usd_per_million(self) -> float | None:
-        """Return the US$ that a million queries cost on the chosen type at that latency."""
+        """Return the US$ of a million queries on the chosen type at that latency."""
         if self.offer is None or self.mean_s is None:
             return None
         return cost.usd_per_million(self.mean_s, self.offer.usd_per_hour)
@@ -127,7 +127,7 @@ def _lines_of(minimum: Minimum, snapshot: Snapshot, choice: TypeChoice) -> Itera
 
 
 def _answer_of(minimum: Minimum, lines: Sequence[_Line]) -> _Line:
-    """Return the line of a minimum that people see: the smallest hardware, else its first CPU count."""
+    """Return the line of a minimum on the first screen: the smallest hardware, else the first CPU count."""
     own = [line for line in lines if line.minimum is minimum]
     return next((line for line in own if line.smallest), own[0])
 
@@ -184,7 +184,7 @@ def _failures(lines: Sequence[_Line]) -> Iterator[str]:
 
 
 def _evidence(lines: Sequence[_Line]) -> Iterator[tuple[_Line, Evidence | None]]:
-    """Yield each job of each line, and one line for a CPU count without any."""
+    """Yield the jobs of each line, and one line for a CPU count without jobs."""
     for line in lines:
         jobs = line.verdict.evidence if line.verdict is not None else ()
         yield from ((line, job) for job in jobs or (None,))
@@ -193,7 +193,7 @@ def _evidence(lines: Sequence[_Line]) -> Iterator[tuple[_Line, Evidence | None]]
 def _of_verdict(
     name: str, get: Callable[[tuple[ViabilityVerdict, RentalOffers | None, Evidence]], Value]
 ) -> tuple[str, Callable[[tuple[_Line, Evidence | None]], Value]]:
-    """Return a column of a verdict's jobs, empty where there is none."""
+    """Return a column of a verdict's jobs; empty without a verdict."""
 
     def value(pair: tuple[_Line, Evidence | None]) -> Value:
         line, job = pair

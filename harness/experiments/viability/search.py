@@ -1,7 +1,7 @@
-"""Search for the smallest limit: bracket, bisect, confirm.  Pure: a generator that is sent its findings.
+"""Search for the smallest limit: bracket, bisect, confirm.  Pure: a generator that receives findings.
 
-It yields a request to measure, is sent the finding, and returns a result.  The same findings give the same requests,
-so an interrupted search resumes when it is sent the findings of the stored jobs.
+It yields requests to measure, receives the findings, and returns a result.  The same findings give the same requests,
+so an interrupted search resumes when it receives the findings of stored jobs.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from enum import Enum
 
-# Probes from the first limit to the one that is then confirmed, repeats of doubtful ones included.
+# Largest number of probes before confirmation, including repeats of doubtful ones.
 PROBES = 8
-# Fresh containers that must pass at the confirmed limit.
+# Number of fresh containers that must pass at the confirmed limit.
 CONFIRMATIONS = 3
-# Attempts at one limit while they are in doubt; the last one then counts as a failure.
+# Largest number of doubtful attempts at one limit; the last one then counts as a failure.
 TRIES = 3
-# How often the limit that is to be confirmed may move.
+# Number of times that the limit under confirmation may move.
 MOVES = 4
 
 
 class ProbeFinding(str, Enum):
-    """The finding of a probe at its limit.  ``DOUBT``: a little too slow, or too slow on a disturbed machine."""
+    """A probe's finding at its limit.  ``DOUBT``: a little too slow, or too slow on a disturbed machine."""
 
     PASS = "passes"  # noqa: S105 # no password
     FAIL = "fails"
@@ -31,8 +31,9 @@ class ProbeFinding(str, Enum):
 class Purpose(str, Enum):
     """The purpose of a job.
 
-    No search requests the last three.  ``CONTROL``: unconstrained, to see whether the machine is slow; ``DISCARDED``:
-    it was, and another job ran in place of this one; ``OTHER``: run for another question, e.g. a curve.
+    Searches never request the last three.  ``CONTROL``: an unconstrained job that shows whether the machine is slow;
+    ``DISCARDED``: the machine was slow, and another job replaced this one; ``OTHER``: a job for another question, such
+    as a curve.
     """
 
     PROBE = "probe"
@@ -45,9 +46,9 @@ class Purpose(str, Enum):
 
 @dataclass(frozen=True)
 class Bounds:
-    """The range of a search, in bytes; all but the step are whole steps.
+    """The range of a search in bytes; all values are multiples of the step.
 
-    ``first`` is tried first, ``hint`` is expected to pass, ``most`` has passed; nothing below ``least`` is tried.
+    ``first`` is tried first, ``hint`` is expected to pass, ``most`` has passed, and ``least`` is the smallest to try.
     """
 
     step: int
@@ -71,8 +72,8 @@ class ProbeRequest:
 class SearchResult:
     """The end of a search.
 
-    ``limit`` (bytes) passed every confirmation; ``None``: none did.  ``below`` is the next smaller limit that was
-    tried.  Without it, either nothing smaller can be tried (``lowest``), or the probes were used up and all had passed.
+    ``limit`` (bytes) passed every confirmation, or is ``None``.  ``below`` is the next smaller limit that was tried.
+    Without it, either a smaller limit cannot be tried (``lowest``), or all probes were used and passed.
     """
 
     limit: int | None
@@ -85,7 +86,7 @@ Search = Generator[ProbeRequest, ProbeFinding, SearchResult]
 
 
 def wrong_side(limit: int, finding: ProbeFinding, settled: int | None, below: int | None) -> bool:
-    """Return whether a job contradicts the edge: it failed at the limit or above, or passed below it (bytes)."""
+    """Return whether a job contradicts the limit (bytes): it failed at or above it, or passed below it."""
     if finding is ProbeFinding.PASS:
         return below is not None and limit <= below
     return settled is not None and limit >= settled
@@ -95,11 +96,11 @@ def bounds(anonymous: int, cgroup_peak: int, most: int, step: int, least: int, a
     """Round the memory of the unconstrained system (bytes) to the grid of whole steps.
 
     Args:
-        anonymous: peak of anonymous memory, which a limit must hold, without the ``allowance``.
-        cgroup_peak: peak of all memory charged: with that much, nothing is ever evicted.
+        anonymous: peak of anonymous memory, which a limit must hold in addition to the ``allowance``.
+        cgroup_peak: peak of all charged memory; with that much the kernel evicts nothing.
         most: the limit that the system ran under.
-        step: of the grid; not more than ``most``.
-        least: no limit is smaller.
+        step: step of the grid; at most ``most``.
+        least: the smallest limit.
         allowance: added to the anonymous peak.
     """
     top = most // step
@@ -114,7 +115,7 @@ def _up(size: int, step: int) -> int:
 
 
 class LimitSearch:
-    """A search within bounds, begun again by :meth:`run` or :meth:`above`."""
+    """A search within bounds; :meth:`run` and :meth:`above` start it."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
@@ -135,7 +136,7 @@ class LimitSearch:
         return (yield from self._confirm(self._candidate()))
 
     def above(self, failed: int) -> Search:
-        """Confirm the next whole step above a limit (bytes) under which some container was killed, or one higher."""
+        """Confirm the next step, or a higher one, above a limit (bytes) at which a container was killed."""
         step = self._bounds.step
         candidate, below = (failed // step + 1) * step, failed
         for _ in range(MOVES + 1):
@@ -147,7 +148,7 @@ class LimitSearch:
         return SearchResult(None, below, self._probes)
 
     def _next(self) -> int | None:
-        """Return the next limit to probe, or None where the bracket is one step wide."""
+        """Return the next limit to probe, or None if the bracket is one step wide."""
         low, high, at = self._low, self._high, self._bounds
         if low is None and high is None:
             return at.first
@@ -181,17 +182,17 @@ class LimitSearch:
         if self._high is not None:
             return self._high
         assert self._low is not None
-        # Nothing passed yet: take the hint, or the next step.
+        # Without a pass so far: take the hint, or the next step.
         return min(max(self._bounds.hint, self._low + self._bounds.step), self._bounds.most)
 
     def _confirm(self, candidate: int) -> Search:
         at, confirmed = self._bounds, None
-        # Where even the largest limit failed, that one is still confirmed, or not.
+        # If even the largest limit failed, confirmation decides about it.
         below = self._low if self._low is not None and self._low < candidate else candidate - at.step
-        bottomless = self._low is None and candidate > at.least  # the probes were used up before one failed
+        bottomless = self._low is None and candidate > at.least  # all probes were used before one failed
         for _ in range(MOVES + 1):
             if not (yield from self._confirmed(candidate)):
-                if confirmed is not None:  # a step lower passed once, and not again
+                if confirmed is not None:  # one step lower passed once, but not again
                     return SearchResult(confirmed, candidate, self._probes)
                 candidate, below = min(candidate + at.step, at.most), candidate
                 if candidate == below:
@@ -207,7 +208,7 @@ class LimitSearch:
         return SearchResult(confirmed, below if confirmed is None else candidate, self._probes)
 
     def _confirmed(self, limit: int) -> Generator[ProbeRequest, ProbeFinding, bool]:
-        """Return whether a limit passes in all confirmations; a few doubtful ones do not count."""
+        """Return whether a limit passes in all confirmations; a few doubtful ones are repeated."""
         passed = doubts = 0
         while passed < CONFIRMATIONS:
             finding = yield ProbeRequest(limit, Purpose.CONFIRMATION, passed + 1, CONFIRMATIONS)
@@ -220,7 +221,7 @@ class LimitSearch:
         return True
 
     def _below(self, limit: int) -> Generator[ProbeRequest, ProbeFinding, bool]:
-        """Try once more a step below; a doubtful try settles nothing unless that limit failed before."""
+        """Try one step below again; a doubtful try decides only if that limit failed before."""
         for _ in range(1 if limit in self._failed else TRIES):
             finding = yield ProbeRequest(limit, Purpose.BELOW, 1, 1)
             if finding is not ProbeFinding.DOUBT:

@@ -1,4 +1,4 @@
-"""Run and judge jobs of one subject under limits; a control job decides where a latency is in doubt."""
+"""Run and judge jobs of one subject under limits; a control job decides about a doubtful latency."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from harness.results.reader import StoredJob
 
 log = logging.getLogger(__name__)
 
-# The longest time from the end of a job to the start of its control.
+# The longest time between the end of a job and the start of its control.
 RIGHT_AFTER_S = 60.0
-# Jobs in a row that may be discarded before the machine counts as too slow.
+# The number of consecutive jobs to discard before the machine counts as too slow.
 MAXIMUM_DISCARDED = 3
-# Jobs of one question, controls and discarded ones included, however often the command is repeated.
+# The largest number of jobs for one question over all repeats of the command, with controls and discarded jobs.
 MAXIMUM_JOBS = 64
 
 
 @dataclass(frozen=True)
 class Question:
-    """A subject's jobs, criteria under a limit, and the number of GPUs; ``step`` (bytes) is the grid of limits."""
+    """A subject's jobs, the criteria, and the number of GPUs; ``step`` (bytes) is the grid of limits."""
 
     jobs: SubjectJobs
     criteria: Criteria = field(default_factory=Criteria)
@@ -51,7 +51,7 @@ class Question:
     step: int = 16 * MIB
 
     def check(self, cpus: int) -> Envelope:
-        """Return the envelope that constrains only the CPUs.
+        """Return the envelope that limits only the CPUs.
 
         Raises:
             UsageError: this host lacks the CPUs, GPUs or memory, or the sample is too small for a percentile.
@@ -82,14 +82,14 @@ def outcome(judgement: Judgement) -> str:
 
 
 class Session:
-    """A series of attempts at one question and CPU count; stored jobs come first, in their order of measurement.
+    """A series of attempts at one question and CPU count; stored jobs come first, in order of measurement.
 
-    ``tried`` are the judged jobs, controls included.
+    ``tried`` are the judged jobs, including controls.
 
     Raises:
         UsageError: this host has too few CPUs or GPUs, or even the unconstrained system misses the criteria.
         JobError: the unconstrained system does not run.
-        EngineError, StoreError, FileError: as from a run.
+        EngineError, StoreError, FileError: as in a run.
     """
 
     def __init__(self, question: Question, cpus: int, most: int = MAXIMUM_JOBS) -> None:
@@ -105,13 +105,13 @@ class Session:
         check_reachable(self.base, question.criteria, self._where)
 
     def _unconstrained(self) -> Reference:
-        """Measure the system with all the memory that this host can give it."""
+        """Measure the system with all available memory of this host."""
         attempts: list[Observation] = []
         while not enough(attempts):
             job, now = self.question.jobs.attempt(self._whole, len(attempts))
             observation = self._observe(job)
             attempts.append(observation)
-            combined = reference(attempts)  # raises where one did not end well
+            combined = reference(attempts)  # raises if one did not end well
             more = "" if observation.disturbed is None else f"; {observation.disturbed}"
             peak = (observation.result.observed.memory.peak_anon_bytes or 0) / MIB
             self.log(
@@ -124,16 +124,16 @@ class Session:
     def try_once(self, limit: int, purpose: Purpose, label: str) -> Judgement:
         """Measure once under a limit (bytes).
 
-        Where latency alone is in doubt, the unconstrained system is measured right after it and shows whether the
-        machine was slow.  If so, the job is discarded, and the limit is measured again.
+        If only latency is in doubt, an unconstrained job right after it shows whether the machine was slow.  If so, the
+        job is discarded, and the limit is measured again.
 
         Args:
             limit: memory, in bytes.
-            purpose: stored with the job.
-            label: begins its line on the screen.
+            purpose: stored with the job's judgement.
+            label: beginning of its line on the screen.
 
         Raises:
-            HarnessError: the machine stays slow, or all jobs of this question are used up; or as from a run.
+            HarnessError: the machine stays slow, or the question has used all its jobs; or as in a run.
         """
         discarded = 0
         while True:
@@ -167,10 +167,10 @@ class Session:
                 )
 
     def _control(self, beside: Observation, *, measured_now: bool) -> tuple[Observation | None, bool]:
-        """Return the unconstrained job right after another one, and whether it was measured now.
+        """Return the unconstrained job right after another job, and whether it ran now.
 
-        ``None``: another job ran after it, or none (the command was interrupted there).  The control is read from the
-        stored jobs even if it was measured now, so that a repeated command reads the same one.
+        ``None``: another job ran after it, or the command was interrupted there.  The control is read from the stored
+        jobs even if it ran now, so that a repeated command reads the same job.
         """
         job = self._right_after(beside)
         now = job is None and measured_now
@@ -183,7 +183,7 @@ class Session:
         job = self.question.jobs.next_after(beside.job)
         if job is None or job.result.spec.envelope != self._whole:
             return None
-        # A difference of two times, which no stored wall_s can take beyond the calendar.
+        # A difference of two times, because adding a forged wall_s could leave the calendar's range.
         waited = started(job) - started(beside.job)
         return job if waited.total_seconds() <= beside.result.wall_s + RIGHT_AFTER_S else None
 
@@ -193,14 +193,14 @@ class Session:
             self.tried.append(replace(judgement, purpose=Purpose.DISCARDED))
             return None, "nothing was measured right after it"
         judged_control = replace(self._judge(control), purpose=Purpose.CONTROL)
-        # An unconstrained system that does not end well shows that something is wrong with this machine.
+        # An unconstrained job that does not end well shows that this machine has a problem.
         ended_well = control.result.outcome is Outcome.OK
         decided = against_control(judgement, judged_control) if ended_well else None
         self.tried += [decided or replace(judgement, purpose=Purpose.DISCARDED), judged_control]
         return decided, f"unconstrained right after it: {milliseconds(control)}"
 
     def _observe(self, job: StoredJob, base: Reference | None = None) -> Observation:
-        """Read a job, with or without the reference; each stored job is read once."""
+        """Read a job, with or without the reference; read each stored job once."""
         key = job.folder, base is not None
         if key not in self._observations:
             self._observations[key] = inspect(job, self._measures, None if base is None else base.levels)
@@ -215,14 +215,14 @@ class Session:
         return [self._judge(self._observe(job, self.base)) for job in jobs]
 
     def most_killed(self, limit: int) -> int | None:
-        """Return the largest limit (bytes), from this one on, under which any stored job ran out of memory."""
+        """Return the largest limit (bytes), at least this one, at which a stored job ran out of memory."""
         killed = [job.limit for job in self._limited() if job.causes == (OOM,)]
         return max((size for size in killed if size >= limit), default=None)
 
     def again(self, failed: int) -> Session:
-        """Copy this session, to continue above a limit (bytes) that failed in another search.
+        """Copy this session to continue above a limit (bytes) that failed in another search.
 
-        Jobs of other searches up to that limit count as used, so that no sequence of such limits is endless.
+        Jobs of other searches up to that limit count as used, so that the sequence of limits ends.
         """
         other = copy(self)
         other.tried, other._used = list(self.tried), self._used.copy()
@@ -231,11 +231,11 @@ class Session:
         return other
 
     def contradictions(self, first: int | None, settled: SearchResult) -> list[Judgement]:
-        """Return jobs of other purposes that contradict an edge, or have moved it, by limit.
+        """Return jobs of other purposes that contradict the limit or moved it, by limit.
 
         Args:
-            first: the limit (bytes) that the search found before it knew of those jobs.
-            settled: its end.
+            first: the limit (bytes) that the search found without those jobs.
+            settled: the search's result.
         """
         if first is None:
             return []
@@ -247,7 +247,7 @@ class Session:
         ]
 
     def _other_jobs(self) -> list[Judgement]:
-        """Return stored jobs under limits that this session did not request; a doubtful one has no control."""
+        """Return stored jobs under limits that this session did not request, without controls for doubtful ones."""
         tried = {job.observation.result.key for job in self.tried}
         return [
             job
@@ -256,6 +256,6 @@ class Session:
         ]
 
     def log(self, text: str, now: bool) -> None:
-        """Log a line about a job that was measured now."""
+        """Log a line about a job that ran now."""
         if now:
             log.info(f"{self._where}: {text}")

@@ -29,9 +29,9 @@ from harness.results.reader import VERDICTS
 from harness.results.schema import Environment
 from harness.untrusted import to_json
 
-# Beside anonymous memory: page tables and other kernel memory, and those file pages without which nothing runs.
+# In addition to anonymous memory: page tables, other kernel memory, and the file pages that every program needs.
 ALLOWANCE_BYTES = 8 * MIB
-# Version of a verdict's JSON.
+# The version of a verdict's JSON.
 SCHEMA_VERSION = 1
 
 
@@ -39,7 +39,7 @@ SCHEMA_VERSION = 1
 class Evidence:
     """One stored job: its purpose, limit, judgement, and folder in the results.
 
-    Controls, and jobs discarded because the machine was slow, are not evidence of their limit (``counts``).
+    Controls and discarded jobs (on a slow machine) are not evidence about their limit (``counts``).
     """
 
     purpose: str
@@ -55,7 +55,7 @@ class Evidence:
 
     @property
     def counts(self) -> bool:
-        """Return whether the job is evidence of its limit."""
+        """Return whether the job is evidence about its limit."""
         return self.purpose not in (Purpose.CONTROL.value, Purpose.DISCARDED.value)
 
 
@@ -63,14 +63,13 @@ class Evidence:
 class ViabilityVerdict:
     """The smallest memory limit with which a system does its work.
 
-    ``limit_bytes`` is ``None`` where no limit was confirmed.  ``below_bytes`` is the next smaller one that was tried,
-    ``binding`` what failed there (the most frequent first; nothing where it passed, and was not confirmed).  Without
-    it, either nothing smaller can be tried (``lowest``), or the probes were used up and all had passed.
-    ``margin_bytes`` is what the limit leaves beside the anonymous peak of the unconstrained system.  ``headroom`` maps
-    each latency target to the share of it that the slowest confirmation left.  ``sharp``: nothing but passes at the
-    limit and above, and a limit below it (or none that can be tried) without any pass there and further down.
-    ``jobs`` counts all that it rests on, unconstrained ones included; ``machine`` is what they ran on.
-    ``seal`` is the digest of all other fields (:mod:`harness.results.seals`).
+    ``limit_bytes`` is ``None`` if confirmation failed at every limit.  ``below_bytes`` is the next smaller limit that
+    was tried, ``binding`` the failures there, most frequent first (empty if it passed without confirmation).  Without
+    ``below_bytes``, either a smaller limit cannot be tried (``lowest``), or all probes were used and passed.
+    ``margin_bytes`` is the limit less the anonymous peak of the unconstrained system.  ``headroom`` maps each latency
+    target to the share of it that the slowest confirmation left.  ``sharp``: all jobs at the limit and above passed,
+    and all jobs below it failed.  ``jobs`` counts all jobs behind the verdict, including unconstrained ones;
+    ``machine`` is where they ran.  ``seal`` is the digest of all other fields (:mod:`harness.results.seals`).
     """
 
     system: str
@@ -102,7 +101,7 @@ class ViabilityVerdict:
 
 
 def make_verdict(settled: SearchResult, session: Session) -> ViabilityVerdict:
-    """Return the verdict of a search from the jobs of its session; :func:`_store` seals it."""
+    """Return a search's verdict from the jobs of its session; :func:`_store` seals it."""
     base, question = session.base, session.question
     spec = base.spec
     targets = base.targets(question.criteria)
@@ -137,7 +136,7 @@ def make_verdict(settled: SearchResult, session: Session) -> ViabilityVerdict:
 
 
 def against_edge(jobs: Sequence[Evidence], limit: int | None, below: int | None) -> list[int]:
-    """Return the limits (bytes) of jobs on the wrong side of the edge, ascending."""
+    """Return the limits (bytes) of jobs that contradict the verdict's limit, ascending."""
     wrong = {
         job.limit_bytes
         for job in jobs
@@ -147,7 +146,7 @@ def against_edge(jobs: Sequence[Evidence], limit: int | None, below: int | None)
 
 
 def evidence(judgement: Judgement) -> Evidence:
-    """Summarise a judged job."""
+    """Summarise a judged job as evidence."""
     observation = judgement.observation
     return Evidence(
         purpose=judgement.purpose.value,
@@ -164,7 +163,7 @@ def evidence(judgement: Judgement) -> Evidence:
 
 
 def _binding(jobs: Sequence[Evidence], below: int | None) -> tuple[str, ...]:
-    """Return what failed in the next smaller limit, most frequent first; a doubtful latency failed too."""
+    """Return the failures at the next smaller limit, most frequent first; a doubtful latency is a failure."""
     causes = [
         cause
         for job in jobs
@@ -186,13 +185,13 @@ def _headroom(tried: Sequence[Judgement], limit: int | None, targets: dict[str, 
 def smallest(question: Question, cpus: int) -> ViabilityVerdict:
     """Find the smallest limit that passes, confirm it, and store the verdict.
 
-    The verdict depends on stored jobs alone: those that the search asks for, and the largest limit under which any was
-    killed.  So a search that was interrupted, or is repeated, ends like one that was not.
+    The verdict depends only on stored jobs: the jobs that the search asks for, and the largest limit at which a job was
+    killed.  So an interrupted or repeated search ends with the same verdict.
 
     Raises:
         UsageError: this host has too few CPUs or GPUs, or even the unconstrained system misses the criteria.
-        JobError: the unconstrained system does not run, or a job's end has nothing to do with its limit.
-        HarnessError: the machine is too busy, or the search does not settle; or as from a run.
+        JobError: the unconstrained system does not run, or a job ended for a reason other than its limit.
+        HarnessError: the machine is too busy, or the search does not settle; or as in a run.
     """
     session = first_session = Session(question, cpus)
     free = session.base.summary
@@ -201,9 +200,9 @@ def smallest(question: Question, cpus: int) -> ViabilityVerdict:
     )
     first = settled = _run_search(session, LimitSearch(grid).run())
     failed = None
-    # Whatever passes below it, a limit under which some container was killed is none to live in.
+    # A limit at which a container was killed is not viable, even if jobs pass below it.
     while first.limit is not None and (killed := session.most_killed(first.limit)) != failed:
-        assert killed is not None, "no job that was stored goes away"
+        assert killed is not None, "stored jobs are never removed"
         session.log(f"killed with {killed // MIB:,} MiB in another job: moves up", question.jobs.measured > 0)
         session, failed = first_session.again(killed), killed
         higher = _run_search(session, LimitSearch(grid).above(killed), until_killed=True)
@@ -215,12 +214,12 @@ def smallest(question: Question, cpus: int) -> ViabilityVerdict:
 
 
 def _store(verdict: ViabilityVerdict, session: Session) -> Path:
-    """Write a verdict beside its jobs; it replaces an older one on the same question.
+    """Write a verdict next to its jobs; it replaces an older verdict on the same question.
 
-    Another image, sample, corpus, protocol or machine is another question.
+    Image, sample, corpus, protocol and machine are part of the question.
 
     Raises:
-        StoreError, FileError: it cannot be written.
+        StoreError, FileError: the file cannot be written.
     """
     question = session.question
     machine = json.loads(to_json(verdict.machine))
@@ -233,7 +232,7 @@ def _store(verdict: ViabilityVerdict, session: Session) -> Path:
 
 
 def _run_search(session: Session, probes: Search, *, until_killed: bool = False) -> SearchResult:
-    """Run a search to its end, or until a container is killed for memory, which settles nothing."""
+    """Run a search to its end, or until a container is killed for memory."""
     try:
         request = next(probes)
         while True:

@@ -1,4 +1,4 @@
-"""Validate an instance type: emulate its CPUs and memory, and check that a system passes in them."""
+"""Validate an instance type: emulate its CPUs and memory, and check that a system passes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from harness.pricing.instances import Instance
 
 @dataclass(frozen=True)
 class InstanceVerdict:
-    """The verdict on an instance type, as far as this host can emulate it.
+    """The verdict on an instance type, within the limits of this host's emulation.
 
-    ``limit_bytes`` is what the type leaves to a job beside its host's reserve.  ``not_shown`` lists what this host
-    could not emulate.  ``holds``: all confirmations passed.
+    ``limit_bytes`` is the type's memory less its host's reserve.  ``not_shown`` lists what this host could not emulate.
+    ``holds``: all confirmations passed.
     """
 
     instance: Instance
@@ -43,7 +43,7 @@ def find_instance(instance_type: str, provider: str | None = None) -> Instance:
     """Return the facts of an instance type, by default of the provider in ``defaults.toml``."""
     types = instances.read_instances(provider or prices.default_market().provider)
     if instance_type not in types:
-        # Not all of the names: there are a thousand.
+        # The list would have a thousand names.
         raise UsageError(
             f"unknown instance type {instance_type!r}{did_you_mean(instance_type, types)}; see `harness instances`"
         )
@@ -51,7 +51,7 @@ def find_instance(instance_type: str, provider: str | None = None) -> Instance:
 
 
 def job_memory_bytes(instance: Instance) -> int:
-    """Return the bytes that a type leaves to a job beside its host's reserve; raise UsageError if none."""
+    """Return a type's memory less its host's reserve, in bytes; raise UsageError if nothing remains."""
     left = offers.host_reserve().left(instance.memory_bytes)
     if left <= 0:
         raise UsageError(
@@ -62,7 +62,7 @@ def job_memory_bytes(instance: Instance) -> int:
 
 
 def validate(question: Question, instance: Instance) -> InstanceVerdict:
-    """Emulate a type's CPUs and memory here, and confirm that the system passes in them.
+    """Emulate a type's CPUs and memory on this host, and confirm that the system passes.
 
     Raises:
         UsageError: this host is too small for the type, or even the unconstrained system misses the criteria.
@@ -94,7 +94,7 @@ def validate(question: Question, instance: Instance) -> InstanceVerdict:
 
 
 def _holds(judgements: Sequence[Judgement]) -> bool | None:
-    """Decide by the rule of a confirmed limit; ``None``: more jobs are needed."""
+    """Decide by the rule for confirmed limits; ``None``: more jobs are needed."""
     findings = [judgement.finding for judgement in judgements]
     if ProbeFinding.FAIL in findings or findings.count(ProbeFinding.DOUBT) >= TRIES:
         return False
