@@ -304,11 +304,6 @@ def against_control(judgement: Judgement, control: Judgement) -> Judgement | Non
 def _cause(result: Result) -> str:
     """Name the cause of an end that is not ``ok``."""
     if result.outcome is Outcome.TIMEOUT:
-<<<<<<< HEAD
-        # Before the warm-up ends, only a query's own time-out shows that a query was slow.
-        return LATENCY if result.answers.warmup_done or (result.detail or "").startswith("a query") else LOAD
-=======
         # Before the end of warm-up, only a query's time-out shows that it was slow.
-        return LATENCY if result.warmup_done or (result.detail or "").startswith("a query") else LOAD
->>>>>>> main
+        return LATENCY if result.answers.warmup_done or (result.detail or "").startswith("a query") else LOAD
     return OOM if result.outcome is Outcome.OOM else result.outcome.value
