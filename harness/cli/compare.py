@@ -12,7 +12,8 @@ import click
 from harness.analysis import comparison
 from harness.analysis.comparison import Comparison
 from harness.analysis.paired_differences import QueryChoice
-from harness.analysis.table import Row, Table
+from harness.analysis.results_folder import ReadResults
+from harness.analysis.table import Row
 from harness.cli.locations import mirrored
 from harness.cli.options import (
     cache_option,
@@ -33,7 +34,6 @@ from harness.cli.stored_results import (
 )
 from harness.errors import FileError, UsageError
 from harness.evaluation import evaluate_runs, measure_names, trec_lines
-from harness.evaluation.per_query import PerQuery
 from harness.progress import bar
 from harness.report.comparison import comparison_document
 from harness.results import reader
@@ -106,12 +106,11 @@ def _stored(
     a: str, b: str, ours: StoredResults, theirs: StoredResults, count: int, *, each_seed: bool
 ) -> tuple[list[Comparison], Sequence[str]]:
     """Compare the pairs of stored rows that A of our results and B of theirs name; notes say what could not be read."""
-    table, per_query = _rows(ours, each_seed=each_seed)
-    their_table, their_per_query = table, per_query
+    found = others = _rows(ours, each_seed=each_seed)
+    table = found.table
     if theirs is not ours:
-        theirs = replace(theirs, measures=table.measures)
-        their_table, their_per_query = _rows(theirs, each_seed=each_seed)
-    pairs = comparison.pairs(table.rows, their_table.rows, a, b)
+        others = _rows(replace(theirs, measures=table.measures), each_seed=each_seed)
+    pairs = comparison.pairs(table.rows, others.table.rows, a, b)
     measure = next(iter(table.measures), None)
     texts: dict[str | None, Mapping[str, str]] = {}
     comparisons = []
@@ -121,14 +120,14 @@ def _stored(
             if count and row.sample_sha256 not in texts:
                 texts[row.sample_sha256] = _texts(ours.results, row)
             query = QueryChoice(measure, count, texts.get(row.sample_sha256, {})) if measure else None
-            values, other_values = per_query.get(row.per_query_key), their_per_query.get(other.per_query_key)
+            values, other_values = found.per_query.get(row.per_query_key), others.per_query.get(other.per_query_key)
             comparisons.append(comparison.compare(row, other, values, other_values, table.measures, query))
-    return comparisons, tuple(dict.fromkeys((*table.unreadable, *their_table.unreadable)))
+    return comparisons, tuple(dict.fromkeys((*table.unreadable, *others.table.unreadable)))
 
 
-def _rows(stored: StoredResults, *, each_seed: bool) -> tuple[Table, Mapping[str, PerQuery]]:
-    rows = stored.table(), stored.per_query()
-    return rows if each_seed else stored.averaged(*rows)
+def _rows(stored: StoredResults, *, each_seed: bool) -> ReadResults:
+    found = stored.priced(stored.read())
+    return found if each_seed else stored.averaged(found)
 
 
 def _texts(results: Path, row: Row) -> Mapping[str, str]:

@@ -201,7 +201,8 @@ def _passages(name: str, cache: Path) -> list[JudgedPassage]:
 
 
 def _of_results(stored: StoredResults, options: PlaceOptions) -> list[DatasetPositions]:
-    table, per_query = stored.table(priced=False), stored.per_query()
+    found = stored.read()
+    table, per_query = found.table, found.per_query
     measure, width = table.measures[0], options.width
     jobs = {job.result.key: job for job in reader.read_jobs(stored.results)}
     given = {dataset_name(name): name for name in options.named}

@@ -39,7 +39,7 @@ from harness.cli.options import (
 )
 from harness.cli.output import Destination, write
 from harness.cli.plan import planning_options, suite_notes
-from harness.cli.stored_results import StoredResults
+from harness.cli.stored_results import StoredResults, tested
 from harness.commands import command, option
 from harness.driver.records import Outcome
 from harness.errors import UsageError, counted
@@ -324,8 +324,8 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
     """Print the answer; write it, and the page, beside the results; return the table."""
     folder = location.folder / suite.name
     stored = StoredResults(folder, location.cache, suite.measures, keys=summary.keys)
-    table = stored.table()
-    per_query = stored.tested(table)
+    found = stored.read()
+    table, per_query = stored.priced(found).table, tested(found).per_query
     markdown, page = folder / "report.md", folder / "report.html"
     shown = location.display(folder)
     more = f"page: {one_line(str(page))}   all columns and notes: {command('report', shown, wide=True)}"
@@ -337,7 +337,7 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
         )
 
     show(markdown)
-    write(page, stored.page())
+    write(page, stored.page(found))
     location.publish(markdown, page)
     say(f"{counted(len(summary.jobs), 'job')} run, {summary.done_before} done before", err=True)
     click.echo(err=True)
@@ -359,8 +359,8 @@ def _contested(suites: tuple[Path, ...], folder: Path, cache: Path) -> tuple[tup
     if len(suites) > 1:
         raise UsageError(f"--contested measures one suite again, and {len(suites)} are named; name one")
     stored = StoredResults(folder, cache)
-    table = stored.table()
-    cells = pareto_front.contested_cells(table, stored.per_query(), table.measures[0])
+    found = stored.priced(stored.read())
+    cells = pareto_front.contested_cells(found.table, found.per_query, found.table.measures[0])
     if suites:
         name = load(suites[0]).name
         return suites, frozenset(cell for cell in cells if cell.suite == name)

@@ -287,8 +287,8 @@ def test_inputs_match_the_hashes_in_their_names(results: Path) -> None:
 
 def test_cached_rows_are_compared_with_rebuilt_ones(results: Path) -> None:
     cache = results.parent / "cache"
-    results_folder.load_rows(results, cache=cache)
-    results_folder.load_rows(results, ("P@1",), cache=cache)
+    results_folder.read(results, cache=cache)
+    results_folder.read(results, results_folder.Selection(("P@1",)), cache=cache)
     assert len(list(row_cache.cached_files(results, cache))) == 2, "those of both choices of measures"
     assert verify(results) == ()
     (cached,) = [
@@ -299,7 +299,7 @@ def test_cached_rows_are_compared_with_rebuilt_ones(results: Path) -> None:
     changed = [
         dataclasses.replace(values, latency_s=values.latency_s + 1) for values in (cached.per_query or {}).values()
     ]
-    shipped = api.results_folder.load_rows(SHIPPED)
+    shipped = api.results_folder.read(SHIPPED).table
     other = dataclasses.replace(shipped, rows=shipped.rows[:10], measures=("P@1",))
     cells = [CellRow(row, per_query=values) for row, values in itertools.zip_longest(other.rows, changed)]
     row_cache.RowCache(cache, results, ("P@1",)).write(RowSet(other, tuple(cells)))
@@ -311,7 +311,7 @@ def test_cached_rows_are_compared_with_rebuilt_ones(results: Path) -> None:
 
 def test_wrong_cached_figure_is_named(results: Path) -> None:
     cache = results.parent / "cache"
-    built = results_folder.load_rows(results, cache=cache)
+    built = results_folder.read(results, cache=cache).table
     (cached,) = row_cache.cached_files(results, cache)
     rows = list(built.rows)
     number, row = next(
