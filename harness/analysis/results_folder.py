@@ -52,7 +52,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class ReadResults:
-    """What a results folder holds: its unpriced table, and the values by query of its rows."""
+    """Content of a results folder: its unpriced table, and the values by query of its rows."""
 
     table: Table
     read_values: Callable[[], Mapping[str, PerQuery]]

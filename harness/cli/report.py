@@ -126,7 +126,7 @@ def report(
 
 @dataclass(frozen=True)
 class ReportRequest:
-    """What a report is to show, and where."""
+    """Request for a report: the results, the shape and the destination."""
 
     stored: StoredResults
     layout: str
@@ -142,7 +142,7 @@ class ReportRequest:
 
     @property
     def short(self) -> bool:
-        """Whether a person reads the answer first: the summary of the rows, without --wide."""
+        """True for a person who reads the answer first: the summary of the rows, without --wide."""
         return self.form == "md" and self.layout == "rows" and not self.destination.wide
 
     @cached_property
@@ -159,7 +159,7 @@ class ReportRequest:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ReportLayout:
     """A shape of a report: the requests that it takes, and how it shows one."""
 
     takes: Callable[[ReportRequest], bool]
@@ -227,6 +227,10 @@ def _long_documents(request: ReportRequest) -> None:
         destination.show_report(long_documents_document(made, paper))
 
 
+def _has_measures_alone(request: ReportRequest) -> bool:
+    return request.layout == "rows" and published_measures.holds(request.stored.results)
+
+
 def _measures(request: ReportRequest) -> None:
     """Show a paper's measures, which have neither latency nor cost."""
     view, results = request.view, request.stored.results
@@ -279,12 +283,14 @@ def _whole_table(request: ReportRequest) -> None:
 
 # The first layout that takes a request shows it.
 _LAYOUTS = (
-    Layout(lambda request: request.goal is not None, _cheapest),
-    Layout(lambda request: request.form == PAGE, _page),
-    Layout(lambda request: request.layout == LONG_DOCUMENTS, _long_documents),
-    Layout(lambda request: request.layout == "rows" and published_measures.holds(request.stored.results), _measures),
-    Layout(lambda request: request.form in PICTURES, _pictures),
-    Layout(_is_known_paper, _published),
-    Layout(lambda request: request.short, _summary),
-    Layout(lambda _: True, _whole_table),
+    ReportLayout(lambda request: request.goal is not None, _cheapest),
+    ReportLayout(lambda request: request.form == PAGE, _page),
+    ReportLayout(lambda request: request.layout == LONG_DOCUMENTS, _long_documents),
+    ReportLayout(
+        lambda request: request.layout == "rows" and published_measures.holds(request.stored.results), _measures
+    ),
+    ReportLayout(lambda request: request.form in PICTURES, _pictures),
+    ReportLayout(_is_known_paper, _published),
+    ReportLayout(lambda request: request.short, _summary),
+    ReportLayout(lambda _: True, _whole_table),
 )

@@ -23,12 +23,12 @@ from harness.jobs.job_samples import Sample, clock_contradiction, incomplete, re
 from harness.launch.base import LaunchEnd, LaunchRequest, StopReason
 from harness.results.reader import RESULT_BYTES, check_facts, parse_record
 from harness.results.schema import (
-    Answers,
+    AnswerCounts,
     Ec2Instance,
     Environment,
     IndexFacts,
+    JobProvenance,
     Observed,
-    Provenance,
     Result,
     ResultSpec,
     job_key,
@@ -97,10 +97,10 @@ class CollectedJob:
         loaded = self.samples or (self.measured and self.measured.load_s is not None)
         return self.outcome is Outcome.CRASH and not loaded
 
-    def answers(self, timed_queries: int) -> Answers:
+    def answers(self, timed_queries: int) -> AnswerCounts:
         """Count the answers of a job whose trials ask this many queries."""
         by_trial = Counter(sample.trial for sample in self._timed())
-        return Answers(
+        return AnswerCounts(
             first_query_s=self.samples[0].latency_ns / 1e9 if self.samples else None,
             warmup_done=sum(sample.trial == WARMUP_TRIAL for sample in self.samples),
             trials_finished=sum(count == timed_queries for count in by_trial.values()),
@@ -220,7 +220,7 @@ def build_result(
     started_at: str,
     collected: CollectedJob,
     environment: Environment,
-    provenance: Provenance,
+    provenance: JobProvenance,
     *,
     instance: Ec2Instance | None = None,
     index: IndexFacts | None = None,

@@ -27,7 +27,7 @@ from harness.launch.images.systems import System
 from harness.progress import TimeLeft, duration, task
 from harness.results import suite_record
 from harness.results.reader import FIRST_STAGE, read_jobs
-from harness.results.schema import STORED_RUN, Cell, Ec2Instance, Environment, Provenance, Result, job_key
+from harness.results.schema import STORED_RUN, Cell, Ec2Instance, Environment, JobProvenance, Result, job_key
 from harness.results.store import Store, check_room
 
 log = logging.getLogger(__name__)
@@ -207,10 +207,10 @@ def run_job(run: _RunState, job: Planned) -> Result:
     return stored.result
 
 
-def _provenance(inputs: Inputs, cell: Cell, prepared: Prepared | ImageError | None) -> Provenance:
+def _provenance(inputs: Inputs, cell: Cell, prepared: Prepared | ImageError | None) -> JobProvenance:
     """Return what a cell's system and dataset are made of."""
     system, dataset = inputs.system(cell), inputs.datasets[cell.dataset]
-    return Provenance(
+    return JobProvenance(
         image_bytes=prepared.size_bytes if isinstance(prepared, Prepared) else None,
         stand_in=system.stand_in,
         pinned_at_first_use=system.pinned_at_first_use,

@@ -307,7 +307,7 @@ class DataFault:
 
 @dataclass(frozen=True)
 class Observed:
-    """What the host saw of a job or an index build from outside it; ``None``: not known.
+    """Observations of a job or an index build by the host, from outside it; ``None``: not known.
 
     ``throttled_periods`` and ``oom_kills`` are the kernel's counters as the host read them: what an image says of them
     proves nothing. ``canary`` was read before, between and after the trials, or before and after the build.
@@ -359,8 +359,8 @@ class IndexFacts:
 
 
 @dataclass(frozen=True)
-class Answers:
-    """The answers of a search job, counted.
+class AnswerCounts:
+    """Counts of a search job's answers.
 
     ``warmup_done`` counts the warm-up queries that were asked, ``trials_finished`` the trials with every query
     answered.  ``ranking_disagreements`` counts sample queries whose ranked ids differ between trials (the stored run is
@@ -374,8 +374,8 @@ class Answers:
 
 
 @dataclass(frozen=True)
-class Provenance:
-    """What the measured system and its data were made of, where it does not decide the job's key.
+class JobProvenance:
+    """Origin of the measured system and its data, as far as it does not decide the job's key.
 
     ``stand_in`` says what the system's checkpoint was, where it was not the published one. ``pinned_at_first_use``
     names the files that its file did not pin, with their commits: the suite's ``pins.json`` has their hashes. ``sweep``
@@ -413,12 +413,12 @@ class Result:
     wall_s: float
     environment: Environment
     instance: Ec2Instance | None = None
-    provenance: Provenance = Provenance()
+    provenance: JobProvenance = JobProvenance()
     index: IndexFacts | None = None
     page_cache: ForeignText | None = None
     measured: Measurement[ForeignText] | None = None
     observed: Observed = Observed()
-    answers: Answers = Answers()
+    answers: AnswerCounts = AnswerCounts()
     files: dict[str, str] = field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
     seal: str | None = None

@@ -319,7 +319,7 @@ def _attacks() -> Iterator[tuple[str, Attack]]:
         _file(SAMPLES, lambda: _parquet(pa.table(_columns() | {"stage_a_ns": [[1]] * 40}))),
     )
     for number in ("NaN", "Infinity", "-1", "1e999", "1" + "0" * 400, "-0.5"):
-        yield f"load of {number[:9]} s", _raw(lambda raw: raw.update(load_s=HERE), number)
+        yield f"load of {number[:9]} s", _raw(lambda raw: raw["measured"].update(load_s=HERE), number)
     yield "bytes of NaN", _record(lambda raw: raw["observed"]["memory"].update(peak_anon_bytes=float("nan")))
     yield "negative bytes", _record(lambda raw: raw["observed"]["memory"].update(peak_anon_bytes=-5))
     yield "negative CPUs", _record(lambda raw: raw["spec"]["envelope"].update(cpus=-1))

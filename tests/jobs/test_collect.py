@@ -22,7 +22,7 @@ from harness.launch.monitor.traces import (
     GpuTrace,
     MemoryTrace,
 )
-from harness.results.schema import GpuReading, GpuUse, Placement, Provenance
+from harness.results.schema import GpuReading, GpuUse, JobProvenance, Placement
 from harness.untrusted import to_json
 from tests.support import job_fixtures, sample_records
 from tests.support.job_fixtures import PREPARED, SEEN
@@ -268,7 +268,7 @@ def test_counters_of_the_kernel_are_those_that_the_host_read(left: Left) -> None
         (replace(ENDED, oom_kills=None, throttled_periods=None), (None, None, None)),
     ):
         spec, environment = sample_records.SPEC, sample_records.ENVIRONMENT
-        result = build_result(spec, "2026-01-01", left.collect(ended), environment, Provenance())
+        result = build_result(spec, "2026-01-01", left.collect(ended), environment, JobProvenance())
         seen = result.observed
         assert (seen.memory.peak_cgroup_bytes, seen.throttled_periods, seen.oom_kills) == expected
         assert result.measured is not None and result.measured.oom_kills == 9, "the driver's record is kept as it came"

@@ -24,7 +24,7 @@ from harness.errors import FileError, StoreError, UsageError
 from harness.results import seals, suite_record
 from harness.results.reader import MOST_SAMPLE_BYTES, RESULT, cell_path, read_jobs, read_result
 from harness.results.schema import (
-    Answers,
+    AnswerCounts,
     CanaryReading,
     Counters,
     DataFault,
@@ -34,10 +34,10 @@ from harness.results.schema import (
     GpuReading,
     GpuUse,
     IndexFacts,
+    JobProvenance,
     Memory,
     Observed,
     Placement,
-    Provenance,
     Result,
     ResultSpec,
     SweepPoint,
@@ -391,8 +391,8 @@ def test_no_field_is_left_out_of_the_golden_result() -> None:
         (raw, Result),
         (raw["measured"], Measurement),
         (raw["observed"], Observed),
-        (raw["answers"], Answers),
-        (raw["provenance"], Provenance),
+        (raw["answers"], AnswerCounts),
+        (raw["provenance"], JobProvenance),
         (raw["index"], IndexFacts),
         (raw["spec"], ResultSpec),
         (raw["spec"]["scenario_params"], ScenarioParams),

@@ -19,16 +19,16 @@ from harness.analysis.table import Machine, Price, Row, Table, Validity
 from harness.driver.records import Envelope, Isolation, Measurement, Outcome
 from harness.results.samples import SampleBudget
 from harness.results.schema import (
-    Answers,
+    AnswerCounts,
     CanaryReading,
     Cell,
     Counters,
     Environment,
     GpuUse,
     IndexFacts,
+    JobProvenance,
     Observed,
     Placement,
-    Provenance,
     Result,
     ResultSpec,
     job_key,
@@ -149,7 +149,9 @@ def result(outcome: Outcome = Outcome.OK, *, detail: str | None = None, minute: 
         environment=ENVIRONMENT,
         page_cache=ForeignText("dropped"),
         observed=Observed(throttled_periods=0, placement=PLACEMENT, counters=quiet()),
-        answers=Answers(trials_finished=spec.trials, ranking_disagreements=0) if outcome is Outcome.OK else Answers(),
+        answers=AnswerCounts(trials_finished=spec.trials, ranking_disagreements=0)
+        if outcome is Outcome.OK
+        else AnswerCounts(),
     )
     return nested(whole, changes)
 
@@ -159,7 +161,7 @@ def nested(whole: Any, changes: dict[str, Any]) -> Any:
 
     A result has a measurement only if one of its facts is given.
     """
-    parts = {"observed": Observed, "answers": Answers, "provenance": Provenance, "measured": Measurement}
+    parts = {"observed": Observed, "answers": AnswerCounts, "provenance": JobProvenance, "measured": Measurement}
     for name, kind in parts.items():
         own = {each.name for each in fields(kind)} - {each.name for each in fields(whole)}
         inner = {key: changes.pop(key) for key in list(changes) if key in own}

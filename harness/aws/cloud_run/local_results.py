@@ -31,7 +31,7 @@ from harness.results.schema import (
     Cell,
     Ec2Instance,
     Environment,
-    Provenance,
+    JobProvenance,
     Result,
     ResultSpec,
     job_key,
@@ -105,7 +105,7 @@ class LocalResults:
             at,
             CollectedJob(Outcome.INTERRUPTED, why),
             about,
-            Provenance(nominal_memory_bytes=self._nominal_bytes.get(job.cell.profile)),
+            JobProvenance(nominal_memory_bytes=self._nominal_bytes.get(job.cell.profile)),
             instance=instance,
         )
         self.keys.add(self.store.put(result, None, None, b"").result.key)
