@@ -98,6 +98,11 @@ def _texts(form: Any, inner: list[type]) -> Iterator[Any]:
     elif isinstance(origin, type) and issubclass(origin, Mapping):
         yield from ({text: 0} for text in _texts(arguments[0], inner))
         yield from ({"name": text} for text in _texts(arguments[1], inner))
+    elif is_dataclass(origin):  # a generic one: who uses it names the type of its free texts
+        assert set(arguments) <= set(PLAIN), form
+        inner.append(origin)
+    elif isinstance(form, typing.TypeVar):
+        pass
     elif is_dataclass(form) or (isinstance(form, type) and issubclass(form, BaseModel)):
         assert "__slots__" not in vars(form), f"`check_names` cannot look into {form}"
         inner.append(form)  # type: ignore[arg-type] # a class, not an instance

@@ -286,9 +286,7 @@ _LAYOUTS = (
     ReportLayout(lambda request: request.goal is not None, _cheapest),
     ReportLayout(lambda request: request.form == PAGE, _page),
     ReportLayout(lambda request: request.layout == LONG_DOCUMENTS, _long_documents),
-    ReportLayout(
-        lambda request: request.layout == "rows" and published_measures.holds(request.stored.results), _measures
-    ),
+    ReportLayout(_has_measures_alone, _measures),
     ReportLayout(lambda request: request.form in PICTURES, _pictures),
     ReportLayout(_is_known_paper, _published),
     ReportLayout(lambda request: request.short, _summary),
