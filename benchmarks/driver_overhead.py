@@ -111,7 +111,7 @@ def _driver(adapter: Adapter, folder: Path) -> list[int]:
         out = Output(Path(name))
         closed_loop(adapter, spec(QUERIES), out, partial(planned_queries, spec(QUERIES)))
         out.close()
-        no_image = Prepared(catalog.system("null"), "none", "none")
+        no_image = Prepared(catalog.system("null"), "none", "none", "none")
         job = LaunchRequest(spec(QUERIES), no_image, Path(name), Path(name), Path(name))
         Path(name, "out").mkdir()
         Path(name, SAMPLES).rename(Path(name, "out", SAMPLES))

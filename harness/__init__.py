@@ -1,8 +1,6 @@
 """harness: measure the cost and the effectiveness of retrieval systems.
 
 ``harness.load(results)`` gives stored results as a data frame, ``harness.load_samples(results)`` their raw samples.
-
-This file is copied into every system image, without the host's modules: importing it imports nothing.
 """
 
 __version__ = "0.1.0"

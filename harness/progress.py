@@ -1,7 +1,7 @@
 """Messages and progress bars on the terminal.
 
 Modules log with ``logging.getLogger(__name__)`` and take a :class:`Progress` for steps.  Neither shows anything until
-:func:`shown` names a console, which the command line does.
+:func:`show_progress` names a console, as the command line does.
 """
 
 from __future__ import annotations

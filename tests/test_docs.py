@@ -17,8 +17,7 @@ from harness.analysis.table import Cause
 from harness.cli import main
 from harness.jobs import suite
 from harness.launch.fake import FakeLauncher
-from harness.launch.images import catalog
-from harness.launch.images.recipes import driver_files
+from harness.launch.images import catalog, driver_code
 from harness.launch.images.systems import Asset, EngineFile, SystemFile
 from harness.pricing import instances, prices
 from harness.report import summary
@@ -103,8 +102,8 @@ def test_scenarios_page_shows_the_tested_suite() -> None:
 
 
 def test_code_inside_images_imports_only_the_standard_library() -> None:
-    for name, path in driver_files().items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for name, content in driver_code.files().items():
+        for node in ast.walk(ast.parse(content if isinstance(content, bytes) else content.read_bytes())):
             modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             for module in modules:

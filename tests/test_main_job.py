@@ -139,7 +139,7 @@ def test_measurements_are_plausible_and_complete(bm25: Path, minilm: Path) -> No
         assert set(result.measured.effective.threads.values()) <= {1, result.spec.envelope.cpus}
         assert result.index is not None and result.index.index_bytes > least_bytes
         assert result.measured.load_s is not None and result.answers.first_query_s is not None
-        assert result.spec.image_digest.startswith("sha256:")
+        assert result.provenance.image_digest is not None and result.provenance.image_digest.startswith("sha256:")
         trials = Counter(job.samples().column("trial").to_pylist())
         assert trials.keys() == {WARMUP_TRIAL, 0, REPEAT_TRIAL}
         assert result.spec.sample_size == queries and result.spec.held_out > 0, "all of its queries are judged"

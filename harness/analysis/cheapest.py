@@ -21,7 +21,7 @@ from harness.evaluation import measure_names
 from harness.evaluation.per_query import PerQuery
 from harness.stats import Estimate
 
-FORM = "write MEASURE=VALUE or MEASURE=SYSTEM-VALUE, e.g. nDCG@10=.68 or nDCG@10=bm25-.002"
+FORM = "write MEASURE=VALUE or MEASURE=SYSTEM-VALUE, e.g. nDCG@10=0.68 or nDCG@10=bm25-0.002"
 # Sums of the same numbers in another order differ in their last digits.
 _SAME = 1e-9
 
@@ -77,7 +77,7 @@ def parse_goal(text: str | None) -> QualityGoal | None:
     if not equals or not name or not target:
         raise UsageError(f"--at-least {text}: {FORM}")
     if measure_names.parse_distance(name):
-        raise UsageError(f"--at-least {text}: less is better in a distance; name a measure, e.g. nDCG@10=.68")
+        raise UsageError(f"--at-least {text}: less is better in a distance; name a measure, e.g. nDCG@10=0.68")
     (measure,) = measure_names.parse([name])
     try:
         value = float(target)

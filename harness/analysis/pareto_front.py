@@ -85,7 +85,7 @@ def contested_cells(table: Table, by_query: Mapping[str, PerQuery], measure: str
 
     Args:
         table: priced rows.
-        by_query: their values by query, by :func:`harness.analysis.table.per_query_key`.
+        by_query: their values by query, by :attr:`harness.analysis.table.Row.per_query_key`.
         measure: the measure of accuracy.
     """
     front_axes = [axes.axis(name, measure) for name in AXES]
@@ -100,7 +100,7 @@ def contested_cells(table: Table, by_query: Mapping[str, PerQuery], measure: str
 def front_states(
     rows: Sequence[Row], front_axes: Sequence[Axis], relations: PairedSigns | None
 ) -> dict[str, FrontState]:
-    """Place rows with respect to the front, by :func:`harness.analysis.table.per_query_key`.
+    """Place rows with respect to the front, by :attr:`harness.analysis.table.Row.per_query_key`.
 
     Rows without a figure on some axis are left out.
     """

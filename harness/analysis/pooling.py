@@ -41,7 +41,7 @@ class Pool:
 
 
 def pool(stored: Iterable[StoredJob], keys: Collection[str] | None = None) -> Pool:
-    """Choose the attempts of a cell and pool the attempts of one environment.
+    """Choose the attempts of a cell and pool the attempts of one machine, whichever harness measured them.
 
     Args:
         stored: jobs of one cell and isolation, at least one.
@@ -55,10 +55,14 @@ def pool(stored: Iterable[StoredJob], keys: Collection[str] | None = None) -> Po
     if failed:
         outcome, detail = _failure(failed)
         return Pool(shown, outcome, detail, shown[0].result.spec.jobs - len(shown), notes)
-    newest = max(shown, key=attempts.started).result.environment
-    kept = tuple(job for job in shown if job.result.environment == newest)
+    newest = max(shown, key=attempts.started).result.environment.machine
+    kept = tuple(job for job in shown if job.result.environment.machine == newest)
     refused = tuple(_refused(shown, newest))
     spec = kept[0].result.spec
+    versions = sorted({job.result.environment.harness_version for job in kept})
+    if versions[1:]:
+        ends = f"{_quoted(versions[0])} to {_quoted(versions[-1])}"
+        notes = (*notes, f"measured by {len(versions)} versions of harness ({ends}), whose drivers time alike")
     return Pool(kept, Outcome.OK, kept[0].result.detail, spec.jobs - len(kept), (*notes, *refused))
 
 
@@ -78,7 +82,7 @@ def _failure(failed: Sequence[StoredJob]) -> tuple[Outcome, ForeignText | None]:
 def _refused(shown: Sequence[StoredJob], newest: Environment) -> Iterator[str]:
     """Note jobs of another environment, with the values that differ."""
     spec = shown[0].result.spec
-    others = Counter(job.result.environment for job in shown if job.result.environment != newest)
+    others = Counter(machine for job in shown if (machine := job.result.environment.machine) != newest)
     for environment, count in others.items():
         values = ", ".join(
             f"{name} {_quoted(theirs)} against {_quoted(getattr(newest, name))}"

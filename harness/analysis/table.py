@@ -373,7 +373,7 @@ class PublishedRates:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows in reading order, with the facts about all rows; :func:`row_pricing.price` adds the prices.
+    """Rows in reading order, with the facts about all rows; :func:`harness.analysis.row_pricing.price` adds the prices.
 
     ``measures`` are the measure names in column order, as ir_measures writes them.  ``notes`` are sentences about
     the table: methods, formulas, and rows that must not be compared.  ``overhead`` holds the null system on each

@@ -72,7 +72,7 @@ def plan(
     cells = [cell for each in plans for cell in (_priced(each) if price else each.cells)]
     notes = [*_refusals(cells), *suite_notes(plans, missing), *_cannot_run_here(plans)][:_MOST_NOTES]
     if not all(each.engine for each in plans):
-        notes.append("no Docker engine answers: jobs count as done with the images of stored results; harness doctor")
+        notes.append("no Docker engine answers, so it is not known which images are built; see harness doctor")
     absent = sum(len(each.absent) for each in plans)
     destination.show_report(plan_document(cells, notes, run, absent=absent, priced=price))
     show_errors(missing.values())

@@ -93,8 +93,8 @@ view_options = record_options(
     "goal",
     callback=parsed_by(cheapest.parse_goal),
     metavar="MEASURE=VALUE",
-    help="Find the cheapest row whose mean reaches this (nDCG@10=.68), or lies at most so far below another system's"
-    " (nDCG@10=bm25-.002), and the next cheaper one.",
+    help="Find the cheapest row whose mean reaches this (nDCG@10=0.68), or lies at most so far below another system's"
+    " (nDCG@10=bm25-0.002), and the next cheaper one.",
 )
 @stored_measures_option(
     "As ir_measures writes them; in tables also FD@10, a Frechet distance by the vectors of harness embed."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness import datasets
@@ -11,7 +11,7 @@ from harness.errors import EngineError
 from harness.jobs import indexes, inputs
 from harness.jobs.estimates import PROBES, DurationEstimate, DurationModel
 from harness.jobs.inputs import Inputs, RunOptions
-from harness.jobs.plan import NO_IMAGE, Planned, component_keys, plan_here, plan_without_engine, states
+from harness.jobs.plan import Planned, component_keys, plan_here, states
 from harness.jobs.suite import Suite, dataset_name
 from harness.launch.base import Launcher
 from harness.launch.images.systems import System
@@ -55,9 +55,8 @@ class Planner:
         try:
             jobs, engine = plan_here(gathered, options, self.launcher), True
         except EngineError:  # listing needs none
-            jobs, engine = plan_without_engine(gathered, options, self.launcher), False
-        digests = _component_digests(gathered, self.launcher) if engine else {}
-        estimator = _Estimator(gathered, options, digests, self._built)
+            jobs, engine = plan_here(gathered, options, self.launcher, look=False), False
+        estimator = _Estimator(gathered, options, self.launcher, self._built)
         cells = (*estimator.present(jobs), *estimator.absent(absent))
         return SuitePlan(gathered, jobs, cells, tuple(absent), engine)
 
@@ -66,13 +65,12 @@ class Planner:
 class _Estimator:
     """The time of a suite's cells; each index build counts once.
 
-    ``component_digests``: digests of the images that an image joins, by its name.  ``built``: the builds that were
-    counted already, each by its inputs and its corpus.
+    ``built``: the builds that were counted already, each by its inputs and its corpus.
     """
 
     inputs: Inputs
     options: RunOptions
-    component_digests: Mapping[str, Sequence[str]]
+    launcher: Launcher
     built: set[tuple[str, str]]
 
     def __post_init__(self) -> None:
@@ -126,7 +124,7 @@ class _Estimator:
         """Return the components whose indexes need no build."""
         if self.options.fresh_index:
             return set()
-        keys = component_keys(builder, self.component_digests.get(builder.image, ()), dataset.corpus.sha256)
+        keys = component_keys(builder, self.launcher, dataset.corpus.sha256)
         return {name for name, key in keys.items() if indexes.find(self.options.cache, key)}
 
     def _cell_plan(
@@ -145,13 +143,3 @@ class _Estimator:
             envelope=envelope,
             memory_bytes=self.inputs.nominal_bytes.get(cell.profile, envelope.memory_bytes),
         )
-
-
-def _component_digests(gathered: Inputs, launcher: Launcher) -> dict[str, tuple[str, ...]]:
-    """Return the digests of the images that each image joins, or would join, by its name."""
-    digests = {}
-    for name, system in gathered.images(gathered.cells).items():
-        image = launcher.find(system)
-        parts = (launcher.find(part) for part in system.components)
-        digests[name] = image.components if image else tuple(part.digest if part else NO_IMAGE for part in parts)
-    return digests

@@ -23,6 +23,7 @@ from harness.jobs.job_samples import Sample, clock_contradiction, incomplete, re
 from harness.launch.base import LaunchEnd, LaunchRequest, StopReason
 from harness.results.reader import RESULT_BYTES, check_facts, parse_record
 from harness.results.schema import (
+    CLOCK_SLACK_S,
     AnswerCounts,
     Ec2Instance,
     Environment,
@@ -68,7 +69,6 @@ _FATAL_SIGNALS = {
     "Segmentation fault": "SIGSEGV",
 }
 _AT_LIMIT = 0.98
-_CLOCK_SLACK_S = 0.05
 _OTHER_PHASES = 8  # load, warm-up, close or build, and some to spare
 # A job out of memory that the kernel does not kill: its file pages are dropped and read back at once.
 # Share of the limit: the kernel's own (page tables, slabs) and the last file pages take the rest.
@@ -391,7 +391,7 @@ def _impossible(spec: JobSpec, measurement: Measured, samples: list[Sample], wal
     """Return the error where claimed times exceed the time that passed."""
     here_s = (measurement.build_s or 0) - (measurement.resumed_s or 0)  # the rest was spent by earlier attempts
     inside_s = (measurement.load_s or 0) + here_s + worked_s(spec, samples)
-    if inside_s <= wall_s + _CLOCK_SLACK_S:
+    if inside_s <= wall_s + CLOCK_SLACK_S:
         return None
     return f"the image says it worked {inside_s:.3f} s in a {spec.kind} job that lasted {wall_s:.3f} s"
 

@@ -207,7 +207,7 @@ def _built(system: System, texts: TextSet, launcher: Launcher, cache: Path, enve
     with task(f"{system.name}: image"):
         # The image is the system's own: it has both encoders.
         image = launcher.prepare(able)
-    key = index_key(builder, image.digest, texts.corpus.sha256)
+    key = index_key(builder, image.recipe, texts.corpus.sha256)
     index = indexes.find(cache, key)
     if index is None:
         launcher.sweep()

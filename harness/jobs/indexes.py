@@ -25,10 +25,9 @@ from harness.launch import host
 from harness.launch.base import Launcher, LaunchRequest, Limits, Prepared
 from harness.launch.watch import most_index_bytes
 from harness.progress import task
-from harness.results import version1
 from harness.results.schema import Environment, IndexFacts
 from harness.results.store import check_room
-from harness.untrusted import check_names, open_regular, parse_json, read_whole, reason_of, to_json
+from harness.untrusted import check_names, open_regular, read_whole, reason_of, to_json
 
 log = logging.getLogger(__name__)
 
@@ -91,8 +90,7 @@ def folder(cache: Path, key: str) -> Path:
 def read(folder: Path) -> Index | None:
     """Read the finished index of a folder, if any."""
     try:
-        raw = parse_json(read_whole(folder / _FACTS_FILE, _MOST_FACT_BYTES))
-        facts = _FACTS.validate_python(version1.lift_index(raw))
+        facts = _FACTS.validate_json(read_whole(folder / _FACTS_FILE, _MOST_FACT_BYTES))
         check_names(facts)
     except (OSError, ValueError):
         return None

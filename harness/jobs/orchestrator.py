@@ -93,14 +93,14 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
         keep_inputs(inputs, store)
         host_facts = environment.read(launcher.engine_version())
         run = _RunState(inputs, options, launcher, store, host_facts, environment.ec2_instance())
-        jobs, digests = _plan(run)
+        jobs = _plan(run)
         inputs = run.inputs
         first = todo = order(jobs, inputs.suite.protocol.seed)
         keys = {job.latest.key for job in jobs if job.done and job.latest}
         finished: list[tuple[Result, Outcome]] = []
         for retry in range(options.retry_noisy + 1):
             if retry:
-                noisy = _noisy(run, jobs, digests, keys)
+                noisy = _noisy(run, jobs, keys)
                 if not noisy:
                     break
                 cells = counted(len({job.cell for job in noisy}), "cell")
@@ -211,6 +211,7 @@ def _provenance(inputs: Inputs, cell: Cell, prepared: Prepared | ImageError | No
     """Return what a cell's system and dataset are made of."""
     system, dataset = inputs.system(cell), inputs.datasets[cell.dataset]
     return JobProvenance(
+        image_digest=prepared.digest if isinstance(prepared, Prepared) else None,
         image_bytes=prepared.size_bytes if isinstance(prepared, Prepared) else None,
         stand_in=system.stand_in,
         pinned_at_first_use=system.pinned_at_first_use,
@@ -244,8 +245,8 @@ def keep_inputs(inputs: Inputs, store: Store) -> None:
         store.keep_inputs(judgements, dataset.qrels_sha256, samples, ending)
 
 
-def _plan(run: _RunState) -> tuple[list[Planned], dict[str, str]]:
-    """Plan, prepare the images of the jobs to do, and plan again with them; return the image digests too."""
+def _plan(run: _RunState) -> list[Planned]:
+    """Plan, pin the files of the jobs to do and prepare their images, and plan again with what was prepared."""
     options = run.options
     # Another run may have pinned what this one has read as unpinned.
     run.inputs, _ = pin_inputs(run.inputs, run.store, run.launcher, ())
@@ -253,12 +254,8 @@ def _plan(run: _RunState) -> tuple[list[Planned], dict[str, str]]:
     _pin(run, todo)
     inputs = run.inputs
     _prepare(run, inputs.images(job.cell for job in todo))
-    digests = {name: image.digest for name, image in run.prepared.items() if isinstance(image, Prepared)}
-    # Planned again: with its image at hand a cell may turn out to be done.
-    for name, system in inputs.images(inputs.cells).items():
-        if name not in run.prepared and (image := run.launcher.find(system)):
-            digests[name] = image.digest
-    jobs = plan_here(inputs, options, run.launcher, digests)
+    # Planned again: pins change recipes, and somebody may have edited an engine's files since.
+    jobs = plan_here(inputs, options, run.launcher, prepared=_recipes(run))
     for build in options.assigned.builds if options.assigned else ():
         cell = inputs.cell_of(build.system, build.dataset)
         builder = inputs.builder(cell)
@@ -269,7 +266,12 @@ def _plan(run: _RunState) -> tuple[list[Planned], dict[str, str]]:
         prepared = _prepared(run, builder)
         if isinstance(prepared, Prepared):
             _index(run, cell, prepared)
-    return jobs, digests
+    return jobs
+
+
+def _recipes(run: _RunState) -> dict[str, str]:
+    """Return the recipes of the images that this run has prepared, by name."""
+    return {name: image.recipe for name, image in run.prepared.items() if isinstance(image, Prepared)}
 
 
 def _pin(run: _RunState, todo: Iterable[Planned]) -> None:
@@ -302,13 +304,13 @@ def _prepared(run: _RunState, system: System) -> Prepared | ImageError | None:
     return replace(image, system=system.made_for(image.system.platform))
 
 
-def _noisy(run: _RunState, jobs: list[Planned], digests: Mapping[str, str], keys: Collection[str]) -> list[Planned]:
+def _noisy(run: _RunState, jobs: list[Planned], keys: Collection[str]) -> list[Planned]:
     """Plan again the jobs of cells whose numbers are in doubt for a transient reason."""
     verdicts, isolation = rows.verdicts(read_jobs(run.store.folder), keys), run.launcher.isolation
     # The store may hold a cell measured in another isolation; this run does not mend it.
     judged = {job.cell: verdicts.get((job.cell, isolation)) for job in jobs}
     doubted = {cell for cell, verdict in judged.items() if verdict and verdict.transient}
-    again = plan_here(run.inputs, replace(run.options, fresh=True), run.launcher, digests)
+    again = plan_here(run.inputs, replace(run.options, fresh=True), run.launcher, prepared=_recipes(run))
     return [job for job in again if job.cell in doubted]
 
 
@@ -363,7 +365,7 @@ def _rebuild(run: _RunState, cell: Cell, builder: Prepared, index: Index) -> boo
 def _index(run: _RunState, cell: Cell, prepared: Prepared, replacing: Index | None = None) -> Index | JobError:
     """Return the cell's index, built at its first use or in place of a broken one; a failed build is not repeated."""
     system, dataset = prepared.system, run.inputs.datasets[cell.dataset]
-    key = index_key(system, prepared.digest, dataset.corpus.sha256)
+    key = index_key(system, prepared.recipe, dataset.corpus.sha256)
     if replacing is not None or key not in run.indexes:
         again = replacing is not None or run.options.fresh_index
         cached = None if again else indexes.find(run.options.cache, key)

@@ -9,6 +9,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from harness.driver.records import Isolation, Outcome, digest
 from harness.errors import UsageError
@@ -18,13 +19,16 @@ from harness.launch.images.systems import System
 from harness.results.reader import MOST_REPETITION, stored_jobs
 from harness.results.schema import NULL_SYSTEM, Cell, Result, ResultSpec, job_key
 
-# The digest of a system without an image.
-NO_IMAGE = "none"
+# The recipe of a job that cannot be run at all.
+NO_RECIPE = "none"
 
 
 @dataclass(frozen=True)
 class Planned:
-    """One job of a cell: done, or to do, and why.  ``spec.repetition`` is the attempt's, the next free one if to do."""
+    """One job of a cell: done, or to do, and why.  ``spec.repetition`` is the attempt's, the next free one if to do.
+
+    ``built``: its image is here, as far as anybody looked.
+    """
 
     cell: Cell
     spec: ResultSpec
@@ -32,6 +36,7 @@ class Planned:
     cannot: str | None
     latest: Result | None
     done: bool
+    built: bool = True
 
     @property
     def why(self) -> str:
@@ -40,7 +45,7 @@ class Planned:
             return f"done ({self.latest.outcome.value})"
         if self.cannot:
             return f"not applicable: {self.cannot}"
-        if self.spec.image_digest == NO_IMAGE:
+        if not self.built:
             return "to do: its image is not built yet"
         return f"to do again: ended {self.latest.outcome.value}" if self.latest else "to do"
 
@@ -49,65 +54,56 @@ def plan_here(
     inputs: Inputs,
     options: RunOptions,
     launcher: Launcher,
-    digests: Mapping[str, str] | None = None,
-    index_keys: Mapping[Cell, str] | None = None,
+    *,
+    prepared: Mapping[str, str] = MappingProxyType({}),
+    look: bool = True,
 ) -> list[Planned]:
-    """Plan a run on this host, or the part assigned to it; without ``digests``, with the images that it has.
+    """Plan a run on this host, or the part assigned to it.
 
-    ``index_keys``: see :func:`plan`.
+    Args:
+        prepared: image name -> recipe, of images that this run has prepared.
+        look: ask the engine which images are here.
 
     Raises:
         UsageError: an assigned job is not planned here.
+        EngineError: no engine answers ``look``.
     """
-    if digests is None:
-        images = {name: launcher.find(system) for name, system in inputs.images(inputs.cells).items()}
-        digests = {name: image.digest for name, image in images.items() if image}
+    images = inputs.images(inputs.cells)
+    others = {name: system for name, system in images.items() if name not in prepared}
+    recipes = {**{name: launcher.recipe(system) for name, system in others.items()}, **prepared}
     folder = options.results / inputs.suite.name
     jobs = stored_jobs(folder)
     stored = [job.result for job in jobs]
     planned = plan(
         inputs,
         launcher.isolation,
-        digests,
+        recipes,
         stored,
+        unbuilt={name for name, system in others.items() if look and launcher.find(system) is None},
         taken=jobs.taken,
         cannot={name: reason for name, envelope in inputs.profiles.items() if (reason := launcher.cannot(envelope))},
         unable={name: reason for name, system in inputs.systems.items() if (reason := launcher.cannot_run(system))},
         # New results alone carry the figures of a new build into a table.
         fresh=options.fresh or options.fresh_index,
         instance_types=options.instance_types,
-        index_keys=index_keys,
     )
     if options.assigned is None:
         return planned
     return assigned(planned, options.assigned, {result.key for result in stored})
 
 
-def plan_without_engine(inputs: Inputs, options: RunOptions, launcher: Launcher) -> list[Planned]:
-    """Plan where no engine answers: with the images of the last stored jobs."""
-    folder, cells = options.results / inputs.suite.name, set(inputs.cells)
-    digests: dict[str, str] = {}
-    index_keys: dict[Cell, str] = {}
-    for result in sorted((job.result for job in stored_jobs(folder)), key=lambda result: result.started_at):
-        spec = result.spec
-        if spec.cell in cells and spec.isolation is launcher.isolation and spec.image_digest != NO_IMAGE:
-            digests[inputs.system(spec.cell).image] = spec.image_digest
-            index_keys[spec.cell] = spec.index_key
-    return plan_here(inputs, options, launcher, digests, index_keys)
-
-
 def plan(
     inputs: Inputs,
     isolation: Isolation,
-    digests: Mapping[str, str],
+    recipes: Mapping[str, str],
     stored: Iterable[Result],
     *,
+    unbuilt: Collection[str] = (),
     taken: Collection[str] = (),
     cannot: Mapping[str, str] | None = None,
     unable: Mapping[str, str] | None = None,
     fresh: bool = False,
     instance_types: Mapping[str, str] | None = None,
-    index_keys: Mapping[Cell, str] | None = None,
 ) -> list[Planned]:
     """Decide of each job of each cell whether it is done.
 
@@ -115,14 +111,14 @@ def plan(
     A cell that the host cannot run at all is done once that is stored.
 
     Args:
-        digests: image name -> image digest, for the images that exist.
+        recipes: image name -> recipe.
         stored: the results that can be read.
+        unbuilt: names of the images that are not here yet.
         taken: keys of stored jobs that cannot be read; they are not done, and nothing new may have them.
         cannot: profile name -> why the host cannot provide it.
         unable: system name -> why the launcher does not have it.
         fresh: measure finished jobs again too.
         instance_types: profile name -> the machine that its jobs are planned for.
-        index_keys: keys of the cells' indexes, for those whose builder's image is not among the digests.
     """
     by_spec: dict[str, list[Result]] = defaultdict(list)
     for result in stored:
@@ -131,9 +127,7 @@ def plan(
     for cell in inputs.cells:
         missing = (unable or {}).get(cell.system)
         envelope, reason = inputs.profiles[cell.profile], missing or (cannot or {}).get(cell.profile)
-        spec = _spec(inputs, cell, isolation, {} if reason else digests)
-        if index_keys and not reason and inputs.builder(cell).image not in digests:
-            spec = replace(spec, index_key=index_keys.get(cell, spec.index_key))
+        spec = _spec(inputs, cell, isolation, {} if reason else recipes)
         spec = replace(spec, instance_type=(instance_types or {}).get(cell.profile))
         expected = inputs.suite.expected(cell.system, cell.profile)
         # A suite may name GPUs or systems that are not here; a profile that is too large is its author's to mend.
@@ -141,7 +135,8 @@ def plan(
             expected = Outcome.NOT_APPLICABLE
         for job in range(spec.jobs):
             attempts = by_spec.get(identity(replace(spec, job=job)), []) if by_spec else []
-            planned.append(_free(_planned(replace(spec, job=job), attempts, expected, reason, fresh), taken))
+            made = _planned(replace(spec, job=job), attempts, expected, reason, fresh)
+            planned.append(_free(replace(made, built=inputs.system(cell).image not in unbuilt), taken))
     return planned
 
 
@@ -169,13 +164,13 @@ def assigned(planned: Iterable[Planned], work: AssignedWork, stored: Collection[
 
 
 def _check_key(job: Planned, key: str) -> None:
-    """Refuse a job that differs from the one that another machine planned under this key."""
-    if job_key(job.spec) == key:
+    """Refuse a job that differs from the one that another machine planned under this key, or has no image here."""
+    if job_key(job.spec) == key and (job.built or job.cannot):
         return
     name = f"{_named(job.cell)} job {job.spec.job}"
     if job.cannot:
         raise UsageError(f"{name}: this machine cannot run it: {job.cannot}; choose another instance type")
-    if job.spec.image_digest == NO_IMAGE:
+    if not job.built:
         raise UsageError(f"{name}: its image is not here, or of another recipe; ship image and harness again")
     if job_key(replace(job.spec, instance_type=None)) == key:
         raise UsageError(f"{name}: it was planned for no instance type, here it is {job.spec.instance_type}")
@@ -237,22 +232,21 @@ def order(planned: Iterable[Planned], seed: int) -> list[Planned]:
     return [job for number in sorted(rounds) for job in chance.sample(rounds[number], len(rounds[number]))]
 
 
-def index_key(system: System, image_digest: str, corpus_sha256: str) -> str:
-    """Return the key of an index: all that decides its content, the building image included.
+def index_key(system: System, recipe: str, corpus_sha256: str) -> str:
+    """Return the key of an index: all that decides its content, the recipe of the building image included.
 
-    An image's digest depends on those of its components' images, its system's parameters hold theirs: so the key of a
-    joined index depends on its components' keys.
+    A recipe depends on those of the components' images, a system's parameters hold theirs: so the key of a joined index
+    depends on its components' keys.
     """
-    return digest([image_digest, corpus_sha256, system.build_params])[:24]
+    return digest([recipe, corpus_sha256, system.build_params])[:24]
 
 
-def component_keys(system: System, image_digests: Iterable[str], corpus_sha256: str) -> dict[str, str]:
-    """Return the keys of the components' indexes by name; ``image_digests``: of their images, or empty if unknown."""
-    pairs = zip(system.components, image_digests, strict=False)
-    return {part.name: index_key(part, image_digest, corpus_sha256) for part, image_digest in pairs}
+def component_keys(system: System, launcher: Launcher, corpus_sha256: str) -> dict[str, str]:
+    """Return the keys of the components' indexes by name."""
+    return {part.name: index_key(part, launcher.recipe(part), corpus_sha256) for part in system.components}
 
 
-def _spec(inputs: Inputs, cell: Cell, isolation: Isolation, digests: Mapping[str, str]) -> ResultSpec:
+def _spec(inputs: Inputs, cell: Cell, isolation: Isolation, recipes: Mapping[str, str]) -> ResultSpec:
     suite, protocol = inputs.suite, inputs.suite.protocol
     system, builder = inputs.system(cell), inputs.builder(cell)
     dataset, sample = inputs.datasets[cell.dataset], inputs.samples[cell.dataset]
@@ -262,8 +256,8 @@ def _spec(inputs: Inputs, cell: Cell, isolation: Isolation, digests: Mapping[str
         envelope=inputs.profiles[cell.profile],
         isolation=isolation,
         params=system.params,
-        image_digest=digests.get(system.image, NO_IMAGE),
-        index_key=index_key(builder, digests.get(builder.image, NO_IMAGE), dataset.corpus.sha256),
+        recipe=recipes.get(system.image, NO_RECIPE),
+        index_key=index_key(builder, recipes.get(builder.image, NO_RECIPE), dataset.corpus.sha256),
         corpus_sha256=dataset.corpus.sha256,
         qrels_sha256=dataset.qrels_sha256,
         sample_sha256=sample.sample_sha256,

@@ -18,15 +18,17 @@ from harness.results.schema import CanaryReading, Placement
 class Prepared:
     """A system ready for launch: an image, or an environment of its own on the host.
 
-    ``digest`` names exactly what is measured; ``size_bytes`` is its size on disk, where known; ``components`` are the
-    digests of its components, in order.
+    ``recipe`` is the hash of what it was made of: jobs and indexes of one recipe are the same.  ``digest`` names what
+    was made, the image's id; ``size_bytes`` is its size on disk, where known.  ``components`` are ready too, where
+    somebody asked for them.
     """
 
     system: System
+    recipe: str
     digest: str
     reference: str
     size_bytes: int | None = None
-    components: tuple[str, ...] = ()
+    components: tuple[Prepared, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,10 @@ class Launcher(ABC):
     def cannot_run(self, system: System) -> str | None:  # noqa: ARG002 # a launcher of images runs all
         """Return why this launcher does not have the system, or None."""
         return None
+
+    @abstractmethod
+    def recipe(self, system: System) -> str:
+        """Return the hash of what the system would be made of here; needs no engine."""
 
     @abstractmethod
     def find(self, system: System) -> Prepared | None:

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 
 import docker
@@ -34,7 +35,7 @@ from harness.launch.container import (
     refuse_emulation,
 )
 from harness.launch.docker_errors import engine_errors
-from harness.launch.images import emulation
+from harness.launch.images import emulation, platforms, recipes
 from harness.launch.images.builder import Image, ImageBuilder
 from harness.launch.images.systems import System
 from harness.launch.monitor import gpu
@@ -95,8 +96,19 @@ class DockerLauncher(Launcher):
         with engine_errors():
             return str(self.client.version()["Version"])
 
+    def recipe(self, system: System) -> str:
+        """Hash the inputs of the image; where no engine answers, of the image for this host's platform."""
+        return recipes.recipe(system.made_for(system.on_platform or self._platform or self._native))
+
+    @cached_property
+    def _native(self) -> str:
+        try:
+            return emulation.native(self.client)
+        except EngineError:
+            return platforms.host()
+
     def find(self, system: System) -> Prepared | None:
-        """Return the image, if it was built from exactly this recipe."""
+        """Return the image, if it was built from exactly this recipe, with a driver that measures alike."""
         image = self._builder.find(system)
         return _prepared(system, image) if image else None
 
@@ -200,7 +212,7 @@ def _created(client: docker.DockerClient, job: LaunchRequest, placement: Placeme
 
 
 def _prepared(system: System, image: Image) -> Prepared:
-    return Prepared(system.made_for(image.platform), image.digest, image.digest, image.size_bytes, image.components)
+    return Prepared(system.made_for(image.platform), image.recipe, image.digest, image.digest, image.size_bytes)
 
 
 def _open_to_job_user(job: LaunchRequest) -> None:

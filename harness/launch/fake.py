@@ -51,12 +51,13 @@ class FakeLauncher(Launcher):
         """Refuse only GPUs."""
         return "the fake launcher has no GPU" if envelope.gpus else None
 
+    def recipe(self, system: System) -> str:
+        """Hash the names of the system and its components, and their parameters."""
+        return "fake:" + digest([[part.image, part.params] for part in system.parts])
+
     def find(self, system: System) -> Prepared | None:
         """Return the system: it is always ready."""
-        components = tuple("fake:" + digest([part.image, part.params]) for part in system.components)
-        return Prepared(
-            system, "fake:" + digest([system.image, system.params, *components]), system.image, components=components
-        )
+        return Prepared(system, self.recipe(system), f"made:{self.recipe(system)}", system.image)
 
     def prepare(self, system: System) -> Prepared:
         """Return the system: it is always ready."""

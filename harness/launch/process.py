@@ -7,7 +7,6 @@ there is no isolation from the network or the rest of the disk, and results say 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import os
 import shutil
@@ -19,11 +18,11 @@ import time
 from pathlib import Path
 
 from harness import filesystem
-from harness.driver.records import Isolation, Outcome
+from harness.driver.records import Isolation, Outcome, digest
 from harness.errors import ImageError
 from harness.launch import cpu_placement, host
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason, thread_environment
-from harness.launch.images import assets, locks, platforms, recipes
+from harness.launch.images import assets, driver_code, locks, platforms, recipes
 from harness.launch.images.systems import System
 from harness.launch.monitor import gpu
 from harness.launch.monitor.canary import Canary
@@ -83,6 +82,10 @@ class ProcessLauncher(Launcher):
         reason = system.not_a_process
         return f"not available with --launcher process: {reason}" if reason else None
 
+    def recipe(self, system: System) -> str:
+        """Hash the inputs of the system's environment, and the interpreter."""
+        return self._prepared(system).recipe
+
     def find(self, system: System) -> Prepared | None:
         """Return the system's environment, if it was made from exactly this recipe."""
         prepared = self._prepared(system)
@@ -104,9 +107,9 @@ class ProcessLauncher(Launcher):
         partial = filesystem.staging_path(folder)
         partial.mkdir(parents=True)
         joined = [self.prepare(component) for component in system.components]
-        for name, path in recipes.code_files(system).items():
+        for name, content in recipes.code_files(system).items():
             (partial / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, partial / name)
+            (partial / name).write_bytes(content if isinstance(content, bytes) else content.read_bytes())
         pinned = [locks.read(path) for path in (*system.shared_locks.values(), system.lock)]
         if any(lock.requirements for lock in pinned) and not self._python:
             self._install(system, [lock for lock in pinned if lock.requirements], partial / "packages")
@@ -176,13 +179,11 @@ class ProcessLauncher(Launcher):
         """Return the system for this platform, with the path of its environment."""
         system = system.whole().made_for(platforms.host())
         interpreter = self._python or f"{sys.executable} {sys.version}"
-        made_of = hashlib.sha256(f"{recipes.recipe(system)} {interpreter}".encode()).hexdigest()
-        return Prepared(
-            system,
-            f"process:{made_of}",
-            str((self._cache / "process").resolve() / f"{system.name}-{made_of[:12]}"),
-            components=tuple(self._prepared(component).digest for component in system.components),
-        )
+        recipe = f"process:{digest([recipes.recipe(system), interpreter])}"
+        # It holds the driver's files too, and jobs run this harness's driver.
+        made_of = digest([recipe, driver_code.code_hash()])
+        folder = (self._cache / "process").resolve() / f"{system.name}-{made_of[:12]}"
+        return Prepared(system, recipe, f"process:{made_of}", str(folder))
 
     def _install(self, system: System, pinned: list[locks.Lock], target: Path) -> None:
         if sys.version_info[:2] != _LOCK_PYTHON:

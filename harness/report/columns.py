@@ -482,7 +482,7 @@ JOBS: tuple[Column[StoredJob], ...] = (
     _count("host_cpus", "CPUs", "CPUs available to harness and job", "result.environment.host_cpus"),
     _text("kernel", "kernel of that machine", "result.environment.kernel"),
     _text("harness_commit", "commit of the harness that measured", "result.environment.harness_commit"),
-    _text("image_digest", "image of the system", "result.spec.image_digest"),
+    _text("image_digest", "image of the system", "result.provenance.image_digest"),
     _text("stand_in", "checkpoint, where it is not the published one", "result.provenance.stand_in"),
     _text(
         "pinned_at_first_use",

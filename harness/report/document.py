@@ -1,6 +1,6 @@
 """The model of a report: sections of grids for people, one flat table and one object for programs.
 
-Each report module builds a :class:`Document`; :mod:`harness.report.writers` writes it in every format.
+Each report module builds a :class:`ReportDocument`; :mod:`harness.report.writers` writes it in every format.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def metadata(job: StoredJob, evaluation: dict[str, Any], actor: Actor) -> dict[s
         "platform": _platform(result),
         "implementation": {
             # A result knows its suite's name, not where the file lies.
-            "executable": {"cmd": command("run", "SUITE", only=glob_of(cell)), "image": spec.image_digest},
+            "executable": {"cmd": command("run", "SUITE", only=glob_of(cell)), "image": result.provenance.image_digest},
             "source": {"commit": result.environment.harness_commit},
         },
         "resources": _resources(result),

@@ -20,7 +20,7 @@ from harness.results.schema import Cell, ResultSpec
 
 # A reader's word for each field of the spec in which attempts may differ; all others are "parameters".
 _DIFFERENCES = {
-    "image_digest": "image",
+    "recipe": "image",
     "corpus_sha256": "corpus",
     "index_key": "index",
     "sample_sha256": "query sample",

@@ -16,9 +16,10 @@ from harness.driver import envelope
 from harness.driver.records import Outcome, digest
 from harness.errors import FileError, HarnessError
 from harness.results import attempts, integrity_samples, origins, pin_lock, reader, seals, suite_record
-from harness.results.integrity_samples import CLOCK_SLACK_S, Mismatch, Runs, as_text, below, differences
+from harness.results.integrity_samples import Mismatch, Runs, as_text, below, differences
 from harness.results.origins import JobOrigins
 from harness.results.reader import StoredJob
+from harness.results.schema import CLOCK_SLACK_S
 from harness.untrusted import read_start, reason_of
 
 # Folders of a suite whose files are named by the hash of their content, and whether that is compressed.

@@ -19,7 +19,7 @@ from harness.evaluation.trec import Qrels, QrelsCache, Run
 from harness.results import reader
 from harness.results.reader import StoredJob, judges_hits_alone, most_first_stage_hits, most_hits
 from harness.results.samples import query_ids
-from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
+from harness.results.schema import ANSWER_DEPTHS, CLOCK_SLACK_S, JUDGED_HITS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 # Sums in another order differ in their last digits on another processor.
 _CLOSE = 1e-9
 _MAX_CHARACTERS = 120
-# As harness.jobs.collect has it: two clocks are read one after the other.
-CLOCK_SLACK_S = 0.05
 # Runs in memory: a cell's jobs lie beside each other, and mostly rank alike.
 _MAX_RUNS = 16
 # A key that one of two records lacks, as distinct from a missing value.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from harness.commands import literal
@@ -27,11 +27,14 @@ from harness.untrusted import ForeignText, split_list
 NULL_SYSTEM = "null"
 
 
-# Version of result.json, and those that are read.
-# 1: one flat record.  2: the driver's measurement as it came, what the host saw, answers and provenance are nested
-# (:mod:`harness.results.version1` reads version 1).
+# Version of result.json, and those that are read (:mod:`harness.results.version1` reads version 1).
+# 1: one flat record.  2: a spec holds the recipe of its image, which decides what is done; the driver's measurement as
+# it came, what the host saw, answers and provenance (with the image's digest) are nested.
 SCHEMA_VERSION = 2
 READ_VERSIONS = (1, 2)
+
+# The times that a job claims may add up to so much more than its ``wall_s``: two clocks are read one after the other.
+CLOCK_SLACK_S = 0.05
 
 # A file of a job whose dataset has answers instead of judgements: its run's hits, judged by their texts.
 JUDGED_HITS = "judged-hits.trec.gz"
@@ -189,7 +192,8 @@ class SweepPoint:
 class ResultSpec:
     """Everything that decides what was measured; its hash is the job key (see :func:`job_key`).
 
-    ``index_key`` names the inputs of the index (image digest, corpus, build parameters); ``isolation`` keeps
+    ``recipe`` is the hash of all that the image is made of (version 1 has its digest there, which no plan asks for).
+    ``index_key`` names the inputs of the index (recipe, corpus, build parameters); ``isolation`` keeps
     container, process and fake results apart.  A cell takes ``jobs`` container lives, of which this is number
     ``job``; each runs ``trials`` trials.  ``repetition`` counts attempts at the same job.  ``result_cache``: the
     system declares one.  ``instance_type`` is the machine that was asked for (``None``: whichever runs the harness).
@@ -201,7 +205,7 @@ class ResultSpec:
     envelope: Envelope
     isolation: Isolation
     params: dict[str, Scalar]
-    image_digest: str
+    recipe: str
     index_key: str
     corpus_sha256: str
     qrels_sha256: str
@@ -244,6 +248,11 @@ class Environment:
     gpu_models: tuple[ForeignText, ...] = ()
     gpu_driver: ForeignText | None = None
     instance_type: ForeignText | None = None
+
+    @property
+    def machine(self) -> Environment:
+        """Return it without the harness: a driver of the same protocol measures alike."""
+        return replace(self, harness_version=ForeignText(""), harness_commit=None)
 
 
 @dataclass(frozen=True)
@@ -377,14 +386,15 @@ class AnswerCounts:
 class JobProvenance:
     """Origin of the measured system and its data, as far as it does not decide the job's key.
 
-    ``stand_in`` says what the system's checkpoint was, where it was not the published one. ``pinned_at_first_use``
-    names the files that its file did not pin, with their commits: the suite's ``pins.json`` has their hashes. ``sweep``
-    is the point, where a suite sweeps the system. ``corpus_documents`` counts what the index was built of,
-    ``data_faults`` what is wrong with it. ``nominal_memory_bytes`` is the memory that the hardware profile asks for,
-    where it is the whole machine and the limit in ``spec.envelope`` is what the host left of it; ``None``: the limit is
-    the profile's.
+    ``image_digest`` names the image that ran (``None``: there was none); no plan compares it. ``stand_in`` says what the
+    system's checkpoint was, where it was not the published one. ``pinned_at_first_use`` names the files that its file
+    did not pin, with their commits: the suite's ``pins.json`` has their hashes. ``sweep`` is the point, where a suite
+    sweeps the system. ``corpus_documents`` counts what the index was built of, ``data_faults`` what is wrong with it.
+    ``nominal_memory_bytes`` is the memory that the hardware profile asks for, where it is the whole machine and the
+    limit in ``spec.envelope`` is what the host left of it; ``None``: the limit is the profile's.
     """
 
+    image_digest: str | None = None
     image_bytes: int | None = None
     stand_in: ForeignText | None = None
     pinned_at_first_use: ForeignText | None = None

@@ -9,6 +9,7 @@ import pytest
 
 from harness.analysis import pooling
 from harness.driver.records import Outcome
+from harness.untrusted import ForeignText
 from tests.support import sample_records
 from tests.support.sample_records import FakeJob
 
@@ -48,7 +49,6 @@ def test_missing_jobs_are_counted() -> None:
         ({"docker_version": None}, 'docker_version "20.10" against null'),
         ({"cpu_model": "other", "host_cpus": 8}, 'cpu_model "CPU" against "other", host_cpus 4 against 8'),
         ({"gpu_models": ("L4",)}, 'gpu_models [] against ["L4"]'),
-        ({"harness_version": "0.2"}, 'harness_version "0.1" against "0.2"'),
     ],
 )
 def test_job_of_another_environment_is_refused_by_name(changed: dict[str, Any], message: str) -> None:
@@ -58,6 +58,14 @@ def test_job_of_another_environment_is_refused_by_name(changed: dict[str, Any], 
     assert pool.jobs == tuple(jobs[2:])
     assert pool.missing == 2
     assert pool.notes == (f"2 of 5 trials were measured in another environment ({message}): not pooled; {FRESH}",)
+
+
+def test_jobs_of_several_versions_of_harness_are_pooled_and_say_so() -> None:
+    jobs = five()
+    jobs[2:] = [elsewhere(job, harness_version=ForeignText("0.2"), harness_commit=ForeignText("c")) for job in jobs[2:]]
+    pool = pooling.pool(jobs)
+    assert (pool.jobs, pool.missing) == (tuple(jobs), 0)
+    assert pool.notes == ('measured by 2 versions of harness ("0.1" to "0.2"), whose drivers time alike',)
 
 
 def test_newest_job_decides_the_environment_at_any_job_number() -> None:

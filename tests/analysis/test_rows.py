@@ -225,7 +225,7 @@ def test_repetitions_are_never_pooled(make: Maker, snapshot: Snapshot) -> None:
 @pytest.mark.parametrize(
     ("changed", "word"),
     [
-        ({"image_digest": "sha256:2"}, "image"),
+        ({"recipe": "sha256:2"}, "image"),
         ({"corpus_sha256": "other"}, "corpus"),
         ({"sample_sha256": "other"}, "query sample"),
         ({"params": {"k1": 1.2}}, "parameters"),
@@ -312,7 +312,7 @@ def test_a_measure_without_a_cutoff_is_deeper_than_any_run(make: Maker, snapshot
 
 def test_crash_of_a_new_image_is_shown_despite_the_old_images_result(make: Maker, snapshot: Snapshot) -> None:
     old = make(changes={"started_at": at(0)})
-    new = make(outcome=Outcome.CRASH, image_digest="sha256:2", changes={"started_at": at(5), "detail": "raised"})
+    new = make(outcome=Outcome.CRASH, recipe="sha256:2", changes={"started_at": at(5), "detail": "raised"})
     row = one([old, new], snapshot)
     assert (row.outcome, row.detail, row.latency_mean_s.value) == (Outcome.CRASH, "raised", None)
     assert row.notes == ("1 result of another spec (image) is stored beside; not pooled",)

@@ -123,7 +123,7 @@ def test_stall_shows_in_the_open_loop_alone(tmp_path: Path, monkeypatch: pytest.
 def test_probe_is_complete_and_accepted_by_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = spec(40, first_trial=5)
     done = one_probe(tmp_path, adapter(lambda _: 0.001), job, 200.0, monkeypatch)
-    found, _, wrong = read_samples(LaunchRequest(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))
+    found, _, wrong = read_samples(LaunchRequest(job, Prepared(None, "", "", ""), tmp_path, tmp_path, tmp_path))
     assert wrong is None
     assert incomplete(job, Measurement(Outcome.OK, None, None, probes=done.probes), found) is None
     probe = [row for row in rows(tmp_path) if row["trial"] == 5]
@@ -138,7 +138,7 @@ def test_probe_is_complete_and_accepted_by_the_host(tmp_path: Path, monkeypatch:
 def test_concurrent_streams_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = spec(60)
     one_probe(tmp_path, adapter(lambda _: 0.02, width=3), job, 120.0, monkeypatch)
-    found, _, wrong = read_samples(LaunchRequest(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))
+    found, _, wrong = read_samples(LaunchRequest(job, Prepared(None, "", "", ""), tmp_path, tmp_path, tmp_path))
     assert wrong is None
     probe = [sample for sample in found if sample.trial == 0]
     wall_s = max((sample.scheduled_ns or 0) + sample.latency_ns for sample in probe) / 1e9

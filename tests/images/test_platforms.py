@@ -59,4 +59,4 @@ def test_image_of_the_other_platform_meets_the_contract_and_is_not_measured(
     )
     assert machine.decode().strip() == platforms.kernel(foreign)
     with pytest.raises(ImageError, match=f"its image is for {foreign}, which this engine .* could only emulate"):
-        container.refuse_emulation(engine, Prepared(null, image.digest, image.digest))
+        container.refuse_emulation(engine, Prepared(null, image.recipe, image.digest, image.digest))

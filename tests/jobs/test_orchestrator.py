@@ -68,7 +68,7 @@ def test_points_of_a_grid_share_image_and_index_and_know_their_sweep(bench: Benc
         for depth in (10, 20)
         for form in "ab"
     }
-    assert len({(result.spec.image_digest, result.spec.index_key) for result in results.values()}) == 1
+    assert len({(result.spec.recipe, result.spec.index_key) for result in results.values()}) == 1
     assert [job.spec.kind for job in launcher.launched].count("build") == 1
     rows = {row.system: row.sweep for row in results_folder.read(bench.results, cache=bench.cache).table.rows}
     again = {row.system: row.sweep for row in results_folder.read(bench.results, cache=bench.cache).table.rows}

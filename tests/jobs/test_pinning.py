@@ -87,8 +87,11 @@ class Containers(FakeLauncher):
         super().__init__()
         self.models = models
 
+    def recipe(self, system: System) -> str:
+        return recipes.recipe(system)
+
     def find(self, system: System) -> Prepared | None:
-        return None if system.unpinned else Prepared(system, recipes.recipe(system), system.image)
+        return None if system.unpinned else super().find(system)
 
     def prepare(self, system: System) -> Prepared:
         if complaint := assets.not_pinned(system.name, system.assets):

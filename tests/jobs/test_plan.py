@@ -11,7 +11,7 @@ import pytest
 
 from harness.driver.records import Envelope, Isolation, Outcome, ScenarioParams
 from harness.jobs.inputs import Inputs
-from harness.jobs.plan import NO_IMAGE, Planned, index_key, order, plan, states
+from harness.jobs.plan import Planned, index_key, order, plan, states
 from harness.jobs.suite import Expectation, Offline, Restriction, Server, Suite, SuiteProtocol
 from harness.launch.images.systems import System
 from harness.results.reader import MOST_REPETITION
@@ -27,7 +27,7 @@ SUITE = Suite(
     protocol=PAPERS,
     overhead=False,
 )
-DIGESTS = {"a": "sha256:a", "b": "sha256:b"}
+RECIPES = {"a": "recipe-a", "b": "recipe-b"}
 
 
 def system(name: str, **build_params: Any) -> System:
@@ -53,7 +53,7 @@ def make(suite: Suite = SUITE, stored: Iterable[Result] = (), only: str | None =
     }
     for name in given:
         given[name] |= keys.pop(name, {})
-    options: dict[str, Any] = {"digests": DIGESTS, "isolation": Isolation.CONTAINER, **keys}
+    options: dict[str, Any] = {"recipes": RECIPES, "isolation": Isolation.CONTAINER, **keys}
     return plan(Inputs(suite, suite.cells(only), **given), stored=stored, **options)
 
 
@@ -143,7 +143,7 @@ def test_expected_failure_is_done_and_an_unexpected_ok_is_not() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"digests": {"a": "sha256:new"}},
+        {"recipes": {"a": "another"}},
         {"systems": {"a": system("a", stemmer=True)}},
         {"profiles": {"p1": Envelope("p1", 1, 2 << 30)}},
         {"datasets": {"tiny": dataset("other")}},
@@ -156,9 +156,10 @@ def test_job_is_not_done_if_its_spec_changed(change: dict[str, Any]) -> None:
     assert not job.done and job.spec.repetition == 0 and job.latest is None
 
 
-def test_system_without_an_image_is_to_do() -> None:
-    job = one(digests={})
-    assert job.spec.image_digest == NO_IMAGE and job.why == "to do: its image is not built yet"
+def test_system_without_an_image_is_to_do_and_known_by_its_recipe() -> None:
+    job = one(unbuilt={"a"})
+    assert job.spec == one().spec and job.why == "to do: its image is not built yet"
+    assert one([ended(one(), Outcome.OK)], unbuilt={"a"}).why == "done (ok)"
 
 
 def test_job_without_its_gpus_is_to_do_until_stored_as_not_applicable() -> None:
@@ -170,7 +171,7 @@ def test_job_without_its_gpus_is_to_do_until_stored_as_not_applicable() -> None:
     stored = [ended(job, Outcome.NOT_APPLICABLE)]
     assert one(stored, cannot=cannot, profiles=gpus).done
     assert one(stored, cannot=cannot, profiles=gpus, fresh=True).done, "nothing new can be learnt from trying again"
-    assert one(stored, cannot=cannot, profiles=gpus, digests={}).done, "an image plays no part"
+    assert one(stored, cannot=cannot, profiles=gpus, recipes={}).done, "an image plays no part"
     assert not one(stored, profiles=gpus).done, "the hardware has come"
 
 

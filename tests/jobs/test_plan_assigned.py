@@ -11,7 +11,7 @@ from harness.driver.records import Outcome
 from harness.errors import UsageError
 from harness.jobs import inputs, suite
 from harness.jobs.inputs import AssignedJob, AssignedWork, RunOptions
-from harness.jobs.plan import NO_IMAGE, Planned, assigned, plan_here
+from harness.jobs.plan import Planned, assigned, plan_here
 from harness.launch.fake import FakeLauncher
 from harness.results.schema import job_key
 from tests.conftest import Bench, protocol
@@ -67,7 +67,7 @@ def test_assignment_refuses_a_different_job_and_names_the_difference(planned: li
     assert "planned for no instance type, here it is c7g.large" in refused(
         job, job_key(replace(job.spec, instance_type=None))
     )
-    assert "its image is not here" in refused(replace(job, spec=replace(job.spec, image_digest=NO_IMAGE)), "0" * 16)
+    assert "its image is not here" in refused(replace(job, built=False), job_key(job.spec))
     assert "cannot run it: no GPU; choose" in refused(replace(job, cannot="no GPU"), "0" * 16)
     with pytest.raises(UsageError, match="job 1: the suite here does not declare it"):
         assigned(planned[:1], work((planned[1], assignment(planned[1]))), set())

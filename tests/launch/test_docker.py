@@ -259,7 +259,7 @@ def test_health_check_of_an_image_does_not_run(bench: Bench, launcher: DockerLau
 def leave(host: str, bench: Bench, launcher: DockerLauncher, engine: docker.DockerClient) -> Callable[..., str]:
     """Leave a container that belongs to another process of this host, by its pid and start; gives its id."""
     bench.run(launcher)  # the image is there now
-    (image,) = {job.result.spec.image_digest for job in read_jobs(bench.results)}
+    (image,) = {job.result.provenance.image_digest for job in read_jobs(bench.results)}
     own = this_process().rsplit("_", 2)[0]
 
     def create(pid: int, started: object) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from harness.driver.records import Isolation, Outcome
 from harness.errors import UnknownName, UsageError
-from harness.jobs.plan import NO_IMAGE
+from harness.jobs.plan import NO_RECIPE
 from harness.launch.base import LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.pricing import prices
@@ -135,7 +135,11 @@ def test_result_is_marked_as_invented(bench: Bench) -> None:
     bench.run(FakeLauncher())
     (job,) = read_jobs(bench.results)
     assert job.result.spec.isolation is Isolation.FAKE
-    assert job.result.spec.image_digest.startswith("fake:") and job.result.environment.docker_version is None
+    assert (
+        job.result.spec.recipe.startswith("fake:")
+        and job.result.provenance.image_digest == f"made:{job.result.spec.recipe}"
+    )
+    assert job.result.environment.docker_version is None
     assert job.result.answers.trials_finished == 2 and job.samples().num_rows == 2 + 2 * 4
     latencies = job.samples().column("latency_ns").to_pylist()
     assert all(5_000_000 <= latency <= 15_000_000 for latency in latencies) and len(set(latencies)) > 4
@@ -145,7 +149,11 @@ def test_unavailable_profile_is_stored_once_as_not_applicable(bench: Bench) -> N
     path = bench.suite(profiles=["gpu1-cpu1-mem4"])
     (result, expected), *_ = bench.run(FakeLauncher(), path).jobs
     assert result.outcome is expected is Outcome.NOT_APPLICABLE
-    assert result.detail == "the fake launcher has no GPU" and result.spec.image_digest == NO_IMAGE
+    assert (
+        result.detail == "the fake launcher has no GPU"
+        and result.spec.recipe == NO_RECIPE
+        and result.provenance.image_digest is None
+    )
     assert bench.run(FakeLauncher(), path, fresh=True).done_before == 1
 
 

@@ -161,7 +161,7 @@ def test_answer_is_a_screen_and_none_is_one_line(results: Path) -> None:
     none = call("report", str(results), "--at-least", "RR@10=.9").stdout
     assert none.startswith("None reaches RR@10 0.9000; the best is large on 1 CPU, 1 GiB, the cheapest of 2, with")
     assert none.count("\n") == 1
-    wide = call("report", str(results), "--at-least", "RR@10=large-.002", "--wide").stdout
+    wide = call("report", str(results), "--at-least", "RR@10=large-0.002", "--wide").stdout
     paired = re.search(r"distance to the goal is (\+0.0020 to \+0.0020): its lower end reaches the goal too", wide)
     assert paired is not None and wide.count(paired[1]) == 3, "large against itself, in two rows and the sentence"
     assert wide.count("| large ") == 2 and "1 row left out: oom" in wide

@@ -63,7 +63,7 @@ def test_the_newest_attempt_decides_the_spec() -> None:
 
 
 def test_crash_of_a_new_image_is_shown_despite_an_old_images_ok() -> None:
-    old, crash = sample_records.job(0), sample_records.job(1, Outcome.CRASH, image_digest="sha256:2", index_key="j")
+    old, crash = sample_records.job(0), sample_records.job(1, Outcome.CRASH, recipe="sha256:2", index_key="j")
     (shown,), notes = attempts.choose([old, crash])
     assert shown is crash
     assert notes == ("1 result of another spec (image, index) is stored beside; not pooled",)

@@ -92,7 +92,7 @@ def system(name: str = "bm25", **changes: Any) -> System:
     return plain.model_copy(update=changes)
 
 
-PREPARED = Prepared(system(), "sha256:0", "sha256:0")
+PREPARED = Prepared(system(), "r", "sha256:0", "sha256:0")
 
 
 def planned(system: str, profile: str = "small", dataset: str = "d", job: int = 0) -> Planned:

@@ -66,7 +66,7 @@ GOLDEN_SPEC = ResultSpec(
     envelope=Envelope("cpu1-mem1", 1, 1 << 30),
     isolation=Isolation.CONTAINER,
     params={"k1": 0.9},
-    image_digest="sha256:1",
+    recipe="sha256:1",
     index_key="i",
     corpus_sha256="c",
     qrels_sha256="q",
@@ -147,6 +147,7 @@ def result(outcome: Outcome = Outcome.OK, *, detail: str | None = None, minute: 
         started_at=at(minute),
         wall_s=9.0,
         environment=ENVIRONMENT,
+        provenance=JobProvenance(image_digest="sha256:1"),
         page_cache=ForeignText("dropped"),
         observed=Observed(throttled_periods=0, placement=PLACEMENT, counters=quiet()),
         answers=AnswerCounts(trials_finished=spec.trials, ranking_disagreements=0)

@@ -19,7 +19,7 @@ from harness.jobs.estimates import DurationEstimate, DurationModel
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import IndexBuild, Inputs
 from harness.jobs.plan import Planned, component_keys
-from harness.launch.base import Prepared
+from harness.launch.base import Launcher, Prepared
 from harness.pricing.offers import ChosenMachine
 from harness.results.schema import Result, job_key
 
@@ -238,6 +238,7 @@ def _shipped(jobs: Sequence[Planned], builds: Sequence[IndexBuild], how: Groupin
 def grouping(
     inputs: Inputs,
     machines: Mapping[str, ChosenMachine],
+    launcher: Launcher,
     images: Mapping[str, Prepared],
     todo: Iterable[Planned],
     stored: Iterable[Result],
@@ -251,7 +252,7 @@ def grouping(
     """
     protocol, build_profile = inputs.suite.protocol, inputs.suite.build_profile
     times = DurationModel(stored, job_timeout_s=protocol.job_timeout_s, build_timeout_s=protocol.build_timeout_s)
-    builds = index_builds(inputs, images, todo)
+    builds = index_builds(inputs, launcher, todo)
     corpora = {name: dataset.corpus for name, dataset in inputs.datasets.items()}
     return Grouping(
         machines=machines,
@@ -269,18 +270,17 @@ def grouping(
     )
 
 
-def index_builds(inputs: Inputs, images: Mapping[str, Prepared], jobs: Iterable[Planned]) -> dict[str, IndexBuild]:
+def index_builds(inputs: Inputs, launcher: Launcher, jobs: Iterable[Planned]) -> dict[str, IndexBuild]:
     """Return the builds of the indexes that jobs search, by key; components come first."""
     builds: dict[str, IndexBuild] = {}
     for job in jobs:
-        cell, builder = job.cell, inputs.builder(job.cell)
-        image = images.get(builder.image)
-        corpus_sha256 = inputs.datasets[cell.dataset].corpus.sha256
-        components = component_keys(builder, image.components if image else (), corpus_sha256)
-        for name, key in components.items():
-            builds.setdefault(key, IndexBuild(key, cell.system, cell.dataset, name))
-        key = job.spec.index_key
-        builds.setdefault(key, IndexBuild(key, cell.system, cell.dataset, components=components))
+        cell, key = job.cell, job.spec.index_key
+        if key in builds:
+            continue
+        components = component_keys(inputs.builder(cell), launcher, inputs.datasets[cell.dataset].corpus.sha256)
+        for name, part in components.items():
+            builds.setdefault(part, IndexBuild(part, cell.system, cell.dataset, name))
+        builds[key] = IndexBuild(key, cell.system, cell.dataset, components=components)
     return builds
 
 

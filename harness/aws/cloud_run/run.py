@@ -169,7 +169,7 @@ class SuiteRun:
         systems = (cell.system for cell in self.inputs.cells)
         self.inputs, self._unpinned = pin_inputs(self.inputs, self.store, self.client.launcher, systems)
         open_run = self.open_run()
-        # The jobs of a run that is open are known by their images.
+        # Parts of a run that is open may be launched at once.
         draft = self.draft(self.images() if open_run else self.found_images(), open_run)
         self.quote(draft)
         if not draft.parts and open_run is None:
@@ -205,8 +205,9 @@ class SuiteRun:
                 if error := self._unpinned.get(system.name):
                     raise error
                 with task(f"{name}: image"):
-                    # Components first: a joined image is made again where one of theirs was.
-                    *_, made[name] = map(self.client.launcher.prepare, (*system.components, system))
+                    # Workers build indexes with the components' images.
+                    parts = tuple(map(self.client.launcher.prepare, system.components))
+                    made[name] = replace(self.client.launcher.prepare(system), components=parts)
             except ImageError as error:
                 self.complaints.append(f"{name}: {error}")
                 log.info(f"{name}: {error}")
@@ -216,36 +217,44 @@ class SuiteRun:
         """Return what is to do with these images."""
         readable = stored_jobs(self.store.folder)
         stored = [job.result for job in readable]
-        jobs = self._plan(images, stored, readable.taken)
-        local, remote = self._indexes(images, jobs)
+        jobs = self._plan(stored, readable.taken)
+        local, remote = self._indexes(jobs)
         if open_run is not None:
             known = self.local_results(images, stored)
             rest = tuple(left for part in open_run.parts if (left := _rest(part, known)) is not None)
             return Draft(images, jobs, stored, rest, local, open_run)
         todo = order(jobs, self.request.suite.protocol.seed)
         how = partition.grouping(
-            self.inputs, self.machines, images, todo, stored, local, remote, self.usd_per_gib_month
+            self.inputs,
+            self.machines,
+            self.client.launcher,
+            images,
+            todo,
+            stored,
+            local,
+            remote,
+            self.usd_per_gib_month,
         )
         return Draft(images, jobs, stored, self.backend.parts(todo, how), local, None)
 
-    def _plan(
-        self, images: dict[str, Prepared], stored: Iterable[Result], taken: Collection[str] = ()
-    ) -> list[Planned]:
+    def _plan(self, stored: Iterable[Result], taken: Collection[str] = ()) -> list[Planned]:
         """Plan every job of the suite for machines elsewhere, even jobs that this host cannot run."""
         types = {name: machine.name for name, machine in self.machines.items()}
-        digests = {name: prepared.digest for name, prepared in images.items()}
-        isolation = self.client.launcher.isolation
-        fresh = self.request.options.fresh
-        return plan_jobs(self.inputs, isolation, digests, stored, taken=taken, fresh=fresh, instance_types=types)
+        launcher, fresh = self.client.launcher, self.request.options.fresh
+        recipes = {name: launcher.recipe(system) for name, system in self.inputs.images(self.inputs.cells).items()}
+        return plan_jobs(
+            self.inputs, launcher.isolation, recipes, stored, taken=taken, fresh=fresh, instance_types=types
+        )
 
     def local_results(self, images: dict[str, Prepared], stored: Iterable[Result]) -> LocalResults:
         """Return the jobs of a run with these images, against the store."""
-        return LocalResults(self._plan(images, ()), stored, self.store, self.inputs.nominal_bytes)
+        shippable = [job for job in self._plan(()) if self.inputs.images([job.cell]).keys() <= images.keys()]
+        return LocalResults(shippable, stored, self.store, self.inputs.nominal_bytes)
 
-    def _indexes(self, images: dict[str, Prepared], jobs: Iterable[Planned]) -> tuple[dict[str, Index], frozenset[str]]:
+    def _indexes(self, jobs: Iterable[Planned]) -> tuple[dict[str, Index], frozenset[str]]:
         """Return the indexes that need no build: those in the cache, and keys of those in the work place."""
-        todo = [job for job in jobs if not job.done and self.inputs.builder(job.cell).image in images]
-        keys = partition.index_builds(self.inputs, images, todo).keys()
+        todo = [job for job in jobs if not job.done]
+        keys = partition.index_builds(self.inputs, self.client.launcher, todo).keys()
         local = {key: index for key in keys if (index := indexes.find(self.request.options.cache, key))}
         with ignoring("NoSuchBucket"):
             return local, frozenset(key for key in keys - local.keys() if self.shipper.find_index(key) is not None)
@@ -390,7 +399,7 @@ class SuiteRun:
         expected = {(job.cell, job.spec.job): job.expected for job in draft.jobs}
         finished = [(results[key], expected.get(place, Outcome.OK)) for place, key in ours.items() if key in results]
         # Jobs that a new plan takes for done, now that all are fetched.
-        after = self._plan(draft.images, results.values())
+        after = self._plan(results.values())
         keys = {job.latest.key for job in after if job.latest and job.latest.outcome is job.expected}
         self.complaints += watch.given_up
         log.info(f"at most US$ {watch.committed_usd:.2f} spent, at the dated price")

@@ -178,7 +178,9 @@ class Shipper:
         # A worker builds an index of its jobs that no other part has built.
         unbuilt = {(job.cell.system, None): None for job in jobs if index_of(job) not in indexes}
         for system, component in unbuilt | {(build.system, build.component): None for build in builds}:
-            needed += _builders(ready_images[inputs.build_image(system)], component)
+            image = ready_images[inputs.build_image(system)]
+            parts = {part.system.name: part for part in image.components}
+            needed += [parts[component]] if component else [image, *parts.values()]
         by_name = {f"{image.system.image} {image.digest}": image for image in needed}
         images = tuple(self._once("image", name, partial(self.image, image)) for name, image in by_name.items())
         names = dict.fromkeys([*(job.cell.dataset for job in jobs), *(build.dataset for build in builds)])
@@ -255,13 +257,6 @@ class Shipper:
         ):
             return LedgerEntry(copy, state.checksum)
         return None
-
-
-def _builders(image: Prepared, component: str | None) -> list[Prepared]:
-    """Return the images that build an index: its own and its components', or that of one component."""
-    pairs = zip(image.system.components, image.components, strict=True)
-    parts = {part.name: Prepared(part, digest, digest) for part, digest in pairs}
-    return [parts[component]] if component else [image, *parts.values()]
 
 
 def upload_index(work: Objects, worker_id: str, key: str, index: Index, cache: Path) -> None:

@@ -139,6 +139,10 @@ class InjectingLauncher(Launcher):
         """Forward to the inner launcher."""
         return self.inner.cannot(envelope)
 
+    def recipe(self, system: System) -> str:  # noqa: ARG002 # all cases have one image
+        """Return the recipe of the shared image."""
+        return self.inner.recipe(self.base)
+
     def find(self, system: System) -> Prepared | None:
         """Return the shared image under the case's name."""
         self.image = self.image or self.inner.find(self.base)

@@ -14,14 +14,14 @@ from harness.errors import JobError, StoreError, UsageError
 from harness.jobs import environment, orchestrator
 from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.pinning import pin_system
-from harness.jobs.plan import NO_IMAGE, identity, plan
+from harness.jobs.plan import identity, plan
 from harness.jobs.suite import Suite, SuiteProtocol
 from harness.launch.base import Launcher, Prepared
 from harness.launch.images.systems import System
 from harness.progress import filtering, task
 from harness.results.attempts import started
 from harness.results.reader import StoredJob, cell_path, stored_jobs
-from harness.results.schema import Environment, Result, ResultSpec
+from harness.results.schema import Result, ResultSpec
 from harness.results.store import ResultPublisher, Store
 from harness.untrusted import read_start, reason_of
 
@@ -108,13 +108,13 @@ class SubjectJobs:
         self._unmarked = datetime.now(UTC) if fresh else None
         since, here = (
             self._unmarked or read_mark(self.folder / _SINCE),
-            machine(environment.read(launcher.engine_version())),
+            environment.read(launcher.engine_version()).machine,
         )
         stored = stored_jobs(self.folder)
         # Another machine's jobs are not evidence for this one.
         self._stored: dict[str, list[StoredJob]] = defaultdict(list)
         for job in stored:
-            if _counts(job.result) and started(job) >= since and machine(job.result.environment) == here:
+            if _counts(job.result) and started(job) >= since and job.result.environment.machine == here:
                 self._stored[identity(job.result.spec)].append(job)
 
     def publish(self, path: Path) -> None:
@@ -232,9 +232,9 @@ class SubjectJobs:
 
     def _spec(self, envelope: Envelope) -> ResultSpec:
         inputs = self._inputs(envelope)
-        digests = {name: self._ready(system).digest for name, system in inputs.images(inputs.cells).items()}
+        recipes = {name: self._ready(system).recipe for name, system in inputs.images(inputs.cells).items()}
         cannot = {envelope.name: reason} if (reason := self._launcher.cannot(envelope)) else {}
-        (planned,) = plan(inputs, self._launcher.isolation, digests, [], cannot=cannot)
+        (planned,) = plan(inputs, self._launcher.isolation, recipes, [], cannot=cannot)
         return planned.spec
 
     def _mark(self, since: datetime) -> None:
@@ -272,9 +272,9 @@ def _counts(result: Result) -> bool:
     """Return whether a job is evidence about its limit: it ran, and neither the host nor the engine ended it."""
     no_evidence = (Outcome.NOT_APPLICABLE, Outcome.ENVELOPE_MISMATCH, Outcome.INTERRUPTED)
     full = result.outcome is Outcome.CRASH and (result.detail or "").startswith("the disk has less than")
-    return result.wall_s > 0 and result.outcome not in no_evidence and result.spec.image_digest != NO_IMAGE and not full
-
-
-def machine(environment: Environment) -> Environment:
-    """Return the environment of a job, without the harness's commit."""
-    return replace(environment, harness_commit=None)
+    return (
+        result.wall_s > 0
+        and result.outcome not in no_evidence
+        and result.provenance.image_digest is not None
+        and not full
+    )

@@ -10,7 +10,7 @@ from pathlib import Path
 from harness import filesystem
 from harness.driver.records import digest
 from harness.experiments.viability.judge import OOM, Judgement, Unconstrained
-from harness.experiments.viability.probe import LEAST_BYTES, MIB, machine
+from harness.experiments.viability.probe import LEAST_BYTES, MIB
 from harness.experiments.viability.search import (
     CONFIRMATIONS,
     LimitSearch,
@@ -74,7 +74,7 @@ class ViabilityVerdict:
 
     system: str
     dataset: str
-    image_digest: str
+    image_digest: str | None
     architecture: str
     cpus: int
     gpus: int
@@ -110,14 +110,14 @@ def make_verdict(settled: SearchResult, session: Session) -> ViabilityVerdict:
     return ViabilityVerdict(
         system=spec.cell.system,
         dataset=spec.cell.dataset,
-        image_digest=spec.image_digest,
+        image_digest=base.jobs[0].result.provenance.image_digest,
         architecture=base.architecture,
         cpus=spec.envelope.cpus,
         gpus=spec.envelope.gpus,
         corpus_sha256=spec.corpus_sha256,
         sample_sha256=spec.sample_sha256,
         sample_size=spec.sample_size,
-        machine=machine(base.jobs[0].result.environment),
+        machine=base.jobs[0].result.environment.machine,
         step_bytes=question.step,
         targets=targets,
         least={bound.measure: bound.at_least for bound in question.criteria.least},

@@ -28,7 +28,7 @@ from docker.errors import ImageNotFound
 from harness import filesystem
 from harness.errors import ImageError
 from harness.launch.docker_errors import engine_errors
-from harness.launch.images import assets, base_image, emulation, engine_build, platforms, recipes
+from harness.launch.images import assets, base_image, driver_code, emulation, engine_build, platforms, recipes
 from harness.launch.images.dockerfile import Dockerfile
 from harness.launch.images.engine_build import BuildLimits
 from harness.launch.images.recipes import engine_recipe, recipe
@@ -39,8 +39,8 @@ log = logging.getLogger(__name__)
 
 RECIPE_LABEL = "harness.recipe"
 ENGINE_LABEL = "harness.engine"
-# Digests of the images that a system's image joins.
-COMPONENTS_LABEL = "harness.components"
+# Hash of the driver's code.  A system's image inherits it from its engine's.
+DRIVER_LABEL = "harness.driver"
 
 # Bounds the log of a step that prints without end.
 _LOG_CHARS = 16 << 20
@@ -57,14 +57,16 @@ _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 class Image:
     """An image in the engine's store.  ``digest`` is its id (``sha256:...``), which names its content.
 
-    ``platform`` is Docker's name (``linux/arm64``); ``components`` are the digests of the images that it joins.
+    ``recipe`` is the hash of its inputs, ``driver`` that of the driver's code in it; ``platform`` is Docker's name
+    (``linux/arm64``).
     """
 
     reference: str
+    recipe: str
     digest: str
     size_bytes: int
+    driver: str
     platform: str = platforms.AMD64
-    components: tuple[str, ...] = ()
 
 
 def _check_made_for(system: System) -> None:
@@ -79,7 +81,7 @@ def _check_made_for(system: System) -> None:
 
 @dataclass(frozen=True)
 class ImageTarget:
-    """An image to find or build, its names in the engine's store and in messages, and the systems that it joins."""
+    """An image to find or build, and its names in the engine's store and in messages."""
 
     system: System
     hash_inputs: Callable[[System], str]
@@ -87,7 +89,6 @@ class ImageTarget:
     owner: str
     image: str
     dockerfile: Path
-    components: tuple[System, ...] = ()
     lean: bool = False
     shared: tuple[Path, ...] = ()
 
@@ -105,7 +106,7 @@ class ImageTarget:
     def of_system(system: System) -> ImageTarget:
         """Name a system's image."""
         owner, file = f"system {system.name!r}", recipes.dockerfile(system)
-        return ImageTarget(system, recipe, f"harness-{system.image}", owner, system.image, file, system.components)
+        return ImageTarget(system, recipe, f"harness-{system.image}", owner, system.image, file)
 
     @staticmethod
     def of_engine(system: System, *, lean: bool = False) -> ImageTarget:
@@ -141,7 +142,7 @@ class ImageBuilder:
         self._limits = limits
 
     def find(self, system: System) -> Image | None:
-        """Return the image of a system's present recipe, or ``None``.
+        """Return the image of a system's present recipe, or ``None``; its driver may be one that measures alike.
 
         Raises:
             EngineError: the Docker engine does not answer.
@@ -174,14 +175,11 @@ class ImageBuilder:
         # The tag holds only a part of the recipe, and any process may tag.
         if image.labels.get(RECIPE_LABEL) != target.recipe:
             return None
-        components = tuple(image.labels.get(COMPONENTS_LABEL, "").split())
-        if len(components) != len(target.components):
+        driver = str(image.labels.get(DRIVER_LABEL))
+        if not driver_code.measures_alike(driver):
             return None
-        for part, digest in zip(target.components, components, strict=True):
-            own = self._find(ImageTarget.of_system(part))
-            if own is not None and own.digest != digest:  # made again: an index of it would not be this one's
-                return None
-        return Image(target.reference, str(image.id), int(image.attrs["Size"]), target.system.platform, components)
+        size_bytes, platform = int(image.attrs["Size"]), target.system.platform
+        return Image(target.reference, target.recipe, str(image.id), size_bytes, driver, platform)
 
     def _ensure(self, target: ImageTarget, build: Callable[[ImageTarget], Image]) -> Image:
         present = self._find(target)
@@ -197,7 +195,8 @@ class ImageBuilder:
         system = target.system
         files = self._assets(system.name, system.assets)
         images = [self.ensure(component) for component in system.components]
-        arguments = {"ENGINE": self.ensure_engine(system).reference}
+        engine = self.ensure_engine(system)
+        arguments = {"ENGINE": engine.reference}
         arguments |= {name: image.reference for name, image in zip(("FIRST", "SECOND"), images, strict=False)}
         if system.prepare and system.assets:
             runtime = self.ensure_engine(system, lean=True).reference if system.lean else arguments["ENGINE"]
@@ -209,9 +208,9 @@ class ImageBuilder:
         def write_context(packed: IO[bytes]) -> None:
             recipes.write_system_context(packed, system, files, components, arguments)
 
-        # No label has the system's name, so that equal content is an equal image.
-        labels = {COMPONENTS_LABEL: " ".join(image.digest for image in images)} if images else {}
-        return self._build(target, write_context, arguments, labels)
+        # No label has the system's name, so that equal content is an equal image.  A joined image has its engine's
+        # driver upon layers of its components.
+        return self._build(target, write_context, arguments, {DRIVER_LABEL: engine.driver} if images else {})
 
     def _new_engine(self, target: ImageTarget) -> Image:
         system = target.system
@@ -231,7 +230,8 @@ class ImageBuilder:
         def write_context(packed: IO[bytes]) -> None:
             recipes.write_engine_context(packed, system, wheels, files, arguments)
 
-        return self._build(target, write_context, arguments, {ENGINE_LABEL: system.engine})
+        labels = {ENGINE_LABEL: system.engine, DRIVER_LABEL: driver_code.code_hash()}
+        return self._build(target, write_context, arguments, labels)
 
     def _assets(self, owner: str, files: tuple[Asset, ...]) -> Path:
         # Engines and systems share files: what one process downloads, another waits for.

@@ -14,12 +14,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
-import harness
 from harness import filesystem
 from harness.containment import files_inside, inside
-from harness.driver.records import digest
+from harness.driver.records import PROTOCOL_VERSION, digest
 from harness.errors import FileError
-from harness.launch.images import base_image
+from harness.launch.images import base_image, driver_code
 from harness.launch.images.catalog import images_dir
 from harness.launch.images.dockerfile import Dockerfile, shared_stages
 from harness.launch.images.platforms import AMD64
@@ -27,8 +26,6 @@ from harness.launch.images.systems import PARAMETERS, Asset, System, checksums
 
 # Of an engine's own files, or of the code that it shares.  Weights and packages come from elsewhere.
 MOST_CODE_BYTES = 512 << 20
-# Modules that the driver imports from beside its folder.
-_DRIVER_MODULES = ("__init__.py",)
 
 # Files of an engine's folder for people or the host.
 _HOST_ONLY = re.compile(r"engine\.toml|requirements(-[a-z0-9]+)*\.in")
@@ -37,14 +34,17 @@ _LOCK = re.compile(r"requirements(-[a-z0-9]+)*\.lock")
 
 
 def engine_recipe(system: System, *, lean: bool = False) -> str:
-    """Hash all inputs of the image of a system's engine; ``lean`` is the one of its stage of that name."""
+    """Hash all inputs of the image of a system's engine; ``lean`` is the one of its stage of that name.
+
+    The driver counts by its protocol: most changes of its code leave timings as they are.
+    """
     decides = {
         "base": base_image.recipe("base"),
         "engine": _hashes(engine_files(system)),
         "shared": _hashes(shared_files(system)),
         "packages": _hashes(system.shared_locks),
         "stages": _hashes(shared_stages(system.shared)),
-        "driver": _hashes(driver_files()),
+        "driver": PROTOCOL_VERSION,
         "assets": checksums(system.engine_assets),
     }
     if system.platform != AMD64:  # the first platform, whose recipes stay the same
@@ -115,17 +115,10 @@ def shared_files(system: System) -> dict[str, Path]:
     }
 
 
-def driver_files() -> dict[str, Path]:
-    """Return the driver's files by their path on the import path (``harness/driver/records.py`` ...)."""
-    package = Path(harness.__file__).resolve().parent
-    files = [*(package / name for name in _DRIVER_MODULES), *sorted((package / "driver").rglob("*.py"))]
-    return {path.relative_to(package.parent).as_posix(): path for path in files}
-
-
-def code_files(system: System) -> dict[str, Path]:
+def code_files(system: System) -> dict[str, Path | bytes]:
     """Return the files of an engine, its shared code and the driver, by their path in a context."""
     shared = {f"shared/{name}": path for name, path in shared_files(system).items()}
-    driver = {f"driver/{name}": path for name, path in driver_files().items()}
+    driver = {f"driver/{name}": path for name, path in driver_code.files().items()}
     return {**engine_files(system), **shared, **driver}
 
 

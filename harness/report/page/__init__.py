@@ -84,7 +84,7 @@ class PageSource:
     """Inputs of a page.
 
     ``tariff`` has the prices that the page opens with; ``quantiles_s`` are the quantiles of a row's samples, by
-    :func:`harness.evaluation.per_query.per_query_key`; ``notes`` are sentences about methods; ``about`` describes the
+    :attr:`harness.analysis.table.Row.per_query_key`; ``notes`` are sentences about methods; ``about`` describes the
     results in one line each.  ``view`` is the URL fragment that the page opens with, where that is not the usual one.
     """
 

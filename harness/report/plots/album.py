@@ -65,7 +65,7 @@ def plots_of(
 
     Args:
         table: priced rows.
-        found: what rows are made of, by :func:`harness.evaluation.per_query.per_query_key`; published rows have none.
+        found: what rows are made of, by :attr:`harness.analysis.table.Row.per_query_key`; published rows have none.
         asked: how rows of any dataset are ranked.
         kinds: of :data:`harness.report.plots.KINDS`.
 

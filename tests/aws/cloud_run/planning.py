@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -69,8 +70,13 @@ class Planning:
         )
         self.inputs: Inputs = inputs.gather(loaded, options)
         self.planned = plan_here(self.inputs, options, launcher)
+        self.launcher = launcher
         found = {name: launcher.find(system) for name, system in self.inputs.images(self.inputs.cells).items()}
-        self.images = {name: image for name, image in found.items() if image is not None}
+        self.images = {
+            name: replace(image, components=tuple(map(launcher.prepare, image.system.components)))
+            for name, image in found.items()
+            if image is not None
+        }
         self.specs: dict[str, ResultSpec] = {job_key(job.spec): job.spec for job in self.planned}
 
     @property
@@ -82,7 +88,7 @@ class Planning:
         self, name: str = "0001", builds: bool = False, images: tuple[ShippedImage, ...] = (), **changes: object
     ) -> WorkerPart:
         """Ship the datasets, and write the part of all jobs."""
-        builds_ = index_builds(self.inputs, self.images, self.planned)
+        builds_ = index_builds(self.inputs, self.launcher, self.planned)
         fields = {
             "jobs": tuple(PartJob(job.cell, job.spec.job, 0, job_key(job.spec)) for job in self.planned),
             "builds": tuple(builds_.values()) if builds else (),

@@ -811,7 +811,7 @@ def test_a_part_names_all_that_its_jobs_need(bench: Bench, work: Objects, tmp_pa
     jobs = planning.part().jobs
     (job,) = {each.spec.index_key: each for each in planning.planned}.values()
     system = planning.inputs.system(job.cell)
-    ready = {system.image: Prepared(system, job.spec.image_digest, "image:tag")}
+    ready = {system.image: Prepared(system, job.spec.recipe, "sha256:1", "image:tag")}
     build = IndexBuild(job.spec.index_key, job.cell.system, job.cell.dataset)
     planned = PlannedPart("p-1", TYPE, 0.1, 30, jobs, (build,))
     ships = Shipping(work, tmp_path / "cache")
@@ -860,7 +860,7 @@ def test_an_index_of_the_cache_is_shipped_with_a_part(bench: Bench, work: Object
     planning = Planning(bench, bench.suite(protocol(1)), FakeLauncher(), work)
     jobs = planning.part().jobs
     system = planning.inputs.system(jobs[0].cell)
-    ready = {system.image: Prepared(system, planning.planned[0].spec.image_digest, "image:tag")}
+    ready = {system.image: Prepared(system, planning.planned[0].spec.recipe, "sha256:1", "image:tag")}
     local = {KEY: made_index(tmp_path / "built")}
     made = Shipping(work, tmp_path / "cache").part(
         PlannedPart("p-1", TYPE, 0.1, 30, jobs), jobs, planning.inputs, ready, local, lambda _: KEY

@@ -21,9 +21,10 @@ import pytest
 import requests
 
 from harness import filesystem
+from harness.driver.records import PROTOCOL_VERSION
 from harness.errors import EngineError, ImageError, StoreError
 from harness.launch.container import create_arguments
-from harness.launch.images import base_image, builder, emulation
+from harness.launch.images import base_image, builder, driver_code, emulation
 from harness.launch.images.recipes import recipe
 from harness.launch.images.systems import NotFor, System
 from tests.launch.test_watch_follow import PLACEMENT, Stage
@@ -106,50 +107,43 @@ def test_full_engine_disk_is_not_the_images_fault(
 
 
 class Stored:
-    """A stand-in for the Docker client with the images of some systems, each with a digest of its own."""
+    """A stand-in for the Docker client with one image of a recipe, whose driver has this hash."""
 
-    def __init__(self, joined: str, **digests: str) -> None:
-        self.images, self.joined, self.digests = self, joined, digests
+    def __init__(self, name: str, **labels: str) -> None:
+        self.images, self.name, self.labels = self, name, {builder.RECIPE_LABEL: "0" * 64, **labels}
 
     def version(self) -> dict[str, str]:
         return {"Os": "linux", "Arch": "amd64"}
 
     def get(self, reference: str) -> Any:
-        name = reference.partition(":")[0].removeprefix("harness-")
-        if name not in self.digests:
-            raise docker.errors.ImageNotFound(name)
-        labels = {builder.RECIPE_LABEL: "0" * 64, builder.COMPONENTS_LABEL: self.joined if name == "both" else ""}
-        return SimpleNamespace(labels=labels, id=self.digests[name], attrs={"Size": 1})
+        assert reference.partition(":")[0] == f"harness-{self.name}"
+        return SimpleNamespace(labels=self.labels, id="sha256:e", attrs={"Size": 1})
 
 
 @pytest.mark.parametrize(
-    ("stored", "found"),
+    ("built_with", "here", "found"),
     [
-        (Stored("sha256:a sha256:b", both="sha256:h", a="sha256:a", b="sha256:b"), True),
-        (Stored("sha256:a sha256:b", both="sha256:h"), True),  # a worker that only searches
-        (Stored("sha256:a sha256:b", both="sha256:h", a="sha256:a", b="sha256:new"), False),
-        (Stored("", both="sha256:h"), False),
+        ("old", "new", True),
+        ("new", "old", True),  # an older harness again
+        ("other", "new", False),
+        ("old", "edited", False),
+        ("edited", "edited", True),
+        (None, "new", False),
     ],
-    ids=["all", "alone", "component made again", "unlabelled"],
 )
-def test_joined_image_names_its_components_and_goes_with_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: Stored, found: bool
+def test_image_is_found_if_its_driver_times_as_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, built_with: str | None, here: str, found: bool
 ) -> None:
     monkeypatch.setattr(builder.ImageTarget, "recipe", "0" * 64)
-    both = job_fixtures.system("both").model_copy(
-        update={"components": (job_fixtures.system("a"), job_fixtures.system("b"))}
-    )
-    image = builder.ImageBuilder(cast(docker.DockerClient, stored), tmp_path, platform="linux/amd64").find(both)
-    assert (image is not None) == found
-    assert image is None or image.components == ("sha256:a", "sha256:b")
-
-
-def test_image_of_a_joining_engine_joins_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(builder.ImageTarget, "recipe", "0" * 64)
-    both = job_fixtures.system("both").model_copy(update={"components": (job_fixtures.system("a"),)})
-    stored = Stored("", **{"engine-lucene": "sha256:e"})
-    made = builder.ImageBuilder(cast(docker.DockerClient, stored), tmp_path, platform="linux/amd64")
-    assert made.ensure_engine(both).digest == "sha256:e"
+    monkeypatch.setattr(driver_code, "ALIKE", {PROTOCOL_VERSION: ("old", "new"), PROTOCOL_VERSION + 1: ("other",)})
+    monkeypatch.setattr(driver_code, "code_hash", lambda: here)
+    labels = {builder.DRIVER_LABEL: built_with} if built_with else {}
+    for name, find in (("a", "find"), ("engine-lucene", "ensure_engine")):
+        made = builder.ImageBuilder(cast(docker.DockerClient, Stored(name, **labels)), tmp_path, platform="linux/amd64")
+        monkeypatch.setattr(builder.ImageBuilder, "_new_engine", lambda *_: None)
+        image = getattr(made, find)(job_fixtures.system("a"))
+        assert (image is not None) == found
+        assert image is None or (image.digest, image.recipe, image.driver) == ("sha256:e", "0" * 64, built_with)
 
 
 def test_log_of_a_build_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,7 +295,7 @@ def test_lean_system_is_prepared_in_the_whole_image_and_runs_in_the_lean_one(
 
     def build(_: Any, target: builder.ImageTarget, __: Any, arguments: dict[str, str], ___: Any) -> builder.Image:
         asked.append((target.image, arguments))
-        return builder.Image(target.image, "sha256:0", 1)
+        return builder.Image(target.image, "r", "sha256:0", 1, "d")
 
     monkeypatch.setattr(builder.ImageBuilder, "_find", lambda *_: None)
     monkeypatch.setattr(builder.ImageBuilder, "_build", build)

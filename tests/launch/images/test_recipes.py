@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from harness.errors import FileError
+from harness.launch.images import driver_code
 from harness.launch.images import recipes as recipes_images
 from harness.launch.images.dockerfile import Dockerfile
 from harness.launch.images.platforms import AMD64, ARM64
-from harness.launch.images.recipes import driver_files, engine_recipe, recipe
+from harness.launch.images.recipes import engine_recipe, recipe
 from harness.launch.images.systems import System
 from tests.support.toy_dataset import with_asset
 
@@ -180,8 +181,8 @@ def test_descriptions_and_parameters_keep_the_recipe(toy: System) -> None:
 
 
 def test_driver_imports_only_files_of_the_image() -> None:
-    driver = driver_files()
-    for path in driver.values():
+    driver = driver_code.files()
+    for path in (content for content in driver.values() if isinstance(content, Path)):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
             # "from harness import x" takes a module; "from harness.x import y" a name out of one.
