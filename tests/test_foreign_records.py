@@ -7,6 +7,7 @@ import datetime
 import importlib
 import json
 import pkgutil
+import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -23,12 +24,12 @@ import harness
 from harness.analysis.published import Printed, TableLine
 from harness.aws.cloud_run import records
 from harness.config import ConfigModel, csv_rows
-from harness.driver.records import EffectiveEnvelope
+from harness.driver.records import EffectiveEnvelope, Measurement
 from harness.errors import AwsError, FileError
 from harness.jobs import indexes
 from harness.results import suite_record
 from harness.results.reader import parse_result
-from harness.results.schema import Ec2Instance, IndexFacts, Result, SweepPoint
+from harness.results.schema import Ec2Instance, IndexFacts, JobProvenance, Result, SweepPoint
 from harness.untrusted import FREE_FIELDS, ForeignText, check_names, to_json
 from tests.support import sample_records
 
@@ -190,8 +191,9 @@ def test_a_result_with_a_control_character_is_refused_or_marked_as_foreign() -> 
     )
     text = to_json(result)
     parse_result(text.encode())
-    hints = {name: str(kind) for name, kind in typing.get_type_hints(Result).items()}
-    free = {name for name, kind in hints.items() if "ForeignText" in kind} | {"environment", "params"}
+    hints = [each for kind in (Result, JobProvenance, Measurement) for each in typing.get_type_hints(kind).items()]
+    free = {name for name, kind in hints if re.search("ForeignText|~Text", str(kind))} - {"measured"}
+    free |= {"environment", "params"}
     taken = set()
     for path, key in _places(json.loads(text)):
         try:
