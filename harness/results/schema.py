@@ -386,12 +386,13 @@ class AnswerCounts:
 class JobProvenance:
     """Origin of the measured system and its data, as far as it does not decide the job's key.
 
-    ``image_digest`` names the image that ran (``None``: there was none); no plan compares it. ``stand_in`` says what
-    the system's checkpoint was, where it was not the published one. ``pinned_at_first_use`` names the files that its file
-    did not pin, with their commits: the suite's ``pins.json`` has their hashes. ``sweep`` is the point, where a suite
-    sweeps the system. ``corpus_documents`` counts what the index was built of, ``data_faults`` what is wrong with it.
-    ``nominal_memory_bytes`` is the memory that the hardware profile asks for, where it is the whole machine and the
-    limit in ``spec.envelope`` is what the host left of it; ``None``: the limit is the profile's.
+    ``image_digest`` names the image that ran (``None``: there was none); no plan compares it. ``stand_in`` says
+    what the system's checkpoint was, where it was not the published one. ``pinned_at_first_use`` names the files
+    that its file did not pin, with their commits: the suite's ``pins.json`` has their hashes. ``sweep`` is the
+    point, where a suite sweeps the system. ``corpus_documents`` counts what the index was built of, ``data_faults``
+    what is wrong with it. ``nominal_memory_bytes`` is the memory that the hardware profile asks for, where it is
+    the whole machine and the limit in ``spec.envelope`` is what the host left of it; ``None``: the limit is the
+    profile's.
     """
 
     image_digest: str | None = None
