@@ -5,18 +5,23 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from harness import stats
 from harness.analysis import axes, notes, paired_differences, significance
-from harness.analysis.paired_differences import LATENCY, Difference, QueryChange, difference, with_test
+from harness.analysis.paired_differences import LATENCY, Difference, QueryChange, QueryChoice, difference, with_test
 from harness.analysis.table import Row, Validity
 from harness.driver.records import Outcome
-from harness.errors import UsageError
+from harness.errors import FileError, UsageError
 from harness.evaluation.evaluate import Evaluation
-from harness.evaluation.evaluate_runs import FlaggedQueries
+from harness.evaluation.evaluate_runs import FlaggedQueries, evaluate_runs
+from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.per_query import PerQuery
+from harness.progress import bar
+from harness.results import reader
 from harness.results.schema import matches
 from harness.stats import Estimate, Floats
 
@@ -112,7 +117,7 @@ def compare(
     values_a: PerQuery | None,
     values_b: PerQuery | None,
     measures: Sequence[str],
-    choice: paired_differences.QueryChoice | None = None,
+    choice: QueryChoice | None = None,
 ) -> Comparison:
     """Compare two rows of one group.
 
@@ -137,6 +142,45 @@ def compare(
     return _comparison(sides, differences, texts, (values_a, values_b), choice)
 
 
+def compare_pairs(
+    pairs: Sequence[tuple[Row, Row]],
+    values: tuple[Mapping[str, PerQuery], Mapping[str, PerQuery]],
+    measures: Sequence[str],
+    results: Path,
+    count: int,
+) -> list[Comparison]:
+    """Compare pairs of rows, with a bar.
+
+    Args:
+        pairs: from :func:`pairs`.
+        values: by query, of the rows of A and of B.
+        measures: names of the measures, as in the rows; queries are listed by the first.
+        results: the folder of A, which has the texts of its queries.
+        count: queries to list with the largest gain, and as many with the largest loss.
+    """
+    measure = next(iter(measures), None)
+    texts: dict[str | None, Mapping[str, str]] = {}
+    comparisons = []
+    with bar("compare", "pairs") as step:
+        for number, (row, other) in enumerate(pairs):
+            step(number, len(pairs))
+            if count and row.sample_sha256 not in texts:
+                texts[row.sample_sha256] = _texts(results, row)
+            choice = QueryChoice(measure, count, texts.get(row.sample_sha256, {})) if measure else None
+            ours, theirs = values[0].get(row.per_query_key), values[1].get(other.per_query_key)
+            comparisons.append(compare(row, other, ours, theirs, measures, choice))
+    return comparisons
+
+
+def _texts(results: Path, row: Row) -> Mapping[str, str]:
+    """Return the texts of a row's queries; none if they are missing, as no comparison depends on them."""
+    try:
+        job = reader.of_key(results, row.key)
+        return job.sample_texts() if job else {}
+    except FileError:
+        return {}
+
+
 def compare_measure(a: Row, b: Row, values_a: PerQuery | None, values_b: PerQuery | None, measure: str) -> Comparison:
     """Compare two rows by one measure; the arguments are those of :func:`compare`."""
     figures = [row.measured(measure) for row in (a, b)]
@@ -149,12 +193,40 @@ def compare_runs(
     evaluations: tuple[Evaluation, Evaluation],
     values: tuple[PerQuery, PerQuery],
     measures: Sequence[str],
-    choice: paired_differences.QueryChoice | None = None,
+    choice: QueryChoice | None = None,
 ) -> Comparison:
     """Compare the measures of two run files; the arguments are those of :func:`compare`."""
     differences = [_measure(name, [run.values[name] for run in evaluations], *values) for name in measures]
     texts = _missing(measures, *(run.reasons for run in evaluations))
     return _comparison((ComparisonSide(names[0]), ComparisonSide(names[1])), differences, texts, values, choice)
+
+
+def compare_run_pairs(
+    pairs: Sequence[tuple[str, str]], runs: JudgedRuns, measures: Sequence[Any], count: int
+) -> tuple[list[Comparison], Sequence[str]]:
+    """Compare pairs of runs by their names, with a bar; return notes on all of them too.
+
+    Args:
+        pairs: names in ``runs``.
+        runs: of one sample of queries.
+        measures: as ir_measures parses them; queries are listed by the first.
+        count: queries to list with the largest gain, and as many with the largest loss.
+    """
+    with bar("compare", "judging") as step:
+        evaluated = evaluate_runs(runs, measures, step)
+    choice = QueryChoice(evaluated.measures[0], count, runs.queries)
+    comparisons = []
+    for one, two in pairs:
+        compared = compare_runs(
+            (f"{one}/{runs.dataset}", f"{two}/{runs.dataset}"),
+            (evaluated.evaluations[one], evaluated.evaluations[two]),
+            (evaluated.by_query[one], evaluated.by_query[two]),
+            evaluated.measures,
+            choice,
+        )
+        a, b = replace(compared.a, flagged=evaluated.flagged[one]), replace(compared.b, flagged=evaluated.flagged[two])
+        comparisons.append(replace(compared, a=a, b=b))
+    return comparisons, evaluated.notes
 
 
 def _missing(measures: Sequence[str], a: Mapping[str, str | None], b: Mapping[str, str | None]) -> Iterator[str]:
@@ -172,7 +244,7 @@ def _comparison(
     differences: Sequence[Difference],
     notes: Iterable[str],
     values: tuple[PerQuery | None, PerQuery | None],
-    choice: paired_differences.QueryChoice | None,
+    choice: QueryChoice | None,
 ) -> Comparison:
     by = choice.by if choice else next((item.metric for item in differences if item.metric != LATENCY), None)
     changed = paired_differences.largest_changes(*values, choice) if choice else ()

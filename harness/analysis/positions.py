@@ -11,14 +11,15 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from harness import stats
+from harness.analysis import published_measures
+from harness.analysis.published_measures import PositionHistogram
 from harness.analysis.resampling import RESAMPLES
 from harness.analysis.table import Row
-from harness.datasets.positions import RelevantPosition
+from harness.datasets.passage_positions import RelevantPosition
 from harness.driver.records import Scalar
 from harness.evaluation.per_query import PerQuery
 from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate, Floats
@@ -33,27 +34,14 @@ SEED = 2023
 WORD_TOKENS = 1.3
 
 
-class ReferenceHistogram(NamedTuple):
-    """Published numbers of passages in bins of 256 tokens; passages beyond the last bin count in ``total`` alone."""
-
-    name: str
-    counts: tuple[int, ...]
-    total: int
-
-    def share_before(self, bins: int) -> float:
-        """Return the share of passages that start before this bin."""
-        return sum(self.counts[:bins]) / self.total
-
-
-SOURCE = "Boytsov et al. (2025), histograms published with the study (Figure 1)"
-REFERENCES = (
-    ReferenceHistogram("MS MARCO", (5338, 1197, 525, 236, 104, 87, 55, 34, 55), 7631),
-    ReferenceHistogram("Robust04", (2436, 383, 169, 104, 76, 43, 19, 19, 6), 3306),
-)
+def published_histograms() -> tuple[str, tuple[PositionHistogram, ...]]:
+    """Return the source of published histograms of positions, and the histograms."""
+    about = published_measures.long_documents().about
+    return f"{about.cited}, {about.histograms_source}", about.histograms
 
 
 @dataclass(frozen=True)
-class PassagePlaces:
+class FirstPassages:
     """The first relevant passages of a dataset; ``origin`` names their source.
 
     ``pairs``: the number of query-document pairs that were searched (``None``: every pair has a passage).
@@ -87,14 +75,14 @@ class PassagePlaces:
 
 def first_passages(
     dataset: str, origin: str, records: Iterable[RelevantPosition], pairs: int | None = None
-) -> PassagePlaces:
+) -> FirstPassages:
     """Return the first passage of each pair of a query and a document, in the order of the records."""
     firsts: dict[tuple[str, str], RelevantPosition] = {}
     for each in records:
         known = firsts.get((each.query, each.doc))
         if known is None or each.start_token < known.start_token:
             firsts[each.query, each.doc] = each
-    return PassagePlaces(dataset, origin, tuple(firsts.values()), pairs)
+    return FirstPassages(dataset, origin, tuple(firsts.values()), pairs)
 
 
 def histogram(tokens: Iterable[int], width: int = BIN) -> tuple[int, ...]:
@@ -103,11 +91,11 @@ def histogram(tokens: Iterable[int], width: int = BIN) -> tuple[int, ...]:
     return tuple(counts[number] for number in range(max(counts, default=-1) + 1))
 
 
-def share_before(places: PassagePlaces, tokens: int) -> Estimate:
+def share_before(passages: FirstPassages, tokens: int) -> Estimate:
     """Return the share of first passages that start before a token, with its 95 % interval."""
-    if not places.firsts:
+    if not passages.firsts:
         return Estimate(None, reason="no relevant passage")
-    return stats.proportion(sum(start < tokens for start in places.starts), len(places.firsts))
+    return stats.proportion(sum(start < tokens for start in passages.starts), len(passages.firsts))
 
 
 @dataclass(frozen=True)
@@ -139,20 +127,20 @@ class DocumentReader:
     unseen: UnseenPassages | None
 
 
-def reader_of(name: str, limit: ReadLimit, places: PassagePlaces) -> DocumentReader:
+def reader_of(name: str, limit: ReadLimit, passages: FirstPassages) -> DocumentReader:
     """Return the share of passages that a system with this limit does not see."""
-    return DocumentReader(name, limit, unseen_passages(places, limit))
+    return DocumentReader(name, limit, unseen_passages(passages, limit))
 
 
-def unseen_passages(places: PassagePlaces, limit: ReadLimit) -> UnseenPassages | None:
+def unseen_passages(passages: FirstPassages, limit: ReadLimit) -> UnseenPassages | None:
     """Return the unseen share; ``None``: there is no passage, or the limit is unknown."""
-    if not limit.known or not places.firsts:
+    if not limit.known or not passages.firsts:
         return None
     if limit.tokens is None:
         return UnseenPassages(0.0, 0.0)
-    count = len(places.firsts)
-    starts = sum(each.start_token >= limit.tokens for each in places.firsts)
-    ends = sum(each.end_token > limit.tokens for each in places.firsts)
+    count = len(passages.firsts)
+    starts = sum(each.start_token >= limit.tokens for each in passages.firsts)
+    ends = sum(each.end_token > limit.tokens for each in passages.firsts)
     return UnseenPassages(starts / count, ends / count)
 
 
@@ -235,12 +223,12 @@ class SystemByPosition:
 
 @dataclass(frozen=True)
 class DatasetPositions:
-    """Positions of one dataset's passages, in bins of ``width`` tokens.
+    """First passages of one dataset, in bins of ``width`` tokens.
 
     ``readers`` are known without a run; ``systems`` have ranked the documents.
     """
 
-    places: PassagePlaces
+    passages: FirstPassages
     width: int
     readers: tuple[DocumentReader, ...] = ()
     measure: str | None = None
@@ -251,7 +239,7 @@ def by_position(
     row: Row,
     values: PerQuery | None,
     params: Mapping[str, Scalar] | None,
-    places: PassagePlaces,
+    passages: FirstPassages,
     measure: str,
     width: int = BIN,
 ) -> SystemByPosition:
@@ -261,13 +249,13 @@ def by_position(
         row: the system's.
         values: its values by query.
         params: of the system; ``None``: not known.
-        places: the positions in the dataset.
+        passages: the dataset's first passages.
         measure: its name.
         width: tokens of a bin.
     """
     limit = ReadLimit(None, known=False) if params is None else read_limit(params)
-    unseen = unseen_passages(places, limit)
-    of_query = places.of_query
+    unseen = unseen_passages(passages, limit)
+    of_query = passages.of_query
     known: dict[str, float] = {}
     if values is not None and measure in values.measures:
         pairs = zip(values.query_ids, values.measures[measure].tolist(), strict=True)
@@ -277,8 +265,8 @@ def by_position(
         reason = str(row.detail or "") or f"no {measure} of a query with a position"
         return SystemByPosition(row.system, row.profile, limit, unseen, 0, nothing, nothing, reason=reason)
     scores = np.asarray(list(known.values()), dtype=np.float64)
-    passages = [of_query[query] for query in known]
-    starts = np.asarray([each.start_token for each in passages], dtype=np.int64)
+    earliest = [of_query[query] for query in known]
+    starts = np.asarray([each.start_token for each in earliest], dtype=np.int64)
     last = int(starts.max()) // width + 1
     fine = [(number * width, (number + 1) * width) for number in range(last)]
     edges = [0, *(bound * width for bound in COARSE)]
@@ -293,7 +281,7 @@ def by_position(
         slope(starts / width, scores),
         _bins(starts, scores, fine),
         _bins(starts, scores, coarse),
-        _placed(passages, scores),
+        _placed(earliest, scores),
     )
 
 
@@ -331,7 +319,7 @@ def slope(starts: Floats, scores: Floats, seed: int = SEED, resamples: int = RES
         resamples: number of resamples.
     """
     if len(starts) < 2 or starts.min() == starts.max():
-        return Estimate(None, reason="all passages start at one place")
+        return Estimate(None, reason="all passages start at one position")
     value = float(_slopes(np.ones((1, len(starts))), starts, scores)[0])
     if len(starts) < INTERVAL_MIN_QUERIES:
         return Estimate(value, reason=f"an interval needs {INTERVAL_MIN_QUERIES} queries, there are {len(starts)}")

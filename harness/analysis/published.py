@@ -10,7 +10,7 @@ import datetime
 import os
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -155,6 +155,7 @@ class About(Paper):
     files: TableFiles
     datasets: tuple[PaperDataset, ...] = Field(min_length=1)
     table2: tuple[LatencySource, ...]
+    table2_remark: ForeignText  # what its figures are, for people
     one_thread: tuple[ForeignText, ...] = ()  # references in Table 1 that measured on one CPU thread
 
 
@@ -429,18 +430,38 @@ def read(folder: Path) -> Published:
     )
 
 
-def minimum_viable(paper: str, system: str, gpus: int) -> Viable | None:
-    """Return the row of Table 2 in a shipped paper about a shipped system, with or without GPUs, if it has one.
+def shipped() -> Iterator[Published]:
+    """Yield the papers with costs that ship with harness.
 
     Raises:
-        FileError: a file of the paper is invalid.
+        FileError: a file of a paper is wrong.
     """
-    folder = config.data_root() / "results" / "published" / paper
-    if not (folder / NAME).is_file():
-        return None
-    tables = read(folder)
-    names = {source.system for source in tables.about.table2 if system in source.systems}
-    return next((line for line in tables.table2 if line.system in names and bool(line.gpu) == bool(gpus)), None)
+    for folder in map(config.published_folder().joinpath, config.published_names()):
+        if is_in(folder) and not has_measures_alone(folder):
+            yield read(folder)
+
+
+def has_measures_alone(folder: Path) -> bool:
+    """Return whether a folder holds tables of measures alone, which ``published.toml`` lists as ``tables``.
+
+    Raises:
+        FileError: ``published.toml`` is not TOML.
+    """
+    return is_in(folder) and "tables" in read_toml(folder / NAME, links=False)
+
+
+def minimum_viable(system: str, gpus: int) -> tuple[Viable, str] | None:
+    """Return the first row of a shipped Table 2 for a system of harness, with or without GPUs, and its source.
+
+    Raises:
+        FileError: a file of a paper is wrong.
+    """
+    for paper in shipped():
+        names = {source.system for source in paper.about.table2 if system in source.systems}
+        for line in paper.table2:
+            if line.system in names and bool(line.gpu) == bool(gpus):
+                return line, f"Table 2: {paper.about.cited}, {paper.about.table2_remark}."
+    return None
 
 
 Model = TypeVar("Model", bound=TableLine)

@@ -27,8 +27,6 @@ from harness.errors import FileError
 from harness.stats import Estimate
 from harness.untrusted import ForeignText, read_whole, reading
 
-# The shipped study of long documents.
-LONG_DOCUMENTS = config.data_root() / "results" / "published" / "boytsov2025"
 NO_LATENCY = "the paper prints no latency"
 SYSTEM = "system"
 _MAX_BYTES = 8 << 20
@@ -127,6 +125,21 @@ class Contradiction(ConfigModel):
         return f"{self.name}: printed: {self.printed}; but {self.follows}; {self.evidence}"
 
 
+class PositionHistogram(ConfigModel):
+    """Numbers of relevant passages by where they start, in bins of 256 tokens of bert-base-uncased.
+
+    Passages beyond the last bin count in ``total`` alone.
+    """
+
+    name: str
+    counts: tuple[int, ...] = Field(min_length=1)
+    total: int = Field(gt=0)
+
+    def share_before(self, bins: int) -> float:
+        """Return the share of passages that start before this bin."""
+        return sum(self.counts[:bins]) / self.total
+
+
 class RunTimeStatements(ConfigModel):
     """Statements about a figure of run times without printed numbers: one point, and the least factor."""
 
@@ -144,6 +157,8 @@ class MeasuresPaper(Paper):
     arxiv: ForeignText
     left_out: tuple[str, ...] = ()
     figure3: RunTimeStatements | None = None
+    histograms: tuple[PositionHistogram, ...] = ()
+    histograms_source: ForeignText | None = None
     tables: tuple[MeasureTable, ...] = Field(min_length=1)
     firstp: dict[str, str] = Field(default_factory=dict)
     findings: tuple[Contradiction, ...] = ()
@@ -233,15 +248,6 @@ def _ends(pairs: Sequence[tuple[PrintedCell, PrintedCell]]) -> tuple[Fraction, F
     return mean(-1), mean(1)
 
 
-def holds(folder: Path) -> bool:
-    """Return whether a folder holds tables of measures, which ``published.toml`` lists as ``tables``.
-
-    Raises:
-        FileError: ``published.toml`` is not TOML.
-    """
-    return is_in(folder) and "tables" in read_toml(folder / NAME, links=False)
-
-
 def read(folder: Path) -> PublishedMeasures:
     """Read a folder of published measures.
 
@@ -265,6 +271,18 @@ def read(folder: Path) -> PublishedMeasures:
         if each.systems and not any(each.touches(*row) for row in rows):
             raise FileError(f"{folder / NAME}: {kind} {each.name} concerns no row; correct `systems` or `tables`")
     return paper
+
+
+def long_documents() -> PublishedMeasures:
+    """Read the shipped paper on long documents: it states run times (``figure3``) and has ``histograms`` of positions.
+
+    Raises:
+        FileError: there is no such paper, or a file of it is wrong.
+    """
+    for folder in map(config.published_folder().joinpath, config.published_names()):
+        if is_in(folder) and {"figure3", "histograms"} <= read_toml(folder / NAME, links=False).keys():
+            return read(folder)
+    raise FileError(f"{config.published_folder()}: no paper on long documents is here; bring its folder back")
 
 
 def _lines(path: Path, table: MeasureTable) -> Iterator[dict[str, str]]:

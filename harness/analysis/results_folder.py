@@ -185,7 +185,7 @@ def _row_cache(
 
 def price_date(folder: Path) -> datetime.date | None:
     """Return the date of the prices behind a paper's costs; ``None``: other results, which take the newest."""
-    if not published.is_in(folder) or published_measures.holds(folder):
+    if not published.is_in(folder) or published.has_measures_alone(folder):
         return None
     return published.read(folder).about.prices.as_of
 
@@ -195,7 +195,7 @@ def _published(folder: Path, override: QrelsOverride | None) -> Table:
         raise UsageError(
             f"{folder}: a paper's figures have no runs to judge again; leave --qrels, --without-queries out"
         )
-    if published_measures.holds(folder):
+    if published.has_measures_alone(folder):
         return published_measures.measures_table(published_measures.read(folder))
     paper = published.read(folder)
     return published.published_table(paper, paper.follows())

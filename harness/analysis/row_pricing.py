@@ -143,6 +143,17 @@ def price_row(row: Row, tariff: Tariff) -> Row:
     )
 
 
+def on_machine(row: Row, price: Price | None, note: str | None) -> Row:
+    """Return a measured row with a machine and what queries cost on it."""
+    return replace(
+        row,
+        price=price,
+        price_note=note,
+        usd_per_million=sequential(row, price, note),
+        usd_per_million_saturated=saturated(row, price, note),
+    )
+
+
 def price(table: Table, tariff: Tariff) -> Table:
     """Return a table with its rows priced and its notes."""
     from harness.analysis import notes  # slow to import, and not needed to price rows alone

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +11,7 @@ import click
 
 from harness.analysis import comparison
 from harness.analysis.comparison import Comparison
-from harness.analysis.paired_differences import QueryChoice
 from harness.analysis.results_folder import ReadResults
-from harness.analysis.table import Row
 from harness.cli.locations import mirrored
 from harness.cli.options import (
     cache_option,
@@ -33,10 +31,8 @@ from harness.cli.stored_results import (
     without_queries_option,
 )
 from harness.errors import FileError, UsageError
-from harness.evaluation import evaluate_runs, measure_names, trec_lines
-from harness.progress import bar
+from harness.evaluation import measure_names, trec_lines
 from harness.report.comparison import comparison_document
-from harness.results import reader
 
 # Names with these endings are run files, missing ones too.
 _ENDINGS = frozenset({".run", ".trec", ".res", ".txt", ".gz", ".zst"})
@@ -111,32 +107,14 @@ def _stored(
     if theirs is not ours:
         others = _rows(replace(theirs, measures=table.measures), each_seed=each_seed)
     pairs = comparison.pairs(table.rows, others.table.rows, a, b)
-    measure = next(iter(table.measures), None)
-    texts: dict[str | None, Mapping[str, str]] = {}
-    comparisons = []
-    with bar("compare", "pairs") as step:
-        for number, (row, other) in enumerate(pairs):
-            step(number, len(pairs))
-            if count and row.sample_sha256 not in texts:
-                texts[row.sample_sha256] = _texts(ours.results, row)
-            query = QueryChoice(measure, count, texts.get(row.sample_sha256, {})) if measure else None
-            values, other_values = found.per_query.get(row.per_query_key), others.per_query.get(other.per_query_key)
-            comparisons.append(comparison.compare(row, other, values, other_values, table.measures, query))
+    values = found.per_query, others.per_query
+    comparisons = comparison.compare_pairs(pairs, values, table.measures, ours.results, count)
     return comparisons, tuple(dict.fromkeys((*table.unreadable, *others.table.unreadable)))
 
 
 def _rows(stored: StoredResults, *, each_seed: bool) -> ReadResults:
     found = stored.priced(stored.read())
     return found if each_seed else stored.averaged(found)
-
-
-def _texts(results: Path, row: Row) -> Mapping[str, str]:
-    """Return the texts of a row's queries; none if they are missing, as no comparison depends on them."""
-    try:
-        job = reader.of_key(results, row.key)
-        return job.sample_texts() if job else {}
-    except FileError:
-        return {}
 
 
 def _are_run_files(compared: Sequence[str], stored: StoredResults) -> bool:
@@ -188,19 +166,5 @@ def _run_files(
     paths = {path.resolve(): path for pair in pairs for path in pair}
     (runs,) = read_run_files(qrels, tuple(paths.values()), queries, options.without_queries)
     name_of = dict(zip(paths, runs.runs, strict=True))
-    with bar("compare", "judging") as step:
-        evaluated = evaluate_runs.evaluate_runs(runs, measures, step)
-    choice = QueryChoice(evaluated.measures[0], count, runs.queries)
-    comparisons = []
-    for pair in pairs:
-        one, two = (name_of[path.resolve()] for path in pair)
-        compared = comparison.compare_runs(
-            (f"{one}/{runs.dataset}", f"{two}/{runs.dataset}"),
-            (evaluated.evaluations[one], evaluated.evaluations[two]),
-            (evaluated.by_query[one], evaluated.by_query[two]),
-            evaluated.measures,
-            choice,
-        )
-        a, b = replace(compared.a, flagged=evaluated.flagged[one]), replace(compared.b, flagged=evaluated.flagged[two])
-        comparisons.append(replace(compared, a=a, b=b))
-    return comparisons, evaluated.notes
+    named = [(name_of[one.resolve()], name_of[two.resolve()]) for one, two in pairs]
+    return comparison.compare_run_pairs(named, runs, measures, count)

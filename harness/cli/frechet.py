@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,12 +13,11 @@ from harness.cli.locations import named_as_given
 from harness.cli.options import cache_option, parsed_by, record_options
 from harness.cli.output import FORMATS, PICTURES, Destination, destination_options
 from harness.cli.stored_results import RunSelection, measures_option, runs_options, show_pictures
-from harness.commands import quoted
 from harness.errors import UsageError
-from harness.evaluation import embeddings, evaluate_runs, measure_names
+from harness.evaluation import document_vectors, evaluate_runs, measure_names
 from harness.evaluation.embeddings import Embeddings
 from harness.evaluation.evaluate import evaluate
-from harness.evaluation.frechet import Distances, Settings, check_source, distances
+from harness.evaluation.frechet import Distances, Settings, distances
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.progress import bar
 from harness.report.frechet import frechet_document
@@ -93,11 +91,11 @@ def frechet(
     measured, failed = [], False
     with named_as_given(runs.cache):
         samples = runs.judged()
-        given = _read(files, samples)
+        given = document_vectors.read_vectors(files, samples)
         for each in samples:
             sample = replace(each, notes=(*each.notes, *evaluate_runs.unknown_query_notes(each)))
             try:
-                encoded = _vectors(sample, given, _folder(runs), encoder)
+                encoded = document_vectors.vectors_of(sample, given, _folder(runs), encoder)
                 measured += [_measured(sample, vectors, depths, settings, measures) for vectors in encoded]
             except UsageError as error:
                 if len(samples) == 1:
@@ -115,58 +113,6 @@ def _folder(selection: RunSelection) -> Path | None:
     """Return the folder of results, which keeps vectors; run files and S3 have none."""
     named = selection.runs[0] if selection.runs else Path("results")
     return named if isinstance(named, Path) and named.is_dir() else None
-
-
-def _read(files: tuple[Path, ...], samples: Sequence[JudgedRuns]) -> tuple[Embeddings, ...]:
-    """Read files of vectors, each of which must be of the documents of a sample.
-
-    Raises:
-        FileError: a file cannot be read.
-        UsageError: one is of other texts.
-    """
-    given = []
-    for path in files:
-        vectors = embeddings.read(path)
-        if not any(_fits(sample, vectors) for sample in samples):
-            try:
-                check_source(samples[0], vectors)
-            except UsageError as error:
-                raise UsageError(f"{path}: {error}") from error
-        given.append(vectors)
-    return tuple(given)
-
-
-def _fits(runs: JudgedRuns, vectors: Embeddings) -> bool:
-    return vectors.role == "document" and runs.corpus_sha256 in (None, vectors.source)
-
-
-def _vectors(
-    runs: JudgedRuns, given: tuple[Embeddings, ...], folder: Path | None, encoder: str | None
-) -> list[Embeddings]:
-    """Return vectors of the runs' documents: of the given files, else of those beside the results.
-
-    Raises:
-        UsageError: there are none, or none by this encoder.
-    """
-    kept = folder if not given and runs.corpus_sha256 else None
-    paths = embeddings.find_embeddings(kept, "document", runs.corpus_sha256 or "") if kept else ()
-    fitting = [*(vectors for vectors in given if _fits(runs, vectors)), *map(embeddings.read, paths)]
-    if not fitting:
-        if not runs.corpus_sha256:
-            raise UsageError(
-                "run files need vectors of their documents; name a file of harness embed with --embeddings"
-            )
-        where = "among the files" if given else f"kept{f' in {folder}/embeddings' if folder else ''}"
-        raise UsageError(
-            f"{runs.dataset}: no vectors of its documents are {where}; make"
-            f" them with {quoted('embed', encoder or 'minilm', runs.dataset, results=folder if folder else None)},"
-            " or name a file with --embeddings"
-        )
-    chosen = [vectors for vectors in fitting if encoder in (None, vectors.encoder)]
-    if not chosen:
-        embed = quoted("embed", encoder, runs.dataset)
-        raise UsageError(f"no vectors by {encoder!r} among the files; make them with {embed}")
-    return chosen
 
 
 def _measured(

@@ -83,10 +83,10 @@ def _chosen(
     declared: list[System], engines: tuple[str, ...], gpus: int, wrong: dict[str, FileError]
 ) -> list[tuple[System, bool]]:
     """List the images to make: a system each, and whether the image of its engine is meant."""
-    able = [system.on(gpus) for system in declared]
-    wanted = {each.image: each for system in able for each in (system, system.searching())}
+    used = [system.for_job(kind, gpus=gpus) for system in declared for kind in ("build", "search")]
+    wanted = {system.image: system for system in used}
     chosen = [(system, False) for system in wanted.values()]
-    by_engine = {system.engine: system.on(gpus) for system in catalog.systems(wrong=wrong).values()}
+    by_engine = {system.engine: system.for_job("build", gpus=gpus) for system in catalog.systems(wrong=wrong).values()}
     for name in dict.fromkeys(engines):
         if name not in by_engine:
             raise UnknownName("engine", name, by_engine)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -15,18 +14,13 @@ from harness.cli.output import FORMATS, Destination, destination_options, write
 from harness.cli.stored_results import RunSelection, measures_option, runs_options
 from harness.errors import UsageError
 from harness.evaluation import embeddings as vector_files
-from harness.evaluation import evaluate_runs, judged_runs, measure_names
+from harness.evaluation import judged_runs, measure_names
 from harness.evaluation import leakage as leaking
-from harness.evaluation.embeddings import Embeddings
 from harness.evaluation.evaluate_runs import count_and_ids
-from harness.evaluation.judged_runs import JudgedRuns
-from harness.evaluation.leakage import Leakage, check_vector_texts, queries_without_words
-from harness.progress import bar, silent
+from harness.evaluation.leakage import queries_without_words
 from harness.report.leakage import leakage_document
 from harness.untrusted import one_line
 
-# A bar is shown from this number of cosines on.
-_MANY = 10**8
 _THRESHOLD = 0.9
 
 
@@ -90,7 +84,7 @@ def leakage(
     for sample in samples:
         if not sample.queries:
             raise UsageError(f"{sample.dataset}: no query in it, so nothing can be compared; name those with --queries")
-    leakages = [_of(sample, trained, vectors, least, parsed) for sample in samples]
+    leakages = [leaking.examine(sample, trained, vectors, least, parsed) for sample in samples]
     if leaked is not None:
         write(leaked, _lines(dict.fromkeys(query for found in leakages for query in found.leaked)))
     destination.show_report(leakage_document(leakages))
@@ -105,41 +99,3 @@ def _lines(ids: Iterable[str]) -> str:
                 f"query {query!r}: cannot stand in a list of ids, one a line; correct it, or leave --write out"
             )
     return "".join(f"{query}\n" for query in queries)
-
-
-def _of(
-    sample: JudgedRuns,
-    training: dict[str, str],
-    vectors: tuple[Embeddings, Embeddings] | None,
-    threshold: float,
-    measures: tuple[object, ...],
-) -> Leakage:
-    remedy = "name a file of their texts with --queries, or vectors with --embeddings"
-    blank = () if vectors else queries_without_words(sample.queries, sample.dataset, remedy)
-    unchecked = _unchecked(sample, training, vectors)
-    cosines = len(sample.queries) * len(training)
-    with bar("near duplicates", "comparing") as step:
-        leaks = leaking.find_leaks(sample.queries, training, vectors, threshold, step if cosines >= _MANY else silent)
-    without_effects = leaking.Leakage(
-        dataset=sample.dataset,
-        queries=sample.queries,
-        training=training,
-        leaks=leaks,
-        effects=(),
-        threshold=None if vectors is None else threshold,
-        encoder=None if vectors is None else vectors[0].encoder,
-        notes=(*unchecked, *evaluate_runs.unknown_query_notes(sample), *sample.notes),
-        not_compared=blank,
-    )
-    effects = leaking.measure_effects(sample, without_effects.leaked, measures)
-    return replace(without_effects, effects=effects)
-
-
-def _unchecked(
-    sample: JudgedRuns, training: dict[str, str], vectors: tuple[Embeddings, Embeddings] | None
-) -> tuple[str, ...]:
-    """Return notes on vectors that may be of other texts."""
-    if vectors is None:
-        return ()
-    sets = ((vectors[0], sample.queries, "the sample"), (vectors[1], training, "the training set"))
-    return tuple(why for checked in sets if (why := check_vector_texts(*checked)) is not None)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from harness import datasets
 from harness.aws.cloud_run import price_list
 from harness.aws.cloud_run.machines import MachineOptions
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_options
@@ -17,15 +15,13 @@ from harness.cli.locations import named_as_given, of_suite
 from harness.cli.options import cache_option, models_option, only_option, results_option
 from harness.cli.output import FORMATS, Destination, destination_options, show_errors
 from harness.commands import command
-from harness.errors import FileError, counted
+from harness.errors import FileError
+from harness.jobs import cell_plans
 from harness.jobs.cell_plans import Planner, SuitePlan
 from harness.jobs.inputs import RunOptions
-from harness.jobs.suite import Suite, dataset_name, load
+from harness.jobs.suite import Suite, load
 from harness.pricing import prices
 from harness.report.plan import CellPlan, plan_document
-
-# Notes on what keeps cells from being measured here.
-_MOST_NOTES = 3
 
 
 @click.command()
@@ -66,13 +62,11 @@ def plan(
             loaded = load(path)
             options = planning_options(path, loaded, results, only, choice.cache, fresh=fresh, fresh_index=fresh_index)
             plans.append(planner.plan(loaded, options))
-            missing |= missing_folders(loaded, options)
+            missing |= cell_plans.missing_folders(loaded, options)
     given = {"results": None if str(results) == "results" else str(results)}
     run = command("run", *suites, **given, only=only, fresh_index=fresh_index, fresh=fresh and not fresh_index)
     cells = [cell for each in plans for cell in (_priced(each) if price else each.cells)]
-    notes = [*_refusals(cells), *suite_notes(plans, missing), *_cannot_run_here(plans)][:_MOST_NOTES]
-    if not all(each.engine for each in plans):
-        notes.append("no Docker engine answers, so it is not known which images are built; see harness doctor")
+    notes = cell_plans.plan_notes(plans, cells, missing)
     absent = sum(len(each.absent) for each in plans)
     destination.show_report(plan_document(cells, notes, run, absent=absent, priced=price))
     show_errors(missing.values())
@@ -95,35 +89,5 @@ def planning_options(
         return replace(run_options(path, folder, only, fresh, cache), fresh_index=fresh_index)
 
 
-def missing_folders(suite: Suite, options: RunOptions) -> dict[str, FileError]:
-    """Return the errors of datasets whose folders do not exist, by name."""
-    locations = {dataset_name(name): datasets.find(name, options.suite_dir) for name in suite.datasets}
-    return {name: error for name, location in locations.items() if (error := datasets.missing_folder(location))}
-
-
 def _priced(plan: SuitePlan) -> list[CellPlan]:
     return price_list.priced(plan.cells, plan.inputs.suite, prices.snapshot(), MachineOptions())
-
-
-def suite_notes(plans: list[SuitePlan], missing: dict[str, FileError]) -> Iterator[str]:
-    """Yield what suites still need, a line for each kind: data, and pins."""
-    unfetched = [cell.dataset for each in plans for cell in each.absent if cell.dataset not in missing]
-    if unfetched:
-        yield f"data is not here: {', '.join(dict.fromkeys(unfetched))}; run where ir_datasets can fetch it"
-    systems = [system for each in plans for system in each.inputs.systems.values()]
-    if unpinned := [name for system in systems for name in system.unpinned]:
-        yield f"pinned at first use, by harness run: {', '.join(dict.fromkeys(unpinned))}"
-
-
-def _cannot_run_here(plans: list[SuitePlan]) -> Iterator[str]:
-    """Count the cells that this host cannot run."""
-    cannot = {job.cell: job.cannot for each in plans for job in each.jobs if job.cannot and not job.done}
-    if cannot:
-        yield f"not on this machine: {counted(len(cannot), 'cell')}, e.g. {next(iter(cannot.values()))}"
-
-
-def _refusals(cells: list[CellPlan]) -> Iterator[str]:
-    """Count the cells that no machine of the price list takes."""
-    refused = [cell.refused for cell in cells if cell.refused]
-    if refused:
-        yield f"no price: {counted(len(refused), 'cell')}, e.g. {refused[0]}"

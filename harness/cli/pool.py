@@ -8,15 +8,16 @@ from pathlib import Path
 
 import click
 
+from harness import datasets
 from harness.cli.lines import say
 from harness.cli.options import Command, Decorator, cache_option
 from harness.cli.output import Destination, destination_options, write
-from harness.cli.stored_results import RunSelection, load_dataset, runs_options
+from harness.cli.stored_results import RunSelection, runs_options
 from harness.commands import command, option
 from harness.datasets import Dataset
+from harness.datasets.judgements import documents_of
 from harness.errors import UnknownName, UsageError, counted
 from harness.evaluation import evaluate_runs, judged_runs, trec, trec_lines
-from harness.evaluation.evaluate_runs import count_and_ids
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.packages import CHECKED, PAIRS, REVIEWERS, CheckPlan, cut_packages, find_packages
 from harness.evaluation.pool import (
@@ -123,7 +124,7 @@ def pool(
     documents: dict[str, dict[str, str]] = {}
     if not no_texts:
         holder = holder or _holder(dataset, samples, runs.cache)
-        documents = _documents(judging_pool, holder)
+        documents = documents_of(judging_pool.pairs, holder)
         for query in holder.queries:
             if not judging_pool.queries.get(query.query_id, "?"):
                 judging_pool.queries[query.query_id] = query.text
@@ -141,7 +142,7 @@ def _samples(runs: RunSelection, dataset: str | None) -> tuple[tuple[JudgedRuns,
     """Return the runs, and the named dataset where it was read for them."""
     if not _are_unjudged(runs):
         return runs.judged(), None
-    holder = None if dataset is None else load_dataset(dataset, runs.cache)
+    holder = None if dataset is None else datasets.load_named(dataset, Path.cwd(), runs.cache)
     return _unjudged(runs, holder), holder
 
 
@@ -281,7 +282,7 @@ def _holder(named: str | None, samples: tuple[JudgedRuns, ...], cache: Path) -> 
     if named is None and corpus_sha256 is None:
         raise UsageError("run files have no documents; name their --dataset, or say --no-texts")
     try:
-        holder = load_dataset(named or samples[0].dataset, cache)
+        holder = datasets.load_named(named or samples[0].dataset, Path.cwd(), cache)
     except UnknownName as error:
         raise UsageError(f"{error}; name it with --dataset, or say --no-texts") from error
     if corpus_sha256 not in (None, holder.corpus.sha256):
@@ -290,14 +291,3 @@ def _holder(named: str | None, samples: tuple[JudgedRuns, ...], cache: Path) -> 
             f"({str(corpus_sha256)[:12]}); name the right one with --dataset"
         )
     return holder
-
-
-def _documents(judging_pool: JudgingPool, holder: Dataset) -> dict[str, dict[str, str]]:
-    needed = {document for _, document in judging_pool.pairs}
-    documents = {document["_id"]: document for document in holder.corpus.documents(needed)}
-    missing = sorted(map(repr, needed - documents.keys()))
-    if missing:
-        raise UsageError(
-            f"dataset {holder.name}: lacks documents of the runs, {count_and_ids(missing)}; name theirs with --dataset"
-        )
-    return documents

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import datetime
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 
+from harness import datasets
 from harness.cli.lines import say
 from harness.cli.options import FiniteRange, cache_option
 from harness.cli.output import Destination, destination_options, output_option
-from harness.cli.stored_results import load_dataset
 from harness.commands import option
-from harness.datasets import Dataset
-from harness.errors import FileError, UnknownName, UsageError, counted
+from harness.datasets.judgements import check_known, judgements_of_dataset
+from harness.errors import FileError, UnknownName, UsageError
 from harness.evaluation import packages, pool, qrels_merge, trec_lines
-from harness.evaluation.packages import PackageCheck, mean_accuracy
-from harness.evaluation.pool import GradedPair
+from harness.evaluation.packages import PackageCheck
 from harness.evaluation.qrels_merge import BaseQrels, MergeRecord
-from harness.report.document import Escape, GridColumn, ReportDocument, Section, grid_of
+from harness.report.qrels import checks_document, qrels_document
 from harness.untrusted import one_line
 
-_SHOWN = 3
 _accuracy_option = click.option(
     "--accuracy",
     type=FiniteRange(0, 1),
@@ -95,7 +90,7 @@ def add(
     if output.exists() and not (base_file.is_file() and output.samefile(base_file)):
         raise UsageError(f"{output}: is there already; name another file, or add to it with {option('to', output)}")
     if dataset is not None or not base_file.is_file():
-        _check_ids(given, load_dataset(dataset or base, cache))
+        check_known(given, datasets.load_named(dataset or base, Path.cwd(), cache))
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     merged = qrels_merge.merge_qrels(
         judgements,
@@ -116,32 +111,10 @@ def _read_base(named: str, cache: Path) -> BaseQrels:
     if path.is_file():
         return qrels_merge.read_base(path)
     try:
-        dataset = load_dataset(named, cache)
+        dataset = datasets.load_named(named, Path.cwd(), cache)
     except UnknownName as error:
         raise UsageError(f"{named}: no such file, and no dataset either; {error}") from error
-    if dataset.answers:
-        raise UsageError(f"dataset {dataset.name}: is judged by answers in texts; there are no judgements to add to")
-    rows = (line.split() for line in dataset.qrels.decode("utf-8").split("\n") if line)
-    lines = tuple(
-        GradedPair(f"{dataset.name}'s judgements", query, document, int(grade), iteration)
-        for query, iteration, document, grade in rows
-    )
-    return BaseQrels(lines, dataset.qrels_sha256)
-
-
-def _check_ids(given: tuple[GradedPair, ...], holder: Dataset) -> None:
-    """Refuse judgements of queries or documents that the dataset lacks."""
-    queries = {query.query_id for query in holder.queries}
-    unknown = holder.corpus.unknown({judgement.doc_id for judgement in given})
-    strange = [judgement for judgement in given if judgement.query_id not in queries or judgement.doc_id in unknown]
-    if strange:
-        named = "; ".join(
-            f"{judgement.place}: "
-            + (f"document {judgement.doc_id!r}" if judgement.query_id in queries else f"query {judgement.query_id!r}")
-            for judgement in strange[:_SHOWN]
-        )
-        more = f" and {len(strange) - _SHOWN:,} more" if len(strange) > _SHOWN else ""
-        raise UsageError(f"dataset {holder.name} has not what is judged: {named}{more}; correct or remove the lines")
+    return judgements_of_dataset(dataset)
 
 
 def _report(record: MergeRecord, output: Path) -> None:
@@ -165,23 +138,7 @@ def check_packages(files: tuple[Path, ...], accuracy: float, destination: Destin
     paths = [path for file in files for path in (packages.find_packages(file) if file.is_dir() else [file])]
     checks = [_read_check(path) for path in paths]
     failed = [check for check in checks if check.accuracy < packages.exact(accuracy)]
-    records = [
-        {
-            "package": check.package.name,
-            "round": check.round,
-            "accuracy": float(check.accuracy),
-            "passed": check not in failed,
-            "reviews": [asdict(review) for review in check.reviews],
-        }
-        for check in checks
-    ]
-    destination.show_report(
-        ReportDocument(
-            sections=lambda escape: (_check_section(checks, accuracy, escape),),
-            lines=tuple,
-            content=lambda: {"check_version": 1, "accuracy": accuracy, "packages": records},
-        )
-    )
+    destination.show_report(checks_document(checks, accuracy))
     if failed:
         again = max(check.round for check in failed) + 1
         low = f"Revise the packages below {packages.limit(accuracy)}"
@@ -197,21 +154,6 @@ def _read_check(path: Path) -> PackageCheck:
     return check
 
 
-def _check_section(checks: Sequence[PackageCheck], accuracy: float, escape: Escape) -> Section:
-    least, limit = packages.exact(accuracy), packages.limit(accuracy)
-    columns: list[GridColumn[PackageCheck]] = [
-        ("package", False, lambda check: escape(check.package.name)),
-        ("round", True, lambda check: str(check.round)),
-        ("checked", True, lambda check: f"{sum(review.pairs for review in check.reviews):,}"),
-        ("reviewers agree", True, lambda check: ", ".join(packages.percent(each.accuracy) for each in check.reviews)),
-        ("mean", True, lambda check: packages.percent(check.accuracy)),
-        ("result", False, lambda check: "passed" if check.accuracy >= least else "revise"),
-    ]
-    passed = sum(check.accuracy >= least for check in checks)
-    lead = f"**{passed:,} of {counted(len(checks), 'package')} passed**: reviewers agree with {limit} or more"
-    return Section(lead=(lead,), grids=(grid_of(checks, columns),))
-
-
 @qrels.command("show")
 @click.argument("file", type=click.Path(path_type=Path))
 @destination_options("md", "json")
@@ -221,48 +163,4 @@ def show_qrels(file: Path, destination: Destination) -> None:
     base = qrels_merge.read_base(file)
     if not base.lines:
         raise FileError(f"{file}: has no judgement; name a TREC file of lines 'query 0 document grade'")
-    facts = qrels_merge.describe_qrels(base.lines) | {
-        "sha256": base.sha256,
-        "merges": [asdict(merge) for merge in base.merges],
-        "changed_after": base.changed_after,
-    }
-    destination.show_report(
-        ReportDocument(
-            sections=lambda escape: (_section(file, facts, base, escape),),
-            lines=tuple,
-            content=lambda: {"qrels_version": 1, **facts},
-        )
-    )
-
-
-def _section(file: Path, facts: Mapping[str, Any], base: BaseQrels, escape: Escape) -> Section:
-    size = f"{facts['judgements']:,} judgements of {facts['queries']:,} queries"
-    grades: list[GridColumn[tuple[str, int]]] = [
-        ("grade", True, lambda item: item[0]),
-        ("judgements", True, lambda item: f"{item[1]:,}"),
-    ]
-    merges: list[GridColumn[MergeRecord]] = [
-        ("iteration", True, lambda merge: str(merge.iteration)),
-        ("added", True, lambda merge: f"{merge.added:,}"),
-        ("replaced", True, lambda merge: f"{len(merge.conflicts) if merge.resolved == 'override' else 0:,}"),
-        ("reviewers agree", True, lambda merge: f"{float(mean_accuracy(merge.reviews)):.1%}" if merge.reviews else ""),
-        ("source", False, lambda merge: escape(merge.source)),
-        ("date", False, lambda merge: escape(merge.date)),
-        ("file", False, lambda merge: escape(merge.file)),
-    ]
-
-    def of_queries(part: str) -> GridColumn[str]:
-        return part, True, lambda kind: f"{facts[f'{kind}_per_query'][part]:g}"
-
-    per_query = [of_queries(part) for part in ("least", "median", "mean", "most")]
-    grids = (
-        grid_of(list(facts["grades"].items()), grades),
-        grid_of(("judged", "relevant"), [("a query", False, str), *per_query]),
-        grid_of(base.merges, merges),
-    )
-    changed = ", ".join(map(str, base.changed_after))
-    return Section(
-        lead=(f"{escape(str(file))}: {size}, SHA-256 {base.sha256[:16]}",),
-        grids=tuple(grid for grid in grids if grid.cells),
-        notes=(f"Something else changed the file after iteration {changed}.",) if changed else (),
-    )
+    destination.show_report(qrels_document(file, base))

@@ -34,8 +34,8 @@ from harness.cli.stored_results import (
 )
 from harness.commands import command
 from harness.errors import UnknownName, UsageError
+from harness.report import LAYOUTS, render, study
 from harness.report import cheapest as cheapest_report
-from harness.report import render, study
 from harness.report.long_documents import answer, long_documents_document
 from harness.report.plots import long_documents as long_plots
 from harness.report.published_measures import measures_document
@@ -43,8 +43,6 @@ from harness.report.summary import SummaryView, summary_section
 from harness.untrusted import split_list
 
 LONG_DOCUMENTS = "long-documents"
-# Each layout and its default measures; none: the suite's.
-MEASURES = {"rows": (), "santhanam2023": ("RR@10", "Success@10"), LONG_DOCUMENTS: ()}
 # The line that says where everything else is.
 POINTER = "all columns and notes: --wide   how a number was made: {}"
 
@@ -64,7 +62,7 @@ view_options = record_options(
         show_default=False,
         help="Show these: hardware, machine, MEASURE, latency, p95, throughput, memory,"
         " gpu_memory, index, cost, build, GFLOP, parameters; of two stages ceiling, gain, harm, pairs, tokens; of"
-        " language models token_price.",
+        " language models token_price; or a figure by its name in CSV, such as p99_ms or load_s.",
     ),
     click.option("--sort", default="", show_default=False, metavar="NAME", help="Sort by this column."),
 )
@@ -83,7 +81,7 @@ view_options = record_options(
 )
 @click.option(
     "--layout",
-    type=click.Choice(tuple(MEASURES)),
+    type=click.Choice(LAYOUTS),
     default="rows",
     help="One row for each cell; the shape of the paper's Table 3 (latency and cost by hardware, then accuracy); or"
     " what reading long documents gains over FirstP, and what it costs.",
@@ -153,8 +151,10 @@ class ReportRequest:
         return paper if paper is not None and study.of(paper) is not None else None
 
     def read(self, *, distances: bool = False) -> ReadResults:
-        """Read the results once, by the layout's measures unless others are chosen; prices are the selected ones."""
-        stored = replace(self.stored, measures=self.stored.measures or MEASURES[self.layout])
+        """Read the results once, by the layout's measures unless others are chosen, at the selected prices."""
+        # A paper's layout has the measures of its study, any other those of the suite.
+        defaults = study.load(self.layout).MEASURES if self.layout in study.names() else ()
+        stored = replace(self.stored, measures=self.stored.measures or defaults)
         return stored.priced(stored.read(distances=distances))
 
 
@@ -217,7 +217,7 @@ def _long_documents(request: ReportRequest) -> None:
     found = stored.averaged(request.read())
     firstp = seeds.models_of(results_folder.load_firstp(stored.results), results_folder.load_seeds(stored.results))
     made = long_documents.build(found.table, found.per_query, firstp, (*found.table.measures, "")[0])
-    paper = published_measures.read(published_measures.LONG_DOCUMENTS)
+    paper = published_measures.long_documents()
     if folder is not None:
         drawn = long_plots.write_pictures(made, paper, folder, destination.form)
         show_pictures(drawn, [] if made.groups else ["no picture: no suite of these results names a FirstP ([firstp])"])
@@ -228,7 +228,7 @@ def _long_documents(request: ReportRequest) -> None:
 
 
 def _has_measures_alone(request: ReportRequest) -> bool:
-    return request.layout == "rows" and published_measures.holds(request.stored.results)
+    return request.layout == "rows" and published.has_measures_alone(request.stored.results)
 
 
 def _measures(request: ReportRequest) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 import click
 
 from harness import config
-from harness.analysis import pareto_front
 from harness.analysis.table import Table
 from harness.aws.batch.backend import BatchBackend
 from harness.aws.clients import Connections, parse_uri
@@ -38,13 +37,14 @@ from harness.cli.options import (
     retry_option,
 )
 from harness.cli.output import Destination, write
-from harness.cli.plan import planning_options, suite_notes
+from harness.cli.plan import planning_options
 from harness.cli.stored_results import StoredResults, tested
 from harness.commands import command, option
 from harness.driver.records import Outcome
 from harness.errors import UsageError, counted
+from harness.experiments.contested import contested_cells
 from harness.jobs import inputs, orchestrator
-from harness.jobs.cell_plans import Planner, SuitePlan
+from harness.jobs.cell_plans import Planner, SuitePlan, suite_notes
 from harness.jobs.inputs import RunOptions
 from harness.jobs.orchestrator import RunSummary
 from harness.jobs.suite import Suite, load
@@ -183,7 +183,9 @@ def run(
     request = _RunRequest(choice, results, only, fresh, fresh_index, retry_noisy, work, cloud, yes)
     _check_options(request)
     if contested is not None:
-        suites, cells = _contested(suites, contested, choice.cache)
+        stored = StoredResults(contested, choice.cache)
+        found = stored.priced(stored.read())
+        suites, cells = contested_cells(contested, found.table, found.per_query, suites)
         if not cells:
             text = f"nothing in {contested} is contested: every row is on the front or surely dominated"
             say(as_given(text, choice.cache), err=True)
@@ -352,26 +354,3 @@ def _nothing_measured(table: Table) -> Iterator[str]:
         ends = Counter(row.outcome.value.replace("_", " ") for row in systems)
         counts = ", ".join(f"{count} {end}" for end, count in ends.items())
         yield f"nothing could be measured: {counts}; choose other hardware, or fix the systems"
-
-
-def _contested(suites: tuple[Path, ...], folder: Path, cache: Path) -> tuple[tuple[Path, ...], frozenset[Cell]]:
-    """Return the contested cells of stored results, and the suite that declares them, from ``suites/`` by default."""
-    if len(suites) > 1:
-        raise UsageError(f"--contested measures one suite again, and {len(suites)} are named; name one")
-    stored = StoredResults(folder, cache)
-    found = stored.priced(stored.read())
-    cells = pareto_front.contested_cells(found.table, found.per_query, found.table.measures[0])
-    if suites:
-        name = load(suites[0]).name
-        return suites, frozenset(cell for cell in cells if cell.suite == name)
-    names = sorted({cell.suite for cell in cells})
-    if len(names) > 1:
-        raise UsageError(
-            f"{folder}: contested cells of {len(names)} suites ({', '.join(names)}); name the SUITE to run"
-        )
-    paths = [path for name in names if (path := Path("suites", f"{name}.toml")).is_file()]
-    if names and not paths:
-        raise UsageError(
-            f"{folder}: was measured with suite {names[0]}, but suites/{names[0]}.toml does not exist; name its SUITE"
-        )
-    return tuple(paths[:1]), cells

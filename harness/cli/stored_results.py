@@ -10,7 +10,6 @@ from pathlib import Path
 
 import click
 
-from harness import config, datasets
 from harness.analysis import published, published_measures, rejudge, results_folder, row_pricing, seeds
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.rejudge import QrelsOverride
@@ -32,12 +31,11 @@ from harness.cli.options import (
     results_path,
 )
 from harness.cli.output import Destination
-from harness.datasets import Dataset
 from harness.errors import UsageError
 from harness.evaluation import judged_runs, measure_names, trec_lines
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.per_query import PerQuery
-from harness.progress import Progress, bar
+from harness.progress import Progress
 from harness.report.page import PageSource, page_content, render_page
 from harness.report.page.answer import answer_html
 from harness.report.page.groups import ranking_data
@@ -156,7 +154,7 @@ class StoredResults:
             view=view,
         )
         pointed = SummaryView(rest="click a number of the leaderboard")
-        if published_measures.holds(self.results):
+        if published.has_measures_alone(self.results):
             answer = first_screen(published_measures.read(self.results), plain_escape)
         else:
             answer = summary_section(table, per_query, plain_escape, pointed)
@@ -264,17 +262,6 @@ def show_pictures(paths: Iterable[Path], missing: Iterable[str]) -> None:
         sys.exit(1)
 
 
-def load_dataset(name: str, cache: Path) -> Dataset:
-    """Load a dataset by its name or folder, with a bar while a large corpus is prepared.
-
-    Raises:
-        UnknownName: there is no such dataset.
-        FileError: a file of it is missing or wrong.
-    """
-    with bar(f"{name}: corpus", "documents", line=True) as step:
-        return datasets.load(datasets.find(name, Path.cwd()), config.absolute_folder(cache), step)
-
-
 def read_run_files(
     qrels: Path,
     runs: Sequence[Path],
@@ -293,5 +280,5 @@ def _paper(folder: Path) -> tuple[str | None, tuple[str, ...]]:
     """Return the title and citation of the paper whose tables a folder holds."""
     if not published.is_in(folder):
         return None, ()
-    about = (published_measures if published_measures.holds(folder) else published).read(folder).about
+    about = (published_measures if published.has_measures_alone(folder) else published).read(folder).about
     return f"{about.cited}, as published", about.citation_lines()

@@ -27,7 +27,8 @@ from harness.cli.options import (
     results_option,
 )
 from harness.cli.output import FORMATS, Destination, destination_options
-from harness.errors import HarnessError, UsageError
+from harness.datasets import dataset_name
+from harness.errors import UsageError
 from harness.experiments.viability import acceptance, render, validation
 from harness.experiments.viability import curve as curves
 from harness.experiments.viability.acceptance import Criteria
@@ -35,8 +36,8 @@ from harness.experiments.viability.minimum import SuiteQuestion, find_minima, su
 from harness.experiments.viability.probe import SUITE, Subject, SubjectJobs, subject
 from harness.experiments.viability.render_minimum import minima_document
 from harness.experiments.viability.session import Question
-from harness.experiments.viability.smallest import smallest
-from harness.jobs.suite import Suite, dataset_name, load
+from harness.experiments.viability.smallest import find_limits
+from harness.jobs.suite import Suite, load
 from harness.launch.base import Launcher
 from harness.launch.images import catalog
 from harness.pricing.prices import Snapshot
@@ -70,9 +71,9 @@ class Bench(LauncherChoice):
 
             @contextmanager
             def ask(question: SuiteQuestion) -> Iterator[Question]:
-                place = datasets.find(question.dataset, folder)
-                system = question.system.speaking(suite.language(dataset_name(question.dataset)))
-                about = subject(system, place, cache, self.queries)
+                found = datasets.find(question.dataset, folder)
+                language = suite.language(dataset_name(question.dataset))
+                about = subject(question.system, found, cache, self.queries, language)
                 yield Question(self._jobs(about, launcher, location), criteria, question.gpus, step)
 
             yield ask
@@ -151,7 +152,7 @@ def viable(
     """Find the smallest memory limit under which SYSTEM still works, and the instance to rent for it.
 
     With SUITE (a TOML file): of each of its systems, on its datasets and with the CPUs and GPUs of its hardware
-    profiles, beside Table 2 of Santhanam et al. 2023 where that has the system.  A system that fails stops no other.
+    profiles, beside Table 2 of a shipped paper where that has the system.  A system that fails stops no other.
 
     Each probe is a stored job, so the same command resumes a stopped search, and shows a finished one at once.  Exit
     code 1 where no limit could be confirmed.
@@ -193,15 +194,8 @@ def _show_verdicts(
     destination: Destination,
 ) -> NoReturn:
     """Find the smallest limit of one system for each CPU count, show the verdicts, and exit."""
-    limits, errors = [], []
     with bench.ask(criteria, gpus, step_bytes) as question:
-        for count in counts:
-            question.check(count)
-        for count in counts:
-            try:
-                limits.append(smallest(question, count))
-            except HarnessError as error:  # the other CPU counts may do
-                errors.append(error)
+        limits, errors = find_limits(question, counts)
     if limits:
         destination.show_report(render.verdicts_document(limits, snapshot, selection.choice))
     for refused in errors:

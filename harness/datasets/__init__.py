@@ -10,16 +10,16 @@ from pathlib import Path
 
 from pydantic import Field
 
-from harness.config import ConfigModel, data_root, read_toml, validate
+from harness.config import ConfigModel, absolute_folder, data_root, read_toml, validate
 from harness.datasets import formats as _formats
 from harness.datasets import ir_datasets, msmarco, xor_tydi
 from harness.datasets.corpus import PreparedCorpus, prepare_corpus
 from harness.datasets.dataset import Dataset, Language, QuerySample, draw_sample
 from harness.datasets.ir_datasets import IrDataset
 from harness.datasets.licence import MS_MARCO, XOR_TYDI, Licence, read_licence
-from harness.datasets.positions import positions_content
+from harness.datasets.passage_positions import positions_content
 from harness.errors import FileError, UnknownName
-from harness.progress import Progress, silent
+from harness.progress import Progress, bar, silent
 from harness.untrusted import ForeignText
 
 __all__ = [
@@ -28,10 +28,12 @@ __all__ = [
     "IrDataset",
     "PreparedCorpus",
     "QuerySample",
+    "dataset_name",
     "draw_sample",
     "find",
     "licence",
     "load",
+    "load_named",
 ]
 
 _FACTS = "dataset.toml"
@@ -50,6 +52,13 @@ class DatasetFacts(ConfigModel):
 
 # A folder, with "#split" after its name if it has several; or an id of ir_datasets.
 DatasetLocation = Path | IrDataset
+
+
+def dataset_name(declared: str) -> str:
+    """Return the dataset's name in results: a path's last part, or an id with ``-`` for ``/``."""
+    if declared.startswith((".", "/")):
+        declared = declared.rstrip("/").rpartition("/")[2]
+    return declared.strip("/").replace("/", "-").replace("#", "-")
 
 
 def find(name: str, beside: Path) -> DatasetLocation:
@@ -115,6 +124,18 @@ def load(location: DatasetLocation, cache: Path, progress: Progress = silent) ->
         positions,
         repeated=source.qrels.repeated,
     )
+
+
+def load_named(declared: str, beside: Path, cache: Path) -> Dataset:
+    """Find and load a dataset, with a bar while a large corpus is prepared.
+
+    Raises:
+        UnknownName: there is no such dataset.
+        FileError, UsageError: as :func:`load`.
+    """
+    location = find(declared, beside)
+    with bar(f"{dataset_name(declared)}: corpus", "documents", line=True) as step:
+        return load(location, absolute_folder(cache), step)
 
 
 def folder_of(location: Path) -> Path:

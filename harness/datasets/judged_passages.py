@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from harness.datasets import source
 from harness.datasets.passage_matching import JudgedPassage, MatchedPassages
-from harness.datasets.positions import RelevantPosition
+from harness.datasets.passage_positions import RelevantPosition
 from harness.errors import FileError
 from harness.untrusted import mistake
 

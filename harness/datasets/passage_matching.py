@@ -14,7 +14,7 @@ from difflib import Match, SequenceMatcher
 import numpy as np
 
 from harness.datasets.generate.wordpieces import split_tokens
-from harness.datasets.positions import RelevantPosition
+from harness.datasets.passage_positions import RelevantPosition
 
 SUBSTRING, SUBSEQUENCE = 0.8, 0.7
 _WINDOW, _STEP = 1.2, 0.1

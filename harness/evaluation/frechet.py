@@ -16,6 +16,7 @@ import numpy as np
 from harness.commands import quoted
 from harness.errors import UsageError
 from harness.evaluation import frechet_distance
+from harness.evaluation.document_vectors import check_source
 from harness.evaluation.embeddings import Embeddings
 from harness.evaluation.frechet_distance import VectorRows
 from harness.evaluation.judged_runs import JudgedRuns
@@ -182,14 +183,6 @@ def distances(
         source=embeddings.source,
         source_checked=runs.corpus_sha256 is not None,
     )
-
-
-def check_source(runs: JudgedRuns, embeddings: Embeddings) -> None:
-    """Raise UsageError if the vectors are of queries, or of another corpus than the runs'."""
-    if embeddings.role != "document":
-        raise UsageError(f"vectors of {embeddings.role} texts, not of documents; make those with harness embed")
-    if runs.corpus_sha256 not in (None, embeddings.source):
-        raise UsageError(f"vectors of other texts than {runs.dataset}'s documents; make those with harness embed")
 
 
 def _check_vectors(embeddings: Embeddings, documents: Collection[str], dataset: str) -> None:

@@ -19,11 +19,14 @@ from harness import stats
 from harness.errors import UsageError
 from harness.evaluation.embeddings import Embeddings, sha256_of_texts
 from harness.evaluation.evaluate import evaluate, mean_estimate
+from harness.evaluation.evaluate_runs import unknown_query_notes
 from harness.evaluation.judged_runs import JudgedRuns
-from harness.progress import Progress, silent
+from harness.progress import Progress, bar, silent
 from harness.stats import Estimate
 
 MOST_PAIRS = 1_000_000
+# A bar is shown from this number of cosines on.
+_MANY = 10**8
 # Cosines computed at once: 64 MiB.
 _BLOCK = 1 << 24
 # Rounding errors of a cosine: pairs within the float32 error of the threshold are computed again in float64.
@@ -115,6 +118,53 @@ def find_leaks(
             key=lambda leak: (-(leak.cosine or 0), not leak.same_text, leak.query_id, leak.training_id),
         )
     )
+
+
+def examine(
+    sample: JudgedRuns,
+    training: dict[str, str],
+    vectors: tuple[Embeddings, Embeddings] | None,
+    threshold: float,
+    measures: Sequence[Any],
+) -> Leakage:
+    """Return the training queries that recur in a sample, and what they do to its measures.
+
+    Args:
+        sample: its queries and runs.
+        training: texts of the training queries by id.
+        vectors: of both sets of queries by one encoder; None: texts are compared.
+        threshold: the least cosine of near duplicates.
+        measures: as ir_measures parses them.
+    """
+    remedy = "name a file of their texts with --queries, or vectors with --embeddings"
+    blank = () if vectors else queries_without_words(sample.queries, sample.dataset, remedy)
+    unchecked = _unchecked(sample, training, vectors)
+    cosines = len(sample.queries) * len(training)
+    with bar("near duplicates", "comparing") as step:
+        leaks = find_leaks(sample.queries, training, vectors, threshold, step if cosines >= _MANY else silent)
+    without_effects = Leakage(
+        dataset=sample.dataset,
+        queries=sample.queries,
+        training=training,
+        leaks=leaks,
+        effects=(),
+        threshold=None if vectors is None else threshold,
+        encoder=None if vectors is None else vectors[0].encoder,
+        notes=(*unchecked, *unknown_query_notes(sample), *sample.notes),
+        not_compared=blank,
+    )
+    effects = measure_effects(sample, without_effects.leaked, measures)
+    return replace(without_effects, effects=effects)
+
+
+def _unchecked(
+    sample: JudgedRuns, training: dict[str, str], vectors: tuple[Embeddings, Embeddings] | None
+) -> tuple[str, ...]:
+    """Return notes on vectors that may be of other texts."""
+    if vectors is None:
+        return ()
+    sets = ((vectors[0], sample.queries, "the sample"), (vectors[1], training, "the training set"))
+    return tuple(why for checked in sets if (why := check_vector_texts(*checked)) is not None)
 
 
 def same_texts(sample: Mapping[str, str], training: Mapping[str, str]) -> tuple[Leak, ...]:

@@ -53,7 +53,8 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
     """
     corpus = _corpus(folder)
     with task(f"{system.name}: image"):
-        builder, searching = launcher.prepare(system), system.on(envelope.gpus, 0).searching()
+        builder = launcher.prepare(system)
+        searching = system.for_job("search", gpus=envelope.gpus, build_gpus=0)
         prepared = builder if searching.image == system.image else launcher.prepare(searching)
     yield _check(True, "the system is ready", prepared.digest)
     try:
@@ -226,8 +227,6 @@ def _search(
 ) -> CollectedJob:
     """Run a search job over all queries: ``offline`` with a ``batch_size``; ``writes``: with a writable index."""
     (folder / "out").mkdir(parents=True)
-    topics = (Query(f"d{number}", f"the {topic} of the {_SHARED_WORD}") for number, topic in enumerate(_TOPICS))
-    queries = (*topics, Query(_SHARED_WORD, _SHARED_WORD), Query("twins", _TWIN_QUERY))
     spec = JobSpec(
         kind="search",
         system=prepared.system.name,
@@ -243,15 +242,20 @@ def _search(
         pause=True,
         corpus_size=corpus.size,
         fewer_hits_ok=prepared.system.fewer_hits_ok,
-        warmup=tuple(Query(f"w{query.query_id}", f"old {query.text}") for query in queries),
-        sample=queries,
+        warmup=warmup(),
+        sample=queries(),
     )
     job = LaunchRequest(spec, prepared, folder, corpus.folder, index, _LIMITS, index_is_copy=writes)
     return collect(job, launcher.launch(job, silent), corpus.unknown)
 
 
 def _corpus(folder: Path) -> datasets.PreparedCorpus:
-    """Write documents about topics, documents that mention them (every engine should rank them lower), and twins."""
+    write_dataset(folder / "small", documents(), [{"_id": "d0", "text": "river"}], [("d0", "d0")])
+    return datasets.load(folder / "small", folder).corpus
+
+
+def documents() -> list[dict[str, str]]:
+    """Return documents about topics, documents that mention them (every engine should rank them lower), and twins."""
     about = [
         {
             "_id": f"d{number}",
@@ -271,6 +275,15 @@ def _corpus(folder: Path) -> datasets.PreparedCorpus:
         }
         for number, topic in enumerate(_TOPICS)
     ]
-    twins = [{"_id": name, "title": "", "text": _TWIN_TEXT} for name in _TWINS]
-    write_dataset(folder / "small", about + mentions + twins, [{"_id": "d0", "text": "river"}], [("d0", "d0")])
-    return datasets.load(folder / "small", folder).corpus
+    return about + mentions + [{"_id": name, "title": "", "text": _TWIN_TEXT} for name in _TWINS]
+
+
+def queries() -> tuple[Query, ...]:
+    """Return a query about each topic, one for the word that all documents have, and one for the twins."""
+    topics = (Query(f"d{number}", f"the {topic} of the {_SHARED_WORD}") for number, topic in enumerate(_TOPICS))
+    return (*topics, Query(_SHARED_WORD, _SHARED_WORD), Query("twins", _TWIN_QUERY))
+
+
+def warmup() -> tuple[Query, ...]:
+    """Return other queries of the same topics."""
+    return tuple(Query(f"w{query.query_id}", f"old {query.text}") for query in queries())

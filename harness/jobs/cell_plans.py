@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness import datasets
-from harness.datasets import Dataset
-from harness.errors import EngineError
+from harness.datasets import Dataset, dataset_name
+from harness.errors import EngineError, FileError, counted
 from harness.jobs import indexes, inputs
 from harness.jobs.estimates import PROBES, DurationEstimate, DurationModel
 from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.plan import Planned, component_keys, plan_here, states
-from harness.jobs.suite import Suite, dataset_name
+from harness.jobs.suite import Suite
 from harness.launch.base import Launcher
 from harness.launch.images.systems import System
 from harness.report.plan import CellPlan
@@ -20,6 +20,8 @@ from harness.results.reader import stored_jobs
 from harness.results.schema import NULL_SYSTEM, Cell
 
 _NO_DATA = "to do: its data is not here"
+# Notes on what keeps cells from being measured here.
+_MOST_NOTES = 3
 _NOTHING = DurationEstimate(0.0, 0.0, True)
 
 
@@ -104,7 +106,7 @@ class _Estimator:
             queries = protocol.warmup_queries + protocol.sample_size * passes + 2 * protocol.repeats
             jobs = 1 if cell.system == NULL_SYSTEM else protocol.jobs
             timing = sum((self._model.search(cell, queries) for _ in range(jobs)), _NOTHING)
-            build = self._build(cell, self.inputs.systems[cell.system].on(self.inputs.build_gpus))
+            build = self._build(cell, self.inputs.systems[cell.system].for_job("build", gpus=self.inputs.build_gpus))
             plan = self._cell_plan(cell, _NO_DATA, jobs, jobs, timing, build)
             yield plan if build.measured else replace(plan, build_s=None, measured=False)
 
@@ -143,3 +145,47 @@ class _Estimator:
             envelope=envelope,
             memory_bytes=self.inputs.nominal_bytes.get(cell.profile, envelope.memory_bytes),
         )
+
+
+def missing_folders(suite: Suite, options: RunOptions) -> dict[str, FileError]:
+    """Return the errors of datasets whose folders do not exist, by name."""
+    locations = {dataset_name(name): datasets.find(name, options.suite_dir) for name in suite.datasets}
+    return {name: error for name, location in locations.items() if (error := datasets.missing_folder(location))}
+
+
+def plan_notes(plans: Sequence[SuitePlan], cells: Iterable[CellPlan], missing: Collection[str]) -> list[str]:
+    """Return the first notes on what keeps cells from being measured here, and whether an engine answered.
+
+    Args:
+        plans: of all suites.
+        cells: their cells, priced or not.
+        missing: names of the datasets whose folders do not exist; these are errors of their own.
+    """
+    notes = [*_refusals(cells), *suite_notes(plans, missing), *_cannot_run_here(plans)][:_MOST_NOTES]
+    if not all(each.engine for each in plans):
+        notes.append("no Docker engine answers, so it is not known which images are built; see harness doctor")
+    return notes
+
+
+def suite_notes(plans: Sequence[SuitePlan], missing: Collection[str]) -> Iterator[str]:
+    """Yield what suites still need, a line for each kind: data, and pins."""
+    unfetched = [cell.dataset for each in plans for cell in each.absent if cell.dataset not in missing]
+    if unfetched:
+        yield f"data is not here: {', '.join(dict.fromkeys(unfetched))}; run where ir_datasets can fetch it"
+    systems = [system for each in plans for system in each.inputs.systems.values()]
+    if unpinned := [name for system in systems for name in system.unpinned]:
+        yield f"pinned at first use, by harness run: {', '.join(dict.fromkeys(unpinned))}"
+
+
+def _cannot_run_here(plans: Sequence[SuitePlan]) -> Iterator[str]:
+    """Count the cells that this host cannot run."""
+    cannot = {job.cell: job.cannot for each in plans for job in each.jobs if job.cannot and not job.done}
+    if cannot:
+        yield f"not on this machine: {counted(len(cannot), 'cell')}, e.g. {next(iter(cannot.values()))}"
+
+
+def _refusals(cells: Iterable[CellPlan]) -> Iterator[str]:
+    """Count the cells that no machine of the price list takes."""
+    refused = [cell.refused for cell in cells if cell.refused]
+    if refused:
+        yield f"no price: {counted(len(refused), 'cell')}, e.g. {refused[0]}"

@@ -201,7 +201,7 @@ def _before(path: Path, empty: Embeddings) -> Embeddings | None:
 
 def _built(system: System, texts: TextSet, launcher: Launcher, cache: Path, envelope: Envelope) -> Path:
     """Return the index folder, from the cache or built now."""
-    able = system.on(envelope.gpus)
+    able = system.for_job("build", gpus=envelope.gpus)
     builder = as_documents(able) if texts.role == QUERY else able
     launcher.check()
     with task(f"{system.name}: image"):

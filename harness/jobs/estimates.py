@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from harness import config, stats
-from harness.analysis import published, published_measures
+from harness import stats
+from harness.analysis import published
 from harness.driver.records import Outcome
 from harness.results.schema import Cell, Result, ResultSpec
 
@@ -61,10 +61,7 @@ def published_latencies() -> Mapping[PublishedCell, float]:
         FileError: a table is wrong.
     """
     found: dict[PublishedCell, float] = {}
-    for path in map(config.published_folder().joinpath, config.published_names()):
-        if not published.is_in(path) or published_measures.holds(path):
-            continue
-        paper = published.read(path)
+    for paper in published.shipped():
         if paper.about.protocol.scenario != "single_stream":
             continue
         for dataset in paper.about.datasets:

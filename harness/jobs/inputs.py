@@ -13,16 +13,15 @@ from pathlib import Path
 
 from harness import datasets
 from harness.commands import quoted
-from harness.datasets import Dataset, QuerySample
+from harness.datasets import Dataset, QuerySample, dataset_name
 from harness.driver.records import Envelope
 from harness.errors import JobError, UsageError
 from harness.evaluation import measure_names
 from harness.jobs import machine_limits
-from harness.jobs.suite import Suite, dataset_name
+from harness.jobs.suite import Suite
 from harness.launch.base import Limits
 from harness.launch.images import catalog, first_use
 from harness.launch.images.systems import System
-from harness.progress import bar
 from harness.results import pin_lock
 from harness.results.pin_lock import PinLock
 from harness.results.reader import StoredJob
@@ -129,27 +128,29 @@ class Inputs:
 
     def system(self, cell: Cell) -> System:
         """Return the system that searches, as it is with its profile's GPUs, in the language of its dataset."""
-        return self._searching(self._speaking(cell), cell.profile)
+        return self._searching(cell.system, cell.profile, self.language(cell.dataset))
 
     def builder(self, cell: Cell) -> System:
         """Return the system that builds the cell's index: one index serves all profiles."""
-        return self._building(self._speaking(cell))
+        return self._building(cell.system, self.language(cell.dataset))
 
     def build_image(self, system: str) -> str:
         """Return the name of the image that builds a system's indexes."""
-        return self._building(self.systems[system]).image
+        return self._building(system).image
 
-    def _searching(self, system: System, profile: str) -> System:
-        found = system.on(self.profiles[profile].gpus, self.build_gpus).searching()
-        return found.kept_on(self.platforms.get(profile))
+    def _searching(self, system: str, profile: str, language: str | None = None) -> System:
+        return self.systems[system].for_job(
+            "search",
+            gpus=self.profiles[profile].gpus,
+            build_gpus=self.build_gpus,
+            language=language,
+            platform=self.platforms.get(profile),
+        )
 
-    def _building(self, system: System) -> System:
+    def _building(self, system: str, language: str | None = None) -> System:
         # Without a profile of builds, all machines are of one platform.
         platform = self.platforms.get(self.suite.build_profile or next(iter(self.platforms), ""))
-        return system.on(self.build_gpus).kept_on(platform)
-
-    def _speaking(self, cell: Cell) -> System:
-        return self.systems[cell.system].speaking(self.language(cell.dataset))
+        return self.systems[system].for_job("build", gpus=self.build_gpus, language=language, platform=platform)
 
     def language(self, dataset: str) -> str | None:
         """Return the language of a dataset: the suite's word counts, then its folder's."""
@@ -194,8 +195,8 @@ class Inputs:
     def images(self, cells: Iterable[Cell]) -> dict[str, System]:
         """Return the systems that run these cells or build their indexes, by image name."""
         pairs = dict.fromkeys((cell.system, cell.profile) for cell in cells)
-        searching = [self._searching(self.systems[name], profile) for name, profile in pairs]
-        building = [self._building(self.systems[name]) for name, _ in pairs]
+        searching = [self._searching(name, profile) for name, profile in pairs]
+        building = [self._building(name) for name, _ in pairs]
         return {system.image: system for system in (*searching, *building)}  # one image serves all languages
 
 
@@ -287,7 +288,7 @@ def _systems(suite: Suite, names: Iterable[str]) -> dict[str, System]:
             " values"
         )
     return {
-        name: known[base].varied(name, params, suite.sweep[base]) if params else known[base]
+        name: known[base].vary(name, params, suite.sweep[base]) if params else known[base]
         for name, (base, params) in points.items()
     }
 
@@ -321,9 +322,7 @@ def _model(system: System) -> tuple[object, ...]:
 
 def _load(declared: str, options: RunOptions) -> Dataset:
     """Load a dataset, with a bar while a large corpus is made ready."""
-    path = datasets.find(declared, options.suite_dir)
-    with bar(f"{dataset_name(declared)}: corpus", "documents", line=True) as step:
-        dataset = datasets.load(path, options.cache, step)
+    dataset = datasets.load_named(declared, options.suite_dir, options.cache)
     for fault in dataset.faults:
         log.info(f"  {dataset.name}: {fault.text}")
     return dataset

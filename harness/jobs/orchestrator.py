@@ -301,7 +301,7 @@ def _prepared(run: _RunState, system: System) -> Prepared | ImageError | None:
     image = run.prepared.get(system.image)
     if not isinstance(image, Prepared):
         return image
-    return replace(image, system=system.made_for(image.system.platform))
+    return replace(image, system=system.for_platform(image.system.platform))
 
 
 def _noisy(run: _RunState, jobs: list[Planned], keys: Collection[str]) -> list[Planned]:

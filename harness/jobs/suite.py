@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from harness.config import NAME_PATTERN, ConfigModel, read_toml, validate
+from harness.datasets import dataset_name
 from harness.datasets.dataset import Language
 from harness.driver.records import Envelope, Outcome, Scalar, ScenarioParams
 from harness.errors import FileError, UnknownName, UsageError, did_you_mean
@@ -32,13 +33,6 @@ _PROTOCOLS: dict[str, dict[str, Any]] = {
 MOST_POINTS = 500
 _FOLDER_RULE = "its last part must be 1 to 255 bytes of printable characters (a blank is the only white space)"
 _NAME_RULE = "lowercase letters, digits, '.', '_', '-'; at most 63"
-
-
-def dataset_name(declared: str) -> str:
-    """Return the dataset's name in results: a path's last part, or an id with ``-`` for ``/``."""
-    if declared.startswith((".", "/")):
-        declared = declared.rstrip("/").rpartition("/")[2]
-    return declared.strip("/").replace("/", "-").replace("#", "-")
 
 
 def _check_once(value: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -98,7 +98,7 @@ class DockerLauncher(Launcher):
 
     def recipe(self, system: System) -> str:
         """Hash the inputs of the image; where no engine answers, of the image for this host's platform."""
-        return recipes.recipe(system.made_for(system.on_platform or self._platform or self._native))
+        return recipes.recipe(system.for_platform(system.on_platform or self._platform or self._native))
 
     @cached_property
     def _native(self) -> str:
@@ -212,7 +212,7 @@ def _created(client: docker.DockerClient, job: LaunchRequest, placement: Placeme
 
 
 def _prepared(system: System, image: Image) -> Prepared:
-    return Prepared(system.made_for(image.platform), image.recipe, image.digest, image.digest, image.size_bytes)
+    return Prepared(system.for_platform(image.platform), image.recipe, image.digest, image.digest, image.size_bytes)
 
 
 def _open_to_job_user(job: LaunchRequest) -> None:

@@ -177,7 +177,7 @@ class ProcessLauncher(Launcher):
 
     def _prepared(self, system: System) -> Prepared:
         """Return the system for this platform, with the path of its environment."""
-        system = system.whole().made_for(platforms.host())
+        system = system.for_platform(platforms.host(), all_packages=True)
         interpreter = self._python or f"{sys.executable} {sys.version}"
         recipe = f"process:{digest([recipes.recipe(system), interpreter])}"
         # It holds the driver's files too, and jobs run this harness's driver.

@@ -10,7 +10,7 @@ from harness.report.writers import FORMATS
 __all__ = ["FORMATS", "LAYOUTS", "render"]
 
 # A row for each cell with all that is known of it, or the shape of a paper's tables.
-LAYOUTS = ("rows", *study.NAMES, "long-documents")
+LAYOUTS = ("rows", *study.names(), "long-documents")
 
 
 def render(table: Table, format: str, *, layout: str = "rows") -> str:
@@ -29,6 +29,6 @@ def render(table: Table, format: str, *, layout: str = "rows") -> str:
     """
     if layout not in LAYOUTS:
         raise UnknownName("layout", layout, LAYOUTS)
-    if layout in study.NAMES:
+    if layout in study.names():
         return study.load(layout).render_rows(table, format)
     return writers.write(main_table.table_document(table), format)

@@ -34,7 +34,8 @@ from harness.report.document import (
     system_name,
 )
 from harness.report.hardware import hardware
-from harness.report.summary import BAD, COST_HEADER, DOUBTFUL, GOOD, doubts
+from harness.report.row_figures import COST_HEADER
+from harness.report.summary import BAD, DOUBTFUL, GOOD, doubts
 from harness.report.writers import plain_table
 from harness.stats import Estimate
 

@@ -6,18 +6,19 @@ fills in the templates of a cost itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 
-from harness import stats
 from harness.analysis import causes, notes
 from harness.analysis.comparison import called
 from harness.analysis.table import Cause, Finding, FirstStage, Price, Row, Table, Validity
 from harness.driver.records import Isolation, Outcome
 from harness.errors import counted
-from harness.pricing import cost, token_prices
-from harness.report import columns, summary
+from harness.pricing import cost
+from harness.report import row_figures, summary
+from harness.report.columns import Column
 from harness.report.document import bounded, number
+from harness.report.figures import Figure
 from harness.results import pin_lock
 from harness.stats import Estimate
 
@@ -54,6 +55,7 @@ def row_paragraphs(row: Row) -> Iterator[Paragraph]:
                 yield INDEX_COST, made
             for finding in row.build_findings:
                 yield f"Build, {_mark(finding)}", _sentence(finding.text)
+        yield from _other_figures(row)
     yield from _sweep(row)
     yield from _encoder(row)
     yield from _first_use(row)
@@ -67,6 +69,15 @@ def row_paragraphs(row: Row) -> Iterator[Paragraph]:
         said.add(finding.cause)
     if row.keys:
         yield STORED_JOBS, ", ".join(row.keys)
+
+
+def _other_figures(row: Row) -> Iterator[Paragraph]:
+    """Yield the figures that no other paragraph tells."""
+    for figure in row_figures.untold():
+        item = figure.estimate(row)
+        if figure.applies(row) and not (figure.optional and item.value is None):
+            known = f"{figure.written(item)} {figure.unit}".rstrip() if item.value is not None else str(item.reason)
+            yield figure.title, f"{known}: {_sentence(figure.meaning)} {figure.method}".rstrip()
 
 
 def _first_use(row: Row) -> Iterator[Paragraph]:
@@ -155,10 +166,8 @@ def _first_stage(stage: FirstStage) -> str:
 def _work(row: Row) -> str:
     """Say how much work a mean query takes."""
     parts = []
-    for name, value in row.counts.items():
-        known = columns.COUNTS.get(name)
-        label, scale = (known.name.replace("_", " "), known.scale or 1.0) if known else (f"count {name}", 1.0)
-        parts.append(f"{label} {number(value, scale)}")
+    for figure in row_figures.work(row):
+        parts.append(f"{figure.title} {figure.written(figure.estimate(row))}")
     padding = f" {row.padding_share:.0%} of the computed tokens only fill up." if row.padding_share is not None else ""
     return f"Of a mean query: {', '.join(parts)}.{padding} {notes.WORK_METHOD}"
 
@@ -303,8 +312,8 @@ def cause_paragraphs(cause: Cause, rows: Sequence[Row]) -> Iterator[Paragraph]:
     """Yield what a cause means, what to do, and the rows that have it."""
     text = causes.TEXTS[cause]
     yield cause.value, f"{_sentence(text.short)} {text.effect}"
-    if text.remedy:
-        yield "What to do", text.remedy
+    if text.advice:
+        yield "What to do", text.advice
     for row in rows:
         for named, findings in ((called(row), row.findings), (f"{called(row)}, index build", row.build_findings)):
             for finding in findings:
@@ -312,78 +321,26 @@ def cause_paragraphs(cause: Cause, rows: Sequence[Row]) -> Iterator[Paragraph]:
                     yield named, _sentence(finding.text)
 
 
-# The columns of the summary, by their names there, as columns of the CSV.
-_SUMMARY = {
-    "hardware": "hardware_profile",
-    "latency": "latency_mean_ms",
-    "p95": "p95_ms",
-    "throughput": "throughput_qps",
-    "memory": "peak_anon_mib",
-    "gpu_memory": "peak_gpu_mib",
-    "index": "index_mib",
-    "cost": "usd_per_million_queries",
-    "build": "usd_build_per_million_documents",
-    "token_price": "usd_tokens_per_million_queries",
-    "token-price": "usd_tokens_per_million_queries",
-}
-_METHODS = (
-    ("latency_mean", notes.MEAN_METHOD),
-    ("p50", notes.PERCENTILE_METHOD),
-    ("p95", notes.PERCENTILE_METHOD),
-    ("p99", notes.PERCENTILE_METHOD),
-    ("throughput", notes.THROUGHPUT_METHOD),
-    ("peak_mapped", notes.MAPPED_METHOD),
-    ("peak", notes.MEMORY_METHOD),
-    ("usd_per_million_queries_saturated", f"{cost.SATURATED.formula}; {cost.SATURATED.meaning}."),
-    ("usd_per_million_queries", f"{cost.SEQUENTIAL.formula}; {cost.SEQUENTIAL.meaning}."),
-    ("GFLOP", f"{notes.COUNT_METHOD} {notes.FLOP_METHOD}"),
-    ("padding_share", "1 - tokens / padded_tokens."),
-    ("ceiling", notes.CEILING_METHOD),
-    ("gain", notes.GAIN_METHOD),
-    ("harm", notes.HARM_METHOD),
-    ("usd_tokens", f"{token_prices.FORMULA}; at list prices, without cache or batch discount."),
-    ("usd_build", f"{cost.BUILD_FORMULA}."),
-    ("usd_storage", f"{cost.STORAGE_FORMULA}."),
-)
-
-
-_WORK = tuple(each.name for each in columns.COUNTS.values())
-
-
-def _columns(table: Table) -> tuple[columns.Column[Row], ...]:
-    """Return the columns of the table, and those that only systems of two stages or of language models have."""
-    own = columns.table_columns(table)
-    present = {column.name for column in own}
-    every = columns.row_columns(
-        table.measures, (), origins=False, counts=tuple(columns.COUNTS), two_stages=True, token_prices=True, sweeps=True
-    )
-    return (*own, *(column for column in every if column.name not in present))
-
-
 def column_paragraphs(name: str, table: Table) -> Iterator[Paragraph]:
-    """Yield the meaning, unit and method of a column; nothing if there is no such column."""
-    known = {column.name: column for column in _columns(table)}
-    column = known.get(_SUMMARY.get(name, name))
-    if column is None:
-        return
-    unit = f" ({column.unit})" if column.unit else ""
-    yield f"{column.name}{unit}", _sentence(column.meaning)
-    method = next((text for start, text in _METHODS if column.name.startswith(start)), None)
-    if method is None and column.name in _WORK:
-        method = notes.COUNT_METHOD
-    if method is None and column.name in table.measures:
-        method = (
-            "ir_measures computes it for each judged query of the first trial's run; the number is their mean. Its "
-            f"95 % interval is a bootstrap over queries, from {stats.INTERVAL_MIN_QUERIES} on."
-        )
-    if method is not None:
-        yield "How it is made", method
+    """Yield the meaning, unit and method of a figure, by a column's name or the short one; nothing if it is unknown."""
+    figures = row_figures.all_figures(table)
+    by_alias = ((figure.alias, figure, figure) for figure in figures)
+    by_column = ((column.name, column, figure) for figure in figures for column in figure.columns())
+    known: Iterable[tuple[str, Column[Row] | Figure, Figure]] = (*by_alias, *by_column)
+    for each, column, figure in known:
+        if each == name:
+            unit = f" ({column.unit})" if column.unit else ""
+            yield f"{column.name}{unit}", _sentence(column.meaning)
+            if figure.method:
+                yield "How it is made", figure.method
+            return
 
 
 def names(table: Table) -> tuple[str, ...]:
-    """Return everything that can be explained: the summary's columns, all columns, the causes of findings."""
+    """Return everything that can be explained: short names of figures, all columns, the causes of findings."""
+    figures = row_figures.all_figures(table)
     return (
-        *_SUMMARY,
-        *(column.name for column in _columns(table)),
+        *(figure.short for figure in figures if figure.short),
+        *(column.name for figure in figures for column in figure.columns()),
         *(cause.value for cause in Cause),
     )

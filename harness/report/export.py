@@ -19,7 +19,7 @@ import pandas as pd
 from harness import filesystem
 from harness.analysis.table import Table
 from harness.errors import FileError, StoreError, UsageError
-from harness.report import columns, writers
+from harness.report import row_figures, writers
 from harness.report.columns import JOBS, SAMPLES, ColumnMeaning, Kind, count_column, stage_column
 from harness.report.document import price_facts
 from harness.report.main_table import table_document
@@ -43,7 +43,7 @@ _NAMES = next(number for number, column in enumerate(JOBS) if column.kind is not
 
 def rows_frame(table: Table) -> pd.DataFrame:
     """Return a priced table as a frame."""
-    frame = _frame((column, list(map(column.get, table.rows))) for column in columns.table_columns(table))
+    frame = _frame((column, list(map(column.get, table.rows))) for column in row_figures.table_columns(table))
     frame.attrs["prices"] = price_facts(table)
     frame.attrs["notes"] = list(table.notes)
     return frame

@@ -43,6 +43,7 @@ from harness.report.document import (
     system_name,
 )
 from harness.report.main_table import shared_notes
+from harness.report.row_figures import COST_HEADER
 
 # Version of the JSON.
 LEADERBOARD_VERSION = 1
@@ -76,7 +77,7 @@ def _answer(board: Leaderboard, escape: Escape) -> Section:
             is_priced = axis.name == "cost" and figure is not None
             return number(figure) + (hardware.other_machine_mark(each.row, each.row.price) if is_priced else "")
 
-        headers = {ACCURACY: query.measure, "cost": summary.COST_HEADER}
+        headers = {ACCURACY: query.measure, "cost": COST_HEADER}
         return headers.get(axis.name, axis.unit), True, cell
 
     columns: list[GridColumn[RankedRow] | None] = [

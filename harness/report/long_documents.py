@@ -17,6 +17,7 @@ from harness.analysis.pareto_front import FrontState
 from harness.analysis.published_measures import PublishedMeasures
 from harness.analysis.significance import LEVEL
 from harness.analysis.table import Row, Validity
+from harness.commands import command
 from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.report.document import (
@@ -336,7 +337,7 @@ def _published(paper: PublishedMeasures, escape: Escape) -> Iterator[Section]:
         title=escape(f"Published: {paper.about.cited}, {table.name}"),
         lead=(escape(f"{paper.about.citation()} {paper.about.licence}. Not measured here."),),
         grids=(grid,),
-        notes=(escape(NOT_COMPARABLE), "findings: harness report boytsov2025 --wide"),
+        notes=(escape(NOT_COMPARABLE), escape(f"findings: {command('report', paper.about.name, wide=True)}")),
     )
     if figure is not None:
         yield Section(

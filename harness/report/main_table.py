@@ -10,7 +10,7 @@ from harness.analysis.notes import build_place
 from harness.analysis.table import Row, Table, Validity
 from harness.driver.records import Isolation, Outcome
 from harness.errors import counted
-from harness.report.columns import COUNTS, table_columns
+from harness.report.columns import Kind
 from harness.report.document import (
     MIB,
     MISSING,
@@ -20,7 +20,6 @@ from harness.report.document import (
     GridColumn,
     ReportDocument,
     Section,
-    bounded,
     digits,
     grid_of,
     lines_of,
@@ -28,6 +27,8 @@ from harness.report.document import (
     stand_ins,
     system_name,
 )
+from harness.report.figures import Figure, Place
+from harness.report.row_figures import LATENCY, table_columns, table_figures
 from harness.stats import Estimate
 
 # Version of the JSON.
@@ -105,72 +106,20 @@ class _RowCells:
     notes: Footnotes
     machine_of: Callable[[Row], str | None]
 
-    def missing(self, row: Row, item: Estimate) -> str:
-        """Return nothing for a known figure."""
-        if item.value is not None:
-            return ""
-        return self.notes.missing(item.reason if row.outcome is Outcome.OK else None)
+    def figure(self, figure: Figure) -> GridColumn[Row]:
+        """Return the column of a figure."""
 
-    def figure(self, row: Row, item: Estimate, scale: float = 1.0) -> str:
-        return self.missing(row, item) or number(item.value, scale)
-
-    def plain(self, row: Row, value: float | None, scale: float = 1.0) -> str:
-        return self.figure(row, Estimate(value, reason="not measured"), scale)
-
-    def measure(self, name: str) -> GridColumn[Row]:
         def cell(row: Row) -> str:
-            item = row.measures.get(name, Estimate(None))
-            return self.missing(row, item) or digits(item.value, ".3f")
+            item = figure.estimate(row)
+            if item.value is None:
+                return self.notes.missing(item.reason if row.outcome is Outcome.OK else None)
+            marks = [item.reason] if figure.bounds and figure.noted else []
+            marks += [self.machine_of(row)] if figure.alias == LATENCY else []
+            remark = figure.remark(row, self.notes.escape) if figure.remark else ""
+            return figure.written(item) + remark + self.notes.mark(*marks)
 
-        return name, True, cell
-
-    def mean(self, row: Row) -> str:
-        item = row.latency_mean_s
-        warmup = "" if row.one_pass_warmup is None else f" after {row.one_pass_warmup} warm-up queries"
-        marks = (item.reason, self.machine_of(row))
-        return self.missing(row, item) or bounded(item, 1e3) + warmup + self.notes.mark(*marks)
-
-    def throughput(self, row: Row) -> str:
-        item = row.throughput_qps
-        if row.scenario == "single_stream":
-            return MISSING
-        return self.missing(row, item) or bounded(item) + self.notes.mark(item.reason)
-
-    def cost(self, row: Row, item: Estimate) -> str:
-        # Notes on a latency's interval are at the latency.
-        reason = None if row.scenario == "single_stream" else item.reason
-        return self.missing(row, item) or bounded(item) + self.notes.mark(reason)
-
-    def first_stage(self, row: Row) -> str:
-        stage = row.first_stage
-        if stage is None:
-            return MISSING
-        note = None if stage.measured else f"first stage not measured: {stage.system} is a stored ranking"
-        return f"{self.notes.escape(stage.system)}, depth {stage.depth}{self.notes.mark(note)}"
-
-    def ceiling(self, row: Row) -> str:
-        stage = row.first_stage
-        if stage is None:
-            return MISSING
-        return self.missing(row, stage.ceiling) or bounded(stage.ceiling, decimals=3) + self.notes.mark(
-            stage.ceiling.reason
-        )
-
-    def count(self, name: str) -> GridColumn[Row]:
-        known = COUNTS.get(name)
-        header, scale = (known.name.replace("_", " "), known.scale or 1.0) if known else (f"count {name}", 1.0)
-        return header, True, lambda row: number(row.counts.get(name), scale)
-
-    def tokens_cost(self, row: Row) -> str:
-        item, price = row.usd_tokens_per_million, row.token_price
-        if row.token_model is None:
-            return MISSING
-        where = self.notes.escape(f"({price.model}, {price.date})") if price else ""
-        return self.missing(row, item) or f"{number(item.value)} {where}"
-
-    def gpu(self, row: Row) -> str:
-        used = row.gpus or row.peak_gpu_bytes is not None
-        return self.plain(row, row.peak_gpu_bytes, 1 / MIB) if used else MISSING
+        written = cell if figure.cell is None else lambda row: figure.cell(row, self.notes)
+        return figure.wide_header, figure.kind is not Kind.TEXT, written
 
     def profile(self, row: Row) -> str:
         isolation = "" if row.isolation is Isolation.CONTAINER else f" ({row.isolation.value})"
@@ -187,63 +136,13 @@ class _RowCells:
         return text + self.notes.mark(*row.notes)
 
 
-def _columns(table: Table, cells: _RowCells) -> list[GridColumn[Row] | None]:
-    notes, figure, plain = cells.notes, cells.figure, cells.plain
-    served = any(row.scenario != "single_stream" for row in table.rows)
-    mapped = any(row.peak_mapped_bytes is not None for row in table.rows)
-    on_gpu = any(row.peak_gpu_bytes is not None or (row.gpus and row.outcome is Outcome.OK) for row in table.rows)
-    saturated = "US$ per million queries (interval), saturated"
-    present = {name for row in table.rows for name in row.counts}
-    counts = [*(name for name in COUNTS if name in present), *sorted(present - COUNTS.keys())]
-    padded = any(row.padding_share is not None for row in table.rows)
-    by_tokens = any(row.token_model is not None for row in table.rows)
+def _columns(table: Table, cells: _RowCells) -> list[GridColumn[Row]]:
     return [
         ("hardware profile", False, cells.profile),
-        (_instance_header(table), False, lambda row: notes.price(row, row.price, row.price_note)),
-        *(cells.measure(name) for name in table.measures),
-        *_second_stage(table, cells),
-        ("latency mean (95 %), ms", True, cells.mean),
-        ("p50, ms", True, lambda row: figure(row, row.p50_s, 1e3)),
-        ("p95, ms", True, lambda row: figure(row, row.p95_s, 1e3)),
-        ("p99, ms", True, lambda row: figure(row, row.p99_s, 1e3)),
-        ("throughput (interval), queries/s", True, cells.throughput) if served else None,
-        *(cells.count(name) for name in counts),
-        ("padding, %", True, lambda row: number(row.padding_share, 100)) if padded else None,
-        ("peak anonymous, MiB", True, lambda row: plain(row, row.peak_anon_bytes, 1 / MIB)),
-        ("peak mapped, MiB", True, lambda row: plain(row, row.peak_mapped_bytes, 1 / MIB)) if mapped else None,
-        ("peak cgroup, MiB", True, lambda row: plain(row, row.peak_cgroup_bytes, 1 / MIB)),
-        ("peak GPU, MiB", True, cells.gpu) if on_gpu else None,
-        ("index, MiB", True, lambda row: plain(row, row.index_bytes, 1 / MIB)),
-        ("load, s", True, lambda row: plain(row, row.load_s)),
-        ("US$ per million queries (interval), sequential", True, lambda row: cells.cost(row, row.usd_per_million)),
-        (saturated, True, lambda row: cells.cost(row, row.usd_per_million_saturated)) if served else None,
-        ("US$ per million queries, tokens", True, cells.tokens_cost) if by_tokens else None,
+        (_instance_header(table), False, lambda row: cells.notes.price(row, row.price, row.price_note)),
+        *map(cells.figure, table_figures(table, Place.WIDE)),
         ("outcome", False, cells.outcome),
         ("validity", False, cells.validity),
-    ]
-
-
-def _second_stage(table: Table, cells: _RowCells) -> list[GridColumn[Row]]:
-    """Return the columns of the first stage and of what the second one adds; none where no row has two stages."""
-    if not any(row.first_stage for row in table.rows):
-        return []
-    measure = next((found[0] for row in table.rows if (found := row.gain(table.measures))), "")
-
-    def gain(place: int) -> Callable[[Row], str]:
-        def cell(row: Row) -> str:
-            found = row.gain(table.measures)
-            if found is None:
-                return MISSING
-            item = (found[1], found[2])[place]
-            return bounded(item, 100, decimals=1) + cells.notes.mark(item.reason)
-
-        return cell
-
-    return [
-        ("first stage", False, cells.first_stage),
-        ("ceiling: R@depth (95 %)", True, cells.ceiling),
-        (f"gain, points {measure} (95 %)", True, gain(0)),
-        ("queries made worse (95 %), %", True, gain(1)),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Report on the places of relevant passages: histogram, published shares, unseen passages, measure by position."""
+"""Report on the positions of relevant passages: histogram, published shares, unseen passages, measure by position."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from typing import Any
 from harness.analysis.positions import (
     BIN,
     BOUNDS,
-    REFERENCES,
-    SOURCE,
     DatasetPositions,
     DocumentReader,
     PositionBin,
@@ -19,6 +17,7 @@ from harness.analysis.positions import (
     SystemByPosition,
     UnseenPassages,
     histogram,
+    published_histograms,
     share_before,
 )
 from harness.errors import counted
@@ -51,7 +50,6 @@ METHOD = (
     "resamples of the queries. Below 0 the system ranks worse the later the passage starts.",
     "Unseen: passages that start (end) beyond what the system's parameters let it read, known before anything runs. "
     "In two stages it is the reranker's; a first stage of whole documents still finds them.",
-    f"Published shares: {SOURCE}; passages found by string matching (MS MARCO) and by an LLM's grades (Robust04).",
 )
 POINTERS = {
     False: "every bin: --wide   pictures: --format png -o DIR   what a suite would not see: --suite FILE",
@@ -61,24 +59,24 @@ POINTERS = {
 
 def positions_document(datasets: Sequence[DatasetPositions]) -> ReportDocument:
     """Return the document; CSV has a line for each bin, of the dataset and of each system, JSON all that is known."""
+    source, published = published_histograms()
+    notes = (*METHOD, f"Published shares: {source}.")
     return ReportDocument(
-        sections=lambda escape: (*(_section(each, escape, wide=True) for each in datasets), Section(notes=METHOD)),
+        sections=lambda escape: (*(_section(each, escape, wide=True) for each in datasets), Section(notes=notes)),
         lines=lambda: _lines(datasets),
-        answer=lambda escape: brief(
-            (*(_section(each, escape, wide=False) for each in datasets), Section(notes=METHOD))
-        ),
+        answer=lambda escape: brief((*(_section(each, escape, wide=False) for each in datasets), Section(notes=notes))),
         content=lambda: {
             "positions_version": POSITIONS_VERSION,
             "datasets": [_record(each) for each in datasets],
-            "published": [each._asdict() | {"bin_tokens": BIN} for each in REFERENCES],
-            "published_source": SOURCE,
+            "published": [each.model_dump() | {"bin_tokens": BIN} for each in published],
+            "published_source": source,
         },
     )
 
 
 def _section(made: DatasetPositions, escape: Escape, *, wide: bool) -> Section:
-    places = made.places
-    title = f"{escape(places.dataset)}: where {counted(len(places.firsts), 'relevant passage')} start, in tokens"
+    passages = made.passages
+    title = f"{escape(passages.dataset)}: where {counted(len(passages.firsts), 'relevant passage')} start, in tokens"
     grids = [] if made.systems and not wide else [_histogram(made, wide=wide)]
     grids.append(_shares(made, escape, wide=wide))
     if made.readers:
@@ -87,17 +85,19 @@ def _section(made: DatasetPositions, escape: Escape, *, wide: bool) -> Section:
         grids.append(_systems(made, escape, wide=wide))
         if wide:
             grids.append(_fine(made, escape))
-    notes = [escape(f"Positions: {places.origin}.")]
-    if places.pairs is not None and places.pairs > len(places.firsts):
-        missing = places.pairs - len(places.firsts)
-        notes.append(f"{missing:,} of {places.pairs:,} pairs of query and document have no passage; they are left out.")
+    notes = [escape(f"Positions: {passages.origin}.")]
+    if passages.pairs is not None and passages.pairs > len(passages.firsts):
+        missing = passages.pairs - len(passages.firsts)
+        notes.append(
+            f"{missing:,} of {passages.pairs:,} pairs of query and document have no passage; they are left out."
+        )
     notes += [escape(f"{each.system}: no measure: {each.reason}") for each in made.systems if each.reason is not None]
     return Section(title, grids=tuple(grids), after=() if wide else (POINTERS[bool(made.systems)],), notes=tuple(notes))
 
 
 def _histogram(made: DatasetPositions, *, wide: bool) -> Grid:
     width, both = made.width, _both(made)
-    total, so_far = max(1, len(made.places.firsts)), 0
+    total, so_far = max(1, len(made.passages.firsts)), 0
     most = len(both) if wide else _MOST_BINS
     rest = both[most - 1 :]
     shown = (
@@ -120,19 +120,19 @@ def _histogram(made: DatasetPositions, *, wide: bool) -> Grid:
 
 def _both(made: DatasetPositions) -> list[tuple[int, int]]:
     """Return for each bin how many passages start there, and how many of their documents end there."""
-    starts, lengths = histogram(made.places.starts, made.width), histogram(made.places.lengths, made.width)
+    starts, lengths = histogram(made.passages.starts, made.width), histogram(made.passages.lengths, made.width)
     return [*itertools.zip_longest(starts, lengths, fillvalue=0)]
 
 
 def _shares(made: DatasetPositions, escape: Escape, *, wide: bool) -> Grid:
     """Return the shares before the bounds; published ones stand beside where bins are as wide as theirs."""
     bounds = [bound * made.width for bound in BOUNDS]
-    own = [_share(share_before(made.places, bound), wide=wide) for bound in bounds]
-    cells = [(escape(made.places.dataset), f"{len(made.places.firsts):,}", *own)]
+    own = [_share(share_before(made.passages, bound), wide=wide) for bound in bounds]
+    cells = [(escape(made.passages.dataset), f"{len(made.passages.firsts):,}", *own)]
     if made.width == BIN:
         cells += [
             (f"{each.name}, published", f"{each.total:,}", *(_percent(each.share_before(bound)) for bound in BOUNDS))
-            for each in REFERENCES
+            for each in published_histograms()[1]
         ]
     headers = ("start before", "passages", *(f"{bound:,}" for bound in bounds))
     return Grid("", headers, (False, *(True,) * (len(headers) - 1)), tuple(cells))
@@ -226,7 +226,7 @@ def _lines(datasets: Sequence[DatasetPositions]) -> Iterator[Sequence[Value]]:
         *("depth", "target_length", *_LIMITS, "slope", "slope_low", "slope_high", "reason", "documents"),
     )
     for made in datasets:
-        name = made.places.dataset
+        name = made.passages.dataset
         for number, (count, documents) in enumerate(_both(made)):
             start = number * made.width
             yield name, "passages", None, start, start + made.width, count, *(None,) * 15, documents
@@ -255,17 +255,17 @@ def _limits(limit: ReadLimit, unseen: UnseenPassages | None) -> tuple[Value, ...
 
 
 def _record(made: DatasetPositions) -> dict[str, Any]:
-    places = made.places
+    passages = made.passages
     return {
-        "dataset": places.dataset,
-        "origin": places.origin,
-        "passages": len(places.firsts),
-        "pairs": places.pairs,
+        "dataset": passages.dataset,
+        "origin": passages.origin,
+        "passages": len(passages.firsts),
+        "pairs": passages.pairs,
         "bin_tokens": made.width,
-        "histogram": list(histogram(places.starts, made.width)),
-        "length_histogram": list(histogram(places.lengths, made.width)),
+        "histogram": list(histogram(passages.starts, made.width)),
+        "length_histogram": list(histogram(passages.lengths, made.width)),
         "shares_before": {
-            str(bound * made.width): dataclasses.asdict(share_before(places, bound * made.width)) for bound in BOUNDS
+            str(bound * made.width): dataclasses.asdict(share_before(passages, bound * made.width)) for bound in BOUNDS
         },
         "readers": [dataclasses.asdict(each) for each in made.readers],
         "measure": made.measure,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from operator import attrgetter
 
+from harness.analysis import row_pricing
 from harness.analysis.axes import ComparisonGroup
 from harness.analysis.reprice import (
     CHEAPEST,
@@ -40,7 +42,9 @@ from harness.report.document import (
     number,
     stand_ins,
 )
+from harness.report.figures import Figure
 from harness.report.main_table import name_columns
+from harness.report.row_figures import THROUGHPUT, all_columns, priced_by_hour, priced_from
 
 # Version of the JSON and CSV.
 REPRICE_VERSION = 1
@@ -128,10 +132,19 @@ def _rows(repricing: Repricing, notes: Footnotes) -> Grid:
 
         return cell
 
-    def measure(name: str) -> GridColumn[RowChange]:
-        return name, True, lambda change: digits(change.row.measured(name), ".3f")
+    def priced_at(figure: Figure, heading: str, way: str) -> GridColumn[RowChange]:
+        return (
+            f"{figure.title}, {heading}",
+            True,
+            lambda change: figure.written(figure.estimate(_on_machine(change, way))),
+        )
+
+    def fact(figure: Figure) -> GridColumn[RowChange]:
+        plain = replace(figure, bounds="", header="")
+        return plain.wide_header, True, lambda change: plain.written(plain.estimate(change.row))
 
     escape, changes = notes.escape, repricing.changes
+    measured = priced_from(repricing.measures)
     before, now = repricing.before.date, repricing.now.date
     caption, keys = name_columns([change.row for change in changes], escape)
     served = any(change.row.scenario != "single_stream" for change in changes)
@@ -140,9 +153,7 @@ def _rows(repricing: Repricing, notes: Footnotes) -> Grid:
     columns: list[GridColumn[RowChange] | None] = [
         *(column_of(column, attrgetter("row")) for column in keys),
         ("hardware profile", False, lambda change: escape(change.row.profile)),
-        *(measure(name) for name in repricing.measures),
-        ("latency mean, ms", True, lambda change: number(change.row.latency_mean_s.value, 1e3)),
-        ("throughput, queries/s", True, lambda change: number(change.row.throughput_qps.value)) if served else None,
+        *(fact(each) for each in measured if served or each.alias != THROUGHPUT),
         ("cost model", False, lambda change: cost_model(change.row)) if served else None,
         (f"instance type {before} (US$/h)", False, instance("before")),
         (f"US$ per million queries (interval) {before}", True, cost("before")),
@@ -154,11 +165,26 @@ def _rows(repricing: Repricing, notes: Footnotes) -> Grid:
         (f"cheapest type {now} (US$/h)", False, instance("cheapest")),
         (f"US$ (interval), cheapest {now}", True, cost("cheapest")),
         ("change, cheapest types", True, lambda change: _percent(*change.pairs[CHEAPEST])),
+        *(
+            priced_at(figure, heading, way)
+            for figure in priced_by_hour()
+            for heading, way in _headings(before, now, moved=moved)
+        ),
         ("rank: same instance, cheapest types", False, _ranks),
         *_token_columns(repricing),
         ("validity", False, lambda change: change.row.validity.value),
     ]
     return grid_of(changes, columns, caption=caption, keys=len(keys) + 1)
+
+
+def _headings(before: str, now: str, *, moved: bool) -> list[tuple[str, str]]:
+    """Return the headings of the ways of a change."""
+    return [
+        (before, "before"),
+        (f"same instance {now}", "same"),
+        *([(f"cheapest {before}", "cheapest_before")] if moved else []),
+        (f"cheapest {now}", "cheapest"),
+    ]
 
 
 def _token_columns(repricing: Repricing) -> list[GridColumn[RowChange]]:
@@ -242,27 +268,24 @@ def _sources(repricing: Repricing) -> Iterator[str]:
 def _csv_columns(repricing: Repricing) -> list[tuple[str, Callable[[RowChange], Value]]]:
     """Return the columns of the CSV; dates stand in columns, so that only measures change the header."""
     before, now = repricing.before.date, repricing.now.date
-    columns: list[tuple[str, Callable[[RowChange], Value]]] = [
-        ("system", attrgetter("row.system")),
-        ("hardware_profile", attrgetter("row.profile")),
-        ("suite", attrgetter("row.suite")),
-        ("dataset", attrgetter("row.dataset")),
-        ("scenario", attrgetter("row.scenario")),
-        ("isolation", attrgetter("row.isolation.value")),
-        ("validity", attrgetter("row.validity.value")),
-        ("published_type", attrgetter("row.published_type")),
-        *((name, _measure(name)) for name in repricing.measures),
-        ("latency_mean_ms", lambda change: None if (s := change.row.latency_mean_s.value) is None else s * 1e3),
-        ("throughput_qps", attrgetter("row.throughput_qps.value")),
+    known = {column.name: column for column in all_columns(repricing.measures, ())}
+
+    def fact(name: str) -> tuple[str, Callable[[RowChange], Value]]:
+        get = known[name].get
+        return name, lambda change: get(change.row)
+
+    def facts(*names: str) -> Iterator[tuple[str, Callable[[RowChange], Value]]]:
+        return map(fact, names)
+
+    merged = any(change.row.origin is not None for change in repricing.changes)
+    return [
+        *facts("system", "hardware_profile", "suite", "dataset", "scenario", "isolation", "validity", "published_type"),
+        *facts(*repricing.measures, "latency_mean_ms", "throughput_qps"),
         ("cost_model", lambda change: cost_model(change.row)),
         *(column for way in _WAYS for column in _csv_prices(way, before if way.endswith("before") else now)),
         *(column for way in _TOKEN_WAYS if repricing.token_dates for column in _csv_tokens(way, repricing)),
-        ("key", attrgetter("row.key")),
-        ("stand_in", attrgetter("row.stand_in")),
+        *facts("key", "stand_in", *(["origin"] if merged else [])),
     ]
-    if any(change.row.origin is not None for change in repricing.changes):
-        columns.append(("origin", attrgetter("row.origin")))
-    return columns
 
 
 def _csv_prices(way: str, date: str) -> list[tuple[str, Callable[[RowChange], Value]]]:
@@ -277,7 +300,18 @@ def _csv_prices(way: str, date: str) -> list[tuple[str, Callable[[RowChange], Va
         (f"{way}_usd_per_million_queries_high", attrgetter(f"{way}.cost.high")),
         (f"{way}_rank", attrgetter(f"{way}.rank")),
         (f"{way}_note", lambda change: priced(change).note or priced(change).cost.reason),
+        *((f"{way}_{figure.name}", _read_priced(figure, way)) for figure in priced_by_hour()),
     ]
+
+
+def _read_priced(figure: Figure, way: str) -> Callable[[RowChange], Value]:
+    return lambda change: figure.value(_on_machine(change, way))
+
+
+def _on_machine(change: RowChange, way: str) -> Row:
+    """Return a change's row with the machine of one way."""
+    priced: PricedRow = getattr(change, way)
+    return row_pricing.on_machine(change.row, priced.price, priced.note)
 
 
 def _csv_tokens(way: str, repricing: Repricing) -> list[tuple[str, Callable[[RowChange], Value]]]:
@@ -287,10 +321,6 @@ def _csv_tokens(way: str, repricing: Repricing) -> list[tuple[str, Callable[[Row
         (f"{way}_usd_per_million_queries", attrgetter(f"{way}.cost.value")),
         (f"{way}_rank", attrgetter(f"{way}.rank")),
     ]
-
-
-def _measure(name: str) -> Callable[[RowChange], Value]:
-    return lambda change: change.row.measured(name)
 
 
 def cost_model(row: Row) -> str:

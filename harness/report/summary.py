@@ -20,6 +20,7 @@ from harness.analysis.table import Cause, Finding, Row, Table, Validity
 from harness.driver.records import Outcome
 from harness.errors import UnknownName, counted
 from harness.evaluation.per_query import PerQuery
+from harness.report import row_figures
 from harness.report.document import (
     MISSING,
     MOST_LINES,
@@ -27,27 +28,20 @@ from harness.report.document import (
     Grid,
     Section,
     at_most,
-    bounded,
     digits,
     left_out_records,
     number,
     stand_ins,
     system_name,
 )
-from harness.report.hardware import explain_marks, hardware, machine, other_machine_mark, priced_on, size
+from harness.report.figures import Figure, Place
+from harness.report.hardware import explain_marks, hardware, machine, priced_on, size
+from harness.report.row_figures import BUILD, COST, COST_HEADER, LATENCY, cost_cell, doubt_mark
 from harness.report.sentences import answers, reranking, spent
 from harness.report.writers import plain_table
-from harness.stats import Estimate
 
 # Tones of a line, for a terminal that shows colours.
 GOOD, DOUBTFUL, BAD = "good", "doubtful", "bad"
-COST_HEADER = "US$/1M queries"
-_COST = "cost"
-_BUILD = "build"
-# Columns that are shown only where they are asked for.
-_ON_REQUEST = frozenset({_BUILD, "GFLOP", "parameters", "ceiling", "gain", "harm"})
-# Columns that decide least, first.
-_DROPPED = ("gpu_memory", "index", "p95", "tokens", "pairs", "memory", "throughput", "token_price")
 _DETAIL = 60
 
 _FAILED = {
@@ -84,7 +78,8 @@ class SummaryColumn:
     """A column: its name as options give it, header, finished cell, and value to sort by.
 
     ``heading`` says the cell in the heading, where all rows have the same; ``None``: it stays a column.
-    ``optional``: it is shown only where some row has a value.
+    ``optional``: it is shown only where some row has a value; ``unasked``: by default; ``dropped``: its turn to be
+    left out on a narrow terminal (0: never).
     """
 
     name: str
@@ -94,7 +89,9 @@ class SummaryColumn:
     numeric: bool = True
     heading: Callable[[str], str] | None = None
     optional: bool = False
+    unasked: bool = True
     descending: bool = False
+    dropped: int = 0
 
 
 def summary_section(
@@ -115,7 +112,7 @@ def summary_section(
         return Section(lead=("No stored results.",))
     measures = view.measures or table.measures[:1]
     columns = _chosen(table, measures, escape, view)
-    rows = _sorted(table.rows, measures, view)
+    rows = _sorted(table, measures, view)
     datasets = sorted({row.dataset for row in rows})
     if len(datasets) > 1 and not view.columns:
         heading, grids = _matrices(rows, datasets, measures, escape)
@@ -124,7 +121,7 @@ def summary_section(
     lead = ", ".join(part for part in (*heading, *_common(rows, table, escape)) if part)
     first = measures[0] if measures else ""
     sentence_lines = (*answers(table, per_query, first, escape), *reranking(table, first, escape))
-    built = build_doubts(rows, escape) if _BUILD in view.columns else []
+    built = build_doubts(rows, escape) if BUILD in view.columns else []
     room = MOST_LINES - len(view.pointers) - len(sentence_lines)
     # Notes that begin with a measure say why it is missing.
     told = (*(f"{name}: " for name in table.measures), seeds.NOTE)
@@ -133,19 +130,24 @@ def summary_section(
     return Section(lead=(lead,), grids=grids, after=sentence_lines, notes=lines)
 
 
-def _cost_cell(row: Row) -> str:
-    mark = "" if row.cost.value is None else other_machine_mark(row, row.price)
-    return number(row.cost.value) + mark
-
-
-def _build_cell(row: Row) -> str:
-    usd = row.usd_build_per_million_documents.value
-    return MISSING if usd is None else number(usd) + _doubt_mark(row.build_validity)
-
-
-def all_columns(measures: Sequence[str], escape: Escape) -> tuple[SummaryColumn, ...]:
+def all_columns(table: Table, measures: Sequence[str], escape: Escape) -> tuple[SummaryColumn, ...]:
     """Return every column that a summary may show, in its order; that of a measure has its name."""
-    return (*_name_columns(escape), *map(_measure_column, measures), *_second_stage_columns(measures), *_FIGURES)
+    figures = row_figures.all_figures(table, measures)
+    return (*_name_columns(escape), *(_column(each, table.rows) for each in figures if Place.ON_REQUEST in each.places))
+
+
+def _column(figure: Figure, rows: Sequence[Row]) -> SummaryColumn:
+    return SummaryColumn(
+        figure.alias,
+        figure.short_header,
+        figure.on_screen,
+        lambda row: figure.estimate(row).value,
+        heading=figure.screen.heading,
+        optional=figure.optional,
+        unasked=Place.FIRST in figure.places and any(map(figure.applies, rows)),
+        descending=figure.higher,
+        dropped=figure.screen.dropped,
+    )
 
 
 def _name_columns(escape: Escape) -> Iterator[SummaryColumn]:
@@ -172,103 +174,8 @@ def _name_columns(escape: Escape) -> Iterator[SummaryColumn]:
     yield text("origin", lambda row: row.origin or "", lambda _: "")
 
 
-def _measure_column(name: str) -> SummaryColumn:
-    return SummaryColumn(
-        name,
-        name,
-        lambda row: digits(row.measured(name), ".3f"),
-        lambda row: row.measured(name),
-        heading=lambda cell: f"{name} {cell}",
-        descending=True,
-    )
-
-
-def _second_stage_columns(measures: Sequence[str]) -> Iterator[SummaryColumn]:
-    """Yield the columns of a first stage's ceiling, and of the second one's gain and harm by the first measure."""
-
-    def of_gain(place: int) -> Callable[[Row], Estimate]:
-        return lambda row: Estimate(None) if (found := row.gain(measures)) is None else (found[1], found[2])[place]
-
-    def ceiling(row: Row) -> Estimate:
-        return row.first_stage.ceiling if row.first_stage else Estimate(None)
-
-    def column(
-        name: str, header: str, read: Callable[[Row], Estimate], cell: Callable[[Estimate], str]
-    ) -> SummaryColumn:
-        return SummaryColumn(
-            name,
-            header,
-            lambda row: cell(read(row)),
-            lambda row: read(row).value,
-            optional=True,
-            descending=name != "harm",
-        )
-
-    yield column("ceiling", "R@depth", ceiling, lambda item: digits(item.value, ".3f"))
-    yield column("gain", "gain, points (95 %)", of_gain(0), lambda item: bounded(item, 100, decimals=1))
-    yield column(
-        "harm", "made worse", of_gain(1), lambda item: MISSING if item.value is None else f"{item.value * 100:.0f} %"
-    )
-
-
-def _count_column(name: str, header: str, scale: float = 1.0, *, column: str = "") -> SummaryColumn:
-    return SummaryColumn(
-        column or header,
-        header,
-        lambda row: number(row.counts.get(name), scale),
-        lambda row: row.counts.get(name),
-        heading=lambda cell: f"{cell} {header}",
-        optional=True,
-    )
-
-
-def _size_column(name: str, header: str, get: Callable[[Row], int | None]) -> SummaryColumn:
-    def cell(row: Row) -> str:
-        size_bytes = get(row)
-        return MISSING if size_bytes is None else size(size_bytes)
-
-    return SummaryColumn(name, header, cell, get, optional=True)
-
-
-_FIGURES = (
-    SummaryColumn(
-        "latency",
-        "latency ms (95 %)",
-        lambda row: bounded(row.latency_mean_s, 1e3),
-        lambda row: row.latency_mean_s.value,
-    ),
-    SummaryColumn("p95", "p95", lambda row: number(row.p95_s.value, 1e3), lambda row: row.p95_s.value),
-    SummaryColumn(
-        "throughput",
-        "queries/s",
-        lambda row: bounded(row.throughput_qps),
-        lambda row: row.throughput_qps.value,
-        optional=True,
-        descending=True,
-    ),
-    _count_column("pairs", "pairs"),
-    _count_column("tokens", "tokens"),
-    _count_column("flop", "GFLOP", 1e-9),
-    _count_column("parameters", "M parameters", 1e-6, column="parameters"),
-    _size_column("memory", "memory", lambda row: row.peak_anon_bytes),
-    _size_column("gpu_memory", "GPU memory", lambda row: row.peak_gpu_bytes),
-    replace(_size_column("index", "index", lambda row: row.index_bytes), heading=lambda cell: f"index {cell}"),
-    SummaryColumn(_COST, COST_HEADER, _cost_cell, lambda row: row.cost.value, optional=True),
-    SummaryColumn(
-        "token_price",
-        "tokens US$/1M",
-        lambda row: number(row.usd_tokens_per_million.value),
-        lambda row: row.usd_tokens_per_million.value,
-        optional=True,
-    ),
-    SummaryColumn(
-        _BUILD, "build US$/1M docs", _build_cell, lambda row: row.usd_build_per_million_documents.value, optional=True
-    ),
-)
-
-
 def _chosen(table: Table, measures: Sequence[str], escape: Escape, view: SummaryView) -> tuple[SummaryColumn, ...]:
-    columns = {column.name: column for column in all_columns(measures, escape)}
+    columns = {column.name: column for column in all_columns(table, measures, escape)}
     for name in (*view.columns, *([view.sort] if view.sort else [])):
         if name not in columns:
             raise UnknownName("column", name, tuple(columns), "harness report --format csv has all others")
@@ -277,14 +184,15 @@ def _chosen(table: Table, measures: Sequence[str], escape: Escape, view: Summary
         return tuple(columns[name] for name in wanted)
     return tuple(
         column
-        for name, column in columns.items()
-        if not column.optional or (name not in _ON_REQUEST and any(column.key(row) is not None for row in table.rows))
+        for column in columns.values()
+        if column.unasked and not (column.optional and all(column.key(row) is None for row in table.rows))
     )
 
 
-def _sorted(rows: Sequence[Row], measures: Sequence[str], view: SummaryView) -> tuple[Row, ...]:
+def _sorted(table: Table, measures: Sequence[str], view: SummaryView) -> tuple[Row, ...]:
     """Sort rows by dataset and hardware, or by the chosen column; rows without a value are last."""
-    by_name = {column.name: column for column in all_columns(measures, str)}
+    rows = table.rows
+    by_name = {column.name: column for column in all_columns(table, measures, str)}
     if not view.sort:
         names = ("dataset", "scenario", "hardware")
         return tuple(sorted(rows, key=lambda row: tuple(by_name[name].key(row) for name in names)))
@@ -307,10 +215,10 @@ def _grid(
 
 def _narrower(columns: Sequence[SummaryColumn]) -> Iterator[Sequence[SummaryColumn]]:
     """Yield the columns, then fewer and fewer of them, then without the interval of the latency."""
-    for count in range(len(_DROPPED) + 1):
-        left = [column for column in columns if column.name not in _DROPPED[:count]]
+    for turn in range(1 + max((column.dropped for column in columns), default=0)):
+        left = [column for column in columns if not 0 < column.dropped <= turn]
         yield left
-    yield [replace(each, header="latency ms", cell=_mean_cell) if each.name == "latency" else each for each in left]
+    yield [replace(each, header="latency ms", cell=_mean_cell) if each.name == LATENCY else each for each in left]
 
 
 def _mean_cell(row: Row) -> str:
@@ -332,7 +240,7 @@ def _one_grid(
             shown.append(column)
     keys = sum(1 for column in shown if not column.numeric)
     shown.sort(key=lambda column: column.numeric)
-    remarks = _remarks(rows, costs=any(column.name == _COST for column in columns))
+    remarks = _remarks(rows, costs=any(column.name == COST for column in columns))
     cells = [(*_cells(row, shown, keys, escape), remark) for row, (remark, _) in zip(rows, remarks, strict=True)]
     grid = Grid(
         "",
@@ -433,10 +341,10 @@ def _matrices(
         grid(name, functools.partial(measured, name), smallest=number == 0) for number, name in enumerate(measures)
     ]
     grids.append(
-        grid(f"mean latency, ms{cheapest}", lambda row: _or_outcome(row, _mean_cell(row) + _doubt_mark(row.validity)))
+        grid(f"mean latency, ms{cheapest}", lambda row: _or_outcome(row, _mean_cell(row) + doubt_mark(row.validity)))
     )
     if any(row.cost.value is not None for row in rows):
-        grids.append(grid(f"{COST_HEADER}{cheapest}", lambda row: _or_outcome(row, _cost_cell(row))))
+        grids.append(grid(f"{COST_HEADER}{cheapest}", lambda row: _or_outcome(row, cost_cell(row))))
     heading = [f"{len(datasets)} datasets", *([] if several else [f"on {escape(hardware(rows[0]))}"])]
     return [*heading, escape(priced_on(rows))], tuple(grids)
 
@@ -457,10 +365,6 @@ def _mean_value(by_dataset: Mapping[str, Sequence[Row]], measures: Sequence[str]
     values = [_cheapest(rows).measured(measures[0]) for rows in by_dataset.values()] if measures else []
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else -math.inf
-
-
-def _doubt_mark(validity: Validity) -> str:
-    return {Validity.NOISY: " ~", Validity.INVALID: " !"}.get(validity, "")
 
 
 def _or_outcome(row: Row, cell: str) -> str:
@@ -504,7 +408,7 @@ def doubts(rows: Sequence[Row], escape: Escape) -> list[str]:
     lines += map(escape, (*notes.of_first_stages(rows), *notes.of_recordings(rows)))
     for validity, who, found in _by_cause(rows, lambda row: row.findings):
         why = "; ".join(causes.TEXTS[cause].short for cause in found)
-        remedies = list(dict.fromkeys(causes.TEXTS[cause].remedy for cause in found))
+        remedies = list(dict.fromkeys(causes.TEXTS[cause].advice for cause in found))
         again = [remedy for remedy in remedies if "--retry-noisy" in remedy]
         told = " ".join(remedy for remedy in remedies if remedy not in again[1:])  # the command once
         lines.append(escape(f"{validity.value}: {who} ({why}). {told}"))

@@ -150,9 +150,9 @@ def _params(params: dict[str, Scalar]) -> str:
 
 
 def _platforms(system: System) -> str:
-    able = [name for name in PLATFORMS if system.made_for(name).lacking is None]
-    gpus = "with NVIDIA GPUs too" if system.on(1).image != system.image else "without GPUs"
-    reasons = [reason for name in PLATFORMS if (reason := system.made_for(name).lacking)]
+    able = [name for name in PLATFORMS if system.for_platform(name).lacking is None]
+    gpus = "with NVIDIA GPUs too" if system.for_job("build", gpus=1).image != system.image else "without GPUs"
+    reasons = [reason for name in PLATFORMS if (reason := system.for_platform(name).lacking)]
     return "; ".join((f"{', '.join(able)}, {gpus}", *reasons))
 
 

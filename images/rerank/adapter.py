@@ -13,7 +13,7 @@ from typing import Any
 import parameters
 import scorers
 import texts
-from encoder.checkpoint import config
+from encoder.config import read_config
 from index_files import built_with
 from pairs import Layout, Work
 
@@ -68,7 +68,7 @@ class Rerank(Reranker):
         self._tokens = scorers.tokeniser(self._folder)
         built_with.check(index_dir, self._facts(self._tokens))
         self._store = texts.TokenIds(index_dir, self._tokens)
-        self._declared = config(self._folder)
+        self._declared = read_config(self._folder)
         form = self._tokens.pair_form()
         if self._declared.kind.marks:
             form = replace(form, first_type=1, second_type=0)  # global attention: [CLS], query, [SEP]

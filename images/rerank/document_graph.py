@@ -11,11 +11,13 @@ from typing import Any
 
 import heads
 import torch
-from encoder import checkpoint
 from encoder.backends import BACKENDS, FILES
+from encoder.checkpoint import transformer
+from encoder.config import read_config
 from encoder.errors import BadCheckpoint
 from encoder.graph import additive
 from encoder.tokens import Batch
+from encoder.weights import Weights
 from heads.windows_batch import DocumentHead, Windows
 from pairs import MicroBatch
 
@@ -38,10 +40,10 @@ class DocumentGraph(torch.nn.Module):
 
     def __init__(self, folder: Path, aggregation: str, params: dict[str, Any]) -> None:
         super().__init__()
-        self.declared = checkpoint.config(folder)
+        self.declared = read_config(folder)
         kind = heads.find(aggregation)
-        weights = checkpoint.Weights(folder)
-        self.transformer: Any = checkpoint.transformer(
+        weights = Weights(folder)
+        self.transformer: Any = transformer(
             folder, self.declared, weights, masked_lm=False, pooler=False, reads=kind.reads
         )
         self.head = _head(folder, aggregation, self.transformer.config, params)
@@ -73,13 +75,13 @@ def read_head(folder: Path, params: dict[str, Any]) -> DocumentHead:
     Raises:
         BadCheckpoint: its tensors are not what the parameters say.
     """
-    sizes = SimpleNamespace(**checkpoint.config(folder).raw)
+    sizes = SimpleNamespace(**read_config(folder).raw)
     return _head(folder, params["aggregation"], sizes, params).eval()
 
 
 def _head(folder: Path, aggregation: str, sizes: Any, params: dict[str, Any]) -> DocumentHead:
     try:
-        return heads.find(aggregation)(sizes, checkpoint.Weights(folder), params)
+        return heads.find(aggregation)(sizes, Weights(folder), params)
     except BadCheckpoint as error:
         known = str(error).startswith(folder.name)
         raise BadCheckpoint(str(error) if known else f"{folder.name}: {error}") from error
@@ -169,7 +171,7 @@ class DocumentScorer:
             ExportedStates(folder, params, threads, device) if exported else TorchStates(folder, params, device)
         )
         self._head, self.parameters = self._states.head, self._states.parameters
-        self._layers = 1 + int(checkpoint.config(folder).raw["num_hidden_layers"]) if self._head.all_layers else 1
+        self._layers = 1 + int(read_config(folder).raw["num_hidden_layers"]) if self._head.all_layers else 1
         self.apart = bool(self._head.apart)
 
     def run(self, parts: Sequence[MicroBatch], query: MicroBatch | None) -> tuple[list[Any], float]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy
-from encoder.checkpoint import Config
+from encoder.config import Config
 from encoder.tokens import Batch, PairForm
 from parameters import Rule
 from windows import SPLITS, Span

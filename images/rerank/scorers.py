@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy
 from encoder import tokens
-from encoder.checkpoint import Weights, config
+from encoder.config import read_config
 from encoder.model import Model
+from encoder.weights import Weights
 from pairs import MicroBatch
 from parameters import WINDOW_SCORES
 
@@ -72,4 +73,4 @@ def load(folder: Path, params: dict[str, Any], threads: int, device: str) -> Any
 
 def tokeniser(folder: Path) -> tokens.Tokens:
     """Read a checkpoint's tokeniser, checked."""
-    return tokens.Tokens(tokens.read(folder), config(folder).vocabulary, name=folder.name)
+    return tokens.Tokens(tokens.read(folder), read_config(folder).vocabulary, name=folder.name)

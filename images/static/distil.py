@@ -17,7 +17,9 @@ _clusters.KMeans = None  # type: ignore[attr-defined]
 sys.modules["sklearn.cluster"] = _clusters
 
 import numpy  # noqa: E402
-from encoder.checkpoint import Weights, config, transformer  # noqa: E402
+from encoder.checkpoint import transformer  # noqa: E402
+from encoder.config import read_config  # noqa: E402
+from encoder.weights import Weights  # noqa: E402
 from model2vec.distill import distill_from_model  # noqa: E402
 from transformers import AutoTokenizer  # noqa: E402
 
@@ -31,7 +33,7 @@ def distil(checkpoint: Path, folder: Path) -> None:
         BadCheckpoint: the checkpoint is damaged, or its weights are not its configuration's.
         ValueError: an embedding is no number.
     """
-    declared = config(checkpoint)
+    declared = read_config(checkpoint)
     model = transformer(checkpoint, declared, Weights(checkpoint), masked_lm=False, pooler=False, reads=())
     tokeniser = AutoTokenizer.from_pretrained(str(checkpoint), local_files_only=True)
     made = distill_from_model(model, tokeniser, device="cpu", pca_dims=DIMS)

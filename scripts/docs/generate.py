@@ -19,7 +19,7 @@ from harness.analysis.table import OTHER
 from harness.jobs.suite import CellGroup, Ec2Settings, Expectation, Offline, Restriction, Server, Suite, SuiteProtocol
 from harness.launch.images.systems import Asset, EngineFile, NotFor, SystemFile
 from harness.pricing.instances import HardwareProfile
-from harness.report import columns
+from harness.report import columns, row_figures
 from harness.report.columns import ColumnMeaning
 from harness.results import reader
 from harness.results.schema import SCHEMA_VERSION
@@ -116,18 +116,10 @@ def commands_of(group: click.Group, before: str = "") -> Iterator[tuple[str, cli
 
 def columns_page() -> str:
     """Describe every column of the tables for programs: CSV, data frames, Parquet, SQLite."""
-    rows = columns.row_columns(
-        ["<measure>"],
-        ["<stage>", OTHER],
-        origins=True,
-        counts=tuple(columns.COUNTS),
-        two_stages=True,
-        token_prices=True,
-        sweeps=True,
-    )
+    rows = row_figures.all_columns(["<measure>"], ["<stage>", OTHER])
     stages = (columns.stage_column("stage_<stage>_s"), columns.count_column("count_<count>"))
     return (
-        "# Columns\n\nGenerated from `harness/report/columns.py` by `make docs`.\n\n"
+        "# Columns\n\nGenerated from `harness/report/row_figures.py` and `columns.py` by `make docs`.\n\n"
         "Any cell may be missing: empty in CSV, `<NA>` or `NaT` in frames, `NULL` in SQLite; never 0. How figures are"
         " made: [results.md](results.md), [cost.md](../method/cost.md). How to get them:"
         " [exchange.md](../guides/exchange.md).\n"

@@ -15,18 +15,18 @@ import numpy as np
 import pytest
 
 from harness.analysis.positions import (
-    REFERENCES,
     DatasetPositions,
     ReadLimit,
     UnseenPassages,
     first_passages,
     histogram,
+    published_histograms,
     read_limit,
     share_before,
     slope,
     unseen_passages,
 )
-from harness.datasets.positions import POSITIONS, RelevantPosition
+from harness.datasets.passage_positions import POSITIONS, RelevantPosition
 from harness.driver.records import Outcome
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
@@ -131,7 +131,7 @@ def test_picture_has_starts_and_document_lengths_in_the_same_bins() -> None:
         (axes,) = plots.draw_histogram(made).axes
     ends, starts = ([round(bar.get_height()) for bar in bars] for bars in axes.containers)
     assert (starts, ends) == ([75, 25], [0, 0, 50, 50])
-    assert histogram(made.places.lengths) == (0, 0, 2, 2)
+    assert histogram(made.passages.lengths) == (0, 0, 2, 2)
 
 
 def test_dataset_alone_says_what_is_unseen_before_anything_runs(stored: Path, tmp_path: Path) -> None:
@@ -210,12 +210,12 @@ def test_override_of_a_component_counts() -> None:
 
 def test_first_passage_of_a_document_counts_and_edges_are_exact() -> None:
     records = [position("q", 600), position("q", 511), position("q", 512, doc="other"), position("p", 500)]
-    places = first_passages("far", "", records)
-    assert places.starts == [511, 512, 500] and places.of_query["q"].start_token == 511
-    assert histogram(places.starts) == (0, 2, 1)
-    assert share_before(places, 512).value == pytest.approx(2 / 3)
-    assert unseen_passages(places, ReadLimit(512)) == UnseenPassages(pytest.approx(1 / 3), 1.0)
-    assert unseen_passages(places, ReadLimit(None, known=False)) is None
+    passages = first_passages("far", "", records)
+    assert passages.starts == [511, 512, 500] and passages.of_query["q"].start_token == 511
+    assert histogram(passages.starts) == (0, 2, 1)
+    assert share_before(passages, 512).value == pytest.approx(2 / 3)
+    assert unseen_passages(passages, ReadLimit(512)) == UnseenPassages(pytest.approx(1 / 3), 1.0)
+    assert unseen_passages(passages, ReadLimit(None, known=False)) is None
 
 
 def test_slope_needs_two_places_and_eleven_queries() -> None:
@@ -227,5 +227,5 @@ def test_slope_needs_two_places_and_eleven_queries() -> None:
 
 
 def test_published_shares_are_those_of_the_study() -> None:
-    shares = [[round(100 * each.share_before(bound), 1) for bound in (1, 2)] for each in REFERENCES]
+    shares = [[round(100 * each.share_before(bound), 1) for bound in (1, 2)] for each in published_histograms()[1]]
     assert shares == [[70.0, 85.6], [73.7, 85.3]]

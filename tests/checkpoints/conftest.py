@@ -5,17 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from harness.experiments import conformance
+
 # The same place as the command line's: what it has fetched already is not fetched again.
 CACHE = Path(os.environ.get("HARNESS_CACHE") or Path.home() / ".cache" / "ir-harness")
 
-TOPICS = ["river", "glacier", "volcano", "desert", "forest", "harbour", "bridge", "castle", "market", "orchestra"]
-# As the documents and queries of the contract's check are worded: a vocabulary has whole words of what it has seen.
+# All that the contract's check says: a vocabulary has whole words of what it has seen.
 TEXTS = [
-    text
-    for topic in TOPICS
-    for text in (
-        f"{topic.capitalize()} This one is about the {topic} of the north . A {topic} is {topic}.",
-        f"Letters Home again from far north we wrote that somebody saw one {topic} there.",
-        f"old the {topic} of the north",
-    )
+    *(f"{document['title']} {document['text']}" for document in conformance.documents()),
+    *(query.text for query in (*conformance.warmup(), *conformance.queries())),
 ]

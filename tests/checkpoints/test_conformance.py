@@ -77,7 +77,7 @@ def test_shipped_system_meets_the_contract_with_tiny_weights(
 @pytest.mark.parametrize("name", ["bm25s", "pisa", "static-minilm", "tantivy"])
 def test_engine_without_a_checkpoint_meets_the_contract(engine: docker.DockerClient, name: str, tmp_path: Path) -> None:
     system = catalog.system(name)
-    if reason := system.made_for(platforms.host()).lacking:
+    if reason := system.for_platform(platforms.host()).lacking:
         pytest.skip(reason)
     with closing(DockerLauncher(CACHE)) as launcher:
         checks = list(examine(launcher, system, Envelope("cpu1-mem1", 1, 1 << 30), tmp_path))
@@ -118,7 +118,7 @@ def test_deepct_builds_with_pytorch_and_searches_without(
     system = catalog.system("deepct-tiny")
     with closing(DockerLauncher(CACHE, folder / "models")) as launcher:
         checks = list(examine(launcher, system, Envelope("cpu1-mem1", 1, 1 << 30), tmp_path))
-        images = [launcher.find(each) for each in (system, system.searching())]
+        images = [launcher.find(each) for each in (system, system.for_job("search"))]
     assert [check.what for check in checks if check.level is not Level.OK] == [] and len(checks) == 10
     listed = [
         engine.containers.run(each.digest, ["/opt/encoder"], entrypoint=["ls"], remove=True) for each in images if each

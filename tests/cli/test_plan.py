@@ -171,7 +171,11 @@ def test_stored_jobs_count_as_done_without_an_engine(
         raise EngineError("no engine")
 
     if apart:
-        monkeypatch.setattr(System, "searching", lambda system: system.model_copy(update={"search_only": True}))
+
+        def search_apart(system: System, *, search: bool) -> System:
+            return system.model_copy(update={"search_only": search})
+
+        monkeypatch.setattr(System, "_set_packages", search_apart)
     bench.suite(profiles=["cpu1-mem1", "cpu1-mem4"])
     harness("run", "test-suite.toml", "--launcher", "fake", "--only", "cpu1-mem4")
     monkeypatch.setattr(FakeLauncher, "find", refuse)

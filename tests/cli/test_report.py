@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from harness import report
 from harness.analysis.evaluate_job import JobEvaluator
 from harness.analysis.results_folder import ReadResults
 from harness.analysis.rows import build_rows
-from harness.cli import report as commands
 from harness.cli.stored_results import StoredResults
 from harness.driver.records import Outcome
 from harness.launch.fake import FakeLauncher
@@ -65,11 +63,6 @@ def test_options_of_the_short_table_are_refused_elsewhere(bench: Bench, options:
 def test_published_tables_have_the_short_table_where_columns_are_named() -> None:
     shown = call("report", str(SHIPPED), "--columns", "cost").stdout
     assert "US$/1M queries" in shown and "Table 1:" not in shown
-
-
-def test_the_command_knows_every_layout() -> None:
-    assert tuple(commands.MEASURES) == report.LAYOUTS
-    assert commands.MEASURES["rows"] == (), "the suite's"
 
 
 def test_the_command_prints_stored_results_in_the_papers_shape(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import yaml
 
 from harness import commands
 from harness.cli import main
-from harness.datasets.positions import POSITIONS, RelevantPosition
+from harness.datasets.passage_positions import POSITIONS, RelevantPosition
 from harness.results.schema import Cell, matches
 from tests.conftest import Bench
 from tests.support import hostile, published

@@ -25,7 +25,7 @@ from harness.cli import main
 from harness.datasets import generate
 from harness.datasets.generate import KINDS, wordpieces
 from harness.datasets.generate.passages import body, sentence_spans
-from harness.datasets.positions import RelevantPosition, read_positions
+from harness.datasets.passage_positions import RelevantPosition, read_positions
 from harness.errors import UsageError
 
 SHIPPED = Path(__file__).resolve().parents[2] / "datasets"

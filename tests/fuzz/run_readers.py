@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from harness.analysis import rejudge
-from harness.datasets import judged_passages, positions
-from harness.datasets.positions import RelevantPosition
+from harness.datasets import judged_passages, passage_positions
+from harness.datasets.passage_positions import RelevantPosition
 from harness.evaluation import embeddings, judged_runs, pool, qrels_merge, trec
 from harness.evaluation.embeddings import Embeddings
 from tests.fuzz.child import LINKED, NAMED, Reader
@@ -119,7 +119,7 @@ READERS = (
     Reader(
         "positions",
         _texts(positions__jsonl=_POSITIONS),
-        lambda folder, _: (list(positions.read_positions(folder)), positions.positions_content(folder)),
+        lambda folder, _: (list(passage_positions.read_positions(folder)), passage_positions.positions_content(folder)),
         ("positions.jsonl",),
         skips=LINKED,
     ),

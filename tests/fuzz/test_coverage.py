@@ -37,7 +37,7 @@ FUZZED = {
     "datasets/judged_passages": "judged chunks",
     "datasets/licence": "licences",
     "datasets/native": "copied datasets",
-    "datasets/positions": "positions",
+    "datasets/passage_positions": "positions",
     "datasets/source": "BEIR datasets",
     "datasets/trec": "TREC datasets",
     "datasets/xor_tydi": "XOR-TyDi datasets",

@@ -85,7 +85,7 @@ def images_for_gpus() -> Iterator[None]:
 
 
 def _for_gpus(plain: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda images, system: plain(images, system.on(1))
+    return lambda images, system: plain(images, system.for_job("build", gpus=1))
 
 
 # transformers imports a model's module, and with it a thousand of PyTorch's, at its first use: not in each fork again.

@@ -15,7 +15,7 @@ import numpy
 import rerank_loops as short
 import torch
 from encoder import tokens
-from encoder.checkpoint import config
+from encoder.config import read_config
 from safetensors.numpy import load_file
 
 from checkpoints import rerank_long
@@ -50,7 +50,7 @@ class Pairs:
     """Token ids of a pair, by the checkpoint's own tokeniser: query first, then the document's first tokens."""
 
     def __init__(self, folder: Path) -> None:
-        self._tokens = tokens.Tokens(tokens.read(folder), config(folder).vocabulary)
+        self._tokens = tokens.Tokens(tokens.read(folder), read_config(folder).vocabulary)
         self._form = self._tokens.pair_form()
 
     def __call__(self, query: str, text: str, longest: int = LONGEST) -> tuple[list[int], int]:

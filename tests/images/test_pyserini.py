@@ -65,5 +65,5 @@ def test_pyserini_has_bm25s_parameters_and_one_image_for_all_envelopes(engine: d
     assert pyserini.params == bm25.params
     assert catalog.system("pyserini-tuned").params == catalog.system("bm25-tuned").params
     assert pyserini.shared_locks["jvm"] == bm25.shared_locks["jvm"], "one Java for both"
-    assert pyserini.on(1).image == pyserini.image, "PyTorch does nothing here, with GPUs neither"
+    assert pyserini.for_job("build", gpus=1).image == pyserini.image, "PyTorch does nothing here, with GPUs neither"
     assert builder.ImageBuilder(engine, CACHE).ensure(pyserini).size_bytes <= 1.6e9

@@ -47,7 +47,7 @@ for name in loops.RULES:
 
 # The published geometry: windows of documents of these lengths, and the work of one pair.
 GEOMETRY = """
-from encoder.checkpoint import KINDS, Config
+from encoder.config import KINDS, Config
 from encoder.tokens import PairForm
 from pairs import Layout, Work
 from parameters import complete, rule
@@ -188,12 +188,12 @@ for name in ("first", "max"):
             off = max(off, abs(mine - wanted[-1]))
     say([name, off, float(numpy.std(wanted)), len(wanted)])
 # The work that is counted is that of the model's own products, of padded windows and of positions.
-from encoder.checkpoint import config
+from encoder.config import read_config
 counted = []
 for rows, length in ((1, 5), (3, 17)):
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         model(input_ids=torch.ones((rows, length), dtype=torch.int64))
-    counted.append([counter.get_total_flops(), config(assets / "m").flop(rows, length)])
+    counted.append([counter.get_total_flops(), read_config(assets / "m").flop(rows, length)])
 say(["flop", *counted])
 """
     )

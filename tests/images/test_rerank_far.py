@@ -16,7 +16,7 @@ from harness import datasets
 from harness.config import data_root
 from harness.datasets import generate
 from harness.datasets.generate import wordpieces
-from harness.datasets.positions import read_positions
+from harness.datasets.passage_positions import read_positions
 from harness.launch.images import builder, catalog
 from tests.images.conftest import CACHE, GIVEN, IMPORTS
 from tests.images.inside import Warmth

@@ -117,7 +117,7 @@ for kind in ("bigbird", "jina", "mosaic"):
 
 def test_work_counts_padding_and_sparse_attention(lines: Lines) -> None:
     sparse, dense, counts = lines("""
-from encoder.checkpoint import KINDS, Config
+from encoder.config import KINDS, Config
 sizes = {"num_hidden_layers": 12, "hidden_size": 768, "attention_window": [512] * 12}
 base = {name: Config(name, KINDS[name], 50265, 4096, sizes) for name in ("longformer", "big_bird", "bert")}
 say([base["longformer"].padded(1466), base["big_bird"].padded(1466), base["big_bird"].padded(3)])

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from harness.analysis import published as published_tables
+from harness.datasets import dataset_name
 from harness.driver.records import Envelope, Outcome, ScenarioParams
 from harness.errors import FileError, UnknownName
 from harness.jobs import suite
-from harness.jobs.suite import dataset_name
 from harness.launch.images import catalog
 from harness.pricing import instances
 from harness.results.schema import SweepPoint

@@ -58,8 +58,8 @@ def test_one_environment_builds_and_searches(bench: Bench, prepared: System) -> 
     with (prepared.engine_dir / "engine.toml").open("a") as file:
         file.write('lean_search_if = {say = ["hello"]}\n')
     system, launcher = catalog.system("weighted"), ProcessLauncher(bench.cache, bench.folder / "models")
-    assert system.searching() != system
-    assert launcher.prepare(system).digest == launcher.prepare(system.searching()).digest
+    assert system.for_job("search") != system
+    assert launcher.prepare(system).digest == launcher.prepare(system.for_job("search")).digest
 
 
 def test_prepare_error_is_one_printable_line(bench: Bench, prepared: System) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from harness import config
 from harness.analysis import published as published_tables
 from harness.cli import main
 from harness.errors import UnknownName
@@ -29,6 +32,41 @@ def output(*arguments: str) -> str:
 def plant(folder: Path) -> None:
     (folder / "study").mkdir(parents=True)
     (folder / "study" / "__init__.py").write_text(HOSTILE, encoding="utf-8")
+
+
+def test_a_study_is_registered_by_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "santhanam2023" in study.names() and "boytsov2025" not in study.names()
+    code = tmp_path / "another2024" / "study" / "__init__.py"
+    code.parent.mkdir(parents=True)
+    code.write_text('MEASURES = ("RR@10",)\n', encoding="utf-8")
+    monkeypatch.setattr(config, "published_folder", lambda: tmp_path)
+    study.names.cache_clear()
+    try:
+        assert study.names() == ("another2024",) and study.load("another2024").MEASURES == ("RR@10",)
+    finally:
+        study.names.cache_clear()
+        sys.modules.pop("_harness_study_another2024", None)
+
+
+def test_general_code_names_no_paper() -> None:
+    papers = [name for name in config.published_names() if published_tables.is_in(config.published_folder() / name)]
+    root, protocol = ROOT / "harness", "santhanam2023"  # a protocol has the name of its paper
+    named = set()
+    for path in root.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in docs]
+        words = {word for node in constants for word in re.findall(r"\w+", str(node.value))}
+        named |= {(path.relative_to(root).as_posix(), paper) for paper in papers if paper in words}
+    assert named == {
+        (name, protocol)
+        for name in (
+            "analysis/validity/__init__.py",
+            "experiments/calibration/cases.py",
+            "experiments/viability/probe.py",
+            "jobs/suite.py",
+        )
+    }
 
 
 def test_an_unknown_study_is_named() -> None:
@@ -78,7 +116,7 @@ def test_verify_finds_a_contradiction_that_is_not_recorded(tmp_path: Path) -> No
 def test_every_study_is_packed_into_wheels() -> None:
     packed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
     assert packed["wheel"]["force-include"]["results/published"] == "harness/shipped/results/published"
-    for name in study.NAMES:
+    for name in study.names():
         assert (ROOT / "results" / "published" / name / "study" / "__init__.py").is_file()
 
 

@@ -21,7 +21,7 @@ from harness.analysis import results_folder, row_pricing
 from harness.analysis.table import Row, Table, Timing
 from harness.errors import FileError, StoreError, UsageError
 from harness.pricing import prices
-from harness.report import columns, render
+from harness.report import render, row_figures
 from harness.report.columns import JOBS, SAMPLES, Kind
 from harness.report.export import export_csv, export_parquet, export_sqlite
 from harness.results import reader
@@ -136,9 +136,9 @@ def test_package_import_does_not_import_pandas() -> None:
 
 def test_every_column_is_documented_with_unit_and_meaning(results: Path) -> None:
     page = generate.columns_page()
-    stored = columns.table_columns(api.table(results))
-    known = {f"`{each.name}`" for each in columns.row_columns(["<measure>"], ["<stage>"], origins=True)}
-    for each in (*columns.row_columns([], [], origins=True), *JOBS, *SAMPLES):
+    stored = row_figures.table_columns(api.table(results))
+    known = {f"`{each.name}`" for each in row_figures.all_columns(["<measure>"], ["<stage>"])}
+    for each in (*row_figures.all_columns([], []), *JOBS, *SAMPLES):
         assert f"| `{each.name}` | {each.unit} | {each.kind.value} | {each.meaning} |" in page
         assert each.meaning, each.name
         if each.kind is Kind.NUMBER:
@@ -151,7 +151,7 @@ def test_every_column_is_documented_with_unit_and_meaning(results: Path) -> None
 def test_every_csv_column_is_in_the_column_list(results: Path) -> None:
     table = row_pricing.price(results_folder.read(results).table, api.row_pricing.tariff(prices.snapshot()))
     header = render(table, "csv").splitlines()[0].split(",")
-    assert header == [each.name for each in columns.table_columns(table)]
+    assert header == [each.name for each in row_figures.table_columns(table)]
 
 
 @pytest.fixture

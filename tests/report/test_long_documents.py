@@ -122,7 +122,7 @@ def test_mean_gain_over_datasets_counts_each_dataset_once(compared: LongDocument
     assert mean.percent == pytest.approx(0.75 * first.relative.value)
     assert (mean.system, mean.datasets) == ("maxp", ("far", "near"))
     assert replace(both, groups=(group, near, near)).mean_gains() == [], "two samples of one dataset have no one gain"
-    document = long_documents_document(both, published_measures.read(published_measures.LONG_DOCUMENTS))
+    document = long_documents_document(both, published_measures.long_documents())
     assert f"| {mean.percent:+.1f} |" in " ".join(writers.write(document, "md").split())
 
 
@@ -155,7 +155,7 @@ def test_times_of_two_machines_are_never_divided(table: Table, per_query: dict[s
 
 @pytest.mark.parametrize("width", [80, 100])
 def test_first_screen_fits_and_says_the_answer(compared: LongDocuments, width: int) -> None:
-    paper = published_measures.read(published_measures.LONG_DOCUMENTS)
+    paper = published_measures.long_documents()
     section = answer(compared, paper, writers.plain_escape, width)
     (grid,) = section.grids
     assert max(map(cell_len, writers.plain_table(grid))) <= width
@@ -185,7 +185,7 @@ def test_command_writes_all_formats_with_published_rows_beside(results: Path, tm
     assert "- all LongP models are slower still, at smaller gains" in wide and "| LongP BigBird " in wide
     drawn = call(*usual, "--format", "png", "-o", str(tmp_path)).stdout.split()
     assert [Path(path).name for path in drawn] == ["far-long-documents.png"]
-    refused = call("report", str(published_measures.LONG_DOCUMENTS), "--layout", "long-documents")
+    refused = call("report", str(published_measures.long_documents().folder), "--layout", "long-documents")
     assert_refused(refused, "a paper's figures have no times or queries to compare; leave --layout out")
 
 
@@ -200,7 +200,7 @@ def test_results_whose_suite_names_no_firstp_say_so(results: Path, tmp_path: Pat
 
 def test_picture_has_a_panel_for_each_ratio_with_its_points(compared: LongDocuments) -> None:
     (group,) = compared.groups
-    paper = published_measures.read(published_measures.LONG_DOCUMENTS)
+    paper = published_measures.long_documents()
     rows: list[Row] = [each.row for each in group.systems]
     frame = plots._frame(group, "RR@10", paper, style.system_styles(row.system for row in rows))
     with style.settings(9):

@@ -294,7 +294,7 @@ def test_finding_of_several_rows_is_said_once() -> None:
     lines = [line for line in section(*rows).notes if line.startswith("noisy")]
     assert lines == [
         "noisy: a and b on 2 CPUs, 1 GiB (the harness shared its CPUs). "
-        "Measure on a machine with more CPUs, or take a smaller profile."
+        "Take a machine with more CPUs, or a smaller profile, then measure again."
     ]
 
 

@@ -11,7 +11,7 @@ import pytest
 from rich.cells import cell_len
 
 from harness.analysis.table import FirstStage, Row, Table, TokenPrice
-from harness.report import columns, explain, export, sentences, writers
+from harness.report import explain, export, row_figures, sentences, writers
 from harness.report.main_table import table_document, table_section
 from harness.report.summary import SummaryView, summary_section
 from harness.results import reader
@@ -98,8 +98,8 @@ def test_first_table_fits_the_terminal_and_counts_are_there_where_a_row_has_them
 def test_columns_by_name_show_ceiling_gain_and_harm() -> None:
     view = SummaryView(columns=("ceiling", "gain", "harm", "GFLOP"), sort="gain")
     (grid,) = summary_section(table(row("bm25"), two_stage()), {}, str, view).grids
-    assert grid.headers[:5] == ("system", "R@depth", "gain, points (95 %)", "made worse", "GFLOP")
-    assert grid.cells[0][:5] == ("minilm", "0.810", "3.1 (1.2–5.0)", "12 %", "6.61"), "the larger gain is first"
+    assert grid.headers[:5] == ("system", "R@depth", "gain, points (95 %)", "made worse, %", "GFLOP")
+    assert grid.cells[0][:5] == ("minilm", "0.810", "3.1 (1.2–5.0)", "12.0", "6.61"), "the larger gain is first"
 
 
 def test_encoders_show_work_and_parameters_on_request() -> None:
@@ -135,12 +135,12 @@ def test_csv_has_columns_of_work_and_stages_only_where_rows_have_them() -> None:
     assert (minilm["first_stage"], minilm["first_stage_measured"], minilm["depth"]) == ("bm25", "yes", "20")
     assert (gpt["usd_tokens_per_million_queries"], gpt["token_price_date"]) == ("516.45", "2026-11-09")
     assert {bm25[name] for name in ("pairs", "gain", "token_model")} == {""}
-    plain = {column.name for column in columns.table_columns(table(row("bm25")))}
+    plain = {column.name for column in row_figures.table_columns(table(row("bm25")))}
     assert plain.isdisjoint({"pairs", "gain", "token_model"})
 
 
 @pytest.mark.parametrize(
-    "name", ["pairs", "tokens", "GFLOP", "parameters", "ceiling", "gain", "harm", "token-price", "padding_share"]
+    "name", ["pairs", "tokens", "GFLOP", "parameters", "ceiling", "gain", "harm", "token_price", "padding_share"]
 )
 def test_every_new_column_is_explained_even_where_no_row_has_it(name: str) -> None:
     meaning, method = explain.column_paragraphs(name, table(row("bm25")))

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from harness.analysis.table import Cause, Finding, Validity
 from harness.analysis.validity import build_checks, counter_checks, machine_speed
 from harness.analysis.validity.findings import (
-    RETRY,
     again,
-    go_on,
+    doubt,
     invalid,
     noisy,
     remark,
@@ -127,7 +126,8 @@ def _isolation(result: Result) -> Iterator[Finding]:
             f"not comparable with container results; {docker}",
         )
     if isolation is Isolation.FAKE:
-        yield invalid(Cause.ISOLATION, f"isolation: fake: scripted times, nothing was measured; {docker}")
+        text = "isolation: fake: scripted times, nothing was measured"
+        yield invalid(Cause.ISOLATION, text, result.spec.cell, launcher="docker")
 
 
 def _preparation(results: Sequence[Result]) -> Iterator[Finding]:
@@ -139,13 +139,15 @@ def _preparation(results: Sequence[Result]) -> Iterator[Finding]:
     if warmup < MIN_WARMUP_QUERIES:
         yield noisy(
             Cause.WARMUP,
-            f"{warmup} warm-up queries ran, the minimum is {MIN_WARMUP_QUERIES}; {warm_longer(spec)}",
+            f"{warmup} warm-up queries ran, the minimum is {MIN_WARMUP_QUERIES}",
+            spec.cell,
+            warm_longer(spec),
         )
     if any(one.effective is not None and not one.effective.threads for one in measurements(results)):
         yield noisy(
             Cause.THREADS_UNSAID,
-            "the adapter reports no thread counts, so its libraries may use more threads than "
-            f"{counted(spec.envelope.cpus, 'CPU')}; return the counts from threads(), then {again(spec.cell)}",
+            f"the adapter reports no thread counts for {counted(spec.envelope.cpus, 'CPU')}",
+            spec.cell,
         )
 
 
@@ -155,16 +157,16 @@ def _completeness(results: Sequence[Result], facts: SampleFacts, missing: int) -
         unit = "trial" if spec.trials == 1 else "job"
         yield noisy(
             Cause.INCOMPLETE,
-            f"only {spec.jobs - missing} of {spec.jobs} {unit}s are in these numbers; {go_on(spec.cell)}",
+            f"only {spec.jobs - missing} of {spec.jobs} {unit}s are in these numbers",
+            spec.cell,
         )
     finished, planned = sum(result.answers.trials_finished for result in results), spec.trials * len(results)
     if spec.scenario_params.latency_target_s is None and finished < planned:
-        yield noisy(Cause.INCOMPLETE, f"only {finished} of {planned} trials finished; {again(spec.cell)}")
+        fact = f"only {finished} of {planned} trials finished"
+        yield doubt(Validity.NOISY, Cause.INCOMPLETE, fact, again(spec.cell))
     if facts.queries is not None and facts.queries != spec.timed_queries:
-        yield noisy(
-            Cause.INCOMPLETE,
-            f"{facts.queries:,} of {spec.timed_queries:,} sample queries were timed; {again(spec.cell)}",
-        )
+        fact = f"{facts.queries:,} of {spec.timed_queries:,} sample queries were timed"
+        yield doubt(Validity.NOISY, Cause.INCOMPLETE, fact, again(spec.cell))
 
 
 def _rankings(results: Sequence[Result], between_jobs: int | None) -> Iterator[Finding]:
@@ -174,9 +176,8 @@ def _rankings(results: Sequence[Result], between_jobs: int | None) -> Iterator[F
     if differing:
         yield noisy(
             Cause.RANKINGS,
-            f"{differing:,} of {spec.sample_size:,} queries were ranked differently in different "
-            "trials; the measures judge the first trial's run; look for threads, ties or approximate search, then "
-            f"{again(spec.cell)}",
+            f"{differing:,} of {spec.sample_size:,} queries were ranked differently in different trials",
+            spec.cell,
         )
 
 
@@ -190,15 +191,17 @@ def _warmth(results: Sequence[Result], facts: SampleFacts) -> Iterator[Finding]:
         jobs = f" in {len(unsteady)} of {len(results)} jobs" if len(results) > 1 else ""
         yield noisy(
             Cause.WARMUP,
-            f"warm-up ended at its cap after {max(unsteady):,} queries{jobs} without a steady level; "
-            f"{warm_longer(spec)}",
+            f"warm-up ended at its cap after {max(unsteady):,} queries{jobs} without a steady level",
+            spec.cell,
+            warm_longer(spec),
         )
     elif facts.start is not None:
         yield noisy(
             Cause.WARMUP,
             f"the first {facts.start.queries} queries of a trial took {facts.start.ratio:.2f} times their later "
-            f"time: {results[0].answers.warmup_done} warm-up queries are too few for this system; "
-            f"{(warm_longer if spec.warmup_cap is None else warm_wider)(spec)}",
+            f"time: {results[0].answers.warmup_done} warm-up queries are too few for this system",
+            spec.cell,
+            (warm_longer if spec.warmup_cap is None else warm_wider)(spec),
         )
     compiled = [
         (result.measured.compiled_s, trials_s(result))
@@ -207,12 +210,13 @@ def _warmth(results: Sequence[Result], facts: SampleFacts) -> Iterator[Finding]:
     ]
     compiled_s, lasted_s = (sum(column) for column in zip(*compiled, strict=True)) if compiled else (0.0, 0.0)
     if lasted_s and compiled_s > MAX_COMPILING * lasted_s:
-        raise_it = "raise protocol.warmup_cap, or give the engine other options"
-        remedy = "set protocol.warmup_cap" if spec.warmup_cap is None else raise_it
+        raise_it = "raise protocol.warmup_cap in the suite, or give the engine other options, then"
         yield noisy(
             Cause.WARMUP,
             f"just-in-time compiler threads took {compiled_s / lasted_s:.0%} of the trials' time "
-            f"(warm: up to {MAX_COMPILING:.0%}): the system was not warm; {remedy}, then {again(spec.cell)}",
+            f"(warm: up to {MAX_COMPILING:.0%}): the system was not warm",
+            spec.cell,
+            warm_longer(spec) if spec.warmup_cap is None else raise_it,
         )
     if facts.drift is not None and not (unsteady and facts.drift.cold):
         yield _drift(results, facts.drift, facts.trial_means_s)
@@ -222,9 +226,8 @@ def _warmth(results: Sequence[Result], facts: SampleFacts) -> Iterator[Finding]:
         yield noisy(
             Cause.RESULT_CACHE,
             f"a query repeated at once took {facts.repeat.ratio:.2g} of its first time (median of "
-            f"{facts.repeat.queries}, {facts.repeat.first_s * 1e3:.3g} ms at first): the system caches results, and "
-            "real queries seldom repeat (measuring rule 12); switch its result cache off, or declare "
-            f"result_cache = true in the system's TOML, then {again(spec.cell)}",
+            f"{facts.repeat.queries}, {facts.repeat.first_s * 1e3:.3g} ms at first): the system caches results",
+            spec.cell,
         )
 
 
@@ -235,16 +238,16 @@ def _drift(results: Sequence[Result], drift: Drift, trial_means_s: Sequence[floa
         means = ", ".join(f"{mean * 1e3:.3g}" for mean in trial_means_s)
         return noisy(
             Cause.WARMUP,
-            f"the first trial is the slowest (trial means {means} ms): {results[0].answers.warmup_done} warm-up "
-            "queries do not warm this system up (a JIT compiler, caches), and the mean holds that; set "
-            f"protocol.warmup_cap in the suite (warm-up then goes on until it is steady), then {again(cell)}",
+            f"the first trial is the slowest (trial means {means} ms): {results[0].answers.warmup_done} warm-up queries "
+            "do not warm this system up (a JIT compiler, caches)",
+            cell,
+            "set protocol.warmup_cap in the suite (warm-up then goes on until it is steady), then",
         )
     return noisy(
         Cause.DRIFT,
         f"drift: the slowest trial's mean is {drift.ratio:.2f} times the fastest's (steady: up to {MAX_TRIAL_RATIO}), "
-        f"{drift.slow_s * 1e3:.3g} against {drift.fast_s * 1e3:.3g} ms; quieten the machine "
-        f"(harness doctor shows its load), then {again(cell, **RETRY)}",
-        transient=True,
+        f"{drift.slow_s * 1e3:.3g} against {drift.fast_s * 1e3:.3g} ms",
+        cell,
     )
 
 
@@ -255,9 +258,8 @@ def _steadiness(results: Sequence[Result], facts: SampleFacts) -> Iterator[Findi
         yield noisy(
             Cause.FEW_SAMPLES,
             f"{few.few:,} of {few.samples:,} samples hold {few.share:.0%} of the time, and their queries are fast in "
-            "other trials: they carry the mean (a JIT compiler, garbage collection, the machine); compare p50, or "
-            f"{again(cell, **RETRY)}",
-            transient=True,
+            "other trials: they carry the mean (a JIT compiler, garbage collection, the machine)",
+            cell,
         )
     if tail is not None:
         alone = "in the only trial, which cannot tell whether they always do"
@@ -271,8 +273,8 @@ def _steadiness(results: Sequence[Result], facts: SampleFacts) -> Iterator[Findi
         yield noisy(
             Cause.UNACCOUNTED_TIME,
             f"{facts.between.per_query_s * 1e3:.3g} ms a query passed outside the reported latencies, "
-            f"{facts.between.share:.0%} of the trials: the image reports too little time; let search() return "
-            f"only when its work is done, then {again(cell)}",
+            f"{facts.between.share:.0%} of the trials",
+            cell,
         )
 
 
@@ -283,8 +285,8 @@ def _stages(results: Sequence[Result], facts: SampleFacts) -> Iterator[Finding]:
         yield noisy(
             Cause.STAGES,
             f"the stages sum to {gap.staged_s * 1e3:.3g} ms of a mean latency of {gap.latency_s * 1e3:.3g} ms "
-            f"(allowed: {MAX_STAGE_GAP_SHARE:.0%} or {MAX_STAGE_GAP_S * 1e6:.0f} us): the latency holds, its parts do "
-            f"not; let stages_s() of the adapter count each moment once, then {again(results[0].spec.cell)}",
+            f"(allowed: {MAX_STAGE_GAP_SHARE:.0%} or {MAX_STAGE_GAP_S * 1e6:.0f} us)",
+            results[0].spec.cell,
         )
 
 
@@ -298,8 +300,8 @@ def _scenario(results: Sequence[Result]) -> Iterator[Finding]:
             wanted = f"p{target.latency_percentile:g} <= {target.latency_target_s * 1e3:g} ms"
         yield noisy(
             Cause.LATENCY_TARGET,
-            f"no rate met {wanted} twice in {without} of {len(results)} jobs; raise server.latency_target_s "
-            f"in the suite, then {again(spec.cell)}",
+            f"no rate met {wanted} twice in {without} of {len(results)} jobs",
+            spec.cell,
         )
 
 

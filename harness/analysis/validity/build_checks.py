@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from harness.analysis.table import Cause, Finding
+from harness.analysis.table import Cause, Finding, Validity
 from harness.analysis.validity import counter_checks, machine_speed
-from harness.analysis.validity.findings import build_again, covers, invalid, noisy, remark, throttled
+from harness.analysis.validity.findings import build_again, covers, doubt, remark, throttled
 from harness.driver.records import Isolation
 from harness.errors import counted
 from harness.results.schema import Cell, Counters, IndexFacts
@@ -18,7 +18,8 @@ from harness.results.schema import Cell, Counters, IndexFacts
 # A shorter build may end before the second reading of the counters (every 0.25 s).
 _COUNTED_FROM_S = 1.0
 _ONCE = "and one build is one measurement, without an interval"
-_QUIETEN = "quieten the machine (harness doctor shows its load), then"
+_LARGER = "switch swap off (swapoff -a) or take a larger build_profile, then"
+_READABLE = "use an engine on this host whose cgroups harness doctor can read, then"
 
 
 def check(build: IndexFacts, cell: Cell, levels: machine_speed.Levels) -> list[Finding]:
@@ -30,7 +31,7 @@ def check(build: IndexFacts, cell: Cell, levels: machine_speed.Levels) -> list[F
         levels: the canary's levels of all jobs in the results.
     """
     if build.isolation is Isolation.FAKE:
-        return [invalid(Cause.ISOLATION, "isolation: fake: scripted times, nothing was built")]
+        return [Finding(Cause.ISOLATION, Validity.INVALID, "isolation: fake: scripted times, nothing was built")]
     again = build_again(cell)
     findings = [
         *_limits(build, again),
@@ -47,19 +48,12 @@ def check(build: IndexFacts, cell: Cell, levels: machine_speed.Levels) -> list[F
 def _limits(build: IndexFacts, again: str) -> Iterator[Finding]:
     """Find a CPU quota that stopped the build, and memory that was swapped out."""
     counters = build.observed.counters
-    periods = build.observed.throttled_periods or 0
-    if periods or counters.throttled_s:
-        stopped = throttled("build", periods, counters.throttled_s or 0.0)
-        yield invalid(
-            Cause.THROTTLING,
-            f"{stopped} and its time is wrong; remove the quota (harness doctor shows the cgroups), then {again}",
-        )
+    if build.observed.throttled_periods or counters.throttled_s:
+        stopped = throttled("build", build.observed.throttled_periods or 0, counters.throttled_s or 0.0)
+        yield doubt(Validity.INVALID, Cause.THROTTLING, stopped, again)
     if counters.swap_bytes:
-        yield invalid(
-            Cause.SWAP,
-            f"{counters.swap_bytes / 2**20:.3g} MiB of the build were swapped out: its memory limit did not hold, its "
-            f"time includes the disk; switch swap off (swapoff -a) or take a larger build_profile, then {again}",
-        )
+        fact = f"{counters.swap_bytes / 2**20:.3g} MiB of the build were swapped out"
+        yield doubt(Validity.INVALID, Cause.SWAP, fact, again, _LARGER)
 
 
 def _counted(build: IndexFacts, again: str) -> Iterator[Finding]:
@@ -72,11 +66,8 @@ def _counted(build: IndexFacts, again: str) -> Iterator[Finding]:
             "not judged",
         )
     elif counters == Counters():
-        yield noisy(
-            Cause.COUNTERS,
-            "the kernel's counters of this build could not be read, so nothing shows that the machine was quiet; build "
-            f"with an engine on this host whose cgroups harness doctor can see: {again}",
-        )
+        fact = "the kernel's counters of this build could not be read"
+        yield doubt(Validity.NOISY, Cause.COUNTERS, fact, again, _READABLE)
     if not covers(counters.wall_s, length_s):
         yield remark(
             Cause.COUNTERS,
@@ -84,20 +75,14 @@ def _counted(build: IndexFacts, again: str) -> Iterator[Finding]:
             "judge steal or other processes",
         )
         return
-    for cause, seconds, most, who, remedy in (
-        (
-            Cause.STEAL,
-            counters.steal_s,
-            counter_checks.MAX_STEAL,
-            "the hypervisor took",
-            "take a machine of its own, or",
-        ),
-        (Cause.FOREIGN_CPU, counters.foreign_cpu_s, counter_checks.MAX_FOREIGN, "other processes had", _QUIETEN),
+    for cause, seconds, most, who in (
+        (Cause.STEAL, counters.steal_s, counter_checks.MAX_STEAL, "the hypervisor took"),
+        (Cause.FOREIGN_CPU, counters.foreign_cpu_s, counter_checks.MAX_FOREIGN, "other processes had"),
     ):
         share = counter_checks.share_of_cpus(build.observed, build.envelope, seconds)
         if share is not None and share > most:
-            text = f"{who} {share:.1%} of the build's CPU time (steady: up to {most:.0%}), {_ONCE}; {remedy} {again}"
-            yield noisy(cause, text, transient=True)
+            fact = f"{who} {share:.1%} of the build's CPU time (steady: up to {most:.0%}), {_ONCE}"
+            yield doubt(Validity.NOISY, cause, fact, again)
     waited = counter_checks.waiting(counters)
     if waited is not None and waited > counter_checks.MAX_WAIT:
         # The number of threads is the system's choice, and its build time includes the cost of that choice.
@@ -112,33 +97,25 @@ def _speed(build: IndexFacts, levels: machine_speed.Levels, again: str) -> Itera
     """Find a machine that changed its speed, or was slower than for other jobs."""
     changed = machine_speed.changed(build.observed)
     if changed:
-        yield noisy(Cause.CANARY, f"{changed} beside the build, {_ONCE}; {_QUIETEN} {again}", transient=True)
+        yield doubt(Validity.NOISY, Cause.CANARY, f"{changed} beside the build, {_ONCE}", again)
     slower = machine_speed.slower([build.observed], machine_speed.others(build, levels))
     if slower:
-        text = f"the machine was slow for this build: {slower}, {_ONCE}; {again}"
-        yield noisy(Cause.SLOW_MACHINE, text, transient=True)
+        fact = f"the machine was slow for this build: {slower}, {_ONCE}"
+        yield doubt(Validity.NOISY, Cause.SLOW_MACHINE, fact, again)
 
 
 def _gpus(build: IndexFacts, again: str) -> Iterator[Finding]:
     shares = counter_checks.in_force(build.observed, *counter_checks.THROTTLING)
     if shares:
         reasons = ", ".join(f"{name} in {share:.0%}" for name, share in sorted(shares.items()))
-        text = (
-            f"the GPU was throttled: {reasons} of the moments beside and within the build, {_ONCE}; let it cool, then"
-        )
-        yield noisy(Cause.GPU_THROTTLING, f"{text} {again}", transient=True)
+        fact = f"the GPU was throttled: {reasons} of the moments beside and within the build, {_ONCE}"
+        yield doubt(Validity.NOISY, Cause.GPU_THROTTLING, fact, again)
     if (gpu := build.observed.gpu) and gpu.foreign_processes:
-        yield noisy(
-            Cause.GPU_SHARED,
-            f"{counted(gpu.foreign_processes, 'process')} of others used the build's GPUs (expected: none); "
-            f"end them (nvidia-smi lists them), then {again}",
-        )
+        fact = f"{counted(gpu.foreign_processes, 'process')} of others used the build's GPUs (expected: none)"
+        yield doubt(Validity.NOISY, Cause.GPU_SHARED, fact, again)
 
 
 def _host(build: IndexFacts, again: str) -> Iterator[Finding]:
     if build.observed.shared_host:
-        yield noisy(
-            Cause.SHARED_HOST,
-            "other jobs of AWS Batch may have run on the same host, which takes caches and memory bandwidth whatever "
-            f"the limits; recreate its queues without --shared (harness batch up), then {again}",
-        )
+        fact = "other jobs of AWS Batch may have run on the same host"
+        yield doubt(Validity.NOISY, Cause.SHARED_HOST, fact, again)

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from harness.analysis.table import Cause, Finding
 from harness.analysis.validity import machine_speed
 from harness.analysis.validity.findings import (
-    RETRY,
-    again,
     covers,
     invalid,
     noisy,
@@ -94,15 +92,15 @@ def _limits(results: Sequence[Result]) -> Iterator[Finding]:
     if periods or seconds:
         yield invalid(
             Cause.THROTTLING,
-            f"{throttled('job', periods, seconds)} and every latency is wrong; remove the quota (harness doctor shows "
-            f"the cgroups), then {again(cell)}",
+            throttled("job", periods, seconds),
+            cell,
         )
     most = max(result.observed.counters.swap_bytes or 0 for result in results)
     if most:
         yield invalid(
             Cause.SWAP,
-            f"{most / 2**20:.3g} MiB of the job were swapped out: its memory limit did not hold, latencies include the"
-            f" disk; switch swap off (swapoff -a) or take a larger profile, then {again(cell)}",
+            f"{most / 2**20:.3g} MiB of the job were swapped out",
+            cell,
         )
 
 
@@ -124,9 +122,8 @@ def _unread(results: Sequence[Result]) -> Iterator[Finding]:
     elif silent:
         yield noisy(
             Cause.COUNTERS,
-            f"the kernel's counters of this job could not be read{where}, so nothing shows that the machine was quiet; "
-            "measure with an engine on this host whose cgroups harness doctor can see, in trials of some seconds, then "
-            f"{again(results[0].spec.cell)}",
+            f"the kernel's counters of this job could not be read{where}",
+            results[0].spec.cell,
         )
 
 
@@ -152,17 +149,15 @@ def _taken(results: Sequence[Result]) -> Iterator[Finding]:
         )
 
     steal, foreign = worst_of("steal_s", MAX_STEAL), worst_of("foreign_cpu_s", MAX_FOREIGN)
-    quieten = "quieten the machine (harness doctor shows its load), then"
-    for cause, worst, most, who, remedy in (
-        (Cause.STEAL, steal, MAX_STEAL, "the hypervisor took", "take a machine with CPUs of its own, or"),
-        (Cause.FOREIGN_CPU, foreign, MAX_FOREIGN, "other processes had", quieten),
+    for cause, worst, most, who in (
+        (Cause.STEAL, steal, MAX_STEAL, "the hypervisor took"),
+        (Cause.FOREIGN_CPU, foreign, MAX_FOREIGN, "other processes had"),
     ):
         if worst:
             yield noisy(
                 cause,
-                f"{who} {worst[0]:.1%} of the job's CPU time{worst[1]} (steady: up to {most:.0%}); {remedy} "
-                f"{again(results[0].spec.cell, **RETRY)}",
-                transient=True,
+                f"{who} {worst[0]:.1%} of the job's CPU time{worst[1]} (steady: up to {most:.0%})",
+                results[0].spec.cell,
             )
 
 
@@ -184,9 +179,8 @@ def _crowded(results: Sequence[Result]) -> Iterator[Finding]:
         yield noisy(
             Cause.OVERSUBSCRIPTION,
             f"more runnable threads than CPUs: they waited {worst[0]:.2f} s for one another in each second of CPU time"
-            f"{worst[1]} ({counted(spec.envelope.cpus, 'CPU')}; expected: up to {MAX_WAIT}); let the system use the "
-            "given thread count (a JVM that still compiles needs a longer warm-up: protocol.warmup_cap), then "
-            f"{again(spec.cell)}",
+            f"{worst[1]} ({counted(spec.envelope.cpus, 'CPU')}; expected: up to {MAX_WAIT})",
+            spec.cell,
         )
 
 
@@ -201,9 +195,9 @@ def _faults(results: Sequence[Result], queries: int | None) -> Iterator[Finding]
     if worst := _worst(results, per_query, MAX_FAULTS_PER_QUERY):
         yield noisy(
             Cause.PAGE_FAULTS,
-            f"{worst[0]:.2g} major page faults a query{worst[1]} (expected: up to {MAX_FAULTS_PER_QUERY}): the index "
-            "does not fit into memory, or its pages were not yet read; take a larger profile, or "
-            f"{warm_wider(results[0].spec)}",
+            f"{worst[0]:.2g} major page faults a query{worst[1]} (expected: up to {MAX_FAULTS_PER_QUERY})",
+            results[0].spec.cell,
+            f"take a larger profile, or {warm_wider(results[0].spec)}",
         )
 
 
@@ -214,8 +208,8 @@ def _placement(results: Sequence[Result]) -> Iterator[Finding]:
     if any(not placement.apart for placement in placements):
         yield noisy(
             Cause.PLACEMENT,
-            f"the harness had to share the job's CPUs ({spec.envelope.cpus} of {results[0].environment.host_cpus}); "
-            f"measure on a machine with more CPUs, or on a smaller profile: {again(spec.cell)} there",
+            f"the harness had to share the job's CPUs ({spec.envelope.cpus} of {results[0].environment.host_cpus})",
+            spec.cell,
         )
     if any(placement.whole_cores is False for placement in placements):
         yield remark(
@@ -225,9 +219,8 @@ def _placement(results: Sequence[Result]) -> Iterator[Finding]:
     if shared:
         yield noisy(
             Cause.SHARED_HOST,
-            f"other jobs of AWS Batch may have run on the same host{of_jobs(shared, len(results))}, which takes caches "
-            "and memory bandwidth whatever the limits; recreate its queues without --shared (harness batch up), then "
-            f"{again(spec.cell)}",
+            f"other jobs of AWS Batch may have run on the same host{of_jobs(shared, len(results))}",
+            spec.cell,
         )
     if any(result.page_cache is None for result in results):
         yield remark(
@@ -262,10 +255,8 @@ def _gpu_throttled(results: Sequence[Result]) -> Iterator[Finding]:
         yield noisy(
             Cause.GPU_THROTTLING,
             f"the GPU was throttled: {reasons} of the moments beside and within the trials"
-            f"{of_jobs(len(slowed), len(results))} (steady: up to {MAX_THROTTLED:.0%} of those within, none beside);"
-            " let it cool (nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE shows what holds it back), then "
-            f"{again(results[0].spec.cell, **RETRY)}",
-            transient=True,
+            f"{of_jobs(len(slowed), len(results))} (steady: up to {MAX_THROTTLED:.0%} of those within, none beside)",
+            results[0].spec.cell,
         )
     capped = [shares[_POWER_LIMIT] for result in results if (shares := in_force(result.observed, _POWER_LIMIT))]
     if capped:
@@ -305,8 +296,8 @@ def _gpu_shared(results: Sequence[Result]) -> Iterator[Finding]:
         yield noisy(
             Cause.GPU_SHARED,
             f"{counted(most, 'process')} of others had {amount} on the job's GPUs"
-            f"{of_jobs(len(shared), len(results))} (expected: none), so neither its time nor its GPU memory is the "
-            f"job's alone; end them (nvidia-smi lists them), then {again(results[0].spec.cell)}",
+            f"{of_jobs(len(shared), len(results))} (expected: none)",
+            results[0].spec.cell,
         )
 
 

@@ -1,7 +1,11 @@
-"""Findings of the validity checks: constructors, and the phrases that they share."""
+"""Findings of the validity checks: constructors, and the phrases that they share.
+
+A doubt's text is its fact, the remedy of its cause (:mod:`harness.analysis.causes`) and the command for its cell.
+"""
 
 from __future__ import annotations
 
+from harness.analysis.causes import TEXTS, Again
 from harness.analysis.table import Cause, Finding, Validity
 from harness.commands import literal, quoted
 from harness.results.schema import Cell, Result, ResultSpec, glob_of
@@ -24,14 +28,22 @@ def covers(counted_s: float | None, length_s: float) -> bool:
     return counted_s is None or not length_s or COVERED[0] * length_s <= counted_s <= COVERED[1] * length_s
 
 
-def invalid(cause: Cause, text: str) -> Finding:
-    """Make a finding that makes the numbers worthless."""
-    return Finding(cause, Validity.INVALID, text)
+def invalid(cause: Cause, fact: str, cell: Cell, **options: str | int | bool) -> Finding:
+    """Make a finding that makes the numbers worthless; ``options`` as of :func:`again`."""
+    return doubt(Validity.INVALID, cause, fact, again(cell, **options))
 
 
-def noisy(cause: Cause, text: str, *, transient: bool = False) -> Finding:
-    """Make a finding that makes the numbers doubtful."""
-    return Finding(cause, Validity.NOISY, text, transient)
+def noisy(cause: Cause, fact: str, cell: Cell, remedy: str | None = None) -> Finding:
+    """Make a finding that makes the numbers doubtful; ``remedy`` takes the place of the cause's own."""
+    how = {Again.RETRY: again(cell, **RETRY), Again.MISSING: go_on(cell)}
+    return doubt(Validity.NOISY, cause, fact, how.get(TEXTS[cause].again, again(cell)), remedy)
+
+
+def doubt(validity: Validity, cause: Cause, fact: str, command: str, remedy: str | None = None) -> Finding:
+    """Make a finding from its fact, the remedy of its cause and a command that measures again."""
+    text = TEXTS[cause]
+    remedy = text.remedy if remedy is None else remedy
+    return Finding(cause, validity, f"{fact}; {remedy} {command}" if remedy else f"{fact}; {command}", text.transient)
 
 
 def remark(cause: Cause, text: str) -> Finding:
@@ -48,19 +60,19 @@ def throttled(what: str, periods: int, seconds: float) -> str:
     """Say that a CPU quota stopped a job or a build; an unknown count is 0."""
     lasted = f"{seconds:.3g} s" if seconds else ""
     counted = f"in {periods:,} periods{f' ({lasted})' if lasted else ''}" if periods else f"for {lasted}"
-    return f"the kernel throttled the {what} {counted}, so a CPU quota was in force"
+    return f"the kernel throttled the {what} {counted}"
 
 
 def warm_longer(spec: ResultSpec) -> str:
     """Tell the user how to let warm-up last until the system is warm."""
     verb = "set" if spec.warmup_cap is None else "raise"
-    return f"{verb} protocol.warmup_cap in the suite, then {again(spec.cell)}"
+    return f"{verb} protocol.warmup_cap in the suite, then"
 
 
 def warm_wider(spec: ResultSpec) -> str:
     """Tell the user how to warm up with more queries; at most a fifth of the sample warms up."""
     most = " (beyond a fifth of the sample, add queries without judgements to the dataset)" if spec.held_out else ""
-    return f"raise protocol.warmup_queries in the suite{most}, then {again(spec.cell)}"
+    return f"raise protocol.warmup_queries in the suite{most}, then"
 
 
 def again(cell: Cell, **options: str | int | bool) -> str:

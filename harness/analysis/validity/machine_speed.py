@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from harness import stats
 from harness.analysis.table import Cause, Finding
-from harness.analysis.validity.findings import RETRY, again, noisy, remark
+from harness.analysis.validity.findings import noisy, remark
 from harness.analysis.validity.sample_checks import SampleFacts
 from harness.driver.records import Outcome
 from harness.results.schema import CanaryReading, Environment, IndexFacts, Observed, Result
@@ -89,18 +89,15 @@ def check(results: Sequence[Result], all_levels: Levels, facts: SampleFacts) -> 
         if kind is _DISK:
             findings.append(remark(Cause.CANARY, text))
         elif moved > limit:
-            text += (
-                f" and may have moved the mean by {moved:.1%} (steady: up to {limit:.1%}); quieten the machine "
-                f"(harness doctor shows its load), then {again(results[0].spec.cell, **RETRY)}"
-            )
-            findings.append(noisy(Cause.CANARY, text, transient=True))
+            text += f" and may have moved the mean by {moved:.1%} (steady: up to {limit:.1%})"
+            findings.append(noisy(Cause.CANARY, text, results[0].spec.cell))
         elif moved > MIN_MOVED:
             text += f" and may have moved the mean by {moved:.1%}, less than its interval"
             findings.append(remark(Cause.CANARY, text))
     machine = results[0].environment, results[0].spec.envelope.cpus
     if slow := slower(seen, all_levels.get(machine, [])):
-        text = f"the machine was slow for this cell: {slow}; {again(results[0].spec.cell, **RETRY)}"
-        findings.append(noisy(Cause.SLOW_MACHINE, text, transient=True))
+        text = f"the machine was slow for this cell: {slow}"
+        findings.append(noisy(Cause.SLOW_MACHINE, text, results[0].spec.cell))
     return findings
 
 

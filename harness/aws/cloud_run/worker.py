@@ -31,6 +31,7 @@ from harness.aws.cloud_run.local_results import pack
 from harness.aws.cloud_run.records import Heartbeat, WorkerEnd, WorkerPart, dump, fetch, read
 from harness.aws.errors import aws_errors, concealed, retry
 from harness.aws.objects import Objects
+from harness.datasets import dataset_name
 from harness.errors import AwsError, HarnessError, JobError, UsageError
 from harness.jobs import environment, indexes, orchestrator, suite
 from harness.jobs.inputs import AssignedJob, AssignedWork, RunCallbacks, RunOptions, gather
@@ -273,7 +274,7 @@ def read_assignment(path: Path) -> Assignment:
 def suite_of(part: WorkerPart, file: Path) -> Suite:
     """Return a part's suite, with its datasets that lie beside ``file``."""
     # In their order, because the overhead is measured on the first.
-    names = [name for name in map(suite.dataset_name, part.suite.get("datasets", ())) if name in part.datasets]
+    names = [name for name in map(dataset_name, part.suite.get("datasets", ())) if name in part.datasets]
     beside = [f"./{_DATASETS}/{name}" for name in dict.fromkeys(names)]
     # The whole product holds the cells of all groups; the part names its own.
     return suite.parse({**part.suite, "datasets": beside, "group": []}, file)

@@ -27,7 +27,7 @@ from harness.datasets.generate.passages import CUTS, RULE, PassageCut, PassageSo
 from harness.datasets.generate.placing import FULL, UNIFORM, Placing, write_placed
 from harness.datasets.generate.shuffling import Shuffling, known_places, write_shuffled
 from harness.datasets.licence import Licence
-from harness.datasets.positions import has_positions
+from harness.datasets.passage_positions import has_positions
 from harness.errors import UsageError
 
 __all__ = ["CANDIDATES", "CUTS", "FULL", "GENERATOR", "KINDS", "UNIFORM", "Generated", "generate"]

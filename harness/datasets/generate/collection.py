@@ -21,7 +21,7 @@ from harness.datasets.dataset import Dataset
 from harness.datasets.generate import wordpieces
 from harness.datasets.generate.passages import source_facts
 from harness.datasets.licence import Licence
-from harness.datasets.positions import POSITIONS, RelevantPosition
+from harness.datasets.passage_positions import POSITIONS, RelevantPosition
 from harness.driver.records import Query, corpus_line
 from harness.errors import FileError, StoreError
 from harness.untrusted import one_line, raw_text

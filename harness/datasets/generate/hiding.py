@@ -16,7 +16,7 @@ from itertools import accumulate, cycle, islice, product
 from harness.datasets.generate.collection import CollectionWriter, Step
 from harness.datasets.generate.passages import PassageSource, sentence_spans
 from harness.datasets.generate.wordpieces import count_tokens, cut_at_token
-from harness.datasets.positions import RelevantPosition
+from harness.datasets.passage_positions import RelevantPosition
 from harness.driver.records import Query
 from harness.errors import UsageError
 

@@ -13,7 +13,7 @@ from typing import Any
 from harness.datasets.dataset import Dataset
 from harness.datasets.generate.collection import CollectionWriter, Step
 from harness.datasets.generate.wordpieces import count_tokens
-from harness.datasets.positions import RelevantPosition
+from harness.datasets.passage_positions import RelevantPosition
 from harness.errors import UsageError
 
 _STEP = 500

@@ -15,7 +15,7 @@ from itertools import accumulate
 
 from harness.datasets.generate.collection import CollectionWriter, Step
 from harness.datasets.generate.passages import Fillers, PassageSource, RelevantPassage
-from harness.datasets.positions import RelevantPosition
+from harness.datasets.passage_positions import RelevantPosition
 from harness.errors import UsageError
 
 UNIFORM, FULL = "uniform", "full"

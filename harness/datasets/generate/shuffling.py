@@ -18,7 +18,7 @@ from harness.datasets.dataset import Dataset
 from harness.datasets.generate.collection import CollectionWriter, Step
 from harness.datasets.generate.passages import PassageCut, best_overlap
 from harness.datasets.generate.wordpieces import count_tokens, cut_at_word
-from harness.datasets.positions import RelevantPosition, read_positions
+from harness.datasets.passage_positions import RelevantPosition, read_positions
 from harness.driver.records import Query
 from harness.errors import FileError, UsageError
 

@@ -10,19 +10,17 @@ from dataclasses import dataclass
 from harness.analysis import published
 from harness.analysis.published import Viable
 from harness.analysis.table import processors
+from harness.datasets import dataset_name
 from harness.errors import EngineError, HarnessError, StoreError, UsageError
 from harness.experiments.viability.probe import MIB
 from harness.experiments.viability.session import Question
 from harness.experiments.viability.smallest import ViabilityVerdict, smallest
 from harness.jobs import inputs
-from harness.jobs.suite import Suite, dataset_name
+from harness.jobs.suite import Suite
 from harness.launch.images.systems import System
 from harness.results.schema import NULL_SYSTEM
 
 log = logging.getLogger(__name__)
-
-# The paper whose Table 2 lists minimum viable hardware.
-PAPER = "santhanam2023"
 
 
 @dataclass(frozen=True)
@@ -43,8 +41,8 @@ class SuiteQuestion:
 class Minimum:
     """The answer to a question of a suite.
 
-    ``verdicts`` by CPU count, ascending; ``failures`` map the other CPU counts to the reason.  ``published`` is the row
-    of Table 2 for this system, with or without a GPU.
+    ``verdicts`` by CPU count, ascending; ``failures`` map the other CPU counts to the reason.
+    ``published`` is the row of a paper's Table 2 for this system, with or without a GPU; ``source`` cites the paper.
     """
 
     system: str
@@ -53,6 +51,7 @@ class Minimum:
     verdicts: tuple[ViabilityVerdict, ...]
     failures: dict[int, str]
     published: Viable | None
+    source: str = ""
 
     @property
     def smallest(self) -> ViabilityVerdict | None:
@@ -125,10 +124,9 @@ def _minimum(question: SuiteQuestion, ask: Callable[[SuiteQuestion], AbstractCon
     except HarnessError as error:
         failures |= dict.fromkeys(question.cpus, str(error))
     name = question.system.variant_of or question.system.name
-    printed = published.minimum_viable(PAPER, name, question.gpus)
-    return Minimum(
-        question.system.name, dataset_name(question.dataset), question.gpus, tuple(verdicts), failures, printed
-    )
+    printed, source = published.minimum_viable(name, question.gpus) or (None, "")
+    dataset = dataset_name(question.dataset)
+    return Minimum(question.system.name, dataset, question.gpus, tuple(verdicts), failures, printed, source)
 
 
 def _outcome(found: Minimum) -> str:

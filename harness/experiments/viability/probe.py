@@ -38,25 +38,28 @@ _SINCE = "fresh-since"
 
 @dataclass(frozen=True)
 class Subject:
-    """A system and the queries that it answers."""
+    """A system and the queries that it answers; ``language`` is the dataset's in the suite, or None."""
 
     system: System
     dataset: Dataset
     queries: QuerySample
+    language: str | None = None
     trials: int = TRIALS
     warmup_cap: int = WARMUP_CAP
     seed: int = 2023
 
 
-def subject(system: System, place: datasets.DatasetLocation, cache: Path, queries: int) -> Subject:
+def subject(
+    system: System, location: datasets.DatasetLocation, cache: Path, queries: int, language: str | None = None
+) -> Subject:
     """Load a dataset and draw its sample.
 
     Raises:
         FileError: the dataset is invalid, or too small for warm-up.
     """
-    dataset = datasets.load(place, cache)
+    dataset = datasets.load(location, cache)
     warmup = min(WARMUP, max(dataset.corpus.size // 2, 1))
-    return Subject(system, dataset, datasets.draw_sample(dataset, queries, warmup, Subject.seed))
+    return Subject(system, dataset, datasets.draw_sample(dataset, queries, warmup, Subject.seed), language)
 
 
 def envelope(cpus: int, memory_bytes: int, gpus: int = 0) -> Envelope:
@@ -213,10 +216,12 @@ class SubjectJobs:
         }
         if unconstrained_s is not None:
             protocol["job_timeout_s"] = protocol["load_timeout_s"] = _GRACE_S + _SLOWEST * unconstrained_s
+        name = subject.dataset.name
         suite = Suite(
             name=SUITE,
             systems=(subject.system.name,),
-            datasets=(subject.dataset.name,),
+            datasets=(name,),
+            languages={name: subject.language} if subject.language else {},
             profiles=(envelope.name,),
             overhead=False,
             protocol=SuiteProtocol.model_validate(protocol),
@@ -226,8 +231,8 @@ class SubjectJobs:
             cells=suite.cells(),
             systems={subject.system.name: subject.system},
             profiles={envelope.name: envelope},
-            datasets={subject.dataset.name: subject.dataset},
-            samples={subject.dataset.name: subject.queries},
+            datasets={name: subject.dataset},
+            samples={name: subject.queries},
         )
 
     def _spec(self, envelope: Envelope) -> ResultSpec:

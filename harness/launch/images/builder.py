@@ -164,7 +164,7 @@ class ImageBuilder:
         return self._ensure(ImageTarget.of_engine(self._on_platform(system), lean=lean), self._new_engine)
 
     def _on_platform(self, system: System) -> System:
-        return system.made_for(system.on_platform or self._platform or emulation.native(self._client))
+        return system.for_platform(system.on_platform or self._platform or emulation.native(self._client))
 
     def _find(self, target: ImageTarget) -> Image | None:
         with engine_errors():

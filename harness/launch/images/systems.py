@@ -335,7 +335,7 @@ class System(SystemSettings, EngineSettings):
         values = {name: self.swept.get(name, (self.params.get(name, ""),)) for name in able}
         return all(set(values[name]) <= set(enough) for name, enough in able.items())
 
-    def varied(self, name: str, params: Mapping[str, Scalar], grid: Mapping[str, tuple[Scalar, ...]]) -> System:
+    def vary(self, name: str, params: Mapping[str, Scalar], grid: Mapping[str, tuple[Scalar, ...]]) -> System:
         """Return the system under another name, with other values of some parameters, its components' among them.
 
         Args:
@@ -364,45 +364,40 @@ class System(SystemSettings, EngineSettings):
             }
         )
 
-    def on(self, gpus: int, build_gpus: int | None = None) -> System:
-        """Return the system as it is with GPUs: their packages, if its engine has them, and its parameters there.
+    def for_job(
+        self,
+        kind: Literal["build", "search"],
+        *,
+        gpus: int = 0,
+        build_gpus: int | None = None,
+        language: str | None = None,
+        platform: str | None = None,
+    ) -> System:
+        """Return the system as a job uses it, with its parameters, packages and image there.
 
         Args:
-            gpus: of the envelope that it runs in.
+            kind: a search has no packages that builds alone need, unless it has GPUs.
+            gpus: of the envelope that the job runs in.
             build_gpus: of the envelope that builds its index; ``gpus`` if not given.
-        """
-        counts = {"build_params": gpus if build_gpus is None else build_gpus, "search_params": gpus}
-        changed: dict[str, object] = {}
-        for kind, count in counts.items():
-            if count and self.with_gpus:
-                own = getattr(self, kind)
-                changed[kind] = {**own, **{key: value for key, value in self.with_gpus.items() if key in own}}
-        if gpus:
-            lock = f"requirements-cuda{self.cuda}.lock"
-            able = any((folder / lock).is_file() for folder in (self.engine_dir, *self.shared))
-            changed["accelerator"] = "cuda" if able else None
-        components = tuple(component.on(gpus, build_gpus) for component in self.components)
-        return self.model_copy(update={**changed, "components": components})
-
-    def searching(self) -> System:
-        """Return the system as it searches a built index: without packages that its builds alone need."""
-        components = tuple(component.searching() for component in self.components)
-        search_only = self._has_all(self.lean_search_if) and not self._has_all(self.lean_if)
-        return self.model_copy(update={"search_only": search_only, "components": components})
-
-    def whole(self) -> System:
-        """Return the system with all packages of its engine, for builds and searches alike."""
-        components = tuple(component.whole() for component in self.components)
-        return self.model_copy(update={"search_only": False, "components": components})
-
-    def speaking(self, language: str | None) -> System:
-        """Return the system with the analysers of a dataset's language, unless its file names another.
+            language: code of the dataset's language, or None.
+            platform: of the image in a run for other machines (``linux/arm64``); None: the launcher's.
 
         Raises:
             UsageError: it, or a component, has no analyser for the language.
         """
+        # The packages of a search depend on its GPUs.
+        system = self._set_language(language)._use_gpus(gpus, gpus if build_gpus is None else build_gpus)
+        return system._set_packages(search=kind == "search")._set("on_platform", platform)
+
+    def for_platform(self, platform: str, *, all_packages: bool = False) -> System:
+        """Return the system on the platform (``linux/arm64``) of a launcher; it may need one image for all jobs."""
+        system = self._set_packages(search=False) if all_packages else self
+        return system._set("platform", platform)
+
+    def _set_language(self, language: str | None) -> System:
+        """Take the analysers of a dataset's language, unless the system's file names another."""
         own = {LANGUAGE: language} if language and self._follows(language) else {}
-        parts = tuple(part.speaking(language) for part in self.components)
+        parts = tuple(part._set_language(language) for part in self.components)
         theirs = {
             f"{part.name}.{LANGUAGE}": part.build_params[LANGUAGE] for part in parts if LANGUAGE in part.build_params
         }
@@ -417,15 +412,29 @@ class System(SystemSettings, EngineSettings):
             raise UsageError(f"{self.name} has no analyser for {language!r}; it has {known}: set one in `languages`")
         return True
 
-    def made_for(self, platform: str) -> System:
-        """Return the system on a platform (``linux/arm64``)."""
-        components = tuple(component.made_for(platform) for component in self.components)
-        return self.model_copy(update={"platform": platform, "components": components})
+    def _use_gpus(self, gpus: int, build_gpus: int) -> System:
+        """Take the packages for GPUs, if the engine has them, and the parameters there."""
+        changed: dict[str, object] = {}
+        for kind, count in zip(PARAMETERS, (build_gpus, gpus), strict=True):
+            if count and self.with_gpus:
+                own = getattr(self, kind)
+                changed[kind] = {**own, **{key: value for key, value in self.with_gpus.items() if key in own}}
+        if gpus:
+            lock = f"requirements-cuda{self.cuda}.lock"
+            able = any((folder / lock).is_file() for folder in (self.engine_dir, *self.shared))
+            changed["accelerator"] = "cuda" if able else None
+        components = tuple(component._use_gpus(gpus, build_gpus) for component in self.components)
+        return self.model_copy(update={**changed, "components": components})
 
-    def kept_on(self, platform: str | None) -> System:
-        """Return the system with its image for this platform; ``None``: for the launcher's."""
-        components = tuple(component.kept_on(platform) for component in self.components)
-        return self.model_copy(update={"on_platform": platform, "components": components})
+    def _set_packages(self, *, search: bool) -> System:
+        """Leave out packages that builds alone need, or take all."""
+        components = tuple(component._set_packages(search=search) for component in self.components)
+        search_only = search and self._has_all(self.lean_search_if) and not self._has_all(self.lean_if)
+        return self.model_copy(update={"search_only": search_only, "components": components})
+
+    def _set(self, field: Literal["platform", "on_platform"], value: str | None) -> System:
+        components = tuple(component._set(field, value) for component in self.components)
+        return self.model_copy(update={field: value, "components": components})
 
     @property
     def not_a_process(self) -> str | None:
@@ -482,4 +491,4 @@ def _varied_component(part: System, params: Mapping[str, Scalar], grid: Mapping[
     start = f"{part.name}."
     own = {key.removeprefix(start): value for key, value in params.items() if key.startswith(start)}
     values = {key.removeprefix(start): each for key, each in grid.items() if key.startswith(start)}
-    return part.varied(part.name, own, values) if own else part
+    return part.vary(part.name, own, values) if own else part

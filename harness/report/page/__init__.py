@@ -13,8 +13,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -29,6 +29,7 @@ from harness.analysis.row_pricing import Tariff
 from harness.analysis.table import Machine, Overhead, Table
 from harness.errors import UsageError
 from harness.report import explain
+from harness.report.figures import Figure, Place
 from harness.report.page.answer import encodable, html_text
 from harness.report.page.groups import DRAWS, RankingData, group_id, group_numbers, group_record
 from harness.report.page.rows import (
@@ -36,6 +37,7 @@ from harness.report.page.rows import (
     SharedValues,
     ShortParagraph,
     all_tariffs,
+    page_figures,
     row_record,
     short_estimate,
     short_paragraphs,
@@ -110,16 +112,18 @@ def page_content(source: PageSource) -> dict[str, Any]:
     # Equal scores stand in this order; the page has it from here, as JavaScript orders texts in another way.
     rows = sorted(source.measured.rows, key=lambda row: (row.system, row.profile, row.per_query_key))
     numbers = {row.per_query_key: number for number, row in enumerate(rows)}
+    figures, at_one_dollar = page_figures(replace(source.measured, rows=tuple(rows)), source.tariff)
     lines = [
         row_record(
             row,
+            priced,
             groups[axes.comparison_group(row)],
-            measures,
+            figures,
             source.quantiles_s.get(row.per_query_key, ()),
             shared,
             source.tariff,
         )
-        for row in rows
+        for row, priced in zip(rows, at_one_dollar, strict=True)
     ]
     known = all_tariffs(source.tariff)
     texts = shared.texts
@@ -133,6 +137,8 @@ def page_content(source: PageSource) -> dict[str, Any]:
             {"name": axis.name, "label": axis.label, "unit": axis.unit, "higher": axis.higher}
             for axis in (axes.accuracy(""), *axes.OTHERS.values())
         ],
+        "figures": [_figure(each) for each in figures],
+        "columns": list(_columns(source.measured, figures, texts)),
         "presets": [{"name": preset.name, "weights": dict(preset.weights)} for preset in leaderboard.PRESETS],
         "perturbation": leaderboard.PERTURBATION,
         "perturbations": np.round(leaderboard.weight_shifts(3)[:DRAWS], 5).tolist(),
@@ -149,30 +155,70 @@ def page_content(source: PageSource) -> dict[str, Any]:
     return {**content, "texts": texts.all()}
 
 
-# Columns of the page by the names that ``harness explain`` knows; a measure is its own column.
-_COLUMNS = {
-    "instance": "instance_type",
-    "latency": "latency",
-    "p95": "p95",
-    "cost": "cost",
-    "saturated": "usd_per_million_queries_saturated",
-    "memory": "memory",
-    "index": "index",
-    "throughput": "throughput",
-    "outcome": "outcome",
-    "validity": "validity",
-}
+def _unit(figure: Figure) -> str:
+    """Return the unit that follows a number of the page; a title may begin with it."""
+    return "%" if figure.percent else "" if figure.title.startswith(figure.unit) else figure.unit
+
+
+def _figure(figure: Figure) -> dict[str, Any]:
+    return {
+        "name": one_line(figure.alias),
+        "label": one_line(figure.title),
+        "unit": _unit(figure),
+        "prices": figure.prices.name.lower(),
+    }
+
+
+# Columns of the page around its figures: name, heading, whether it is a number, the column that ``harness explain``
+# knows and its paragraph on a row.
+_BEFORE = (
+    ("rank", "rank", True, "", ""),
+    ("system", "system", False, "", ""),
+    ("origin", "origin", False, "", ""),
+    ("group", "comparison group", False, "", ""),
+    ("profile", "hardware profile", False, "", ""),
+    ("instance", "instance type, US$/h", False, "instance_type", "Cost"),
+    ("score", "Dynascore", True, "", ""),
+    (axes.ACCURACY, "accuracy, points", True, "", "Quality"),
+)
+_AFTER = (
+    ("front", "front", False, "", ""),
+    ("outcome", "outcome", False, "outcome", "Outcome"),
+    ("validity", "validity", False, "validity", ""),
+)
+
+
+def _columns(table: Table, figures: Sequence[Figure], texts: SharedTexts) -> Iterator[dict[str, Any]]:
+    """Yield the columns of the page's table, in its order."""
+
+    def column(name: str, text: str, numeric: bool, known: str, told: str) -> dict[str, Any]:
+        meaning = short_paragraphs(explain.column_paragraphs(known, table), texts) if known else []
+        return {"name": name, "text": text, "numeric": numeric, "title": told, "meaning": meaning, "higher": False}
+
+    for parts in _BEFORE:
+        yield column(*parts) | {"higher": parts[0] in ("score", axes.ACCURACY), "figure": parts[0] == axes.ACCURACY}
+    for number, figure in enumerate(figures):
+        if Place.PAGE_TABLE in figure.places:
+            heading = ", ".join(filter(None, (figure.title, _unit(figure))))
+            own = {
+                "figure": True,
+                "number": number,
+                "higher": figure.higher,
+                "interval": bool(figure.interval or figure.bounds),
+            }
+            yield column(figure.alias, heading, True, figure.alias, figure.told) | own
+    for parts in _AFTER:
+        yield column(*parts)
 
 
 def _explained(table: Table, texts: SharedTexts) -> dict[str, Any]:
-    """Return the texts on columns, measures and causes, and the templates of a cost."""
+    """Return the texts on measures and causes, and the templates of a cost."""
 
     def column(name: str) -> list[ShortParagraph]:
         return short_paragraphs(explain.column_paragraphs(name, table), texts)
 
     causes = {finding.cause for row in table.rows for finding in row.findings}
     return {
-        "columns": {name: column(known) for name, known in _COLUMNS.items()},
         "measures": [column(name) for name in table.measures],
         "causes": {
             cause.value: short_paragraphs(explain.cause_paragraphs(cause, ()), texts)

@@ -4,8 +4,6 @@
 
   const { element } = page.elements;
   const { number, interval, MISSING } = page.numbers;
-  // Axes whose interval is a dash where too few processes or queries bear one.
-  const TIMED = new Set(["latency", "p95", "cost"]);
   const MARKS = { front: "●", contested: "◆", dominated: "○" };
   let notes = new Map(); // reasons of missing numbers -> their marks
 
@@ -73,7 +71,7 @@
       if (found === null) return missing(name, row, view, whyNoFront(row, view));
       return button(name, [element("span", { "aria-hidden": "true" }, `${MARKS[found]} `), found], `front: ${found}`);
     }
-    const value = column.value(row, view);
+    const value = page.columns.value(column, row, view);
     if (Number.isNaN(value)) return missing(name, row, view, whyMissing(column, row, view));
     const shown =
       name === "rank"
@@ -85,18 +83,19 @@
       name === "latency" && row.onePass !== undefined
         ? element("span", { class: "small" }, `after ${row.onePass} warm-up queries`)
         : null;
-    return button(name, [shown, column.axis && view.state.intervals ? between(column, row, view) : null, cold]);
+    return button(name, [shown, column.figure && view.state.intervals ? between(column, row, view) : null, cold]);
   }
 
   function between(column, row, view) {
-    const item = page.data.column(column.axis, view.settings);
+    const item = page.data.column(column.name, view.settings);
     const text = interval(item.value[row.number], item.low[row.number], item.high[row.number]);
-    const unknown = TIMED.has(column.axis) && Number.isFinite(item.value[row.number]) ? MISSING : "";
+    // A dash where too few processes or queries bear an interval.
+    const unknown = column.interval && Number.isFinite(item.value[row.number]) ? MISSING : "";
     return text || unknown ? element("span", { class: "interval" }, text || unknown) : null;
   }
 
   function whyMissing(column, row, view) {
-    if (column.axis) return page.data.whyNot(column.axis, row, view.settings);
+    if (column.figure) return page.data.whyNot(column.name, row, view.settings);
     return view.why[row.number];
   }
 

@@ -241,7 +241,7 @@
 
   function controls(view, box) {
     if (!box.firstChild) {
-      const options = page.state.ACROSS.map((name) => [name, labelOf(name)]);
+      const options = page.state.across().map((name) => [name, labelOf(name)]);
       box.append(page.elements.select("across", "Accuracy against", options, (across) => page.main.change({ across })));
     }
     page.elements.find("across").value = view.state.across;

@@ -4,63 +4,47 @@
 
   const NO_NUMBER = NaN;
 
-  function axisColumn(name, text, axis) {
-    return {
-      name,
-      text,
-      numeric: true,
-      axis,
-      value: (row, view) => page.data.column(axis, view.settings).value[row.number],
-    };
-  }
-
   const FRONT = { front: 0, contested: 1, dominated: 2 };
   const VALIDITY = { clean: 0, unknown: 1, noisy: 2, invalid: 3 };
 
-  // In reading order.  `value` is what a column is sorted by: a number (NaN: none, always last) or a text.
-  const COLUMNS = [
-    { name: "rank", text: "rank", numeric: true, value: (row, view) => view.rank[row.number] },
-    { name: "system", text: "system", value: (row) => row.system },
-    { name: "origin", text: "origin", value: (row) => row.origin || "" },
-    { name: "group", text: "comparison group", value: (row) => row.place },
-    { name: "profile", text: "hardware profile", value: (row) => row.profile },
-    {
-      name: "instance",
-      text: "instance type, US$/h",
-      value: (row, view) => {
-        const { usd } = page.data.placed(row, view.state.snapshot);
-        return usd === undefined ? NO_NUMBER : usd;
-      },
+  // What a column around the figures is sorted by: a number (NaN: none, always last) or a text.
+  const VALUES = {
+    rank: (row, view) => view.rank[row.number],
+    system: (row) => row.system,
+    origin: (row) => row.origin || "",
+    group: (row) => row.place,
+    profile: (row) => row.profile,
+    instance: (row, view) => {
+      const { usd } = page.data.placed(row, view.state.snapshot);
+      return usd === undefined ? NO_NUMBER : usd;
     },
-    { name: "score", text: "Dynascore", numeric: true, value: (row, view) => view.score[row.number] },
-    axisColumn("accuracy", "accuracy, points", "accuracy"),
-    axisColumn("latency", "mean latency, ms", "latency"),
-    axisColumn("p95", "p95, ms", "p95"),
-    axisColumn("cost", "US$ per million queries", "cost"),
-    axisColumn("memory", "peak anonymous, MiB", "memory"),
-    axisColumn("index", "index, MiB", "index"),
-    axisColumn("throughput", "throughput, queries/s", "throughput"),
-    {
-      name: "front",
-      text: "front",
-      value: (row, view) => {
-        const found = view.frontOf[row.number];
-        return found === null ? NO_NUMBER : FRONT[found];
-      },
+    score: (row, view) => view.score[row.number],
+    front: (row, view) => {
+      const found = view.frontOf[row.number];
+      return found === null ? NO_NUMBER : FRONT[found];
     },
-    { name: "outcome", text: "outcome", value: (row) => row.outcome },
-    { name: "validity", text: "validity", value: (row) => VALIDITY[row.validity] },
-  ];
+    outcome: (row) => row.outcome,
+    validity: (row) => VALIDITY[row.validity],
+  };
 
-  // Those that say something here: a group where there are several, whose results they are where they were merged, a
-  // throughput where a scenario has one.
+  function value(column, row, view) {
+    if (!column.figure) return VALUES[column.name](row, view);
+    return page.data.column(column.name, view.settings).value[row.number];
+  }
+
+  function named(name) {
+    return page.content.columns.find((each) => each.name === name);
+  }
+
+  // Those that say something here: a group where there are several, an origin where results were merged, a figure where
+  // some row has it or says why not.
   function shown(view) {
-    const open = view.groups.some((group) => group.scenario !== "single_stream");
-    return COLUMNS.filter(
+    const rows = view.groups.flatMap((group) => Array.from(group.rows, (row) => page.content.rows[row]));
+    return page.content.columns.filter(
       (column) =>
         (column.name !== "group" || view.groups.length > 1) &&
         (column.name !== "origin" || page.content.rows.some((row) => row.origin !== null)) &&
-        (column.name !== "throughput" || open),
+        (column.number === undefined || rows.some((row) => row.figures && row.figures[column.number])),
     );
   }
 
@@ -71,9 +55,9 @@
 
   // Rows by the chosen column; what has no value stands last either way, ties by rank and then as they came.
   function sorted(rows, view) {
-    const column = COLUMNS.find((each) => each.name === view.state.sort);
+    const column = named(view.state.sort);
     const side = view.state.descending ? -1 : 1;
-    const keys = new Map(rows.map((row) => [row, column.value(page.content.rows[row], view)]));
+    const keys = new Map(rows.map((row) => [row, value(column, page.content.rows[row], view)]));
     const apart = column.name === "rank" && view.groups.length > 1;
     const rankOf = (row) => (Number.isNaN(view.rank[row]) ? Infinity : view.rank[row]);
     const placeOf = (row) => page.content.rows[row].place;
@@ -92,5 +76,5 @@
     return side * (one - other);
   }
 
-  page.columns = { COLUMNS, shown, header, sorted };
+  page.columns = { named, shown, header, value, sorted };
 })((window.harnessPage = window.harnessPage || {}));

@@ -4,7 +4,6 @@
 
   const { element, find, select, fill } = page.elements;
   const { number, count } = page.numbers;
-  const NAMES = { accuracy: "accuracy", cost: "cost", latency: "latency" };
   const NARROW = window.matchMedia("(max-width: 760px)");
   let base = null; // which slider is moved, the weights that it started from, and those that it came to
 
@@ -44,7 +43,7 @@
         element(
           "div",
           { class: "slider" },
-          element("label", { for: id }, NAMES[axis]),
+          element("label", { for: id }, axis),
           element("input", {
             type: "range",
             id,

@@ -2,14 +2,15 @@
 (function (page) {
   "use strict";
 
-  const MIB = 2 ** 20;
   const UNMEASURED = "not measured";
   let content = null;
+  let figures = new Map(); // by name; `number` is its place in the rows
   const columns = new Map();
 
   function load(text) {
     content = JSON.parse(text);
     columns.clear();
+    figures = new Map(content.figures.map((each, number) => [each.name, { ...each, number }]));
     content.rows.forEach((row, number) => {
       row.number = number;
       row.dataset = content.groups[row.place].dataset;
@@ -45,62 +46,41 @@
     return { value: times(item.value), low: times(item.low), high: times(item.high), reason: item.reason };
   }
 
-  // The mean, ms.
-  function latency(row) {
-    return scaled(figure(row.mean), 1e3);
-  }
-
   // Where a row is priced in a snapshot.
   function placed(row, snapshot) {
     return content.snapshots[snapshot].places[row.need];
   }
 
-  // US$ per million queries: the two models of harness/pricing/cost.py, on machines that Python has chosen.
+  function none(reason) {
+    return { value: null, low: null, high: null, reason };
+  }
+
+  // A figure of a row at the chosen prices; "accuracy" is the chosen measure in points.
+  function read(name, row, settings) {
+    if (name === "accuracy") {
+      const item = read(content.measures[settings.measure], row, settings);
+      return scaled(item.value === null && item.reason === null ? none(UNMEASURED) : item, 100);
+    }
+    const known = figures.get(name);
+    if (known === undefined) return none(null); // no row of this page has it
+    const item = figure(row.figures && row.figures[known.number]);
+    if (known.prices === "none" || row.outcome !== "ok") return item;
+    if (known.prices === "other") return settings.snapshot === content.snapshot ? item : none("known at the first prices alone");
+    // On a machine that costs one US$ an hour; Python has chosen the machine, and says whether its price fits.
+    const at = placed(row, settings.snapshot);
+    if (at.usd === undefined) return none(text_(at.note));
+    if (item.value === null) return item;
+    if (name === "cost" && row.scenario !== "single_stream" && at.part !== null) return none(text_(at.part));
+    return scaled(item, at.usd);
+  }
+
   function cost(row, snapshot) {
-    const at = placed(row, snapshot);
-    const note = text_(at.note);
-    const throughput = figure(row.throughput);
-    if (row.outcome !== "ok") return { value: null, low: null, high: null, reason: null };
-    if (at.usd === undefined) return { value: null, low: null, high: null, reason: note };
-    if (row.scenario === "single_stream") {
-      const mean = figure(row.mean);
-      if (mean.value === null) return mean;
-      const sequential = (seconds) => (seconds === null ? null : ((seconds * at.usd) / 3600) * 1e6);
-      return { ...mean, value: sequential(mean.value), low: sequential(mean.low), high: sequential(mean.high) };
-    }
-    if (throughput.value === null) return throughput;
-    if (at.part !== null) return { value: null, low: null, high: null, reason: text_(at.part) };
-    const priced = (rate) => (rate === null ? null : (at.usd / (rate * 3600)) * 1e6);
-    return {
-      value: priced(throughput.value),
-      low: priced(throughput.high),
-      high: priced(throughput.low),
-      reason: text_(row.throughputNote === undefined ? null : row.throughputNote),
-    };
-  }
-
-  function size(value) {
-    if (value === undefined || value === null) return { value: null, low: null, high: null, reason: UNMEASURED };
-    return { value: value / MIB, low: null, high: null, reason: null };
-  }
-
-  function read(axis, row, settings) {
-    if (axis === "accuracy") {
-      const short = row.measures ? row.measures[settings.measure] : null;
-      return scaled(short ? figure(short) : { ...figure(null), reason: UNMEASURED }, 100);
-    }
-    if (axis === "latency") return latency(row);
-    if (axis === "cost") return cost(row, settings.snapshot);
-    if (axis === "memory") return size(row.anon);
-    if (axis === "index") return size(row.index);
-    if (axis === "throughput") return figure(row.throughput);
-    return scaled(figure(row[axis]), 1e3); // p50, p95, p99
+    return read("cost", row, { snapshot });
   }
 
   // An axis over all rows; kept until the measure or the prices are others.
   function column(axis, settings) {
-    const of = { accuracy: settings.measure, cost: settings.snapshot }[axis];
-    const key = `${axis} ${of === undefined ? "" : of}`;
+    const key = `${axis} ${settings.measure} ${settings.snapshot}`;
     if (!columns.has(key)) columns.set(key, makeColumn(axis, { ...settings }));
     return columns.get(key);
   }
@@ -132,5 +112,5 @@
     return column(axis, settings).reasons[row.number] || UNMEASURED;
   }
 
-  page.data = { load, text: text_, figure, read, column, cost, latency, placed, whyNot, ended };
+  page.data = { load, text: text_, figure, read, column, cost, placed, whyNot, ended };
 })((window.harnessPage = window.harnessPage || {}));

@@ -44,23 +44,13 @@
   }
 
   function label(column, view) {
-    const known = page.columns.COLUMNS.find((each) => each.name === column);
-    return page.columns.header(known, view);
+    return page.columns.header(page.columns.named(column), view);
   }
 
   function headline(row, column, view) {
-    const known = page.columns.COLUMNS.find((each) => each.name === column);
-    if (known.axis) {
-      const all = data.column(known.axis, view.settings);
-      const none = (value) => (Number.isNaN(value) ? null : value);
-      const at = row.number;
-      const item = {
-        value: none(all.value[at]),
-        low: none(all.low[at]),
-        high: none(all.high[at]),
-        reason: all.reasons[at],
-      };
-      return item.value === null ? `— ${data.whyNot(known.axis, row, view.settings)}` : parts.bounded(item);
+    if (page.columns.named(column).figure) {
+      const item = data.read(column, row, view.settings);
+      return item.value === null ? `— ${data.whyNot(column, row, view.settings)}` : parts.bounded(item);
     }
     if (column === "rank" || column === "score") {
       const value = view[column][row.number];
@@ -90,11 +80,11 @@
         ),
       ),
       element("p", { class: "headline" }, headline(row, column, view)),
-      part("How it was made", paragraphs(own), list(made(row, view)), paragraphs(parts.meaning(column, row, view))),
+      part("How it was made", paragraphs(own), list(made(row, view)), paragraphs(parts.meaning(column, view))),
       part("Trust, and what to do", paragraphs([...trust, ...parts.remedies(row)]), list(notes(row))),
-      distribution(row),
+      distribution(row, view),
       part("The other numbers of this row", paragraphs(others)),
-      part("All figures of this row", figures(row)),
+      part("All figures of this row", figures(row, view)),
       part("Job", facts(job(row))),
       part("Environment", environment(row)),
       part("To measure it again", again(row)),
@@ -126,11 +116,11 @@
     );
   }
 
-  function distribution(row) {
+  function distribution(row, view) {
     if (!row.quantiles) {
       const why =
         row.outcome === "ok"
-          ? data.figure(row.p50).reason || "no samples of single queries are stored"
+          ? data.read("p50_ms", row, view.settings).reason || "no samples of single queries are stored"
           : "it has no samples";
       return part("Samples", element("p", {}, `No distribution: ${why}.`));
     }
@@ -170,37 +160,15 @@
     return [...standIn, ...firstUse, ...(row.notes || []).map((note) => data.text(note))];
   }
 
-  function figures(row) {
+  function figures(row, view) {
     if (row.outcome !== "ok") return null;
-    const ms = (short) => (short ? parts.bounded(parts.times(data.figure(short), 1e3), "ms") : null);
-    const size = (value) => (value === undefined ? "— (not measured)" : bytes(value));
-    const both = ([mean, middle]) => `mean ${ms(mean)}; median ${ms(middle)}`;
+    const means = (row.trialMeans || []).map((value) => `${number(value * 1e3)} ms`).join(", ");
     return facts([
-      ...page.content.measures.map((name, at) => [name, parts.bounded(data.figure(row.measures && row.measures[at]))]),
-      ["mean latency", ms(row.mean)],
-      ["p50", ms(row.p50)],
-      ["p95", ms(row.p95)],
-      ["p99", ms(row.p99)],
-      ...Object.entries(row.atMost || {}).map(([name, item]) => [`${name} at most (confidence 0.99)`, ms(item)]),
-      ["service time", row.service ? both(row.service) : null],
-      ...Object.entries(row.stages || {}).map(([name, timing]) => [`stage ${name}`, both(timing)]),
-      ...Object.entries(row.spread || {}).map(([name, item]) => [`standard deviation by ${name}`, ms(item)]),
-      [
-        "means of trials",
-        row.trialMeans ? row.trialMeans.map((value) => `${number(value * 1e3)} ms`).join(", ") : null,
-      ],
-      [
-        "throughput",
-        row.throughput && row.throughput[0] !== null ? parts.bounded(data.figure(row.throughput), "queries/s") : null,
-      ],
-      ["peak anonymous memory", size(row.anon)],
-      ["peak mapped file pages", row.mapped === undefined ? null : bytes(row.mapped)],
-      ["peak charged in all", size(row.cgroup)],
-      ["peak GPU memory", row.gpus ? size(row.gpuMemory) : null],
-      ["energy of the GPUs", row.energy === undefined ? null : `${number(row.energy)} J`],
-      ["index", size(row.index)],
-      ["load", row.load === undefined ? null : `${number(row.load)} s`],
-      ["first query", row.first === undefined ? null : `${number(row.first)} s`],
+      ...page.content.figures.map(({ name, label, unit }) => {
+        const item = data.read(name, row, view.settings);
+        return [label, item.value === null && !item.reason ? null : parts.bounded(item, unit)];
+      }),
+      ["means of trials", means],
     ]);
   }
 

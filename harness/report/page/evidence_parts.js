@@ -16,11 +16,6 @@
     return `${number(item.value)}${unit ? ` ${unit}` : ""}${ends ? ` (95 %: ${ends})` : ""}${said}`;
   }
 
-  function times(item, factor) {
-    const scaled = (value) => (value === null ? null : value * factor);
-    return { value: scaled(item.value), low: scaled(item.low), high: scaled(item.high), reason: item.reason };
-  }
-
   function samples(row) {
     if (row.queries === undefined) return "no samples could be read";
     const fresh = row.jobs > 1 ? ` in ${count(row.jobs, "process", "processes")}` : "";
@@ -105,6 +100,10 @@
     return text.slice(0, 1).toUpperCase() + text.slice(1) + (text.endsWith(".") ? "" : ".");
   }
 
+  function valueOf(name, row, view) {
+    return data.read(name, row, view.settings).value || 0;
+  }
+
   // The cost at the chosen prices, in the words of harness/report/explain.py.
   function costText(row, view) {
     const templates = page.content.explained.cost;
@@ -116,8 +115,8 @@
     const price = plain(at.usd, 6);
     const figures = {
       usd: number(item.value).replaceAll(",", ""),
-      mean_s: plain(data.figure(row.mean).value || 0, 4),
-      rate: plain(data.figure(row.throughput).value || 0, 4),
+      mean_s: plain(valueOf("latency", row, view) / 1e3, 4),
+      rate: plain(valueOf("throughput", row, view), 4),
       price,
     };
     const machine = {
@@ -142,19 +141,15 @@
     return known.map(([title, text]) => [title, text || later[title]()]);
   }
 
-  const TITLES = { latency: "Latency", p95: "Latency", cost: "Cost", memory: "Memory", index: "Index", throughput: "Throughput" };
-
   // The title of the paragraph on a column's number.
   function titleOf(column) {
-    return { ...TITLES, accuracy: "Quality", instance: "Cost", outcome: "Outcome" }[column] || null;
+    return page.columns.named(column).title || null;
   }
 
   // What a column means and how it is made.
-  function meaning(column, row, view) {
-    const { columns, measures } = page.content.explained;
-    if (column === "accuracy") return paragraphs(measures[view.state.measure]);
-    const open = column === "cost" && row.scenario !== "single_stream";
-    return paragraphs(columns[open ? "saturated" : column] || []);
+  function meaning(column, view) {
+    const { measures } = page.content.explained;
+    return paragraphs(column === "accuracy" ? measures[view.state.measure] : page.columns.named(column).meaning);
   }
 
   // What to do about the causes of doubt, each once.
@@ -164,5 +159,5 @@
     return found.length ? [["What to do", Array.from(new Set(found)).join(" ")]] : [];
   }
 
-  page.parts = { MADE_OF, bounded, times, samples, full, explained, titleOf, meaning, remedies };
+  page.parts = { MADE_OF, bounded, samples, full, explained, titleOf, meaning, remedies };
 })((window.harnessPage = window.harnessPage || {}));

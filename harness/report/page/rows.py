@@ -13,11 +13,12 @@ from typing import Any
 from harness.analysis import row_pricing
 from harness.analysis.axes import cell_of
 from harness.analysis.row_pricing import Tariff
-from harness.analysis.table import Machine, Price, Row, Timing
+from harness.analysis.table import Machine, Price, Row, Table
 from harness.commands import command
 from harness.driver.records import Outcome, digest
 from harness.pricing import prices
-from harness.report import explain
+from harness.report import explain, row_figures
+from harness.report.figures import Figure, Place
 from harness.report.plots import curves
 from harness.results.schema import glob_of
 from harness.stats import Estimate
@@ -151,14 +152,6 @@ def _price_record(row: Row, tariff: Tariff, texts: SharedTexts) -> dict[str, Any
     }
 
 
-def throughput_note(row: Row) -> str | None:
-    """Return the note on a cost from a row's throughput, the same on every machine."""
-    if row.scenario == "single_stream":
-        return None
-    whole = Price("", "", row.cpus, row.memory_limit_bytes, "", "", 1.0, "", row.gpus)
-    return row_pricing.saturated(row, whole, None).reason
-
-
 # What is only looked at; a histogram is made of quantiles.
 _SHOWN_DIGITS, _QUANTILE_DIGITS = 5, 3
 
@@ -184,8 +177,9 @@ class SharedValues:
 
 def row_record(
     row: Row,
+    at_one_dollar: Row,
     place: int,
-    measures: tuple[str, ...],
+    figures: Sequence[Figure],
     quantiles_s: tuple[float, ...],
     shared: SharedValues,
     tariff: Tariff,
@@ -194,16 +188,21 @@ def row_record(
 
     Args:
         row: as measured, without money.
+        at_one_dollar: the row on a machine that costs one US$ an hour.
         place: the number of its comparison group.
-        measures: in the order of the page.
+        figures: of the page, in its order.
         quantiles_s: of its samples: minimum, every further 2 %, maximum.
         shared: takes what other rows have as well.
         tariff: the prices that the page opens with.
     """
-    texts = shared.texts
+    texts, ok = shared.texts, row.outcome is Outcome.OK
     content = {
         **_names(row, place, shared),
-        **(_figures(row, measures, texts) if row.outcome is Outcome.OK else {}),
+        "queries": row.queries if ok else None,
+        "trials": row.trials if ok else None,
+        "onePass": row.one_pass_warmup if ok else None,
+        "trialMeans": [rounded(mean_s, _SHOWN_DIGITS) for mean_s in row.trial_means_s] if ok else [],
+        "figures": _figures(at_one_dollar, figures, texts) if ok else {},
         "quantiles": [rounded(value, _QUANTILE_DIGITS) for value in quantiles_s],
         "findings": [[each.cause.value, each.validity.value, texts.number(each.text)] for each in row.findings],
         "explained": short_paragraphs(_explained(row_pricing.price_row(row, tariff)), texts),
@@ -214,9 +213,11 @@ def row_record(
 
 
 def _explained(row: Row) -> Iterable[explain.Paragraph]:
-    """Yield how the row was made; the page fills in its cost at the chosen prices, and its jobs' keys."""
+    """Yield how the row was made; the page fills in its cost at the chosen prices, its jobs' keys and other figures."""
+    others = {figure.title for figure in row_figures.untold()}
     for title, text in explain.row_paragraphs(row):
-        yield title, "" if title in (explain.COST, explain.STORED_JOBS) else text
+        if title not in others:
+            yield title, "" if title in (explain.COST, explain.STORED_JOBS) else text
 
 
 def _names(row: Row, place: int, shared: SharedValues) -> dict[str, Any]:
@@ -262,35 +263,30 @@ def _sweep(row: Row, texts: SharedTexts) -> list[int | None] | None:
     return [texts.number(text) for text in (row.sweep.system, named, row.sweep.label, curve)]
 
 
-def _figures(row: Row, measures: tuple[str, ...], texts: SharedTexts) -> dict[str, Any]:
-    def short(item: Estimate | None) -> ShortEstimate:
-        return short_estimate(item, texts, digits=_SHOWN_DIGITS)
+def page_figures(measured: Table, tariff: Tariff) -> tuple[tuple[Figure, ...], tuple[Row, ...]]:
+    """Return the figures of a page, and its rows on machines that cost one US$ an hour.
 
-    def timing(item: Timing | None) -> list[ShortEstimate] | None:
-        return None if item is None else [short(item.mean_s), short(item.p50_s)]
+    The page multiplies by the price of an hour; tokens, storage and builds have the tariff's prices.
+    """
+    rows = tuple(_at_one_dollar(row_pricing.price_row(row, tariff)) for row in measured.rows)
+    return row_figures.table_figures(replace(measured, rows=rows), Place.PAGE), rows
 
-    return {
-        "queries": row.queries,
-        "trials": row.trials,
-        "measures": [short_estimate(row.measures.get(name), texts) for name in measures],
-        "mean": short_estimate(row.latency_mean_s, texts),
-        "onePass": row.one_pass_warmup,
-        "throughput": short_estimate(row.throughput_qps, texts),
-        "throughputNote": texts.number(throughput_note(row)),
-        "p50": short(row.p50_s),
-        "p95": short(row.p95_s),
-        "p99": short(row.p99_s),
-        "atMost": {name: short(item) for name, item in row.at_most_s.items()},
-        "service": timing(row.service_s),
-        "stages": {one_line(name): timing(item) for name, item in row.stages_s.items()},
-        "spread": {name: short(item) for name, item in row.spread_s.items()},
-        "trialMeans": [rounded(mean_s, _SHOWN_DIGITS) for mean_s in row.trial_means_s],
-        "anon": row.peak_anon_bytes,
-        "mapped": row.peak_mapped_bytes,
-        "cgroup": row.peak_cgroup_bytes,
-        "gpuMemory": row.peak_gpu_bytes,
-        "energy": rounded(row.gpu_energy_j, _SHOWN_DIGITS),
-        "index": row.index_bytes,
-        "load": rounded(row.load_s, _SHOWN_DIGITS),
-        "first": rounded(row.first_query_s, _SHOWN_DIGITS),
-    }
+
+def _at_one_dollar(row: Row) -> Row:
+    if row.outcome is not Outcome.OK:
+        return row
+    whole = Price("", "", row.cpus, row.memory_limit_bytes, "", "", 1.0, "", row.gpus)
+    return row_pricing.on_machine(row, whole, None)
+
+
+def _figures(row: Row, figures: Sequence[Figure], texts: SharedTexts) -> dict[str, ShortEstimate]:
+    """Return the figures of a row by their numbers, for people: a percentage is a percentage."""
+    found: dict[str, ShortEstimate] = {}
+    for number, figure in enumerate(figures):
+        item = figure.estimate(row)
+        if figure.percent:
+            item = item.map(lambda value: value * 100)
+        ranks = Place.PAGE_TABLE in figure.places or figure.name in row.measures
+        if (short := short_estimate(item, texts, digits=None if ranks else _SHOWN_DIGITS)) is not None:
+            found[str(number)] = short
+    return found

@@ -7,7 +7,6 @@
   const WHOLE = 1000; // weights are thousandths
   const PUBLISHED = "published"; // the paper's rates; computed ones as "reference" where it has none
   const COMPUTED = ["reference", "robust"];
-  const ACROSS = ["cost", "latency", "memory", "index", "throughput"];
   const LONGEST = 200;
   const ALL = "*";
 
@@ -46,7 +45,7 @@
       sort: "rank",
       descending: false,
       page: 0,
-      across: ACROSS[0],
+      across: "cost",
       envelope: "",
       intervals: true,
       evidence: null,
@@ -57,8 +56,13 @@
     return page.content.groups.some((group) => group.rates.length) ? [PUBLISHED, ...COMPUTED] : COMPUTED;
   }
 
+  // The axes that accuracy can be drawn against.
+  function across() {
+    return page.content.axes.map((axis) => axis.name).filter((name) => name !== "accuracy");
+  }
+
   function sorts() {
-    return page.columns.COLUMNS.map((column) => column.name);
+    return page.content.columns.map((column) => column.name);
   }
 
   function positive(text) {
@@ -134,7 +138,7 @@
     },
     x: {
       write: (state) => state.across,
-      read: (text) => (ACROSS.includes(text) ? { across: text } : undefined),
+      read: (text) => (across().includes(text) ? { across: text } : undefined),
     },
     hw: {
       write: (state) => state.envelope,
@@ -220,5 +224,5 @@
     return weights;
   }
 
-  page.state = { AXES, WHOLE, PUBLISHED, COMPUTED, modes, ACROSS, ALL, parse, format, moved, balanced, thousandths, largest };
+  page.state = { AXES, WHOLE, PUBLISHED, COMPUTED, modes, across, ALL, parse, format, moved, balanced, thousandths, largest };
 })((window.harnessPage = window.harnessPage || {}));

@@ -153,7 +153,7 @@
   // First the better end of a column, then the other one.
   function sortBy(name) {
     const { state } = page.main.view();
-    const better = ["score", "accuracy", "throughput"].includes(name);
+    const better = page.columns.named(name).higher;
     const descending = state.sort === name ? !state.descending : better;
     page.main.change({ sort: name, descending, page: 0 });
   }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.analysis.positions import BIN, REFERENCES, SOURCE, DatasetPositions, SystemByPosition, histogram
+from harness.analysis.positions import BIN, DatasetPositions, SystemByPosition, histogram, published_histograms
 from harness.report.plots import style
 from harness.report.plots.style import Frame, file_name
 
@@ -31,7 +31,7 @@ def write_pictures(made: Sequence[DatasetPositions], folder: Path, form: str) ->
     """
     styles = style.system_styles(system.system for each in made for system in each.systems)
     for each in made:
-        stem = file_name(each.places.dataset)
+        stem = file_name(each.passages.dataset)
         measured = [system for system in each.systems if system.bins]
         with style.settings(9):
             yield style.save(draw_histogram(each), folder / f"{stem}-positions.{form}")
@@ -48,17 +48,18 @@ def draw_histogram(made: DatasetPositions) -> Figure:
 
     Published shares are drawn where the bins are theirs.
     """
-    places, width = made.places, made.width
-    counts, ends = histogram(places.starts, width), histogram(places.lengths, width)
+    passages, width = made.passages, made.width
+    counts, ends = histogram(passages.starts, width), histogram(passages.lengths, width)
     shown, lengths = counts[:_MOST_BINS], ends[:_MOST_BINS]
     notes = [
         f"Tokens of bert-base-uncased, bins of {width:,}. The first relevant passage of each query and document, and"
-        f" the length of that document. Positions: {places.origin}."
+        f" the length of that document. Positions: {passages.origin}."
     ]
     notes += [f"{sum(counts[_MOST_BINS:]):,} passages start later."] if len(counts) > _MOST_BINS else []
     notes += [f"{sum(ends[_MOST_BINS:]):,} documents are longer."] if len(ends) > _MOST_BINS else []
-    references = REFERENCES if width == BIN else ()
-    notes += [f"Lines: {SOURCE}."] if references else []
+    source, published = published_histograms()
+    references = published if width == BIN else ()
+    notes += [f"Lines: {source}."] if references else []
     entries = [
         (style.handle(color=_STARTS, linewidth=6, alpha=0.85), "passages start"),
         (style.handle(color=_LENGTHS, linewidth=6), "documents end (their length)"),
@@ -69,8 +70,8 @@ def draw_histogram(made: DatasetPositions) -> Figure:
     ]
     for each, look in zip(references, looks, strict=False):
         entries.append((style.handle(**look), f"{each.name}, published"))
-    total = len(places.firsts)
-    frame = Frame(f"{places.dataset}: where {total:,} relevant passages start", (" ".join(notes),), {})
+    total = len(passages.firsts)
+    frame = Frame(f"{passages.dataset}: where {total:,} relevant passages start", (" ".join(notes),), {})
     figure = style.framed_figure(frame, 2.9, entries, columns=2)
     axes = figure.subplots()
     at = np.arange(len(shown))
@@ -100,7 +101,7 @@ def _frame(made: DatasetPositions, systems: Sequence[SystemByPosition], styles: 
         "few queries have none. Vertical line: the last token that a system reads.",
         *style.listed("Not drawn", [*absent, *more]),
     ]
-    return Frame(f"{made.places.dataset}: {made.measure} by where the passage starts", (" ".join(notes),), styles)
+    return Frame(f"{made.passages.dataset}: {made.measure} by where the passage starts", (" ".join(notes),), styles)
 
 
 def draw_measure(made: DatasetPositions, systems: Sequence[SystemByPosition], frame: Frame) -> Figure:
@@ -149,7 +150,7 @@ def draw_depths(made: DatasetPositions, systems: Sequence[SystemByPosition]) -> 
         "Depth: 0 the passage stands first, 1 last. Length: the generator's target, in tokens of bert-base-uncased.",
         *style.listed("Not drawn", [each.system for each in systems[_MOST_PANELS:]]),
     )
-    frame = Frame(f"{made.places.dataset}: mean {made.measure} by depth and length", (" ".join(notes),), {})
+    frame = Frame(f"{made.passages.dataset}: mean {made.measure} by depth and length", (" ".join(notes),), {})
     figure = style.framed_figure(frame, lines * (0.6 + 0.26 * len(lengths) + 0.35) + 0.35)
     panels = figure.subplots(lines, columns, squeeze=False)
     mesh: Any = None

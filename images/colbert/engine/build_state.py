@@ -9,6 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+# Writes a second form of a chunk's vectors (number of the chunk, vectors, how many each passage has).
+Beside = Callable[[int, Any, list[int]], None]
+
 
 class BuildState:
     """The finished pieces of a build, one file each, renamed into place when whole.

@@ -14,9 +14,8 @@ from colbert.indexing.collection_indexer import CollectionIndexer
 from colbert.indexing.index_saver import IndexSaver
 from colbert.infra.launcher import set_seed
 
-from engine.build_state import BuildState
+from engine.build_state import Beside, BuildState
 from engine.encoding import Encoder
-from engine.plaid import Beside
 
 # The engine's own: what it samples, and how it splits the sample, is drawn from this.
 _SEED = 12345

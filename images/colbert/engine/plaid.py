@@ -16,7 +16,7 @@ from types import FunctionType
 from typing import Any
 
 from engine import runtime
-from engine.build_state import BuildState
+from engine.build_state import Beside, BuildState
 from engine.encoding import Passages, Setup
 from harness.driver.records import Scalar
 
@@ -24,9 +24,6 @@ FOLDER = "plaid"
 READ = ("nbits", "kmeans_niters", "k", "ncells", "centroid_score_threshold", "ndocs")
 SHAPING = ("nbits", "kmeans_niters")
 OPTIONAL = ("mmap",)
-
-# Writes a second form of a chunk's vectors (number of the chunk, vectors, how many each passage has).
-Beside = Callable[[int, Any, list[int]], None]
 
 
 def check(params: Mapping[str, Scalar]) -> None:

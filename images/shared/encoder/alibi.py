@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
-from encoder.checkpoint import Config, Weights, check_strangers
+from encoder.config import Config
 from encoder.errors import BadCheckpoint
+from encoder.weights import Weights, check_strangers
 
 # Rows of queries that attend at a time: the biases of a whole long text would take gigabytes.
 _ROWS = 512

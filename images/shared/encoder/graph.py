@@ -7,8 +7,11 @@ from typing import Any
 
 import torch
 
-from encoder import checkpoint, heads
+from encoder import heads
+from encoder.checkpoint import transformer
+from encoder.config import read_config
 from encoder.errors import BadCheckpoint
+from encoder.weights import Weights, side
 
 
 class Graph(torch.nn.Module):
@@ -21,22 +24,22 @@ class Graph(torch.nn.Module):
             texts of at most so many tokens are spread over all positions, as E5-4K's short texts are.
 
     Raises:
-        BadCheckpoint: see :mod:`encoder.checkpoint`.
+        BadCheckpoint: see :mod:`encoder.checkpoint`, :mod:`encoder.config` and :mod:`encoder.weights`.
     """
 
     def __init__(self, folder: Path, head: str, params: dict[str, Any] | None = None) -> None:
         super().__init__()
-        self.declared = checkpoint.config(folder)
+        self.declared = read_config(folder)
         kind = heads.find(head).of(self.declared.model_type)
-        weights = checkpoint.Weights(folder, kind.parts)
+        weights = Weights(folder, kind.parts)
         if strangers := [name for name in weights.part_names if not name.startswith(kind.reads)]:
             raise BadCheckpoint(
                 f"{folder.name}: the weights hold {strangers[0]}, which the head {head!r} does not read"
             )
-        self.side = checkpoint.side(weights.names)
+        self.side = side(weights.names)
         self._masked_lm = kind.transformer == "masked_lm"
         self._pooler = kind.pooler
-        self.transformer: Any = checkpoint.transformer(
+        self.transformer: Any = transformer(
             folder, self.declared, weights, masked_lm=self._masked_lm, pooler=kind.pooler, reads=kind.reads
         )
         given = {**(params or {}), **({"side": self.side} if self.side else {})}

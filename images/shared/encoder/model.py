@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 
 from encoder import tokens
-from encoder.checkpoint import Config, config
+from encoder.config import Config, read_config
 from encoder.errors import BadCheckpoint
 from encoder.tokens import Batch, Text
 
@@ -78,7 +78,7 @@ class Model:
         if wanted and not (folder / wanted).is_file():
             raise BadCheckpoint(f"{folder.name}: not prepared for {backend} ({wanted} is missing); see encoder.prepare")
         _check_head(folder, head)
-        declared = config(folder)
+        declared = read_config(folder)
         tokeniser = tokens.Tokens(
             tokens.read(folder),
             declared.vocabulary,

@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 
 from encoder import tokens
 from encoder.backends import BACKENDS, FILES
-from encoder.checkpoint import config
+from encoder.config import read_config
 from encoder.errors import BadCheckpoint
 from encoder.roles import Role, roles
 
@@ -76,7 +76,7 @@ def checkpoint_sha256(folder: Path) -> str:
     noted = folder / "encoder.json"
     if noted.is_file():
         return str(json.loads(noted.read_text(encoding="utf-8"))["checkpoint_sha256"])
-    config(folder)
+    read_config(folder)
     return files_sha256(folder, tokens.read(folder))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from encoder.checkpoint import Config
+from encoder.config import Config
 
 
 class Wrapped(torch.nn.Module):

@@ -1,5 +1,5 @@
 # Of OpenVINO the CPU plugin and the readers of ONNX and of its own format are kept; of transformers all
-# configurations and tokenizers, and the models that an engine reads (KINDS in shared/encoder/checkpoint.py; t5).
+# configurations and tokenizers, and the models that an engine reads (KINDS in shared/encoder/config.py; t5).
 # Dropped too: what command lines and downloads import.
 # A prepared encoder under ONNX Runtime or OpenVINO needs /opt/encoder/packages alone; PyTorch and exports need all three.
 FROM ${BASE} AS encoder

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from encoder.checkpoint import Weights
 from encoder.errors import BadCheckpoint, one_line, reading
+from encoder.weights import Weights
 
 from harness.driver.records import Scalar
 

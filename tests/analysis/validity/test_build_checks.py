@@ -45,7 +45,7 @@ def test_build_of_an_unknown_machine_is_unknown() -> None:
 @pytest.mark.parametrize(
     ("counters", "cause", "worth", "fact"),
     [
-        ({"throttled_s": 0.5}, Cause.THROTTLING, Validity.INVALID, "throttled the build for 0.5 s, so"),
+        ({"throttled_s": 0.5}, Cause.THROTTLING, Validity.INVALID, "throttled the build for 0.5 s; remove the quota"),
         ({"swap_bytes": 3 << 20}, Cause.SWAP, Validity.INVALID, "3 MiB of the build were swapped out"),
         ({"steal_s": 0.2}, Cause.STEAL, Validity.NOISY, "took 2.0% of the build's CPU time (steady: up to 1%), and "),
         ({"foreign_cpu_s": 1.2}, Cause.FOREIGN_CPU, Validity.NOISY, "had 12.0% of the build's CPU time (steady: up t"),
@@ -61,7 +61,7 @@ def test_counter_finding_has_the_fact_the_figure_and_the_command(
 
 
 def test_throttled_periods_make_a_build_invalid() -> None:
-    assert "throttled the build in 7 periods, so" in finding(throttled_periods=7).text
+    assert "throttled the build in 7 periods; " in finding(throttled_periods=7).text
 
 
 def test_share_is_of_all_cpus_of_the_build() -> None:

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from harness.analysis import published
 from harness.cli import main, viability
 from harness.driver.records import Outcome
-from harness.experiments.viability.minimum import PAPER, suite_questions
+from harness.experiments.viability.minimum import suite_questions
 from harness.experiments.viability.probe import subject
 from harness.jobs import suite as suites
 from harness.launch.base import LaunchEnd, LaunchRequest
@@ -162,14 +162,14 @@ def test_only_is_refused_for_a_system(viable: Call) -> None:
 def test_suite_of_tables_1_and_2_has_their_systems_on_the_papers_hardware() -> None:
     root = Path(__file__).resolve().parents[3]
     loaded = suites.load(root / "suites" / "minimum-hardware.toml")
-    tables = published.read(root / "results" / "published" / PAPER)
+    tables = published.read(root / "results" / "published" / "santhanam2023")
     ours = {name: source.system for source in tables.about.table2 for name in source.systems}
     cells = loaded.cells()
     of_paper = {(row.system, row.hardware.profile) for row in tables.table2}
     with_row = {
-        (row.system, cell.profile)
+        (row[0].system, cell.profile)
         for cell in cells
-        if (row := published.minimum_viable(PAPER, cell.system, loaded.envelopes()[cell.profile].gpus))
+        if (row := published.minimum_viable(cell.system, loaded.envelopes()[cell.profile].gpus))
     }
     assert with_row == of_paper and len(of_paper) == 10
     assert {cell.system for cell in cells if cell.system not in ours} == {"rocketqa-v2", "cocondenser", "cot-mae"}

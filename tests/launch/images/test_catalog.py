@@ -171,10 +171,12 @@ def test_missing_platform_has_its_reason(images: Path) -> None:
     write_system(images, "z", "gpu", engine_text=stated.replace('reason = "', 'accelerator = "cuda"\nreason = "'))
     bound, able = catalog.system("y", images), catalog.system("gpu", images)
     assert bound.lacking is None
-    assert bound.made_for(ARM64).lacking == "engine 'x' has no linux/arm64 image: its compiler knows x86-64 alone"
+    assert bound.for_platform(ARM64).lacking == "engine 'x' has no linux/arm64 image: its compiler knows x86-64 alone"
     (able.engine_dir / "requirements-cuda12.lock").touch()
-    assert able.made_for(ARM64).lacking is None and able.on(1).lacking is None
-    assert (able.on(1).made_for(ARM64).lacking or "").startswith("engine 'z' has no linux/arm64 image for GPUs: its")
+    assert able.for_platform(ARM64).lacking is None and able.for_job("build", gpus=1).lacking is None
+    assert (able.for_job("build", gpus=1).for_platform(ARM64).lacking or "").startswith(
+        "engine 'z' has no linux/arm64 image for GPUs: its"
+    )
 
 
 @pytest.mark.parametrize(
@@ -215,14 +217,14 @@ def test_system_is_lean_if_every_parameter_has_a_declared_value(images: Path, te
     system = catalog.system("y", images)
     assert system.lean == lean
     (images / "x" / "requirements-cuda12.lock").touch()
-    assert not system.on(1).lean
+    assert not system.for_job("build", gpus=1).lean
 
 
 def test_variants_are_lean_if_all_swept_values_are(images: Path) -> None:
     write_system(images, "x", "y", '[build_params]\nbackend = "onnx"\n' + ASSET, LEAN_IF)
     system = catalog.system("y", images)
     for values, lean in ((("onnx", "openvino"), True), (("onnx", "torch"), False)):
-        assert [system.varied(name, {"backend": name}, {"backend": values}).lean for name in values] == [lean] * 2
+        assert [system.vary(name, {"backend": name}, {"backend": values}).lean for name in values] == [lean] * 2
 
 
 def test_lean_if_reads_parameters_that_decide_the_image(images: Path) -> None:
@@ -245,21 +247,31 @@ queries = "torch"
 def test_parameters_have_another_value_where_there_are_gpus(images: Path) -> None:
     write_system(images, "x", "y", WITH_GPUS)
     system = catalog.system("y", images)
-    assert system.params == system.on(0).params == {"documents": "onnx", "batch": 8, "queries": "int8"}
-    assert system.on(1).params == {"documents": "torch", "batch": 8, "queries": "torch"}
-    assert system.on(1, 0).params == {"documents": "onnx", "batch": 8, "queries": "torch"}
-    assert system.on(0, 1).params == {"documents": "torch", "batch": 8, "queries": "int8"}
+    assert (
+        system.params == system.for_job("build", gpus=0).params == {"documents": "onnx", "batch": 8, "queries": "int8"}
+    )
+    assert system.for_job("build", gpus=1).params == {"documents": "torch", "batch": 8, "queries": "torch"}
+    assert system.for_job("search", gpus=1, build_gpus=0).params == {
+        "documents": "onnx",
+        "batch": 8,
+        "queries": "torch",
+    }
+    assert system.for_job("search", gpus=0, build_gpus=1).params == {
+        "documents": "torch",
+        "batch": 8,
+        "queries": "int8",
+    }
 
 
 def test_value_that_a_sweep_or_a_joining_system_sets_stays_with_gpus(images: Path) -> None:
     write_system(images, "x", "y", WITH_GPUS)
-    point = catalog.system("y", images).varied("point", {"queries": "int8"}, {"queries": ("int8", "onnx")})
-    assert point.on(1).params == {"documents": "torch", "batch": 8, "queries": "int8"}
+    point = catalog.system("y", images).vary("point", {"queries": "int8"}, {"queries": ("int8", "onnx")})
+    assert point.for_job("build", gpus=1).params == {"documents": "torch", "batch": 8, "queries": "int8"}
     write_system(images, "lucene", "bm25", BM25)
     write_system(images, "fusion", "both", 'components = ["bm25", "y"]\n')
     write_system(images, "fusion", "own", 'components = ["bm25", "y"]\n[search_params]\n"y.queries" = "onnx"\n')
     for name, queries in (("both", "torch"), ("own", "onnx")):
-        there = catalog.system(name, images).on(1)
+        there = catalog.system(name, images).for_job("build", gpus=1)
         assert (there.params["y.documents"], there.params["y.queries"]) == ("torch", queries)
         assert there.components[1].params == {"documents": "torch", "batch": 8, "queries": queries}
 
@@ -404,28 +416,28 @@ def test_variants_share_one_image_that_is_ready_for_all_values() -> None:
     grid = {"document_backend": ("torch", "openvino"), "backend": ("torch", "onnxruntime")}
     point = {"document_backend": "openvino", "backend": "torch"}
     minilm = catalog.system("minilm")
-    other, made = minilm.varied("other", {**point, "backend": "onnxruntime"}, grid), minilm.varied("made", point, grid)
+    other, made = minilm.vary("other", {**point, "backend": "onnxruntime"}, grid), minilm.vary("made", point, grid)
     assert (made.build_params["document_backend"], made.search_params["backend"]) == ("openvino", "torch")
     assert (made.name, made.image) == ("made", "minilm") and made.build_params == other.build_params
     assert recipe(made) == recipe(other) != recipe(minilm)
     read = json.loads(recipes.prepare_parameters(made))
     assert read["build_params"]["document_backend"] == ["torch", "openvino"]
     assert read["search_params"]["backend"] == ["torch", "onnxruntime"] and read["build_params"]["pooling"] == "mean"
-    assert minilm.varied("few", {"batch_size": 8}, {"batch_size": (8,)}).swept == {}
+    assert minilm.vary("few", {"batch_size": 8}, {"batch_size": (8,)}).swept == {}
 
 
 def test_sweep_of_an_unknown_parameter_is_refused() -> None:
     with pytest.raises(UsageError, match=r"minilm has no parameter 'bakend'; did you mean 'backend'"):
-        catalog.system("minilm").varied("a", {"bakend": "torch"}, {})
+        catalog.system("minilm").vary("a", {"bakend": "torch"}, {})
     with pytest.raises(UsageError, match=r"hybrid-minilm has no parameter 'minilm.bakend'; did you mean 'minilm.back"):
-        catalog.system("hybrid-minilm").varied("a", {"minilm.bakend": "torch"}, {})
+        catalog.system("hybrid-minilm").vary("a", {"minilm.bakend": "torch"}, {})
 
 
 def test_sweep_of_a_components_index_builds_one_for_each_value_over_one_image() -> None:
     """Table 6 of Boytsov et al. (2025): a reranker reads more and more of a document after the same first stage."""
     name, lengths = "parade-attn.document_tokens", (477, 954, 1431)
     whole = catalog.system("bm25-parade-attn")
-    points = [whole.varied(f"point{tokens}", {name: tokens}, {name: lengths}) for tokens in lengths]
+    points = [whole.vary(f"point{tokens}", {name: tokens}, {name: lengths}) for tokens in lengths]
     assert [point.params[name] for point in points] == [*lengths]
     assert [point.components[1].build_params["document_tokens"] for point in points] == [*lengths]
     assert whole.components[1].build_params["document_tokens"] == 1431, "the system itself stays"
@@ -444,22 +456,27 @@ def test_system_whose_search_needs_less_searches_in_a_lean_image(images: Path) -
     write_system(images, "x", "able", '[build_params]\nmethod = "deepct"\n' + ASSET, LEAN_SEARCH)
     write_system(images, "x", "other", '[build_params]\nmethod = "splade"\n' + ASSET, LEAN_SEARCH)
     able, other = catalog.systems(images)["able"], catalog.systems(images)["other"]
-    search = able.searching()
+    search = able.for_job("search")
     assert (search.image, search.lean, able.image, able.lean) == ("able-search", True, "able", False)
-    assert search.searching() == search
-    assert other.searching() == other
+    assert search.for_job("search") == search
+    assert other.for_job("search") == other
     joined = other.model_copy(update={"name": "both", "components": (able, other)})
-    assert joined.searching().image == "both-search"
-    assert [part.image for part in joined.searching().components] == ["able-search", "other"]
+    assert joined.for_job("search").image == "both-search"
+    assert [part.image for part in joined.for_job("search").components] == ["able-search", "other"]
     (images / "x" / "requirements-cuda12.lock").touch()
-    assert able.on(1).searching() == able.on(1), "packages for GPUs come with all others"
+    assert able.for_job("search", gpus=1) == able.for_job("build", gpus=1), "packages for GPUs come with all others"
+    there = joined.for_job("search", platform=ARM64)
+    assert there.for_job("search", platform=ARM64) == there, "a system that was made for a job once stays as it is"
+    assert {part.on_platform for part in there.parts} == {ARM64}
+    whole = there.for_platform(ARM64, all_packages=True)
+    assert [(part.platform, part.search_only) for part in whole.parts] == [(ARM64, False)] * 3
 
 
 def test_lean_system_has_one_image(images: Path) -> None:
     engine = 'lean_if = {method = ["deepct"]}\n' + LEAN_SEARCH
     write_system(images, "x", "y", '[build_params]\nmethod = "deepct"\n' + ASSET, engine)
     system = catalog.system("y", images)
-    assert system.lean and system.searching() == system
+    assert system.lean and system.for_job("search") == system
 
 
 def test_no_system_has_the_name_of_anothers_image(images: Path) -> None:

@@ -62,7 +62,7 @@ def test_arm64_packages_differ_from_x86_64_packages_in_pytorch_only(path: Path) 
 def test_every_engine_has_an_arm64_image_or_a_reason(folder: Path) -> None:
     """A lock that names a build for x86-64 alone has a sibling, or the engine states its reason."""
     (system, *_) = [known for known in catalog.systems().values() if known.engine_dir == folder]
-    arm = system.made_for(ARM64)
+    arm = system.for_platform(ARM64)
     if arm.lacking:
         named = [name for name, version in locked(system.lock).items() if f" {name} {version} " in arm.lacking]
         assert named and "no wheel" in arm.lacking
@@ -70,8 +70,11 @@ def test_every_engine_has_an_arm64_image_or_a_reason(folder: Path) -> None:
     assert not any(
         "+" in version for lock in (arm.lock, *arm.shared_locks.values()) for version in locked(lock).values()
     )
-    if system.on(1).accelerator:
-        assert "compute capability" in (arm.on(1).lacking or "") and system.on(1).lacking is None
+    if system.for_job("build", gpus=1).accelerator:
+        assert (
+            "compute capability" in (arm.for_job("build", gpus=1).lacking or "")
+            and system.for_job("build", gpus=1).lacking is None
+        )
 
 
 @pytest.mark.parametrize("system", catalog.systems().values(), ids=lambda system: system.name)
@@ -84,7 +87,7 @@ def test_a_package_is_pinned_by_one_lock_of_an_image(system: System) -> None:
 @pytest.mark.parametrize("system", catalog.systems().values(), ids=lambda system: system.name)
 def test_encoders_run_under_pytorch_with_gpus(system: System) -> None:
     """The other backends run on CPUs alone, and refuse a GPU."""
-    there = system.on(1).params
+    there = system.for_job("build", gpus=1).params
     named = {key: value for key, value in there.items() if key.rpartition(".")[2] in ("document_backend", "backend")}
     assert set(named.values()) <= {"torch", "torch-bf16"}
 
@@ -93,7 +96,8 @@ def test_encoders_run_under_pytorch_with_gpus(system: System) -> None:
 def test_lean_images_are_those_of_the_backends_that_read_exported_graphs(folder: Path) -> None:
     dockerfile = (folder / "Dockerfile").read_text()
     engine = tomllib.loads((folder / "engine.toml").read_text())
-    chosen = re.findall(r"^FROM (.+)$", dockerfile, re.M)[-1] == "${STAGE}" and "\nARG STAGE=full\n" in dockerfile
+    last = re.findall(r"^FROM (.+)$", dockerfile, re.M)[-1]
+    chosen = last in ("${STAGE}", "encoder-engine") and "\nARG STAGE=full\n" in dockerfile
     assert chosen == ("lean_if" in engine)
     backends = (catalog.images_dir() / "shared/encoder/backends.py").read_text()
     exported = re.findall(r'^    "([a-z0-9-]+)": "model', backends, re.M)
@@ -109,9 +113,7 @@ def test_lean_images_are_those_of_the_backends_that_read_exported_graphs(folder:
 def test_image_keeps_the_transformers_models_of_the_encoder() -> None:
     text = (catalog.images_dir() / "shared/encoder/stages.Dockerfile").read_text()
     (kept,) = re.findall(r"transformers/models/\\\((.+)\\\)/", text)
-    read = re.findall(
-        r'^    "([a-z-]+)": Kind', (catalog.images_dir() / "shared/encoder/checkpoint.py").read_text(), re.M
-    )
+    read = re.findall(r'^    "([a-z-]+)": Kind', (catalog.images_dir() / "shared/encoder/config.py").read_text(), re.M)
     assert len(read) >= 8 and {kind.replace("-", "_") for kind in read} < set(kept.split(r"\|"))
 
 

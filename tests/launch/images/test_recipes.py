@@ -63,7 +63,7 @@ def test_packages_of_shared_code_change_the_build_and_recipe(toy: System, tmp_pa
     assert engine_recipe(toy) == before and toy.shared_locks == {}
     (part / "requirements.lock").write_text("plain\n")
     (part / "requirements-cuda12.lock").write_text("able\n")
-    plain, able = toy.on(0), toy.on(1)
+    plain, able = toy.for_job("build", gpus=0), toy.for_job("build", gpus=1)
     assert len({before, engine_recipe(plain), engine_recipe(able)}) == 3
     assert able.lock == plain.lock, "the engine itself pins nothing else for an accelerator"
     (tmp_path / "wheels").mkdir()
@@ -104,11 +104,11 @@ def test_stages_of_shared_folders_stand_before_those_of_the_engine(toy: System, 
 
 
 def test_accelerator_has_its_own_image_and_packages(toy: System, tmp_path: Path) -> None:
-    assert toy.on(1).image == toy.name, "an engine without such packages has one image"
+    assert toy.for_job("build", gpus=1).image == toy.name, "an engine without such packages has one image"
     before = recipe(toy)
     (toy.engine_dir / "requirements-cuda12.lock").write_text("other\n")
-    assert toy.on(0) == toy and recipe(toy) == before
-    able = toy.on(1)
+    assert toy.for_job("build", gpus=0) == toy and recipe(toy) == before
+    able = toy.for_job("build", gpus=1)
     assert able.image == f"{toy.name}-cuda" and recipe(able) != before
     (tmp_path / "files").mkdir()
     with tarfile.open(fileobj=io.BytesIO(packed(able, tmp_path / "files", tmp_path / "files"))) as tar:
@@ -117,19 +117,21 @@ def test_accelerator_has_its_own_image_and_packages(toy: System, tmp_path: Path)
 
 
 def test_each_platform_has_its_own_image_and_the_engines_packages_for_it(toy: System) -> None:
-    arm = toy.made_for(ARM64)
+    arm = toy.for_platform(ARM64)
     assert arm.lock == toy.lock and recipe(arm) != recipe(toy) and engine_recipe(arm) != engine_recipe(toy)
-    assert recipe(toy.made_for(AMD64)) == recipe(toy), "what x86-64 images are called does not change"
+    assert recipe(toy.for_platform(AMD64)) == recipe(toy), "what x86-64 images are called does not change"
     before = recipe(arm)
     (toy.engine_dir / "requirements-arm64.lock").write_text("other\n")
     (toy.engine_dir / "requirements-arm64.in").write_text("other\n")
     assert arm.lock.name == "requirements-arm64.lock" and recipe(arm) != before
-    assert toy.lock.name == "requirements.lock" and recipe(toy) == recipe(toy.made_for(AMD64))
+    assert toy.lock.name == "requirements.lock" and recipe(toy) == recipe(toy.for_platform(AMD64))
     (toy.engine_dir / "requirements-cuda12.lock").write_text("other\n")
-    assert arm.on(1).lock.name == "requirements-cuda12.lock", "nothing says that it holds x86-64 alone"
+    assert arm.for_job("build", gpus=1).lock.name == "requirements-cuda12.lock", (
+        "nothing says that it holds x86-64 alone"
+    )
     (toy.engine_dir / "requirements-cuda12-arm64.lock").write_text("other\n")
-    assert arm.on(1).lock.name == "requirements-cuda12-arm64.lock"
-    joined = toy.model_copy(update={"components": (toy, toy)}).made_for(ARM64)
+    assert arm.for_job("build", gpus=1).lock.name == "requirements-cuda12-arm64.lock"
+    joined = toy.model_copy(update={"components": (toy, toy)}).for_platform(ARM64)
     assert [part.platform for part in joined.components] == [ARM64, ARM64]
 
 
@@ -138,7 +140,7 @@ def test_a_component_for_an_accelerator_names_the_joined_image(toy: System, tmp_
     (tmp_path / "able" / "requirements-cuda12.lock").write_text("other\n")
     able = toy.model_copy(update={"name": "able", "engine_dir": tmp_path / "able"})
     both = toy.model_copy(update={"name": "both", "components": (toy, able)})
-    there = both.on(1)
+    there = both.for_job("build", gpus=1)
     assert (both.image, there.image, there.engine_image) == ("both", "both-cuda", toy.engine)
     assert [part.image for part in there.components] == [toy.name, "able-cuda"] and recipe(there) != recipe(both)
 
@@ -151,13 +153,13 @@ def test_an_engine_names_the_release_of_cuda_and_no_image_holds_two(toy: System,
     usual = toy.model_copy(update={"shared": (part,)})
     newer = usual.model_copy(update={"name": "newer", "cuda": 13})
     for system, lock in ((usual, "requirements-cuda12.lock"), (newer, "requirements-cuda13.lock")):
-        assert system.on(1).shared_locks == {"common": part / lock}
+        assert system.for_job("build", gpus=1).shared_locks == {"common": part / lock}
         assert system.shared_locks == {"common": part / "requirements.lock"}
     both = toy.model_copy(update={"components": (usual, newer)})
-    assert both.lacking is None and both.on(1).lacking == (
+    assert both.lacking is None and both.for_job("build", gpus=1).lacking == (
         f"its components need different releases of CUDA ({toy.name} 12, newer 13), and an image has one"
     )
-    assert toy.model_copy(update={"components": (toy, newer)}).on(1).lacking is None
+    assert toy.model_copy(update={"components": (toy, newer)}).for_job("build", gpus=1).lacking is None
 
 
 def test_image_that_only_searches_has_its_own_recipe(toy: System) -> None:

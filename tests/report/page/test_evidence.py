@@ -147,7 +147,7 @@ def test_a_noisy_row_shows_its_finding(page: Page) -> None:
     page.locator("#validity").select_option("noisy")
     text = opened(page, 1, "validity")
     assert "Drift: the slowest trial's mean is 1.53 times" in text and "noisy: drift" in text
-    assert f"What to do{causes.TEXTS[Cause.DRIFT].remedy}" in text.replace("\n", "")
+    assert f"What to do{causes.TEXTS[Cause.DRIFT].advice}" in text.replace("\n", "")
 
 
 def test_equal_samples_are_a_sentence_not_pictures(open_file: Open, tmp_path: Path) -> None:

@@ -342,13 +342,15 @@ def test_page_data_equal_the_rows(results: PageSource) -> None:
     content = json.loads(json.dumps(pages.page_content(results)))
     assert len(content["rows"]) == len(results.measured.rows)
     by_key = {row.key: row for row in results.measured.rows}
+    latency = str([figure["name"] for figure in content["figures"]].index("latency"))
     for line in content["rows"]:
         row = by_key[line["key"]]
         assert content["texts"][line["system"]] == row.system
         assert content["texts"][line["profile"]] == row.profile
         assert (line["outcome"], line["validity"]) == (row.outcome.value, row.validity.value)
         if row.latency_mean_s.value is not None:
-            assert line["mean"][:3] == [row.latency_mean_s.value, row.latency_mean_s.low, row.latency_mean_s.high]
+            mean = row.latency_mean_s.map(lambda seconds: seconds * 1e3)
+            assert line["figures"][latency][:3] == [mean.value, mean.low, mean.high]
             assert len(line["quantiles"]) == 51
 
 

@@ -8,4 +8,6 @@ from .errata import find_errata
 from .paper import render as render_paper
 from .table3 import render as render_rows
 
-__all__ = ["find_errata", "render_paper", "render_rows"]
+__all__ = ["MEASURES", "find_errata", "render_paper", "render_rows"]
+
+MEASURES = ("RR@10", "Success@10")

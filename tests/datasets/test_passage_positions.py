@@ -7,8 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.datasets import positions
-from harness.datasets.positions import POSITIONS, RelevantPosition, has_positions, positions_content, read_positions
+from harness.datasets import passage_positions
+from harness.datasets.passage_positions import (
+    POSITIONS,
+    RelevantPosition,
+    has_positions,
+    positions_content,
+    read_positions,
+)
 from harness.errors import FileError
 
 ONE = RelevantPosition("q1", "d1", 10, 12, 40, 51, 80)
@@ -45,7 +51,7 @@ def test_folder_without_positions_is_refused(tmp_path: Path) -> None:
 
 
 def test_positions_that_compression_hides_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(positions, "_MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(passage_positions, "_MOST_BYTES", 1 << 20)
     (tmp_path / f"{POSITIONS}.gz").write_bytes(gzip.compress(ONE.to_line() * 100_000))
     with pytest.raises(FileError, match="has more than 1 MiB; generate a smaller collection"):
         positions_content(tmp_path)

@@ -1,0 +1,590 @@
+"""The registry: one entry for each figure of a row, in blocks.
+
+To add a figure, add its entry to a block of ``FIXED``; the entry's ``read`` is the only place that reads the row.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from harness import stats
+from harness.analysis import notes, row_pricing
+from harness.analysis.table import OTHER, Row, Table, Timing, Validity
+from harness.pricing import cost, token_prices
+from harness.report.columns import STAGE, Column, Kind
+from harness.report.document import MIB, MISSING, Escape, Footnotes, number
+from harness.report.figures import (
+    DATA,
+    EVERYWHERE,
+    FIRST,
+    FOREMOST,
+    Figure,
+    Place,
+    Prices,
+    Screen,
+    amount,
+    count_of,
+    fact,
+    figure_of,
+)
+from harness.report.hardware import other_machine_mark
+from harness.stats import Estimate
+
+_NONE = Estimate(None)
+# Figures that would crowd the wide table.
+_DETAIL = frozenset({Place.PROGRAMS, Place.PAGE, Place.ON_REQUEST})
+_LIKE = "95 % interval, for similar queries"
+# Figures that other modules ask for, by their short names.
+LATENCY, THROUGHPUT, COST, BUILD = "latency", "throughput", "cost", "build"
+COST_HEADER = "US$/1M queries"
+
+
+def _of(field: str, key: str) -> Callable[[Row], Estimate]:
+    """Return a function that reads one estimate of a dictionary, such as that of a measure."""
+    read = operator.attrgetter(field)
+    return lambda row: read(row).get(key, _NONE)
+
+
+def _latency(name: str, meaning: str, field: str, **more: Any) -> Figure:
+    interval = "95 % interval, for other queries and fresh processes"
+    fixed: dict[str, Any] = {"interval": interval, "told": "Latency", "method": notes.PERCENTILE_METHOD}
+    return figure_of(name, "ms", f"latency: {meaning} timed queries", field, 1e3, **(fixed | more))
+
+
+def _memory(name: str, meaning: str, field: str, **more: Any) -> Figure:
+    return figure_of(name, "MiB", meaning, field, 1 / MIB, **({"told": "Memory", "method": notes.MEMORY_METHOD} | more))
+
+
+def _measure(name: str) -> Figure:
+    method = (
+        "ir_measures computes it for each judged query of the first trial's run; the number is their mean. Its "
+        f"95 % interval is a bootstrap over queries, from {stats.INTERVAL_MIN_QUERIES} on."
+    )
+    meaning = "effectiveness over the judged queries of the sample, computed by ir_measures (a fraction)"
+    screen = Screen(name, heading=lambda cell: f"{name} {cell}")
+    people: dict[str, Any] = {"label": name, "decimals": 3, "higher": True, "screen": screen, "places": FIRST}
+    return figure_of(name, "", meaning, _of("measures", name), interval=_LIKE, method=method, told="Quality", **people)
+
+
+# Counts of work by the names that adapters give: column, unit, meaning, factor to that unit.  Each is the mean of a
+# query, which no machine changes.
+COUNTS: Mapping[str, tuple[str, str, str, float]] = {
+    "pairs": ("pairs", "pairs", "query-document pairs scored", 1),
+    "windows": ("windows", "sequences", "sequences fed to the model: a long document is cut into several", 1),
+    "tokens": ("tokens", "tokens", "tokens fed to the model, without padding", 1),
+    "padded_tokens": ("padded_tokens", "tokens", "tokens computed, with padding", 1),
+    "calls": ("calls", "calls", "calls of the model", 1),
+    "prompt_tokens": ("prompt_tokens", "tokens", "tokens of the prompts to a language model", 1),
+    "completion_tokens": ("completion_tokens", "tokens", "tokens that a language model wrote", 1),
+    "provider_ms": (
+        "provider_ms",
+        "ms",
+        "time of the provider of recorded answers, not measured here and in no latency",
+        1,
+    ),
+    "flop": (
+        "GFLOP",
+        "GFLOP",
+        "arithmetic of the models by formula, on padded lengths, without heads but those over a vocabulary; searches of"
+        " an index are not counted",
+        1e-9,
+    ),
+    "parameters": ("parameters", "parameters", "parameters of the models that a query runs through", 1),
+}
+_FIRST_COUNTS = {"tokens": 4, "pairs": 5}
+_PADDING = figure_of(
+    "padding_share",
+    "fraction",
+    "share of the computed tokens that only fill up",
+    "padding_share",
+    header="padding, %",
+    percent=True,
+    optional=True,
+    applies=lambda row: row.padding_share is not None,
+    told="Work",
+    method="1 - tokens / padded_tokens.",
+)
+
+
+def _work(name: str) -> tuple[Figure, ...]:
+    """Return the figure of a count; that of the padded tokens has the share of padding beside it."""
+    column, unit, meaning, scale = COUNTS.get(name, (f"count_{name}", "", "a count of the adapter's own", 1))
+    label = column.replace("_", " ")
+    header, shown = ("M parameters", 1e-6) if name == "parameters" else (label, scale)
+    screen = Screen(
+        header,
+        cell=lambda row: number(row.counts.get(name), shown),
+        heading=lambda cell: f"{cell} {header}",
+        dropped=_FIRST_COUNTS.get(name, 0),
+    )
+    count = figure_of(
+        column,
+        unit,
+        f"{meaning}; mean of a query, the same on every machine",
+        lambda row: row.counts.get(name),
+        scale,
+        header=label,
+        optional=True,
+        applies=lambda row: name in row.counts,
+        screen=screen,
+        method=f"{notes.COUNT_METHOD} {notes.FLOP_METHOD}" if name == "flop" else notes.COUNT_METHOD,
+        told="Work",
+        places=FIRST if name in _FIRST_COUNTS else EVERYWHERE,
+    )
+    return (count, _PADDING) if name == "padded_tokens" else (count,)
+
+
+def _first_stage_cell(row: Row, footnotes: Footnotes) -> str:
+    stage = row.first_stage
+    if stage is None:
+        return MISSING
+    note = None if stage.measured else f"first stage not measured: {stage.system} is a stored ranking"
+    return f"{footnotes.escape(stage.system)}, depth {stage.depth}{footnotes.mark(note)}"
+
+
+def _second_stage(measures: Sequence[str], of: str) -> Iterator[Figure]:
+    """Yield what a first stage leaves to find, and gain and harm by the first measure that has them."""
+
+    def of_gain(place: int) -> Callable[[Row], Estimate]:
+        return lambda row: _NONE if (found := row.gain(measures)) is None else (found[1], found[2])[place]
+
+    def alone(name: str) -> Callable[[Row], float | None]:
+        return lambda row: row.first_stage.measures.get(name, _NONE).value if row.first_stage else None
+
+    def compared(name: str, meaning: str, interval: str, read: Callable[[Row], Any], **more: Any) -> Figure:
+        people: dict[str, Any] = {"bounds": "95 %", "optional": True, "told": "First stage"}
+        return figure_of(name, "fraction", meaning, read, interval=interval, **people, **more)
+
+    given = "system whose ranking the second stage was given"
+    wide = DATA | {Place.WIDE}
+    yield figure_of("first_stage", "", given, "first_stage.system", kind=Kind.TEXT, cell=_first_stage_cell, places=wide)
+    yield fact(
+        "first_stage_measured",
+        "no: a stored ranking, so latency and cost are the second stage's alone",
+        lambda row: row.first_stage and ("yes" if row.first_stage.measured else "no"),
+    )
+    yield count_of("depth", "hits", "hits that the first stage was asked for", "first_stage.depth")
+    yield compared(
+        "ceiling",
+        "R@depth of the first stage: no second stage has a better recall (a fraction)",
+        _LIKE,
+        lambda row: row.first_stage.ceiling if row.first_stage else _NONE,
+        header="ceiling: R@depth (95 %)",
+        decimals=3,
+        higher=True,
+        method=notes.CEILING_METHOD,
+        screen=Screen("R@depth", bounds=False),
+    )
+    yield compared(
+        "gain",
+        "first measure less that of the first stage alone, query by query (a fraction)",
+        "paired 95 % interval",
+        of_gain(0),
+        header=f"gain, points {of} (95 %)",
+        decimals=1,
+        percent=True,
+        higher=True,
+        method=notes.GAIN_METHOD,
+        screen=Screen("gain, points (95 %)"),
+    )
+    yield compared(
+        "harm",
+        "share of judged queries that the second stage makes worse",
+        _LIKE,
+        of_gain(1),
+        header="queries made worse (95 %), %",
+        decimals=1,
+        percent=True,
+        method=notes.HARM_METHOD,
+        screen=Screen("made worse, %", bounds=False),
+    )
+    for name in measures:
+        yield amount(f"first_stage_{name}", "", "effectiveness of the first stage alone (a fraction)", alone(name))
+
+
+def _timings(name: str, label: str, meaning: str, get: Callable[[Row], Timing | None]) -> tuple[Figure, ...]:
+    """Return the mean and the median of a stage or of service time."""
+
+    def timing(short: str, word: str, field: str) -> Figure:
+        read = operator.attrgetter(field)
+        more: dict[str, Any] = {"label": f"{label}: {word}", "optional": True, "places": _DETAIL}
+        return figure_of(
+            f"{name}_{short}_ms", "ms", f"{meaning}: {word}", lambda row: (t := get(row)) and read(t).value, 1e3, **more
+        )
+
+    return timing("mean", "mean", "mean_s"), timing("p50", "median", "p50_s")
+
+
+def _stage(name: str) -> tuple[Figure, ...]:
+    meaning = "time that no stage counts" if name.rpartition(".")[2] == OTHER else STAGE
+    return _timings(f"stage_{name}", f"stage {name}", meaning, lambda row: row.stages_s.get(name))
+
+
+def _interval_parts(name: str, key: str) -> tuple[Figure, ...]:
+    """Return the two intervals behind a latency's interval."""
+
+    def ends(part: str, which: str) -> Figure:
+        more: dict[str, Any] = {"interval": f"95 % interval: {which}", "ends_alone": True, "places": DATA}
+        return figure_of(f"{name}_{part}", "ms", f"latency: {which}", _of(f"{part}_s", key), 1e3, **more)
+
+    return (
+        ends("like_queries", "other queries, same processes"),
+        ends("these_queries", "same queries, other processes"),
+    )
+
+
+def _at_most(name: str, share: str) -> Figure:
+    """Return LoadGen's upper bound of a percentile (confidence 0.99)."""
+    meaning = f"latency: {share} of similar queries take at most this (LoadGen's rule, confidence 0.99)"
+    more: dict[str, Any] = {"label": f"{name} at most (confidence 0.99)", "optional": True, "places": _DETAIL}
+    return figure_of(f"{name}_at_most_ms", "ms", meaning, _of("at_most_s", name), 1e3, **more)
+
+
+def _deviation(name: str, cause: str) -> Figure:
+    """Return a variance component's standard deviation."""
+    meaning = f"standard deviation of latency {cause}"
+    more: dict[str, Any] = {"label": f"standard deviation by {name}", "optional": True, "places": _DETAIL}
+    return figure_of(f"sd_{name}_ms", "ms", meaning, _of("spread_s", name), 1e3, **more)
+
+
+def _is_open(row: Row) -> bool:
+    """Return whether queries do not wait for one another, so that a throughput was measured."""
+    return row.scenario != "single_stream"
+
+
+def _warmup(row: Row, _: Escape) -> str:
+    return "" if row.one_pass_warmup is None else f" after {row.one_pass_warmup} warm-up queries"
+
+
+def _token_price(row: Row, escape: Escape) -> str:
+    price = row.token_price
+    return "" if price is None else " " + escape(f"({price.model}, {price.date})")
+
+
+def cost_cell(row: Row) -> str:
+    """Return a row's cost, with a mark where another machine prices it."""
+    mark = "" if row.cost.value is None else other_machine_mark(row, row.price)
+    return number(row.cost.value) + mark
+
+
+def _build_cell(row: Row) -> str:
+    usd = row.usd_build_per_million_documents.value
+    return MISSING if usd is None else number(usd) + doubt_mark(row.build_validity)
+
+
+def doubt_mark(validity: Validity) -> str:
+    """Return the mark of a figure that is noisy or invalid."""
+    return {Validity.NOISY: " ~", Validity.INVALID: " !"}.get(validity, "")
+
+
+_TOLD_COST = "Cost"
+_SEQUENTIAL, _SATURATED = (f"{model.formula}; {model.meaning}." for model in (cost.SEQUENTIAL, cost.SATURATED))
+
+
+def _cost(name: str, model: str, read: str, **more: Any) -> Figure:
+    header = f"US$ per million queries (interval), {model}"
+    more |= {"prices": Prices.HOUR, "header": header, "bounds": "interval", "told": _TOLD_COST}
+    more |= {"interval": "interval, from the latency or throughput behind it", "places": DATA | {Place.WIDE}}
+    return figure_of(name, "US$", f"cost of a million queries, {model}", read, **more)
+
+
+# Blocks whose figures do not depend on the table.  An entry is easier to read in few lines.
+# fmt: off
+FIXED: dict[str, tuple[Figure, ...]] = {
+    "names": (
+        fact("system", "name of the system"),
+        fact("hardware_profile", "limits of CPUs, memory and GPUs", "profile"),
+        fact("instance_type", "instance type that prices the row", "price.instance_type"),
+        amount("price_usd_per_hour", "US$/hour", "price of that type", "price.usd_per_hour"),
+        fact("price_date", "date of that price", "price.date", Kind.DATE),
+    ),
+    "times": (
+        _latency(
+            "latency_mean_ms", "mean over all", "latency_mean_s",
+            short=LATENCY, label="latency mean", bounds="95 %", method=notes.MEAN_METHOD,
+            remark=_warmup, screen=Screen("latency ms (95 %)"), places=FOREMOST,
+        ),
+        _latency("p50_ms", "median of the", "p50_s", label="p50"),
+        _latency(
+            "p95_ms", "95th percentile of the", "p95_s",
+            short="p95", label="p95", screen=Screen("p95", dropped=3), places=FOREMOST,
+        ),
+        _latency("p99_ms", "99th percentile of the", "p99_s", label="p99"),
+        figure_of(
+            "throughput_qps", "queries/s", "queries answered per second; scenarios offline and server only",
+            "throughput_qps", interval="interval over repeated measurements", label="throughput", bounds="interval",
+            short=THROUGHPUT, higher=True, optional=True, applies=_is_open, told="Throughput",
+            method=notes.THROUGHPUT_METHOD, screen=Screen("queries/s", dropped=7), places=FOREMOST,
+        ),
+    ),
+    "resources": (
+        _memory(
+            "peak_anon_mib", "peak of anonymous and shared memory, without file pages", "peak_anon_bytes",
+            short="memory", label="peak anonymous", screen=Screen("memory", dropped=6), places=FOREMOST,
+        ),
+        _memory(
+            "peak_mapped_mib", "peak of mapped file pages", "peak_mapped_bytes",
+            label="peak mapped", optional=True, method=notes.MAPPED_METHOD,
+        ),
+        _memory(
+            "peak_cgroup_mib", "peak of the memory charged to the job, with page cache", "peak_cgroup_bytes",
+            label="peak cgroup",
+        ),
+        _memory(
+            "peak_gpu_mib", "peak of GPU memory, all GPUs together", "peak_gpu_bytes",
+            applies=lambda row: bool(row.gpus) or row.peak_gpu_bytes is not None,
+            short="gpu_memory", label="peak GPU", screen=Screen("GPU memory", dropped=1), places=FIRST,
+        ),
+        figure_of(
+            "gpu_energy_j", "J", "energy of the GPUs during the trials of all jobs, with idle draw", "gpu_energy_j",
+            label="energy of the GPUs", optional=True, places=_DETAIL,
+        ),
+        _memory(
+            "index_mib", "size of the index", "index_bytes",
+            short="index", label="index", method="", told="Index", places=FOREMOST,
+            screen=Screen("index", heading=lambda cell: f"index {cell}", dropped=2),
+        ),
+        figure_of(
+            "load_s", "s", "time from the start to the first query; not part of any latency", "load_s",
+            label="load", places=EVERYWHERE - {Place.EXPLAIN},
+        ),
+    ),
+    "costs": (
+        figure_of(
+            COST, "US$", "cost of a million queries by the model of the row's scenario", "cost",
+            label="US$ per million queries", bounds="interval", optional=True, prices=Prices.HOUR,
+            method=f"{_SEQUENTIAL} In scenarios offline and server: {_SATURATED}", told=_TOLD_COST,
+            screen=Screen(COST_HEADER, cell=cost_cell), places=FOREMOST - {Place.PROGRAMS, Place.WIDE},
+        ),
+        # Notes on a latency's interval are at the latency.
+        _cost("usd_per_million_queries", "sequential", "usd_per_million", method=_SEQUENTIAL, noted=False),
+        _cost(
+            "usd_per_million_queries_saturated", "saturated", "usd_per_million_saturated",
+            method=_SATURATED, applies=_is_open,
+        ),
+    ),
+    "tokens": (
+        fact("token_model", "language model whose token prices the system names"),
+        amount("token_usd_in", "US$", "price of a million prompt tokens", "token_price.usd_per_million_in"),
+        amount("token_usd_out", "US$", "that of a million completed ones", "token_price.usd_per_million_out"),
+        fact("token_price_date", "date of those prices", "token_price.date", Kind.DATE),
+        figure_of(
+            "usd_tokens_per_million_queries", "US$",
+            "tokens of a million queries at list price, beside the cost of the instance", "usd_tokens_per_million",
+            short="token_price", label="tokens of a million queries", optional=True, told="Token prices",
+            header="US$ per million queries, tokens", prices=Prices.OTHER, remark=_token_price,
+            method=f"{token_prices.FORMULA}; at list prices, without cache or batch discount.",
+            screen=Screen("tokens US$/1M", dropped=8), places=FIRST,
+        ),
+    ),
+    "verdicts": (
+        fact("outcome", "how the job ended: ok, oom, timeout, crash ...", "outcome.value"),
+        fact("validity", "validity of the figures: clean, noisy, invalid, unknown", "validity.value"),
+        fact(
+            "isolation", "what enforced the limits: container, process, fake; published: not measured here",
+            "isolation.value",
+        ),
+        fact("suite", "suite of the cell"),
+    ),
+    "origin": (fact("origin", "origin, in merged results"),),
+    "counts": (
+        fact("dataset", "dataset: corpus, queries and judgements"),
+        fact("scenario", "arrival of queries: single_stream, offline, server"),
+        count_of("queries", "queries", "timed queries, each once per trial"),
+        count_of("trials", "trials", "passes over the queries, in all jobs together"),
+        count_of("queries_judged", "queries", "judged queries, which the measures are over"),
+        amount("unjudged_share", "fraction", "share of unjudged documents among the first hits"),
+        count_of("unjudged_depth", "hits", "number of first hits for unjudged_share"),
+        fact("rejudged", "judgements, where not the stored ones", lambda row: "; ".join(row.rejudged) or None),
+        count_of("jobs", "jobs", "fresh processes pooled in the row"),
+    ),
+    "spreads": (
+        *_interval_parts("latency_mean_ms", "mean"),
+        *_interval_parts("p50_ms", "p50"),
+        *_interval_parts("p95_ms", "p95"),
+        *_interval_parts("p99_ms", "p99"),
+        _at_most("p50", "half"),
+        _at_most("p95", "95 per cent"),
+        _at_most("p99", "99 per cent"),
+        amount("trial_spread_ms", "ms", "standard deviation of the trials' mean latencies", "trial_spread_s", 1e3),
+        _deviation("query", "between queries"),
+        _deviation("trial", "between the trials of a job"),
+        _deviation("job", "between jobs, which are fresh processes"),
+        _deviation("residual", "not explained by query, trial or job"),
+        *_timings("service", "service time", "service time of scenario server", lambda row: row.service_s),
+    ),
+    "sweeps": (
+        fact("swept_system", "swept system or curve, of a point of one", "sweep.system"),
+        fact("swept_params", "parameters of that point that differ there, with their values", "sweep.text"),
+    ),
+    "builds": (
+        figure_of(
+            "first_query_s", "s", "latency of the first query after loading", "first_query_s",
+            label="first query", optional=True, places=_DETAIL,
+        ),
+        amount("one_pass_warmup", "queries", "warm-up queries, where warm-up was one pass"),
+        amount("index_build_s", "s", "time to build the index"),
+        fact("index_build_profile", "limits during the build", "build_envelope.name"),
+        fact(
+            "build_validity", "validity of that time: clean, noisy, invalid, unknown",
+            lambda row: None if row.index_build_s is None else row.build_validity.value,
+        ),
+        fact(
+            "build_findings", "reasons to doubt that time, and remarks",
+            lambda row: "; ".join(finding.text for finding in row.build_findings) or None,
+        ),
+        fact("build_measured_type", "instance type of the machine that built", "build_machine.instance_type"),
+        fact("build_measured_cpu", "CPU model of that machine", "build_machine.cpu_model"),
+        count_of("corpus_documents", "documents", "documents in the index"),
+        fact("build_instance_type", "instance type that prices the build", "build_price.instance_type"),
+        amount("build_price_usd_per_hour", "US$/hour", "price of that type", "build_price.usd_per_hour"),
+        figure_of(
+            "usd_build_per_million_documents", "US$", "cost of indexing a million documents",
+            "usd_build_per_million_documents.value",
+            short=BUILD, optional=True, prices=Prices.OTHER, told="Index cost",
+            method=f"{cost.BUILD_FORMULA}.", screen=Screen("build US$/1M docs", cell=_build_cell),
+            places=DATA | {Place.ON_REQUEST},
+        ),
+        figure_of(
+            "usd_storage_per_month", "US$/month", "cost of storing the index", "usd_storage_per_month.value",
+            prices=Prices.OTHER, method=f"{cost.STORAGE_FORMULA}.", places=DATA,
+        ),
+        fact("price_term", "price term: on-demand, reserved-1y, reserved-3y, spot", "price.term"),
+        fact("published_type", "published rows: instance type in the paper"),
+        amount("memory_limit_mib", "MiB", "limit of the job's memory", "memory_limit_bytes", 1 / MIB),
+        amount(
+            "profile_memory_mib", "MiB", "memory that the profile asks for; the limit is less on a whole machine",
+            "memory_bytes", 1 / MIB,
+        ),
+        fact(
+            "price_basis",
+            "why that type prices the row: published, measured (it measured the row), substitute, cheapest",
+            row_pricing.basis,
+        ),
+        fact(
+            "price_substitutes", "type without a price at that date, which instance_type replaces",
+            "price.substitutes",
+        ),
+    ),
+    "evidence": (
+        fact("instance_architecture", "architecture of the instance type", "price.architecture"),
+        fact("measured_architecture", "architecture of the machine that measured", "machine.architecture"),
+        fact("measured_cpu", "CPU model of the machine that measured", "machine.cpu_model"),
+        fact("started_at", "start of the job", kind=Kind.TIME),
+        fact("key", "key of the job whose run is judged (a folder's name)"),
+        fact("detail", "reason for an outcome other than ok"),
+        fact("backend", "inference backend that encoded the queries"),
+        fact("document_backend", "inference backend that the system names for documents"),
+        fact("stand_in", "checkpoint, where it is not the published one"),
+        fact("pinned_at_first_use", "model files that the run pinned, as no file did before, and their commits"),
+        fact("notes", "reasons for doubt, and other notes", lambda row: "; ".join(row.notes) or None),
+    ),
+}
+# fmt: on
+# Blocks that only some kinds of rows have.
+_KINDS: dict[str, Callable[[Row], bool]] = {
+    "second stage": lambda row: row.first_stage is not None,
+    "tokens": lambda row: row.token_model is not None,
+    "origin": lambda row: row.origin is not None,
+    "sweeps": lambda row: row.sweep is not None,
+}
+# The order of files, which stays, and that of people, who read quality before its price.
+_OF_FILES = (
+    *("names", "measures", "times", "resources", "costs", "verdicts", "origin", "counts", "spreads", "stages"),
+    *("work", "second stage", "tokens", "sweeps", "builds", "evidence"),
+)
+_OF_PEOPLE = (
+    *("names", "measures", "second stage", "times", "work", "resources", "costs", "tokens", "spreads", "stages"),
+    *("builds", "verdicts", "origin", "counts", "sweeps", "evidence"),
+)
+
+
+def _blocks(
+    measures: Sequence[str], stages: Iterable[str], counts: Collection[str], gain_of: str = ""
+) -> dict[str, tuple[Figure, ...]]:
+    ordered = (*(name for name in COUNTS if name in counts), *sorted(set(counts) - COUNTS.keys()))
+    blocks = {
+        **FIXED,
+        "measures": tuple(map(_measure, measures)),
+        "second stage": tuple(_second_stage(measures, gain_of)),
+        "stages": tuple(figure for name in stages for figure in _stage(name)),
+        "work": tuple(figure for name in ordered for figure in _work(name)),
+    }
+    for name, applies in _KINDS.items():
+        blocks[name] = tuple(figure.only(applies) for figure in blocks[name])
+    return blocks
+
+
+def _of_table(table: Table) -> dict[str, tuple[Figure, ...]]:
+    blocks = _blocks(
+        table.measures,
+        sorted({name for row in table.rows for name in row.stages_s}),
+        {name for row in table.rows for name in row.counts},
+        next((found[0] for row in table.rows if (found := row.gain(table.measures))), ""),
+    )
+    kinds = {name for name, applies in _KINDS.items() if any(map(applies, table.rows))}
+    return {name: block for name, block in blocks.items() if name in kinds or name not in _KINDS}
+
+
+def table_figures(table: Table, place: Place) -> tuple[Figure, ...]:
+    """Return the figures of a table's rows that are shown in a place, in the order of people."""
+    blocks = _of_table(table)
+    every = (figure for name in _OF_PEOPLE for figure in blocks.get(name, ()) if place in figure.places)
+    return tuple(
+        figure
+        for figure in every
+        if any(map(figure.applies, table.rows))
+        and not (figure.optional and all(figure.value(row) is None for row in table.rows))
+    )
+
+
+def table_columns(table: Table) -> tuple[Column[Row], ...]:
+    """Return the columns of a table for programs."""
+    return _columns(_of_table(table))
+
+
+def all_columns(measures: Sequence[str], stages: Sequence[str]) -> tuple[Column[Row], ...]:
+    """Return the columns for programs that any table may have.
+
+    Args:
+        measures: names as ir_measures writes them.
+        stages: names from the adapters.
+    """
+    return _columns(_blocks(measures, stages, COUNTS))
+
+
+def _columns(blocks: Mapping[str, Sequence[Figure]]) -> tuple[Column[Row], ...]:
+    figures = (figure for name in _OF_FILES for figure in blocks.get(name, ()) if Place.PROGRAMS in figure.places)
+    return tuple(column for figure in figures for column in figure.columns())
+
+
+def all_figures(table: Table, measures: Sequence[str] = ()) -> tuple[Figure, ...]:
+    """Return the figures that any row may have, in the order of people; ``measures``: by default the table's."""
+    present = _of_table(table)
+    blocks = {**_blocks(measures or table.measures, (), COUNTS), **{"stages": present["stages"]}}
+    own = {figure.name for figure in blocks["work"]}
+    blocks["work"] += tuple(figure for figure in present["work"] if figure.name not in own)
+    return tuple(figure for name in _OF_PEOPLE for figure in blocks[name])
+
+
+def work(row: Row) -> tuple[Figure, ...]:
+    """Return the counts of work of a row, in the adapter's order."""
+    return tuple(_work(name)[0] for name in row.counts)
+
+
+def untold() -> tuple[Figure, ...]:
+    """Return the figures that have a paragraph of their own in an explanation of a row."""
+    return tuple(each for block in FIXED.values() for each in block if Place.EXPLAIN in each.places and not each.told)
+
+
+def priced_by_hour() -> tuple[Figure, ...]:
+    """Return the figures that the price of an instance's hour multiplies, besides the costs that a repricing ranks."""
+    every = (figure for block in FIXED.values() for figure in block)
+    return tuple(figure for figure in every if figure.prices is Prices.HOUR and figure.told != _TOLD_COST)
+
+
+def priced_from(measures: Sequence[str]) -> tuple[Figure, ...]:
+    """Return what a repricing shows of a row as measured: measures, and what its cost is made of."""
+    return *map(_measure, measures), *(each for each in FIXED["times"] if each.alias in (LATENCY, THROUGHPUT))
