@@ -238,8 +238,8 @@ def _drift(results: Sequence[Result], drift: Drift, trial_means_s: Sequence[floa
         means = ", ".join(f"{mean * 1e3:.3g}" for mean in trial_means_s)
         return noisy(
             Cause.WARMUP,
-            f"the first trial is the slowest (trial means {means} ms): {results[0].answers.warmup_done} warm-up queries "
-            "do not warm this system up (a JIT compiler, caches)",
+            f"the first trial is the slowest (trial means {means} ms): {results[0].answers.warmup_done} warm-up "
+            "queries do not warm this system up (a JIT compiler, caches)",
             cell,
             "set protocol.warmup_cap in the suite (warm-up then goes on until it is steady), then",
         )
