@@ -128,7 +128,7 @@ def test_few_ticks_of_a_short_trial_are_ignored() -> None:
 
 def test_one_disturbed_job_of_five_is_reported() -> None:
     jobs = [result(job=number, jobs=5, trials=1, counters=quiet()) for number in range(5)]
-    jobs[3] = replace(jobs[3], counters=quiet(foreign_cpu_s=4.0))
+    jobs[3] = sample_records.nested(jobs[3], {"counters": quiet(foreign_cpu_s=4.0)})
     (finding,) = findings(*jobs)
     assert "40.0% of the job's CPU time (in 1 of 5 jobs)" in finding.text
 
@@ -323,7 +323,7 @@ def test_energy_measured_outside_the_trials_is_missing(counted_s: float, covered
 
 
 def test_job_without_gpu_readings_has_a_remark() -> None:
-    (finding,) = gpu_findings(replace(gpu_result(), gpu=None))
+    (finding,) = gpu_findings(sample_records.nested(gpu_result(), {"gpu": None}))
     assert finding.cause is Cause.GPU_UNSAID
 
 
