@@ -312,12 +312,8 @@ def test_missing_gpu_readings_are_a_remark(gpu: GpuUse, message: str) -> None:
 @pytest.mark.parametrize(("counted_s", "covered"), [(0.6, True), (1.9, True), (0.4, False), (5.0, False)])
 def test_energy_measured_outside_the_trials_is_missing(counted_s: float, covered: bool) -> None:
     gpu = sample_records.gpu(wall_s=counted_s)
-    one_second = sample_records.nested(
-        gpu_result("gpu": gpu), "phases": (Phase("load", 0, 5 * 10**9), Phase("trial-0", 5 * 10**9, 6 * 10**9)),
-        {
-
-        },
-    )
+    phases = (Phase("load", 0, 5 * 10**9), Phase("trial-0", 5 * 10**9, 6 * 10**9))
+    one_second = sample_records.nested(gpu_result(gpu=gpu), {"phases": phases})
     assert counter_checks.energy_j(one_second) == (700.0 if covered else None)
     found = gpu_findings(one_second)
     assert [(each.cause, each.validity) for each in found] == [(Cause.GPU_UNSAID, Validity.CLEAN)] * (not covered)
