@@ -105,7 +105,7 @@ def table(
     names = measures.split() if isinstance(measures, str) else measures
     cache = _cache(cache)
     folder = _folder(results, cache)
-    measured = results_folder.load_rows(folder, tuple(names or ()), cache=cache)
+    measured = results_folder.read(folder, results_folder.Selection(tuple(names or ())), cache=cache).table
     snapshot = prices.snapshot(_date(as_of) or results_folder.price_date(folder), region=region, term=term)
     return row_pricing.price(measured, row_pricing.tariff(snapshot, choice=choice, tokens=token_prices.snapshot()))
 

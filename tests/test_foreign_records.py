@@ -7,6 +7,7 @@ import datetime
 import importlib
 import json
 import pkgutil
+import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -22,13 +23,13 @@ from pydantic import BaseModel
 import harness
 from harness.analysis.published import Printed, TableLine
 from harness.config import ConfigModel, csv_rows
-from harness.driver.records import EffectiveEnvelope
+from harness.driver.records import EffectiveEnvelope, Measurement
 from harness.errors import FileError, RemoteError
 from harness.jobs import indexes
 from harness.remote import records
 from harness.results import suite_record
 from harness.results.reader import parse_result
-from harness.results.schema import IndexFacts, RentedMachine, Result, SweepPoint
+from harness.results.schema import IndexFacts, JobProvenance, RentedMachine, Result, SweepPoint
 from harness.untrusted import FREE_FIELDS, ForeignText, check_names, to_json
 from tests.support import sample_records
 
@@ -48,7 +49,6 @@ CHECKED = {
 }
 # Adapters of records whose bare texts may be anything, and why that does no harm.
 UNCHECKED = {
-    "Measurement": "an image's claims: checked beside its three free texts, which the result holds as foreign texts",
     "MergeRecord": "provenance of the user's own judgements; `qrels show` writes it through the report's writers",
     "JudgedPassage": "ids and a text to find in documents; none of them is shown",
     "JudgedChunk": "ids, none of which is shown",
@@ -99,6 +99,11 @@ def _texts(form: Any, inner: list[type]) -> Iterator[Any]:
     elif isinstance(origin, type) and issubclass(origin, Mapping):
         yield from ({text: 0} for text in _texts(arguments[0], inner))
         yield from ({"name": text} for text in _texts(arguments[1], inner))
+    elif is_dataclass(origin):  # a generic one: who uses it names the type of its free texts
+        assert set(arguments) <= set(PLAIN), form
+        inner.append(origin)
+    elif isinstance(form, typing.TypeVar):
+        pass
     elif is_dataclass(form) or (isinstance(form, type) and issubclass(form, BaseModel)):
         assert "__slots__" not in vars(form), f"`check_names` cannot look into {form}"
         inner.append(form)  # type: ignore[arg-type] # a class, not an instance
@@ -136,7 +141,7 @@ def test_every_adapter_is_of_a_known_record() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "TypeAdapter"
     }
-    assert adapted == {*UNCHECKED, "Result", "IndexFacts", "kind"}
+    assert adapted == {*UNCHECKED, "Result", "IndexFacts", "Measured", "kind"}
 
 
 def test_no_model_leaves_the_check_out() -> None:
@@ -187,8 +192,9 @@ def test_a_result_with_a_control_character_is_refused_or_marked_as_foreign() -> 
     )
     text = to_json(result)
     parse_result(text.encode())
-    hints = {name: str(kind) for name, kind in typing.get_type_hints(Result).items()}
-    free = {name for name, kind in hints.items() if "ForeignText" in kind} | {"environment", "params"}
+    hints = [each for kind in (Result, JobProvenance, Measurement) for each in typing.get_type_hints(kind).items()]
+    free = {name for name, kind in hints if re.search("ForeignText|~Text", str(kind))} - {"measured"}
+    free |= {"environment", "params"}
     taken = set()
     for path, key in _places(json.loads(text)):
         try:
@@ -213,8 +219,6 @@ def test_each_reader_refuses_a_control_character(tmp_path: Path) -> None:
     (tmp_path / suite_record.FILE).write_text(suite_record.text(["RR@10"], {suite_record.EXACT: {"a": HOSTILE}}))
     assert suite_record.read_pairs(tmp_path, suite_record.EXACT) == {}
     assert "printable" in str(suite_record.unreadable(tmp_path)[0])
-    facts = sample_records.as_record(
-        IndexFacts, 1.0, 1, None, None, HOSTILE, {"name": "x", "cpus": 1, "memory_bytes": 1}
-    )
+    facts = sample_records.as_record(IndexFacts, 1.0, 1, HOSTILE, {"name": "x", "cpus": 1, "memory_bytes": 1})
     (tmp_path / indexes._FACTS_FILE).write_text(to_json(facts))
     assert indexes.read(tmp_path) is None

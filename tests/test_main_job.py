@@ -131,21 +131,25 @@ def test_measurements_are_plausible_and_complete(bm25: Path, minilm: Path) -> No
         result = job.result
         if result.outcome is not Outcome.OK:
             continue
-        assert result.memory.peak_anon_bytes is not None and result.memory.peak_cgroup_bytes is not None
-        assert 32 << 20 < result.memory.peak_anon_bytes <= result.spec.envelope.memory_bytes
-        assert result.effective is not None
-        assert set(result.effective.threads.values()) <= {1, result.spec.envelope.cpus}
+        assert (
+            result.observed.memory.peak_anon_bytes is not None and result.observed.memory.peak_cgroup_bytes is not None
+        )
+        assert 32 << 20 < result.observed.memory.peak_anon_bytes <= result.spec.envelope.memory_bytes
+        assert result.measured.effective is not None
+        assert set(result.measured.effective.threads.values()) <= {1, result.spec.envelope.cpus}
         assert result.index is not None and result.index.index_bytes > least_bytes
-        assert result.load_s is not None and result.first_query_s is not None
-        assert result.image_digest is not None and result.image_digest.startswith("sha256:")
+        assert result.measured.load_s is not None and result.answers.first_query_s is not None
+        assert result.provenance.image_digest is not None and result.provenance.image_digest.startswith("sha256:")
         trials = Counter(job.samples().column("trial").to_pylist())
         assert trials.keys() == {WARMUP_TRIAL, 0, REPEAT_TRIAL}
         assert result.spec.sample_size == queries and result.spec.held_out > 0, "all of its queries are judged"
         assert (trials[0], trials[REPEAT_TRIAL]) == (result.spec.timed_queries, 40), "each of 20 is asked twice more"
-        assert 20 <= trials[WARMUP_TRIAL] == result.warmup_done <= 100
-        assert result.ranking_disagreements == 0
-        assert {reading.when for reading in result.canary} >= {"before", "after"}
-        assert result.placement is not None and len(result.placement.cpus) == result.spec.envelope.cpus
+        assert 20 <= trials[WARMUP_TRIAL] == result.answers.warmup_done <= 100
+        assert result.answers.ranking_disagreements == 0
+        assert {reading.when for reading in result.observed.canary} >= {"before", "after"}
+        assert (
+            result.observed.placement is not None and len(result.observed.placement.cpus) == result.spec.envelope.cpus
+        )
 
 
 def test_null_system_was_measured_once_per_profile(bm25: Path) -> None:

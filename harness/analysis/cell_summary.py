@@ -23,7 +23,7 @@ from harness.evaluation import trec
 from harness.evaluation.per_query import SHARES
 from harness.results.reader import StoredJob, most_hits
 from harness.results.samples import cell_budget
-from harness.results.schema import Result
+from harness.results.schema import Result, measurements
 from harness.stats import Estimate, LatencySummary
 from harness.untrusted import reason_of, sha256
 
@@ -228,7 +228,8 @@ def _phases_s(results: Sequence[Result]) -> dict[int, float]:
     return {
         result.spec.job: trials_s(result)
         for result in results
-        if sum(phase.name.startswith("trial-") for phase in result.phases) == result.spec.trials
+        if result.measured
+        and sum(phase.name.startswith("trial-") for phase in result.measured.phases) == result.spec.trials
     }
 
 
@@ -292,7 +293,8 @@ def server_throughput(results: Sequence[Result]) -> Estimate:
 
     A job without a confirmed rate counts as the lowest; if the median is such a job, there is no figure.
     """
-    believed = sorted(result.rate_qps for result in results if result.rate_qps is not None)
+    searched = measurements(results)
+    believed = sorted(one.rate_qps for one in searched if one.rate_qps is not None)
     jobs, none = len(results), len(results) - len(believed)
     failures = f"in {none} of {jobs} jobs no rate kept the latency target and kept it again" if none else None
     place = (jobs - 1) / 2 - none  # the median's place among the confirmed rates, rounded towards the slower
@@ -302,7 +304,7 @@ def server_throughput(results: Sequence[Result]) -> Estimate:
     bounded = jobs >= stats.MIN_PROCESSES
     extremes = f"lowest and highest of {jobs} jobs" if bounded else stats.too_few_processes(jobs)
     own = "latencies are of each job's own believed rate" if len(set(believed)) > 1 else None
-    probes = [probe for result in results if result.rate_qps is not None for probe in result.probes]
+    probes = [probe for one in searched if one.rate_qps is not None for probe in one.probes]
     failed = sum(probe.check and not probe.passed for probe in probes)
     checks = f"{counted(failed, 'check')} failed before" if failed else None
     low = believed[0] if bounded and not none else None
@@ -314,7 +316,9 @@ def confirming_samples(results: Sequence[Result], timed: Timings) -> Timings:
     """Return the samples of the probes that confirmed each job's rate; only they show its latency."""
     trials = []
     for result in results:
-        checks = [probe for probe in result.probes if probe.check and probe.passed]
-        same = [probe.trial for probe in checks if result.rate_qps is not None and probe.rate_qps == result.rate_qps]
+        if (measured := result.measured) is None or measured.rate_qps is None:
+            continue
+        passed = [probe for probe in measured.probes if probe.check and probe.passed]
+        same = [probe.trial for probe in passed if probe.rate_qps == measured.rate_qps]
         trials += [(result.spec.job, trial) for trial in same[-1:]]
     return timed.only(trials)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,100 +32,100 @@ log = logging.getLogger(__name__)
 _MANY_JOBS = 100
 
 
-def load_rows(
-    folder: Path,
-    measures: Sequence[str] = (),
-    *,
-    keys: Collection[str] | None = None,
-    cache: Path | None = None,
-    columns: Collection[str] | None = None,
-    override: QrelsOverride | None = None,
-    distances: bool = False,
-) -> Table:
-    """Return the unpriced table of a results folder, from its stored jobs or its published tables.
+@dataclass(frozen=True)
+class Selection:
+    """The part of a results folder to read, and how its runs are judged.
+
+    ``measures`` are names as ir_measures writes them; none: the suites' measures, else the default ones (published
+    tables have their own). ``keys`` are those of the jobs that count, where not all do
+    (:func:`harness.analysis.rows.build_rows`). ``override`` holds other qrels, or queries to leave out; it is ignored
+    with ``keys``. ``columns`` are the records in a row to read from the cache; other records, not plain values, may be
+    missing. ``distances`` allows Frechet distances among the measures, from the vectors stored beside the results.
+    """
+
+    measures: Sequence[str] = ()
+    keys: Collection[str] | None = None
+    override: QrelsOverride | None = None
+    columns: Collection[str] | None = None
+    distances: bool = False
+
+
+@dataclass(frozen=True)
+class ReadResults:
+    """Content of a results folder: its unpriced table, and the values by query of its rows."""
+
+    table: Table
+    read_values: Callable[[], Mapping[str, PerQuery]]
+
+    @cached_property
+    def per_query(self) -> Mapping[str, PerQuery]:
+        """Values by query of each row, by :attr:`Row.per_query_key`; published rows have none."""
+        return self.read_values()
+
+
+_WHOLE = Selection()
+
+
+def read(folder: Path, selection: Selection = _WHOLE, *, cache: Path | None = None) -> ReadResults:
+    """Read a results folder once: its stored jobs, or its published tables.
 
     Args:
-        folder: stored jobs, or published tables, which have their own measures.
-        measures: names as ir_measures writes them; empty: the suites' measures, else the default ones.
-        keys: see :func:`harness.analysis.rows.build_rows`.
+        folder: stored jobs, or published tables.
+        selection: what to read of it.
         cache: folder of cached rows (:mod:`harness.analysis.row_cache`); ``None``: no cache.
-        columns: records in a row to read from the cache; other records, not plain values, may be missing.
-        override: other qrels, or queries to leave out; ignored with ``keys``.
-        distances: allow Frechet distances among the measures, from the vectors stored beside the results.
 
     Raises:
-        UsageError: the folder holds no job, a measure is unknown, or ``override`` changes nothing.
+        UsageError: the folder holds no job, a measure is unknown, or the override changes nothing.
         FileError: the folder is missing, or a file in it is damaged.
     """
     if published.is_in(folder):
-        return _published(folder, override)
-    measures = measures or suite_measures(folder, distances=distances)
-    table = _measured(folder, measures, keys, cache, columns, override, distances)
+        return ReadResults(_published(folder, selection.override), dict)
+    measures = selection.measures or suite_measures(folder, distances=selection.distances)
+    found = _measured(folder, replace(selection, measures=measures), cache)
     beside = (*suite_record.unreadable(folder), *published.stray(folder))
-    unreadable = (*table.unreadable, *map(reader.left_out, beside))
+    unreadable = (*found.table.unreadable, *map(reader.left_out, beside))
     reader.announce(unreadable)
-    return replace(table, unreadable=unreadable)
+    return replace(found, table=replace(found.table, unreadable=unreadable))
 
 
-def _measured(
-    folder: Path,
-    measures: Sequence[str],
-    keys: Collection[str] | None,
-    cache: Path | None,
-    columns: Collection[str] | None,
-    override: QrelsOverride | None,
-    distances: bool,
-) -> Table:
-    """Return the table of stored jobs; arguments and errors as for :func:`load_rows`."""
-    vectors = None
-    if distances and any(name.startswith("FD") for name in measures):
+def _measured(folder: Path, selection: Selection, cache: Path | None) -> ReadResults:
+    """Read stored jobs, from the cache where it holds them; arguments and errors as for :func:`read`."""
+    measures, override, keys, vectors = selection.measures, selection.override, selection.keys, None
+    if selection.distances and any(name.startswith("FD") for name in measures):
         from harness.analysis.evaluate_job import Vectors
 
         vectors = Vectors(folder)
-    stored = _row_cache(cache, folder, measures, override, vectors)
-    if keys is None and stored and (table := stored.table(columns)):
-        return table
-    from harness.analysis.evaluate_job import JobEvaluator
-    from harness.analysis.rows import are_default, build_rows
+    stored, jobs = _row_cache(cache, folder, measures, override, vectors), None
 
-    jobs = _read_jobs(folder, cache)
+    def built() -> RowSet:
+        from harness.analysis.evaluate_job import JobEvaluator
+        from harness.analysis.rows import build_rows
+
+        found = _read_jobs(folder, cache) if jobs is None else jobs
+        cells = stored.cells() if stored else {}
+        made = _named(build_rows(found, JobEvaluator(measures, override, vectors), cached=cells), found)
+        if stored:
+            stored.write(made)
+        return made
+
+    def cached_values() -> Mapping[str, PerQuery]:
+        values = stored.per_query() if stored else None
+        return built().per_query if values is None else values
+
     if keys is not None:
+        from harness.analysis.evaluate_job import JobEvaluator
+        from harness.analysis.rows import are_default, build_rows
+
+        jobs = _read_jobs(folder, cache)
         if not are_default(jobs, keys):
-            return _named(build_rows(jobs, JobEvaluator(measures), keys=keys), jobs).table
-        if stored and (table := stored.table(columns)):
-            return table
-    cells = stored.cells() if stored else {}
-    built = _named(build_rows(jobs, JobEvaluator(measures, override, vectors), cached=cells), jobs)
-    if stored:
-        stored.write(built)
-    return built.table
+            return _of_rows(_named(build_rows(jobs, JobEvaluator(measures), keys=keys), jobs))
+    if stored and (table := stored.table(selection.columns)):
+        return ReadResults(table, cached_values)
+    return _of_rows(built())
 
 
-def load_per_query(
-    folder: Path,
-    measures: Sequence[str] = (),
-    *,
-    cache: Path | None = None,
-    override: QrelsOverride | None = None,
-) -> dict[str, PerQuery]:
-    """Return values by query by :attr:`harness.analysis.table.Row.per_query_key`; published rows have none.
-
-    Arguments and errors as for :func:`load_rows`.
-    """
-    if published.is_in(folder):
-        return {}
-    measures = measures or suite_measures(folder)
-    stored = _row_cache(cache, folder, measures, override, None)
-    if stored and (values := stored.per_query()) is not None:
-        return values
-    if stored:
-        load_rows(folder, measures, cache=cache, override=override)  # fills the cache
-        if (values := stored.per_query()) is not None:
-            return values
-    from harness.analysis.evaluate_job import JobEvaluator
-    from harness.analysis.rows import build_rows
-
-    return build_rows(_read_jobs(folder, cache), JobEvaluator(measures, override, None)).per_query
+def _of_rows(rows: RowSet) -> ReadResults:
+    return ReadResults(rows.table, lambda: rows.per_query)
 
 
 def suite_measures(folder: Path, *, distances: bool = False) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from harness.evaluation.per_query import PerQuery
 from harness.results import attempts
 from harness.results.attempts import CellKey
 from harness.results.reader import StoredJob
-from harness.results.schema import NULL_SYSTEM, Cell, Environment, IndexFacts, Result, ResultSpec
+from harness.results.schema import NULL_SYSTEM, Cell, Environment, IndexFacts, Result, ResultSpec, measurements
 from harness.stats import Estimate
 from harness.untrusted import ForeignText
 
@@ -161,7 +161,7 @@ def _outline(pool: Pool, tries: int) -> Row:
     spec, environment = result.spec, result.environment
     results, index = (pool.results, result.index) if done else ((), None)
     treatments = {one.page_cache for one in results}
-    apart = [one.placement.apart for one in results if one.placement is not None]
+    apart = [one.observed.placement.apart for one in results if one.observed.placement is not None]
     return Row(
         suite=spec.cell.suite,
         system=spec.cell.system,
@@ -179,37 +179,37 @@ def _outline(pool: Pool, tries: int) -> Row:
         machine=_machine(environment),
         cpus=spec.envelope.cpus,
         memory_limit_bytes=spec.envelope.memory_bytes,
-        nominal_memory_bytes=result.nominal_memory_bytes,
+        nominal_memory_bytes=result.provenance.nominal_memory_bytes,
         gpus=spec.envelope.gpus,
         k=spec.k,
         sample_sha256=spec.sample_sha256,
         corpus_sha256=spec.corpus_sha256,
         qrels_sha256=spec.qrels_sha256,
-        peak_anon_bytes=_largest(one.memory.peak_anon_bytes for one in results),
-        peak_mapped_bytes=_largest(one.memory.peak_mapped_bytes for one in results),
-        peak_cgroup_bytes=_largest(one.memory.peak_cgroup_bytes for one in results),
-        peak_gpu_bytes=_largest(one.memory.peak_gpu_bytes for one in results),
+        peak_anon_bytes=_largest(one.observed.memory.peak_anon_bytes for one in results),
+        peak_mapped_bytes=_largest(one.observed.memory.peak_mapped_bytes for one in results),
+        peak_cgroup_bytes=_largest(one.observed.memory.peak_cgroup_bytes for one in results),
+        peak_gpu_bytes=_largest(one.observed.memory.peak_gpu_bytes for one in results),
         gpu_energy_j=_sum(counter_checks.energy_j(one) for one in results) if done else None,
         index_bytes=index.index_bytes if index else None,
         index_build_s=index.build_s if index else None,
         build_envelope=_build_envelope(index) if index else None,
         build_machine=_build_machine(index) if index else None,
         index_parts_s={name: part.build_s for name, part in index.components.items()} if index else {},
-        corpus_documents=result.corpus_documents,
-        data_faults=result.data_faults,
+        corpus_documents=result.provenance.corpus_documents,
+        data_faults=result.provenance.data_faults,
         latency_target_s=spec.scenario_params.latency_target_s,
         latency_percentile=spec.scenario_params.latency_percentile,
-        load_s=_median(one.load_s for one in results),
-        first_query_s=_median(one.first_query_s for one in results),
-        one_pass_warmup=result.warmup_done if done and spec.warmup_cap is None else None,
+        load_s=_median(one.load_s for one in measurements(results)),
+        first_query_s=_median(one.answers.first_query_s for one in results),
+        one_pass_warmup=result.answers.warmup_done if done and spec.warmup_cap is None else None,
         page_cache=treatments.pop() if len(treatments) == 1 else None,
         harness_apart=all(apart) if apart else None,
         attempts=tries,
         backend=_backend(result),
         document_backend=_joined(_by_owner(spec.params, "document_backend")),
-        stand_in=result.stand_in,
-        pinned_at_first_use=result.pinned_at_first_use,
-        sweep=result.sweep,
+        stand_in=result.provenance.stand_in,
+        pinned_at_first_use=result.provenance.pinned_at_first_use,
+        sweep=result.provenance.sweep,
         token_model=_token_model(spec),
         origin=pool.lead.origin,
         notes=pool.notes,
@@ -228,9 +228,10 @@ def _backend(result: Result) -> ForeignText | None:
     OpenVINO computes in another precision than its backend's name says if the CPU lacks the instructions.
     """
     named = _by_owner(result.spec.params, "backend")
-    ran = _by_owner(result.libraries, "torch")
+    libraries = result.measured.libraries if result.measured else {}
+    ran = _by_owner(libraries, "torch")
     found = {**dict.fromkeys(ran, "torch"), **named}
-    for owner, precision in _by_owner(result.libraries, "openvino_precision").items():
+    for owner, precision in _by_owner(libraries, "openvino_precision").items():
         if "bf16" in found.get(owner, "") and precision == "f32":
             found[owner] += " in float32"
     return _joined(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import click
 
 from harness.analysis import comparison
 from harness.analysis.comparison import Comparison
-from harness.analysis.table import Table
+from harness.analysis.results_folder import ReadResults
 from harness.cli.locations import mirrored
 from harness.cli.options import (
     cache_option,
@@ -32,7 +32,6 @@ from harness.cli.stored_results import (
 )
 from harness.errors import FileError, UsageError
 from harness.evaluation import measure_names, trec_lines
-from harness.evaluation.per_query import PerQuery
 from harness.report.comparison import comparison_document
 
 # Names with these endings are run files, missing ones too.
@@ -103,20 +102,19 @@ def _stored(
     a: str, b: str, ours: StoredResults, theirs: StoredResults, count: int, *, each_seed: bool
 ) -> tuple[list[Comparison], Sequence[str]]:
     """Compare the pairs of stored rows that A of our results and B of theirs name; notes say what could not be read."""
-    table, per_query = _rows(ours, each_seed=each_seed)
-    their_table, their_per_query = table, per_query
+    found = others = _rows(ours, each_seed=each_seed)
+    table = found.table
     if theirs is not ours:
-        theirs = replace(theirs, measures=table.measures)
-        their_table, their_per_query = _rows(theirs, each_seed=each_seed)
-    pairs = comparison.pairs(table.rows, their_table.rows, a, b)
-    values = per_query, their_per_query
+        others = _rows(replace(theirs, measures=table.measures), each_seed=each_seed)
+    pairs = comparison.pairs(table.rows, others.table.rows, a, b)
+    values = found.per_query, others.per_query
     comparisons = comparison.compare_pairs(pairs, values, table.measures, ours.results, count)
-    return comparisons, tuple(dict.fromkeys((*table.unreadable, *their_table.unreadable)))
+    return comparisons, tuple(dict.fromkeys((*table.unreadable, *others.table.unreadable)))
 
 
-def _rows(stored: StoredResults, *, each_seed: bool) -> tuple[Table, Mapping[str, PerQuery]]:
-    rows = stored.table(), stored.per_query()
-    return rows if each_seed else stored.averaged(*rows)
+def _rows(stored: StoredResults, *, each_seed: bool) -> ReadResults:
+    found = stored.priced(stored.read())
+    return found if each_seed else stored.averaged(found)
 
 
 def _are_run_files(compared: Sequence[str], stored: StoredResults) -> bool:

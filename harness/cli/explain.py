@@ -36,7 +36,7 @@ def explain(what: str | None, stored: StoredResults) -> None:
     job's key.  COLUMN is a name from the table or the CSV.  FINDING is a reason for doubt, such as placement.  Without
     any, lists the stored results and their findings.
     """
-    table = stored.table()
+    table = stored.priced(stored.read()).table
     if what is None:
         _list(table)
         return

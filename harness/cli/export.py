@@ -52,11 +52,11 @@ def export(stored: StoredResults, form: str, output: Path, samples: bool, actor:
     if actor != Actor() and form != "ir_metadata":
         raise UsageError("--actor-name and --actor-team go with --format ir_metadata")
     if form == "csv":
-        export_csv(stored.table(), output)
+        export_csv(stored.priced(stored.read()).table, output)
     elif form == "parquet":
-        export_parquet(stored.table(), output)
+        export_parquet(stored.priced(stored.read()).table, output)
     elif form == "sqlite":
-        table, jobs = stored.table(), reader.read_jobs(stored.results)
+        table, jobs = stored.priced(stored.read()).table, reader.read_jobs(stored.results)
         if samples and not jobs:
             raise UsageError(f"{stored.results}: published tables have no samples; leave --samples out")
         export_sqlite(table, jobs, output, samples=samples)

@@ -146,18 +146,18 @@ def leaderboard(stored: StoredResults, query: LeaderboardQuery, destination: Des
     """
     from harness.report.page import check_view, view_fragment  # late: few commands write a page
 
-    table = stored.table()
+    found = stored.read()
+    table, per_query = stored.priced(found).table, found.per_query
     dataset = query.dataset or _only({row.dataset for row in table.rows})
     query = replace(query, dataset=dataset, measure=(stored.measures or table.measures)[0])
     if destination.form == PAGE:
         check_view(query)
-    per_query = stored.per_query()
     board = boards.build(table, per_query, query)
     if destination.form in PICTURES:
         rows = tuple(row for row in table.rows if axes.comparison_group(row) == board.place)
         draw(replace(table, rows=rows), per_query, query, destination, ("ranks", "winners", "cost"))
     elif destination.form == PAGE:
-        destination.show(stored.page(view_fragment(query, board.place)))
+        destination.show(stored.page(found, view_fragment(query, board.place)))
     else:
         destination.show_report(leaderboard_document(board))
 

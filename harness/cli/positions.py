@@ -109,7 +109,8 @@ def positions(
         if reads or suite is not None:
             raise UsageError("--reads and --suite are of a DATASET; stored results say what their systems read")
         results = StoredResults(stored, cache, measures)
-        table, per_query = results.table(priced=False), results.per_query()
+        found = results.read()
+        table, per_query = found.table, found.per_query
         made, left_out = position_sources.of_results(stored, table, per_query, sources, cache)
         for name in left_out:
             say(f"{name}: left out, no positions of it are here; name its folder with --dataset", err=True)

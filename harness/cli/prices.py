@@ -131,7 +131,7 @@ def reprice(stored: StoredResults, against: datetime.date | None, destination: D
     now = stored.selection.snapshot()
     before = repricing.other_prices(now, against)
     tokens = stored.selection.tokens()
-    rows = stored.table(priced=False, columns=row_pricing.COLUMNS)
+    rows = stored.read(row_pricing.COLUMNS).table
     tariffs = (
         row_pricing.tariff(snapshot, choice=stored.selection.choice, tokens=of_date)
         for snapshot, of_date in ((before, token_prices.other_snapshot(tokens, against)), (now, tokens))

@@ -36,9 +36,8 @@ def recall(stored: StoredResults, exact: str | None, destination: Destination) -
     """
     if published.is_in(stored.results):
         raise UsageError(f"{stored.results}: a paper's figures have no ranked lists; name measured results")
-    table = stored.table(priced=False)
-    declared = results_folder.load_exact(stored.results)
-    found = overlaps.compare_with_exact(reader.read_jobs(stored.results), declared, exact, table, stored.per_query())
+    read, declared = stored.read(), results_folder.load_exact(stored.results)
+    found = overlaps.compare_with_exact(reader.read_jobs(stored.results), declared, exact, read.table, read.per_query)
     if destination.form == "md" and not destination.wide:
         destination.show_answer(lambda escape, width: (answer(found, escape, width),))
     else:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import click
 
 from harness.analysis import cheapest, long_documents, published, published_measures, results_folder, seeds
 from harness.analysis.cheapest import QualityGoal
 from harness.analysis.leaderboard import LeaderboardQuery
+from harness.analysis.published import Published
+from harness.analysis.results_folder import ReadResults
 from harness.cli.leaderboard import rates_option
 from harness.cli.locations import as_given, mirrored
 from harness.cli.options import (
@@ -27,6 +30,7 @@ from harness.cli.stored_results import (
     show_pictures,
     stored_measures_option,
     stored_results,
+    tested,
 )
 from harness.commands import command
 from harness.errors import UnknownName, UsageError
@@ -113,49 +117,53 @@ def report(
 
     With png, svg or pdf: pictures of each dataset, into the folder that -o names; --amrs is for pictures of Dynascores.
     """
-    chosen = stored.measures
-    short = destination.form == "md" and layout == "rows" and not destination.wide
-    _check_options(destination.form, short, view, amrs)
-    if goal is not None:
-        if layout != "rows" or view != SummaryView() or chosen or destination.form not in FORMATS:
-            raise UsageError(
-                "--at-least has columns and a measure of its own, in md, csv or json; leave out --layout, --columns,"
-                " --sort, --measures and other formats"
-            )
-        _cheapest(replace(stored, measures=(goal.measure,)), goal, destination)
-        return
-    # A paper's layout has the measures of its study, any other those of the suite.
-    defaults = study.load(layout).MEASURES if layout in study.names() else ()
-    stored = replace(stored, measures=chosen or defaults)
-    if layout == LONG_DOCUMENTS and destination.form != PAGE:
-        _long_documents(stored, destination)
-    elif layout == "rows" and destination.form != PAGE and published.has_measures_alone(stored.results):
-        _measures(stored, destination, view)
-    elif destination.form == PAGE:
-        if layout != "rows":
-            raise UsageError(f"--layout {layout}: a page has one layout of its own; leave --layout out")
-        destination.show(stored.page())
-    elif destination.form in PICTURES:
-        if layout != "rows":
-            raise UsageError(f"--layout {layout} is the shape of a table; leave it out to draw pictures")
-        table = stored.table()
-        draw(table, stored.per_query(), LeaderboardQuery("", table.measures[0], amrs=amrs), destination)
-    else:
-        # A paper's own tables are hundreds of lines: a terminal gets the answer first, as does who names columns.
-        answers = short and (destination.on_terminal or view != SummaryView())
-        whole = layout == "rows" and stored.override is None and not answers
-        text = _published(stored, destination.form) if whole else None
-        if text is None and short:
-            view = replace(
-                view,
-                measures=chosen,
-                pointers=(POINTER.format(command("explain", results=as_given(str(stored.results), stored.cache))),),
-            )
-            table = stored.table(distances=True)
-            table, per_query = stored.averaged(table, stored.tested(table))
-            destination.show_answer(lambda escape, width: (summary_section(table, per_query, escape, view, width),))
-        else:
-            destination.show(text or render(stored.table(distances=True), destination.form, layout=layout))
+    request = ReportRequest(stored, layout, destination, view, goal, amrs)
+    _check_options(destination.form, request.short, view, amrs)
+    next(each for each in _LAYOUTS if each.takes(request)).show(request)
+
+
+@dataclass(frozen=True)
+class ReportRequest:
+    """Request for a report: the results, the shape and the destination."""
+
+    stored: StoredResults
+    layout: str
+    destination: Destination
+    view: SummaryView
+    goal: QualityGoal | None
+    amrs: Mapping[str, float]
+
+    @property
+    def form(self) -> str:
+        """The format."""
+        return self.destination.form
+
+    @property
+    def short(self) -> bool:
+        """True for a person who reads the answer first: the summary of the rows, without --wide."""
+        return self.form == "md" and self.layout == "rows" and not self.destination.wide
+
+    @cached_property
+    def paper(self) -> Published | None:
+        """The tables of a paper that a study knows, where the folder holds them."""
+        results = self.stored.results
+        paper = published.read(results) if published.is_in(results) else None
+        return paper if paper is not None and study.of(paper) is not None else None
+
+    def read(self, *, distances: bool = False) -> ReadResults:
+        """Read the results once, by the layout's measures unless others are chosen, at the selected prices."""
+        # A paper's layout has the measures of its study, any other those of the suite.
+        defaults = study.load(self.layout).MEASURES if self.layout in study.names() else ()
+        stored = replace(self.stored, measures=self.stored.measures or defaults)
+        return stored.priced(stored.read(distances=distances))
+
+
+@dataclass(frozen=True)
+class ReportLayout:
+    """A shape of a report: the requests that it takes, and how it shows one."""
+
+    takes: Callable[[ReportRequest], bool]
+    show: Callable[[ReportRequest], None]
 
 
 def _check_options(form: str, short: bool, view: SummaryView, amrs: Mapping[str, float]) -> None:
@@ -166,29 +174,49 @@ def _check_options(form: str, short: bool, view: SummaryView, amrs: Mapping[str,
         raise UsageError("--amrs is for pictures; harness leaderboard has it for tables and the page. Leave it out.")
 
 
-def _cheapest(stored: StoredResults, goal: QualityGoal, destination: Destination) -> None:
+def _cheapest(request: ReportRequest) -> None:
     """Show the cheapest row that reaches a goal."""
-    table = stored.table()
+    goal, destination = request.goal, request.destination
+    assert goal is not None, "the layout takes no other request"
+    if (
+        request.layout != "rows"
+        or request.view != SummaryView()
+        or request.stored.measures
+        or request.form not in FORMATS
+    ):
+        raise UsageError(
+            "--at-least has columns and a measure of its own, in md, csv or json; leave out --layout, --columns,"
+            " --sort, --measures and other formats"
+        )
+    results = replace(request, stored=replace(request.stored, measures=(goal.measure,))).read()
+    table = results.table
     if goal.measure not in table.measures:
         raise UnknownName("measure", goal.measure, table.measures)
-    found = cheapest.find(table, stored.per_query(), goal)
+    found = cheapest.find(table, results.per_query, goal)
     if destination.form == "md" and not destination.wide:
         destination.show_answer(lambda escape, width: (cheapest_report.answer(found, goal, table, escape, width),))
     else:
         destination.show_report(cheapest_report.cheapest_document(found, goal, table))
 
 
-def _long_documents(stored: StoredResults, destination: Destination) -> None:
+def _page(request: ReportRequest) -> None:
+    if request.layout != "rows":
+        raise UsageError(f"--layout {request.layout}: a page has one layout of its own; leave --layout out")
+    request.destination.show(request.stored.page(request.stored.read()))
+
+
+def _long_documents(request: ReportRequest) -> None:
     """Show what reading beyond the first part gains and costs."""
+    stored, destination = request.stored, request.destination
     folder = destination.folder if destination.form in PICTURES else None
     if published.is_in(stored.results):
         raise UsageError(
             f"{stored.results}: a paper's figures have no times or queries to compare; leave --layout out, which shows"
             " its printed gains"
         )
-    table, per_query = stored.averaged(stored.table(), stored.per_query())
+    found = stored.averaged(request.read())
     firstp = seeds.models_of(results_folder.load_firstp(stored.results), results_folder.load_seeds(stored.results))
-    made = long_documents.build(table, per_query, firstp, (*table.measures, "")[0])
+    made = long_documents.build(found.table, found.per_query, firstp, (*found.table.measures, "")[0])
     paper = published_measures.long_documents()
     if folder is not None:
         drawn = long_plots.write_pictures(made, paper, folder, destination.form)
@@ -199,20 +227,68 @@ def _long_documents(stored: StoredResults, destination: Destination) -> None:
         destination.show_report(long_documents_document(made, paper))
 
 
-def _measures(stored: StoredResults, destination: Destination, view: SummaryView) -> None:
+def _has_measures_alone(request: ReportRequest) -> bool:
+    return request.layout == "rows" and published.has_measures_alone(request.stored.results)
+
+
+def _measures(request: ReportRequest) -> None:
     """Show a paper's measures, which have neither latency nor cost."""
-    if destination.form in PICTURES or view != SummaryView():
-        option = "--columns and --sort are" if view != SummaryView() else f"--format {destination.form} is"
-        raise UsageError(
-            f"{stored.results}: {option} of latency and cost, which this paper does not print; leave it out"
-        )
-    destination.show_report(measures_document(published_measures.read(stored.results), stored.table()))
+    view, results = request.view, request.stored.results
+    if request.form in PICTURES or view != SummaryView():
+        option = "--columns and --sort are" if view != SummaryView() else f"--format {request.form} is"
+        raise UsageError(f"{results}: {option} of latency and cost, which this paper does not print; leave it out")
+    request.destination.show_report(measures_document(published_measures.read(results), request.read().table))
 
 
-def _published(stored: StoredResults, form: str) -> str | None:
-    """Write published tables in their paper's shape; ``None``: the folder holds jobs, or no study knows the paper."""
-    if not published.is_in(stored.results):
-        return None
-    paper = published.read(stored.results)
-    known = study.of(paper)
-    return None if known is None else known.render_paper(paper, paper.follows(), stored.selection.snapshot(), form)
+def _pictures(request: ReportRequest) -> None:
+    if request.layout != "rows":
+        raise UsageError(f"--layout {request.layout} is the shape of a table; leave it out to draw pictures")
+    found = request.read()
+    query = LeaderboardQuery("", found.table.measures[0], amrs=request.amrs)
+    draw(found.table, found.per_query, query, request.destination)
+
+
+def _is_known_paper(request: ReportRequest) -> bool:
+    """Return whether a paper's own tables answer: a terminal gets the summary first, as does who names columns."""
+    stored = request.stored
+    summarised = request.short and (request.destination.on_terminal or request.view != SummaryView())
+    whole = request.layout == "rows" and stored.override is None and not summarised
+    return whole and request.paper is not None
+
+
+def _published(request: ReportRequest) -> None:
+    """Show published tables in their paper's shape."""
+    paper = request.paper
+    known = None if paper is None else study.of(paper)
+    assert paper is not None and known is not None, "the layout takes no other request"
+    prices = request.stored.selection.snapshot()
+    request.destination.show(known.render_paper(paper, paper.follows(), prices, request.form))
+
+
+def _summary(request: ReportRequest) -> None:
+    """Show few columns, and the pointers to everything else."""
+    stored = request.stored
+    explained = command("explain", results=as_given(str(stored.results), stored.cache))
+    view = replace(request.view, measures=stored.measures, pointers=(POINTER.format(explained),))
+    found = stored.averaged(tested(request.read(distances=True)))
+    request.destination.show_answer(
+        lambda escape, width: (summary_section(found.table, found.per_query, escape, view, width),)
+    )
+
+
+def _whole_table(request: ReportRequest) -> None:
+    text = render(request.read(distances=True).table, request.form, layout=request.layout)
+    request.destination.show(text)
+
+
+# The first layout that takes a request shows it.
+_LAYOUTS = (
+    ReportLayout(lambda request: request.goal is not None, _cheapest),
+    ReportLayout(lambda request: request.form == PAGE, _page),
+    ReportLayout(lambda request: request.layout == LONG_DOCUMENTS, _long_documents),
+    ReportLayout(_has_measures_alone, _measures),
+    ReportLayout(lambda request: request.form in PICTURES, _pictures),
+    ReportLayout(_is_known_paper, _published),
+    ReportLayout(lambda request: request.short, _summary),
+    ReportLayout(lambda _: True, _whole_table),
+)

@@ -42,7 +42,7 @@ from harness.cli.options import (
 )
 from harness.cli.output import Destination, write
 from harness.cli.plan import planning_options
-from harness.cli.stored_results import StoredResults
+from harness.cli.stored_results import StoredResults, tested
 from harness.commands import command, option
 from harness.driver.records import Outcome
 from harness.errors import UsageError, counted
@@ -209,7 +209,8 @@ def run(
     _check_options(request)
     if contested is not None:
         stored = StoredResults(contested, choice.cache)
-        suites, cells = contested_cells(contested, stored.table(), stored.per_query(), suites)
+        found = stored.priced(stored.read())
+        suites, cells = contested_cells(contested, found.table, found.per_query, suites)
         if not cells:
             text = f"nothing in {contested} is contested: every row is on the front or surely dominated"
             say(as_given(text, choice.cache), err=True)
@@ -373,8 +374,8 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
     """Print the answer; write it, and the page, beside the results; return the table."""
     folder = location.folder / suite.name
     stored = StoredResults(folder, location.cache, suite.measures, keys=summary.keys)
-    table = stored.table()
-    per_query = stored.tested(table)
+    found = stored.read()
+    table, per_query = stored.priced(found).table, tested(found).per_query
     markdown, page = folder / "report.md", folder / "report.html"
     shown = location.display(folder)
     more = f"page: {one_line(str(page))}   all columns and notes: {command('report', shown, wide=True)}"
@@ -386,7 +387,7 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
         )
 
     show(markdown)
-    write(page, stored.page())
+    write(page, stored.page(found))
     location.publish(markdown, page)
     say(f"{counted(len(summary.jobs), 'job')} run, {summary.done_before} done before", err=True)
     click.echo(err=True)

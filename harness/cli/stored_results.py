@@ -13,6 +13,7 @@ import click
 from harness.analysis import published, published_measures, rejudge, results_folder, row_pricing, seeds
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.rejudge import QrelsOverride
+from harness.analysis.results_folder import ReadResults, Selection
 from harness.analysis.row_pricing import Tariff
 from harness.analysis.stored_runs import read_stored_runs
 from harness.analysis.table import Table
@@ -110,21 +111,14 @@ class StoredResults:
         """Other qrels, or queries left out."""
         return rejudge.read(self.qrels, self.without_queries)
 
-    def table(self, *, priced: bool = True, columns: Collection[str] | None = None, distances: bool = False) -> Table:
-        """Return the table, at the selected prices unless ``priced`` is off.
+    def read(self, columns: Collection[str] | None = None, *, distances: bool = False) -> ReadResults:
+        """Read the folder, without prices; arguments as the fields of :class:`Selection`."""
+        selection = Selection(self.measures, self.keys, self.override, columns, distances)
+        return results_folder.read(self.results, selection, cache=if_any(self.cache))
 
-        ``columns`` and ``distances``: see :func:`harness.analysis.results_folder.load_rows`.
-        """
-        table = results_folder.load_rows(
-            self.results,
-            self.measures,
-            keys=self.keys,
-            cache=if_any(self.cache),
-            columns=columns,
-            override=self.override,
-            distances=distances,
-        )
-        return row_pricing.price(table, self._tariff()) if priced else table
+    def priced(self, found: ReadResults) -> ReadResults:
+        """Price what was read at the selected prices."""
+        return replace(found, table=row_pricing.price(found.table, self._tariff()))
 
     def _tariff(self) -> Tariff:
         # A paper's exchange rates are in US$ of its own date.
@@ -132,39 +126,28 @@ class StoredResults:
         selection = replace(self.selection, as_of=as_of)
         return row_pricing.tariff(selection.snapshot(), choice=selection.choice, tokens=selection.tokens())
 
-    def per_query(self) -> Mapping[str, PerQuery]:
-        """Return the rows' values by query."""
-        return results_folder.load_per_query(
-            self.results, self.measures, cache=if_any(self.cache), override=self.override
-        )
-
-    def averaged(self, table: Table, per_query: Mapping[str, PerQuery]) -> tuple[Table, Mapping[str, PerQuery]]:
-        """Return the table and its values by query with one row for the seeds of each model."""
+    def averaged(self, found: ReadResults) -> ReadResults:
+        """Replace the rows of each model's seeds by one row."""
         models = {} if published.is_in(self.results) else results_folder.load_seeds(self.results)
-        return seeds.averaged(table, per_query, models) if models else (table, per_query)
+        if not models:
+            return found
+        table, per_query = seeds.averaged(found.table, found.per_query, models)
+        return ReadResults(table, lambda: per_query)
 
-    def tested(self, table: Table) -> Mapping[str, PerQuery]:
-        """Return the rows' values by query; none for a large table, where reading them is slow."""
-        # A Frechet distance is of a whole run.
-        measures = tuple(name for name in table.measures if not name.startswith("FD"))
-        small = len(table.rows) <= _MOST_TESTED
-        return replace(self, measures=measures).per_query() if small and measures else {}
-
-    def page(self, view: str = "") -> str:
-        """Return the HTML page, which opens with the selected prices and this view."""
+    def page(self, found: ReadResults, view: str = "") -> str:
+        """Return the HTML page of unpriced results, which opens with the selected prices and this view."""
         from harness.report.page import PageSource, page_content, render_page  # late, as most commands write no page
         from harness.report.page.answer import answer_html
         from harness.report.page.groups import ranking_data
         from harness.report.published_measures import first_screen
 
-        tariff = self._tariff()
-        rows, per_query = self.table(priced=False), self.per_query()
-        table = row_pricing.price(rows, tariff)
+        tariff, per_query = self._tariff(), found.per_query
+        table = row_pricing.price(found.table, tariff)
         title, about = _paper(self.results)
         content = PageSource(
             title=title or f"Results in {self.results.resolve().name}",
             about=about,
-            measured=rows,
+            measured=found.table,
             tariff=tariff,
             ranking=ranking_data(table, per_query),
             quantiles_s={key: values.quantiles_s for key, values in per_query.items()},
@@ -177,6 +160,13 @@ class StoredResults:
         else:
             answer = summary_section(table, per_query, plain_escape, pointed)
         return render_page(page_content(content), answer_html(answer))
+
+
+def tested(found: ReadResults) -> ReadResults:
+    """Leave the values by query out where reading them is slow: of a large table, or one of distances alone."""
+    # A Frechet distance is of a whole run.
+    by_query = any(not name.startswith("FD") for name in found.table.measures)
+    return found if by_query and len(found.table.rows) <= _MOST_TESTED else replace(found, read_values=dict)
 
 
 # The command gets RESULTS, measures, prices, qrels and --cache as one record.

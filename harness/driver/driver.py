@@ -105,7 +105,7 @@ class JobPaths:
 class GrowingMeasurement:
     """The measurement so far, so that a crash loses no facts."""
 
-    measurement: Measurement
+    measurement: Measurement[str]
 
     def note(self, **facts: Any) -> None:
         """Add facts to the measurement."""

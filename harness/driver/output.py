@@ -84,7 +84,7 @@ class Output:
         line = {"trial": trial, "query_id": query_id, "latency_ns": latency_ns, "stages_ns": stages_ns, "hits": hits}
         self._write(self._samples, _line({**line, **extra}))
 
-    def measurement(self, measurement: Measurement) -> None:
+    def measurement(self, measurement: Measurement[str]) -> None:
         """Write the measurement; a rename makes it whole or absent."""
         partial = self._folder / (MEASUREMENT + ".partial")
         partial.write_text(to_json(measurement), encoding="utf-8")

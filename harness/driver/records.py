@@ -12,7 +12,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 # Most rates that one job of the server scenario tries.
 MAX_PROBES = 32
@@ -25,6 +25,8 @@ MAX_DEPTH = 1000
 PROTOCOL_VERSION = 2
 
 Scalar = str | int | float | bool
+# The type of free text: ``str`` for who writes it, a marked text for the host, who did not.
+Text = TypeVar("Text")
 
 
 class Outcome(str, Enum):
@@ -178,7 +180,7 @@ class Probe:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(Generic[Text]):
     """Output of the driver at the end of a job: the content of ``out/measurement.json``.
 
     ``outcome`` is the driver's own view; the host may know better (an OOM kill, a time-out).
@@ -191,7 +193,7 @@ class Measurement:
     """
 
     outcome: Outcome
-    detail: str | None
+    detail: Text | None
     effective: EffectiveEnvelope | None
     phases: tuple[Phase, ...] = ()
     load_s: float | None = None
@@ -200,8 +202,8 @@ class Measurement:
     peak_cgroup_bytes: int | None = None
     throttled_periods: int | None = None
     oom_kills: int | None = None
-    libraries: dict[str, str] = field(default_factory=dict)
-    device: str | None = None
+    libraries: dict[str, Text] = field(default_factory=dict)
+    device: Text | None = None
     warmup_steady: bool | None = None
     probes: tuple[Probe, ...] = ()
     rate_qps: float | None = None

@@ -102,7 +102,7 @@ def _build(
 
 
 def _judge(system: System, collected: CollectedJob) -> Iterator[Check]:
-    measured = collected.measurement
+    measured = collected.measured
     yield _check(
         collected.outcome is Outcome.OK,
         "verifies its envelope, loads, answers every query with valid hits, ends in order",
@@ -110,7 +110,7 @@ def _judge(system: System, collected: CollectedJob) -> Iterator[Check]:
     )
     if collected.outcome is not Outcome.OK or measured is None:
         return
-    disagreements = collected.ranking_disagreements()
+    disagreements = collected.answers(len(_TOPICS)).ranking_disagreements
     yield _check(disagreements == 0, "ranks the same in both trials", f"{disagreements} queries differ")
     if system.name != NULL_SYSTEM:
         answers = _answers(collected)

@@ -10,27 +10,50 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from harness.driver import envelope
 from harness.driver.output import MEASUREMENT, WARMUP_TRIAL
-from harness.driver.records import JobSpec, Measurement, Outcome, to_json
+from harness.driver.records import JobSpec, Measurement, Outcome
+from harness.jobs.environment import shared_host
 from harness.jobs.job_samples import Sample, clock_contradiction, incomplete, read_samples, worked_s
-from harness.jobs.plan import Planned
 from harness.launch.base import LaunchEnd, LaunchRequest, StopReason
-from harness.launch.monitor.traces import MemoryTrace
+from harness.results.isolation import Isolation
 from harness.results.reader import RESULT_BYTES, check_facts, parse_record
-from harness.results.schema import CLOCK_SLACK_S, Counters, Environment, GpuUse, Memory, Result, job_key
-from harness.untrusted import MAX_TEXT, check_names, foreign, max_trials, mistake, one_line, read_start, reason_of
+from harness.results.schema import (
+    CLOCK_SLACK_S,
+    AnswerCounts,
+    Environment,
+    IndexFacts,
+    JobProvenance,
+    Observed,
+    RentedMachine,
+    Result,
+    ResultSpec,
+    job_key,
+)
+from harness.untrusted import (
+    MAX_TEXT,
+    ForeignText,
+    check_names,
+    foreign,
+    max_trials,
+    mistake,
+    one_line,
+    read_start,
+    reason_of,
+    to_json,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_MEASUREMENT = TypeAdapter(Measurement)
+Measured = Measurement[ForeignText]
+_MEASUREMENT = TypeAdapter(Measured)
 # The share of a record that a measurement may take: names of its phases come twice, and plan and host say the rest.
 _MEASUREMENT_BYTES = RESULT_BYTES // 4
 _LAST_BYTES = 4096
@@ -57,45 +80,35 @@ _GPU_SHARE = 0.8
 _FAULTS_PER_S = 10
 _STRETCH_S = 20
 
-# Facts of a result that are the measurement's own.
-_MEASURED = (
-    "effective",
-    "load_s",
-    "phases",
-    "device",
-    "libraries",
-    "warmup_steady",
-    "probes",
-    "rate_qps",
-    "compiled_s",
-)
-_NO_MEASUREMENT = Measurement(Outcome.CRASH, None, None)
-NOT_LAUNCHED = LaunchEnd(None, False, None, None, None, MemoryTrace(), 0.0, b"")
-
 
 @dataclass(frozen=True)
 class CollectedJob:
-    """Outcome of a job, with its measurement, samples and counters; empty where it was never launched."""
+    """Outcome of a job, with its measurement, samples and what the host saw; empty where it was never launched."""
 
     outcome: Outcome
     detail: str | None
-    measurement: Measurement | None = None
-    memory: Memory = field(default_factory=Memory)
+    measured: Measured | None = None
     samples: tuple[Sample, ...] = ()
-    counters: Counters = field(default_factory=Counters)
-    gpu: GpuUse | None = None
+    observed: Observed = field(default_factory=Observed)
+    wall_s: float = 0.0
 
     @property
     def failed_to_load(self) -> bool:
         """Return whether a search job crashed before its index was open, by its own account."""
-        loaded = self.samples or (self.measurement and self.measurement.load_s is not None)
+        loaded = self.samples or (self.measured and self.measured.load_s is not None)
         return self.outcome is Outcome.CRASH and not loaded
 
-    def trials_finished(self, sample_size: int) -> int:
-        """Return the number of trials with every query of the sample answered."""
-        return sum(count == sample_size for count in Counter(sample.trial for sample in self._timed()).values())
+    def answers(self, timed_queries: int) -> AnswerCounts:
+        """Count the answers of a job whose trials ask this many queries."""
+        by_trial = Counter(sample.trial for sample in self._timed())
+        return AnswerCounts(
+            first_query_s=self.samples[0].latency_ns / 1e9 if self.samples else None,
+            warmup_done=sum(sample.trial == WARMUP_TRIAL for sample in self.samples),
+            trials_finished=sum(count == timed_queries for count in by_trial.values()),
+            ranking_disagreements=self._ranking_disagreements(),
+        )
 
-    def ranking_disagreements(self) -> int | None:
+    def _ranking_disagreements(self) -> int | None:
         """Count queries whose ranked ids differ between trials or repeats; None without any repetition."""
         rankings: dict[str, set[bytes]] = {}
         samples = [sample for sample in self.samples if sample.trial != WARMUP_TRIAL]
@@ -187,51 +200,56 @@ def collect(job: LaunchRequest, ended: LaunchEnd, unknown_ids: Callable[[set[str
         outcome,
         detail,
         measurement,
-        ended.memory.summary(phases),
         tuple(samples),
-        ended.counters.summary(phases),
-        ended.gpus.summary(phases) if ended.gpus else None,
+        Observed(
+            exit_code=ended.exit_code,
+            oom_kills=ended.oom_kills,
+            throttled_periods=ended.throttled_periods,
+            memory=ended.memory.summary(phases),
+            canary=ended.canary,
+            counters=ended.counters.summary(phases),
+            gpu=ended.gpus.summary(phases) if ended.gpus else None,
+            placement=ended.placement,
+            shared_host=shared_host(),
+        ),
+        ended.wall_s,
     )
 
 
 def build_result(
-    job: Planned,
+    spec: ResultSpec,
     started_at: str,
     collected: CollectedJob,
     environment: Environment,
-    ended: LaunchEnd = NOT_LAUNCHED,
-    **facts: Any,
+    provenance: JobProvenance,
+    *,
+    instance: RentedMachine | None = None,
+    index: IndexFacts | None = None,
+    page_cache: str | None = None,
+    foreign_isolation: Isolation | None = None,
 ) -> Result:
-    """Join the plan, the job's own measurement, the launcher's observations and other facts of a :class:`Result`."""
-    measured = collected.measurement or _NO_MEASUREMENT
+    """Return the result of a collected job; arguments as the fields of :class:`Result`."""
     return Result(
-        key=job_key(job.spec),
-        spec=job.spec,
+        key=job_key(spec),
+        spec=spec,
         outcome=collected.outcome,
         detail=foreign(collected.detail),
         started_at=started_at,
-        wall_s=ended.wall_s,
+        wall_s=collected.wall_s,
         environment=environment,
-        memory=collected.memory,
-        first_query_s=collected.samples[0].latency_ns / 1e9 if collected.samples else None,
-        # The kernel's counters as the host read them: what an image says of them proves nothing.
-        throttled_periods=ended.throttled_periods,
-        oom_kills=ended.oom_kills,
-        exit_code=ended.exit_code,
-        warmup_done=sum(sample.trial == WARMUP_TRIAL for sample in collected.samples),
-        trials_finished=collected.trials_finished(job.spec.timed_queries),
-        ranking_disagreements=collected.ranking_disagreements(),
-        canary=ended.canary,
-        counters=collected.counters,
-        gpu=collected.gpu,
-        placement=ended.placement,
-        **{name: getattr(measured, name) for name in _MEASURED},
-        **facts,
+        instance=instance,
+        provenance=provenance,
+        index=index,
+        page_cache=foreign(page_cache),
+        measured=collected.measured,
+        observed=collected.observed,
+        answers=collected.answers(spec.timed_queries),
+        foreign_isolation=foreign_isolation,
     )
 
 
 def _judge(
-    job: LaunchRequest, ended: LaunchEnd, measurement: Measurement | None, unreadable: str | None
+    job: LaunchRequest, ended: LaunchEnd, measurement: Measured | None, unreadable: str | None
 ) -> tuple[Outcome, str | None]:
     """Return the outcome, from the strongest evidence to the weakest."""
     limit = job.spec.envelope.memory_bytes >> 20
@@ -280,7 +298,7 @@ def _judge(
     return Outcome.OK, None
 
 
-def _unusable(job: LaunchRequest, measurement: Measurement) -> str | None:
+def _unusable(job: LaunchRequest, measurement: Measured) -> str | None:
     """Return why a measurement that ended well by its own account cannot be one."""
     if measurement.oom_kills:
         # The host may have missed the last kill, or the image invents one: neither is a sound measurement.
@@ -338,7 +356,7 @@ def at_limit(ended: LaunchEnd, memory_bytes: int) -> str | None:
     )
 
 
-def _measurement(job: LaunchRequest) -> tuple[Measurement | None, str | None, str | None]:
+def _measurement(job: LaunchRequest) -> tuple[Measured | None, str | None, str | None]:
     """Return what the image measured, why that cannot be read, and why it cannot be stored."""
     try:
         text = read_start(job.out / MEASUREMENT, _MEASUREMENT_BYTES + 1)
@@ -355,8 +373,7 @@ def _measurement(job: LaunchRequest) -> tuple[Measurement | None, str | None, st
         return None, f"its measurement.json is wrong: {reason_of(error)}", None
     try:
         check_facts(parse_record(stored.encode("utf-8"), _MEASUREMENT_BYTES), "")
-        # The result holds these three as foreign texts.
-        check_names(replace(measurement, detail=None, device=None, libraries=dict.fromkeys(measurement.libraries, "")))
+        check_names(measurement)
     except ValueError as error:
         return measurement, None, _unstorable(reason_of(error))
     return measurement, None, None
@@ -373,7 +390,7 @@ def _unknown(doc_ids: set[str], unknown_ids: Callable[[set[str]], set[str]]) -> 
     return f"{len(unknown)} document ids that the corpus does not have, such as {min(unknown)!r}"
 
 
-def _impossible(spec: JobSpec, measurement: Measurement, samples: list[Sample], wall_s: float) -> str | None:
+def _impossible(spec: JobSpec, measurement: Measured, samples: list[Sample], wall_s: float) -> str | None:
     """Return the error where claimed times exceed the time that passed."""
     here_s = (measurement.build_s or 0) - (measurement.resumed_s or 0)  # the rest was spent by earlier attempts
     inside_s = (measurement.load_s or 0) + here_s + worked_s(spec, samples)

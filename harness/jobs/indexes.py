@@ -8,7 +8,7 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,6 @@ from harness.datasets import PreparedCorpus
 from harness.driver.records import Envelope, JobSpec, Outcome
 from harness.errors import JobError
 from harness.jobs.collect import collect
-from harness.jobs.environment import shared_host
 from harness.launch import host
 from harness.launch.base import Launcher, LaunchRequest, Limits, Prepared
 from harness.launch.watch import most_index_bytes
@@ -192,7 +191,7 @@ def _measure(
         ended = launcher.launch(job, progress)
     collected = collect(job, ended, corpus.unknown)
     check_room(job.folder)  # also after success: an indexer may have lost files that did not fit
-    measured = collected.measurement
+    measured = collected.measured
     if collected.outcome is not Outcome.OK or measured is None:
         size = (corpus.folder / "corpus.jsonl").stat().st_size
         output = f"{collected.detail} {ended.log.decode('utf-8', 'replace')}"
@@ -205,20 +204,13 @@ def _measure(
     return IndexFacts(
         build_s=measured.build_s or 0.0,
         index_bytes=size,
-        peak_anon_bytes=collected.memory.peak_anon_bytes,
-        peak_cgroup_bytes=collected.memory.peak_cgroup_bytes,
         content_sha256=checksum,
         envelope=job.spec.envelope,
         resumed_s=measured.resumed_s,
         isolation=launcher.isolation.name,
         started_at=started_at,
         environment=environment,
-        throttled_periods=ended.throttled_periods,
-        canary=ended.canary,
-        counters=collected.counters,
-        gpu=collected.gpu,
-        placement=ended.placement,
-        shared_host=shared_host(),
+        observed=collected.observed,
     )
 
 
@@ -306,7 +298,7 @@ def _flock(folder: Path, *, shared: bool = False, wait: bool = False) -> Iterato
 def _join(data: Path, own: IndexFacts, components: Mapping[str, Index], until: float, *, copies: bool) -> IndexFacts:
     """Lay the components' indexes into folders of their names; return the facts of the whole.
 
-    Times add up, the highest peak counts.
+    Times and sizes add up.
 
     Raises:
         JobError: the build wrote there itself, or a component's index is damaged.
@@ -327,8 +319,6 @@ def _join(data: Path, own: IndexFacts, components: Mapping[str, Index], until: f
         own,
         build_s=sum(facts.build_s for facts in parts),
         index_bytes=size,
-        peak_anon_bytes=_most(facts.peak_anon_bytes for facts in parts),
-        peak_cgroup_bytes=_most(facts.peak_cgroup_bytes for facts in parts),
         content_sha256=checksum,
         resumed_s=sum(facts.resumed_s or 0 for facts in parts) or None,
         components={name: index.facts for name, index in components.items()},
@@ -338,11 +328,6 @@ def _join(data: Path, own: IndexFacts, components: Mapping[str, Index], until: f
 def build_envelope() -> Envelope:
     """Return the envelope of builds without a profile: all CPUs, half of the host's memory."""
     return Envelope("build", host.cpus(), host.memory_bytes() // 2 // 2**20 * 2**20, pids=2048)
-
-
-def _most(counts: Iterable[int | None]) -> int | None:
-    """Return the largest of some counts; None: none is known."""
-    return max((count for count in counts if count is not None), default=None)
 
 
 def _failed(outcome: Outcome, reason: str | None) -> JobError:
@@ -369,7 +354,7 @@ def content(data: Path, most: int | None = None, until: float | None = None) -> 
             if stat.S_ISDIR(mode):
                 continue
             if not stat.S_ISREG(mode):
-                raise _failed(Outcome.BAD_OUTPUT, f"{str(name)!r} is no regular file")
+                raise _failed(Outcome.BAD_OUTPUT, f"{str(name)!r} is not a regular file")
             with open_regular(path) as file:
                 size += os.fstat(file.fileno()).st_size
                 if most is not None and size > most:

@@ -148,7 +148,7 @@ def _extra(name: str, value: object) -> int:
     return value
 
 
-def incomplete(spec: JobSpec, measurement: Measurement, samples: list[Sample]) -> str | None:
+def incomplete(spec: JobSpec, measurement: Measurement[Any], samples: list[Sample]) -> str | None:
     """Return which samples are missing, doubled or not asked for."""
     trials = len(measurement.probes) if spec.scenario == "server" else spec.trials
     expected = Counter(

@@ -16,7 +16,7 @@ from harness.datasets import Dataset
 from harness.driver.records import MAX_PROBES, JobSpec, Outcome, to_json
 from harness.errors import ImageError, JobError, counted
 from harness.jobs import environment, indexes
-from harness.jobs.collect import NOT_LAUNCHED, CollectedJob, build_result, collect
+from harness.jobs.collect import CollectedJob, build_result, collect
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.pinning import pin_inputs
@@ -27,7 +27,7 @@ from harness.launch.images.systems import System
 from harness.progress import TimeLeft, duration, task
 from harness.results import suite_record
 from harness.results.reader import FIRST_STAGE, read_jobs
-from harness.results.schema import STORED_RUN, Cell, Environment, RentedMachine, Result, job_key
+from harness.results.schema import STORED_RUN, Cell, Environment, JobProvenance, RentedMachine, Result, job_key
 from harness.results.store import Store, check_room
 
 log = logging.getLogger(__name__)
@@ -161,7 +161,7 @@ def run_job(run: _RunState, job: Planned) -> Result:
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     dataset, sample = inputs.datasets[cell.dataset], inputs.samples[cell.dataset]
     prepared, builder = (_prepared(run, system) for system in (inputs.system(cell), inputs.builder(cell)))
-    ended = NOT_LAUNCHED
+    output, stopped = b"", False
     index: Index | JobError | None = None
     page_cache: str | None = None
     if job.cannot:
@@ -180,40 +180,47 @@ def run_job(run: _RunState, job: Planned) -> Result:
             with index.in_use(), task(_cell_name(cell), line=False) as watcher:
                 ended = run.launcher.launch(request, watcher)
                 collected = collect(request, ended, dataset.corpus.unknown)
+                output, stopped = ended.log, ended.stopped is not None
             if collected.outcome is not Outcome.OK:
                 check_room(run.store.folder, collected.detail or "")
-        unexpected = collected.failed_to_load and not ended.stopped and job.expected is not Outcome.CRASH
+        unexpected = collected.failed_to_load and not stopped and job.expected is not Outcome.CRASH
         if unexpected and _rebuild(run, cell, builder, index):
             return run_job(run, job)
     result = build_result(
-        job,
+        job.spec,
         started_at,
         collected,
         run.environment,
-        ended,
-        index=index.facts if isinstance(index, Index) else None,
-        corpus_documents=dataset.corpus.size,
-        data_faults=dataset.faults,
-        page_cache=page_cache,
+        _provenance(inputs, cell, prepared),
         foreign_isolation=run.launcher.isolation.to_store,
-        stand_in=inputs.system(cell).stand_in,
-        nominal_memory_bytes=inputs.nominal_bytes.get(cell.profile),
-        pinned_at_first_use=inputs.system(cell).pinned_at_first_use,
-        sweep=inputs.sweep_point(cell.system),
         instance=run.instance,
-        shared_host=environment.shared_host(),
-        image_digest=prepared.digest if isinstance(prepared, Prepared) else None,
-        image_bytes=prepared.size_bytes if isinstance(prepared, Prepared) else None,
+        index=index.facts if isinstance(index, Index) else None,
+        page_cache=page_cache,
     )
     trec_run = collected.run(cell.system, sample.held_out)
     further = dict(dataset.judge(trec_run) or {}) if trec_run is not None else {}
     if (first_stage := collected.first_stage(_first_stage_tag(inputs.system(cell)), sample.held_out)) is not None:
         further[FIRST_STAGE] = first_stage
-    stored = run.store.put(result, collected.table(), trec_run, ended.log, further)
+    stored = run.store.put(result, collected.table(), trec_run, output, further)
     run.options.callbacks.stored(stored)
     if collected.outcome is Outcome.OK and isinstance(index, Index):
         index.has_loaded()
     return stored.result
+
+
+def _provenance(inputs: Inputs, cell: Cell, prepared: Prepared | ImageError | None) -> JobProvenance:
+    """Return what a cell's system and dataset are made of."""
+    system, dataset = inputs.system(cell), inputs.datasets[cell.dataset]
+    return JobProvenance(
+        image_digest=prepared.digest if isinstance(prepared, Prepared) else None,
+        image_bytes=prepared.size_bytes if isinstance(prepared, Prepared) else None,
+        stand_in=system.stand_in,
+        pinned_at_first_use=system.pinned_at_first_use,
+        sweep=inputs.sweep_point(cell.system),
+        corpus_documents=dataset.corpus.size,
+        data_faults=dataset.faults,
+        nominal_memory_bytes=inputs.nominal_bytes.get(cell.profile),
+    )
 
 
 def _first_stage_tag(system: System) -> str:

@@ -30,6 +30,7 @@ from harness.results.schema import (
     JUDGED_HITS,
     Cell,
     Environment,
+    JobProvenance,
     RentedMachine,
     Result,
     ResultSpec,
@@ -100,12 +101,12 @@ class LocalResults:
         )
         at = datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds")
         result = build_result(
-            planned,
+            planned.spec,
             at,
             CollectedJob(Outcome.INTERRUPTED, why),
             about,
+            JobProvenance(nominal_memory_bytes=self._nominal_bytes.get(job.cell.profile)),
             instance=instance,
-            nominal_memory_bytes=self._nominal_bytes.get(job.cell.profile),
         )
         self.keys.add(self.store.put(result, None, None, b"").result.key)
 

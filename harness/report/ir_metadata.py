@@ -118,7 +118,7 @@ def _evaluation(job: StoredJob, measures: tuple[Any, ...], qrels_cache: trec.Qre
 def metadata(job: StoredJob, evaluation: dict[str, Any], actor: Actor) -> dict[str, Any]:
     """Return the metadata of a job as plain values for YAML."""
     result = job.result
-    spec, cell = result.spec, result.spec.cell
+    spec, cell, stand_in = result.spec, result.spec.cell, result.provenance.stand_in
     whole = {
         "schema version": VERSION,
         "tag": cell.system,
@@ -126,14 +126,14 @@ def metadata(job: StoredJob, evaluation: dict[str, Any], actor: Actor) -> dict[s
         "platform": _platform(result),
         "implementation": {
             # A result knows its suite's name, not where the file lies.
-            "executable": {"cmd": command("run", "SUITE", only=glob_of(cell)), "image": result.image_digest},
+            "executable": {"cmd": command("run", "SUITE", only=glob_of(cell)), "image": result.provenance.image_digest},
             "source": {"commit": result.environment.harness_commit},
         },
         "resources": _resources(result),
         "method": {
             "automatic": True,
             "name": cell.system,
-            "description": result.stand_in and f"not the published checkpoint but a stand-in: {result.stand_in}",
+            "description": stand_in and f"not the published checkpoint but a stand-in: {stand_in}",
             "score ties": "as the system returned them",
             "retrieval": [{"name": cell.system, "params": dict(spec.params)}],
         },
@@ -153,7 +153,7 @@ def metadata(job: StoredJob, evaluation: dict[str, Any], actor: Actor) -> dict[s
 
 
 def _platform(result: Result) -> dict[str, Any]:
-    machine = result.environment
+    machine, libraries = result.environment, result.measured.libraries if result.measured else {}
     return {
         "hardware": {
             "cpu": {
@@ -169,7 +169,7 @@ def _platform(result: Result) -> dict[str, Any]:
         },
         "operating system": {"kernel": machine.kernel},
         "software": {
-            "libraries": [f"{name}=={version}" for name, version in sorted(result.libraries.items())],
+            "libraries": [f"{name}=={version}" for name, version in sorted(libraries.items())],
             "harness": machine.harness_version,
             "docker": machine.docker_version,
         },
@@ -177,18 +177,18 @@ def _platform(result: Result) -> dict[str, Any]:
 
 
 def _resources(result: Result) -> dict[str, Any]:
-    memory, counters, gpu = result.memory, result.counters, result.gpu
+    seen = result.observed
     return {
         "runtime": {
             "start time": result.started_at,
             "wallclock": _amount(result.wall_s, 1e3, "ms"),
             # While the trials ran, user and system time together.
-            "cpu of trials": _amount(counters.cpu_s, 1e3, "ms"),
+            "cpu of trials": _amount(seen.counters.cpu_s, 1e3, "ms"),
         },
-        "ram": {"used process": {"max": _amount(memory.peak_anon_bytes, 1 / 1024, "KB")}},
+        "ram": {"used process": {"max": _amount(seen.memory.peak_anon_bytes, 1 / 1024, "KB")}},
         "gpu": {
-            "vram used process": {"max": _amount(memory.peak_gpu_bytes, 1 / _MB, "MB")},
-            "energy used system": _amount(gpu.energy_j if gpu else None, 1, "J"),
+            "vram used process": {"max": _amount(seen.memory.peak_gpu_bytes, 1 / _MB, "MB")},
+            "energy used system": _amount(seen.gpu.energy_j if seen.gpu else None, 1, "J"),
         },
     }
 
@@ -216,11 +216,11 @@ def _own(job: StoredJob) -> dict[str, Any]:
         "queries": spec.sample_size,
         "trials": spec.trials,
         "hits": spec.k,
-        "load_s": result.load_s,
-        "first_query_s": result.first_query_s,
+        "load_s": result.measured.load_s if result.measured else None,
+        "first_query_s": result.answers.first_query_s,
         "index_bytes": result.index.index_bytes if result.index else None,
         "index_build_s": result.index.build_s if result.index else None,
-        "peak_cgroup_bytes": result.memory.peak_cgroup_bytes,
+        "peak_cgroup_bytes": result.observed.memory.peak_cgroup_bytes,
     }
 
 

@@ -101,28 +101,32 @@ def _check_place(job: StoredJob, spec: object, place: str) -> Iterator[Mismatch]
 def _check_record(job: StoredJob, place: str) -> Iterator[Mismatch]:
     """Compare fields of the record that say the same thing, or bound each other."""
     result, where = job.result, f"{place}/{reader.RESULT}"
-    ok, spec, index, memory = result.outcome is Outcome.OK, result.spec, result.index, result.memory
+    ok, spec, index = result.outcome is Outcome.OK, result.spec, result.index
+    measured, seen, sweep = result.measured, result.observed, result.provenance.sweep
     if index and index.resumed_s is not None and not 0 <= index.resumed_s <= index.build_s:
         yield Mismatch(f"{where}: index.resumed_s", f"{index.resumed_s}", f"0 to {index.build_s}")
-    if ok and result.effective is not None:
-        cpuset = result.placement.cpuset if result.placement else None
-        for wrong in envelope.mismatches(spec.envelope, result.effective, result.isolation.enforced, cpuset):
-            yield Mismatch(f"{where}: effective", wrong, "the limits of spec.envelope: the job ended ok")
-    if ok and result.exit_code not in (None, 0):
-        yield Mismatch(f"{where}: exit_code", f"{result.exit_code}", "0: the job ended ok")
+    if ok and measured and measured.effective is not None:
+        cpuset = seen.placement.cpuset if seen.placement else None
+        for wrong in envelope.mismatches(spec.envelope, measured.effective, result.isolation.enforced, cpuset):
+            yield Mismatch(f"{where}: measured.effective", wrong, "the limits of spec.envelope: the job ended ok")
+    if ok and seen.exit_code not in (None, 0):
+        yield Mismatch(f"{where}: observed.exit_code", f"{seen.exit_code}", "0: the job ended ok")
     if ok != (result.detail is None):
         yield Mismatch(f"{where}: detail", as_text(result.detail), f"what belongs to outcome {result.outcome.value}")
-    if result.oom_kills and result.outcome is not Outcome.OOM:
-        yield Mismatch(f"{where}: oom_kills", f"{result.oom_kills}", f"0: the job ended {result.outcome.value}")
-    if ok and result.load_s is not None and not 0 <= result.load_s <= result.wall_s + CLOCK_SLACK_S:
-        yield Mismatch(f"{where}: load_s", f"{result.load_s}", f"0 to {result.wall_s}, by wall_s")
-    peak = max(memory.peak_anon_by_phase_bytes.values(), default=0)
+    if seen.oom_kills and result.outcome is not Outcome.OOM:
+        yield Mismatch(f"{where}: observed.oom_kills", f"{seen.oom_kills}", f"0: the job ended {result.outcome.value}")
+    load_s = measured.load_s if measured else None
+    if ok and load_s is not None and not 0 <= load_s <= result.wall_s + CLOCK_SLACK_S:
+        yield Mismatch(f"{where}: measured.load_s", f"{load_s}", f"0 to {result.wall_s}, by wall_s")
+    memory, peak = seen.memory, max(seen.memory.peak_anon_by_phase_bytes.values(), default=0)
     if memory.peak_anon_bytes is not None and peak > memory.peak_anon_bytes:
         follows = f"at least {peak}, by peak_anon_by_phase_bytes"
-        yield Mismatch(f"{where}: memory.peak_anon_bytes", f"{memory.peak_anon_bytes}", follows)
-    for name, value in result.sweep.params.items() if result.sweep else ():
-        if (measured := spec.params.get(name)) != value:
-            yield Mismatch(f"{where}: sweep.params.{name}", as_text(value), f"{as_text(measured)}, by spec.params")
+        yield Mismatch(f"{where}: observed.memory.peak_anon_bytes", f"{memory.peak_anon_bytes}", follows)
+    for name, value in sweep.params.items() if sweep else ():
+        if (planned := spec.params.get(name)) != value:
+            yield Mismatch(
+                f"{where}: provenance.sweep.params.{name}", as_text(value), f"{as_text(planned)}, by spec.params"
+            )
 
 
 def check_facts_between(checked: Sequence[CheckedJob], root: Path) -> Iterator[Mismatch]:
@@ -130,7 +134,7 @@ def check_facts_between(checked: Sequence[CheckedJob], root: Path) -> Iterator[M
     stored: dict[tuple[str, str], tuple[int, Path]] = {}
     for job, folder in ((item.job, item.folder) for item in checked if item.job is not None):
         result, index = job.result, job.result.index
-        facts = [("corpus_documents", result.spec.corpus_sha256, result.corpus_documents)]
+        facts = [("provenance.corpus_documents", result.spec.corpus_sha256, result.provenance.corpus_documents)]
         facts += [("index.index_bytes", index.content_sha256, index.index_bytes)] if index else []
         for name, sha256, number in facts:
             if number is None:
@@ -303,7 +307,7 @@ def _check_evidence(
             follows = {
                 "limit_bytes": result.spec.envelope.memory_bytes,
                 "outcome": result.outcome.value,
-                "peak_anon_bytes": result.memory.peak_anon_bytes,
-                "major_faults": result.counters.major_faults,
+                "peak_anon_bytes": result.observed.memory.peak_anon_bytes,
+                "major_faults": result.observed.counters.major_faults,
             }
             yield from differences(f"{place}: evidence {number}", {name: evidence[name] for name in follows}, follows)

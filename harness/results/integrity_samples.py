@@ -267,7 +267,8 @@ def _trial_numbers(job: StoredJob) -> range:
     spec, most, count = job.result.spec, job.result.spec.trials, job.result.spec.trials
     if spec.cell.scenario == "server":
         most = MAX_PROBES
-        count = len(job.result.probes) if job.result.outcome is Outcome.OK else MAX_PROBES
+        measured = job.result.measured
+        count = len(measured.probes) if measured and job.result.outcome is Outcome.OK else MAX_PROBES
     return range(spec.job * most, spec.job * most + count)
 
 
@@ -296,8 +297,8 @@ def _check_counts(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> I
         "warmup_done": trials.count(WARMUP_TRIAL),
         "first_query_s": latency_ns[0] / 1e9 if latency_ns else None,
     }
-    stored = {name: getattr(job.result, name) for name in follows}
-    yield from differences(reader.RESULT, stored, follows, reason=f", by {reader.SAMPLES}")
+    stored = {name: getattr(job.result.answers, name) for name in follows}
+    yield from differences(f"{reader.RESULT}: answers", stored, follows, reason=f", by {reader.SAMPLES}")
 
 
 def _check_wall_time(job: StoredJob, table: pa.Table) -> Iterator[Mismatch]:
@@ -305,7 +306,8 @@ def _check_wall_time(job: StoredJob, table: pa.Table) -> Iterator[Mismatch]:
     rows = table.select([name for name in ("trial", "latency_ns", "batch") if name in table.column_names]).to_pylist()
     batches = {(row["trial"], row["batch"]): row["latency_ns"] for row in rows if row.get("batch") is not None}
     alone = sum(row["latency_ns"] for row in rows if row.get("batch") is None)
-    worked_s = (job.result.load_s or 0) + (alone + sum(batches.values())) / 1e9
+    load_s = job.result.measured.load_s if job.result.measured else None
+    worked_s = (load_s or 0) + (alone + sum(batches.values())) / 1e9
     if worked_s > job.result.wall_s + CLOCK_SLACK_S:
         follows = f"at least {worked_s}, by {reader.SAMPLES}"
         yield Mismatch(f"{reader.RESULT}: wall_s", f"{job.result.wall_s}", follows)
@@ -313,8 +315,10 @@ def _check_wall_time(job: StoredJob, table: pa.Table) -> Iterator[Mismatch]:
 
 def _check_probes(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> Iterator[Mismatch]:
     """Compare the probes of scenario ``server``, and the believed rate, with the samples."""
-    result, target = job.result, job.result.spec.scenario_params
-    for number, probe in enumerate(result.probes, start=1):
+    measured, target = job.result.measured, job.result.spec.scenario_params
+    if measured is None:
+        return
+    for number, probe in enumerate(measured.probes, start=1):
         timed = sorted(ns for trial, ns in zip(trials, latency_ns, strict=True) if trial == probe.trial)
         if not timed or target.latency_percentile is None or target.latency_target_s is None:
             continue
@@ -324,7 +328,7 @@ def _check_probes(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> I
         stored = {"queries": probe.queries, "late": probe.late, "latency_s": probe.latency_s}
         follows = {"queries": len(timed), "late": late, "latency_s": timed[rank - 1] / 1e9}
         yield from differences(f"{reader.RESULT}: probe {number}", stored, follows, reason=f", by {reader.SAMPLES}")
-    believed = [None, *(probe.rate_qps for probe in result.probes if probe.check and probe.passed)][-1]
+    believed = [None, *(probe.rate_qps for probe in measured.probes if probe.check and probe.passed)][-1]
     yield from differences(
-        f"{reader.RESULT}: rate_qps", result.rate_qps, believed, reason=", the rate that passed twice"
+        f"{reader.RESULT}: measured.rate_qps", measured.rate_qps, believed, reason=", the rate that passed twice"
     )

@@ -25,10 +25,10 @@ from harness import config
 from harness.errors import FileError, StoreError, UsageError, counted, did_you_mean
 from harness.evaluation import answer_recall, trec
 from harness.evaluation.trec import Run
-from harness.results import version_1
+from harness.results import version1
 from harness.results.origins import JobOrigins
 from harness.results.samples import SampleBudget, load_samples, no_samples
-from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS, SCHEMA_VERSION, Cell, Result, ResultSpec
+from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS, READ_VERSIONS, Cell, Result, ResultSpec
 from harness.untrusted import check_names, parse_json, read_whole, reading, reason_of
 
 if TYPE_CHECKING:
@@ -305,11 +305,12 @@ def parse_result(content: bytes) -> Result:
     """
     raw = parse_record(content)
     version = raw.get("schema_version")
-    if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
-        raise FileError(f"schema version {version!r}, this harness reads 1 to {SCHEMA_VERSION}; update harness")
+    if type(version) is not int or version not in READ_VERSIONS:
+        known = " and ".join(map(str, READ_VERSIONS))
+        raise FileError(f"schema version {version!r}, this harness reads {known}; update harness")
     check_facts(raw, "")
     if version == 1:
-        raw = version_1.lifted(raw)
+        raw = version1.lift(raw)
     result = result_adapter().validate_python(raw)
     check_names(result)
     _check_spec(result)

@@ -6,7 +6,7 @@ Frozen dataclasses.  Units stand in the names.  What crosses into a container is
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated
@@ -16,11 +16,9 @@ from pydantic import StringConstraints
 from harness.commands import literal
 from harness.driver.records import (
     Cpuset,
-    EffectiveEnvelope,
     Envelope,
+    Measurement,
     Outcome,
-    Phase,
-    Probe,
     Scalar,
     ScenarioParams,
     digest,
@@ -33,9 +31,11 @@ IsolationName = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
 NULL_SYSTEM = "null"
 
 
-# Version of result.json; older ones are read too (harness.results.version_1).
-# 2: a spec holds the recipe of its image, which decides what is done; the image's digest is a fact of the result.
+# Version of result.json, and those that are read (:mod:`harness.results.version1` reads version 1).
+# 1: one flat record.  2: a spec holds the recipe of its image, which decides what is done; the driver's measurement as
+# it came, what the host saw, answers and provenance (with the image's digest) are nested.
 SCHEMA_VERSION = 2
+READ_VERSIONS = (1, 2)
 
 # The times that a job claims may add up to so much more than its ``wall_s``: two clocks are read one after the other.
 CLOCK_SLACK_S = 0.05
@@ -319,31 +319,44 @@ class DataFault:
 
 
 @dataclass(frozen=True)
+class Observed:
+    """Observations of a job or an index build by the host, from outside it; ``None``: not known.
+
+    ``throttled_periods`` and ``oom_kills`` are the kernel's counters as the host read them: what an image says of them
+    proves nothing. ``canary`` was read before, between and after the trials, or before and after the build.
+    ``counters`` are of the trials, or of the build alone. ``gpu`` is ``None`` for a job without GPUs, or where they
+    could not be followed. ``shared_host``: other jobs of AWS Batch may have run there at the same time.
+    """
+
+    exit_code: int | None = None
+    oom_kills: int | None = None
+    throttled_periods: int | None = None
+    memory: Memory = Memory()
+    canary: tuple[CanaryReading, ...] = ()
+    counters: Counters = Counters()
+    gpu: GpuUse | None = None
+    placement: Placement | None = None
+    shared_host: bool = False
+
+
+@dataclass(frozen=True)
 class IndexFacts:
-    """Cost and size of an index build, and the machine's readings beside it; ``None``: not known.
+    """Cost and size of an index build, and what the host saw of it; ``None``: not known.
 
     ``resumed_s`` is the part of ``build_s`` that earlier attempts, which ended early, spent on what the last one took
-    over; the peaks and the readings are the last one's.  From ``isolation`` on, fields are named as those of a
-    :class:`Result`: the canary was read before and after the build, and counters are of its own phase alone.  Times,
-    sizes and peaks include those of ``components``, whose indexes are joined.
+    over; ``observed`` is of the last one.  Times and sizes include those of ``components``, whose indexes are joined;
+    ``observed`` does not.
     """
 
     build_s: float
     index_bytes: int
-    peak_anon_bytes: int | None
-    peak_cgroup_bytes: int | None
     content_sha256: str
     envelope: Envelope
     resumed_s: float | None = None
     isolation: IsolationName | None = None
     started_at: str | None = None
     environment: Environment | None = None
-    throttled_periods: int | None = None
-    canary: tuple[CanaryReading, ...] = ()
-    counters: Counters = Counters()
-    gpu: GpuUse | None = None
-    placement: Placement | None = None
-    shared_host: bool = False
+    observed: Observed = Observed()
     components: dict[str, IndexFacts] = field(default_factory=dict)
 
     @property
@@ -359,23 +372,52 @@ class IndexFacts:
 
 
 @dataclass(frozen=True)
+class AnswerCounts:
+    """Counts of a search job's answers.
+
+    ``warmup_done`` counts the warm-up queries that were asked, ``trials_finished`` the trials with every query
+    answered.  ``ranking_disagreements`` counts sample queries whose ranked ids differ between trials (the stored run is
+    the first trial's); ``None``: there was no second one.
+    """
+
+    first_query_s: float | None = None
+    warmup_done: int = 0
+    trials_finished: int = 0
+    ranking_disagreements: int | None = None
+
+
+@dataclass(frozen=True)
+class JobProvenance:
+    """Origin of the measured system and its data, as far as it does not decide the job's key.
+
+    ``image_digest`` names the image that ran (``None``: there was none); no plan compares it. ``stand_in`` says
+    what the system's checkpoint was, where it was not the published one. ``pinned_at_first_use`` names the files
+    that its file did not pin, with their commits: the suite's ``pins.json`` has their hashes. ``sweep`` is the
+    point, where a suite sweeps the system. ``corpus_documents`` counts what the index was built of, ``data_faults``
+    what is wrong with it. ``nominal_memory_bytes`` is the memory that the hardware profile asks for, where it is
+    the whole machine and the limit in ``spec.envelope`` is what the host left of it; ``None``: the limit is the
+    profile's.
+    """
+
+    image_digest: str | None = None
+    image_bytes: int | None = None
+    stand_in: ForeignText | None = None
+    pinned_at_first_use: ForeignText | None = None
+    sweep: SweepPoint | None = None
+    corpus_documents: int | None = None
+    data_faults: tuple[DataFault, ...] = ()
+    nominal_memory_bytes: int | None = None
+
+
+@dataclass(frozen=True)
 class Result:
     """One stored job: spec, environment, measurement and outcome.  Immutable; no money in it.
 
-    ``corpus_documents`` counts what the index was built of, ``data_faults`` what is wrong with it.
-    ``ranking_disagreements`` counts sample queries whose ranked ids differ between trials (the stored run is the first
-    trial's). ``warmup_done`` counts the warm-up queries that were asked. ``page_cache`` says what was done to the
-    index's pages in the host's cache before the job (``dropped``, or ``None``: nothing). ``gpu`` is ``None`` for a job
-    without GPUs, or where they could not be followed. ``stand_in`` says what the system's checkpoint was, where it was
-    not the published one. ``pinned_at_first_use`` names the files that its file did not pin, with their commits: the
-    suite's ``pins.json`` has their hashes. ``sweep`` is the point, where a suite sweeps the system. ``instance`` is the
-    machine, where it was one of EC2. ``image_digest`` names the image that ran (``None``: there was none): it is
-    provenance, and no plan compares it. ``shared_host``: other jobs of AWS Batch may have run there at the same time.
-    ``compiled_s`` is the CPU time of just-in-time compiler threads while the trials ran; ``None``: none were seen.
-    ``nominal_memory_bytes`` is the memory that the hardware profile asks for, where it is the whole machine and the
-    limit in ``spec.envelope`` is what the host left of it; ``None``: the limit is the profile's. ``files`` maps each
-    file beside ``result.json`` to its sha256. ``foreign_isolation`` is the record of an
-    isolation that harness does not ship. ``seal`` is the digest of all other fields
+    ``measured`` is the driver's record as it came; ``None``: it left none that can be stored. ``outcome`` and
+    ``detail`` are the host's verdict. ``instance`` is the machine, where it was one of EC2. ``page_cache`` says what
+    was done to the index's pages in the host's cache before the job (``dropped``, or ``None``: nothing). ``files`` maps
+    each file beside ``result.json`` to its sha256. ``foreign_isolation`` is the record
+    of an isolation that harness does not ship. ``seal`` is the digest of all other fields
     (:mod:`harness.results.seals`).
     """
 
@@ -386,39 +428,13 @@ class Result:
     started_at: str
     wall_s: float
     environment: Environment
-    effective: EffectiveEnvelope | None = None
-    index: IndexFacts | None = None
-    corpus_documents: int | None = None
-    data_faults: tuple[DataFault, ...] = ()
-    memory: Memory = Memory()
-    load_s: float | None = None
-    first_query_s: float | None = None
-    phases: tuple[Phase, ...] = ()
-    throttled_periods: int | None = None
-    oom_kills: int | None = None
-    exit_code: int | None = None
-    image_digest: str | None = None
-    image_bytes: int | None = None
-    device: ForeignText | None = None
-    libraries: dict[str, ForeignText] = field(default_factory=dict)
-    warmup_done: int = 0
-    warmup_steady: bool | None = None
-    trials_finished: int = 0
-    ranking_disagreements: int | None = None
-    canary: tuple[CanaryReading, ...] = ()
-    counters: Counters = Counters()
-    gpu: GpuUse | None = None
-    placement: Placement | None = None
-    page_cache: ForeignText | None = None
-    probes: tuple[Probe, ...] = ()
-    rate_qps: float | None = None
-    stand_in: ForeignText | None = None
-    pinned_at_first_use: ForeignText | None = None
-    sweep: SweepPoint | None = None
     instance: RentedMachine | None = None
-    shared_host: bool = False
-    compiled_s: float | None = None
-    nominal_memory_bytes: int | None = None
+    provenance: JobProvenance = JobProvenance()
+    index: IndexFacts | None = None
+    page_cache: ForeignText | None = None
+    measured: Measurement[ForeignText] | None = None
+    observed: Observed = Observed()
+    answers: AnswerCounts = AnswerCounts()
     files: dict[str, str] = field(default_factory=dict)
     foreign_isolation: Isolation | None = None
     schema_version: int = SCHEMA_VERSION
@@ -429,6 +445,11 @@ class Result:
         """Isolation that held the job to its envelope: harness's own record, else the stored one of that name."""
         stored = self.foreign_isolation
         return stored if stored is not None and stored.name == self.spec.isolation else named(self.spec.isolation)
+
+
+def measurements(results: Iterable[Result]) -> list[Measurement[ForeignText]]:
+    """Return what the drivers measured; a job that left no measurement is left out."""
+    return [result.measured for result in results if result.measured is not None]
 
 
 def job_key(spec: ResultSpec) -> str:

@@ -58,7 +58,7 @@ def read(suite: Path) -> dict[str, str] | None:
     ``None``: there is no manifest.
 
     Raises:
-        OSError: it cannot be read, or is no regular file.
+        OSError: it cannot be read, or is not a regular file.
         ValueError: a line is damaged, or it is larger than any manifest.
     """
     try:

@@ -26,7 +26,7 @@ def priced() -> tuple[Published, Table]:
     """Return the published tables of Santhanam et al. 2023 and their rows at the paper's prices."""
     folder = published_folder() / "santhanam2023"
     paper = published_tables.read(folder)
-    return paper, row_pricing.price(results_folder.load_rows(folder), row_pricing.tariff(paper.follows()))
+    return paper, row_pricing.price(results_folder.read(folder).table, row_pricing.tariff(paper.follows()))
 
 
 @functools.cache

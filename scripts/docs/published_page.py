@@ -47,7 +47,7 @@ def page() -> str:
 
 def _reference() -> str:
     """Describe the measured result that ships, by its stored jobs."""
-    table = results_folder.load_rows(published_folder() / "quickstart")
+    table = results_folder.read(published_folder() / "quickstart").table
     row = next(row for row in table.rows if row.system == "bm25")
     measure = table.measures[0]
     assert row.machine is not None and row.latency_mean_s.value is not None

@@ -57,7 +57,9 @@ def interleaved(make: Maker) -> Interleaved:
 
 def test_jobs_of_a_cell_form_one_row(interleaved: Interleaved, snapshot: Snapshot) -> None:
     jobs = interleaved(trial_ms=(0.0, 0.1, -0.1, 0.2, -0.2))
-    jobs[3] = replace(jobs[3], result=replace(jobs[3].result, memory=Memory(300 * MIB, 70 * MIB, 400 * MIB)))
+    jobs[3] = replace(
+        jobs[3], result=sample_records.nested(jobs[3].result, {"memory": Memory(300 * MIB, 70 * MIB, 400 * MIB)})
+    )
     row = one(jobs, snapshot)
     assert (row.queries, row.trials, row.jobs, row.attempts) == (140, 5, 5, 5)
     assert row.keys == tuple(job.result.key for job in jobs)
@@ -376,7 +378,7 @@ def test_only_the_probe_that_confirmed_the_rate_is_described() -> None:
     )
     latency = np.arange(6.0)[:, None] + np.ones((6, 10))
     results = served(100.0, 100.0, probes=probes)
-    results[1] = replace(results[1], rate_qps=None)
+    results[1] = sample_records.nested(results[1], {"rate_qps": None})
     timings = sample_records.timed(sample_records.samples(latency), sample_records.samples(latency))
     found = cell_summary.confirming_samples(results, timings)
     assert found.trials == ((0, 5),)

@@ -311,20 +311,35 @@ def results(tmp_path: Path) -> Path:
     return root
 
 
+def test_rows_and_values_come_from_one_reading(
+    results: Path, summarised: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    anew = results_folder.read(results)
+    assert anew.per_query.keys() == {row.per_query_key for row in anew.table.rows if row.outcome is Outcome.OK}
+    assert sorted(summarised) == ["a", "b"], "each cell once, without a cache too"
+    results_folder.read(results, cache=tmp_path / "cache")
+    walks = []
+    stamp = row_cache.folder_stamp
+    monkeypatch.setattr(row_cache, "folder_stamp", lambda folder: walks.append(folder) or stamp(folder))
+    cached = results_folder.read(results, cache=tmp_path / "cache")
+    assert cached.table == anew.table and cached.per_query.keys() == anew.per_query.keys()
+    assert walks == [results]
+
+
 @pytest.mark.slow
 def test_only_cells_with_new_files_are_rebuilt(results: Path, summarised: list[str], tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    results_folder.load_rows(results, cache=cache)
+    results_folder.read(results, cache=cache)
     assert sorted(summarised) == ["a", "b"]
     summarised.clear()
     publisher.put(results, Made("c", 9.0))
-    after = results_folder.load_rows(results, cache=cache)
+    after = results_folder.read(results, cache=cache).table
     assert summarised == ["c"]
     summarised.clear()
-    assert after == results_folder.load_rows(results, cache=cache) == results_folder.load_rows(results)
+    assert after == results_folder.read(results, cache=cache).table == results_folder.read(results).table
     assert sorted(summarised) == ["a", "b", "c"], "without a cache rows are built each time"
-    by_query = results_folder.load_per_query(results, cache=cache)
-    anew = results_folder.load_per_query(results)
+    by_query = results_folder.read(results, cache=cache).per_query
+    anew = results_folder.read(results).per_query
     assert by_query.keys() == anew.keys()
     for name, values in by_query.items():
         assert values.latency_s.tolist() == anew[name].latency_s.tolist()
@@ -335,34 +350,34 @@ def test_only_cells_with_new_files_are_rebuilt(results: Path, summarised: list[s
 def test_verdict_that_depends_on_other_cells_is_rebuilt(results: Path, tmp_path: Path) -> None:
     """A slow machine is slow against the median of all jobs, so a row's validity may change while its cell does not."""
     cache = tmp_path / "cache"
-    results_folder.load_rows(results, cache=cache)
+    results_folder.read(results, cache=cache)
     publisher.put(results, *(Made(f"more{number}", 2.0, canary_s=0.02) for number in range(4)))
-    after = results_folder.load_rows(results, cache=cache)
-    assert after == results_folder.load_rows(results)
+    after = results_folder.read(results, cache=cache).table
+    assert after == results_folder.read(results).table
 
 
 @pytest.mark.slow
 def test_a_changed_run_rebuilds_its_cell(results: Path, summarised: list[str], tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    results_folder.load_rows(results, cache=cache)
+    results_folder.read(results, cache=cache)
     summarised.clear()
     path = next((results / "quick" / "a").rglob(RUN))
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()).replace(b"right", b"other")))
-    after = results_folder.load_rows(results, cache=cache)
+    after = results_folder.read(results, cache=cache).table
     assert summarised == ["a"]
-    assert after == results_folder.load_rows(results)
+    assert after == results_folder.read(results).table
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", [".rows.parquet", ".queries.parquet"])
 def test_a_damaged_file_rebuilds_all_cells(results: Path, summarised: list[str], tmp_path: Path, ending: str) -> None:
     cache = tmp_path / "cache"
-    results_folder.load_rows(results, cache=cache)
+    results_folder.read(results, cache=cache)
     (path,) = (cache / "tables").glob(f"*{ending}")
     path.write_bytes(path.read_bytes()[:-7])
     summarised.clear()
     publisher.put(results, Made("c", 9.0))
-    results_folder.load_rows(results, cache=cache)
+    results_folder.read(results, cache=cache)
     assert sorted(summarised) == ["a", "b", "c"]
 
 
@@ -370,11 +385,11 @@ def test_a_damaged_file_rebuilds_all_cells(results: Path, summarised: list[str],
 @pytest.mark.parametrize("odd", [os.mkfifo, Path.mkdir])
 def test_rows_are_made_anew_where_their_cache_is_an_odd_thing(results: Path, odd: Callable[[Path], object]) -> None:
     cache = results.parent / "cache"
-    rows = results_folder.load_rows(results, cache=cache)
+    rows = results_folder.read(results, cache=cache).table
     (path,) = (cache / "tables").glob("*.rows.parquet")
     path.unlink()
     odd(path)
-    assert results_folder.load_rows(results, cache=cache) == rows
+    assert results_folder.read(results, cache=cache).table == rows
 
 
 @pytest.mark.parametrize("odd", [os.mkfifo, Path.mkdir])
@@ -386,7 +401,7 @@ def test_an_odd_thing_in_place_of_values_by_query_holds_none(tmp_path: Path, odd
 @pytest.mark.slow
 def test_other_measures_rebuild_all_cells(results: Path, summarised: list[str], tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    results_folder.load_rows(results, cache=cache)
+    results_folder.read(results, cache=cache)
     summarised.clear()
-    assert results_folder.load_rows(results, ("P@1",), cache=cache).measures == ("P@1",)
+    assert results_folder.read(results, results_folder.Selection(("P@1",)), cache=cache).table.measures == ("P@1",)
     assert sorted(summarised) == ["a", "b"]

@@ -402,7 +402,7 @@ def test_measures_have_intervals_over_queries(make: Maker) -> None:
 
 def test_row_has_the_machine_and_the_verdict_of_its_build(make: Maker, snapshot: Snapshot) -> None:
     quiet = build(envelope=ENVELOPES["cpu2-mem4"])
-    loud = replace(quiet, counters=sample_records.quiet(foreign_cpu_s=4.0))
+    loud = sample_records.nested(quiet, {"counters": sample_records.quiet(foreign_cpu_s=4.0)})
     jobs = [make("a", changes={"index": quiet}), make("b", changes={"index": loud}), make("c")]
     jobs += [make("d", outcome=Outcome.OOM, changes={"index": loud})]
     rows = {row.system: row for row in build_table(jobs, snapshot=snapshot).rows}

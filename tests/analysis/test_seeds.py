@@ -40,7 +40,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def averaged(stored: Path) -> tuple[dict[str, Row], dict[str, PerQuery]]:
-    table, values = results_folder.load_rows(stored), results_folder.load_per_query(stored)
+    table, values = results_folder.read(stored).table, results_folder.read(stored).per_query
     found, by_query = seeds.averaged(table, values, results_folder.load_seeds(stored))
     return {row.system: row for row in found.rows}, by_query
 
@@ -56,7 +56,7 @@ def test_each_query_has_the_mean_of_the_seeds_and_the_row_follows(stored: Path) 
     assert new.measured("RR@10") == pytest.approx(2 / 3)
     assert (new.jobs, len(new.keys), len(new.trial_means_s)) == (3, 3, 3 * len(rows["alone"].trial_means_s))
     mean_ms = [1000 * (row.latency_mean_s.value or 0) for row in (new, rows["old"])]
-    singles = {row.system: row for row in results_folder.load_rows(stored).rows}
+    singles = {row.system: row for row in results_folder.read(stored).table.rows}
     for got, names in zip(mean_ms, (NEW, OLD), strict=True):
         assert got == pytest.approx(np.mean([1000 * (singles[name].latency_mean_s.value or 0) for name in names]))
     assert new.notes[0].startswith("mean of 3 seeds by RR@10: new-s1 0.6")
@@ -74,7 +74,7 @@ def test_a_failed_seed_is_left_out_and_named(stored: Path, tmp_path: Path) -> No
 
 
 def test_work_that_a_seed_did_not_count_is_missing_and_not_zero(stored: Path) -> None:
-    table = results_folder.load_rows(stored)
+    table = results_folder.read(stored).table
     counted = {"new-s1": {"flop": 2.0, "pairs": 10.0}, "new-s2": {"flop": 4.0}, "new-s3": {"flop": 6.0}}
     rows = tuple(replace(row, counts=counted.get(row.system, {})) for row in table.rows)
     found, _ = seeds.averaged(replace(table, rows=rows), {}, MODEL)
@@ -82,7 +82,7 @@ def test_work_that_a_seed_did_not_count_is_missing_and_not_zero(stored: Path) ->
 
 
 def test_note_has_every_number_of_seeds_of_a_model(stored: Path) -> None:
-    table = results_folder.load_rows(stored)
+    table = results_folder.read(stored).table
     elsewhere = tuple(replace(row, dataset="other") for row in table.rows if row.system in ("new-s1", "new-s2"))
     found, _ = seeds.averaged(replace(table, rows=(*table.rows, *elsewhere)), {}, MODEL)
     assert found.notes[-1] == "means over seeds: new (2 or 3), old (3)"

@@ -110,7 +110,7 @@ def test_verify_prints_one_finding_per_line_and_fails(harness: Call) -> None:
     assert (done.exit_code, done.stdout) == (0, "- 12 jobs, 36 files: all follows\n")
     folder = job(Path("results"))
     put(folder / reader.LOG, b"x")
-    change(folder, lambda raw: raw.update(warmup_done=9))
+    change(folder, lambda raw: raw["answers"].update(warmup_done=9))
     change(folder, lambda raw: raw["files"].update({"a b": "0"}))
     done = harness("verify", "results")
     *lines, last = done.stdout.splitlines()

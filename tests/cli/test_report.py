@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from harness.analysis.table import Table
+from harness.analysis.evaluate_job import JobEvaluator
+from harness.analysis.results_folder import ReadResults
+from harness.analysis.rows import build_rows
 from harness.cli.stored_results import StoredResults
 from harness.driver.records import Outcome
 from harness.launch.fake import FakeLauncher
@@ -18,7 +20,7 @@ from tests.conftest import Bench
 from tests.published_study.test_table3 import shown
 from tests.support.command_line import Call, assert_refused, call
 from tests.support.published import SHIPPED
-from tests.support.stored_jobs import Maker, build_table
+from tests.support.stored_jobs import Maker
 
 
 def test_restricted_suite_prints_the_papers_table_with_its_stand_in_marked(bench: Bench) -> None:
@@ -67,11 +69,11 @@ def test_the_command_prints_stored_results_in_the_papers_shape(make: Maker, monk
     jobs = [make("dpr", changes={"stand_in": "a small model"}), make(outcome=Outcome.OOM)]
     options = []
 
-    def table(stored: StoredResults, **_: Any) -> Table:
+    def read(stored: StoredResults, **_: Any) -> ReadResults:
         options.append(stored.measures)
-        return build_table(jobs, snapshot=stored.selection.snapshot(), measures=stored.measures)
+        return ReadResults(build_rows(jobs, JobEvaluator(stored.measures)).table, dict)
 
-    monkeypatch.setattr(StoredResults, "table", table)
+    monkeypatch.setattr(StoredResults, "read", read)
     usual = ["report", str(make.folder), "--layout", "santhanam2023", "--as-of", "2026-07-20"]
     done = call(*usual)
     assert done.exit_code == 0 and options == [("RR@10", "Success@10")]

@@ -139,7 +139,7 @@ def test_row_of_a_whole_machine_shows_both_figures_of_memory(
     assert "1 CPU, 4 GiB (limit 3.3) (fake)" in done.stdout
     (path,) = (bench.folder / "results" / "test-suite").rglob("result.json")
     stored = json.loads(path.read_text())
-    assert stored["nominal_memory_bytes"] == 4 * 2**30 > stored["spec"]["envelope"]["memory_bytes"]
+    assert stored["provenance"]["nominal_memory_bytes"] == 4 * 2**30 > stored["spec"]["envelope"]["memory_bytes"]
     (row,) = json.loads(harness("report", "results/test-suite", "--format", "json").stdout)["rows"]
     assert row["price"]["memory_bytes"] == 4 * 2**30, "it costs the whole machine"
     assert "0 jobs run, 1 done before" in harness("run", "test-suite.toml", "--launcher", "fake").stderr

@@ -18,6 +18,7 @@ from harness.jobs.collect import build_result, collect
 from harness.launch.base import LaunchRequest
 from harness.launch.watch import JobWatch
 from harness.results.reader import read_result
+from harness.results.schema import JobProvenance
 from harness.results.store import Store
 from harness.untrusted import read_whole, to_json
 from tests.fuzz.child import Reader
@@ -46,7 +47,7 @@ def _read_out(folder: Path, scratch: Path) -> object:
     """Collect a job and store it; what is stored must be readable."""
     collected = collect(_request(folder), jobs.ENDED, lambda ids: set())
     planned = job_fixtures.planned("bm25")
-    result = build_result(planned, sample_records.at(0), collected, sample_records.ENVIRONMENT, jobs.ENDED)
+    result = build_result(planned.spec, sample_records.at(0), collected, sample_records.ENVIRONMENT, JobProvenance())
     store = Store(scratch / "results", "s")
     with store.held():
         stored = store.put(result, collected.table(), collected.run("bm25", {"w0"}), b"log")

@@ -80,7 +80,7 @@ def _read_suite(folder: Path, _scratch: Path) -> object:
 
 
 def _read_table(folder: Path, _scratch: Path) -> object:
-    return results_folder.load_rows(folder / "results").rows
+    return results_folder.read(folder / "results").table.rows
 
 
 def _make_origin(folder: Path) -> None:
@@ -115,7 +115,7 @@ def _read_first_stage(folder: Path, _scratch: Path) -> object:
 
 def _make_cached(folder: Path) -> None:
     make(folder)
-    results_folder.load_rows(folder / "results", cache=folder / "cache")
+    results_folder.read(folder / "results", cache=folder / "cache")
 
 
 def _read_cached(folder: Path, scratch: Path) -> object:
@@ -123,7 +123,7 @@ def _read_cached(folder: Path, scratch: Path) -> object:
     (scratch / "cache" / "tables").mkdir(parents=True)
     for path in (folder / "cache" / "tables").iterdir():
         _copy_odd(path, scratch / "cache" / "tables" / path.name)
-    table = results_folder.load_rows(folder / "results", cache=scratch / "cache")
+    table = results_folder.read(folder / "results", cache=scratch / "cache").table
     found = list(row_cache.cached_files(folder / "results", scratch / "cache"))
     return table.rows, len(found)
 

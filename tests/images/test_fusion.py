@@ -113,11 +113,11 @@ def test_stages_sum_within_the_latency_and_libraries_name_their_component(bench:
         assert outer <= row["latency_ns"]
         for name in ("words", "letters"):
             assert 0 < row[f"stage_{name}.retrieve_ns"] < row[f"stage_{name}_ns"]
-    assert result.effective is not None
-    assert result.effective.threads == {"words.python": 1, "letters.python": 1}
-    assert result.libraries.keys() == {"words.python", "words.omp", "letters.python", "letters.omp"}
-    assert result.libraries["letters.omp"] == "1", "what the launcher sets reaches both"
-    assert result.device == "cpu"
+    assert result.measured.effective is not None
+    assert result.measured.effective.threads == {"words.python": 1, "letters.python": 1}
+    assert result.measured.libraries.keys() == {"words.python", "words.omp", "letters.python", "letters.omp"}
+    assert result.measured.libraries["letters.omp"] == "1", "what the launcher sets reaches both"
+    assert result.measured.device == "cpu"
     shown = CliRunner().invoke(main, ["report", str(bench.results), "--format", "csv"])
     assert shown.exit_code == 0 and "stage_words.retrieve_mean_ms" in shown.output
     assert "sum to more" not in shown.output

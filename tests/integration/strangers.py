@@ -319,9 +319,9 @@ def _attacks() -> Iterator[tuple[str, Attack]]:
         _file(SAMPLES, lambda: _parquet(pa.table(_columns() | {"stage_a_ns": [[1]] * 40}))),
     )
     for number in ("NaN", "Infinity", "-1", "1e999", "1" + "0" * 400, "-0.5"):
-        yield f"load of {number[:9]} s", _raw(lambda raw: raw.update(load_s=HERE), number)
-    yield "bytes of NaN", _record(lambda raw: raw["memory"].update(peak_anon_bytes=float("nan")))
-    yield "negative bytes", _record(lambda raw: raw["memory"].update(peak_anon_bytes=-5))
+        yield f"load of {number[:9]} s", _raw(lambda raw: raw["measured"].update(load_s=HERE), number)
+    yield "bytes of NaN", _record(lambda raw: raw["observed"]["memory"].update(peak_anon_bytes=float("nan")))
+    yield "negative bytes", _record(lambda raw: raw["observed"]["memory"].update(peak_anon_bytes=-5))
     yield "negative CPUs", _record(lambda raw: raw["spec"]["envelope"].update(cpus=-1))
     yield "negative index", _record(lambda raw: raw["index"].update(index_bytes=-(1 << 40)))
     yield "endless jobs", _record(lambda raw: raw["spec"].update(jobs=10**15))
@@ -334,7 +334,7 @@ def _attacks() -> Iterator[tuple[str, Attack]]:
     yield "surrogate in a system", _cell("system", "\ud800")
     yield "surrogate in a detail", _record(lambda raw: raw.update(detail="\udfff"))
     yield "surrogate in a parameter", _record(lambda raw: raw["spec"]["params"].update({"\ud800": 1}))
-    yield "surrogate in a library", _record(lambda raw: raw["libraries"].update({"a": "\ud800"}))
+    yield "surrogate in a library", _record(lambda raw: raw["measured"]["libraries"].update({"a": "\ud800"}))
     yield "system that leads out", _cell("system", "../../../OUTSIDE")
     yield "system of no name", _cell("system", "")
     yield "dataset that leads out", _cell("dataset", "/tmp/OUTSIDE")

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness.driver.records import Measurement, Outcome, Phase, Query, to_json
+from harness.driver.records import Measurement, Outcome, Phase, Query
 from harness.jobs.collect import CollectedJob, build_result, collect
-from harness.jobs.plan import Planned
 from harness.launch.base import LaunchEnd, LaunchRequest, StopReason
 from harness.launch.monitor.traces import (
     CounterReading,
@@ -24,7 +23,8 @@ from harness.launch.monitor.traces import (
     MemoryTrace,
 )
 from harness.results.isolation import CONTAINER
-from harness.results.schema import GpuReading, GpuUse, Placement
+from harness.results.schema import GpuReading, GpuUse, JobProvenance, Placement
+from harness.untrusted import to_json
 from tests.support import job_fixtures, sample_records
 from tests.support.job_fixtures import PREPARED, SEEN
 from tests.support.messages import PYTHON
@@ -71,7 +71,7 @@ class Left:
         collected = collect(self.job, ended, unknown_ids)
         assert "\n" not in (collected.detail or "") and len(collected.detail or "") < 700
         assert (collected.detail or "").isprintable() and not PYTHON.search(collected.detail or "")
-        to_json(collected.measurement) if collected.measurement else None
+        to_json(collected.measured) if collected.measured else None
         return collected
 
     def ends(self, outcome: Outcome, detail: str, ended: LaunchEnd = ENDED) -> CollectedJob:
@@ -88,8 +88,8 @@ def left(tmp_path: Path) -> Left:
 def test_complete_job_is_ok(left: Left) -> None:
     collected = left.collect()
     assert (collected.outcome, collected.detail) == (Outcome.OK, None)
-    assert collected.trials_finished(2) == 2
-    assert collected.ranking_disagreements() == 0
+    counted = collected.answers(2)
+    assert (counted.trials_finished, counted.ranking_disagreements) == (2, 0)
     assert collected.samples[0].latency_ns == 5
     lines = ["q0 Q0 d1 1 2.0 bm25", "q0 Q0 d2 2 1.0 bm25", "q1 Q0 d1 1 2.0 bm25", "q1 Q0 d2 2 1.0 bm25"]
     assert (collected.run("bm25") or b"").decode().splitlines() == lines
@@ -263,15 +263,16 @@ def test_kills_that_the_host_did_not_see_are_never_oom(left: Left) -> None:
 
 def test_counters_of_the_kernel_are_those_that_the_host_read(left: Left) -> None:
     left.measured(replace(MEASURED, peak_cgroup_bytes=1 << 40, throttled_periods=9, oom_kills=9))
-    seen = {"peak_cgroup_bytes": 5 << 20, "source": "cgroup v2"}
+    trace = MemoryTrace(peak_cgroup_bytes=5 << 20, source="cgroup v2")
     for ended, expected in (
-        (replace(ENDED, memory=MemoryTrace(**seen)), (5 << 20, 0, 0)),
+        (replace(ENDED, memory=trace), (5 << 20, 0, 0)),
         (replace(ENDED, oom_kills=None, throttled_periods=None), (None, None, None)),
     ):
-        spec = sample_records.result().spec
-        planned = Planned(spec.cell, spec, Outcome.OK, None, None, done=False)
-        result = build_result(planned, "2026-01-01", left.collect(ended), sample_records.result().environment, ended)
-        assert (result.memory.peak_cgroup_bytes, result.throttled_periods, result.oom_kills) == expected
+        spec, environment = sample_records.SPEC, sample_records.ENVIRONMENT
+        result = build_result(spec, "2026-01-01", left.collect(ended), environment, JobProvenance())
+        seen = result.observed
+        assert (seen.memory.peak_cgroup_bytes, seen.throttled_periods, seen.oom_kills) == expected
+        assert result.measured is not None and result.measured.oom_kills == 9, "the driver's record is kept as it came"
 
 
 def test_outcome_reported_by_the_job_is_accepted(left: Left) -> None:
@@ -315,12 +316,12 @@ def test_invalid_load_time_is_bad_output(left: Left, load_s: float | None) -> No
 @pytest.mark.parametrize("change", [{"peak_cgroup_bytes": -1}, {"compiled_s": -1.0}, {"load_s": -1.0}])
 def test_measurement_with_negative_values_is_not_stored(left: Left, change: dict[str, Any]) -> None:
     left.measured(replace(MEASURED, **change))
-    assert left.ends(Outcome.BAD_OUTPUT, " below 0" if "load_s" not in change else "-1.0 s to").measurement is None
+    assert left.ends(Outcome.BAD_OUTPUT, " below 0" if "load_s" not in change else "-1.0 s to").measured is None
 
 
 def test_huge_number_of_threads_is_a_mismatch_and_not_stored(left: Left) -> None:
     left.measured(replace(MEASURED, effective=replace(SEEN, threads={"lib": 10**25})))
-    assert left.ends(Outcome.ENVELOPE_MISMATCH, "threads on 2 CPUs").measurement is None
+    assert left.ends(Outcome.ENVELOPE_MISMATCH, "threads on 2 CPUs").measured is None
 
 
 _UNSTORABLE: dict[str, Measurement] = {
@@ -339,7 +340,7 @@ _UNSTORABLE: dict[str, Measurement] = {
 def test_claim_that_no_reader_takes_is_bad_output_and_not_stored(left: Left, claim: str) -> None:
     left.measured(_UNSTORABLE[claim])
     collected = left.ends(Outcome.BAD_OUTPUT, "The image's measurement cannot be stored: ")
-    assert collected.measurement is None and len(collected.samples) == 5
+    assert collected.measured is None and len(collected.samples) == 5
     # Stronger evidence of how it ended stays.
     left.ends(Outcome.OOM, "the kernel killed", replace(ENDED, oom_kills=1))
     left.ends(Outcome.CRASH, "exit code 3", replace(ENDED, exit_code=3))
@@ -362,7 +363,7 @@ WRONG = {
 @pytest.mark.parametrize("wrong", WRONG)
 def test_malformed_measurement_is_a_crash_and_does_no_harm(left: Left, wrong: str) -> None:
     left.measurement.write_bytes(WRONG[wrong])
-    assert left.ends(Outcome.CRASH, "its measurement.json is wrong").measurement is None
+    assert left.ends(Outcome.CRASH, "its measurement.json is wrong").measured is None
 
 
 def test_unknown_keys_are_ignored(left: Left) -> None:
@@ -400,7 +401,7 @@ def test_truncated_last_line_is_ignored_after_a_kill(left: Left) -> None:
 def test_missing_duplicate_and_unexpected_samples_are_named(left: Left) -> None:
     lines = [line(trial, query_id) for trial, query_id in TURNS]
     left.wrote(*lines[:-1])
-    assert left.ends(Outcome.BAD_OUTPUT, "1 of 5 samples are missing").trials_finished(2) == 1
+    assert left.ends(Outcome.BAD_OUTPUT, "1 of 5 samples are missing").answers(2).trials_finished == 1
     left.wrote(*lines[1:])
     left.ends(Outcome.BAD_OUTPUT, "1 of 5 samples are missing")
     left.wrote(*lines, lines[2])
@@ -483,10 +484,10 @@ def test_differing_rankings_are_counted_and_differing_scores_are_not(left: Left)
     lines[3]["hits"] = [["d2", 2.0], ["d1", 1.0]]
     lines[4]["hits"] = [["d1", 9.0], ["d2", 1.0]]
     left.wrote(*lines)
-    assert left.collect().ranking_disagreements() == 1
+    assert left.collect().answers(2).ranking_disagreements == 1
     assert (left.collect().run("x") or b"").startswith(b"q0 Q0 d1 1 2.0 x\n"), "the first trial's is the run"
     left.wrote(*lines[:3])
-    assert left.collect().ranking_disagreements() is None, "one trial agrees with nothing"
+    assert left.collect().answers(2).ranking_disagreements is None, "one trial agrees with nothing"
 
 
 def test_fewer_hits_are_accepted_if_the_system_may_return_fewer(left: Left) -> None:
@@ -523,6 +524,6 @@ def test_endless_stages_and_samples_are_bad_output(left: Left) -> None:
 def test_gpu_figures_are_summed_over_the_jobs_trials(left: Left) -> None:
     left.measured(replace(MEASURED, phases=(Phase("trial-0", 10, 20),)))
     moments = tuple(GpuMoment(t_ns, GpuReading(1980, ()), t_ns * 1000, ForeignProcesses(0, 0)) for t_ns in (10, 15, 20))
-    use = left.collect(replace(ENDED, gpus=GpuTrace(ForeignProcesses(0, 0), moments))).gpu
+    use = left.collect(replace(ENDED, gpus=GpuTrace(ForeignProcesses(0, 0), moments))).observed.gpu
     assert use == GpuUse(1e-8, 10.0, 3, 1980, {}, 0, 0)
-    assert left.collect().gpu is None, "a job without GPUs"
+    assert left.collect().observed.gpu is None, "a job without GPUs"

@@ -76,7 +76,7 @@ def test_built_index_is_found(bench: Bench) -> None:
     assert indexes.find(bench.cache, "key") == built
     assert indexes.find(bench.cache, "other") is None
     assert built.facts.build_s == 2.0 and built.facts.index_bytes == len("fake\n")
-    assert built.facts.peak_anon_bytes == 100 << 20 and built.facts.envelope == ENVELOPE
+    assert built.facts.observed.memory.peak_anon_bytes == 100 << 20 and built.facts.envelope == ENVELOPE
     assert (built.folder / "index").read_text() == "fake\n"
     assert left(bench) == ["key"]
     assert sorted(path.name for path in (bench.cache / "indexes" / "key").iterdir()) == ["data", "facts.json"]
@@ -102,9 +102,13 @@ PLACEMENT = Placement((0,), (0,), True, (1,), True)
 def test_facts_hold_the_machines_readings_beside_the_build(bench: Bench) -> None:
     host = sample_records.result().environment
     facts = build(bench, Watched(), environment=host).facts
-    assert (facts.environment, facts.isolation, facts.canary) == (host, FAKE.name, CANARY)
-    assert (facts.placement, facts.throttled_periods, facts.shared_host) == (PLACEMENT, 3, False)
-    assert facts.counters.wall_s == 3.0 and facts.counters.foreign_cpu_s == pytest.approx(1.0)
+    assert (facts.environment, facts.isolation, facts.observed.canary) == (host, FAKE.name, CANARY)
+    assert (facts.observed.placement, facts.observed.throttled_periods, facts.observed.shared_host) == (
+        PLACEMENT,
+        3,
+        False,
+    )
+    assert facts.observed.counters.wall_s == 3.0 and facts.observed.counters.foreign_cpu_s == pytest.approx(1.0)
     assert facts.started_at is not None and datetime.fromisoformat(facts.started_at).tzinfo is not None
     assert indexes.find(bench.cache, "key") == indexes.Index(bench.cache / "indexes" / "key" / "data", facts)
 
@@ -242,7 +246,7 @@ def test_a_second_build_of_equal_content_replaces_the_facts_alone(bench: Bench) 
     place = (first.folder / "index").stat().st_ino
     with first.in_use():  # a job reads the index meanwhile, and loses nothing
         second = build(bench, Watched(), again=True)
-    assert second.facts.canary == CANARY and indexes.find(bench.cache, "key") == second
+    assert second.facts.observed.canary == CANARY and indexes.find(bench.cache, "key") == second
     assert (second.folder / "index").stat().st_ino == place and second.faultless(time.monotonic() + 9)
     assert left(bench) == ["key"]
 
@@ -373,11 +377,11 @@ def test_a_second_build_of_a_resumable_system_leaves_no_unfinished_one(bench: Be
 def test_build_in_a_process_has_readings_and_counters(bench: Bench) -> None:
     bench.plant("busy", build_misdeed="spin")
     facts = build(bench, ProcessLauncher(bench.cache), system="busy").facts
-    assert [reading.when for reading in facts.canary] == ["before", "after"]
-    assert facts.placement is not None and len(facts.placement.cpus) == 1
+    assert [reading.when for reading in facts.observed.canary] == ["before", "after"]
+    assert facts.observed.placement is not None and len(facts.observed.placement.cpus) == 1
     assert facts.isolation == PROCESS.name
-    assert facts.counters.cpu_s is not None and facts.counters.cpu_s > 0
-    assert facts.counters.foreign_cpu_s is not None
+    assert facts.observed.counters.cpu_s is not None and facts.observed.counters.cpu_s > 0
+    assert facts.observed.counters.foreign_cpu_s is not None
 
 
 @pytest.mark.slow

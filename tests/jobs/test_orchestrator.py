@@ -37,8 +37,8 @@ def test_every_cell_is_stored_and_a_second_run_runs_nothing(bench: Bench) -> Non
     assert (first.done_before, len(first.jobs), first.unforeseen) == (0, 2, [])
     for job in read_jobs(bench.results):
         latency_ns = job.samples().column("latency_ns").to_pylist()
-        assert job.result.first_query_s == latency_ns[0] / 1e9
-        assert job.result.warmup_done == sum(job.samples().column("warmup").to_pylist())
+        assert job.result.answers.first_query_s == latency_ns[0] / 1e9
+        assert job.result.answers.warmup_done == sum(job.samples().column("warmup").to_pylist())
     again = FakeLauncher()
     second = bench.run(again, path)
     assert (second.done_before, second.jobs, again.launched) == (2, (), [])
@@ -65,16 +65,16 @@ def test_points_of_a_grid_share_image_and_index_and_know_their_sweep(bench: Benc
     launcher = FakeLauncher()
     done = bench.run(launcher, bench.suite('[sweep.grid]\ndepth = [10, 20]\nform = ["a", "b"]\n', systems=["grid"]))
     results = {result.spec.cell.system: result for result, _ in done.jobs}
-    assert {name: result.sweep for name, result in results.items()} == {
+    assert {name: result.provenance.sweep for name, result in results.items()} == {
         f"grid-depth{depth}-form_{form}": SweepPoint("grid", {"depth": depth, "form": form})
         for depth in (10, 20)
         for form in "ab"
     }
     assert len({(result.spec.recipe, result.spec.index_key) for result in results.values()}) == 1
     assert [job.spec.kind for job in launcher.launched].count("build") == 1
-    rows = {row.system: row.sweep for row in results_folder.load_rows(bench.results, cache=bench.cache).rows}
-    again = {row.system: row.sweep for row in results_folder.load_rows(bench.results, cache=bench.cache).rows}
-    assert rows == again == {name: result.sweep for name, result in results.items()}
+    rows = {row.system: row.sweep for row in results_folder.read(bench.results, cache=bench.cache).table.rows}
+    again = {row.system: row.sweep for row in results_folder.read(bench.results, cache=bench.cache).table.rows}
+    assert rows == again == {name: result.provenance.sweep for name, result in results.items()}
 
 
 @pytest.mark.slow
@@ -83,7 +83,7 @@ def test_systems_of_a_curve_are_its_points_with_the_parameters_that_differ(bench
     bench.plant("wide", depth=9, form="a", width=4)
     path = bench.suite('[curve]\nbeam = ["narrow", "wide"]\n', systems=["narrow", "wide", "planted"])
     done = bench.run(FakeLauncher(), path)
-    assert {result.spec.cell.system: result.sweep for result, _ in done.jobs} == {
+    assert {result.spec.cell.system: result.provenance.sweep for result, _ in done.jobs} == {
         "narrow": SweepPoint("beam", {"depth": 1, "width": 2}),
         "wide": SweepPoint("beam", {"depth": 9, "width": 4}),
         "planted": None,
@@ -170,7 +170,7 @@ def test_stand_in_is_recorded_for_every_outcome(bench: Bench) -> None:
     failing = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
     bench.run(failing, fresh=True)
     stored = sorted((job.result for job in read_jobs(bench.results)), key=lambda result: result.spec.repetition)
-    assert [(result.outcome, result.stand_in) for result in stored] == [
+    assert [(result.outcome, result.provenance.stand_in) for result in stored] == [
         (Outcome.OK, None),
         (Outcome.CRASH, "a model of two layers"),
     ]

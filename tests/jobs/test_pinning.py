@@ -116,13 +116,13 @@ def test_run_pins_at_the_newest_commit_locks_it_and_marks_the_row(bench: Bench, 
     assert raw == {"systems": {"bare": {"toy": files}}}
     said = f"  bare: someone/toy at {NEW[:12]}, by the hub's checksums: 2 files pinned at first use"
     assert said in bench.screen.getvalue()
-    marks = {result.spec.cell.system: str(result.pinned_at_first_use) for result, _ in first.jobs}
+    marks = {result.spec.cell.system: str(result.provenance.pinned_at_first_use) for result, _ in first.jobs}
     assert marks == {"bare": f"someone/toy at {NEW[:12]}", "planted": "None"}
-    rows = results_folder.load_rows(bench.results).rows
+    rows = results_folder.read(bench.results).table.rows
     assert {row.system: str(row.pinned_at_first_use) for row in rows} == marks
     printed = call("report", str(bench.results), "--cache", str(bench.cache)).stdout
     assert "bare ‡" in printed and "‡ bare: pinned at first use; pins.json has the hashes." in printed
-    lines = csv.DictReader(io.StringIO(writers.write_csv(table_document(results_folder.load_rows(bench.results)))))
+    lines = csv.DictReader(io.StringIO(writers.write_csv(table_document(results_folder.read(bench.results).table))))
     assert {line["system"]: line["pinned_at_first_use"] or "None" for line in lines} == marks
     assert not mismatches(bench.results), "the lock is sealed"
 
@@ -288,7 +288,7 @@ def test_merged_results_keep_the_lock_and_verify(bench: Bench, hub: Hub, tmp_pat
     merge.merge([merge.Source(bench.results, "me")], out)
     kept = pin_lock.read(out / "me" / "test-suite")
     assert kept == lock_of(bench) and not mismatches(out)
-    assert [str(row.pinned_at_first_use) for row in results_folder.load_rows(out).rows] == [
+    assert [str(row.pinned_at_first_use) for row in results_folder.read(out).table.rows] == [
         f"someone/toy at {NEW[:12]}"
     ]
     with (out / "me" / "test-suite" / "pins.json").open("a") as file:

@@ -71,9 +71,9 @@ def test_jobs_and_indexes_stay_done_after_an_upgrade(
     after = Images("sha256:new")
     assert {job.why for job in planned(bench, path, after).jobs} == {"done (ok)"}
     assert not bench.run(after, path).jobs and not after.launched
-    assert [result.image_digest for result, _ in bench.run(after, path, fresh=True).jobs] == ["sha256:new"]
+    assert [result.provenance.image_digest for result, _ in bench.run(after, path, fresh=True).jobs] == ["sha256:new"]
     assert [job.spec.kind for job in after.launched] == ["search"], "its index was there"
-    digests = {job.result.image_digest for job in read_jobs(bench.results)}
+    digests = {job.result.provenance.image_digest for job in read_jobs(bench.results)}
     assert digests == {"sha256:old", "sha256:new"}
 
 
@@ -114,7 +114,10 @@ def test_jobs_stay_done_with_a_rebuilt_image(
         upgrade(bench.folder / "second", monkeypatch, comment="\n# another build\n")
         assert {job.why for job in planned(bench, path, launcher).jobs} == {"done (ok)"}
         ((new, _),) = bench.run(launcher, path, fresh=True).jobs
-        assert new.image_digest != old.image_digest and new.outcome is old.outcome is records.Outcome.OK
+        assert (
+            new.provenance.image_digest != old.provenance.image_digest
+            and new.outcome is old.outcome is records.Outcome.OK
+        )
         assert new.spec.recipe == old.spec.recipe and new.index == old.index
         assert {job.why for job in planned(bench, path, launcher).jobs} == {"done (ok)"}
     finally:

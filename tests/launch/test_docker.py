@@ -103,22 +103,25 @@ def test_limits_are_set_verified_inside_and_stored(
 
     (job,) = read_jobs(bench.results)
     result = job.result
-    effective = result.effective
+    effective = result.measured.effective
     assert result.outcome is Outcome.OK and result.isolation is CONTAINER
     assert effective is not None
-    assert result.placement is not None
-    assert effective.cpus == result.placement.cpus and host["CpusetCpus"] == str(effective.cpus[0])
+    assert result.observed.placement is not None
+    assert effective.cpus == result.observed.placement.cpus and host["CpusetCpus"] == str(effective.cpus[0])
     # Not where the host shows no nodes, and then no container is held to any.
-    assert not host["CpusetMems"] or effective.numa_nodes == result.placement.numa_nodes
+    assert not host["CpusetMems"] or effective.numa_nodes == result.observed.placement.numa_nodes
     assert len(effective.cpus) == 1 and effective.memory_bytes == 256 << 20 and effective.swap_bytes == 0
     assert effective.pids == 512 and effective.uid == 65532 and effective.effective_capabilities == 0
     assert (
         effective.root_read_only and effective.no_new_privileges and effective.network_interfaces == ("lo",)
     ) or not any(name.startswith("eth") for name in effective.network_interfaces)
-    assert result.memory.peak_anon_bytes is not None and 2 << 20 < result.memory.peak_anon_bytes < 256 << 20
-    assert result.memory.peak_cgroup_bytes is not None
-    assert result.memory.peak_cgroup_bytes >= result.memory.peak_anon_bytes
-    assert result.throttled_periods == 0 and result.oom_kills == 0
+    assert (
+        result.observed.memory.peak_anon_bytes is not None
+        and 2 << 20 < result.observed.memory.peak_anon_bytes < 256 << 20
+    )
+    assert result.observed.memory.peak_cgroup_bytes is not None
+    assert result.observed.memory.peak_cgroup_bytes >= result.observed.memory.peak_anon_bytes
+    assert result.observed.throttled_periods == 0 and result.observed.oom_kills == 0
     assert ours(engine) == []
 
 
@@ -131,9 +134,13 @@ def test_build_has_readings_and_counters_and_can_be_measured_again(bench: Bench,
     for result in (first, second):
         facts = result.index
         assert facts is not None and facts.isolation == CONTAINER.name and facts.environment == result.environment
-        assert [reading.when for reading in facts.canary] == ["before", "after"]
-        assert facts.counters.cpu_s and facts.counters.foreign_cpu_s is not None and facts.throttled_periods == 0
-        assert facts.placement is not None and len(facts.placement.cpus) == 1
+        assert [reading.when for reading in facts.observed.canary] == ["before", "after"]
+        assert (
+            facts.observed.counters.cpu_s
+            and facts.observed.counters.foreign_cpu_s is not None
+            and facts.observed.throttled_periods == 0
+        )
+        assert facts.observed.placement is not None and len(facts.observed.placement.cpus) == 1
     assert first.index.started_at < second.index.started_at
     assert first.index.content_sha256 == second.index.content_sha256
 
@@ -170,9 +177,10 @@ def test_job_on_wrong_cpus_is_refused(
     (result, _), *_ = bench.run(launcher, bench.suite()).jobs
     assert result.outcome is Outcome.ENVELOPE_MISMATCH, result.detail
     assert result.detail == ("index build: " if kind == "build" else "") + message.format(**cpus)
-    assert result.load_s is None and result.trials_finished == 0 and result.warmup_done == 0
+    assert result.measured is None or result.measured.load_s is None
+    assert result.answers.trials_finished == 0 and result.answers.warmup_done == 0
     if kind == "search" and not seen_by_host:
-        assert result.effective is not None and result.effective.cpus == (int(cpus["other"]),)
+        assert result.measured.effective is not None and result.measured.effective.cpus == (int(cpus["other"]),)
 
 
 @pytest.fixture(scope="module")
@@ -244,15 +252,15 @@ def test_health_check_of_an_image_does_not_run(bench: Bench, launcher: DockerLau
     assert result.wall_s > 1
     (job,) = read_jobs(bench.results)
     # A second process would have been charged to the job.
-    assert result.memory.peak_anon_bytes is not None and result.memory.peak_anon_bytes < 64 << 20
-    assert job.result.image_bytes is not None and job.result.image_bytes > 50 << 20
+    assert result.observed.memory.peak_anon_bytes is not None and result.observed.memory.peak_anon_bytes < 64 << 20
+    assert job.result.provenance.image_bytes is not None and job.result.provenance.image_bytes > 50 << 20
 
 
 @pytest.fixture
 def leave(host: str, bench: Bench, launcher: DockerLauncher, engine: docker.DockerClient) -> Callable[..., str]:
     """Leave a container that belongs to another process of this host, by its pid and start; gives its id."""
     bench.run(launcher)  # the image is there now
-    (image,) = {job.result.image_digest for job in read_jobs(bench.results)}
+    (image,) = {job.result.provenance.image_digest for job in read_jobs(bench.results)}
     own = this_process().rsplit("_", 2)[0]
 
     def create(pid: int, started: object) -> str:
@@ -301,7 +309,7 @@ def test_gpu_profile_is_not_applicable_without_a_gpu(bench: Bench, launcher: Doc
     (result, _), *_ = bench.run(launcher, bench.suite(profiles=["gpu1-cpu1-mem4"])).jobs
     assert result.outcome is Outcome.NOT_APPLICABLE
     assert (result.detail or "").startswith("no GPU on this host")
-    assert result.memory.peak_gpu_bytes is None
+    assert result.observed.memory.peak_gpu_bytes is None
 
 
 @pytest.mark.usefixtures("host")

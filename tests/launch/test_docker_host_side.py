@@ -125,21 +125,23 @@ def test_job_is_placed_checked_between_trials_and_counted(
     (job,) = read_jobs(bench.results)
     result = job.result
     assert result.outcome is Outcome.OK, result.detail
-    trials = {phase.name: phase for phase in result.phases if phase.name.startswith("trial")}
-    before, between, after = result.canary
-    assert [reading.when for reading in result.canary] == ["before", "between", "after"]
+    trials = {phase.name: phase for phase in result.measured.phases if phase.name.startswith("trial")}
+    before, between, after = result.observed.canary
+    assert [reading.when for reading in result.observed.canary] == ["before", "between", "after"]
     assert before.t_ns < trials["trial-0"].start_ns < trials["trial-0"].end_ns < between.t_ns
     assert between.t_ns + between.took_s * 1e9 < trials["trial-1"].start_ns < trials["trial-1"].end_ns < after.t_ns
-    assert result.placement is not None and result.effective is not None
-    assert result.placement.cpus == result.effective.cpus
+    assert result.observed.placement is not None and result.measured.effective is not None
+    assert result.observed.placement.cpus == result.measured.effective.cpus
     if len(os.sched_getaffinity(0)) > 1:
-        assert result.placement.apart and not set(result.placement.harness_cpus) & set(result.placement.cpus)
-    found = result.counters
+        assert result.observed.placement.apart and not set(result.observed.placement.harness_cpus) & set(
+            result.observed.placement.cpus
+        )
+    found = result.observed.counters
     # 8 queries of 0.1 s, from and to the nearest readings; a job that sleeps uses next to none of it.
     assert found.wall_s is not None and found.wall_s > 0.6
     assert found.cpu_s is not None and found.cpu_s < found.wall_s / 2
     assert (found.throttled_s, found.swap_bytes) == (0.0, 0)
-    assert result.memory.peak_mapped_bytes is not None
+    assert result.observed.memory.peak_mapped_bytes is not None
 
 
 def test_spinning_job_uses_its_cpu_and_a_rival_is_counted(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,9 +137,12 @@ def test_result_is_marked_as_invented(bench: Bench) -> None:
     bench.run(FakeLauncher())
     (job,) = read_jobs(bench.results)
     assert job.result.isolation is FAKE
-    assert job.result.spec.recipe.startswith("fake:") and job.result.image_digest == f"made:{job.result.spec.recipe}"
+    assert (
+        job.result.spec.recipe.startswith("fake:")
+        and job.result.provenance.image_digest == f"made:{job.result.spec.recipe}"
+    )
     assert job.result.environment.docker_version is None
-    assert job.result.trials_finished == 2 and job.samples().num_rows == 2 + 2 * 4
+    assert job.result.answers.trials_finished == 2 and job.samples().num_rows == 2 + 2 * 4
     latencies = job.samples().column("latency_ns").to_pylist()
     assert all(5_000_000 <= latency <= 15_000_000 for latency in latencies) and len(set(latencies)) > 4
 
@@ -151,7 +154,7 @@ def test_unavailable_profile_is_stored_once_as_not_applicable(bench: Bench) -> N
     assert (
         result.detail == "the fake launcher has no GPU"
         and result.spec.recipe == NO_RECIPE
-        and result.image_digest is None
+        and result.provenance.image_digest is None
     )
     assert bench.run(FakeLauncher(), path, fresh=True).done_before == 1
 
@@ -258,7 +261,7 @@ def test_every_scenario_runs_to_ok(bench: Bench, scenario: str, name: str) -> No
         columns = set(job.samples().column_names)
         assert ("batch" in columns) is (scenario == "offline")
         assert ({"scheduled_ns", "service_ns"} <= columns) is (scenario == "server")
-        assert bool(job.result.probes) is (scenario == "server")
+        assert bool(job.result.measured.probes) is (scenario == "server")
 
 
 def test_fake_server_finds_a_rate_with_a_large_enough_sample(bench: Bench) -> None:
@@ -266,8 +269,8 @@ def test_fake_server_finds_a_rate_with_a_large_enough_sample(bench: Bench) -> No
     path = bench.suite(PROTOCOL.format(name='"santhanam2023"') + server, scenarios=["server"], datasets=[_large(bench)])
     (result, _), *_ = bench.run(FakeLauncher(), path).jobs
     assert result.outcome is Outcome.OK, result.detail
-    assert result.rate_qps is not None and 30 < result.rate_qps < 110, "ten milliseconds a query"
-    assert result.probes[-1].check and result.probes[-1].rate_qps == result.rate_qps
+    assert result.measured.rate_qps is not None and 30 < result.measured.rate_qps < 110, "ten milliseconds a query"
+    assert result.measured.probes[-1].check and result.measured.probes[-1].rate_qps == result.measured.rate_qps
 
 
 def test_trials_and_repeats_are_numbered_by_the_spec(bench: Bench) -> None:

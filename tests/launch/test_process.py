@@ -115,16 +115,18 @@ def test_complete_job_is_stored_completely(stored: dict[str, StoredJob]) -> None
     result = job.result
     assert result.outcome is Outcome.OK
     assert result.isolation is PROCESS
-    assert result.load_s is not None and 0 < result.load_s < 60
-    assert result.first_query_s is not None and result.first_query_s > 0
+    assert result.measured.load_s is not None and 0 < result.measured.load_s < 60
+    assert result.answers.first_query_s is not None and result.answers.first_query_s > 0
     assert result.index is not None and result.index.index_bytes > 100 and result.index.build_s > 0
-    assert result.memory.peak_anon_bytes is not None and result.memory.peak_anon_bytes > 1 << 20
-    assert result.memory.peak_cgroup_bytes is None, "a plain process has no cgroup of its own: not measured, never 0"
-    assert result.effective is not None and len(result.effective.cpus) == 1
-    assert result.effective.threads == {"planted": 1}
-    assert [phase.name for phase in result.phases] == ["load", "warmup", "trial-0", "trial-1", "close"]
-    assert result.trials_finished == 2
-    assert result.ranking_disagreements == 0
+    assert result.observed.memory.peak_anon_bytes is not None and result.observed.memory.peak_anon_bytes > 1 << 20
+    assert result.observed.memory.peak_cgroup_bytes is None, (
+        "a plain process has no cgroup of its own: not measured, never 0"
+    )
+    assert result.measured.effective is not None and len(result.measured.effective.cpus) == 1
+    assert result.measured.effective.threads == {"planted": 1}
+    assert [phase.name for phase in result.measured.phases] == ["load", "warmup", "trial-0", "trial-1", "close"]
+    assert result.answers.trials_finished == 2
+    assert result.answers.ranking_disagreements == 0
     samples = job.samples().to_pylist()
     assert sum(row["warmup"] for row in samples) == 2
     assert len([row for row in samples if not row["warmup"]]) == 8
@@ -153,7 +155,7 @@ def test_hang_ends_as_timeout_and_leaves_no_process(bench: Bench) -> None:
 
 def test_rankings_that_change_between_trials_are_counted(results: dict[str, Result]) -> None:
     result = results["fickle"]
-    assert result.ranking_disagreements is not None and result.ranking_disagreements > 0
+    assert result.answers.ranking_disagreements is not None and result.answers.ranking_disagreements > 0
 
 
 def test_more_threads_than_cpus_is_a_mismatch(results: dict[str, Result]) -> None:
@@ -202,9 +204,9 @@ def test_warm_up_ends_once_latency_is_steady(bench: Bench) -> None:
         path = bench.suite(text.format(cap), systems=["cold"])
         (result, _), *_ = bench.run(ProcessLauncher(bench.cache), path).jobs
         assert result.outcome is Outcome.OK, result.detail
-        assert result.warmup_steady is steady
-        assert (6 < result.warmup_done < 200) if steady else result.warmup_done == 6
-    jobs = {job.result.warmup_done: job for job in read_jobs(bench.results)}
+        assert result.measured.warmup_steady is steady
+        assert (6 < result.answers.warmup_done < 200) if steady else result.answers.warmup_done == 6
+    jobs = {job.result.answers.warmup_done: job for job in read_jobs(bench.results)}
     assert sum(row["warmup"] for row in jobs[6].samples().to_pylist()) == 6
 
 
@@ -235,15 +237,25 @@ def test_gpu_job_is_stored_with_nvml_readings(bench: Bench, monkeypatch: pytest.
     result = job.result
     assert result.outcome is Outcome.OK, result.detail
     assert result.environment.gpu_models == ("GPU 0", "GPU 1")
-    looks = [reading.gpu for reading in result.canary]
+    looks = [reading.gpu for reading in result.observed.canary]
     assert len(looks) >= 3
     assert {(look.sm_clock_mhz, look.clock_reasons, look.temperature_c) for look in looks if look} == {
         (1980, ("gpu_idle",), 40)
     }
-    assert result.gpu is not None and result.gpu.wall_s is not None and result.gpu.energy_j is not None
-    trials_s = sum(phase.end_ns - phase.start_ns for phase in result.phases if phase.name.startswith("trial")) / 1e9
-    assert trials_s / 2 < result.gpu.wall_s < trials_s * 2
-    assert result.gpu.energy_j == pytest.approx(100 * result.gpu.wall_s, rel=0.1)
-    assert result.gpu.readings >= 2 and result.gpu.clock_reasons == {"gpu_idle": result.gpu.readings}
-    assert (result.gpu.foreign_processes, result.gpu.foreign_bytes) == ((1, 5 << 20) if shared else (0, 0))
+    assert (
+        result.observed.gpu is not None
+        and result.observed.gpu.wall_s is not None
+        and result.observed.gpu.energy_j is not None
+    )
+    trials_s = (
+        sum(phase.end_ns - phase.start_ns for phase in result.measured.phases if phase.name.startswith("trial")) / 1e9
+    )
+    assert trials_s / 2 < result.observed.gpu.wall_s < trials_s * 2
+    assert result.observed.gpu.energy_j == pytest.approx(100 * result.observed.gpu.wall_s, rel=0.1)
+    assert result.observed.gpu.readings >= 2 and result.observed.gpu.clock_reasons == {
+        "gpu_idle": result.observed.gpu.readings
+    }
+    assert (result.observed.gpu.foreign_processes, result.observed.gpu.foreign_bytes) == (
+        (1, 5 << 20) if shared else (0, 0)
+    )
     assert nvml.open == 0

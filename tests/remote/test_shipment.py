@@ -383,7 +383,7 @@ def made_index(cache: Path, text: str = "postings") -> Index:
     (cached / "data" / "sub" / "part").write_text(text)
     (cached / "data" / "x").write_text("more")
     size, checksum = indexes.content(cached / "data")
-    facts = IndexFacts(1.5, size, 7, None, checksum, Envelope("build", 1, 1 << 30))
+    facts = IndexFacts(1.5, size, checksum, Envelope("build", 1, 1 << 30))
     (cached / "facts.json").write_text(to_json(facts))
     found = indexes.find(cache, KEY)
     assert found

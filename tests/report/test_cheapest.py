@@ -49,12 +49,12 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def table(results: Path) -> Table:
-    return row_pricing.price(results_folder.load_rows(results), row_pricing.tariff(prices.snapshot()))
+    return row_pricing.price(results_folder.read(results).table, row_pricing.tariff(prices.snapshot()))
 
 
 @pytest.fixture(scope="module")
 def per_query(results: Path) -> dict[str, PerQuery]:
-    return results_folder.load_per_query(results)
+    return results_folder.read(results).per_query
 
 
 def found(table: Table, per_query: dict[str, PerQuery], text: str) -> CheapestPoint:

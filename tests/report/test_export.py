@@ -149,7 +149,7 @@ def test_every_column_is_documented_with_unit_and_meaning(results: Path) -> None
 
 
 def test_every_csv_column_is_in_the_column_list(results: Path) -> None:
-    table = row_pricing.price(results_folder.load_rows(results), api.row_pricing.tariff(prices.snapshot()))
+    table = row_pricing.price(results_folder.read(results).table, api.row_pricing.tariff(prices.snapshot()))
     header = render(table, "csv").splitlines()[0].split(",")
     assert header == [each.name for each in row_figures.table_columns(table)]
 

@@ -78,7 +78,7 @@ def test_untrusted_texts_are_harmless(results: Path) -> None:
     """Neither YAML's own signs nor characters that turn a line around."""
     nasty = "!!python/object/apply:os.system ['x'] & *a : {\u202e"
     folder = job(results)
-    change(folder, lambda raw: raw.update(stand_in=nasty))
+    change(folder, lambda raw: raw["provenance"].update(stand_in=nasty))
     made = exported(results)[folder.name]
     assert "!!python/object" in made["method"]["description"]
     assert {path.relative_to("meta").parts[0] for path in Path("meta").rglob("*.yml")} == {"test-suite"}

@@ -74,7 +74,7 @@ def compiled(folder: Path, fragments: Sequence[str], head: str = ARTICLE, packag
 def test_every_shape_of_measured_and_published_tables_compiles(table: Table, tmp_path: Path) -> None:
     folder = data_root() / "results" / "published" / "santhanam2023"
     snapshot = prices.snapshot()
-    rows = row_pricing.price(results_folder.load_rows(folder), row_pricing.tariff(snapshot))
+    rows = row_pricing.price(results_folder.read(folder).table, row_pricing.tariff(snapshot))
     papers = published.read(folder)
     printed = [
         report.render(table, "latex"),
@@ -185,7 +185,7 @@ def test_table_longer_than_a_page_keeps_every_row(tmp_path: Path) -> None:
 
 def test_leaderboard_is_one_floating_table(tmp_path: Path) -> None:
     folder = data_root() / "results" / "published" / "santhanam2023"
-    rows = row_pricing.price(results_folder.load_rows(folder), row_pricing.tariff(prices.snapshot()))
+    rows = row_pricing.price(results_folder.read(folder).table, row_pricing.tariff(prices.snapshot()))
     board = leaderboard.build(rows, {}, leaderboard.LeaderboardQuery("msmarco", "RR@10"))
     text = latex.write_sections(leaderboard_document(board).sections(latex.escape))
     assert text.count(r"\label{tab:harness}") == 1 and "weights \\ensuremath{\\pm}" in text

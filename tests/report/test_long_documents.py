@@ -62,12 +62,12 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def table(results: Path) -> Table:
-    return results_folder.load_rows(results)
+    return results_folder.read(results).table
 
 
 @pytest.fixture(scope="module")
 def per_query(results: Path) -> dict[str, PerQuery]:
-    return results_folder.load_per_query(results)
+    return results_folder.read(results).per_query
 
 
 @pytest.fixture(scope="module")

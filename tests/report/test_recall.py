@@ -62,8 +62,8 @@ def compared(results: Path, named: str | None = None) -> RecallTable:
         reader.read_jobs(results),
         results_folder.load_exact(results),
         named,
-        results_folder.load_rows(results),
-        results_folder.load_per_query(results),
+        results_folder.read(results).table,
+        results_folder.read(results).per_query,
     )
 
 

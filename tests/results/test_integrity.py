@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import gzip
 import itertools
 import json
@@ -75,8 +76,9 @@ def _run(edit: Callable[[str], str]) -> Callable[[Path], None]:
     return damage
 
 
-def _set(**facts: Any) -> Callable[[Path], None]:
-    return lambda folder: change(folder, lambda raw: raw.update(facts))
+def _set(*path: str, **facts: Any) -> Callable[[Path], None]:
+    """Set facts of a record, or of the record at ``path`` in it."""
+    return lambda folder: change(folder, lambda raw: functools.reduce(dict.__getitem__, path, raw).update(facts))
 
 
 def _without_last(columns: dict[str, list[Any]]) -> None:
@@ -127,9 +129,19 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
         "cpu1-mem256m",
         "cpu9",
     ),
-    "trials": (_set(trials_finished=7), "result.json: trials_finished", "7", "1, by samples.parquet"),
-    "warm-up": (_set(warmup_done=7), "result.json: warmup_done", "7", "2, by samples.parquet"),
-    "first query": (_set(first_query_s=0.25), "result.json: first_query_s", "0.25", ", by samples.parquet"),
+    "trials": (
+        _set("answers", trials_finished=7),
+        "result.json: answers: trials_finished",
+        "7",
+        "1, by samples.parquet",
+    ),
+    "warm-up": (_set("answers", warmup_done=7), "result.json: answers: warmup_done", "7", "2, by samples.parquet"),
+    "first query": (
+        _set("answers", first_query_s=0.25),
+        "result.json: answers: first_query_s",
+        "0.25",
+        ", by samples.parquet",
+    ),
     "resumed": (
         lambda f: change(f, lambda raw: raw["index"].update(resumed_s=99.0)),
         "result.json: index.resumed_s",
@@ -248,11 +260,12 @@ def test_damaged_file_does_not_stop_verification(results: Path, way: str) -> Non
 
 def test_probes_are_verified_against_their_samples(results: Path) -> None:
     folder = job(results, scenario="server")
-    change(folder, lambda raw: raw["probes"][0].update(late=raw["probes"][0]["late"] + 1, latency_s=9.0))
-    change(folder, lambda raw: raw.update(rate_qps=12345.0))
+    probe = json.loads((folder / reader.RESULT).read_text())["measured"]["probes"][0]
+    change(folder, lambda raw: raw["measured"]["probes"][0].update(late=probe["late"] + 1, latency_s=9.0))
+    _set("measured", rate_qps=12345.0)(folder)
     by_place = {mismatch.place.partition("result.json: ")[2]: mismatch for mismatch in verify(results)}
-    assert by_place.keys() == {"probe 1: late", "probe 1: latency_s", "rate_qps"}
-    assert by_place["rate_qps"].stored == "12345.0" and "passed twice" in by_place["rate_qps"].follows
+    assert by_place.keys() == {"probe 1: late", "probe 1: latency_s", "measured.rate_qps"}
+    assert by_place["measured.rate_qps"].stored == "12345.0" and "passed twice" in by_place["measured.rate_qps"].follows
 
 
 def test_inputs_match_the_hashes_in_their_names(results: Path) -> None:
@@ -269,14 +282,14 @@ def test_inputs_match_the_hashes_in_their_names(results: Path) -> None:
     assert f"test-suite/samples/{sample.name}" in places
     assert any(place.endswith("result.json: spec.sample_size") for place in places)
     qrels.unlink()
-    assert any("run.trec.gz" in mismatch.place and "no such file" in mismatch.stored for mismatch in verify(results))
+    assert any("run.trec.gz" in mismatch.place and "does not exist" in mismatch.stored for mismatch in verify(results))
 
 
 @pytest.mark.slow
 def test_cached_rows_are_compared_with_rebuilt_ones(results: Path) -> None:
     cache = results.parent / "cache"
-    results_folder.load_rows(results, cache=cache)
-    results_folder.load_rows(results, ("P@1",), cache=cache)
+    results_folder.read(results, cache=cache)
+    results_folder.read(results, results_folder.Selection(("P@1",)), cache=cache)
     assert len(list(row_cache.cached_files(results, cache))) == 2, "those of both choices of measures"
     assert verify(results) == ()
     (cached,) = [
@@ -287,7 +300,7 @@ def test_cached_rows_are_compared_with_rebuilt_ones(results: Path) -> None:
     changed = [
         dataclasses.replace(values, latency_s=values.latency_s + 1) for values in (cached.per_query or {}).values()
     ]
-    shipped = api.results_folder.load_rows(SHIPPED)
+    shipped = api.results_folder.read(SHIPPED).table
     other = dataclasses.replace(shipped, rows=shipped.rows[:10], measures=("P@1",))
     cells = [CellRow(row, per_query=values) for row, values in itertools.zip_longest(other.rows, changed)]
     row_cache.RowCache(cache, results, ("P@1",)).write(RowSet(other, tuple(cells)))
@@ -300,7 +313,7 @@ def test_cached_rows_are_compared_with_rebuilt_ones(results: Path) -> None:
 @pytest.mark.slow
 def test_wrong_cached_figure_is_named(results: Path) -> None:
     cache = results.parent / "cache"
-    built = results_folder.load_rows(results, cache=cache)
+    built = results_folder.read(results, cache=cache).table
     (cached,) = row_cache.cached_files(results, cache)
     rows = list(built.rows)
     number, row = next(

@@ -19,12 +19,20 @@ import jsonschema
 import pyarrow as pa
 import pytest
 
-from harness.driver.records import EffectiveEnvelope, Outcome, Phase, Probe, ScenarioParams, digest
+from harness.driver.records import (
+    EffectiveEnvelope,
+    Measurement,
+    Outcome,
+    Phase,
+    Probe,
+    ScenarioParams,
+)
 from harness.errors import FileError, StoreError, UsageError
-from harness.results import seals, suite_record, version_1
+from harness.results import seals, suite_record
 from harness.results.isolation import CONTAINER
 from harness.results.reader import MOST_SAMPLE_BYTES, RESULT, cell_path, read_jobs, read_result
 from harness.results.schema import (
+    AnswerCounts,
     CanaryReading,
     Counters,
     DataFault,
@@ -33,7 +41,9 @@ from harness.results.schema import (
     GpuReading,
     GpuUse,
     IndexFacts,
+    JobProvenance,
     Memory,
+    Observed,
     Placement,
     RentedMachine,
     Result,
@@ -47,9 +57,9 @@ from tests.support import sample_records
 from tests.support.job_fixtures import SEEN
 from tests.support.sample_records import GOLDEN_SPEC
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "result.v1.json"
-SCHEMAS = Path(__file__).parents[2] / "docs" / "reference" / "schema"
-SCHEMA, SCHEMA_1 = SCHEMAS / "result.v2.schema.json", SCHEMAS / "result.v1.schema.json"
+FOLDER = Path(__file__).parents[1] / "golden"
+GOLDEN, GOLDEN_1 = FOLDER / "result.v2.json", FOLDER / "result.v1.json"
+SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "schema" / "result.v2.schema.json"
 HOST = sample_records.as_record(Environment, "a cpu", "x86_64", 2, 1 << 34, "6.18", 1, "20.10.24", "0.1.0", "abc")
 TABLE = pa.table({"query_id": ["q0"], "trial": pa.array([0], pa.int32()), "warmup": [False], "latency_ns": [5]})
 
@@ -57,7 +67,7 @@ TABLE = pa.table({"query_id": ["q0"], "trial": pa.array([0], pa.int32()), "warmu
 def result(repetition: int = 0, **change: Any) -> Result:
     spec = replace(GOLDEN_SPEC, repetition=repetition)
     made = Result(job_key(spec), spec, Outcome.OK, None, "2026-11-05T10:00:00.000+00:00", 2.0, HOST)
-    return replace(made, **change)
+    return sample_records.nested(made, change)
 
 
 @pytest.fixture
@@ -221,10 +231,12 @@ def test_full_disk_is_one_line_and_leaves_no_file(
         (b"\xff", "damaged: byte 0xff is not UTF-8; move"),
         (b"[]", "damaged: a value has the wrong type; move"),
         (b"[" * 100_000, "damaged: more than 64 levels deep"),
-        (b"{}", "schema version None, this harness reads 1 to 2; update harness"),
-        (b'{"schema_version": 3}', "schema version 3, this harness reads 1 to 2; update harness"),
-        (b'{"schema_version": 2}', "damaged: key 'key' is missing; move"),
+        (b"{}", "schema version None, this harness reads 1 and 2; update harness"),
+        (b'{"schema_version": 3}', "schema version 3, this harness reads 1 and 2; update harness"),
+        (b'{"schema_version": true}', "schema version True, this harness reads 1 and 2; update harness"),
         (b'{"schema_version": 1}', "damaged: key 'key' is missing; move"),
+        (b'{"schema_version": 1, "index": {"components": 7}}', "damaged: key 'key' is missing; move"),
+        (b'{"schema_version": 2}', "damaged: key 'key' is missing; move"),
     ],
 )
 def test_a_damaged_result_is_one_clear_line(tmp_path: Path, content: bytes, said: str) -> None:
@@ -294,21 +306,22 @@ FULL = result(
     index=IndexFacts(
         2.5,
         1 << 20,
-        100 << 20,
-        None,
         "1" * 64,
         GOLDEN_SPEC.envelope,
         resumed_s=1.5,
         isolation=CONTAINER.name,
         started_at="2026-11-05T09:00:00.000+00:00",
         environment=result().environment,
-        throttled_periods=0,
-        canary=(CanaryReading("after", 20, 0.2, 0.01, 0.02, None),),
-        counters=Counters(1.0, 0.75, 0.25, 0.0, 0.125, 0.0, 0, 12),
-        gpu=GpuUse(1.0, 75.0, 4, 1965.0, {}, 0, 0),
-        placement=Placement((0, 1), (0,), True, (0, 1), False),
-        shared_host=True,
-        components={"part": IndexFacts(2.0, 1 << 10, None, None, "3" * 64, GOLDEN_SPEC.envelope)},
+        observed=Observed(
+            throttled_periods=0,
+            memory=Memory(peak_anon_bytes=100 << 20),
+            canary=(CanaryReading("after", 20, 0.2, 0.01, 0.02, None),),
+            counters=Counters(1.0, 0.75, 0.25, 0.0, 0.125, 0.0, 0, 12),
+            gpu=GpuUse(1.0, 75.0, 4, 1965.0, {}, 0, 0),
+            placement=Placement((0, 1), (0,), True, (0, 1), False),
+            shared_host=True,
+        ),
+        components={"part": IndexFacts(2.0, 1 << 10, "3" * 64, GOLDEN_SPEC.envelope)},
     ),
     corpus_documents=5183,
     data_faults=(DataFault(FaultKind.BLANK_QUERIES, 1, 300, ForeignText("q9")),),
@@ -358,44 +371,56 @@ FULL = result(
 )
 
 
-def test_golden_result_of_version_1_is_readable() -> None:
-    """Never change the file, which represents all stored results; convert an older version when reading."""
-    result, raw = read_result(GOLDEN), json.loads(GOLDEN.read_text())
-    assert result == replace(FULL, key=raw["key"], schema_version=1)
-    assert result.spec.recipe == result.image_digest == raw["spec"]["image_digest"]
-    assert digest(raw["spec"])[:16] == raw["key"]
+@pytest.mark.parametrize(("golden", "protocol"), [(GOLDEN, 2), (GOLDEN_1, 1)])
+def test_golden_result_of_each_version_is_readable(golden: Path, protocol: int) -> None:
+    """Never change the files, which represent all stored results; convert an older version when reading."""
+    key = json.loads(golden.read_text())["key"]
+    assert read_result(golden) == sample_records.nested(FULL, {"key": key, "protocol_version": protocol})
 
 
-def test_job_without_an_image_has_none_in_version_1(tmp_path: Path) -> None:
-    raw = json.loads(GOLDEN.read_text())
-    (tmp_path / RESULT).write_text(json.dumps({**raw, "spec": {**raw["spec"], "image_digest": "none"}}))
-    result = read_result(tmp_path / RESULT)
-    assert (result.spec.recipe, result.image_digest) == ("none", None)
+def test_schema_of_version_1_still_describes_its_golden_result() -> None:
+    jsonschema.validate(
+        json.loads(GOLDEN_1.read_text()), json.loads((SCHEMA.parent / "result.v1.schema.json").read_text())
+    )
+
+
+@pytest.mark.parametrize("key", json.loads(GOLDEN_1.read_text()))
+def test_no_fact_of_version_1_is_lost(tmp_path: Path, key: str) -> None:
+    """Each key of version 1 decides something of the record that is read from it."""
+    raw = json.loads(GOLDEN_1.read_text())
+    del raw[key]
+    (tmp_path / RESULT).write_text(json.dumps(raw))
+    try:
+        assert read_result(tmp_path / RESULT) != read_result(GOLDEN_1)
+    except FileError as error:
+        assert key == "schema_version" or f"key '{key}' is missing" in str(error)
 
 
 def test_no_field_is_left_out_of_the_golden_result() -> None:
-    raw = version_1.lifted(json.loads(GOLDEN.read_text()))
+    raw = json.loads(GOLDEN.read_text())
     records: list[tuple[dict[str, Any], type]] = [
         (raw, Result),
+        (raw["measured"], Measurement),
+        (raw["observed"], Observed),
+        (raw["answers"], AnswerCounts),
+        (raw["provenance"], JobProvenance),
         (raw["index"], IndexFacts),
         (raw["spec"], ResultSpec),
         (raw["spec"]["scenario_params"], ScenarioParams),
-        (raw["memory"], Memory),
-        (raw["effective"], EffectiveEnvelope),
-        (raw["canary"][0], CanaryReading),
-        (raw["canary"][0]["gpu"], GpuReading),
-        (raw["gpu"], GpuUse),
+        (raw["observed"]["memory"], Memory),
+        (raw["measured"]["effective"], EffectiveEnvelope),
+        (raw["observed"]["canary"][0], CanaryReading),
+        (raw["observed"]["canary"][0]["gpu"], GpuReading),
+        (raw["observed"]["gpu"], GpuUse),
         (raw["instance"], RentedMachine),
-        (raw["sweep"], SweepPoint),
-        (raw["counters"], Counters),
-        (raw["placement"], Placement),
-        (raw["probes"][0], Probe),
-        (raw["data_faults"][0], DataFault),
+        (raw["provenance"]["sweep"], SweepPoint),
+        (raw["observed"]["counters"], Counters),
+        (raw["observed"]["placement"], Placement),
+        (raw["measured"]["probes"][0], Probe),
+        (raw["provenance"]["data_faults"][0], DataFault),
     ]
-    # Added since: stored results lack it, and are read without it.
-    later = {"nominal_memory_bytes", "foreign_isolation"}
     for record, cls in records:
-        assert record.keys() == {field.name for field in dataclasses.fields(cls)} - later
+        assert record.keys() == {field.name for field in dataclasses.fields(cls)}
 
 
 @pytest.mark.slow
@@ -405,7 +430,7 @@ def test_stored_records_follow_the_published_schema(tmp_path: Path, store: Store
     with store.held():
         stored = json.loads((put(store, replace(made, key="k")) / RESULT).read_text())
     jsonschema.validate(stored, schema)
-    jsonschema.validate(json.loads(GOLDEN.read_text()), json.loads(SCHEMA_1.read_text()))
+    jsonschema.validate(json.loads(GOLDEN.read_text()), schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**stored, "outcome": "blank"}, schema)
 
@@ -426,7 +451,7 @@ def test_file_system_without_locks_is_not_reported_as_another_run(
     [
         ({"wall_s": 1e30}, "beyond 64 bits"),
         ({"libraries": {"x": "y" * 2_500_000}}, "at most 2,097,152 make sense"),
-        ({"load_s": -1.0}, "key 'load_s': -1.0 is below 0"),
+        ({"load_s": -1.0}, "key 'measured.load_s': -1.0 is below 0"),
         ({"detail": "\ud800"}, "half of a surrogate pair"),
         ({"started_at": "noon"}, "is not an ISO time"),
     ],
@@ -435,7 +460,7 @@ def test_record_that_its_reader_would_refuse_is_not_stored(
     tmp_path: Path, store: Store, change: dict[str, Any], said: str
 ) -> None:
     with store.held(), pytest.raises(StoreError, match=f"the record would be unreadable: .*{said}"):
-        store.put(replace(result(), **change), TABLE, b"", b"")
+        store.put(result(**change), TABLE, b"", b"")
     assert read_jobs(tmp_path) == () and not read_jobs(tmp_path).unreadable
 
 

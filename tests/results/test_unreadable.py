@@ -81,15 +81,17 @@ _FILES: dict[str, Callable[[Path], object]] = {
 _RECORDS: dict[str, Callable[[dict[str, Any]], object]] = {
     "a number beyond 64 bits": lambda raw: raw.update(wall_s=_LARGEST),
     "a parameter beyond 64 bits": lambda raw: raw["spec"]["params"].update(x=10**23),
-    "megabytes of libraries": lambda raw: raw.update(libraries={"x": "y" * 2_500_000}),
-    "a negative fact": lambda raw: raw.update(load_s=-1.0),
+    "megabytes of libraries": lambda raw: raw["measured"].update(libraries={"x": "y" * 2_500_000}),
+    "a negative fact": lambda raw: raw["measured"].update(load_s=-1.0),
     "no time": lambda raw: raw.update(started_at="noon"),
     "a name that is a path": lambda raw: raw["spec"]["cell"].update(system="../x"),
     "a long name": lambda raw: raw["spec"]["cell"].update(system="x" * 300),
     "a repetition beyond any": lambda raw: raw["spec"].update(repetition=_LARGEST - 1),
     "thousands of parameters": lambda raw: raw["spec"]["params"].update({f"x{n}": 1 for n in range(5000)}),
-    "thousands of phases": lambda raw: raw.update(phases=[{"name": "x", "start_ns": 1, "end_ns": 2}] * 5000),
-    "a rate whose price is infinite": lambda raw: raw.update(rate_qps=5e-324),
+    "thousands of phases": lambda raw: raw["measured"].update(
+        phases=[{"name": "x", "start_ns": 1, "end_ns": 2}] * 5000
+    ),
+    "a rate whose price is infinite": lambda raw: raw["measured"].update(rate_qps=5e-324),
     "another version": lambda raw: raw.update(schema_version=99),
 }
 _TABLES = (

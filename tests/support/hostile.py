@@ -55,7 +55,7 @@ def put(root: Path, *, valid: bool = False) -> Path:
     for path in sorted(root.rglob(RESULT)):
         change(path.parent, _spoil)
         if valid:
-            change(path.parent, lambda raw: raw.update(throttled_periods=0))
+            change(path.parent, lambda raw: raw["observed"].update(throttled_periods=0))
     return root
 
 
@@ -71,13 +71,16 @@ def _hostile_text(match: re.Match[str]) -> str:
 
 
 def _spoil(raw: dict[str, Any]) -> None:
-    raw.update(stand_in=TEXT, device=TEXT, libraries={"torch": TEXT}, throttled_periods=7, page_cache=TEXT)
+    raw["provenance"]["stand_in"] = raw["page_cache"] = TEXT
+    if raw["measured"] is not None:
+        raw["measured"].update(detail=TEXT, device=TEXT, libraries={"torch": TEXT})
+    raw["observed"]["throttled_periods"] = 7
     if raw["detail"] is not None:
         raw["detail"] = TEXT
     facts = raw["environment"]
     facts.update(dict.fromkeys(("cpu_model", "kernel", "docker_version", "harness_version", "gpu_driver"), TEXT))
     facts.update(architecture=TEXT, harness_commit=TEXT, instance_type=TEXT, gpu_models=[TEXT])
-    raw["data_faults"] = [{"kind": "blank_queries", "count": 1, "total": 9, "example": TEXT}]
+    raw["provenance"]["data_faults"] = [{"kind": "blank_queries", "count": 1, "total": 9, "example": TEXT}]
 
 
 def paste(commands: list[str], folder: Path) -> list[list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -93,17 +93,17 @@ def _put(store: Store, made: Made, job: int, suite: str, queries: tuple[str, ...
         k=made.k,
         params={**({"depth": DEPTH} if made.first else {}), **made.params},
     )
-    result = replace(
-        result,
-        key=job_key(result.spec),
-        index=IndexFacts(3.0, 8 * MIB, None, None, "x", envelope),
-        memory=Memory(peak_anon_bytes=200 * MIB, peak_cgroup_bytes=250 * MIB) if ok else Memory(),
-        load_s=1.25,
-        first_query_s=0.5,
-        corpus_documents=1000,
-        sweep=made.sweep,
-        canary=(sample_records.canary(made.canary_s),) * 2,
-    )
+    facts = {
+        "key": job_key(result.spec),
+        "index": IndexFacts(3.0, 8 * MIB, "x", envelope),
+        "memory": Memory(peak_anon_bytes=200 * MIB, peak_cgroup_bytes=250 * MIB) if ok else Memory(),
+        "load_s": 1.25,
+        "first_query_s": 0.5,
+        "corpus_documents": 1000,
+        "sweep": made.sweep,
+        "canary": (sample_records.canary(made.canary_s),) * 2,
+    }
+    result = sample_records.nested(result, facts)
     if not ok:
         store.put(result, None, None, b"")
         return

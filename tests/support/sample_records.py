@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -15,16 +16,19 @@ from pydantic import TypeAdapter
 
 from harness.analysis import timings
 from harness.analysis.table import Machine, Price, Row, Table, Validity
-from harness.driver.records import Envelope, Outcome
+from harness.driver.records import Envelope, Measurement, Outcome
 from harness.results.isolation import CONTAINER
 from harness.results.samples import SampleBudget
 from harness.results.schema import (
+    AnswerCounts,
     CanaryReading,
     Cell,
     Counters,
     Environment,
     GpuUse,
     IndexFacts,
+    JobProvenance,
+    Observed,
     Placement,
     Result,
     ResultSpec,
@@ -41,7 +45,7 @@ def as_record(kind: type[Any], *values: Any, **named: Any) -> Any:
 
 def as_foreign(kind: type[Any], changes: dict[str, Any]) -> dict[str, Any]:
     """Return the changes with the free texts of a record marked as strangers'."""
-    free = {each.name for each in fields(kind) if "ForeignText" in str(each.type)}
+    free = {each.name for each in fields(kind) if re.search(r"ForeignText|\bText\b", str(each.type))}
     return {name: _marked(value) if name in free else value for name, value in changes.items()}
 
 
@@ -144,15 +148,29 @@ def result(outcome: Outcome = Outcome.OK, *, detail: str | None = None, minute: 
         started_at=at(minute),
         wall_s=9.0,
         environment=ENVIRONMENT,
-        throttled_periods=0,
-        trials_finished=spec.trials if outcome is Outcome.OK else 0,
-        ranking_disagreements=0 if outcome is Outcome.OK else None,
-        image_digest="sha256:1",
-        placement=PLACEMENT,
+        provenance=JobProvenance(image_digest="sha256:1"),
         page_cache=ForeignText("dropped"),
-        counters=quiet(),
+        observed=Observed(throttled_periods=0, placement=PLACEMENT, counters=quiet()),
+        answers=AnswerCounts(trials_finished=spec.trials, ranking_disagreements=0)
+        if outcome is Outcome.OK
+        else AnswerCounts(),
     )
-    return replace(whole, **as_foreign(Result, changes))
+    return nested(whole, changes)
+
+
+def nested(whole: Any, changes: dict[str, Any]) -> Any:
+    """Return a record with changes to its own fields and to fields of the records in it, each by its bare name.
+
+    A result has a measurement only if one of its facts is given.
+    """
+    parts = {"observed": Observed, "answers": AnswerCounts, "provenance": JobProvenance, "measured": Measurement}
+    for name, kind in parts.items():
+        own = {each.name for each in fields(kind)} - {each.name for each in fields(whole)}
+        inner = {key: changes.pop(key) for key in list(changes) if key in own}
+        if inner:
+            before = getattr(whole, name) or Measurement(changes.get("outcome", whole.outcome), None, None)
+            changes[name] = replace(before, **as_foreign(kind, inner))
+    return replace(whole, **as_foreign(type(whole), changes))
 
 
 def job(minute: int = 0, outcome: Outcome = Outcome.OK, *, detail: str | None = None, **changes: Any) -> FakeJob:
@@ -238,19 +256,15 @@ def build(**changes: Any) -> IndexFacts:
     calm = IndexFacts(
         10.0,
         8 << 20,
-        None,
-        None,
         "content",
         SPEC.envelope,
         isolation=CONTAINER.name,
         started_at=at(0),
         environment=ENVIRONMENT,
-        throttled_periods=0,
-        canary=(canary(), canary()),
-        counters=quiet(),
-        placement=PLACEMENT,
+        observed=Observed(throttled_periods=0, canary=(canary(), canary()), counters=quiet(), placement=PLACEMENT),
     )
-    return replace(calm, **changes)
+    built: IndexFacts = nested(calm, changes)
+    return built
 
 
 def samples(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from harness.evaluation import measure_names
 from harness.pricing.prices import Snapshot
 from harness.results.reader import StoredJob
 from harness.results.schema import Cell, Environment, IndexFacts, Memory, Result
-from harness.untrusted import ForeignText
 from tests.support import sample_records
 from tests.support.sample_records import FakeJob
 
@@ -52,18 +50,21 @@ def result(system: str, profile: str, outcome: Outcome, **spec: Any) -> Result:
         "seed": 7,
     }
     made = sample_records.result(outcome, **{**fields, **spec})
-    return replace(
+    stored: Result = sample_records.nested(
         made,
-        detail=None if outcome is Outcome.OK else ForeignText("killed by the kernel at 256 MiB"),
-        environment=sample_records.as_record(
-            Environment, "Test CPU", "x86_64", 2, 2**34, "6.18", 1, "20.10.24", "0.1.0", "abcdef0123456789"
-        ),
-        index=IndexFacts(3.0, 8 * MIB, None, None, "x", ENVELOPES["cpu2-mem4"]),
-        memory=Memory(peak_anon_bytes=200 * MIB, peak_cgroup_bytes=250 * MIB),
-        load_s=1.25,
-        first_query_s=0.5,
-        placement=None,
+        {
+            "detail": None if outcome is Outcome.OK else "killed by the kernel at 256 MiB",
+            "environment": sample_records.as_record(
+                Environment, "Test CPU", "x86_64", 2, 2**34, "6.18", 1, "20.10.24", "0.1.0", "abcdef0123456789"
+            ),
+            "index": IndexFacts(3.0, 8 * MIB, "x", ENVELOPES["cpu2-mem4"]),
+            "memory": Memory(peak_anon_bytes=200 * MIB, peak_cgroup_bytes=250 * MIB),
+            "load_s": 1.25,
+            "first_query_s": 0.5,
+            "placement": None,
+        },
     )
+    return stored
 
 
 class Maker:
@@ -94,7 +95,8 @@ class Maker:
             (folder / "run.trec.gz").write_bytes(gzip.compress(run.encode()))
         if table is None:
             table = samples(base_ms) if outcome is Outcome.OK else samples(base_ms, trials=0)
-        made = replace(result(system, profile, outcome, **spec), key=f"{self.made:016x}", **(changes or {}))
+        key = {"key": f"{self.made:016x}"}
+        made = sample_records.nested(result(system, profile, outcome, **spec), {**key, **(changes or {})})
         return FakeJob(made, folder, table, QUERIES)
 
 

@@ -30,7 +30,7 @@ from harness.analysis.validity.sample_checks import (
 )
 from harness.driver.records import Outcome
 from harness.errors import counted
-from harness.results.schema import Cell, IndexFacts, Result, ResultSpec
+from harness.results.schema import Cell, IndexFacts, Result, ResultSpec, measurements
 
 # The least number of queries before the first timed query (measuring rule 8).
 MIN_WARMUP_QUERIES = 10
@@ -129,7 +129,9 @@ def _isolation(result: Result) -> Iterator[Finding]:
 def _preparation(results: Sequence[Result]) -> Iterator[Finding]:
     """Check the preparation: warm-up (rule 8), thread counts read back (rule 3)."""
     spec = results[0].spec
-    warmup = max(spec.warmup_queries, min(result.warmup_done for result in results))  # in several passes, where few
+    warmup = max(
+        spec.warmup_queries, min(result.answers.warmup_done for result in results)
+    )  # in several passes, where few
     if warmup < MIN_WARMUP_QUERIES:
         yield noisy(
             Cause.WARMUP,
@@ -137,7 +139,7 @@ def _preparation(results: Sequence[Result]) -> Iterator[Finding]:
             spec.cell,
             warm_longer(spec),
         )
-    if any(result.effective is not None and not result.effective.threads for result in results):
+    if any(one.effective is not None and not one.effective.threads for one in measurements(results)):
         yield noisy(
             Cause.THREADS_UNSAID,
             f"the adapter reports no thread counts for {counted(spec.envelope.cpus, 'CPU')}",
@@ -154,7 +156,7 @@ def _completeness(results: Sequence[Result], facts: SampleFacts, missing: int) -
             f"only {spec.jobs - missing} of {spec.jobs} {unit}s are in these numbers",
             spec.cell,
         )
-    finished, planned = sum(result.trials_finished for result in results), spec.trials * len(results)
+    finished, planned = sum(result.answers.trials_finished for result in results), spec.trials * len(results)
     if spec.scenario_params.latency_target_s is None and finished < planned:
         fact = f"only {finished} of {planned} trials finished"
         yield doubt(Validity.NOISY, Cause.INCOMPLETE, fact, again(spec.cell))
@@ -166,7 +168,7 @@ def _completeness(results: Sequence[Result], facts: SampleFacts, missing: int) -
 def _rankings(results: Sequence[Result], between_jobs: int | None) -> Iterator[Finding]:
     """Check that queries are ranked alike within and between jobs; a query counts once."""
     spec = results[0].spec
-    differing = max(*(result.ranking_disagreements or 0 for result in results), between_jobs or 0)
+    differing = max(*(result.answers.ranking_disagreements or 0 for result in results), between_jobs or 0)
     if differing:
         yield noisy(
             Cause.RANKINGS,
@@ -178,7 +180,9 @@ def _rankings(results: Sequence[Result], between_jobs: int | None) -> Iterator[F
 def _warmth(results: Sequence[Result], facts: SampleFacts) -> Iterator[Finding]:
     """Check that warm-up reached a steady level, and that the first timed queries and compilers confirm it."""
     spec = results[0].spec
-    unsteady = [result.warmup_done for result in results if result.warmup_steady is False]
+    unsteady = [
+        result.answers.warmup_done for result in results if result.measured and result.measured.warmup_steady is False
+    ]
     if unsteady:
         jobs = f" in {len(unsteady)} of {len(results)} jobs" if len(results) > 1 else ""
         yield noisy(
@@ -191,11 +195,15 @@ def _warmth(results: Sequence[Result], facts: SampleFacts) -> Iterator[Finding]:
         yield noisy(
             Cause.WARMUP,
             f"the first {facts.start.queries} queries of a trial took {facts.start.ratio:.2f} times their later "
-            f"time: {results[0].warmup_done} warm-up queries are too few for this system",
+            f"time: {results[0].answers.warmup_done} warm-up queries are too few for this system",
             spec.cell,
             (warm_longer if spec.warmup_cap is None else warm_wider)(spec),
         )
-    compiled = [(result.compiled_s, trials_s(result)) for result in results if result.compiled_s is not None]
+    compiled = [
+        (result.measured.compiled_s, trials_s(result))
+        for result in results
+        if result.measured and result.measured.compiled_s is not None
+    ]
     compiled_s, lasted_s = (sum(column) for column in zip(*compiled, strict=True)) if compiled else (0.0, 0.0)
     if lasted_s and compiled_s > MAX_COMPILING * lasted_s:
         raise_it = "raise protocol.warmup_cap in the suite, or give the engine other options, then"
@@ -226,8 +234,8 @@ def _drift(results: Sequence[Result], drift: Drift, trial_means_s: Sequence[floa
         means = ", ".join(f"{mean * 1e3:.3g}" for mean in trial_means_s)
         return noisy(
             Cause.WARMUP,
-            f"the first trial is the slowest (trial means {means} ms): {results[0].warmup_done} warm-up queries do not "
-            "warm this system up (a JIT compiler, caches)",
+            f"the first trial is the slowest (trial means {means} ms): {results[0].answers.warmup_done} warm-up "
+            "queries do not warm this system up (a JIT compiler, caches)",
             cell,
             "set protocol.warmup_cap in the suite (warm-up then goes on until it is steady), then",
         )
@@ -281,7 +289,7 @@ def _stages(results: Sequence[Result], facts: SampleFacts) -> Iterator[Finding]:
 def _scenario(results: Sequence[Result]) -> Iterator[Finding]:
     """Find ``server`` jobs without a confirmed rate, which have no latency."""
     spec = results[0].spec
-    without = sum(result.rate_qps is None for result in results)
+    without = len(results) - sum(one.rate_qps is not None for one in measurements(results))
     if spec.cell.scenario == "server" and without:
         target, wanted = spec.scenario_params, "the latency target"
         if target.latency_target_s is not None and target.latency_percentile is not None:

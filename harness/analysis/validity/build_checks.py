@@ -48,9 +48,9 @@ def check(build: IndexFacts, cell: Cell, levels: machine_speed.Levels) -> list[F
 
 def _limits(build: IndexFacts, again: str) -> Iterator[Finding]:
     """Find a CPU quota that stopped the build, and memory that was swapped out."""
-    counters = build.counters
-    if build.throttled_periods or counters.throttled_s:
-        stopped = throttled("build", build.throttled_periods or 0, counters.throttled_s or 0.0)
+    counters = build.observed.counters
+    if build.observed.throttled_periods or counters.throttled_s:
+        stopped = throttled("build", build.observed.throttled_periods or 0, counters.throttled_s or 0.0)
         yield doubt(Validity.INVALID, Cause.THROTTLING, stopped, again)
     if counters.swap_bytes:
         fact = f"{counters.swap_bytes / 2**20:.3g} MiB of the build were swapped out"
@@ -59,7 +59,7 @@ def _limits(build: IndexFacts, again: str) -> Iterator[Finding]:
 
 def _counted(build: IndexFacts, again: str) -> Iterator[Finding]:
     """Find CPU time that other processes took, or missing counters; waiting threads are a remark."""
-    counters, length_s = build.counters, build.watched_s
+    counters, length_s = build.observed.counters, build.watched_s
     if counters == Counters() and length_s < _COUNTED_FROM_S:
         yield remark(
             Cause.COUNTERS,
@@ -80,7 +80,7 @@ def _counted(build: IndexFacts, again: str) -> Iterator[Finding]:
         (Cause.STEAL, counters.steal_s, counter_checks.MAX_STEAL, "the hypervisor took"),
         (Cause.FOREIGN_CPU, counters.foreign_cpu_s, counter_checks.MAX_FOREIGN, "other processes had"),
     ):
-        share = counter_checks.share_of_cpus(build, build.envelope, seconds)
+        share = counter_checks.share_of_cpus(build.observed, build.envelope, seconds)
         if share is not None and share > most:
             fact = f"{who} {share:.1%} of the build's CPU time (steady: up to {most:.0%}), {_ONCE}"
             yield doubt(Validity.NOISY, cause, fact, again)
@@ -96,27 +96,27 @@ def _counted(build: IndexFacts, again: str) -> Iterator[Finding]:
 
 def _speed(build: IndexFacts, levels: machine_speed.Levels, again: str) -> Iterator[Finding]:
     """Find a machine that changed its speed, or was slower than for other jobs."""
-    changed = machine_speed.changed(build)
+    changed = machine_speed.changed(build.observed)
     if changed:
         yield doubt(Validity.NOISY, Cause.CANARY, f"{changed} beside the build, {_ONCE}", again)
-    slower = machine_speed.slower([build], machine_speed.others(build, levels))
+    slower = machine_speed.slower([build.observed], machine_speed.others(build, levels))
     if slower:
         fact = f"the machine was slow for this build: {slower}, {_ONCE}"
         yield doubt(Validity.NOISY, Cause.SLOW_MACHINE, fact, again)
 
 
 def _gpus(build: IndexFacts, again: str) -> Iterator[Finding]:
-    shares = counter_checks.in_force(build, *counter_checks.THROTTLING)
+    shares = counter_checks.in_force(build.observed, *counter_checks.THROTTLING)
     if shares:
         reasons = ", ".join(f"{name} in {share:.0%}" for name, share in sorted(shares.items()))
         fact = f"the GPU was throttled: {reasons} of the moments beside and within the build, {_ONCE}"
         yield doubt(Validity.NOISY, Cause.GPU_THROTTLING, fact, again)
-    if build.gpu and build.gpu.foreign_processes:
-        fact = f"{counted(build.gpu.foreign_processes, 'process')} of others used the build's GPUs (expected: none)"
+    if (gpu := build.observed.gpu) and gpu.foreign_processes:
+        fact = f"{counted(gpu.foreign_processes, 'process')} of others used the build's GPUs (expected: none)"
         yield doubt(Validity.NOISY, Cause.GPU_SHARED, fact, again)
 
 
 def _host(build: IndexFacts, again: str) -> Iterator[Finding]:
-    if build.shared_host:
+    if build.observed.shared_host:
         fact = "other jobs of AWS Batch may have run on the same host"
         yield doubt(Validity.NOISY, Cause.SHARED_HOST, fact, again)

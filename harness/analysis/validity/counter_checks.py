@@ -23,7 +23,7 @@ from harness.analysis.validity.sample_checks import SampleFacts
 from harness.driver.records import Envelope
 from harness.errors import counted
 from harness.results.isolation import CounterScope
-from harness.results.schema import Counters, GpuUse, IndexFacts, Result
+from harness.results.schema import Counters, GpuUse, Observed, Result
 
 MAX_STEAL = 0.01
 # Harness's own sampling must stay well below this if it shares the job's CPUs.
@@ -58,7 +58,7 @@ def check(results: Sequence[Result], levels: machine_speed.Levels, facts: Sample
         levels: the canary's levels of all jobs in the results.
         facts: facts about the cell's samples.
     """
-    covered = [result for result in results if covers(result.counters.wall_s, trials_s(result))]
+    covered = [result for result in results if covers(result.observed.counters.wall_s, trials_s(result))]
     return [
         *_limits(results),
         *_unread(results),
@@ -78,7 +78,7 @@ def _worst(results: Sequence[Result], share: Callable[[Result], float | None], m
     return (max(above), of_jobs(len(above), len(results))) if above else None
 
 
-def share_of_cpus(job: Result | IndexFacts, envelope: Envelope, seconds: float | None) -> float | None:
+def share_of_cpus(job: Observed, envelope: Envelope, seconds: float | None) -> float | None:
     """Return seconds as a share of the time of the job's CPUs while its trials or its build ran."""
     wall = job.counters.wall_s
     cpus = len(job.placement.cpus) if job.placement else envelope.cpus
@@ -88,15 +88,15 @@ def share_of_cpus(job: Result | IndexFacts, envelope: Envelope, seconds: float |
 def _limits(results: Sequence[Result]) -> Iterator[Finding]:
     """Find jobs that a CPU quota stopped or that the kernel swapped out."""
     cell = results[0].spec.cell
-    periods = sum(result.throttled_periods or 0 for result in results)
-    seconds = sum(result.counters.throttled_s or 0.0 for result in results)
+    periods = sum(result.observed.throttled_periods or 0 for result in results)
+    seconds = sum(result.observed.counters.throttled_s or 0.0 for result in results)
     if periods or seconds:
         yield invalid(
             Cause.THROTTLING,
             throttled("job", periods, seconds),
             cell,
         )
-    most = max(result.counters.swap_bytes or 0 for result in results)
+    most = max(result.observed.counters.swap_bytes or 0 for result in results)
     if most:
         yield invalid(
             Cause.SWAP,
@@ -110,11 +110,11 @@ def _unread(results: Sequence[Result]) -> Iterator[Finding]:
     silent = [
         result
         for result in results
-        if result.counters == Counters() and result.isolation.counters is CounterScope.CGROUP
+        if result.observed.counters == Counters() and result.isolation.counters is CounterScope.CGROUP
     ]
     where = of_jobs(len(silent), len(results))
     # The cgroup could be read, but the trials ended before the first reading.
-    if silent and all(result.memory.samples for result in silent):
+    if silent and all(result.observed.memory.samples for result in silent):
         yield remark(
             Cause.COUNTERS,
             f"the trials were too short for the kernel's counters{where}: steal, other processes, waiting and faults "
@@ -129,12 +129,12 @@ def _unread(results: Sequence[Result]) -> Iterator[Finding]:
 
 
 def _uncovered(results: Sequence[Result]) -> Iterator[Finding]:
-    others = [result for result in results if not covers(result.counters.wall_s, trials_s(result))]
+    others = [result for result in results if not covers(result.observed.counters.wall_s, trials_s(result))]
     if others:
         yield remark(
             Cause.COUNTERS,
-            f"the kernel's counters cover {others[0].counters.wall_s:.2g} s for {trials_s(others[0]):.2g} s of trials"
-            f"{of_jobs(len(others), len(results))}, too far off to judge steal, other processes or faults;"
+            f"the kernel's counters cover {others[0].observed.counters.wall_s:.2g} s for {trials_s(others[0]):.2g} s "
+            f"of trials{of_jobs(len(others), len(results))}, too far off to judge steal, other processes or faults;"
             " raise sample_size",
         )
 
@@ -143,7 +143,11 @@ def _taken(results: Sequence[Result]) -> Iterator[Finding]:
     """Find CPU time of the job's CPUs that the hypervisor or other processes took."""
 
     def worst_of(name: str, most: float) -> tuple[float, str] | None:
-        return _worst(results, lambda job: share_of_cpus(job, job.spec.envelope, getattr(job.counters, name)), most)
+        return _worst(
+            results,
+            lambda job: share_of_cpus(job.observed, job.spec.envelope, getattr(job.observed.counters, name)),
+            most,
+        )
 
     steal, foreign = worst_of("steal_s", MAX_STEAL), worst_of("foreign_cpu_s", MAX_FOREIGN)
     for cause, worst, most, who in (
@@ -171,7 +175,7 @@ def waiting(counters: Counters) -> float | None:
 
 def _crowded(results: Sequence[Result]) -> Iterator[Finding]:
     """Find more runnable threads than CPUs, after subtracting the waiting that a busy machine causes."""
-    if worst := _worst(results, lambda result: waiting(result.counters), MAX_WAIT):
+    if worst := _worst(results, lambda result: waiting(result.observed.counters), MAX_WAIT):
         spec = results[0].spec
         yield noisy(
             Cause.OVERSUBSCRIPTION,
@@ -183,7 +187,10 @@ def _crowded(results: Sequence[Result]) -> Iterator[Finding]:
 
 def _faults(results: Sequence[Result], queries: int | None) -> Iterator[Finding]:
     def per_query(result: Result) -> float | None:
-        faults, queries_run = result.counters.major_faults, (queries or 0) * max(result.trials_finished, 1)
+        faults, queries_run = (
+            result.observed.counters.major_faults,
+            (queries or 0) * max(result.answers.trials_finished, 1),
+        )
         return None if faults is None or not queries_run else faults / queries_run
 
     if worst := _worst(results, per_query, MAX_FAULTS_PER_QUERY):
@@ -197,7 +204,7 @@ def _faults(results: Sequence[Result], queries: int | None) -> Iterator[Finding]
 
 def _placement(results: Sequence[Result]) -> Iterator[Finding]:
     """Find other work on the job's CPUs, cores or host, and index pages that stayed in the page cache."""
-    placements = [result.placement for result in results if result.placement is not None]
+    placements = [placement for result in results if (placement := result.observed.placement) is not None]
     spec = results[0].spec
     if any(not placement.apart for placement in placements):
         yield noisy(
@@ -209,7 +216,7 @@ def _placement(results: Sequence[Result]) -> Iterator[Finding]:
         yield remark(
             Cause.PLACEMENT, "others could run on the same physical cores; a profile of whole cores keeps them off"
         )
-    shared = sum(result.shared_host for result in results)
+    shared = sum(result.observed.shared_host for result in results)
     if shared:
         yield noisy(
             Cause.SHARED_HOST,
@@ -225,7 +232,8 @@ def _placement(results: Sequence[Result]) -> Iterator[Finding]:
 
 def energy_j(result: Result) -> float | None:
     """Return the energy of a job's GPUs during its trials; ``None``: unknown, or not limited to the trials."""
-    return result.gpu.energy_j if result.gpu and covers(result.gpu.wall_s, trials_s(result)) else None
+    gpu = result.observed.gpu
+    return gpu.energy_j if gpu and covers(gpu.wall_s, trials_s(result)) else None
 
 
 def check_gpus(results: Sequence[Result]) -> list[Finding]:
@@ -241,7 +249,7 @@ def check_gpus(results: Sequence[Result]) -> list[Finding]:
 
 
 def _gpu_throttled(results: Sequence[Result]) -> Iterator[Finding]:
-    slowed = [shares for result in results if (shares := in_force(result, *THROTTLING))]
+    slowed = [shares for result in results if (shares := in_force(result.observed, *THROTTLING))]
     if slowed:
         worst = max(slowed, key=lambda shares: max(shares.values()))
         reasons = ", ".join(f"{name} in {share:.0%}" for name, share in sorted(worst.items()))
@@ -251,7 +259,7 @@ def _gpu_throttled(results: Sequence[Result]) -> Iterator[Finding]:
             f"{of_jobs(len(slowed), len(results))} (steady: up to {MAX_THROTTLED:.0%} of those within, none beside)",
             results[0].spec.cell,
         )
-    capped = [shares[_POWER_LIMIT] for result in results if (shares := in_force(result, _POWER_LIMIT))]
+    capped = [shares[_POWER_LIMIT] for result in results if (shares := in_force(result.observed, _POWER_LIMIT))]
     if capped:
         yield remark(
             Cause.GPU_THROTTLING,
@@ -260,7 +268,7 @@ def _gpu_throttled(results: Sequence[Result]) -> Iterator[Finding]:
         )
 
 
-def in_force(job: Result | IndexFacts, *reasons: str) -> dict[str, float]:
+def in_force(job: Observed, *reasons: str) -> dict[str, float]:
     """Return the given reasons that held this job's GPUs back, with their shares of all readings."""
     beside = [
         reading.gpu.clock_reasons for reading in job.canary if reading.gpu and reading.gpu.clock_reasons is not None
@@ -278,9 +286,9 @@ def in_force(job: Result | IndexFacts, *reasons: str) -> dict[str, float]:
 def _gpu_shared(results: Sequence[Result]) -> Iterator[Finding]:
     # Count and memory must be from the same reading.
     shared = [
-        (result.gpu.foreign_processes, result.gpu.foreign_bytes)
+        (gpu.foreign_processes, gpu.foreign_bytes)
         for result in results
-        if result.gpu and result.gpu.foreign_processes
+        if (gpu := result.observed.gpu) and gpu.foreign_processes
     ]
     if shared:
         most, held = max(shared, key=lambda pair: (pair[0], pair[1] or 0))
@@ -301,9 +309,9 @@ def _gpu_clocks(results: Sequence[Result]) -> Iterator[Finding]:
     that waits for the next trial differ by more than any disturbance.
     """
     clocks = [
-        result.gpu.sm_clock_mhz
+        gpu.sm_clock_mhz
         for result in results
-        if result.gpu and result.gpu.sm_clock_mhz and result.gpu.readings >= MIN_READINGS
+        if (gpu := result.observed.gpu) and gpu.sm_clock_mhz and gpu.readings >= MIN_READINGS
     ]
     if clocks and max(clocks) > MAX_CLOCK * min(clocks):
         yield remark(
@@ -315,7 +323,7 @@ def _gpu_clocks(results: Sequence[Result]) -> Iterator[Finding]:
 
 def _gpu_unread(results: Sequence[Result]) -> Iterator[Finding]:
     """Remark on missing readings, so that silence is not taken for a quiet GPU."""
-    uses = [result.gpu or GpuUse() for result in results]
+    uses = [result.observed.gpu or GpuUse() for result in results]
     unread = {
         "throttling": sum(use.clock_reasons is None for use in uses),
         "processes of others": sum(use.foreign_processes is None for use in uses),
@@ -329,11 +337,15 @@ def _gpu_unread(results: Sequence[Result]) -> Iterator[Finding]:
             "NVML does not say it on this device, the trials were over too soon, or the harness runs in a container, "
             "where processes have other numbers than NVML's; not judged there",
         )
-    others = [result for result in results if result.gpu and not covers(result.gpu.wall_s, trials_s(result))]
+    others = [
+        (gpu.wall_s, trials_s(result))
+        for result in results
+        if (gpu := result.observed.gpu) and not covers(gpu.wall_s, trials_s(result))
+    ]
     if others:
-        counted_s = others[0].gpu.wall_s if others[0].gpu else 0
+        counted_s, length_s = others[0]
         yield remark(
             Cause.GPU_UNSAID,
-            f"the GPUs' energy was counted over {counted_s:.2g} s for {trials_s(others[0]):.2g} s of trials"
+            f"the GPUs' energy was counted over {counted_s:.2g} s for {length_s:.2g} s of trials"
             f"{of_jobs(len(others), len(results))}, too far off to be theirs: no energy is given; raise sample_size",
         )

@@ -19,7 +19,8 @@ RETRY: dict[str, str | int | bool] = {"retry_noisy": 3}
 
 def trials_s(result: Result) -> float:
     """Return the total length of the trials."""
-    return sum(phase.end_ns - phase.start_ns for phase in result.phases if phase.name.startswith("trial-")) / 1e9
+    phases = result.measured.phases if result.measured else ()
+    return sum(phase.end_ns - phase.start_ns for phase in phases if phase.name.startswith("trial-")) / 1e9
 
 
 def covers(counted_s: float | None, length_s: float) -> bool:

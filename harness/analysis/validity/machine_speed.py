@@ -16,7 +16,7 @@ from harness.analysis.table import Cause, Finding
 from harness.analysis.validity.findings import noisy, remark
 from harness.analysis.validity.sample_checks import SampleFacts
 from harness.driver.records import Outcome
-from harness.results.schema import CanaryReading, Environment, IndexFacts, Result
+from harness.results.schema import CanaryReading, Environment, IndexFacts, Observed, Result
 
 # Chance of a false alarm if the machine's speed is constant.
 CHANCE = 0.003
@@ -52,13 +52,13 @@ def levels(results: Iterable[Result]) -> Levels:
     by_machine: Levels = defaultdict(list)
     builds: dict[tuple[str | None, str], IndexFacts] = {}  # many results show one build
     for result in results:
-        if result.canary and result.outcome is Outcome.OK:
-            by_machine[result.environment, result.spec.envelope.cpus].append(_level([result]))
+        if result.observed.canary and result.outcome is Outcome.OK:
+            by_machine[result.environment, result.spec.envelope.cpus].append(_level([result.observed]))
         for build in (result.index, *result.index.components.values()) if result.index else ():
             builds[build.started_at, build.content_sha256] = build
     for build in builds.values():
-        if build.environment is not None and build.canary:
-            by_machine[build.environment, build.envelope.cpus].append(_level([build]))
+        if build.environment is not None and build.observed.canary:
+            by_machine[build.environment, build.envelope.cpus].append(_level([build.observed]))
     return dict(by_machine)
 
 
@@ -76,9 +76,9 @@ def check(results: Sequence[Result], all_levels: Levels, facts: SampleFacts) -> 
         facts: of the cell's samples.
     """
     limit = MAX_MOVED if facts.mean_within is None else min(max(facts.mean_within, MIN_MOVED), MAX_MOVED)
-    findings = []
+    findings, seen = [], [result.observed for result in results]
     for kind in (_CPU, _MEMORY, _DISK):
-        speeds = _speeds(results, kind)
+        speeds = _speeds(seen, kind)
         if speeds is None:
             continue
         low, high = 1e3 * np.exp(speeds.min()), 1e3 * np.exp(speeds.max())
@@ -95,13 +95,13 @@ def check(results: Sequence[Result], all_levels: Levels, facts: SampleFacts) -> 
             text += f" and may have moved the mean by {moved:.1%}, less than its interval"
             findings.append(remark(Cause.CANARY, text))
     machine = results[0].environment, results[0].spec.envelope.cpus
-    if slow := slower(results, all_levels.get(machine, [])):
+    if slow := slower(seen, all_levels.get(machine, [])):
         text = f"the machine was slow for this cell: {slow}"
         findings.append(noisy(Cause.SLOW_MACHINE, text, results[0].spec.cell))
     return findings
 
 
-def changed(build: IndexFacts) -> str | None:
+def changed(build: Observed) -> str | None:
     """Describe how the processor's or the memory's speed changed during a build; None: by no more than at rest.
 
     The two readings do not cover the time between them, so a build may have met either speed.
@@ -117,14 +117,14 @@ def changed(build: IndexFacts) -> str | None:
     return None
 
 
-def _speeds(results: Sequence[Result | IndexFacts], kind: _Kind) -> Floats | None:
+def _speeds(observed: Sequence[Observed], kind: _Kind) -> Floats | None:
     """Return the mean log of the readings around each trial; ``None``: they scatter as at rest.
 
     A single trial's two readings are compared with each other.
     """
     from scipy.special import chdtrc
 
-    looks = _looks(results, kind)
+    looks = _looks(observed, kind)
     if not len(looks):
         return None
     speeds, readings = (looks[0], 1) if len(looks) == 1 else (looks.mean(axis=1), 2)
@@ -146,25 +146,25 @@ def _moved(speeds: Floats, trial_means_s: Sequence[float]) -> float:
     return abs(float(np.mean(np.exp(apart))) - 1)
 
 
-def _looks(results: Sequence[Result | IndexFacts], kind: _Kind) -> Floats:
+def _looks(observed: Sequence[Observed], kind: _Kind) -> Floats:
     """Return the logs of the work before and after each trial, shape (trials, 2)."""
     pairs: list[tuple[float, float]] = []
-    for result in results:
-        taken = [value for reading in result.canary if (value := kind.of(reading)) is not None and value > 0]
+    for seen in observed:
+        taken = [value for reading in seen.canary if (value := kind.of(reading)) is not None and value > 0]
         pairs += itertools.pairwise(taken)
     return np.log(np.asarray(pairs, dtype=np.float64).reshape(-1, 2))
 
 
-def slower(jobs: Sequence[Result | IndexFacts], others: Sequence[float]) -> str | None:
+def slower(observed: Sequence[Observed], others: Sequence[float]) -> str | None:
     """Describe by how much the machine was slower for some jobs than for its others; None: it was not.
 
     Args:
-        jobs: of one machine.
+        observed: of jobs on one machine.
         others: levels of all jobs on that machine, including these.
     """
     from scipy.special import ndtr
 
-    with_canary = [job for job in jobs if job.canary]
+    with_canary = [seen for seen in observed if seen.canary]
     if not with_canary or len(others) < _LEVEL_JOBS:
         return None
     here, apart = _level(with_canary), _level(with_canary) - stats.median(others)
@@ -180,6 +180,6 @@ def slower(jobs: Sequence[Result | IndexFacts], others: Sequence[float]) -> str 
     )
 
 
-def _level(results: Sequence[Result | IndexFacts]) -> float:
+def _level(observed: Sequence[Observed]) -> float:
     """Return the mean log of the readings, because a median of few would jump between two speeds."""
-    return statistics.fmean(float(np.log(max(reading.cpu_s, 1e-9))) for result in results for reading in result.canary)
+    return statistics.fmean(float(np.log(max(reading.cpu_s, 1e-9))) for seen in observed for reading in seen.canary)

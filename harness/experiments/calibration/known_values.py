@@ -339,7 +339,8 @@ class ServerQueue(KnownValue):
         error, allowed = f"{rate / capacity:.0%} of it", f"{low:,.0f} .. {high:,.0f} q/s"
         yield FigureVerdict("highest rate", injected, f"{rate:,.0f} q/s", error, allowed, low <= rate <= high)
         result = report.jobs[0].result
-        confirmed = next(probe for probe in result.probes if probe.check and probe.passed and probe.rate_qps == rate)
+        probes = result.measured.probes if result.measured else ()
+        confirmed = next(probe for probe in probes if probe.check and probe.passed and probe.rate_qps == rate)
         services_s = [self.service_s] * confirmed.queries
         yield _percentile_verdict("p95", result, confirmed, services_s, report.row.p95_s.value)
 
@@ -364,11 +365,11 @@ class StalledQuery(KnownValue):
         p99 = stats.percentile(latency_s, "p99", len(latency_s)).value
         if p99 is None:
             yield missing_verdict("p99", injected, report.row.detail)
-        elif self.open_loop:
+        elif self.open_loop and (measured := report.jobs[0].result.measured):
             result = report.jobs[0].result
             services_s = [self.service_s] * len(latency_s)
             services_s[self.at] += self.stall_s
-            verdict = _percentile_verdict("p99", result, result.probes[0], services_s, p99)
+            verdict = _percentile_verdict("p99", result, measured.probes[0], services_s, p99)
             yield replace(verdict, injected=injected)
         else:
             maximum_s = 2 * self.service_s

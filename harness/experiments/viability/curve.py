@@ -166,8 +166,8 @@ def _by_mean(jobs: Iterable[Observation]) -> list[Observation]:
 
 
 def _curve_point(job: Observation, *, unconstrained: bool = False) -> CurvePoint:
-    result, memory = job.result, job.result.memory
-    faults, queries = result.counters.major_faults, result.spec.timed_queries * result.trials_finished
+    result, memory = job.result, job.result.observed.memory
+    faults, queries = result.observed.counters.major_faults, result.spec.timed_queries * result.answers.trials_finished
     measured = memory.peak_cgroup_bytes is not None and memory.peak_anon_bytes is not None
     return CurvePoint(
         limit_bytes=job.limit,

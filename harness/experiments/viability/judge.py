@@ -171,7 +171,7 @@ def reference(attempts: Sequence[Observation]) -> Reference:
     """
     for observation in attempts:
         _check_attempt(observation)
-    memory = [observation.result.memory for observation in attempts]
+    memory = [observation.result.observed.memory for observation in attempts]
     queries = set().union(*(observation.rankings for observation in attempts))
     alike = {
         query: attempts[0].rankings.get(query, ())
@@ -188,13 +188,13 @@ def reference(attempts: Sequence[Observation]) -> Reference:
         disturbed=sum(job.disturbed is not None for job in used),
         peak_anon_bytes=max(peaks.peak_anon_bytes or 0 for peaks in memory),
         peak_cgroup_bytes=max(peaks.peak_cgroup_bytes or peaks.peak_anon_bytes or 0 for peaks in memory),
-        peak_gpu_bytes=max((peak for job in used if (peak := job.result.memory.peak_gpu_bytes)), default=None),
+        peak_gpu_bytes=max((peak for job in used if (peak := job.result.observed.memory.peak_gpu_bytes)), default=None),
         latency_s={name: median([job.latency_s[name] for job in used]) for name in sorted(figures)},
         measures={name: median([job.measures[name] for job in used]) for name in used[0].measures},
         unstable_queries=len(queries) - len(alike),
         jobs=tuple(job.folder for job in used),
         left_out=tuple(job.folder for job in ordered[CONTAINERS:]),
-        data_faults=used[0].result.data_faults,
+        data_faults=used[0].result.provenance.data_faults,
     )
     return Reference(summary, tuple(used), alike, max(job.result.wall_s for job in attempts))
 
@@ -233,7 +233,7 @@ def _check_attempt(observation: Observation) -> None:
             f" ended {result.outcome.value} ({result.detail}); its log is in {observation.job.folder}, --fresh tries"
             " again",
         )
-    if result.memory.peak_anon_bytes is None:
+    if result.observed.memory.peak_anon_bytes is None:
         raise JobError(
             result.outcome,
             "the memory of a container cannot be read on this host, so there is nothing to start from;"
@@ -305,5 +305,5 @@ def _cause(result: Result) -> str:
     """Name the cause of an end that is not ``ok``."""
     if result.outcome is Outcome.TIMEOUT:
         # Before the end of warm-up, only a query's time-out shows that it was slow.
-        return LATENCY if result.warmup_done or (result.detail or "").startswith("a query") else LOAD
+        return LATENCY if result.answers.warmup_done or (result.detail or "").startswith("a query") else LOAD
     return OOM if result.outcome is Outcome.OOM else result.outcome.value

@@ -274,4 +274,9 @@ def _counts(result: Result) -> bool:
     """Return whether a job is evidence about its limit: it ran, and neither the host nor the engine ended it."""
     no_evidence = (Outcome.NOT_APPLICABLE, Outcome.ENVELOPE_MISMATCH, Outcome.INTERRUPTED)
     full = result.outcome is Outcome.CRASH and (result.detail or "").startswith("the disk has less than")
-    return result.wall_s > 0 and result.outcome not in no_evidence and result.image_digest is not None and not full
+    return (
+        result.wall_s > 0
+        and result.outcome not in no_evidence
+        and result.provenance.image_digest is not None
+        and not full
+    )

@@ -113,7 +113,7 @@ class Session:
             attempts.append(observation)
             combined = reference(attempts)  # raises if one did not end well
             more = "" if observation.disturbed is None else f"; {observation.disturbed}"
-            peak = (observation.result.memory.peak_anon_bytes or 0) / MIB
+            peak = (observation.result.observed.memory.peak_anon_bytes or 0) / MIB
             self.log(
                 f"unconstrained, container {len(attempts)}, {self._whole.memory_bytes // MIB:,} MiB:"
                 f" {milliseconds(observation)}, anonymous peak {peak:,.1f} MiB{more}",

@@ -113,7 +113,7 @@ def make_verdict(settled: SearchResult, session: Session) -> ViabilityVerdict:
     return ViabilityVerdict(
         system=spec.cell.system,
         dataset=spec.cell.dataset,
-        image_digest=base.jobs[0].result.image_digest,
+        image_digest=base.jobs[0].result.provenance.image_digest,
         architecture=base.architecture,
         isolation=spec.isolation,
         cpus=spec.envelope.cpus,
@@ -160,8 +160,8 @@ def evidence(judgement: Judgement) -> Evidence:
         causes=judgement.causes,
         why=judgement.why,
         mean_s=observation.mean.value,
-        peak_anon_bytes=observation.result.memory.peak_anon_bytes,
-        major_faults=observation.result.counters.major_faults,
+        peak_anon_bytes=observation.result.observed.memory.peak_anon_bytes,
+        major_faults=observation.result.observed.counters.major_faults,
         job=observation.folder,
     )
 

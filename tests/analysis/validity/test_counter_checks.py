@@ -129,7 +129,7 @@ def test_few_ticks_of_a_short_trial_are_ignored() -> None:
 
 def test_one_disturbed_job_of_five_is_reported() -> None:
     jobs = [result(job=number, jobs=5, trials=1, counters=quiet()) for number in range(5)]
-    jobs[3] = replace(jobs[3], counters=quiet(foreign_cpu_s=4.0))
+    jobs[3] = sample_records.nested(jobs[3], {"counters": quiet(foreign_cpu_s=4.0)})
     (finding,) = findings(*jobs)
     assert "40.0% of the job's CPU time (in 1 of 5 jobs)" in finding.text
 
@@ -313,9 +313,8 @@ def test_missing_gpu_readings_are_a_remark(gpu: GpuUse, message: str) -> None:
 @pytest.mark.parametrize(("counted_s", "covered"), [(0.6, True), (1.9, True), (0.4, False), (5.0, False)])
 def test_energy_measured_outside_the_trials_is_missing(counted_s: float, covered: bool) -> None:
     gpu = sample_records.gpu(wall_s=counted_s)
-    one_second = replace(
-        gpu_result(gpu=gpu), phases=(Phase("load", 0, 5 * 10**9), Phase("trial-0", 5 * 10**9, 6 * 10**9))
-    )
+    phases = (Phase("load", 0, 5 * 10**9), Phase("trial-0", 5 * 10**9, 6 * 10**9))
+    one_second = sample_records.nested(gpu_result(gpu=gpu), {"phases": phases})
     assert counter_checks.energy_j(one_second) == (700.0 if covered else None)
     found = gpu_findings(one_second)
     assert [(each.cause, each.validity) for each in found] == [(Cause.GPU_UNSAID, Validity.CLEAN)] * (not covered)
@@ -324,7 +323,7 @@ def test_energy_measured_outside_the_trials_is_missing(counted_s: float, covered
 
 
 def test_job_without_gpu_readings_has_a_remark() -> None:
-    (finding,) = gpu_findings(replace(gpu_result(), gpu=None))
+    (finding,) = gpu_findings(sample_records.nested(gpu_result(), {"gpu": None}))
     assert finding.cause is Cause.GPU_UNSAID
 
 

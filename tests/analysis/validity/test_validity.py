@@ -151,13 +151,13 @@ def test_missing_jobs_are_reported_with_the_command_to_continue() -> None:
 def test_jobs_that_rank_differently_are_reported_once() -> None:
     verdict = assess(*five(), disagreements=12)
     assert verdict.reasons[0].startswith("12 of 300 queries were ranked differently in different trials")
-    within = [replace(each, ranking_disagreements=20) for each in five()]
+    within = [sample_records.nested(each, {"ranking_disagreements": 20}) for each in five()]
     assert "20 of 300 queries" in assess(*within, disagreements=12).reasons[0]
 
 
 def test_one_unsteady_warm_up_of_five_is_reported() -> None:
     jobs = five()
-    jobs[2] = replace(jobs[2], warmup_steady=False, warmup_done=1000)
+    jobs[2] = sample_records.nested(jobs[2], {"warmup_steady": False, "warmup_done": 1000})
     verdict = assess(*jobs)
     assert "after 1,000 queries in 1 of 5 jobs without a steady level" in verdict.reasons[0]
 
@@ -183,7 +183,9 @@ def test_server_without_a_rate_names_the_missed_target() -> None:
     cell = replace(sample_records.SPEC.cell, scenario="server")
     params = ScenarioParams(latency_target_s=0.05, latency_percentile=95.0)
     jobs = five(cell=cell, scenario_params=params)
-    jobs = [replace(each, rate_qps=None if number < 2 else 100.0) for number, each in enumerate(jobs)]
+    jobs = [
+        sample_records.nested(each, {"rate_qps": None if number < 2 else 100.0}) for number, each in enumerate(jobs)
+    ]
     (reason,) = assess(*jobs).reasons
     assert reason.startswith("no rate met p95 <= 50 ms twice in 2 of 5 jobs; raise server.latency_target_s")
 
@@ -193,7 +195,9 @@ def test_short_warm_up_and_unreported_libraries_are_doubts() -> None:
     assert assess(cold).validity is Validity.NOISY
     assert "9 warm-up queries ran, the minimum is 10; set protocol.warmup_cap" in assess(cold).reasons[0]
     again = result(warmup_queries=4, warmup_cap=20_000, protocol="mine")
-    assert assess(replace(again, warmup_done=400)).validity is Validity.CLEAN, "a small collection has no more"
+    assert assess(sample_records.nested(again, {"warmup_done": 400})).validity is Validity.CLEAN, (
+        "a small collection has no more"
+    )
     assert "4 warm-up queries ran, the minimum is 10; raise protocol.warmup_cap" in assess(again).reasons[0]
     assert "reports no thread counts" in assess(result(effective=SEEN)).reasons[0]
     assert assess(result(effective=replace(SEEN, threads={"faiss_omp": 1}))).validity is Validity.CLEAN

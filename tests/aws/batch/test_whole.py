@@ -128,9 +128,9 @@ def check_measured(bench: Bench, connections: Connections, bucket: str) -> None:
     for result in results:
         assert result.spec.instance_type == result.environment.instance_type == TYPE
         assert result.instance is not None and result.instance.instance_id.startswith("i-")
-        assert result.shared_host is False
-        assert result.effective is not None
-        assert result.effective.memory_bytes == result.spec.envelope.memory_bytes
+        assert result.observed.shared_host is False
+        assert result.measured.effective is not None
+        assert result.measured.effective.memory_bytes == result.spec.envelope.memory_bytes
     assert sorted(each.get("arrayProperties", {}).get("size", 1) for each in submitted(connections)) == [1, 2]
     no_secrets(bench.results)
     left = stored_in_s3(connections, bucket)
@@ -231,7 +231,7 @@ def test_forged_envelope_is_refused_by_every_command(
     [job] = stored(bench)
     assert job.result.outcome is Outcome.ENVELOPE_MISMATCH
     assert "99 threads" in (job.result.detail or "")
-    assert job.result.shared_host is True
+    assert job.result.observed.shared_host is True
     # A measured failure is a result: its job has done what it could, and was begun once.
     assert [(each["status"], len(each["attempts"])) for each in submitted(connections)] == [("SUCCEEDED", 1)] * 2
     harness(bench, "batch", "down", "test-suite.toml")

@@ -194,7 +194,7 @@ def probed(rate_qps: float, queries: int, *, slower_s: float = 0.0, stalls: dict
         service_s = 1e-3 + slower_s + (stalls or {}).get(number, 0.0)
         free_s = max(free_s, arrival_ns / 1e9) + service_s
         latency_s.append(free_s - arrival_ns / 1e9)
-    result = replace(sample_records.result(), spec=spec, probes=probes, rate_qps=rate_qps)
+    result = sample_records.nested(sample_records.result(), {"spec": spec, "probes": probes, "rate_qps": rate_qps})
     return Job(latency_s, latency_s, result)
 
 

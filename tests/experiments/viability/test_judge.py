@@ -35,7 +35,7 @@ def observation(mean_ms: float = 10.0, outcome: Outcome = Outcome.OK, **changes:
         outcome, envelope=Envelope("cpu1-mem100m", 1, 100 << 20), memory=Memory(peak_anon_bytes=90 << 20)
     )
     facts = {key: changes.pop(key) for key in list(changes) if key in ("detail", "warmup_done", "memory")}
-    job = StoredJob(Path("/results/viable/s/d/single_stream/p/key"), replace(result, **facts))
+    job = StoredJob(Path("/results/viable/s/d/single_stream/p/key"), sample_records.nested(result, facts))
     if outcome is not Outcome.OK:
         return Observation(job)
     latency_s = {"mean": mean_ms / 1e3, "p95": 2 * mean_ms / 1e3}

@@ -65,7 +65,7 @@ def _check_anonymous(folder: Path, sizes_mib: tuple[int, ...]) -> None:
     """Check the limit: injected memory plus interpreter, within the larger of 5 % and 32 MiB."""
     with injected(folder, "planted-0", {"service_ms": 2}) as question:
         job, _ = question.jobs.attempt(question.check(1), 0)
-    interpreter = job.result.memory.peak_anon_bytes
+    interpreter = job.result.observed.memory.peak_anon_bytes
     assert interpreter is not None and 0 < interpreter < 64 * MIB
     for mib in sizes_mib:
         with injected(folder, f"planted-{mib}", {"service_ms": 2, "hold_mib": mib}, criteria=ANY_TIME) as question:

@@ -92,7 +92,7 @@ def found(table: Table) -> dict[str, PerQuery]:
 def published() -> Table:
     folder = data_root() / "results" / "published" / "santhanam2023"
     return row_pricing.price(
-        results_folder.load_rows(folder), row_pricing.tariff(prices.snapshot(datetime.date(2022, 12, 2)))
+        results_folder.read(folder).table, row_pricing.tariff(prices.snapshot(datetime.date(2022, 12, 2)))
     )
 
 

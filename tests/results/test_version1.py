@@ -1,0 +1,42 @@
+"""Results of version 1: read as if version 2 had written them, verified as they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness import config
+from harness.results import reader, seals
+from harness.untrusted import to_json
+
+QUICKSTART = config.published_folder() / "quickstart"
+
+
+@pytest.mark.parametrize("path", sorted(QUICKSTART.rglob(reader.RESULT)), ids=lambda path: path.parent.name)
+def test_each_fact_of_a_shipped_result_is_read(path: Path) -> None:
+    raw = json.loads(path.read_text())
+    assert raw["schema_version"] == 1 and seals.broken(raw) is None
+    result = reader.read_result(path)
+    written = json.loads(to_json(result))
+    for name, value in raw.items():
+        holders = [written, *(written[part] or {} for part in ("measured", "observed", "answers", "provenance"))]
+        if name not in ("index", "schema_version", "spec") and value not in (None, [], {}):
+            assert value in [holder[name] for holder in holders if name in holder], name
+    again = reader.parse_result(json.dumps(written).encode())
+    assert again == result, "what version 2 writes of it reads back alike"
+
+
+def test_result_without_a_measurement_has_none() -> None:
+    raw = json.loads(next(QUICKSTART.rglob(reader.RESULT)).read_text())
+    raw |= dict.fromkeys(("effective", "load_s", "device", "warmup_steady", "compiled_s"), None)
+    raw |= {"phases": [], "libraries": {}}
+    assert reader.parse_result(json.dumps(raw).encode()).measured is None
+
+
+@pytest.mark.parametrize("wrong", [7, [], "x", {"components": 7}, {"components": {"part": 7}}])
+def test_damaged_index_of_version_1_is_one_clear_line(tmp_path: Path, wrong: object) -> None:
+    raw = json.loads(next(QUICKSTART.rglob(reader.RESULT)).read_text()) | {"index": wrong}
+    with pytest.raises(ValueError, match="index"):
+        reader.parse_result(json.dumps(raw).encode())
