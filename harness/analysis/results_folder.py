@@ -59,7 +59,7 @@ class ReadResults:
 
     @cached_property
     def per_query(self) -> Mapping[str, PerQuery]:
-        """Values by query of each row, by :attr:`Row.per_query_key`; published rows have none."""
+        """Values by query by :attr:`harness.analysis.table.Row.per_query_key`; published rows have none."""
         return self.read_values()
 
 

@@ -121,6 +121,9 @@ class _Bucket:
     def below(self, *_names: str) -> _Bucket:
         return self
 
+    def where(self, name: str = "") -> str:
+        return name
+
     def get(self, _name: str, most_bytes: int) -> bytes:
         return _content(self.path, most_bytes)
 
@@ -151,6 +154,9 @@ class _Listed:
 
     def below(self, *_names: str) -> _Listed:
         return self
+
+    def where(self, name: str = "") -> str:
+        return name
 
     def list(self) -> Iterator[StoredObject]:
         with suppress(ValueError, TypeError):

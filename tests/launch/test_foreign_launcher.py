@@ -84,7 +84,8 @@ def test_the_null_system_ran_and_its_limits_were_verified(measured: Bench) -> No
         isolation = job.result.isolation
         assert (job.result.spec.isolation, isolation.enforced, isolation.mark) == ("nice", ("cpus",), "nice")
         assert isolation.counters is CounterScope.PROCESS and isolation.sentence.startswith(_SENTENCE)
-        assert job.result.effective is not None and len(job.result.effective.cpus) == 1
+        measured = job.result.measured
+        assert measured is not None and measured.effective is not None and len(measured.effective.cpus) == 1
 
 
 # A command, and what must be in its output: the mark beside the hardware where people read, the name in data.

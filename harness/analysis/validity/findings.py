@@ -43,7 +43,8 @@ def doubt(validity: Validity, cause: Cause, fact: str, command: str, remedy: str
     """Make a finding from its fact, the remedy of its cause and a command that measures again."""
     text = TEXTS[cause]
     remedy = text.remedy if remedy is None else remedy
-    return Finding(cause, validity, f"{fact}; {remedy} {command}" if remedy else f"{fact}; {command}", text.transient)
+    lead = f"{remedy}{':' if text.again is Again.NOT else ''} " if remedy else ""
+    return Finding(cause, validity, f"{fact}; {lead}{command}", text.transient)
 
 
 def remark(cause: Cause, text: str) -> Finding:

@@ -162,7 +162,7 @@ def test_all_cases_share_one_image(tmp_path: Path) -> None:
 
 
 def test_launcher_without_limits_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="calibration needs enforced limits, fake holds none"):
+    with pytest.raises(UsageError, match="calibration needs all limits; isolation fake lacks some"):
         calibrate(tmp_path, FakeLauncher())
 
 

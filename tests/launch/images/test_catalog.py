@@ -521,5 +521,5 @@ def test_one_system_is_read_with_its_components_alone(monkeypatch: pytest.Monkey
     monkeypatch.setattr(catalog, "_declared", lambda path, *more: read.append(path.stem) or declared(path, *more))
     hybrid = catalog.system("hybrid-minilm")
     assert sorted(read) == sorted((hybrid.name, *(part.name for part in hybrid.components)))
-    with pytest.raises(UnknownName, match="did you mean 'hybrid-minilm'"):
+    with pytest.raises(UnknownName, match="Did you mean 'hybrid-minilm'"):
         catalog.system("hybrid-minilmm")
