@@ -20,7 +20,7 @@ import click
 
 import harness
 
-# Each command and its function; a command's module is imported when the command is called.
+# Each command and its function; calling a command imports its module.
 COMMANDS = {
     "batch": "harness.cli.batch:batch",
     "calibrate": "harness.cli.systems:calibrate",
@@ -62,7 +62,7 @@ COMMANDS = {
 
 
 class Commands(click.Group):
-    """All commands, each imported when it is called; errors that harness raises are one line."""
+    """All commands; calling a command imports it, and errors that harness raises become one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 # click's
         """Return the names of all commands."""
@@ -80,7 +80,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that is called, and check what it is given."""
+        """Find the called command, and check its arguments."""
         from harness.cli.options import check_words
 
         resolved = super().resolve_command(ctx, args)
@@ -114,7 +114,7 @@ class Commands(click.Group):
 
 
 def _check_folder() -> None:
-    """Refuse to run in a folder that was removed: no relative path means anything there."""
+    """Refuse to run in a removed folder, where relative paths have no meaning."""
     try:
         Path.cwd()
     except FileNotFoundError:
@@ -124,7 +124,7 @@ def _check_folder() -> None:
 
 
 class _Unimported(click.Command):
-    """A command of which only the name and, on demand, the help is known."""
+    """A command that is not imported yet: its name and, on demand, its help."""
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """Read the help from the docstring in the command's file."""
@@ -151,5 +151,5 @@ def main() -> None:
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    """End the command as Ctrl-C does, with all its cleaning up."""
+    """End the command as Ctrl-C does, with its clean-up."""
     raise KeyboardInterrupt

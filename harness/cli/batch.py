@@ -38,7 +38,7 @@ def batch() -> None:
 
 
 def _stack_options(command: Command) -> Command:
-    """Add the options of a stack, and hand them over as requirements."""
+    """Add the options of a stack; pass them to the command as requirements."""
 
     @click.argument("suite", type=click.Path(path_type=Path))
     @_work_option
@@ -81,7 +81,7 @@ def _stack_options(command: Command) -> Command:
 @_stack_options
 @click.option("--subnet", "subnets", multiple=True, help="Subnet of the instances; repeatable.  [default: the VPC's]")
 def up(connections: Connections, requirements: StackRequirements, subnets: tuple[str, ...]) -> None:
-    """Deploy SUITE's CloudFormation stack for AWS Batch; a second call changes only what differs."""
+    """Deploy SUITE's CloudFormation stack for AWS Batch; a second call changes only differences."""
     work, region = requirements.options.work, requirements.options.region
     connections.expect_owner(work.bucket)
     roles = account.find(connections, work, region)
@@ -109,7 +109,7 @@ def template(_connections: Connections, requirements: StackRequirements, _subnet
 def down(suite: str, region: str | None) -> None:
     """Delete the stack of SUITE (its file, or its name); results in S3 stay.
 
-    Exit code 1 if an instance of it is still alive.
+    Exit code 1 if one of its instances is still alive.
     """
     alive = suite_stack.down(Connections(region), _name(suite))
     for instance in alive:
@@ -149,5 +149,5 @@ def ls(region: str | None) -> None:
 
 
 def _name(suite: str) -> str:
-    """Return a suite's name, from its file where there is one."""
+    """Return a suite's name, read from its file if SUITE is a file."""
     return suites.load(Path(suite)).name if Path(suite).is_file() else suite

@@ -34,9 +34,9 @@ from harness.errors import FileError, UsageError
 from harness.evaluation import measure_names, trec_lines
 from harness.report.comparison import comparison_document
 
-# Names with these endings are run files, missing ones too.
+# Names with these endings are run files, even if the file is missing.
 _ENDINGS = frozenset({".run", ".trec", ".res", ".txt", ".gz", ".zst"})
-# Options of stored results only, by the names of their parameters.
+# Options for stored results only, by parameter name.
 _OF_RESULTS = {"results": "--results", "others": "--with", "as_of": "--as-of", "region": "--region", "term": "--term"}
 
 
@@ -74,13 +74,13 @@ def compare(
 ) -> None:
     """Compare B with A, query by query: latency and each measure, with intervals and tests.  Runs nothing.
 
-    A and B are globs over system/dataset/scenario/profile, or over any one of them.  Rows of the same dataset, query
-    sample and profile are compared, or the only two; all that one command compares is corrected together.  Says what B
-    costs and is worth against A, which queries changed most, and how many queries would show a difference of that size.
-    The seeds of a model ([seeds] of its suite) are one row of the model's name: means over the seeds, query by query.
+    A and B are globs over system/dataset/scenario/profile, or over any one of them.  Rows with the same dataset, query
+    sample and profile are compared, or the only two rows; all comparisons of one command are corrected together.  Shows
+    the cost and the worth of B against A, the queries that changed most, and how many queries would show a difference
+    of this size.  The seeds of a model ([seeds] of its suite) form one row: means over the seeds, query by query.
 
-    With --qrels, run files that others made are compared; they have measures, and neither latency nor cost.  A and B
-    may be globs in quotes: each file of A with each of B.  Of one glob, or of more than two files, all pairs.
+    With --qrels, compares run files of other programs, by measures only.  A and B may be globs in quotes: each file of
+    A is compared with each file of B. With one glob, or more than two files, all pairs are compared.
     """
     notes: Sequence[str] = ()
     if _are_run_files(compared, stored):
@@ -101,7 +101,7 @@ def compare(
 def _stored(
     a: str, b: str, ours: StoredResults, theirs: StoredResults, count: int, *, each_seed: bool
 ) -> tuple[list[Comparison], Sequence[str]]:
-    """Compare the pairs of stored rows that A of our results and B of theirs name; notes say what could not be read."""
+    """Compare pairs of stored rows, A from our results and B from theirs; notes name unreadable records."""
     found = others = _rows(ours, each_seed=each_seed)
     table = found.table
     if theirs is not ours:
@@ -118,9 +118,9 @@ def _rows(stored: StoredResults, *, each_seed: bool) -> ReadResults:
 
 
 def _are_run_files(compared: Sequence[str], stored: StoredResults) -> bool:
-    """Return whether run files are named, missing ones too, and not globs over stored rows.
+    """Return whether the names are run files (existing or not) and not globs over stored rows.
 
-    A system may have the name of a file: where there are results, all names must be files with qrels.
+    A system may have the name of a file, so with stored results all names must be files, with qrels.
     """
     files = [trec_lines.is_readable(Path(name)) for name in compared]
     if all(files) and stored.qrels is not None:
@@ -160,9 +160,9 @@ def _run_files(
     options: StoredResults,
     count: int,
 ) -> tuple[list[Comparison], Sequence[str]]:
-    """Compare pairs of run files; return notes on all of them too."""
+    """Compare pairs of run files; also return notes about all pairs."""
     measures = measure_names.parse(options.measures or measure_names.DEFAULT)
-    # A file may be named in several ways.
+    # A file may have several names.
     paths = {path.resolve(): path for pair in pairs for path in pair}
     (runs,) = read_run_files(qrels, tuple(paths.values()), queries, options.without_queries)
     name_of = dict(zip(paths, runs.runs, strict=True))

@@ -61,8 +61,8 @@ def up(
 ) -> None:
     """Deploy the account stack: bucket, roles, security group, the deadline on AWS's side.
 
-    Workers may be of the instance types of these suites; of no suite: of all hardware profiles.  Nothing of it costs
-    money but the bucket's content.  A second call changes only what differs.
+    Workers may use the instance types of these suites (default: of all hardware profiles).  Only the bucket's content
+    costs money.  A second call changes only differences.
     """
     connections, folder = Connections(region), parse_uri(work)
     region_name = connections.known_region
@@ -105,7 +105,7 @@ def template(
 
 
 def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> list[str]:
-    """Return the instance types of the suites' profiles, or of all profiles, and those named."""
+    """Return the instance types of the suites' profiles (or of all profiles), and the named types."""
     snapshot = prices.snapshot(region=f"aws/{region}", term="on-demand")
     for name in named:
         machines.check_known(name, types_of_instances.read_instances("aws"))
@@ -113,7 +113,7 @@ def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> lis
     for path in suites:
         types |= {machine.name for machine in machines.of_suite(suite.load(path), snapshot, MachineOptions()).values()}
     for name, envelope in ({} if suites else types_of_instances.hardware_profiles()).items():
-        with suppress(UsageError):  # no type of the region has room for it
+        with suppress(UsageError):  # the region has no type with room for it
             types.add(machines.choose({name: envelope}, snapshot, MachineOptions(), {})[name].name)
     return sorted(types)
 
@@ -160,7 +160,8 @@ def ls(work: str | None, region: str | None, all_owners: bool) -> None:
 def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> None:
     """Terminate your instances, delete left-over disks, in all regions, and wait until they are gone.
 
-    Finished jobs stay in S3: the `harness run` that launched them fetches them.  Exit code 1 if anything is left.
+    Finished jobs stay in S3: the `harness run` that launched them fetches them.  Exit code 1 if an instance or disk is
+    left.
     """
     connections = Connections(region)
     found, owner = _inspect(connections, region, all_owners)
@@ -169,7 +170,7 @@ def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> N
     if work is not None:
         try:
             regions |= {run.region for run in _open_runs(connections, work)}
-        except RemoteError as error:  # nothing is less to be ended for it
+        except RemoteError as error:  # an unread region must not stop the others from ending
             say(f"harness: {error}", err=True)
     left = _unread_regions(found, regions)
     if not found.empty:
@@ -189,7 +190,7 @@ def _inspect(connections: Connections, region: str | None, all_owners: bool) -> 
 
 def _show(found: OwnedResources, owner: str) -> None:
     if found.others:
-        # Also ours, should we be known to AWS by another name today.
+        # This includes our own if AWS knows us by another name today.
         say(f"{found.others} instances of other owners are alive; --all-owners shows them")
     if found.empty:
         say("no instance and no left-over disk of yours")
@@ -220,7 +221,7 @@ def _show(found: OwnedResources, owner: str) -> None:
 
 
 def _unread_regions(found: OwnedResources, needed: set[str]) -> list[str]:
-    """Print the regions that a policy closes to the account; return a line for each other unread region."""
+    """Print the regions that a policy closes to the account; return a line for every other unread region."""
     closed = [failure for failure in found.failed if failure.denied and failure.region not in needed]
     if closed:
         names = ", ".join(failure.region for failure in closed)
@@ -229,7 +230,7 @@ def _unread_regions(found: OwnedResources, needed: set[str]) -> list[str]:
 
 
 def _open_runs(connections: Connections, work: str) -> list[RemoteRun]:
-    """Return the open runs below a folder; none without the bucket."""
+    """Return the open runs below a folder; empty without the bucket."""
     try:
         return journal.open_runs(Objects(connections, parse_uri(work)))
     except RemoteError as error:

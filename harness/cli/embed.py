@@ -1,4 +1,4 @@
-"""`harness embed`: vectors of texts, made once."""
+"""`harness embed`: vectors of texts, computed once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from harness.untrusted import one_line
 
 @dataclass(frozen=True)
 class TextSelection:
-    """The texts to encode: texts of a dataset that stored runs need, or queries of a file."""
+    """The texts to encode: a dataset's texts that stored runs need, or the queries of a file."""
 
     dataset: str | None
     texts: Path | None
@@ -47,7 +47,7 @@ class TextSelection:
         """Read the texts.
 
         Raises:
-            UsageError: neither a dataset nor a file is named, or both are.
+            UsageError: not exactly one of a dataset and a file is named.
         """
         if (self.dataset is None) == (self.texts is None):
             raise UsageError("name a DATASET or a file with --texts, one of the two")
@@ -101,9 +101,9 @@ def embed(
 ) -> None:
     """Encode texts with SYSTEM, a dense one with an exact index, and store the vectors in a file.
 
-    Of DATASET's documents those are kept that the stored runs retrieved, and all that are judged; asked again after
-    other runs, it adds what is missing.  The encoder runs in a container as for an index build, and not at all where
-    that index is in the cache.  With --role query: DATASET's queries, or those of --texts.
+    Keeps the vectors of DATASET's documents that stored runs retrieved, and of all judged ones; a later call adds
+    missing vectors.  The encoder runs in a container as for an index build; if that index is cached, it does not run.
+    With --role query: DATASET's queries, or those of --texts.
     """
     declared, cache = catalog.system(system), config.absolute_folder(choice.cache)
     encode.check_exact_index(declared)

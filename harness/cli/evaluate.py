@@ -34,10 +34,10 @@ def evaluate(
     without_queries: Path | None,
     destination: Destination,
 ) -> None:
-    """Judge TREC run files by QRELS (both plain or compressed), as trec_eval does with -c.  Runs nothing.
+    """Evaluate TREC run files by QRELS (both plain or compressed), like trec_eval -c.  Runs nothing.
 
-    All judged queries count: one that a run has no results for counts 0, and queries that nobody judged are named.
-    Scores decide the order and ranks play no part; equal scores are ordered by document id, the largest first.
+    All judged queries count; a query without results counts 0, and unjudged queries are named.  Scores decide the
+    order, not ranks; equal scores are ordered by document id, the largest first.
     """
     parsed = measure_names.parse(measures)
     with _watching() as (reading, step):
@@ -48,7 +48,7 @@ def evaluate(
 
 @contextmanager
 def _watching() -> Iterator[tuple[Callable[[Path], Progress], Progress]]:
-    """Show bars on a terminal: the bytes read of each file, and the runs evaluated."""
+    """Show bars on a terminal: bytes read of each file, and evaluated runs."""
     with ExitStack() as stack:
 
         def reading(path: Path) -> Progress:

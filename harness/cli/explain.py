@@ -1,4 +1,4 @@
-"""`harness explain`: how a stored number was made."""
+"""`harness explain`: the origin of a stored number."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _MOST = 3
 @cache_option
 @stored_results
 def explain(what: str | None, stored: StoredResults) -> None:
-    """Say how a number was made: from which samples, at which price, why it is noisy, and what to do.
+    """Explain a number: its samples, its price, why it is noisy, and what to do.
 
-    RESULT is a glob over system/dataset/scenario/profile, over any one of them, a swept system, or the start of a
-    job's key.  COLUMN is a name from the table or the CSV.  FINDING is a reason for doubt, such as placement.  Without
-    any, lists the stored results and their findings.
+    RESULT is a glob over system/dataset/scenario/profile or one of these, a swept system, or the beginning of a job's
+    key.  COLUMN is a name from the table or the CSV. FINDING is a reason for doubt, such as placement.  Without
+    arguments, lists the stored results and their findings.
     """
     table = stored.priced(stored.read()).table
     if what is None:

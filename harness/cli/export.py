@@ -76,8 +76,8 @@ def export(stored: StoredResults, form: str, output: Path, samples: bool, actor:
 def merge(sources: tuple[str, ...], output: Path, cache: Path) -> None:
     """Merge results folders of several people or machines into one, each under the name of its origin.
 
-    An origin has its folder's name, unless NAME is given; merged folders keep their origins.  Tables of the new folder
-    have a column for the origin, and jobs of two origins are never pooled.
+    An origin has its folder's name, or NAME; merged folders keep their origins.  Tables of the new folder have a column
+    for the origin, and jobs of different origins are never pooled.
     """
     with named_as_given(cache):
         folders = merge_results.parse_sources(source(text, cache) for text in sources)
@@ -96,11 +96,11 @@ def merge(sources: tuple[str, ...], output: Path, cache: Path) -> None:
 def verify(results: Path, destination: Destination, cache: Path) -> None:
     """Check the stored RESULTS (a folder; default: results) by their seals and checksums, and recompute their figures.
 
-    Every file of a job, the suite's manifest, suite.json, pins.json, qrels, query samples and verdicts, the origins of
-    merged results, and the rows in the cache.  Reports are not checked: `harness report` makes them again.
+    Checks every file of a job, the suite's manifest, suite.json, pins.json, qrels, query samples and verdicts, the
+    origins of merged results, and cached rows.  Does not check reports, which `harness report` writes again.
 
-    Prints a line for each mismatch (its place, the stored and the recomputed value), a note on files that were not
-    checked, then the number of mismatches.  Exit code 1 if there is any.
+    Prints a line for each mismatch (its place, the stored and the recomputed value), a note about unchecked files, then
+    the number of mismatches.  Exit code 1 if it is not 0.
     """
     with bar("verifying", "jobs") as step:
         verified = verify_results(results, cache=if_any(cache), progress=step)

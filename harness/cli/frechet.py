@@ -1,4 +1,4 @@
-"""`harness frechet`: how far what systems retrieve lies from what was judged relevant."""
+"""`harness frechet`: the distance between retrieved and relevant documents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from harness.report.plots import frechet as plots
 from harness.untrusted import one_line
 
 _MOST = {"1": 1, "5": 5, "10": 10, "all": None}
-# Fewer have no 95 %.
+# Fewer cannot give a 95 % interval.
 _LEAST_BOOTSTRAPS = 100
 
 
@@ -81,10 +81,10 @@ def frechet(
 ) -> None:
     """Measure the Frechet distance between judged and retrieved documents.  Runs nothing.
 
-    RUNS: a folder of results (default: results), or run files with --qrels.  FD@k compares the embeddings of all judged
-    relevant documents with those of all that a system has in its first k: 0 where they spread alike, and smaller is
-    better.  See docs/method/frechet.md for what it cannot see.  With png, svg or pdf: a picture of each distance
-    against the first measure, into the folder of -o.
+    RUNS: a folder of results (default: results), or run files with --qrels.  FD@k compares the embeddings of all
+    relevant documents with the embeddings of a system's first k documents: 0 for equal distributions; smaller is
+    better. docs/method/frechet.md says what it cannot see.  With png, svg or pdf: draws each distance against the first
+    measure, into the folder of -o.
     """
     folder = destination.folder if destination.form in PICTURES else None
     depths = tuple(dict.fromkeys(cutoffs))
@@ -100,7 +100,7 @@ def frechet(
             except UsageError as error:
                 if len(samples) == 1:
                     raise
-                failed = True  # the other samples may do
+                failed = True  # other samples may work
                 say(f"harness: {one_line(str(error))}", err=True)
     if measured and folder is not None:
         show_pictures(plots.write_pictures(measured, folder, destination.form), plots.missing(measured))
@@ -110,7 +110,7 @@ def frechet(
 
 
 def _folder(selection: RunSelection) -> Path | None:
-    """Return the folder of results, which keeps vectors; run files and S3 have none."""
+    """Return the results folder, which stores vectors; None for run files and S3."""
     named = selection.runs[0] if selection.runs else Path("results")
     return named if isinstance(named, Path) and named.is_dir() else None
 
@@ -118,7 +118,7 @@ def _folder(selection: RunSelection) -> Path | None:
 def _measured(
     runs: JudgedRuns, vectors: Embeddings, cutoffs: tuple[int, ...], settings: Settings, measures: tuple[str, ...]
 ) -> tuple[Distances, dict[str, dict[str, float | None]]]:
-    """Return the distances under one encoder, and the measures."""
+    """Return the distances by one encoder, and the measures."""
     parsed = measure_names.parse(measures)
     evaluations = {name: evaluate(run, runs.qrels, runs.query_ids, parsed) for name, run in runs.runs.items()}
     values = {name: evaluation.values for name, evaluation in evaluations.items()}

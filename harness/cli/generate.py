@@ -20,7 +20,7 @@ from harness.untrusted import one_line, split_list
 
 
 class _Numbers(click.ParamType[tuple[float, ...]]):
-    """Numbers with blanks or commas between, in ascending order; the option may be repeated."""
+    """Numbers separated by blanks or commas, ascending; the option may be repeated."""
 
     def __init__(self, kind: type[int] | type[float], least: float, most: float) -> None:
         self._kind, self._least, self._most = kind, least, most
@@ -43,12 +43,12 @@ class _Numbers(click.ParamType[tuple[float, ...]]):
 def _of_all(
     _ctx: click.Context, _param: click.Parameter, given: tuple[tuple[float, ...], ...]
 ) -> tuple[float, ...] | None:
-    """Join the numbers of an option that was given several times; ``None``: it was not given."""
+    """Join the numbers of a repeated option; ``None``: the option was not given."""
     return tuple(sorted({number for numbers in given for number in numbers})) or None
 
 
 class _Span(click.ParamType[tuple[int, int]]):
-    """Two whole numbers, LOW-HIGH, or one for both."""
+    """Two whole numbers, LOW-HIGH, or one number for both."""
 
     name = "LOW-HIGH"
 
@@ -61,7 +61,7 @@ class _Span(click.ParamType[tuple[int, int]]):
 
 
 _MOST_TOKENS = 1_000_000
-_SHOWN = 90  # characters of a licence, which README.md has whole
+_SHOWN = 90  # characters of a licence; README.md has the full text
 
 
 @click.command()
@@ -133,8 +133,8 @@ def generate(kind: str, source: str, out: Path, seed: int, cache: Path, **given:
 
     KIND is far-relevant (the passage starts beyond 512 tokens), placed (at given depths of given lengths), uniform
     (first, last or anywhere), needle (one sentence in a background text), passkey (a number in repeated text), shuffled
-    (segments of each document in random order; a training and a test copy), joined (neighbouring documents of one title
-    in their order, as they are), larger (DATASET as it is among distractors).  Tokens are those of bert-base-uncased.
+    (segments of each document in random order; a training and a test copy), joined (neighbouring documents of one
+    title, in order), larger (DATASET among distractors).  Tokens are tokens of bert-base-uncased.
     """
     location = datasets.find(source, Path.cwd())
     with bar(f"generate {kind}", "documents") as step:

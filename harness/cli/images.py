@@ -1,4 +1,4 @@
-"""`harness images`: make images before anything is measured."""
+"""`harness images`: build images in advance."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def images(
 ) -> None:
     """Build the images of SYSTEMS (default: each engine's, without weights), and print their sizes.
 
-    `harness run` builds missing images by itself; this builds them beforehand.  Exit code 1 if a build fails.
+    `harness run` builds missing images itself; this command builds them in advance.  Exit code 1 if a build fails.
     """
     wrong: dict[str, FileError] = {}
     unpinned: list[HarnessError] = []
@@ -70,7 +70,7 @@ def images(
 
 
 def _pinned(systems: tuple[str, ...], launcher: DockerLauncher, errors: list[HarnessError]) -> list[System]:
-    """Return the systems by name, pinned; one that cannot be pinned is an error, and stops no other."""
+    """Return the pinned systems by name; a system that cannot be pinned is an error, and the others go on."""
     pinned = []
     for system in catalog.named(systems).values():
         try:
@@ -83,7 +83,7 @@ def _pinned(systems: tuple[str, ...], launcher: DockerLauncher, errors: list[Har
 def _chosen(
     declared: list[System], engines: tuple[str, ...], gpus: int, wrong: dict[str, FileError]
 ) -> list[tuple[System, bool]]:
-    """List the images to make: a system each, and whether the image of its engine is meant."""
+    """List the images to build: a system, and whether its engine's image is meant."""
     used = [system.for_job(kind, gpus=gpus) for system in declared for kind in ("build", "search")]
     wanted = {system.image: system for system in used}
     chosen = [(system, False) for system in wanted.values()]
@@ -98,7 +98,7 @@ def _chosen(
 def _image_lines(
     builder: ImageBuilder, chosen: list[tuple[System, bool]]
 ) -> Iterator[tuple[str, Image | HarnessError, float]]:
-    """Yield each image, or the error, with its seconds; an image that fails stops no other."""
+    """Yield each image or error with its seconds; go on after a failed image."""
     for system, engine in chosen:
         name = f"the engine {system.engine_image}" if engine else system.image
         started = time.monotonic()

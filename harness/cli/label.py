@@ -34,7 +34,7 @@ from harness.untrusted import one_line
 )
 @click.option("--titles", is_flag=True, help="Keep the titles of pages, which share many words with the questions.")
 def label(files: tuple[Path, ...], out: Path, threshold: float, characters: int, titles: bool) -> None:
-    """Write a collection of passages from FILES of DuReader 2.0, labelled by the answers that people wrote.
+    """Write a collection of passages from FILES of DuReader 2.0, labelled by human answers.
 
     A passage is relevant if a span of one of its paragraphs is close enough to an answer.  The defaults are
     DuReader-retrieval's (Qiu et al. 2022).

@@ -91,7 +91,7 @@ def leakage(
 
 
 def _lines(ids: Iterable[str]) -> str:
-    """Write ids one a line, as --without-queries reads them."""
+    """Write ids, one per line, for --without-queries."""
     queries = tuple(ids)
     for query in queries:
         if "\n" in query or query.strip(rejudge.BLANKS) != query or not query or query.startswith("\ufeff"):

@@ -1,4 +1,4 @@
-"""Results in a folder, by the name of published results, or in S3, which commands read and write through a mirror."""
+"""Results in a folder, under the name of published results, or in S3 (read and written through a mirror)."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class ResultsLocation:
 def mirrored(
     *names: str, files: Files = "FIGURES", thorough: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Replace parameters of these names that are in S3 by folders; the command has ``--cache``.
+    """Replace the values of these parameters by folders if they are in S3; the command has ``--cache``.
 
-    ``files``: those of each job that the command reads.  ``thorough``: compare the content of the mirror's files too.
+    ``files``: the files of a job that the command reads.  ``thorough``: also compare the content of mirrored files.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -63,7 +63,7 @@ def mirrored(
 
 
 def readable(results: Path | str, cache: Path, files: Files = "FIGURES", *, thorough: bool = False) -> Path:
-    """Return a folder of results to read: shipped ones by their name, and results in S3 after mirroring them."""
+    """Return a folder of results to read: shipped results by name, and results in S3 after mirroring."""
     if not isinstance(results, str):
         return config.results_by_name(results)
     from harness.aws.results import open_to_read  # slow to import
@@ -74,7 +74,7 @@ def readable(results: Path | str, cache: Path, files: Files = "FIGURES", *, thor
 
 
 def of_suite(results: Path | str, suite: str, cache: Path, files: Files = "FIGURES") -> Path:
-    """Return a folder of results, in which only the results of one suite are mirrored."""
+    """Return a folder of results with only one suite mirrored."""
     if not isinstance(results, str):
         return results
     return readable(f"{results.rstrip('/')}/{suite}", cache, files).parent
@@ -82,7 +82,7 @@ def of_suite(results: Path | str, suite: str, cache: Path, files: Files = "FIGUR
 
 @contextmanager
 def writable(results: Path | str, cache: Path) -> Iterator[ResultsLocation]:
-    """Open a folder of results to write to; errors name it as the user gave it."""
+    """Open a folder of results to write to; errors show the user's name for it."""
     if not isinstance(results, str):
         yield ResultsLocation(results, config.absolute_folder(cache))
         return
@@ -103,7 +103,7 @@ def source(text: str, cache: Path) -> str:
 
 @contextmanager
 def named_as_given(cache: Path) -> Iterator[None]:
-    """Name results in S3 by their URI in errors and messages, not by their mirror."""
+    """Show the URI of results in S3 in errors and messages, not the mirror's path."""
 
     with filtering(lambda text: as_given(text, cache)):
         try:
@@ -121,7 +121,7 @@ def as_given(text: str, cache: Path) -> str:
 
 
 def if_any(cache: Path) -> Path | None:
-    """Return the cache's absolute path; ``None`` for a user without a home: commands that read need no cache."""
+    """Return the cache's absolute path; ``None`` for a user without a home, because reading needs no cache."""
     try:
         return config.absolute_folder(cache)
     except UsageError:

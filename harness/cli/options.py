@@ -36,23 +36,23 @@ from harness.untrusted import one_line, split_list
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
 
-# Errors of a disk, which the user mends; all others are defects.
+# Disk errors, which a user can mend; other errors are defects.
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _DISK = (*_FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
-# Linux allows a path of 4,095 bytes and a name of 255; a job's own files take some hundred below either folder.
+# Linux allows paths of 4,095 bytes and names of 255; a job's own files need some hundred bytes below either folder.
 _MOST_PATH_BYTES, _MOST_NAME_BYTES = 3000, 255
 
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Show errors that harness raises as one line; all others are defects and keep their traceback."""
+    """Show errors that harness raises as one line; other errors are defects and keep their traceback."""
     try:
         yield
     except HarnessError as error:
         say(f"harness: {one_line(str(error))}", err=True)  # it may quote an image
         sys.exit(error.exit_code)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has closed the pipe
         sys.exit(0)
     except OSError as error:
         if error.errno not in _DISK:
@@ -69,7 +69,7 @@ def one_line_errors() -> Iterator[None]:
 
 
 def record_options(name: str, record: Callable[..., Any], *options: Decorator) -> Decorator:
-    """Add options, and pass those that a record takes to the command as one record (or what a function returns)."""
+    """Add options, and pass them to the command as one record (or as a function's return value)."""
     fields = set(inspect.signature(record).parameters)
 
     def decorate(command: Command) -> Command:
@@ -87,7 +87,7 @@ def record_options(name: str, record: Callable[..., Any], *options: Decorator) -
 
 
 def given_parameters() -> dict[str, click.Parameter]:
-    """Return the parameters of the running command that its command line gives, by name."""
+    """Return the parameters given on the running command's line, by name."""
     context = click.get_current_context()
     known = {str(parameter.name): parameter for parameter in context.command.params}
     return {
@@ -105,7 +105,7 @@ _URL = re.compile(r"(?:.*=)?(?:(?!s3:)[a-z][a-z0-9+.-]*://|[\w.-]+:[0-9]+(?:/|$)
 
 
 def _refuse_services(values: Any) -> None:
-    """Refuse the address of a service in place of a path; pathlib would drop a slash and find no file."""
+    """Refuse a service's address in place of a path, because pathlib would drop a slash and find no file."""
     for value in values if isinstance(values, list | tuple) else (values,):
         if isinstance(value, str) and _URL.match(value) and not os.path.lexists(value):
             raise UsageError(
@@ -116,12 +116,12 @@ def _refuse_services(values: Any) -> None:
 
 
 def check_words(command: click.Command, args: Sequence[str]) -> None:
-    """Refuse an option given twice, of which click would take the last alone, and URLs for paths.
+    """Refuse repeated options, of which click takes only the last, and URLs in place of paths.
 
     Raises:
         UsageError: an option that takes one value comes twice, or a path is the address of a service.
     """
-    # What click itself refuses, it refuses afterwards.
+    # click refuses other words afterwards.
     parser = command.make_parser(click.Context(command, resilient_parsing=True))
     given, _, order = parser.parse_args(args=list(args))
     for parameter in order:
@@ -135,7 +135,7 @@ def check_words(command: click.Command, args: Sequence[str]) -> None:
 
 
 class FiniteRange(click.FloatRange):
-    """Numbers of a range, without nan, which click takes for a number of any range."""
+    """Numbers in a range without nan, which click accepts in every range."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Parse a number.
@@ -170,13 +170,13 @@ class PriceSelection:
         """Read the prices.
 
         Raises:
-            UsageError: there are no such prices.
+            UsageError: prices of this region, term or date do not exist.
             FileError: a file is missing or wrong.
         """
         return prices.snapshot(self.as_of, region=self.region, term=self.term)
 
     def tokens(self) -> TokenSnapshot | None:
-        """Read the prices of language models' tokens, if any are stored; errors as :meth:`snapshot`."""
+        """Read the prices of language models' tokens, if stored; errors as in :meth:`snapshot`."""
         return token_prices.snapshot(self.token_prices)
 
 
@@ -247,7 +247,7 @@ listing_options = _price_options(
 
 
 def platform_option(text: str) -> Decorator:
-    """Make ``--platform``, which takes any of its names; the command gets Docker's."""
+    """Make ``--platform``, which accepts every name of a platform; the command gets Docker's name."""
 
     def parse(given: str | None) -> str | None:
         try:
@@ -264,7 +264,7 @@ def retry_option(default: int, text: str) -> Decorator:
 
 
 def parse_measures(text: str | None) -> tuple[str, ...]:
-    """Split the names of ``--measures``; an option that was left out without a default gives none.
+    """Split the names of ``--measures``; empty if the option is missing and has no default.
 
     Raises:
         UsageError: it is empty.
@@ -278,9 +278,9 @@ def parse_measures(text: str | None) -> tuple[str, ...]:
 
 
 def results_path(text: str | Path) -> str | Path:
-    """Return a results folder as a path; keep ``s3://bucket/prefix`` as text, as a path would drop a slash.
+    """Return a results folder as a path; keep ``s3://bucket/prefix`` as text, because a path drops a slash.
 
-    :mod:`harness.cli.locations` makes a folder of either.
+    :mod:`harness.cli.locations` turns both into a folder.
     """
     if isinstance(text, Path) or is_s3(text):
         return text
@@ -289,7 +289,7 @@ def results_path(text: str | Path) -> str | Path:
 
 
 def output_path(text: str | Path) -> Path:
-    """Return the path to write to: of a symbolic link its target, so that the link stays.
+    """Return the path to write to: a symbolic link's target, so that the link stays.
 
     Raises:
         BadParameter: it is empty, or a link that leads to itself.
@@ -306,7 +306,7 @@ def output_path(text: str | Path) -> Path:
 
 
 def _cache_path(text: str | Path) -> Path:
-    if isinstance(text, Path):  # the default: a command that only reads needs no home
+    if isinstance(text, Path):  # this is the default; a command that only reads needs no home
         return text
     _check_path(text)
     if config.absolute_folder(text).is_file():
@@ -315,7 +315,7 @@ def _cache_path(text: str | Path) -> Path:
 
 
 def _check_path(text: str) -> None:
-    """Refuse a folder that leaves no room for the names of a job's files."""
+    """Refuse a folder whose path is too long for the names of a job's files."""
     try:
         length = len(str(Path(text).absolute()).encode("utf-8"))
         Path(text).resolve()
@@ -361,7 +361,7 @@ def agree(yes: bool, question: str) -> None:
     """Ask whether to go on.
 
     Raises:
-        UsageError: the answer is no, or nobody can answer.
+        UsageError: the answer is no, or the input is not a terminal.
     """
     if yes:
         return

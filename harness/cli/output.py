@@ -26,7 +26,7 @@ PICTURES = ("png", "svg", "pdf")
 
 @dataclass(frozen=True)
 class Destination:
-    """Format of a command's result, and the file or folder that it is written to; ``None``: the terminal."""
+    """The format of a command's result, and its file or folder; ``None``: the terminal."""
 
     form: str
     output: Path | None
@@ -45,11 +45,11 @@ class Destination:
 
     @property
     def on_terminal(self) -> bool:
-        """Return whether a person reads it in a terminal."""
+        """Return whether the output goes to a terminal."""
         return self.output is None and Screen().is_terminal
 
     def show(self, text: str) -> None:
-        """Print a text, or write it to the file; a page is not for a terminal."""
+        """Print a text, or write it to the file; refuse to print a page on a terminal."""
         if self.output is not None:
             write(self.output, text)
         elif self.form == PAGE and sys.stdout.isatty():
@@ -58,10 +58,10 @@ class Destination:
             click.echo(text, nl=False)
 
     def show_answer(self, answer: Callable[[Escape, int | None], Iterable[Section]]) -> None:
-        """Print an answer, in colour and no wider than the terminal; or write it as Markdown into the pipe or file.
+        """Print an answer in colour within the terminal's width, or write it as Markdown into a pipe or file.
 
         Args:
-            answer: build it with the escape of a format, for a terminal of this width in columns (``None``: any).
+            answer: builds the answer with a format's escape, for a terminal's width in columns (``None``: any).
         """
         screen = Screen()
         if self.on_terminal:
@@ -73,7 +73,7 @@ class Destination:
             self.show("\n\n".join(map(writers.markdown_section, answer(writers.markdown_escape, None))) + "\n")
 
     def show_report(self, document: ReportDocument) -> None:
-        """Print a report, or write it to the file; people see its answer first, and all of it with ``--wide``."""
+        """Print a report, or write it to the file; a terminal shows the answer, and everything with ``--wide``."""
         shown = document.sections if self.wide else document.answer
         if shown is None or self.form != "md" or (self.wide and not document.plain):
             self.show(writers.write(document, self.form))
@@ -99,14 +99,14 @@ def destination_options(*formats: str, text: str | None = None, wide: bool = Fal
 
 
 def show_paragraphs(paragraphs: Iterable[tuple[str, str]]) -> None:
-    """Print titled paragraphs on foreign facts, each on a line of its own."""
+    """Print titled paragraphs with facts from other people, each on its own line."""
     console = Screen()
     for title, text in paragraphs:
         writers.print_paragraph(Text.assemble((one_line(title), "bold"), "  ", one_line(text)), console)
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file that is complete or absent; write into a device or pipe."""
+    """Write a file completely or not at all; write into a device or pipe directly."""
     if filesystem.is_stream(path):
         with path.open("w", encoding="utf-8") as stream:
             stream.write(text)

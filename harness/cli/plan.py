@@ -49,10 +49,9 @@ def plan(
     """List the cells of each SUITE, done and to do, and the time that is left.  Runs nothing, fetches no data, needs no
     engine.
 
-    Times come from stored results of the same system and dataset, else from the latencies that a paper prints,
-    where harness ships its tables.  Others are assumed: 30 s for a job and 0.1 s for a query; for an index
-    build 60 s and 0.01 s for a document.  ~ marks both.  An index that several cells search counts once.  Exit code 1
-    if the folder of a dataset does not exist.
+    Times come from stored results of the same system and dataset, else from a shipped paper's latencies.  Otherwise
+    harness assumes 30 s per job and 0.1 s per query, and for an index build 60 s and 0.01 s per document. ~ marks
+    estimates.  An index shared by several cells counts once.  Exit code 1 if a dataset's folder does not exist.
     """
     plans: list[SuitePlan] = []
     missing: dict[str, FileError] = {}
@@ -83,7 +82,7 @@ def planning_options(
     fresh: bool = False,
     fresh_index: bool = False,
 ) -> RunOptions:
-    """Return the options by which a suite is planned, with its stored jobs mirrored where they are in S3."""
+    """Return the options for planning a suite; mirror its stored jobs from S3."""
     with named_as_given(cache):
         folder = of_suite(results, suite.name, cache, "RECORDS")
         return replace(run_options(path, folder, only, fresh, cache), fresh_index=fresh_index)

@@ -32,7 +32,7 @@ from harness.evaluation.pool import (
 )
 from harness.untrusted import one_line
 
-# Hits of each run to look at, and with rerankers, which choose a few of them (Qiu et al. 2022, section 2.3).
+# Hits of each run to look at, and the number with rerankers, which choose a few (Qiu et al. 2022, section 2.3).
 SHALLOW, DEEP, KEPT = 5, 50, 5
 
 
@@ -105,9 +105,9 @@ def pool(
 ) -> None:
     """List the unjudged documents among the first hits of all RUNS, each pair once.
 
-    RUNS are a folder of results (default: results), or run files.  The order hides whose a document is.  Fill the
-    column grade in, then `harness qrels add`.  Without any judgements yet, leave --qrels out, and name the
-    queries with --queries or --dataset.  Of a deep pool, --reranker chooses what to judge.
+    RUNS are a folder of results (default: results), or run files.  The order hides which system found a document.  Fill
+    in the column grade, then run `harness qrels add`.  If there are no judgements yet, leave --qrels out, and name the
+    queries with --queries or --dataset.  With --reranker, a deep pool is reduced to the documents to judge.
     """
     if no_texts and dataset is not None:
         raise UsageError("--no-texts leaves out what --dataset has; leave one of them out")
@@ -139,7 +139,7 @@ def pool(
 
 
 def _samples(runs: RunSelection, dataset: str | None) -> tuple[tuple[JudgedRuns, ...], Dataset | None]:
-    """Return the runs, and the named dataset where it was read for them."""
+    """Return the runs, and the named dataset if it was read."""
     if not _are_unjudged(runs):
         return runs.judged(), None
     holder = None if dataset is None else datasets.load_named(dataset, Path.cwd(), runs.cache)
@@ -154,7 +154,7 @@ def _show_notes(samples: tuple[JudgedRuns, ...]) -> None:
 
 
 def _check_plan(packages: Mapping[str, int | None], destination: Destination) -> CheckPlan | None:
-    """Return how to divide the pool, if at all; refuse to overwrite a file with grades."""
+    """Return how to divide the pool (None: undivided); refuse to overwrite a file with grades."""
     output, size = destination.output, packages["package"]
     others = {"checked": "check", "reviewers": "reviewers", "check_round": "round"}
     if size is None:
@@ -222,7 +222,7 @@ def _write_packages(
 
 
 def _check_packages(folder: Path, judging_pool: JudgingPool) -> None:
-    """Refuse a later round of packages that these runs do not give."""
+    """Refuse a later round if these runs do not give the packages of the first."""
     held = [pair for path in find_packages(folder) for pair in read_graded_pool(path) or ()]
     if {(pair.query_id, pair.doc_id) for pair in held} != set(judging_pool.pairs):
         raise UsageError(f"{folder}: its packages have other pairs than these runs; repeat the options of round 1")
@@ -240,7 +240,7 @@ def _are_unjudged(runs: RunSelection) -> bool:
         return False
     if runs.qrels is None:
         return True
-    trec_lines.refuse_pipe(runs.qrels)  # is looked into here, and read later
+    trec_lines.refuse_pipe(runs.qrels)  # opened here, read later
     return not has_judgements(runs.qrels)
 
 
@@ -260,7 +260,7 @@ def _unjudged(runs: RunSelection, holder: Dataset | None) -> tuple[JudgedRuns, .
 
 
 def _summarise(judging_pool: JudgingPool, rerankers: int) -> None:
-    """Print the shares of unjudged hits by system, which the file must not show."""
+    """Print the shares of unjudged hits by system; the file must not show them."""
     pairs, queries = len(judging_pool.pairs), judging_pool.queries_to_judge
     text = f"{counted(pairs, 'pair')} of {counted(queries, 'query')} to judge"
     if judging_pool.candidates:

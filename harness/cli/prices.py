@@ -125,8 +125,8 @@ def _today() -> datetime.date:
 def reprice(stored: StoredResults, against: datetime.date | None, destination: Destination) -> None:
     """Price the stored RESULTS (a folder; default: results) at two dates, and show what changes.  Runs nothing.
 
-    Each row at the other date's prices, on that same instance at the new ones, and on the cheapest instance of the new
-    date; then the verdicts that flip, and the instance types that are gone.
+    Prices each row at the other date, on the same instance at the new date, and on the cheapest instance of the new
+    date; then shows verdicts that flip, and instance types that are gone.
     """
     now = stored.selection.snapshot()
     before = repricing.other_prices(now, against)

@@ -71,8 +71,8 @@ def add(
 ) -> None:
     """Add the judgements of FILE: a pool that was filled in, or a TREC file of judgements.
 
-    The record beside the new file, NAME.provenance.jsonl, names the date, the source and the file of each judgement.
-    Empty grades are skipped.  A package that `harness pool --package` wrote must pass its check first.
+    The record NAME.provenance.jsonl, next to the new file, names date, source and file of each judgement.  Empty grades
+    are skipped.  A package from `harness pool --package` must pass its check first.
     """
     trec_lines.refuse_pipe(file)
     given = pool.read_graded_pool(file)
@@ -133,7 +133,7 @@ def _report(record: MergeRecord, output: Path) -> None:
 def check_packages(files: tuple[Path, ...], accuracy: float, destination: Destination) -> None:
     """Compare packages with their reviewers' sheets, which `harness pool --package` wrote.
 
-    Exit code 1: the mean accuracy of a package is too low, so that it has to be revised.
+    Exit code 1: the mean accuracy of a package is too low, and it must be revised.
     """
     paths = [path for file in files for path in (packages.find_packages(file) if file.is_dir() else [file])]
     checks = [_read_check(path) for path in paths]

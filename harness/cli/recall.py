@@ -1,4 +1,4 @@
-"""`harness recall`: what approximate systems find of the exact search's first documents."""
+"""`harness recall`: how many of the exact search's first documents approximate systems find."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from harness.results import reader
 def recall(stored: StoredResults, exact: str | None, destination: Destination) -> None:
     """Show the share of the exact top 10 and top 100 that approximate systems find.  Runs nothing.
 
-    Tells what the search loses from what the model does: RESULTS (a folder; default: results) hold the ranked lists of
-    both, over the same queries and documents, with the same model and k.  Needs no judgements.
+    Separates the loss of the search from the quality of the model.  RESULTS (a folder; default: results) hold both
+    ranked lists, with the same queries, documents, model and k.  Needs no judgements.
     """
     if published.is_in(stored.results):
         raise UsageError(f"{stored.results}: a paper's figures have no ranked lists; name measured results")

@@ -76,9 +76,9 @@ robustness_options = record_options(
 def robustness(runs: RunSelection, options: RobustnessOptions, destination: Destination) -> None:
     """Measure how often two systems swap ranks under other queries, fewer judgements, another measure.  Runs nothing.
 
-    RUNS is one folder of results (default: results), or run files with their --qrels.  For each two systems it says in
-    how many draws they stand the other way round, for each system between which ranks it moves, and for each way of
-    asking how far its order agrees (Kendall's tau).  With png, svg or pdf: a matrix picture into the folder of -o.
+    RUNS is a folder of results (default: results), or run files with --qrels.  Shows for each pair of systems the share
+    of draws in which they swap, for each system the range of its rank, and for each condition how well the orders agree
+    (Kendall's tau).  With png, svg or pdf: draws a matrix into the folder of -o.
     """
     folder = destination.folder if destination.form in PICTURES else None
     examined = _examine(runs.judged(), options)
@@ -95,7 +95,7 @@ def robustness(runs: RunSelection, options: RobustnessOptions, destination: Dest
 
 
 def _examine(samples: Sequence[JudgedRuns], options: RobustnessOptions) -> list[Robustness]:
-    """Examine samples of two systems or more; name the others on stderr, unless all have one system."""
+    """Examine samples with two or more systems; name the others on stderr, unless all samples have one system."""
     alone = [sample for sample in samples if len(sample.runs) < 2]
     examined = []
     for sample in [sample for sample in samples if len(sample.runs) > 1] or alone:

@@ -114,7 +114,7 @@ cloud_options = record_options(
 
 @dataclass(frozen=True)
 class _RunRequest:
-    """Options of one command for each of its suites; ``cells``: of one suite, where not all count."""
+    """The options of a command for each suite; ``cells``: the cells of one suite to measure, if not all."""
 
     choice: LauncherChoice
     results: Path | str
@@ -197,8 +197,8 @@ def run(
 ) -> None:
     """Run the jobs of each SUITE (a TOML file) that are not done yet, then print its table.
 
-    Each job is stored when it ends, so that the same command resumes a stopped run.  Exit code 1 if a cell has another
-    outcome than its suite expects, or if nothing could be measured.
+    Each job is stored when it ends, so the same command resumes a stopped run.  Exit code 1 if a cell has an unexpected
+    outcome, or if nothing could be measured.
     """
     if part is not None:
         assert isinstance(results, Path)
@@ -231,7 +231,7 @@ def _run_suite(suite: Path, request: _RunRequest) -> list[str]:
     """Run a suite and print its table; return a line for each error."""
     choice, results, loaded = request.choice, request.results, load(suite)
     if request.in_cloud or request.in_folder:
-        of_suite(results, loaded.name, choice.cache, "RECORDS")  # stored jobs decide what is launched
+        of_suite(results, loaded.name, choice.cache, "RECORDS")  # stored jobs decide which jobs are launched
     with writable(results, choice.cache) as location:
         cells, publisher = request.cells, location.publisher
         options = run_options(suite, location.folder, request.only, request.fresh or cells is not None, choice.cache)
@@ -253,7 +253,7 @@ def _run_suite(suite: Path, request: _RunRequest) -> list[str]:
 
 
 def _quote(suites: Sequence[Path], request: _RunRequest) -> None:
-    """Print what suites would cost by the price list: it asks no account, and needs no data and no engine."""
+    """Print the cost of suites by the price list, without an account, data or an engine."""
     cloud, cache = request.cloud, request.choice.cache
     snapshot = prices.snapshot(region=f"aws/{cloud.region}" if cloud.region else None, term="on-demand")
     cells: list[CellPlan] = []
@@ -288,7 +288,7 @@ def _quote(suites: Sequence[Path], request: _RunRequest) -> None:
 def demo(context: click.Context, /, **options: Any) -> None:
     """Measure BM25 and a dense retriever on SciFact, and print the answer: the main job in a few minutes.
 
-    Runs the suite `quickstart`, which comes with harness; images and the corpus are made once.
+    Runs the shipped suite `quickstart`; images and the corpus are prepared once.
     """
     context.invoke(run, suites=(config.data_root() / "suites" / "quickstart.toml",), **options)
 
@@ -371,7 +371,7 @@ def _storage(address: str) -> Storage:
 
 
 def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Table:
-    """Print the answer; write it, and the page, beside the results; return the table."""
+    """Print the answer; write it and the page into the results folder; return the table."""
     folder = location.folder / suite.name
     stored = StoredResults(folder, location.cache, suite.measures, keys=summary.keys)
     found = stored.read()
@@ -396,7 +396,7 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
 
 
 def _nothing_measured(table: Table) -> Iterator[str]:
-    """Yield a line if no system has a figure, as expected or not: harness's own overhead answers nothing."""
+    """Yield a line if no system has a figure, because harness's own overhead is no answer."""
     systems = [row for row in table.rows if row.system != NULL_SYSTEM] or table.rows
     if not any(row.outcome is Outcome.OK for row in systems):
         ends = Counter(row.outcome.value.replace("_", " ") for row in systems)

@@ -1,4 +1,4 @@
-"""Inputs of commands that run nothing: stored results with prices and measures, and run files with qrels."""
+"""Inputs of commands that only read: stored results with prices and measures, and run files with qrels."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from harness.report.summary import SummaryView, summary_section
 from harness.report.writers import plain_escape
 from harness.untrusted import one_line
 
-# Rows whose values by query are read for one sentence.
+# Up to this number of rows, values by query are read for one sentence.
 _MOST_TESTED = 500
 
 

@@ -46,8 +46,8 @@ log = logging.getLogger(__name__)
 def systems(system: str | None, destination: Destination) -> None:
     """List the systems, or show SYSTEM: parameters, weights, licences, where it runs.
 
-    The list marks systems that a run pins at first use, and substitutes; csv and json are complete.  Exit code 2 if
-    a system's file is wrong; all others are listed.
+    The list marks substitutes and systems that a run pins at first use; csv and json are complete.  Exit code 2 if a
+    system's file is invalid; the others are listed.
     """
     wrong: dict[str, FileError] = {}
     declared = [*catalog.systems(wrong=wrong).values()] if system is None else [catalog.system(system)]
@@ -63,7 +63,7 @@ def systems(system: str | None, destination: Destination) -> None:
 
 @click.command()
 @click.argument("system")
-@click.option(  # not from HARNESS_MODELS: a user who set that may still mean the hub
+@click.option(  # HARNESS_MODELS does not count: a user who set it may still mean the hub
     "--models",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Hash the files of this folder of models instead of asking the hub.",
@@ -86,7 +86,7 @@ def pin(system: str, models: Path | None, newest: bool, write_it: bool) -> None:
 @launcher_option
 @destination_options(*FORMATS, wide=True)
 def doctor(launcher: str, destination: Destination) -> None:
-    """Check whether this machine is fit for measurements: failures and warnings first, each with its remedy.
+    """Check whether this machine is fit for measurements: failures and warnings first, with remedies.
 
     Exit code 1 if a check fails.
     """
@@ -124,7 +124,7 @@ def conformance(
         if reason := launcher.cannot_run(declared):
             raise UsageError(f"{system}: {reason}; use --launcher docker")
         declared = pin_alone(declared, launcher)
-        launcher.sweep()  # first, because containers of dead runs may still write to their folders
+        launcher.sweep()  # first remove containers of dead runs, which may still write to their folders
         with filesystem.temporary_folder("conformance") as folder:
             checks = list(examine(launcher, declared, envelope, folder))
     _show_checks(checks, destination)

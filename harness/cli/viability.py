@@ -1,4 +1,4 @@
-"""`harness viable`, `validate`, `curve`: the least hardware on which a system works."""
+"""`harness viable`, `validate`, `curve`: the smallest hardware on which a system works."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Bench(LauncherChoice):
 
     @contextmanager
     def ask(self, criteria: Criteria, gpus: int, step: int = Question.step) -> Iterator[Question]:
-        """Check everything that needs no time, then open the question."""
+        """Check everything that takes no time, then open the question."""
         system, cache = catalog.system(self.system), config.absolute_folder(self.cache)
         about = subject(system, datasets.find(self.dataset, Path.cwd()), cache, self.queries)
         with writable(self.results, cache) as location, self.open() as launcher:
@@ -154,8 +154,8 @@ def viable(
     With SUITE (a TOML file): of each of its systems, on its datasets and with the CPUs and GPUs of its hardware
     profiles, beside Table 2 of a shipped paper where that has the system.  A system that fails stops no other.
 
-    Each probe is a stored job, so the same command resumes a stopped search, and shows a finished one at once.  Exit
-    code 1 where no limit could be confirmed.
+    Each probe is a stored job, so the same command resumes a stopped search, and shows a finished search at once.  Exit
+    code 1 if no limit could be confirmed.
     """
     counts = acceptance.parse_whole_numbers(cpus, "--cpus") if cpus is not None else None
     step_bytes = acceptance.parse_size(step, "--step")
@@ -218,7 +218,7 @@ def validate(
 ) -> None:
     """Emulate the CPUs and the memory of an instance type here, and check whether SYSTEM works in them.
 
-    Exit code 1 where it does not.
+    Exit code 1 if it does not work.
     """
     named = validation.find_instance(instance, provider)
     validation.check_host(named, gpus)
