@@ -134,7 +134,7 @@ def _store(dataset: Dataset, run: bytes, root: Path, cell: Cell) -> None:
         made = sample_records.result(
             cell=cell, sample_size=len(names), qrels_sha256="a" * 64, sample_sha256="b" * 64, trials=1, k=10
         )
-        made = replace(made, key=job_key(made.spec), corpus_documents=dataset.corpus.size)
+        made = sample_records.nested(made, {"key": job_key(made.spec), "corpus_documents": dataset.corpus.size})
         samples = sample_records.samples(np.full((1, len(names)), 0.01), names=names)
         store.put(made, samples, run, b"")
 

@@ -300,9 +300,10 @@ def _check_options(request: _RunRequest) -> None:
     taken = {*backend.options, "yes"} if backend else {"dry_run", "wide"} if request.in_folder else set()
     for name, parameter in given_parameters().items():
         if name in known - taken:
-            takers = " and ".join(other for other, entry in BACKENDS.items() if name in {*entry.load().options, "yes"})
+            others = (other for other, entry in BACKENDS.items() if name in {*entry.load().options, "yes"})
+            takers = " and ".join(option("launcher", other) for other in others)
             raise UsageError(
-                f"{parameter.opts[0]} is for --launcher {takers}, this is {option('launcher', launcher)}; leave it out"
+                f"{parameter.opts[0]} is for {takers}, this is {option('launcher', launcher)}; leave it out"
             )
     if not backend and not request.in_folder:
         return

@@ -25,7 +25,7 @@ from harness.launch.checks import Check, Level
 from harness.launch.images.systems import System
 from harness.progress import silent, task
 from harness.results.schema import NULL_SYSTEM
-from harness.untrusted import MAX_TEXT, one_line
+from harness.untrusted import MAX_TEXT, one_line, to_json
 
 _TOPICS = ("river", "glacier", "volcano", "desert", "forest", "harbour", "bridge", "castle", "market", "orchestra")
 _LIMITS = Limits(load_s=300, query_s=60, build_s=600, job_s=900)
@@ -123,7 +123,7 @@ def _judge(system: System, collected: CollectedJob) -> Iterator[Check]:
     yield _check(
         bool(threads), "says how many threads its libraries use", json.dumps(threads) if threads else "it names none"
     )
-    yield _check(bool(measured.libraries), "names its libraries", json.dumps(measured.libraries))
+    yield _check(bool(measured.libraries), "names its libraries", to_json(measured.libraries))
 
 
 def _judge_k(alone: CollectedJob, fewer: CollectedJob, wanted: int) -> Check:

@@ -23,7 +23,7 @@ _NOT_MEASURED = "not measured"
 
 
 class Place(Enum):
-    """Where a figure is shown; ``FIRST`` and ``PAGE_TABLE`` have little room."""
+    """Place where a figure is shown; ``FIRST`` and ``PAGE_TABLE`` have little room."""
 
     PROGRAMS = "CSV, JSON, data frames and columns.md"
     FIRST = "the first screen, unasked"
@@ -49,8 +49,8 @@ class Prices(Enum):
 
 
 @dataclass(frozen=True)
-class Screen:
-    """How the first screen shows a figure, where it is not as elsewhere.
+class FirstScreen:
+    """Form of a figure on the first screen, where it differs from the other places.
 
     ``heading`` says the cell in the heading, where all rows have the same; ``dropped``: its turn to be left out on a
     narrow terminal (0: never); ``bounds``: with the interval, where the wide table has it.
@@ -121,7 +121,7 @@ class Figure:
     method: str = ""
     told: str = ""
     short: str = ""
-    screen: Screen = field(default=Screen())
+    screen: FirstScreen = field(default=FirstScreen())
     places: frozenset[Place] = EVERYWHERE
 
     @property
@@ -131,7 +131,7 @@ class Figure:
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """Name for people."""
         return self.label or self.name.replace("_", " ")
 
     @property

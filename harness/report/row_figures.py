@@ -21,9 +21,9 @@ from harness.report.figures import (
     FIRST,
     FOREMOST,
     Figure,
+    FirstScreen,
     Place,
     Prices,
-    Screen,
     amount,
     count_of,
     fact,
@@ -63,7 +63,7 @@ def _measure(name: str) -> Figure:
         f"95 % interval is a bootstrap over queries, from {stats.INTERVAL_MIN_QUERIES} on."
     )
     meaning = "effectiveness over the judged queries of the sample, computed by ir_measures (a fraction)"
-    screen = Screen(name, heading=lambda cell: f"{name} {cell}")
+    screen = FirstScreen(name, heading=lambda cell: f"{name} {cell}")
     people: dict[str, Any] = {"label": name, "decimals": 3, "higher": True, "screen": screen, "places": FIRST}
     return figure_of(name, "", meaning, _of("measures", name), interval=_LIKE, method=method, told="Quality", **people)
 
@@ -113,7 +113,7 @@ def _work(name: str) -> tuple[Figure, ...]:
     column, unit, meaning, scale = COUNTS.get(name, (f"count_{name}", "", "a count of the adapter's own", 1))
     label = column.replace("_", " ")
     header, shown = ("M parameters", 1e-6) if name == "parameters" else (label, scale)
-    screen = Screen(
+    screen = FirstScreen(
         header,
         cell=lambda row: number(row.counts.get(name), shown),
         heading=lambda cell: f"{cell} {header}",
@@ -175,7 +175,7 @@ def _second_stage(measures: Sequence[str], of: str) -> Iterator[Figure]:
         decimals=3,
         higher=True,
         method=notes.CEILING_METHOD,
-        screen=Screen("R@depth", bounds=False),
+        screen=FirstScreen("R@depth", bounds=False),
     )
     yield compared(
         "gain",
@@ -187,7 +187,7 @@ def _second_stage(measures: Sequence[str], of: str) -> Iterator[Figure]:
         percent=True,
         higher=True,
         method=notes.GAIN_METHOD,
-        screen=Screen("gain, points (95 %)"),
+        screen=FirstScreen("gain, points (95 %)"),
     )
     yield compared(
         "harm",
@@ -198,7 +198,7 @@ def _second_stage(measures: Sequence[str], of: str) -> Iterator[Figure]:
         decimals=1,
         percent=True,
         method=notes.HARM_METHOD,
-        screen=Screen("made worse, %", bounds=False),
+        screen=FirstScreen("made worse, %", bounds=False),
     )
     for name in measures:
         yield amount(f"first_stage_{name}", "", "effectiveness of the first stage alone (a fraction)", alone(name))
@@ -304,25 +304,25 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         _latency(
             "latency_mean_ms", "mean over all", "latency_mean_s",
             short=LATENCY, label="latency mean", bounds="95 %", method=notes.MEAN_METHOD,
-            remark=_warmup, screen=Screen("latency ms (95 %)"), places=FOREMOST,
+            remark=_warmup, screen=FirstScreen("latency ms (95 %)"), places=FOREMOST,
         ),
         _latency("p50_ms", "median of the", "p50_s", label="p50"),
         _latency(
             "p95_ms", "95th percentile of the", "p95_s",
-            short="p95", label="p95", screen=Screen("p95", dropped=3), places=FOREMOST,
+            short="p95", label="p95", screen=FirstScreen("p95", dropped=3), places=FOREMOST,
         ),
         _latency("p99_ms", "99th percentile of the", "p99_s", label="p99"),
         figure_of(
             "throughput_qps", "queries/s", "queries answered per second; scenarios offline and server only",
             "throughput_qps", interval="interval over repeated measurements", label="throughput", bounds="interval",
             short=THROUGHPUT, higher=True, optional=True, applies=_is_open, told="Throughput",
-            method=notes.THROUGHPUT_METHOD, screen=Screen("queries/s", dropped=7), places=FOREMOST,
+            method=notes.THROUGHPUT_METHOD, screen=FirstScreen("queries/s", dropped=7), places=FOREMOST,
         ),
     ),
     "resources": (
         _memory(
             "peak_anon_mib", "peak of anonymous and shared memory, without file pages", "peak_anon_bytes",
-            short="memory", label="peak anonymous", screen=Screen("memory", dropped=6), places=FOREMOST,
+            short="memory", label="peak anonymous", screen=FirstScreen("memory", dropped=6), places=FOREMOST,
         ),
         _memory(
             "peak_mapped_mib", "peak of mapped file pages", "peak_mapped_bytes",
@@ -335,7 +335,7 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         _memory(
             "peak_gpu_mib", "peak of GPU memory, all GPUs together", "peak_gpu_bytes",
             applies=lambda row: bool(row.gpus) or row.peak_gpu_bytes is not None,
-            short="gpu_memory", label="peak GPU", screen=Screen("GPU memory", dropped=1), places=FIRST,
+            short="gpu_memory", label="peak GPU", screen=FirstScreen("GPU memory", dropped=1), places=FIRST,
         ),
         figure_of(
             "gpu_energy_j", "J", "energy of the GPUs during the trials of all jobs, with idle draw", "gpu_energy_j",
@@ -344,7 +344,7 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         _memory(
             "index_mib", "size of the index", "index_bytes",
             short="index", label="index", method="", told="Index", places=FOREMOST,
-            screen=Screen("index", heading=lambda cell: f"index {cell}", dropped=2),
+            screen=FirstScreen("index", heading=lambda cell: f"index {cell}", dropped=2),
         ),
         figure_of(
             "load_s", "s", "time from the start to the first query; not part of any latency", "load_s",
@@ -356,7 +356,7 @@ FIXED: dict[str, tuple[Figure, ...]] = {
             COST, "US$", "cost of a million queries by the model of the row's scenario", "cost",
             label="US$ per million queries", bounds="interval", optional=True, prices=Prices.HOUR,
             method=f"{_SEQUENTIAL} In scenarios offline and server: {_SATURATED}", told=_TOLD_COST,
-            screen=Screen(COST_HEADER, cell=cost_cell), places=FOREMOST - {Place.PROGRAMS, Place.WIDE},
+            screen=FirstScreen(COST_HEADER, cell=cost_cell), places=FOREMOST - {Place.PROGRAMS, Place.WIDE},
         ),
         # Notes on a latency's interval are at the latency.
         _cost("usd_per_million_queries", "sequential", "usd_per_million", method=_SEQUENTIAL, noted=False),
@@ -376,7 +376,7 @@ FIXED: dict[str, tuple[Figure, ...]] = {
             short="token_price", label="tokens of a million queries", optional=True, told="Token prices",
             header="US$ per million queries, tokens", prices=Prices.OTHER, remark=_token_price,
             method=f"{token_prices.FORMULA}; at list prices, without cache or batch discount.",
-            screen=Screen("tokens US$/1M", dropped=8), places=FIRST,
+            screen=FirstScreen("tokens US$/1M", dropped=8), places=FIRST,
         ),
     ),
     "verdicts": (
@@ -446,7 +446,7 @@ FIXED: dict[str, tuple[Figure, ...]] = {
             "usd_build_per_million_documents", "US$", "cost of indexing a million documents",
             "usd_build_per_million_documents.value",
             short=BUILD, optional=True, prices=Prices.OTHER, told="Index cost",
-            method=f"{cost.BUILD_FORMULA}.", screen=Screen("build US$/1M docs", cell=_build_cell),
+            method=f"{cost.BUILD_FORMULA}.", screen=FirstScreen("build US$/1M docs", cell=_build_cell),
             places=DATA | {Place.ON_REQUEST},
         ),
         figure_of(

@@ -46,7 +46,9 @@ def test_finding_is_explained_with_its_rows(harness: Callable[..., Result], benc
 def test_list_has_the_findings_of_each_row(harness: Callable[..., Result], bench: Bench) -> None:
     bench.run(FakeLauncher(), bench.suite())
     listed = harness("explain").stdout
-    assert "planted/tiny/single_stream/cpu1-mem256m (fake)  isolation, " in listed and ", index build: isolation" in listed
+    assert (
+        "planted/tiny/single_stream/cpu1-mem256m (fake)  isolation, " in listed and ", index build: isolation" in listed
+    )
 
 
 def test_unknown_name_is_one_line_with_the_nearest(harness: Callable[..., Result], bench: Bench) -> None:

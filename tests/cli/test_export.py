@@ -66,7 +66,7 @@ def test_every_example_of_the_documentation_page_runs(harness: Call) -> None:
         (("--format", "parquet", "--samples"), "--samples goes with --format sqlite"),
         (("--format", "csv", "--actor-team", "us"), "go with --format ir_metadata"),
         (("--format", "csv", "--measures", "none@3"), "unknown measure 'none@3'"),
-        (("--format", "csv", "--as-of", "1999-01-01"), "are dated 1999-01-01 or before"),
+        (("--format", "csv", "--as-of", "1999-01-01"), "has no prices from 1999-01-01 or before"),
     ],
 )
 def test_conflicting_options_are_one_line(harness: Call, arguments: tuple[str, ...], message: str) -> None:
@@ -143,7 +143,7 @@ def test_verify_says_that_it_does_not_check_reports(harness: Call) -> None:
     put(Path("results/report.html"), b"0 ms")
     assert harness("verify").stdout.splitlines()[0] == note
     assert json.loads(harness("verify", "--format", "json").stdout)["notes"] == [note.removeprefix("- note  ")]
-    assert "Reports are not checked" in harness("verify", "--help").stdout
+    assert "Does not check reports" in harness("verify", "--help").stdout
 
 
 @pytest.mark.slow

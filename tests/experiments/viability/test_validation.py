@@ -35,7 +35,7 @@ def test_true_claim_is_confirmed_in_fresh_containers(questions: Questions) -> No
     assert verdict.holds and verdict.limit_bytes == LEFT * MIB and verdict.causes == ()
     assert launcher.limits == [None] * 3 + [LEFT] * CONFIRMATIONS
     document = render.validation_document(verdict)
-    assert "m6g.medium is enough for planted on tiny." in writers.write(document, "md")
+    assert "m6g.medium is enough for planted on tiny (fake)." in writers.write(document, "md")
     assert '"holds": true' in writers.write(document, "json")
     question, launcher = questions(needs(1))
     assert validation.validate(question, SMALL) == verdict and launcher.limits == []
@@ -47,7 +47,7 @@ def test_false_claim_has_a_reason(questions: Questions) -> None:
     assert not verdict.holds and verdict.causes == ("oom",)
     assert launcher.limits[3:] == [LEFT], "one killed container is enough"
     text = writers.write(render.validation_document(verdict), "md")
-    assert text.startswith("m6g.medium is not enough for planted on tiny (oom: ")
+    assert text.startswith("m6g.medium is not enough for planted on tiny (fake) (oom: ")
     slow, _ = questions(lambda limit, _: Life(ms=18) if limit else Life(), fresh=True)
     assert validation.validate(slow, SMALL).causes == ("latency",)
 
