@@ -43,7 +43,7 @@ def test_images_pins_for_itself_and_says_that_it_keeps_no_pins(bench: Bench, mon
 
     def ensure(_builder: ImageBuilder, system: System) -> Image:
         made.append(system)
-        return Image("tag", "sha256:00", 1)
+        return Image("tag", "recipe", "sha256:00", 1, "driver")
 
     monkeypatch.setattr(ImageBuilder, "ensure", ensure)
     for name, model in (("bare", "someone/toy"), ("lost", "someone/else")):
@@ -64,11 +64,11 @@ def test_images_builds_only_systems_with_gpu_packages_for_gpus(bench: Bench, mon
 
     def ensure_engine(_builder: ImageBuilder, system: System) -> Image:
         made.append(system.engine_image)
-        return Image("tag", "sha256:00", 1)
+        return Image("tag", "recipe", "sha256:00", 1, "driver")
 
     def ensure(_builder: ImageBuilder, system: System) -> Image:
         made.append(system.image)
-        return Image("tag", "sha256:00", 1)
+        return Image("tag", "recipe", "sha256:00", 1, "driver")
 
     monkeypatch.setattr(ImageBuilder, "ensure_engine", ensure_engine)
     monkeypatch.setattr(ImageBuilder, "ensure", ensure)
@@ -95,7 +95,7 @@ def test_platform_is_passed_by_its_engine_name(bench: Bench, monkeypatch: pytest
 
     def ensure(builder: ImageBuilder, _system: System) -> Image:
         options.append(builder._platform)
-        return Image("tag", "sha256:00", 1, "linux/arm64")
+        return Image("tag", "recipe", "sha256:00", 1, "driver", "linux/arm64")
 
     monkeypatch.setattr(ImageBuilder, "ensure_engine", ensure)
     monkeypatch.setattr(ImageBuilder, "ensure", ensure)

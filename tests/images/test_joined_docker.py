@@ -88,10 +88,11 @@ def test_ranking_fuses_those_of_the_systems_measured_separately(results: Path) -
         hits != fused([[], ranked["minilm"][each]], 100, method="rrf") for each, hits in ranked["hybrid-minilm"].items()
     )
     (joined,) = [job.result for job in read_jobs(results) if job.result.spec.cell.system == "hybrid-minilm"]
-    assert joined.effective is not None and len(joined.effective.cpus) == 1
-    threads = joined.effective.threads
+    measured = joined.measured
+    assert measured is not None and measured.effective is not None and len(measured.effective.cpus) == 1
+    threads = measured.effective.threads
     assert threads["bm25.jvm_available_processors"] == threads["minilm.onnxruntime_intraop"] == 1
-    assert {"bm25.lucene", "minilm.onnxruntime"} <= joined.libraries.keys()
+    assert {"bm25.lucene", "minilm.onnxruntime"} <= measured.libraries.keys()
     facts = {job.result.spec.cell.system: job.result.index for job in read_jobs(results)}
     index = facts["hybrid-minilm"]
     assert index is not None and index.components == {name: facts[name] for name in ("bm25", "minilm")}

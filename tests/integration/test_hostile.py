@@ -258,7 +258,7 @@ def test_disk_use_of_an_endless_log_is_bounded(attacked: Attacked) -> None:
 
 def test_canary_runs_are_limited_if_a_job_pauses_endlessly(attacked: Attacked) -> None:
     for attack in ("many_pauses", "same_pause"):
-        assert len(attacked.result(attack).canary) <= 4
+        assert len(attacked.result(attack).observed.canary) <= 4
 
 
 def _all_was_logged(job: StoredJob, size: int, least_s: float) -> None:

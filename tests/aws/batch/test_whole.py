@@ -188,7 +188,7 @@ def test_every_command_of_the_guide_works(
     assert "made: stack harness-batch-quickstart" in output["harness batch up suites/quickstart.toml"]
     ran = next(text for command, text in output.items() if "--max-usd" in command)
     assert "planted" in ran and "c5.large" in ran and "tiny" in ran and "other" in ran
-    assert "AWSTemplateFormatVersion" in (bench.folder / "harness-batch.json").read_text()
+    assert "AWSTemplateFormatVersion" in (bench.folder / "harness-batch.yaml").read_text()
     assert "no suite is in AWS Batch" in output["harness batch ls"]
     assert not connections.client("s3").list_buckets()["Buckets"]
     left = everything(connections)
