@@ -213,7 +213,7 @@ def test_missing_folder_of_a_dataset_is_an_error_that_names_the_nearest(harness:
 
 def test_help_states_the_rule_of_assumed_times(harness: Call) -> None:
     rule = (
-        f"{estimates.JOB_S:g} s for a job and {estimates.QUERY_S:g} s for a query; for an index build "
-        f"{estimates.BUILD_S:g} s and {estimates.DOCUMENT_S:g} s for a document"
+        f"{estimates.JOB_S:g} s per job and {estimates.QUERY_S:g} s per query, and for an index build "
+        f"{estimates.BUILD_S:g} s and {estimates.DOCUMENT_S:g} s per document"
     )
     assert rule in " ".join(harness("plan", "--help").stdout.split())
