@@ -1,7 +1,7 @@
-"""Choose the attempt to show for each job number of a cell, and write notes on the hidden ones.
+"""Choose the attempt to show for each job number of a cell, and write notes on the others.
 
-A cell takes ``spec.jobs`` container lives; each may have been tried several times.  Attempts at the same job are never
-pooled.  Attempts whose specs differ in more than job number and repetition measured different things: all shown
+A cell takes ``spec.jobs`` container lives, each perhaps tried several times.  Attempts at the same job are never
+pooled.  Attempts whose specs differ in more than job number and repetition measured different things, so all shown
 attempts have one spec.
 """
 
@@ -18,7 +18,7 @@ from harness.errors import FileError
 from harness.results.reader import StoredJob
 from harness.results.schema import Cell, ResultSpec
 
-# A reader's word for each field of the spec in which attempts may differ; all others are "parameters".
+# The reader's word for each field of the spec in which attempts may differ; other fields are "parameters".
 _DIFFERENCES = {
     "recipe": "image",
     "corpus_sha256": "corpus",
@@ -42,7 +42,7 @@ _DIFFERENCES = {
 
 
 class CellKey(NamedTuple):
-    """Key that the jobs of a row share."""
+    """The key that all jobs of a row share."""
 
     cell: Cell
     isolation: str
@@ -50,7 +50,7 @@ class CellKey(NamedTuple):
 
 
 def jobs_by_cell(jobs: Iterable[StoredJob]) -> dict[CellKey, list[StoredJob]]:
-    """Group jobs that may be attempts at one another, in the order given."""
+    """Group jobs that may be attempts at the same cell; keep their order."""
     cells: dict[CellKey, list[StoredJob]] = defaultdict(list)
     for job in jobs:
         cells[CellKey(job.result.spec.cell, job.result.spec.isolation, job.origin)].append(job)
@@ -60,15 +60,15 @@ def jobs_by_cell(jobs: Iterable[StoredJob]) -> dict[CellKey, list[StoredJob]]:
 def choose(
     attempts: Iterable[StoredJob], keys: Collection[str] | None = None
 ) -> tuple[tuple[StoredJob, ...], tuple[str, ...]]:
-    """Return the attempt to show for each stored job number, ascending, and notes on all hidden ones.
+    """Return the attempt to show for each stored job number, ascending, and notes on all others.
 
-    The attempt that started last decides the spec: a change of image or protocol is never answered with results from
-    before it.  Within that spec and job number, repetitions tell the age: the newest that ended ``ok`` is shown, else
-    the newest.  An attempt named in ``keys`` comes first.
+    The attempt that started last decides the spec, so that a changed image or protocol never shows older results.
+    Within that spec and job number the highest repetition that ended ``ok`` is shown, else the highest.  An attempt
+    named in ``keys`` comes first.
 
     Args:
         attempts: stored jobs of one cell and isolation, at least one, in any order.
-        keys: job keys that somebody asked for, e.g. the keys in a plan.
+        keys: requested job keys, such as the keys of a plan.
 
     Raises:
         FileError: a result's start time cannot be read.
@@ -83,7 +83,7 @@ def choose(
     shown, repeated = [], []
     notes: list[str] = []
     for _, same in sorted(by_number.items()):
-        same.sort(key=lambda job: job.result.spec.repetition)  # a clock may have gone back
+        same.sort(key=lambda job: job.result.spec.repetition)  # clocks may go back
         finished = [job for job in same if job.result.outcome is Outcome.OK]
         chosen = ([job for job in same if job in requested] or finished or same)[-1]
         shown.append(chosen)
@@ -99,7 +99,7 @@ def started(job: StoredJob) -> datetime.datetime:
 
 
 def unit(spec: ResultSpec) -> str:
-    """Return the name of one job of a cell: with one trial each, a trial."""
+    """Return the word for a job of a cell: a trial, if each job has one."""
     return "trial" if spec.trials == 1 else "job"
 
 
@@ -118,7 +118,7 @@ def _age(job: StoredJob) -> tuple[datetime.datetime, int, str]:
 
 
 def _hidden_notes(shown: StoredJob, same: Sequence[StoredJob]) -> Iterator[str]:
-    """Yield notes on other attempts at the same spec: newer ones, and good ones before a failure."""
+    """Yield notes on other attempts with the same spec: newer ones, and good ones before a failure."""
     spec, outcome = shown.result.spec, shown.result.outcome
     prefix = f"{unit(spec)} {spec.job + 1} of {spec.jobs}: " if spec.jobs > 1 else ""
     index = next(index for index, job in enumerate(same) if job is shown)

@@ -1,4 +1,4 @@
-"""Check stored jobs, and a suite's inputs, manifest and verdicts, against each other by checksum and recomputation."""
+"""Check stored jobs and a suite's inputs, manifest and verdicts by checksums and recomputation."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from harness.results.reader import StoredJob
 from harness.results.schema import CLOCK_SLACK_S
 from harness.untrusted import read_start, reason_of
 
-# Folders of a suite whose files are named by the hash of their content, and whether that is compressed.
+# Folders of a suite with files named by their content's hash, and whether the content is compressed.
 INPUT_FOLDERS = {"qrels": True, "samples": False}
 _MAX_VERDICT_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
 class CheckedJob:
-    """A job as far as it can be read, with its mismatches; ``sha256`` is that of its record."""
+    """A job as far as it can be read, with its mismatches; ``sha256``: of its record."""
 
     folder: Path
     job: StoredJob | None
@@ -38,20 +38,20 @@ class CheckedJob:
 
 
 def check_job(folder: Path, job_origins: JobOrigins, place: str, runs: Runs | None = None) -> CheckedJob:
-    """Recompute what follows from a job's own files; damaged files are mismatches, never errors.
+    """Recompute everything that follows from a job's own files; a damaged file is a mismatch, never an error.
 
     Args:
-        folder: the job's.
+        folder: the job's folder.
         job_origins: reads its origin.
         place: names the folder.
-        runs: checks runs, and samples are checked too; ``None``: the record, files' hashes and places are enough.
+        runs: checks runs, and samples too; ``None``: only the record, the files' hashes and places are checked.
     """
     path = folder / reader.RESULT
     if not os.path.lexists(path):
         return CheckedJob(folder, None, (Mismatch(place, "files of a job", f"{reader.RESULT} beside them"),))
     try:
         result = reader.read_result(path)
-        content = path.read_bytes()  # it is as it should be, so it can be read again
+        content = path.read_bytes()  # the record is correct, so it can be read again
         raw = json.loads(content)
         seal = seals.broken(raw)
         job = StoredJob(folder, result, job_origins.of_job(folder))
@@ -70,7 +70,7 @@ def check_job(folder: Path, job_origins: JobOrigins, place: str, runs: Runs | No
             reader.FIRST_STAGE: runs.check_first_stage,
         }
     for name, check in checks.items():
-        # Checks of another file than the stored one prove nothing.
+        # Checking another file than the stored one would prove nothing.
         if f"{place}/{name}" not in damaged:
             mismatches += _run_check(name, check, job, place)
     return CheckedJob(folder, job, tuple(mismatches), hashlib.sha256(content).hexdigest())
@@ -79,11 +79,11 @@ def check_job(folder: Path, job_origins: JobOrigins, place: str, runs: Runs | No
 def _run_check(
     name: str, check: Callable[[StoredJob], Iterator[Mismatch]], job: StoredJob, place: str
 ) -> Iterator[Mismatch]:
-    """Yield a check's mismatches; an unreadable file is one too."""
+    """Yield a check's mismatches, including unreadable files."""
     try:
         for mismatch in check(job):
             yield replace(mismatch, place=f"{place}/{mismatch.place}")
-    # HarnessError is raised by our readers, the others by pyarrow.
+    # Our readers raise HarnessError, pyarrow raises the others.
     except (HarnessError, OSError, ValueError, KeyError, TypeError) as error:
         yield Mismatch(f"{place}/{name}", _damaged(error), "what can be read")
 
@@ -99,7 +99,7 @@ def _check_place(job: StoredJob, spec: object, place: str) -> Iterator[Mismatch]
 
 
 def _check_record(job: StoredJob, place: str) -> Iterator[Mismatch]:
-    """Compare fields of the record that say the same thing, or bound each other."""
+    """Compare fields of the record that repeat or bound each other."""
     result, where = job.result, f"{place}/{reader.RESULT}"
     ok, spec, index = result.outcome is Outcome.OK, result.spec, result.index
     measured, seen, sweep = result.measured, result.observed, result.provenance.sweep
@@ -130,7 +130,7 @@ def _check_record(job: StoredJob, place: str) -> Iterator[Mismatch]:
 
 
 def check_facts_between(checked: Sequence[CheckedJob], root: Path) -> Iterator[Mismatch]:
-    """Compare what several jobs say of one corpus, and of one index."""
+    """Compare the statements of several jobs about one corpus and one index."""
     stored: dict[tuple[str, str], tuple[int, Path]] = {}
     for job, folder in ((item.job, item.folder) for item in checked if item.job is not None):
         result, index = job.result, job.result.index
@@ -164,7 +164,7 @@ def _check_files(job: StoredJob, place: str) -> Iterator[Mismatch]:
 
 
 def _damaged(error: Exception) -> str:
-    """Return an error's text without its remedy."""
+    """Return an error's text without the remedy."""
     if isinstance(error, FileError):
         return str(error).rpartition("; ")[0] or str(error)
     return f"cannot be read: {as_text(reason_of(error))}"
@@ -179,7 +179,7 @@ def input_files(suite: Path) -> Iterator[tuple[Path, bool]]:
 
 
 def check_inputs(suite: Path, place: str) -> Iterator[Mismatch]:
-    """Find input files whose content does not have the hash in their name."""
+    """Find input files whose content does not match the hash in their name."""
     for path, packed in input_files(suite):
         named = path.name.partition(".")[0]
         where = f"{place}/{path.parent.name}/{path.name}"
@@ -197,7 +197,7 @@ def check_manifest(suite: Path, root: Path, jobs: Mapping[Path, CheckedJob]) -> 
 
     Args:
         suite: its folder, absolute.
-        root: names places; only jobs below it are looked at.
+        root: base of printed paths; only jobs below it are checked.
         jobs: the jobs found, by their folders.
     """
     place, top = below(root, suite / seals.MANIFEST), root.absolute()
@@ -213,7 +213,7 @@ def check_manifest(suite: Path, root: Path, jobs: Mapping[Path, CheckedJob]) -> 
     yield from _check_sealed_files(suite, root, sealed)
     listed = {suite / folder: seal for folder, seal in sealed.items() if not seals.names_file(folder)}
     for folder, seal in listed.items():
-        # A run that ends meanwhile stores jobs that were not there when folders were listed.
+        # A run that ends meanwhile stores jobs that the folder listing missed.
         if folder not in present:
             if folder.is_relative_to(top) and not _exists(folder):
                 follows = f"a job, by {seals.MANIFEST}; bring it back or strike it there"
@@ -250,7 +250,7 @@ def _is_input(name: str) -> bool:
 
 
 def _suite_files(suite: Path) -> dict[str, Path]:
-    """Return the files of a suite that reports are made from, besides its jobs, by their names in its manifest."""
+    """Return a suite's files that reports use in addition to jobs, by their names in the manifest."""
     others = {name: suite / name for name in (suite_record.FILE, pin_lock.FILE)}
     others[seals.ORIGIN] = suite.parent / origins.FILE
     inputs = {path.relative_to(suite).as_posix(): path for path, _ in input_files(suite)}
@@ -258,10 +258,10 @@ def _suite_files(suite: Path) -> dict[str, Path]:
 
 
 def unsealed_files(suite: Path) -> list[Path]:
-    """Return a suite's files if its manifest lists none of them, as an older harness wrote it."""
+    """Return a suite's files if its manifest lists none of them, which an older harness wrote."""
     try:
         sealed = seals.read(suite) or {}
-    except (OSError, ValueError):  # a mismatch already
+    except (OSError, ValueError):  # a mismatch before
         return []
     return [] if any(map(seals.names_file, sealed)) else list(_suite_files(suite).values())
 
@@ -269,12 +269,12 @@ def unsealed_files(suite: Path) -> list[Path]:
 def _exists(job: Path) -> bool:
     try:
         return (job / reader.RESULT).exists()
-    except OSError:  # a name that no file can have
+    except OSError:  # an impossible file name
         return False
 
 
 def check_verdicts(suite: Path, root: Path, jobs: Mapping[Path, CheckedJob]) -> Iterator[Mismatch]:
-    """Check each verdict below ``root``; arguments as :func:`check_manifest`."""
+    """Check each verdict below ``root``; arguments as for :func:`check_manifest`."""
     for path in sorted(suite.glob(f"*/*/{reader.VERDICTS}/*.json")):
         if not path.is_relative_to(root.absolute()):
             continue
@@ -291,7 +291,7 @@ def check_verdicts(suite: Path, root: Path, jobs: Mapping[Path, CheckedJob]) -> 
 def _check_evidence(
     raw: Mapping[str, Any], place: str, suite: Path, jobs: Mapping[Path, CheckedJob]
 ) -> Iterator[Mismatch]:
-    """Compare a verdict's figures of its jobs with the jobs."""
+    """Compare the figures in a verdict with its jobs."""
     unconstrained = raw["unconstrained"]
     others = [*unconstrained["jobs"], *unconstrained["left_out"]]
     yield from differences(f"{place}: jobs", raw["jobs"], len(raw["evidence"]) + len(others))

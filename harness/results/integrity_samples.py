@@ -1,4 +1,4 @@
-"""Check a job's samples and run against its spec and record; compare nested values figure by figure."""
+"""Check a job's samples and run by its spec and record; compare nested values figure by figure."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-# Sums in another order differ in their last digits on another processor.
+# On another processor sums may differ in their last digits.
 _CLOSE = 1e-9
 _MAX_CHARACTERS = 120
-# Runs in memory: a cell's jobs lie beside each other, and mostly rank alike.
+# Runs in memory: a cell's jobs follow each other, and most rank alike.
 _MAX_RUNS = 16
-# A key that one of two records lacks, as distinct from a missing value.
+# Marks a key that a record lacks, in contrast to a missing value.
 _ABSENT = object()
 
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A stored value and the value that follows from the other files; checks of one job name places below it."""
+    """A stored value and the value that follows from other files; within a job, places are relative to it."""
 
     place: str
     stored: str
@@ -47,12 +47,12 @@ class Mismatch:
 
 
 def differences(place: str, stored: Any, follows: Any, *, reason: str = "") -> Iterator[Mismatch]:
-    """Find the figures in which two nested values differ; floats may differ in their last digits.
+    """Find differing figures in two nested values; floats may differ in their last digits.
 
     Args:
-        place: names both.
+        place: the place of both.
         stored: dicts, lists and plain values.
-        follows: the same, made again.
+        follows: the recomputed value.
         reason: text after the value that follows.
     """
     if isinstance(stored, dict) and isinstance(follows, dict):
@@ -69,7 +69,7 @@ def differences(place: str, stored: Any, follows: Any, *, reason: str = "") -> I
 
 
 def as_text(value: Any) -> str:
-    """Return a value on one short line."""
+    """Return a value as one short line."""
     text = "missing" if value is None else "not there" if value is _ABSENT else str(getattr(value, "value", value))
     return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}..."
 
@@ -83,22 +83,22 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def below(root: Path, path: Path) -> str:
-    """Return a path below the folder that the user named, or the whole path."""
+    """Return a path relative to the folder that the user named, or the whole path."""
     top = root.absolute()
     return str(path.absolute().relative_to(top)) if path.absolute().is_relative_to(top) else str(path)
 
 
 @dataclass
 class Runs:
-    """Checks one run after another; runs of the same bytes, and judgements, are read once."""
+    """Checks runs; equal runs, and judgements, are read once."""
 
     _runs: dict[str, Run] = field(default_factory=dict)
     _qrels: QrelsCache = field(default_factory=QrelsCache)
 
     def check(self, job: StoredJob) -> Iterator[Mismatch]:
-        """Check that a run ranks only queries of the sample, with at most k hits, and can be judged.
+        """Check that a run ranks only the sample's queries, with at most k hits, and can be judged.
 
-        Its checksum has been verified, so that it names the run's content.
+        Its checksum is verified before, so it identifies the run's content.
 
         Raises:
             FileError: the run, its judgements or the query sample cannot be read.
@@ -122,7 +122,7 @@ class Runs:
         yield from self._check_judgements(job, run)
 
     def check_first_stage(self, job: StoredJob) -> Iterator[Mismatch]:
-        """Check that a first stage ranks only queries of the sample, no deeper than asked for, and the run's own hits.
+        """Check that a first stage ranks only the sample's queries, to the depth asked for, and all hits of the run.
 
         Raises:
             FileError: a run or the query sample cannot be read.
@@ -172,7 +172,7 @@ class Runs:
 
 
 def _check_depths(path: Path, run: Run, qrels: Qrels) -> Iterator[Mismatch]:
-    """Compare the stored depths of answers with the run and its judgements."""
+    """Compare the stored answer depths with the run and its judgements."""
     if not os.path.lexists(path):
         return
     depths = answer_recall.read_depths(path)
@@ -180,7 +180,7 @@ def _check_depths(path: Path, run: Run, qrels: Qrels) -> Iterator[Mismatch]:
     if not with_hits <= run.rankings.keys() <= depths.keys():
         follows = f"those of the {len(run.rankings)} queries of its run"
         yield Mismatch(path.name, f"depths of {counted(len(depths), 'query')}", follows)
-    # No search goes beyond the last token, so an answer there is not found.
+    # Searches stop at the last token, so an answer beyond it is not found.
     lost = [
         query
         for query, depth in depths.items()
@@ -191,11 +191,11 @@ def _check_depths(path: Path, run: Run, qrels: Qrels) -> Iterator[Mismatch]:
 
 
 def check(job: StoredJob) -> Iterator[Mismatch]:
-    """Check that the samples are those of the spec, and that the record counts them correctly.
+    """Check that the samples match the spec, and that the record counts them correctly.
 
     Raises:
         FileError: the query sample cannot be read.
-        OSError, ValueError, KeyError, TypeError: from pyarrow, where the file is damaged.
+        OSError, ValueError, KeyError, TypeError: from pyarrow, if the file is damaged.
     """
     table, spec, ok = job.samples(), job.result.spec, job.result.outcome is Outcome.OK
     if ok and not table.num_rows:
@@ -240,7 +240,7 @@ def _check_times(table: pa.Table) -> Iterator[Mismatch]:
 
 
 def _check_work(table: pa.Table) -> Iterator[Mismatch]:
-    """Find counts of work below 0, and real tokens beyond the padded ones."""
+    """Find negative counts of work, and more real tokens than padded ones."""
     counts = {name: table.column(name).to_pylist() for name in table.column_names if name.startswith("count_")}
     for name, values in counts.items():
         wrong = [value for value in values if value is not None and value < 0]
@@ -254,7 +254,7 @@ def _check_work(table: pa.Table) -> Iterator[Mismatch]:
 
 
 def _check_trials(job: StoredJob, trials: list[int]) -> Iterator[Mismatch]:
-    """Find trials of other jobs."""
+    """Find trials that belong to other jobs."""
     numbers = _trial_numbers(job)
     wrong = sorted(set(trials) - {WARMUP_TRIAL, REPEAT_TRIAL, *numbers})
     if wrong:
@@ -263,7 +263,7 @@ def _check_trials(job: StoredJob, trials: list[int]) -> Iterator[Mismatch]:
 
 
 def _trial_numbers(job: StoredJob) -> range:
-    """Return the numbers of a job's trials; at most, where a rate search ended early."""
+    """Return the possible numbers of a job's trials; a rate search may end early."""
     spec, most, count = job.result.spec, job.result.spec.trials, job.result.spec.trials
     if spec.cell.scenario == "server":
         most = MAX_PROBES
@@ -273,7 +273,7 @@ def _trial_numbers(job: StoredJob) -> range:
 
 
 def _check_whole(job: StoredJob, counts: Counter[tuple[int, str]], queries: tuple[str, ...]) -> Iterator[Mismatch]:
-    """Check that each trial has each query once, and that repeated queries have two samples."""
+    """Check that each trial has every query once, and that repeated queries have two samples."""
     spec, trials = job.result.spec, _trial_numbers(job)
     expected = Counter((trial, query) for trial in trials for query in queries)
     timed = Counter({sample: count for sample, count in counts.items() if sample[0] >= 0})
@@ -302,7 +302,7 @@ def _check_counts(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> I
 
 
 def _check_wall_time(job: StoredJob, table: pa.Table) -> Iterator[Mismatch]:
-    """Compare the time that the samples claim with the job's own, as :mod:`harness.jobs.collect` does."""
+    """Compare the samples' total time with the job's, like :mod:`harness.jobs.collect`."""
     rows = table.select([name for name in ("trial", "latency_ns", "batch") if name in table.column_names]).to_pylist()
     batches = {(row["trial"], row["batch"]): row["latency_ns"] for row in rows if row.get("batch") is not None}
     alone = sum(row["latency_ns"] for row in rows if row.get("batch") is None)
@@ -314,7 +314,7 @@ def _check_wall_time(job: StoredJob, table: pa.Table) -> Iterator[Mismatch]:
 
 
 def _check_probes(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> Iterator[Mismatch]:
-    """Compare the probes of scenario ``server``, and the believed rate, with the samples."""
+    """Compare the probes of scenario ``server``, and the confirmed rate, with the samples."""
     measured, target = job.result.measured, job.result.spec.scenario_params
     if measured is None:
         return

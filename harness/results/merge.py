@@ -1,4 +1,4 @@
-"""Merge results of several people or machines into one folder, each under the name of its origin."""
+"""Merge results of several people or machines into one folder, each under its origin's name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from harness.untrusted import MAX_FILE_BYTES, read_whole, reason_of
 
 @dataclass(frozen=True)
 class Source:
-    """A results folder and the name of its origin; ``None``: the folder's name, or that of an earlier merge."""
+    """A results folder and its origin's name; ``None``: the folder's name, or the name from an earlier merge."""
 
     folder: Path
     name: str | None = None
@@ -32,7 +32,7 @@ class Source:
 
 @dataclass(frozen=True)
 class VerifiedJob:
-    """A stored job whose files are all intact, and the hash of its record."""
+    """A stored job with intact files, and the hash of its record."""
 
     job: StoredJob
     sha256: str
@@ -58,22 +58,22 @@ _Jobs = dict[Path, VerifiedJob]
 
 @dataclass(frozen=True)
 class Merged:
-    """The origins in the merged folder; ``new`` is false if it existed before."""
+    """The origins of the merged folder; ``new`` is false if the folder existed before."""
 
     origins: tuple[Origin, ...]
     new: bool
 
 
 def parse_sources(texts: Iterable[str]) -> tuple[Source, ...]:
-    """Parse sources (``FOLDER`` or ``NAME=FOLDER``); a folder given twice counts once.
+    """Parse sources (``FOLDER`` or ``NAME=FOLDER``); a repeated folder counts once.
 
     Raises:
-        UsageError: an origin cannot have such a name.
+        UsageError: a name is not valid for an origin.
     """
     sources: dict[tuple[Path, str | None], Source] = {}
     for text in texts:
         name, mark, rest = text.partition("=")
-        # A folder may have such a sign in its own name.
+        # A folder's own name may contain the sign.
         source = Source(Path(rest), name) if mark and not Path(text).is_dir() else Source(Path(text))
         if source.name is not None and not origins.is_valid_name(source.name):
             raise UsageError(f"{text!r}: {name!r} {origins.NAME_FAULT}")
@@ -84,19 +84,19 @@ def parse_sources(texts: Iterable[str]) -> tuple[Source, ...]:
 def merge(sources: Sequence[Source], out: Path, *, progress: Progress = silent) -> Merged:
     """Merge results; every checksum is verified before anything is written.
 
-    Files are linked where the disk allows it, and copied elsewhere.  The folder is made beside ``out`` and renamed into
-    place: a process that dies leaves no ``out``.
+    Files are linked if the disk allows it, else copied.  The folder is written next to ``out`` and renamed, so that a
+    dying process leaves no ``out``.
 
     Args:
-        sources: where from; folders that were merged before keep their origins.
-        out: the folder to make.  One that holds this very merge is left as it is.
-        progress: gets the numbers of verified jobs and of all.
+        sources: the folders to merge; folders from an earlier merge keep their origins.
+        out: the new folder.  A folder that holds the same merge is left unchanged.
+        progress: called with the numbers of verified jobs and of all jobs.
 
     Raises:
         UsageError: a folder has no job; two sources have different jobs of one key under one name; a source with a name
             has several origins; or ``out`` lies within a source.
-        FileError: something is damaged, or ``out`` holds something else.
-        StoreError: it cannot be written.
+        FileError: a source is damaged, or ``out`` holds other files.
+        StoreError: ``out`` cannot be written.
     """
     for source in sources:
         if out.resolve().is_relative_to(source.folder.resolve()) and out.resolve() != source.folder.resolve():
@@ -114,7 +114,7 @@ def merge(sources: Sequence[Source], out: Path, *, progress: Progress = silent) 
         return Merged(merged_origins, new=False)
     _check_inputs(by_origin)
     for jobs in by_origin.values():
-        _locks(jobs)  # fails before anything is written
+        _locks(jobs)  # this fails before anything is written
     try:
         with filesystem.scratch_folder(out.absolute().parent, out.name) as scratch:
             whole = scratch / "merged"
@@ -127,7 +127,7 @@ def merge(sources: Sequence[Source], out: Path, *, progress: Progress = silent) 
 
 
 def _read_sources(sources: Sequence[Source], progress: Progress) -> Iterator[tuple[str, VerifiedJob]]:
-    """Yield every job of every source, verified to the last byte, with the name of its origin."""
+    """Yield every job of every source with its origin's name, after verifying all bytes."""
     paths = {source: sorted(reader.result_paths(_folder(source))) for source in sources}
     total, done = sum(map(len, paths.values())), 0
     by_source: dict[Source, list[VerifiedJob]] = {}
@@ -166,7 +166,7 @@ def _folder(source: Source) -> Path:
 
 
 def _check_manifests(root: Path, checked: Sequence[integrity.CheckedJob]) -> None:
-    """Raise FileError where a manifest and the present jobs differ; a part of a suite may come without one."""
+    """Raise FileError if a manifest and the present jobs differ; a part of a suite may lack a manifest."""
     by_folder = {item.folder.absolute(): item for item in checked}
     for suite in sorted({folder.parents[4] for folder in by_folder}):
         for mismatch in integrity.check_manifest(suite, root, by_folder) if (suite / seals.MANIFEST).exists() else ():
@@ -174,7 +174,7 @@ def _check_manifests(root: Path, checked: Sequence[integrity.CheckedJob]) -> Non
 
 
 def _free_name(folder: Path, taken: set[str]) -> str:
-    """Return a free name, made from the folder's."""
+    """Return a free name, derived from the folder's."""
     base = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-._")[:50] or "results"
     names = (base if number == 1 else f"{base}-{number}" for number in range(1, len(taken) + 2))
     return next(name for name in names if name not in taken)
@@ -222,7 +222,7 @@ def _write(folder: Path, jobs: _Jobs, origin: Origin) -> None:
         record, kept = verified.job.suite_folder / suite_record.FILE, folder / suite / suite_record.FILE
         if record.is_file() and not kept.exists():
             content = read_whole(record, suite_record.MOST_BYTES)
-            kept.write_bytes(content)  # a run of the source may change it
+            kept.write_bytes(content)  # a run may change the source
             listed[suite][suite_record.FILE] = hashlib.sha256(content).hexdigest()
     for suite, lock in _locks(jobs).items():
         content = pin_lock.content(lock)
@@ -236,7 +236,7 @@ def _write(folder: Path, jobs: _Jobs, origin: Origin) -> None:
 
 
 def _locks(jobs: _Jobs) -> dict[str, PinLock]:
-    """Return the pins at first use of each suite that has some, from all folders that its jobs come from.
+    """Return the pins at first use of each suite, from all folders of its jobs.
 
     Raises:
         UsageError: two folders have different pins of one system.
@@ -254,7 +254,7 @@ def _locks(jobs: _Jobs) -> dict[str, PinLock]:
 
 
 def _take(source: Path, target: Path) -> None:
-    """Link a file, which never changes; copy it where the disk has no such links."""
+    """Link a file, because it never changes; copy it if the disk has no hard links."""
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError:

@@ -1,7 +1,7 @@
-"""Origins of merged results: ``origin.toml``, one folder above the suites', written when results are merged.
+"""Origins of merged results: ``origin.toml``, one folder above the suites, written by a merge.
 
-A job's key says what was measured, not on which machine, so jobs of two origins are never taken for attempts at the
-same job.  Results that were never merged have no origin.
+A job's key says what was measured, not on which machine, so jobs of two origins never count as attempts at the same
+job.  Results without a merge have no origin.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def is_valid_name(name: str) -> bool:
 
 
 def read(folder: Path) -> Origin | None:
-    """Return the origin whose folder this is; ``None``: no origin's.
+    """Return the origin of a folder; ``None``: the folder has no origin.
 
     Raises:
         FileError: its ``origin.toml`` is damaged or gives a name that an origin cannot have.
@@ -62,8 +62,8 @@ def text(origin: Origin) -> str:
 class JobOrigins:
     """Reader of the origins of jobs; reads each ``origin.toml`` once.
 
-    With ``unreadable``, a damaged one is added there, and its jobs have the name of their folder as their origin: so
-    they are never pooled with others.
+    With ``unreadable``, the error about a damaged file is added there, and its jobs have their folder's name as origin,
+    so that they are never pooled with others.
     """
 
     unreadable: list[FileError] | None = None
@@ -92,7 +92,7 @@ class JobOrigins:
     def _free_name(self, parent: Path) -> str:
         """Return the folder's name, with as many of those above as tell it from other origins."""
         ends = (escaped("/".join(parent.parts[-count:])) for count in range(1, len(parent.parts) + 1))
-        # Two paths may look the same once they are escaped.
+        # Two paths may look alike after escaping.
         free = (end for end in ends if self._folders.setdefault(end, parent) == parent)
         return next(free, f"origin {len(self._folders)}")
 
@@ -105,7 +105,7 @@ class JobOrigins:
 
 
 def origin_folder(job: Path) -> Path | None:
-    """Return the folder that holds a job's suite: an origin's, where results were merged."""
+    """Return the folder that holds a job's suite: for merged results, the origin's."""
     # <origin>/<suite>/<system>/<dataset>/<scenario>/<profile>/<key>
     above = job.absolute().parents
     return above[5] if len(above) > 5 else None
@@ -115,7 +115,7 @@ def digest(records: Mapping[str, str]) -> str:
     """Return the hash of merged jobs' records, each of which names its files by their hashes.
 
     Args:
-        records: sha256 of each ``result.json``, by its job's folder below the origin's.
+        records: sha256 of each ``result.json``, by its job's path within the origin.
     """
     lines = "".join(f"{sha256}  {folder}\n" for folder, sha256 in sorted(records.items()))
     return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()

@@ -1,7 +1,7 @@
-"""The pages of a Parquet file: what their headers say, before anything is unpacked.
+"""The page headers of a Parquet file, read before anything is unpacked.
 
-The declarations at the end of a file may say less than its pages hold, and pyarrow believes the pages.  Each header is
-a struct in Thrift's compact protocol (https://parquet.apache.org/docs/file-format/data-pages).
+A file's footer may declare less than its pages hold, and pyarrow trusts the pages.  Each header is a struct in Thrift's
+compact protocol (https://parquet.apache.org/docs/file-format/data-pages).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MOST_PAGES = 100_000
 # Fields of a page header, and of the headers of data (both versions) and of a dictionary within it.
 _UNPACKED, _PACKED = 2, 3
 _ENCODINGS = {5: 2, 7: 2, 8: 4}
-# Plain, run lengths, and places in a dictionary.  The delta encodings of texts repeat long texts in a few bytes.
+# Plain, run lengths, and dictionary indices.  Delta encodings can repeat long texts in a few bytes.
 _KNOWN_ENCODINGS = frozenset({0, 2, 3, 4, 8})
 _BYTE, _INTEGERS, _DOUBLE, _BINARY, _STRUCT = 3, (4, 5, 6), 7, 8, 12
 _MOST_LEVELS = 4
@@ -25,7 +25,7 @@ _Struct = dict[int, Any]
 
 
 def check_values(about: Any) -> None:
-    """Raise ValueError where a column declares another number of values than its row group has rows."""
+    """Raise ValueError if a column's number of values differs from its row group's number of rows."""
     for group in (about.row_group(number) for number in range(about.num_row_groups)):
         for number in range(group.num_columns):
             if (values := group.column(number).num_values) != group.num_rows:
@@ -33,10 +33,10 @@ def check_values(about: Any) -> None:
 
 
 def unpacked_bytes(file: BufferedReader, about: Any) -> int:
-    """Add up what all pages say that they hold, unpacked; ``about``: the file's metadata by pyarrow.
+    """Return the sum of all pages' unpacked sizes; ``about``: the file's metadata by pyarrow.
 
     Raises:
-        ValueError: a header is damaged, or there are more pages or other encodings than any samples have.
+        ValueError: a header is damaged, or the file has more pages or other encodings than samples have.
     """
     total = 0
     for count, page in enumerate(_pages(file, about), start=1):
@@ -59,7 +59,7 @@ def _pages(file: BufferedReader, about: Any) -> Iterator[_Struct]:
     for group in (about.row_group(number) for number in range(about.num_row_groups)):
         for column in (group.column(number) for number in range(group.num_columns)):
             first = column.data_page_offset
-            # As pyarrow finds it.
+            # In pyarrow's way.
             if column.has_dictionary_page and 0 < column.dictionary_page_offset < first:
                 first = column.dictionary_page_offset
             end = first + column.total_compressed_size
@@ -76,14 +76,14 @@ def _pages(file: BufferedReader, about: Any) -> Iterator[_Struct]:
 
 
 class _Header:
-    """Reader of one struct; ``place`` is behind what was read."""
+    """Reader of one struct; ``place`` is the next byte to read."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
         self.place = 0
 
     def struct(self, level: int = 0) -> _Struct:
-        """Read a struct: its whole numbers and structs by the number of their field."""
+        """Read a struct: its whole numbers and structs by field number."""
         fields: _Struct = {}
         number = 0
         while kind := self._byte():
@@ -95,7 +95,7 @@ class _Header:
                 fields[number] = self._integer()
             elif kind in (_BYTE, _DOUBLE, _BINARY):
                 self._skip({_BYTE: 1, _DOUBLE: 8}.get(kind) or self._varint())
-            elif kind > _BYTE:  # the others are true and false, which have no bytes
+            elif kind > _BYTE:  # the other kinds are true and false, which take no bytes
                 raise ValueError(f"the header of a page has a field of kind {kind}")
         return fields
 

@@ -1,4 +1,4 @@
-"""The lock of a suite's results: ``<suite>/pins.json``, the bytes of model files that no system's file pins.
+"""The lock of a suite's results, ``<suite>/pins.json``: the bytes of model files that system files do not pin.
 
 A run writes it at the first use of such files.  Later runs, other machines and readers take the same bytes.
 """
@@ -19,7 +19,7 @@ from harness.untrusted import parse_json, read_whole, reading
 
 FILE = "pins.json"
 MOST_BYTES = 4 << 20
-# One or two plain names: what else the hub's client would take names a file of this machine.
+# One or two plain names; the hub's client would read other names as files of this machine.
 HUB_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$"
 REVISION_PATTERN = r"^[0-9a-f]{40}$"
 
@@ -28,10 +28,10 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class LockedFiles(ConfigModel):
-    """Files of one folder of a system: the hub's model and commit, and each file's sha256 by its name.
+    """Files in a folder of a system: the hub's model and commit, and each file's sha256 by name.
 
-    ``newest``: the system's file names no commit, so the newest was taken.  ``hub`` and ``revision`` are ``None`` for
-    files of a local folder whose commit is not known.
+    ``newest``: the system's file does not name a commit, so the newest was taken.  ``hub`` and ``revision`` are
+    ``None`` for files of a local folder with an unknown commit.
     """
 
     hub: str | None = Field(default=None, pattern=HUB_PATTERN)
@@ -54,20 +54,20 @@ class PinLock(ConfigModel):
     systems: dict[Name, dict[Name, LockedFiles]] = Field(default={})
 
     def files(self, system: str, folder: str) -> LockedFiles | None:
-        """Return the locked files of a system's folder, if there are some."""
+        """Return the locked files of a system's folder, or None."""
         return self.systems.get(system, {}).get(folder)
 
     def newest(self, hub: str | None) -> str | None:
-        """Return the commit that an earlier system took as the newest of a model."""
+        """Return the commit of a model that an earlier system took as the newest."""
         entries = (files for folders in self.systems.values() for files in folders.values())
         return next((files.revision for files in entries if hub and files.hub == hub and files.newest), None)
 
     def including(self, system: str, folder: str, files: LockedFiles) -> PinLock:
-        """Return the lock with the files of a folder added, or replaced."""
+        """Return the lock with a folder's files added or replaced."""
         return PinLock(systems={**self.systems, system: {**self.systems.get(system, {}), folder: files}})
 
     def joined(self, other: PinLock) -> PinLock | None:
-        """Return the entries of both locks; ``None`` where they name different bytes for one folder."""
+        """Return the entries of both locks; ``None`` if they name different bytes for one folder."""
         joined = self
         for system, folders in other.systems.items():
             for folder, files in folders.items():
@@ -78,7 +78,7 @@ class PinLock(ConfigModel):
 
 
 def read(suite: Path) -> PinLock:
-    """Read the lock of a suite's folder; without one it is empty.
+    """Read the lock of a suite's folder; a missing lock is empty.
 
     Raises:
         FileError: it is damaged.
@@ -95,12 +95,12 @@ def read(suite: Path) -> PinLock:
 
 
 def parse(raw: Any, place: Path) -> PinLock:
-    """Check the parsed content of a lock; raise FileError, which names ``place``, if it is none."""
+    """Check the parsed content of a lock; raise FileError about ``place`` if it is not valid."""
     return validate(PinLock, raw, place)
 
 
 def plain(lock: PinLock) -> dict[str, Any]:
-    """Return a lock as JSON has it."""
+    """Return a lock for JSON."""
     return lock.model_dump(mode="json", exclude_none=True)
 
 
@@ -108,7 +108,7 @@ def content(lock: PinLock) -> bytes:
     """Return the bytes of the file.
 
     Raises:
-        StoreError: they are more than readers take.
+        StoreError: the file would be larger than readers accept.
     """
     made = (to_json(plain(lock), indent=2) + "\n").encode("utf-8")
     if len(made) > MOST_BYTES:

@@ -1,8 +1,8 @@
-"""Seals: a digest in each stored record, and a manifest of a suite's jobs and files, which reveal an edit by hand.
+"""Seals: a digest in each stored record, and a manifest of a suite's jobs and files, which reveal edits.
 
 ``result.json`` and verdicts hold the digest of all their other fields.  ``<suite>/manifest.txt`` lists each job with
 its seal, and the suite's other files (``suite.json``, ``pins.json``, qrels, samples, ``origin.toml``) with the
-SHA-256 of their content, so that lost ones are named.  Another person can forge both; an accident cannot.
+SHA-256 of their content, so that lost files are named.  A person can forge both; an accident cannot.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from harness.results import origins, pin_lock, suite_record
 from harness.untrusted import read_start, to_json
 
 MANIFEST = "manifest.txt"
-# The origin of merged results, as a manifest names it: it is beside the suites.
+# The origin file of merged results as a manifest names it, one folder above.
 ORIGIN = f"../{origins.FILE}"
-# More than any honest manifest has: a line is some 150 bytes.
+# More than honest manifests have: a line is some 150 bytes.
 MOST_BYTES = 64 << 20
 _MOST_LINE_BYTES = 16 << 10
 _SEAL = "seal"
@@ -33,21 +33,21 @@ _FILE = re.compile(rf"{_RECORDS}|(?:qrels|samples)/[^/]+")
 
 
 def over(record: Any) -> str:
-    """Return the seal of a record that is about to be stored."""
+    """Return the seal for a record before it is stored."""
     return of(json.loads(to_json(record)))
 
 
 def of(raw: Mapping[str, Any]) -> str:
-    """Return the digest of a record's canonical text, its seal left out.
+    """Return the digest of a record's canonical text without its seal.
 
     Raises:
-        ValueError: it holds a value that JSON has no word for.
+        ValueError: the record holds a value that JSON cannot express.
     """
     return digest({name: value for name, value in raw.items() if name != _SEAL})
 
 
 def broken(raw: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the seal as stored and as computed, where they differ; ValueError as :func:`of`."""
+    """Return the stored and the computed seal if they differ; raises ValueError as :func:`of` does."""
     stored, follows = raw.get(_SEAL), of(raw)
     return None if stored == follows else ("no seal" if stored is None else str(stored), follows)
 
@@ -55,11 +55,11 @@ def broken(raw: Mapping[str, Any]) -> tuple[str, str] | None:
 def read(suite: Path) -> dict[str, str] | None:
     """Read a suite's manifest: each job's seal, and each file's SHA-256, by its path below the suite's folder.
 
-    ``None``: there is no manifest.
+    ``None``: the manifest is missing.
 
     Raises:
         OSError: it cannot be read, or is not a regular file.
-        ValueError: a line is damaged, or it is larger than any manifest.
+        ValueError: a line is damaged, or the file is too large for a manifest.
     """
     try:
         content = read_start(suite / MANIFEST, MOST_BYTES + 1)
@@ -79,7 +79,7 @@ def read(suite: Path) -> dict[str, str] | None:
 
 
 def names_file(path: str) -> bool:
-    """Return whether a manifest's path names one of the suite's files; all others name jobs."""
+    """Return whether a manifest's path names a file of the suite; other paths name jobs."""
     return _FILE.fullmatch(path) is not None
 
 
@@ -89,7 +89,7 @@ def text(sealed: Mapping[str, str]) -> str:
 
 
 def append(suite: Path, path: str, seal: str) -> None:
-    """Add a line to a suite's manifest, to the disk, whole or not at all, in place of a line that was cut; OSError."""
+    """Add a line to a suite's manifest on disk, completely or not at all, replacing a cut line; raises OSError."""
     line = text({path: seal}).encode("utf-8")
     with (suite / MANIFEST).open("a+b", buffering=0) as file:
         size = file.tell()

@@ -1,7 +1,7 @@
 """Write results: append, never overwrite.
 
-A job's folder is written beside and renamed into place, so it is whole or absent.  :mod:`harness.results.reader`
-describes its files.
+A job's folder is written under another name and then renamed, so it is complete or absent.
+:mod:`harness.results.reader` describes its files.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _ROOMY_BYTES = 256 << 20
 
 
 class Store:
-    """Writer of one suite's folder, which one process holds at a time; ``publisher`` receives each job first."""
+    """Writer of a suite's folder, which one process holds at a time; ``publisher`` receives each job first."""
 
     def __init__(self, root: Path, suite: str, publisher: ResultPublisher | None = None) -> None:
         self.folder = root / suite
@@ -82,7 +82,7 @@ class Store:
         """Hold the folder, and remove the half-written files of a dead run.
 
         Raises:
-            StoreError: it cannot be written, or another run holds it.
+            StoreError: the folder cannot be written, or another run holds it.
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -121,16 +121,16 @@ class Store:
     def keep_inputs(
         self, judgements: bytes, qrels_sha256: str, samples: Mapping[str, str], ending: str = "trec"
     ) -> None:
-        """Store qrels and query samples beside the results, so that runs can be judged anywhere.
+        """Store qrels and query samples with the results, so that runs can be judged anywhere.
 
         Args:
             judgements: TREC qrels, or another format that ``ending`` names.
-            qrels_sha256: names them.
-            samples: JSON by name.
-            ending: of the judgements' file, before ``.gz``.
+            qrels_sha256: the name of the qrels file.
+            samples: query samples as JSON, by name.
+            ending: ending of the judgements' file, before ``.gz``.
 
         Raises:
-            StoreError: a sample is larger than readers of results take; or a file cannot be written.
+            StoreError: a sample is larger than readers accept, or a file cannot be written.
         """
         contents = {Path("qrels") / f"{qrels_sha256}.{ending}.gz": gzip.compress(judgements, mtime=0)}
         contents |= {Path("samples") / f"{name}.json": text.encode("utf-8") for name, text in samples.items()}
@@ -154,7 +154,7 @@ class Store:
             self._seal(target, target.name.partition(".")[0])
 
     def _seal(self, target: Path, sha256: str) -> None:
-        """List a file of the suite in the manifest, unless it is listed so already."""
+        """List a file of the suite in the manifest, unless it is already listed with this hash."""
         name = target.relative_to(self.folder).as_posix()
         if (seals.read(self.folder) or {}).get(name) != sha256:
             seals.append(self.folder, name, sha256)
@@ -178,7 +178,7 @@ class Store:
         self._write_record(target, content)
 
     def keep_pins(self, lock: PinLock) -> None:
-        """Store the pins of files at their first use, in place of the earlier runs'; without pins write no file."""
+        """Store the pins of files at first use, replacing the pins of earlier runs; without pins write nothing."""
         target = self.folder / pin_lock.FILE
         if lock.systems or target.exists() or pin_lock.FILE in (seals.read(self.folder) or {}):
             self._write_record(target, pin_lock.content(lock))
@@ -186,7 +186,7 @@ class Store:
     def _write_record(self, target: Path, content: bytes) -> None:
         """Write and seal a record of the suite, which a later run may replace."""
         with _disk_errors(target):
-            with suppress(OSError):  # it is missing, or no regular file: then it is replaced
+            with suppress(OSError):  # a missing or irregular file is replaced
                 if read_start(target, len(content) + 1) == content:
                     self._seal(target, hashlib.sha256(content).hexdigest())
                     return
@@ -207,7 +207,7 @@ class Store:
         *,
         whole: Path | None = None,
     ) -> StoredJob:
-        """Store one job for good: write its folder beside, then rename it into place.
+        """Store one job permanently: write its folder under another name, then rename it.
 
         Args:
             result: the job's record; the files' hashes and the seal are added.
@@ -215,7 +215,7 @@ class Store:
             run: a TREC run.
             log: the job's output.
             further: file name -> content: the first stage's run, judgements of the run's own hits.
-            whole: a checked folder on the same disk that holds the finished job already.
+            whole: a checked folder on the same disk that already holds the finished job.
 
         Raises:
             StoreError: no space, no permission, or the key is taken or nobody could read the record (neither ever
@@ -288,7 +288,7 @@ def _inputs(suite: Path) -> Iterator[tuple[str, str]]:
 
 
 def _sealed(result: Result, target: Path) -> tuple[Result, bytes]:
-    """Return a result with its seal, and its record; raise StoreError where the record's reader would refuse it."""
+    """Return a sealed result and its record; raise StoreError if the reader would refuse the record."""
     try:
         result = replace(result, seal=seals.over(result))
         content = (to_json(result, indent=2) + "\n").encode("utf-8")
@@ -300,7 +300,7 @@ def _sealed(result: Result, target: Path) -> tuple[Result, bytes]:
 
 
 def _sound_seal(path: Path) -> str | None:
-    """Return the seal of a record that was not edited; None of any other."""
+    """Return the seal of an unedited record; None for an edited one."""
     try:
         raw = json.loads(read_start(path, RESULT_BYTES))
         return None if seals.broken(raw) else str(raw["seal"])
@@ -309,11 +309,11 @@ def _sound_seal(path: Path) -> str | None:
 
 
 def check_room(folder: Path, output: str = "", needed_bytes: int = 0) -> None:
-    """Raise StoreError on a full disk, where a failure says nothing about a system.
+    """Raise StoreError on a full disk, because the failure is not the system's.
 
     Args:
-        output: of a failed job.  If it blames a full disk, fewer free bytes than ``needed_bytes`` (256 MiB at least)
-            confirm that: engines remove their files when they fail.
+        output: output of a failed job.  If it blames a full disk, less free space than ``needed_bytes`` (at least 256
+        MiB) confirms it, because engines remove their files when they fail.
 
     Raises:
         StoreError: the disk is full.

@@ -1,4 +1,4 @@
-"""The record of a suite beside its results: ``<suite>/suite.json``, its measures, pairs of systems and positions."""
+"""The record of a suite in its results, ``<suite>/suite.json``: measures, pairs of systems, and positions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LEVELS = 5
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
-# Kinds of pairs that a suite declares: of two systems, or of a system that is one seed of a model, and the model.
+# Kinds of pairs that a suite declares: two systems, or a seed and its model.
 FIRSTP, EXACT, SEEDS = "firstp", "exact", "seeds"
 KINDS = (FIRSTP, EXACT, SEEDS)
 
@@ -32,7 +32,7 @@ def text(
     pairs: Mapping[str, Mapping[str, str]] | None = None,
     positions: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the content of the record; empty parts are left out.
+    """Return the content of the record without empty parts.
 
     ``pairs`` map systems to their partners, by one of ``KINDS``; ``positions`` datasets to the SHA-256 of their
     positions, whose files are at :func:`positions_path`.
@@ -42,12 +42,12 @@ def text(
 
 
 def positions_path(suite: Path, sha256: str) -> Path:
-    """Return the place of a dataset's positions in a suite's folder."""
+    """Return the path of a dataset's positions in a suite's folder."""
     return suite / "samples" / f"{sha256}.positions.jsonl"
 
 
 def read_positions_path(suite: Path, dataset: str) -> Path | None:
-    """Return the file of a dataset's positions in a suite's folder, if there is one.
+    """Return the file of a dataset's positions in a suite's folder, or None.
 
     Raises:
         FileError: the record is damaged.
@@ -60,9 +60,9 @@ def read_positions_path(suite: Path, dataset: str) -> Path | None:
 
 
 def read_measures(root: Path) -> tuple[str, ...]:
-    """Return the measures of the suites below a folder, or of the one that it is in, without duplicates.
+    """Return the measures of the suites below a folder, or of its own suite, without duplicates.
 
-    A damaged record has none, nor has one whose measures would be too many beside the others'
+    A damaged record has no measures, nor has a record that would exceed the limit together with the others
     (:func:`unreadable` names both).
     """
     return _measures(_paths(root))[0]
@@ -87,7 +87,7 @@ def _measures(paths: Iterable[Path]) -> tuple[tuple[str, ...], list[FileError]]:
 def read_pairs(root: Path, kind: str) -> dict[str, str]:
     """Return each system's partner (of one of ``KINDS``), as the suites of :func:`read_measures` name it.
 
-    Of two names the last counts.
+    The last of two names counts.
     """
     part = functools.partial(_pairs, kind)
     return {system: other for path in _paths(root) for system, other in _readable(path, part)}
@@ -105,7 +105,7 @@ def unreadable(root: Path) -> tuple[FileError, ...]:
             for part in parts:
                 _read(path, part)
         except FileError as error:
-            # A record that cannot be read at all has one error.
+            # A record that cannot be read has one error.
             found += [error] if str(error) not in named else []
     return tuple(found)
 
