@@ -234,7 +234,7 @@ def _phases_s(results: Sequence[Result]) -> dict[int, float]:
 
 
 def _disagreements(jobs: Sequence[StoredJob]) -> int | None:
-    """Count queries whose ranked ids differ between jobs; None: there are no two runs to compare."""
+    """Count queries whose ranked ids differ between jobs; None: fewer than two runs exist."""
     paths = [path for job in jobs if (path := job.run_path) is not None]
     if len(paths) < 2:
         return None

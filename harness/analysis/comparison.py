@@ -182,7 +182,7 @@ def _texts(results: Path, row: Row) -> Mapping[str, str]:
 
 
 def compare_measure(a: Row, b: Row, values_a: PerQuery | None, values_b: PerQuery | None, measure: str) -> Comparison:
-    """Compare two rows by one measure; the arguments are those of :func:`compare`."""
+    """Compare two rows by one measure; arguments as for :func:`compare`."""
     figures = [row.measured(measure) for row in (a, b)]
     sides = ComparisonSide(called(a), a), ComparisonSide(called(b), b)
     return _comparison(sides, [_measure(measure, figures, values_a, values_b)], (), (values_a, values_b), None)
@@ -195,7 +195,7 @@ def compare_runs(
     measures: Sequence[str],
     choice: QueryChoice | None = None,
 ) -> Comparison:
-    """Compare the measures of two run files; the arguments are those of :func:`compare`."""
+    """Compare the measures of two run files; arguments as for :func:`compare`."""
     differences = [_measure(name, [run.values[name] for run in evaluations], *values) for name in measures]
     texts = _missing(measures, *(run.reasons for run in evaluations))
     return _comparison((ComparisonSide(names[0]), ComparisonSide(names[1])), differences, texts, values, choice)

@@ -133,7 +133,7 @@ def reader_of(name: str, limit: ReadLimit, passages: FirstPassages) -> DocumentR
 
 
 def unseen_passages(passages: FirstPassages, limit: ReadLimit) -> UnseenPassages | None:
-    """Return the unseen share; ``None``: there is no passage, or the limit is unknown."""
+    """Return the unseen share; ``None``: the passages or the limit are unknown."""
     if not limit.known or not passages.firsts:
         return None
     if limit.tokens is None:

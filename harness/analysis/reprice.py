@@ -147,7 +147,7 @@ class Repricing:
 
 
 def other_prices(now: Snapshot, against: datetime.date | None = None) -> Snapshot:
-    """Choose the prices to compare with: those of a date, else the newest, else the previous ones.
+    """Choose the prices to compare with: of a date, else the newest, else the previous ones.
 
     Raises:
         UsageError: prices of that region and term do not exist, or exist for one date only.

@@ -103,7 +103,7 @@ def embed(
 
     Keeps the vectors of DATASET's documents that stored runs retrieved, and of all judged ones; a later call adds
     missing vectors.  The encoder runs in a container as for an index build; if that index is cached, it does not run.
-    With --role query: DATASET's queries, or those of --texts.
+    With --role query: the queries of DATASET or of --texts.
     """
     declared, cache = catalog.system(system), config.absolute_folder(choice.cache)
     encode.check_exact_index(declared)

@@ -397,7 +397,7 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
 
 
 def _nothing_measured(table: Table) -> Iterator[str]:
-    """Yield a line if no system has a figure, because harness's own overhead is no answer."""
+    """Yield a line if no system has a figure, because harness's own overhead does not answer the question."""
     systems = [row for row in table.rows if row.system != NULL_SYSTEM] or table.rows
     if not any(row.outcome is Outcome.OK for row in systems):
         ends = Counter(row.outcome.value.replace("_", " ") for row in systems)

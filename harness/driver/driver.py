@@ -113,7 +113,7 @@ class GrowingMeasurement:
 
 
 class EnvelopeMismatch(Exception):
-    """The limits in force are not those of the spec."""
+    """The limits in force differ from the spec's."""
 
 
 def main() -> int:

@@ -79,7 +79,7 @@ def open_launcher(name: str, cache: Path, models: Path | None = None, **options:
     launcher = load(name)
     given = {key: value for key, value in options.items() if value is not None}
     for key in given.keys() - launcher.options:
-        raise UsageError(f"{option(key)} is not for {option('launcher', name)}; leave one of the two away")
+        raise UsageError(f"{option(key)} does not work with {option('launcher', name)}; remove one of the two")
     return launcher.open(cache, models, given)
 
 

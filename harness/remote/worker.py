@@ -1,7 +1,7 @@
 """Run one part on another machine: the agent and ``harness run --part``.
 
 The agent fetches the inputs of its part, runs ``harness run --part`` in a process of its own, and writes to the
-worker's folder in the storage: a heartbeat every half minute, and an end record, whatever happened.
+worker's folder in the storage: a heartbeat every half minute, and an end record in every case.
 
 The other process measures, and uploads each job and index to the worker's folder once it is stored.
 """

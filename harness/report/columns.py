@@ -1,4 +1,4 @@
-"""Columns for programs: name, kind, unit and meaning; those of stored jobs and of samples.
+"""Columns for programs (name, kind, unit, meaning), and the columns of stored jobs and of samples.
 
 Data frames, exports and docs/reference/columns.md read these lists.  :mod:`harness.report.row_figures` has the columns
 of rows.

@@ -26,7 +26,7 @@ def lift(raw: dict[str, Any]) -> dict[str, Any]:
 
     Its spec names the image by its digest alone.  The digest stands for the recipe, so that attempts with different
     images stay apart, and it equals no recipe of today.  Version 1 does not say what the driver thought of the outcome:
-    the host's verdict stands for it.  Key and seal stay those of the file.
+    the host's verdict stands for it.  Key and seal stay as in the file.
     """
     flat = dict(raw)
     spec = flat.get("spec")

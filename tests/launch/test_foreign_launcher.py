@@ -190,7 +190,7 @@ def test_a_package_cannot_take_the_name_of_a_launcher_of_harness(
 def test_options_of_one_launcher_are_refused_by_the_others(tmp_path: Path) -> None:
     assert launchers.open_launcher("docker", tmp_path, platform="linux/arm64") is not None
     for name in ("process", "fake"):
-        with pytest.raises(UsageError, match=f"--platform is not for --launcher {name}"):
+        with pytest.raises(UsageError, match=f"--platform does not work with --launcher {name}"):
             launchers.open_launcher(name, tmp_path, platform="linux/arm64")
 
 

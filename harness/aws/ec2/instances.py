@@ -183,7 +183,7 @@ def find_owned(connections: Connections, region: str | None, owner: str | None) 
 
 
 def end(connections: Connections, region: str | None, ids: Sequence[str]) -> None:
-    """End instances; those that are gone already are no error."""
+    """End instances; an instance that is already gone is not an error."""
     client = connections.client("ec2", region)
     for start in range(0, len(ids), _ENDED_AT_ONCE):
         some = list(ids[start : start + _ENDED_AT_ONCE])
