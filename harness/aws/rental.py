@@ -6,23 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Protocol
 
 from harness import config
 from harness.aws import clients, machines
-from harness.aws.clients import AwsTime, Connections, S3Uri
+from harness.aws.clients import Connections, S3Uri
 from harness.aws.machines import MachineOptions
 from harness.aws.objects import Objects
+from harness.commands import option
 from harness.errors import UsageError
 from harness.jobs.inputs import RunOptions
 from harness.jobs.suite import Suite
 from harness.pricing import instances, prices
-from harness.pricing.instances import Instance
 from harness.pricing.offers import ChosenMachine
 from harness.remote import run as remote_run
 from harness.remote.backend import Backend
 from harness.remote.partition import Market
-from harness.remote.records import Launch
+from harness.remote.records import Launch, RemoteRun
 from harness.remote.run import ClientContext, RemoteOptions, RemoteRequest, RunReport
 
 HOURS_A_MONTH = 730.0
@@ -49,19 +48,31 @@ class RentalRequest(RentalOptions):
 
     def remote(self, connections: Connections) -> RemoteRequest:
         """Return the request without what is AWS's own."""
-        return RemoteRequest(self.suite, self.options, Objects(connections, self.work), self, self.spot)
+        return RemoteRequest(self.suite, self.options, Objects(connections, self.work), self)
 
 
-@dataclass(frozen=True)
-class BackendContext:
-    """All that a backend of AWS is made of."""
+class RentalBackend(Backend):
+    """A backend that rents machines of AWS; ``options`` names the options of a rental that it takes."""
 
-    request: RentalRequest
-    connections: Connections
-    region: str
-    known: dict[str, Instance]
-    clock: AwsTime
-    owner: str
+    options = frozenset(RentalOptions.__dataclass_fields__)
+
+    def __init__(self, request: RentalRequest, connections: Connections) -> None:
+        self.request, self._suite, self._work = request, request.suite, request.work
+        self._connections, self._clock = connections, connections.clock
+        self._known = instances.read_instances("aws")
+        self.region = request.region or connections.known_region
+        self.owner = clients.owner(connections, config.cache_folder())
+
+    @property
+    def terms(self) -> dict[str, str]:
+        """Return the region and the market."""
+        return {"region": self.region, "market": "spot" if self.request.spot else "on-demand"}
+
+    def expect(self, run: RemoteRun) -> None:
+        """Refuse to resume a run of another region."""
+        region = run.terms["region"]
+        if region != self.region:
+            raise UsageError(f"{run.run_id} is open in {region}; give {option('region', region)} to go on with it")
 
     @cached_property
     def market(self) -> Market:
@@ -73,26 +84,24 @@ class BackendContext:
         request, snapshot = self.request, prices.snapshot(region=f"aws/{self.region}", term="on-demand")
         disk = prices.storage_price("aws", self.region, snapshot.as_of)
         if disk is None:
-            raise UsageError(f"no price of storage in {self.region} is here; add one to instance_profiles/storage.csv")
+            raise UsageError(f"{self.region} has no price of storage; add one to instance_profiles/storage.csv")
         chosen = machines.of_suite(request.suite, snapshot, request)
         spot = "; spot capacity costs at most that" if request.spot else ""
         return Market(
             machines=chosen,
             platforms=machines.platforms_of(request.suite, chosen),
-            known=self.known,
+            known=self._known,
             usd_per_hour=lambda machine, disk_gib: usd_per_hour(machine, disk_gib, disk.usd_per_gib_month),
             notes=(f"prices: {snapshot}, with disk (gp3) and address{spot}",),
         )
 
-
-class BackendClass(Protocol):
-    """The class of a backend; ``options`` names the options of a rental that it takes."""
-
-    options: frozenset[str]
-
-    def __call__(self, context: BackendContext, /) -> Backend:
-        """Return a backend for one command."""
-        ...
+    def going_on(self, launches: Sequence[Launch]) -> str:
+        """Return a line for a user who stops watching: when all ends by itself, and what ends it now."""
+        last = datetime.fromtimestamp(max(launch.at + launch.limit_s for launch in launches), UTC)
+        return (
+            f"{len(launches)} launches go on, and end by themselves by {last:%Y-%m-%d %H:%M} UTC; the same command goes"
+            f" on from here, {self.ending} ends them"
+        )
 
 
 def usd_per_hour(machine: ChosenMachine, disk_gib: int, usd_per_gib_month: float) -> float:
@@ -100,25 +109,9 @@ def usd_per_hour(machine: ChosenMachine, disk_gib: int, usd_per_gib_month: float
     return machine.usd_per_hour + disk_gib * usd_per_gib_month / HOURS_A_MONTH + ADDRESS_USD_PER_HOUR
 
 
-def context(request: RentalRequest, connections: Connections) -> BackendContext:
-    """Return what a backend needs; ask AWS who the user is."""
-    region = request.region or connections.known_region
-    owner = clients.owner(connections, config.cache_folder())
-    return BackendContext(request, connections, region, instances.read_instances("aws"), connections.clock, owner)
-
-
 def run(
-    request: RentalRequest, connections: Connections, client: ClientContext, backend: BackendClass
+    request: RentalRequest, connections: Connections, client: ClientContext, backend: type[RentalBackend]
 ) -> RunReport | None:
     """Run what is to do on rented machines; see :func:`harness.remote.run.run`."""
     connections.expect_owner(request.work.bucket)
-    return remote_run.run(request.remote(connections), client, backend(context(request, connections)))
-
-
-def going_on(launches: Sequence[Launch], ending: str) -> str:
-    """Return a line for a user who stops watching."""
-    last = datetime.fromtimestamp(max(launch.at + launch.limit_s for launch in launches), UTC)
-    return (
-        f"{len(launches)} launches go on, and end by themselves by {last:%Y-%m-%d %H:%M} UTC; the same command goes on"
-        f" from here, {ending} ends them"
-    )
+    return remote_run.run(request.remote(connections), client, backend(request, connections))

@@ -143,8 +143,8 @@ def ls(work: str | None, region: str | None, all_owners: bool) -> None:
     runs = _open_runs(connections, work) if work is not None else []
     for run in runs:
         jobs = counted(sum(len(part.jobs) for part in run.parts), "job")
-        say(f"open run {run.run_id}: {jobs}, {run.region}; the `harness run` that began it goes on with it")
-    failed = _unread_regions(found, {run.region for run in runs} | {region or connections.known_region})
+        say(f"open run {run.run_id}: {jobs}, {run.terms['region']}; the `harness run` that began it goes on with it")
+    failed = _unread_regions(found, {run.terms["region"] for run in runs} | {region or connections.known_region})
     for line in failed:
         say(f"harness: not looked at: {line}", err=True)
     sys.exit(1 if failed else 0)
@@ -169,7 +169,7 @@ def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> N
     regions = {region or connections.known_region}
     if work is not None:
         try:
-            regions |= {run.region for run in _open_runs(connections, work)}
+            regions |= {run.terms["region"] for run in _open_runs(connections, work)}
         except RemoteError as error:  # an unread region must not stop the others from ending
             say(f"harness: {error}", err=True)
     left = _unread_regions(found, regions)

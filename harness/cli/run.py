@@ -17,7 +17,7 @@ from harness.analysis.table import Table
 from harness.aws import price_list, rental
 from harness.aws.clients import Connections, is_s3, parse_uri
 from harness.aws.objects import Objects
-from harness.aws.rental import BackendClass, RentalOptions, RentalRequest
+from harness.aws.rental import RentalBackend, RentalOptions, RentalRequest
 from harness.cli.launchers import (
     BACKENDS,
     LauncherChoice,
@@ -133,7 +133,7 @@ class _RunRequest:
         return self.choice.launcher in BACKENDS
 
     @property
-    def backend(self) -> BackendClass | None:
+    def backend(self) -> type[RentalBackend] | None:
         """The service that runs the suites, unless this machine does."""
         return BACKENDS[self.choice.launcher].load() if self.in_cloud else None
 
@@ -318,7 +318,12 @@ def _check_options(request: _RunRequest) -> None:
 
 
 def _request(
-    launcher: str, backend: BackendClass, suite: Suite, options: RunOptions, work: str | None, cloud: RentalOptions
+    launcher: str,
+    backend: type[RentalBackend],
+    suite: Suite,
+    options: RunOptions,
+    work: str | None,
+    cloud: RentalOptions,
 ) -> RentalRequest:
     if "most" not in backend.options:
         cloud = replace(cloud, most=sys.maxsize)
@@ -330,7 +335,9 @@ def _request(
     return RentalRequest(suite=suite, options=options, work=parse_uri(work), **vars(cloud))
 
 
-def _run_in_cloud(request: RentalRequest, backend: BackendClass, models: Path | None, yes: bool) -> RunReport | None:
+def _run_in_cloud(
+    request: RentalRequest, backend: type[RentalBackend], models: Path | None, yes: bool
+) -> RunReport | None:
     """Run a suite on EC2 or Batch."""
     cache = request.options.cache
     with closing(DockerLauncher(cache, models, platform=platforms.AMD64)) as docker:

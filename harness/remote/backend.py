@@ -6,12 +6,14 @@ backends.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from operator import attrgetter
 
 from harness.errors import HarnessError
 from harness.jobs.plan import Planned
+from harness.remote import partition
 from harness.remote.partition import Grouping, Market, Submission
 from harness.remote.records import Launch, PlannedPart, RemoteRun, ShippedInput
 from harness.results.schema import RentedMachine
@@ -42,14 +44,12 @@ class PartState:
     machine: RentedMachine | None = None
 
 
-class Backend(Protocol):
+class Backend(ABC):
     """One backend, for one command."""
 
     name: str
     # A hash or a name that tells the users of one work place apart.
     owner: str
-    # Where it rents machines; empty: nowhere.
-    region: str
     # The command that ends what goes on, for people.
     ending: str
     # Machines that the service gives a part without a cap, one after the other; with a cap one.
@@ -58,13 +58,26 @@ class Backend(Protocol):
     @property
     def market(self) -> Market:
         """The machines of the suite's profiles, and their prices."""
+        return Market()
 
-    def parts(self, todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
-        """Group jobs into parts, without a request to the backend."""
+    @property
+    def terms(self) -> dict[str, str]:
+        """The facts that a run keeps for the commands that resume it."""
+        return {}
+
+    def expect(self, run: RemoteRun) -> None:
+        """Refuse to resume a run on other terms; raise a UsageError."""
+
+    @staticmethod
+    def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
+        """Group jobs by system, profile and dataset, without a request to the backend."""
+        return partition.parts(todo, how, attrgetter("cell.system", "cell.profile", "cell.dataset"), attrgetter("key"))
 
     def split(self, parts: tuple[PlannedPart, ...]) -> tuple[Submission, ...]:
-        """Return the requests that parts are launched with."""
+        """Return the requests that launch parts: one for each part."""
+        return tuple(Submission(part.name, (part,)) for part in parts)
 
+    @abstractmethod
     def check(self, parts: Sequence[PlannedPart]) -> list[str]:
         """Ask whether parts can be launched; return lines for the quote.
 
@@ -72,9 +85,11 @@ class Backend(Protocol):
             UsageError: they cannot.
         """
 
+    @abstractmethod
     def begin(self, run: RemoteRun, bundle: ShippedInput) -> None:
         """Remember the run to launch parts for, and the harness that workers run."""
 
+    @abstractmethod
     def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
         """Launch; called again while it is unknown whether the last call did.
 
@@ -85,17 +100,22 @@ class Backend(Protocol):
             RemoteError: the backend is not reached or refuses for a reason that the user can mend.
         """
 
+    @abstractmethod
     def look(self, launches: Sequence[Launch], submissions: Mapping[str, Submission]) -> dict[str, PartState]:
         """Return the state of every part of these launches, by name."""
 
-    def last_words(self, state: PartState) -> str:
+    def last_words(self, state: PartState) -> str:  # noqa: ARG002 # for backends that know
         """Return a machine's last output that never reached the storage; empty: unknown."""
+        return ""
 
+    @abstractmethod
     def end(self, part: str, state: PartState, why: str) -> None:
         """End a part's machine or job."""
 
+    @abstractmethod
     def going_on(self, launches: Sequence[Launch]) -> str:
         """Return a line for a user who stops watching: what goes on without the command, and what ends it."""
 
     def alive(self) -> list[str]:
         """Wait until all machines of the run are gone; return a line for each that is not."""
+        return []

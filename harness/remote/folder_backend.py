@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
 
 from harness.commands import command
-from harness.jobs.plan import Planned
-from harness.remote import claims, partition, records
-from harness.remote.backend import ENDED, RUNNING, WAITING, PartState
-from harness.remote.partition import Grouping, Market, Submission
+from harness.remote import claims, records
+from harness.remote.backend import ENDED, RUNNING, WAITING, Backend, PartState
+from harness.remote.partition import Submission
 from harness.remote.records import Launch, PlannedPart, RemoteRun, ShippedInput, dump
 from harness.remote.storage import Storage
 
@@ -18,26 +16,15 @@ from harness.remote.storage import Storage
 BUNDLE = "bundle.json"
 
 
-class FolderBackend:
+class FolderBackend(Backend):
     """Workers of one shared folder, for one command; ``name`` is the launcher with which they measure."""
 
-    region = ""
-    market = Market()
     attempts = claims.ATTEMPTS
 
     def __init__(self, work: Storage, launcher: str) -> None:
         self.name, self._work = launcher, work
         self.owner = f"user {os.getuid()}"
         self.ending = "Ctrl-C here, then end the workers"
-
-    @staticmethod
-    def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
-        """Group jobs by system, profile and dataset; the first part that needs an index builds it."""
-        return partition.parts(todo, how, attrgetter("cell.system", "cell.profile", "cell.dataset"), attrgetter("key"))
-
-    def split(self, parts: tuple[PlannedPart, ...]) -> tuple[Submission, ...]:
-        """Return one submission for each part."""
-        return tuple(Submission(part.name, (part,)) for part in parts)
 
     def check(self, parts: Sequence[PlannedPart]) -> list[str]:
         """Return the command that starts a worker."""
@@ -65,13 +52,8 @@ class FolderBackend:
             claims.HELD: (RUNNING, "running"),
             claims.OVER: (ENDED, "ended"),
         }[found.state]
-        # While another worker may go on, the reason is shown beside the state.
+        # While another worker may go on, the reason is shown next to the state.
         return PartState(phase, words, found.workers, len(found.workers), found.reason, 0.0)
-
-    def last_words(self, state: PartState) -> str:
-        """Return nothing: a worker's log is in the folder."""
-        del state
-        return ""
 
     def end(self, part: str, state: PartState, why: str) -> None:
         """Have a part's worker end."""
@@ -84,7 +66,3 @@ class FolderBackend:
             f"workers go on with {len(launches)} parts; the same command goes on from here, and"
             f" `rm {self._work.where(records.is_open(self._run.run_id))}` has them stop"
         )
-
-    def alive(self) -> list[str]:
-        """Return nothing: each part has ended."""
-        return []

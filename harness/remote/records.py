@@ -123,17 +123,16 @@ class PlannedPart:
 
 @dataclass(frozen=True)
 class RemoteRun:
-    """A run: ``results`` and ``owner`` are hashes, ``cap_usd`` is the first ``--max-usd``, ``region`` is empty where
-    nothing is rented."""
+    """A run: ``results`` and ``owner`` are hashes, ``cap_usd`` is the first ``--max-usd``, ``terms`` are the backend's
+    own facts, such as a region."""
 
     run_id: str
     launcher: str
     suite: str
     results: str
     owner: str
-    region: str
     parts: tuple[PlannedPart, ...]
-    spot: bool = False
+    terms: dict[str, str] = field(default_factory=dict)
     cap_usd: float | None = None
     version: int = VERSION
 
@@ -142,9 +141,8 @@ class RemoteRun:
 class Launch:
     """A request for machines, written before the backend gets it.
 
-    ``at`` is the storage's time in seconds since 1970; ``usd_per_hour`` the sum over the parts; ``zone``, ``role``
-    and ``machine`` are the zone of the last request to EC2, the worker role's id then, and the instance; ``usd`` is
-    its cost once nothing more comes of it.
+    ``at`` is the storage's time in seconds since 1970, ``usd_per_hour`` the sum over the parts, ``notes`` what the
+    backend remembers of its last request, ``machine`` the machine's id, and ``usd`` the cost once the launch is over.
     """
 
     name: str
@@ -153,8 +151,7 @@ class Launch:
     attempts: int
     at: float
     usd_per_hour: float
-    zone: str | None = None
-    role: str | None = None
+    notes: dict[str, str] = field(default_factory=dict)
     machine: str | None = None
     usd: float | None = None
     version: int = VERSION

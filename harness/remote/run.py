@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from harness.commands import option
 from harness.driver.records import Outcome, digest
 from harness.errors import HarnessError, ImageError, UsageError
 from harness.jobs import indexes
@@ -59,7 +58,6 @@ class RemoteRequest:
     options: RunOptions
     work: Storage
     how: RemoteOptions
-    spot: bool = False
 
 
 @dataclass(frozen=True)
@@ -152,10 +150,8 @@ class SuiteRun:
     def open_run(self) -> RemoteRun | None:
         """Return the run that this very command began and did not bring to its end."""
         run = journal.find(self.work, self.backend.name, self.request.suite.name, self._results, self.backend.owner)
-        if run is not None and run.region != self.backend.region:
-            raise UsageError(
-                f"{run.run_id} is open in {run.region}; give {option('region', run.region)} to go on with it"
-            )
+        if run is not None:
+            self.backend.expect(run)
         return run
 
     def found_images(self) -> dict[str, Prepared]:
@@ -241,15 +237,8 @@ class SuiteRun:
     def _quote(self, draft: Draft) -> Quote:
         backend, cap = self.backend, self._cap(draft.run)
         submissions = backend.split(draft.parts)
-        return Quote(
-            draft.parts,
-            submissions,
-            self.backend.market.machines,
-            cap,
-            self.request.how.most,
-            backend.attempts,
-            backend.ending,
-        )
+        machines, most = backend.market.machines, self.request.how.most
+        return Quote(draft.parts, submissions, machines, cap, most, backend.attempts, backend.ending)
 
     def _new(self, draft: Draft) -> list[PlannedPart]:
         """Return the parts that no command has launched yet."""
@@ -267,7 +256,8 @@ class SuiteRun:
 
     def _agree(self, draft: Draft) -> None:
         if any(part.usd_per_hour for part in draft.parts):
-            self.client.agree(f"launch {len(draft.parts)} parts on {self.backend.name} in {self.backend.region}?")
+            place = ", ".join((self.backend.name, *self.backend.terms.values()))
+            self.client.agree(f"launch {len(draft.parts)} parts ({place})?")
 
     def _with_images(self, draft: Draft) -> Draft:
         """Draft again now that all images are made; ask again where it has become more.
@@ -316,8 +306,6 @@ class SuiteRun:
             self.backend,
             self.shipper,
             put_part,
-            self.backend.market.known,
-            self.work.clock,
             self.request.how.most,
             self._cap(draft.run),
             self.client.timeouts,
@@ -334,9 +322,8 @@ class SuiteRun:
             suite=self.request.suite.name,
             results=self._results,
             owner=self.backend.owner,
-            region=self.backend.region,
             parts=draft.parts,
-            spot=self.request.spot,
+            terms=self.backend.terms,
             cap_usd=self.request.how.cap_usd,
         )
 

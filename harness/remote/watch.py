@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,6 @@ from rich.table import Table
 from harness.driver.records import Outcome
 from harness.errors import HarnessError, RemoteError
 from harness.jobs import orchestrator
-from harness.pricing.instances import Instance
 from harness.progress import console
 from harness.remote import partition
 from harness.remote.backend import ENDED, RUNNING, UNKNOWN, Backend, LaunchRefused, PartState
@@ -29,7 +28,7 @@ from harness.remote.local_results import LocalResults, fetch_job
 from harness.remote.partition import Submission
 from harness.remote.records import Launch, PartJob, PlannedPart, RemoteRun
 from harness.remote.shipment import Shipper
-from harness.remote.storage import Clock, Storage
+from harness.remote.storage import Storage
 from harness.results.schema import Result
 
 log = logging.getLogger(__name__)
@@ -114,8 +113,6 @@ class RunWatch:
     backend: Backend
     shipper: Shipper
     put_part: Callable[[PlannedPart, tuple[PartJob, ...]], None]
-    machines: Mapping[str, Instance]
-    clock: Clock
     most: int
     cap_usd: float | None
     timeouts: Timeouts
@@ -189,7 +186,7 @@ class RunWatch:
         states = {part.name: self._states[part.name] for part in live}
         begun = [state for state in states.values() if state.phase in (RUNNING, ENDED)]
         self.journal.look(worker_id for state in begun for worker_id in state.workers)
-        self._heard = heard or self.clock.now
+        self._heard = heard or self.work.clock.now
         self._arrivals(live)
         for part in live:
             self._part(part, states[part.name])
@@ -266,7 +263,7 @@ class RunWatch:
         why = "it has done its part" if done else self._wrong(state)
         if why is None or state.launched is None:
             return
-        now = self.clock.now
+        now = self.work.clock.now
         first, last, _ = self._ending.get(part.name, (now, float("-inf"), why))
         if now - first > self.timeouts.linger_s:
             self._finish(part, state)
@@ -288,7 +285,7 @@ class RunWatch:
         # Until harness is there, there is no heartbeat.
         installs = last.heartbeat is None or last.heartbeat.phase == "installing"
         # While the storage did not answer, no worker could write.
-        silent = self.clock.now - max(last.heartbeat_at or state.launched, self._heard or 0.0)
+        silent = self.work.clock.now - max(last.heartbeat_at or state.launched, self._heard or 0.0)
         most = self.timeouts.first_heartbeat_s if installs else self.timeouts.heartbeat_s
         return f"no sign of life for {silent / 60:.0f} min" if silent > most else None
 
@@ -314,8 +311,8 @@ class RunWatch:
         for job in missing:
             reason = self._damaged.get(job.key) or (why if job.key == current else None)
             if reason is not None:
-                when = last.heartbeat_at or self.clock.now
-                machine = self.machines.get(part.instance_type)
+                when = last.heartbeat_at or self.work.clock.now
+                machine = self.backend.market.known.get(part.instance_type)
                 self.local_results.interrupt(job, f"interrupted: {reason}", when, state.machine, machine)
         begun = f"begun {state.attempts} times; " if state.attempts > 1 else ""
         self._give_up(f"{self._name(part, state)}: {len(missing)} jobs left undone: {begun}{why}")
@@ -353,7 +350,7 @@ class RunWatch:
         begun = {submission.name, *self.journal.launches, *self._over}
         others = [other for other in waiting if other.name not in begun]
         left_usd = None if self.cap_usd is None else self.cap_usd - self.committed_usd
-        launch = partition.plan_launch(submission, others, self.clock.now, self.backend.attempts, left_usd)
+        launch = partition.plan_launch(submission, others, self.work.clock.now, self.backend.attempts, left_usd)
         if launch is None:
             if not self.launched:  # nothing is promised that could come back
                 reason = f"what is left of --max-usd, US$ {max(left_usd or 0.0, 0.0):.2f}, is not enough"

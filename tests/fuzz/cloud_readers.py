@@ -55,7 +55,7 @@ _PART = WorkerPart(
 _PLANNED = PlannedPart("0001", "c7g.large", 0.07, 20, (_JOB,))
 _RECORDS: dict[str, Any] = {
     "part": _PART,
-    "run": RemoteRun("suite-1", "ec2", "suite", "r", "o", "us-east-1", (_PLANNED,)),
+    "run": RemoteRun("suite-1", "ec2", "suite", "r", "o", (_PLANNED,), {"region": "us-east-1"}),
     "heartbeat": Heartbeat("0001", "i-1", "measuring", "k", "n"),
     "end": WorkerEnd("0001", "i-1", False, "x", True),
     "launch": Launch("l", ("0001",), 3600, 1, 1.5, 0.07),

@@ -137,7 +137,7 @@ def harness_here(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Call:
 # ---- claims and states, without processes
 
 
-RUN = RemoteRun("s-1", "fake", "s", "r", "o", "", ())
+RUN = RemoteRun("s-1", "fake", "s", "r", "o", ())
 
 
 class Scene:

@@ -24,11 +24,11 @@ from harness.jobs.inputs import IndexBuild
 from harness.pricing import instances
 from harness.progress import show_progress
 from harness.remote import journal, records, shipment
-from harness.remote.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused, PartState
+from harness.remote.backend import ENDED, RUNNING, UNKNOWN, WAITING, Backend, LaunchRefused, PartState
 from harness.remote.journal import Journal
 from harness.remote.ledger import Ledger
 from harness.remote.local_results import LocalResults, pack
-from harness.remote.partition import Submission
+from harness.remote.partition import Market, Submission
 from harness.remote.records import (
     Heartbeat,
     Launch,
@@ -74,7 +74,7 @@ def packed(spec: ResultSpec) -> bytes:
 
 
 @dataclass
-class FakeBackend:
+class FakeBackend(Backend):
     """Shows the states that a test sets; a part that is launched runs on the worker ``ROLE:<part>``."""
 
     states: dict[str, PartState] = field(default_factory=dict)
@@ -89,6 +89,10 @@ class FakeBackend:
 
     def split(self, parts: tuple[PlannedPart, ...]) -> tuple[Submission, ...]:
         return (Submission("all", parts),) if self.arrays else tuple(Submission(each.name, (each,)) for each in parts)
+
+    @property
+    def market(self) -> Market:
+        return Market(known=instances.read_instances("aws"))
 
     def check(self, parts: Sequence[PlannedPart]) -> list[str]:
         return []
@@ -116,11 +120,11 @@ class FakeBackend:
         names = [name for launch in launches for name in launch.parts]
         return {name: self.states.get(name, PartState(UNKNOWN, "launching")) for name in names}
 
-    def last_words(self, state: PartState) -> str:
-        return ""
-
     def end(self, part: str, state: PartState, why: str) -> None:
         self.ended.append((part, why))
+
+    def going_on(self, launches: Sequence[Launch]) -> str:
+        return ""
 
     def alive(self) -> list[str]:
         return self.left
@@ -144,8 +148,12 @@ class Scene:
     screen: StringIO = field(default_factory=StringIO)
     written: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.true_clock = self.work.clock
+        self.work._connections.clock = self.clock
+
     def watch(self, *parts: PlannedPart, **terms: Any) -> RunWatch:
-        run = RemoteRun("s-1", "fake", "s", "r", "o", "us-east-1", parts)
+        run = RemoteRun("s-1", "fake", "s", "r", "o", parts)
         self.journal = Journal(self.work, run)
         folder = self.store.folder
         stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []
@@ -157,8 +165,6 @@ class Scene:
             self.backend,
             Indexes(self.work, self.store),
             lambda part, jobs: self.written.append((part.name, tuple(job.key for job in jobs))),
-            instances.read_instances("aws"),
-            self.clock,
             terms.pop("most", 8),
             terms.pop("cap_usd", None),
             Timeouts(poll_s=0.0, sleep=lambda _s: None, **terms),
@@ -519,9 +525,7 @@ def test_two_commands_launch_one_machine(scene: Scene) -> None:
 
 
 def test_oldest_of_two_open_runs_is_resumed_first(work: Objects) -> None:
-    made = [
-        journal.Journal(work, RemoteRun(name, "ec2", "s", "results", "o", "us-east-1", ())) for name in ("s-2", "s-1")
-    ]
+    made = [journal.Journal(work, RemoteRun(name, "ec2", "s", "results", "o", ())) for name in ("s-2", "s-1")]
     for each in made:
         each.begin()
     for expected, each in (("s-1", made[1]), ("s-2", made[0])):
@@ -563,7 +567,7 @@ def test_worker_that_does_not_end_costs_its_whole_limit(scene: Scene) -> None:
 
 def test_clock_advances_without_a_worker(scene: Scene) -> None:
     """Else an instance that EC2 never shows is waited for without end: nothing asks S3, whose answers are the clock."""
-    scene.clock = scene.work.clock
+    scene.clock = scene.work._connections.clock = scene.true_clock
     scene.work.size("runs")
     watch = scene.watch(part("p", 0))
     watch._tick()

@@ -10,19 +10,19 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from harness.aws import clients, cloudformation, rental
+from harness.aws import clients, cloudformation
 from harness.aws.batch import suite_stack
 from harness.aws.batch.suite_stack import LEAST_TIMEOUT_S, BatchOptions
+from harness.aws.clients import Connections
 from harness.aws.ec2 import account, instances
 from harness.aws.errors import aws_errors
-from harness.aws.rental import BackendContext, RentalOptions
+from harness.aws.rental import RentalBackend, RentalRequest
 from harness.commands import quoted
 from harness.errors import UsageError, counted
-from harness.jobs.plan import Planned
 from harness.remote import partition
 from harness.remote.backend import ENDED, RUNNING, UNKNOWN, WAITING, PartState
 from harness.remote.failures import concealed
-from harness.remote.partition import Grouping, Market, Submission
+from harness.remote.partition import Submission
 from harness.remote.records import Launch, PlannedPart, RemoteRun, ShippedInput
 
 log = logging.getLogger(__name__)
@@ -58,33 +58,19 @@ def _since(before: float | None, holds: bool, now: float) -> float | None:
     return (now if before is None else before) if holds else None
 
 
-class BatchBackend:
+class BatchBackend(RentalBackend):
     """AWS Batch, for one command."""
 
     name = "batch"
-    options = frozenset(RentalOptions.__dataclass_fields__) - {"most", "spot", "subnet"}
+    options = RentalBackend.options - {"most", "spot", "subnet"}
     attempts = suite_stack.ATTEMPTS
 
-    def __init__(self, context: BackendContext) -> None:
-        self._suite, self._work = context.request.suite, context.request.work
-        self._connections = context.connections
-        self._known, self._clock = context.known, context.clock
-        self._context, self.owner, self.region = context, context.owner, context.region
+    def __init__(self, request: RentalRequest, connections: Connections) -> None:
+        super().__init__(request, connections)
         self._role = ""  # begins the worker id of each attempt
         self._jobs: dict[str, _LaunchedJob] = defaultdict(_LaunchedJob)
         self._ids: dict[str, str] = {}  # part -> the job that does it
         self.ending = quoted("batch cancel", self._suite.name, region=self.region)
-
-    @property
-    def market(self) -> Market:
-        """The machines of the suite's profiles."""
-        return self._context.market
-
-    @staticmethod
-    def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
-        """Group jobs by system, profile and dataset; each build is a part."""
-        group = attrgetter("cell.system", "cell.profile", "cell.dataset")
-        return partition.parts(todo, how, group, attrgetter("key"))
 
     def split(self, parts: Sequence[PlannedPart]) -> tuple[Submission, ...]:
         """Return the arrays; parts that wait for an index are apart, and one by one where they build one too."""
@@ -259,19 +245,10 @@ class BatchBackend:
         ill = reason or self._ill("environment", self._queue(submission.parts[0]))
         return f"no instance yet: {ill or 'EC2 may have none, or your quota is used up'}"
 
-    def last_words(self, state: PartState) -> str:
-        """Return nothing: Batch keeps the words of a job in its log."""
-        del state
-        return ""
-
     def end(self, part: str, state: PartState, why: str) -> None:
         """End a part's job, as far as Batch has shown it."""
         if state.phase != ENDED and part in self._ids:
             suite_stack.terminate(self._connections, self._ids[part], f"harness: {why}")
-
-    def going_on(self, launches: Sequence[Launch]) -> str:
-        """Return a line for a user who stops watching."""
-        return rental.going_on(launches, self.ending)
 
     def alive(self) -> list[str]:
         """Wait until Batch has ended the suite's instances, unless others use them."""

@@ -10,19 +10,19 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from harness.aws import clients, rental
-from harness.aws.clients import answered_at
+from harness.aws import clients
+from harness.aws.clients import Connections, answered_at
 from harness.aws.ec2 import account, instances, user_data
 from harness.aws.ec2.instances import Ami, OwnedInstance, Subnet
 from harness.aws.errors import aws_errors
-from harness.aws.rental import BackendContext, RentalOptions
+from harness.aws.rental import RentalBackend, RentalRequest
 from harness.commands import quoted
 from harness.errors import RemoteError, UsageError
 from harness.jobs.plan import Planned
 from harness.remote import partition
 from harness.remote.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused, PartState
 from harness.remote.failures import OURS_TO_MEND, PASSING
-from harness.remote.partition import Grouping, Market, Submission
+from harness.remote.partition import Grouping, Submission
 from harness.remote.records import Launch, PlannedPart, RemoteRun, ShippedInput
 from harness.results.schema import RentedMachine
 
@@ -39,11 +39,10 @@ _QUOTA = {"InstanceLimitExceeded", "VcpuLimitExceeded", "MaxSpotInstanceCountExc
 ATTEMPTS = 2
 
 
-class Ec2Backend:
+class Ec2Backend(RentalBackend):
     """EC2, for one command."""
 
     name = "ec2"
-    options = frozenset(RentalOptions.__dataclass_fields__)
     attempts = 1
     _account: account.Account  # once it is found
     _subnets: list[Subnet]
@@ -52,19 +51,11 @@ class Ec2Backend:
     _run: RemoteRun
     _bundle: ShippedInput
 
-    def __init__(self, context: BackendContext) -> None:
-        self._request, self.owner = context.request, context.owner
-        self._context, self.region = context, context.region
-        self._connections = context.connections
-        self._known, self._clock = context.known, context.clock
+    def __init__(self, request: RentalRequest, connections: Connections) -> None:
+        super().__init__(request, connections)
         self._gone: set[str] = set()  # parts whose instance EC2 says has ended
         self._answered: dict[str, float] = {}  # part -> time of the last request
         self.ending = quoted("ec2 reap", region=self.region)
-
-    @property
-    def market(self) -> Market:
-        """The machines of the suite's profiles."""
-        return self._context.market
 
     @staticmethod
     def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
@@ -72,16 +63,12 @@ class Ec2Backend:
         parts = partition.parts(todo, how, lambda job: job.cell.profile, lambda _build: "builds")
         return tuple(replace(part, name=part.jobs[0].cell.profile if part.jobs else "builds") for part in parts)
 
-    def split(self, parts: tuple[PlannedPart, ...]) -> tuple[Submission, ...]:
-        """Return one request for each part."""
-        return tuple(Submission(part.name, (part,)) for part in parts)
-
     def check(self, parts: Sequence[PlannedPart]) -> list[str]:
         """Find images, subnets and zones; return lines for the quote."""
-        user_data.refuse_accounts(self._request.work)
+        user_data.refuse_accounts(self._work)
         there = self._find(parts)
         lines = []
-        if self._request.wide:
+        if self.request.wide:
             lines.append(f"machine images: {', '.join(f'{ami.image_id} ({ami.name})' for ami in self._amis.values())}")
         here = {subnet.zone for subnet in self._subnets}
         for name, offered in sorted(self._zones.items()):
@@ -93,20 +80,20 @@ class Ec2Backend:
         if there:
             account.check_reaper(self._connections, self.region, self._account)
         else:
-            up = quoted("ec2 up", self._request.work, subnet=self._request.subnet or None)
+            up = quoted("ec2 up", self._work, subnet=self.request.subnet or None)
             lines.append(f"not there yet: the account stack; {up} makes it")
-            if not self._request.dry_run:
+            if not self.request.dry_run:
                 raise UsageError(lines[-1])
         return lines
 
     def _find(self, parts: Sequence[PlannedPart]) -> bool:
         """Find images, subnets and zones; return whether the account stack exists."""
-        account_stack = account.find(self._connections, self._request.work, self.region)
+        account_stack = account.find(self._connections, self._work, self.region)
         if account_stack is not None:
             self._account = account_stack
-        self._subnets = instances.subnets(self._connections, self.region, [self._request.subnet])
+        self._subnets = instances.subnets(self._connections, self.region, [self.request.subnet])
         self._zones = instances.zones(self._connections, self.region, {part.instance_type for part in parts})
-        kinds, system = sorted({self._kind(part) for part in parts}), self._request.suite.ec2.ami
+        kinds, system = sorted({self._kind(part) for part in parts}), self.request.suite.ec2.ami
         self._amis = {kind: instances.ami(self._connections, self.region, system, *kind) for kind in kinds}
         return account_stack is not None
 
@@ -117,7 +104,7 @@ class Ec2Backend:
         """Remember the run; find images, subnets and zones of all its parts."""
         self._run, self._bundle = run, bundle
         if not self._find(run.parts):
-            raise UsageError(f"the account stack is gone; make it with {quoted('ec2 up', self._request.work)}")
+            raise UsageError(f"the account stack is gone; make it with {quoted('ec2 up', self._work)}")
 
     def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
         """Ask zone after zone for an instance.
@@ -126,22 +113,22 @@ class Ec2Backend:
         instance that it made, though it may not show it yet.
         """
         part = submission.parts[0]
-        offered = self._zones[part.instance_type]
-        first = [subnet for subnet in self._subnets if subnet.zone == launch.zone]
-        if launch.zone is not None and not first:
-            raise UsageError(f"{part.name} was requested in {launch.zone}; give a --subnet there, as before")
+        offered, zone = self._zones[part.instance_type], launch.notes.get("zone")
+        first = [subnet for subnet in self._subnets if subnet.zone == zone]
+        if zone is not None and not first:
+            raise UsageError(f"{part.name} was requested in {zone}; give a --subnet there, as before")
         free = [subnet for subnet in self._subnets if subnet.zone in offered and subnet.free_addresses]
         others = [subnet for subnet in free if subnet not in first]
         if not first + others:
             raise LaunchRefused(f"no subnet with free addresses is in a zone that offers {part.instance_type}")
-        if launch.zone is None:
+        if zone is None:
             account.check_reaper(self._connections, self.region, self._account)
             if self._clock.now - launch.at > _FRESH_S:  # the command that noted it died before its request
                 launch = replace(launch, at=round(self._clock.now))
         refusals: list[RemoteError] = []
         for subnet in first + others:  # a lost worker may have taken the first subnet's last address
-            if launch.zone != subnet.zone:
-                launch = replace(launch, zone=subnet.zone, role=self._account.worker_role_id)
+            if launch.notes.get("zone") != subnet.zone:
+                launch = replace(launch, notes={"zone": subnet.zone, "role": self._account.worker_role_id})
                 note(launch)
             try:
                 machine = self._run_instance(launch, part, subnet)
@@ -185,7 +172,7 @@ class Ec2Backend:
             clients.EXPIRY: deadline.strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
         script = user_data.render_user_data(
-            self._request.work, run.run_id, part.name, self._bundle, self.region, launch.limit_s, gpus=bool(part.gpus)
+            self._work, run.run_id, part.name, self._bundle, self.region, launch.limit_s, gpus=bool(part.gpus)
         )
         interface = {
             "DeviceIndex": 0,
@@ -217,7 +204,7 @@ class Ec2Backend:
         if self._known[part.instance_type].burstable and not part.instance_type.startswith("t1."):
             # Unlimited, the default of newer types, costs more than the price by the hour.
             request["CreditSpecification"] = {"CpuCredits": "standard"}
-        if run.spot:
+        if run.terms["market"] == "spot":
             once = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
             request["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": once}
         return request
@@ -259,7 +246,7 @@ class Ec2Backend:
         )
 
     def _not_shown(self, launch: Launch) -> PartState:
-        if launch.zone is None:
+        if not launch.notes:
             return PartState(UNKNOWN, "launching", seconds=0.0)  # never requested
         now = self._clock.now
         workers: tuple[str, ...] = ()
@@ -278,7 +265,7 @@ class Ec2Backend:
         )
 
     def _worker_id(self, launch: Launch, machine: str) -> str:
-        return f"{launch.role or self._account.worker_role_id}:{machine}"
+        return f"{launch.notes['role']}:{machine}"
 
     def last_words(self, state: PartState) -> str:
         """Return the last line of an instance's console."""
@@ -292,10 +279,6 @@ class Ec2Backend:
         del part, why
         if state.machine is not None:
             instances.end(self._connections, self.region, [state.machine.instance_id])
-
-    def going_on(self, launches: Sequence[Launch]) -> str:
-        """Return a line for a user who stops watching."""
-        return rental.going_on(launches, self.ending)
 
     def alive(self) -> list[str]:
         """End what is alive; return a line for each that stays."""

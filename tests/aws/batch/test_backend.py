@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
@@ -20,7 +20,6 @@ from harness.aws.clients import Connections, parse_uri
 from harness.aws.ec2 import account as accounts
 from harness.aws.ec2 import instances as ec2_instances
 from harness.aws.ec2.account import Account
-from harness.aws.rental import BackendContext
 from harness.errors import RemoteError, UsageError
 from harness.jobs.estimates import DurationEstimate
 from harness.jobs.inputs import IndexBuild
@@ -80,10 +79,10 @@ def clock() -> Clock:
 
 def backend_of(connections: Connections, clock: Clock | None = None) -> BatchBackend:
     """The backend of one more command for the same run."""
-    clock_: Any = clock or Clock()
-    request: Any = SimpleNamespace(suite=SUITE, work=WORK)
-    made = BatchBackend(BackendContext(request, connections, server.REGION, KNOWN, clock_, "owner"))
-    made.begin(RemoteRun("run", "batch", "quick", "r", "owner", server.REGION, ()), BUNDLE)
+    connections.clock = cast(Any, clock or Clock())
+    request: Any = SimpleNamespace(suite=SUITE, work=WORK, region=server.REGION)
+    made = BatchBackend(request, connections)
+    made.begin(RemoteRun("run", "batch", "quick", "r", "owner", ()), BUNDLE)
     return made
 
 

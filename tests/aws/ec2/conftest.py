@@ -17,7 +17,7 @@ from harness.aws.clients import Connections, S3Uri
 from harness.aws.ec2 import account
 from harness.aws.ec2.backend import Ec2Backend
 from harness.aws.objects import Objects
-from harness.aws.rental import BackendClass, RentalRequest
+from harness.aws.rental import RentalBackend, RentalRequest
 from harness.jobs import inputs, suite
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import RunOptions
@@ -109,11 +109,10 @@ class Field:
         assert done is not None
         return done
 
-    def suite_run(self, backend: BackendClass = Ec2Backend, **changes: Any) -> SuiteRun:
+    def suite_run(self, backend: type[RentalBackend] = Ec2Backend, **changes: Any) -> SuiteRun:
         """Return a command that was not run yet."""
         request, connections = self.request(**changes), Connections(REGION)
-        context = rental.context(request, connections)
-        return SuiteRun(request.remote(connections), self.client(), backend(context))
+        return SuiteRun(request.remote(connections), self.client(), backend(request, connections))
 
     def local_results(self) -> LocalResults:
         """Return the user's side of a run, planned."""

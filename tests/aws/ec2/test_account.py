@@ -445,7 +445,7 @@ def test_closed_region_fails_only_with_an_open_run_in_it(aws: str, monkeypatch: 
     assert note in done and "none of your instances or disks is left" in done
     assert "not looked at: eu-west-1: " in harness("ls", "--region", "eu-west-1", code=1).output
     work = Objects(Connections(REGION), WORK)
-    Journal(work, RemoteRun("r-1", "ec2", "r", "x", "y", "eu-west-1", ())).begin()
+    Journal(work, RemoteRun("r-1", "ec2", "r", "x", "y", (), {"region": "eu-west-1"})).begin()
     assert "not looked at: eu-west-1: " in harness("ls", "--work", str(WORK), code=1).output
     assert "NOT GONE: eu-west-1: " in harness("reap", "--yes", "--work", str(WORK), code=1).output
     assert note in harness("reap", "--yes", "--work", "s3://gone").output
@@ -457,7 +457,7 @@ def test_closed_region_fails_only_with_an_open_run_in_it(aws: str, monkeypatch: 
 
 def test_ls_shows_open_runs(aws: str) -> None:
     up()
-    Journal(Objects(Connections(REGION), WORK), RemoteRun("r-1", "ec2", "r", "x", "y", REGION, ())).begin()
+    Journal(Objects(Connections(REGION), WORK), RemoteRun("r-1", "ec2", "r", "x", "y", (), {"region": REGION})).begin()
     shown = harness("ls", "--region", REGION, "--work", str(WORK)).output
     assert "open run r-1: 0 jobs" in shown
 

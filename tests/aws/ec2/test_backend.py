@@ -13,7 +13,7 @@ import boto3
 import pytest
 from botocore.awsrequest import AWSResponse
 
-from harness.aws import clients, rental
+from harness.aws import clients
 from harness.aws.clients import Connections
 from harness.aws.ec2 import backend, user_data
 from harness.aws.ec2 import instances as ec2_instances
@@ -48,10 +48,10 @@ class Launched:
 
     def begin(self, **changes: Any) -> Launched:
         """Begin the run, on a part with these changes."""
-        spot = changes.pop("spot", False)
+        terms = {"region": REGION, "market": "spot" if changes.pop("spot", False) else "on-demand"}
         self.part = replace(PART, **changes)
         self.backend.check([self.part])
-        self.backend.begin(RemoteRun(self.run_id, "ec2", "s", "r", "0123456789ab", REGION, (self.part,), spot), BUNDLE)
+        self.backend.begin(RemoteRun(self.run_id, "ec2", "s", "r", "0123456789ab", (self.part,), terms), BUNDLE)
         return self
 
     @property
@@ -72,9 +72,9 @@ class Launched:
 def launched(plain: Field) -> Iterator[Launched]:
     """After every test all that was launched is ended, and nothing is left."""
     connections = Connections(REGION)
-    context = rental.context(plain.request(), connections)
     Objects(connections, WORK).ask_time()
-    yield Launched(plain, connections, Ec2Backend(context), at=round(context.clock.now))
+    backend = Ec2Backend(plain.request(), connections)
+    yield Launched(plain, connections, backend, at=round(connections.clock.now))
     ids = [each.instance_id for each in ec2_instances.find(connections, REGION) if each.alive]
     ec2_instances.end(connections, REGION, ids)
 
@@ -169,7 +169,7 @@ def test_zone_is_noted_before_the_request(launched: Launched) -> None:
 
     Injected(launched.connections, "ec2.RunInstances", refuse)
     launched.backend.launch(
-        launched.launch, Submission("x", (launched.part,)), lambda launch: noted.append(launch.zone)
+        launched.launch, Submission("x", (launched.part,)), lambda launch: noted.append(launch.notes.get("zone"))
     )
     zones = ["us-east-1a", "us-east-1b", "us-east-1c"]
     assert noted == [*zones, zones[-1]]
@@ -177,8 +177,8 @@ def test_zone_is_noted_before_the_request(launched: Launched) -> None:
 
 
 def test_resumed_launch_tries_the_noted_zone_first(launched: Launched) -> None:
-    noted = launched.begin()(replace(launched.launch, zone="us-east-1c"))
-    assert [launch.zone for launch in noted] == ["us-east-1c"]
+    noted = launched.begin()(replace(launched.launch, notes={"zone": "us-east-1c"}))
+    assert [launch.notes["zone"] for launch in noted] == ["us-east-1c"]
 
 
 def test_request_without_capacity_is_repeated_once_at_most(launched: Launched) -> None:
@@ -304,7 +304,7 @@ def test_hidden_instance_is_waiting_for_a_while(
 def test_launch_past_its_deadline_has_ended(launched: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
     launched.begin()
     monkeypatch.setattr(launched.backend, "_clock", SimpleNamespace(now=launched.at + 3600 + 421))
-    assert launched.state(replace(launched.launch, zone="us-east-1a")).phase == ENDED
+    assert launched.state(replace(launched.launch, notes={"zone": "us-east-1a"})).phase == ENDED
 
 
 def test_old_launch_without_a_request_gets_its_whole_time(launched: Launched) -> None:
@@ -327,16 +327,17 @@ def test_launch_without_a_request_costs_nothing(launched: Launched, monkeypatch:
 def test_request_with_a_lost_answer_is_repeated_in_a_full_subnet(launched: Launched) -> None:
     """The worker whose answer was lost may have its last address."""
     first = launched.begin()()[0]
-    assert first.machine is None and first.zone is not None
+    assert first.machine is None
+    zone = first.notes["zone"]
     launched.backend._subnets = [
-        replace(each, free_addresses=0) if each.zone == first.zone else each for each in launched.backend._subnets
+        replace(each, free_addresses=0) if each.zone == zone else each for each in launched.backend._subnets
     ]
     noted = launched(first)
-    assert [launch.zone for launch in noted] == [first.zone]
+    assert [launch.notes for launch in noted] == [first.notes]
 
 
 def test_request_with_a_lost_answer_is_repeated_in_no_other_subnet(launched: Launched) -> None:
-    first = replace(launched.begin().launch, zone="us-east-1z")
+    first = replace(launched.begin().launch, notes={"zone": "us-east-1z"})
     with pytest.raises(UsageError, match=r"us-east-1z.*--subnet"):
         launched(first)
     assert launched_and_terminated() == (0, 0)
@@ -346,7 +347,7 @@ def test_worker_id_begins_with_the_role_of_its_launch(launched: Launched) -> Non
     """An account stack that is made again has a role of another id."""
     noted = launched.begin()()[-1]
     launched.backend._account = replace(launched.backend._account, worker_role_id="AROAANOTHER")
-    assert launched.state(noted).workers == (f"{noted.role}:{noted.machine}",)
+    assert launched.state(noted).workers == (f"{noted.notes['role']}:{noted.machine}",)
 
 
 def test_nothing_is_launched_while_the_rule_is_disabled(launched: Launched) -> None:
