@@ -17,6 +17,7 @@ from typing import Any
 from harness import filesystem
 from harness.aws.errors import aws_errors
 from harness.errors import RemoteError, UsageError
+from harness.remote.storage import Clock
 
 # Threads that transfer objects; each needs a connection.
 CONNECTIONS = 32
@@ -44,7 +45,7 @@ class Connections:
         self._clients: dict[tuple[str, str | None, int], Any] = {}
         self._lock = threading.Lock()
         self._owners: dict[str, str] = {}
-        self.clock = AwsTime()
+        self.clock = Clock()
 
     @property
     def region(self) -> str | None:
@@ -56,7 +57,7 @@ class Connections:
 
     @property
     def known_region(self) -> str:
-        """Return the region; RemoteError: there is none."""
+        """Return the region; raise a RemoteError if none is configured."""
         if self.region is None:
             raise RemoteError("no AWS region; set AWS_REGION or give --region", "NoRegion")
         return self.region
@@ -85,12 +86,12 @@ class Connections:
                     made = self._session.client(service, region_name=key[1], config=config)
                 if service == "s3":
                     made.meta.events.register("provide-client-params.s3", self._with_owner)
-                    made.meta.events.register("after-call.s3", self.clock.answered)
+                    made.meta.events.register("after-call.s3", self._answered)
                 self._clients[key] = made
             return self._clients[key]
 
     def expect_owner(self, bucket: str) -> None:
-        """Have S3 refuse every request to a bucket that is not of our own account."""
+        """Have S3 refuse every request to a bucket of another account."""
         with aws_errors("asking AWS which account this is"):
             self._owners[bucket] = self.client("sts").get_caller_identity()["Account"]
 
@@ -102,6 +103,10 @@ class Connections:
         }
         owners = {key: self._owners[of] for key, of in buckets.items() if key in members and of in self._owners}
         return {**owners, **params}
+
+    def _answered(self, parsed: dict[str, Any], **_others: Any) -> None:
+        if at := answered_at(parsed):
+            self.clock.note(at.timestamp())
 
     @cached_property
     def _session(self) -> Any:
@@ -125,24 +130,11 @@ def _timestamp(value: Any) -> datetime.datetime:
 
 
 def answered_at(answer: dict[str, Any]) -> datetime.datetime | None:
-    """Return the time of an answer by AWS' own clock, because ours may be off."""
+    """Return the time of an answer by AWS' clock: this machine's may be off."""
     from email.utils import parsedate_to_datetime
 
     date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
     return parsedate_to_datetime(date) if date else None
-
-
-class AwsTime:
-    """The latest time that S3 has given in any answer, in seconds since 1970: this machine's clock may be off."""
-
-    def __init__(self) -> None:
-        self.now = 0.0  # before the first answer
-
-    def answered(self, parsed: dict[str, Any], **_others: Any) -> None:
-        """Take note of an answer's time."""
-        at = answered_at(parsed)
-        if at is not None:
-            self.now = max(self.now, at.timestamp())
 
 
 @dataclass(frozen=True)
@@ -170,12 +162,12 @@ def is_s3(text: str) -> bool:
 
 
 def parse_uri(text: str) -> S3Uri:
-    """Read ``s3://bucket/prefix``; UsageError: it is none."""
+    """Read ``s3://bucket/prefix``; raise a UsageError for another text."""
     if not is_s3(text):
-        raise UsageError(f"{text!r} is no place in S3; write s3://BUCKET or s3://BUCKET/PREFIX")
+        raise UsageError(f"{text!r} is not a place in S3; write s3://BUCKET or s3://BUCKET/PREFIX")
     bucket, _, prefix = text.removeprefix(_SCHEME).partition("/")
     if not _BUCKET.fullmatch(bucket):
-        raise UsageError(f"{text!r}: {bucket!r} is no name of a bucket; write s3://BUCKET or s3://BUCKET/PREFIX")
+        raise UsageError(f"{text!r}: {bucket!r} is not a bucket's name; write s3://BUCKET or s3://BUCKET/PREFIX")
     prefix = prefix.strip("/")
     if prefix and any(part in ("", ".", "..") for part in prefix.split("/")):
         raise UsageError(f"{text!r}: the prefix has an empty part, '.' or '..'; write s3://BUCKET/PREFIX")
@@ -187,7 +179,7 @@ def owner(connections: Connections, cache: Path) -> str:
 
     Users who share a role differ by the id in ``HARNESS_OWNER``, or by an id that is drawn once for a cache.
     """
-    with aws_errors("asking AWS who we are"):
+    with aws_errors("asking AWS for the user's identity"):
         arn = connections.client("sts").get_caller_identity()["Arn"]
     before, kind, after = arn.partition(":assumed-role/")
     role = after.partition("/")[0]

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 _POLL_S = 5.0
 # CloudFormation takes larger templates from S3 only.
 _INLINE_BYTES = 51_200
-# Somebody's change set for a new stack, which nobody executed.
+# A change set for a new stack that was never executed.
 _DRAFT = "REVIEW_IN_PROGRESS"
 # CloudFormation cannot update such a stack, only delete it.
 _DEAD = (_DRAFT, "CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_FAILED")
@@ -83,7 +83,7 @@ def deploy(
 
 
 def find(connections: Connections, stack: str) -> Stack | None:
-    """Return a stack; ``None``: there is none of that name."""
+    """Return a stack; ``None``: it does not exist."""
     try:
         with aws_errors(f"looking for the stack {stack}"):
             [shown] = connections.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]

@@ -34,7 +34,7 @@ _KNOWN = {
     ),
     NO_STORAGE: (
         r"NoSuchBucket",
-        "there is no such bucket ({code}); see to its name, or make it: `harness ec2 up s3://BUCKET`",
+        "the bucket does not exist ({code}); check its name, or make it: `harness ec2 up s3://BUCKET`",
     ),
 }
 _NOT_IMPLEMENTED = 501
@@ -60,7 +60,7 @@ def aws_errors(what: str) -> Iterator[None]:
     except (exceptions.TokenRetrievalError, exceptions.CredentialRetrievalError, exceptions.SSOError) as error:
         raise RemoteError(f"{what}: {_EXPIRED}", "ExpiredToken") from error
     except (exceptions.HTTPClientError, exceptions.EndpointConnectionError) as error:
-        text = f"AWS is not reached ({concealed(str(error))}); see to the network"
+        text = f"AWS cannot be reached ({concealed(str(error))}); check the network"
         raise RemoteError(f"{what}: {text}", "Unreached") from error
     except ResponseParserError as error:  # the page of a proxy or of a dying server
         raise RemoteError(f"{what}: AWS gave no answer that can be read; try again later", "Busy") from error

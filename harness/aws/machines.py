@@ -24,7 +24,7 @@ X86_64 = "x86_64"
 class MachineOptions:
     """The command line's choice: ``instance`` for all profiles, and the architecture of images.
 
-    Without an ``architecture`` it is that of the types that a suite declares, else x86_64.
+    The default architecture is the one of the types that a suite declares, else x86_64.
     """
 
     instance: str | None = None

@@ -13,11 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness.aws.clients import AwsTime, Connections, S3Uri, answered_at
+from harness.aws.clients import Connections, S3Uri, answered_at
 from harness.aws.errors import aws_errors
 from harness.errors import RemoteError
 from harness.remote.failures import PASSING, ignoring, retry
-from harness.remote.storage import ObjectState, StoredObject
+from harness.remote.storage import Clock, ObjectState, StoredObject
 
 MISSING = frozenset({"NoSuchKey", "404"})
 CHANGED = MISSING | {"PreconditionFailed", "412"}
@@ -81,7 +81,7 @@ class Objects:
         return self._connections.client("s3")
 
     @property
-    def clock(self) -> AwsTime:
+    def clock(self) -> Clock:
         """Return the clock of S3."""
         return self._connections.clock
 
@@ -118,7 +118,7 @@ class Objects:
                 yield answer
 
     def get(self, name: str, most_bytes: int) -> bytes | None:
-        """Return an object's content; ``None``: there is none; RemoteError: it is larger."""
+        """Return an object's content, ``None`` if it does not exist; raise a RemoteError if it is larger."""
         with ignoring(*MISSING), self.reading(name) as answer:
             content = bytes(answer["Body"].read(most_bytes + 1))
             if len(content) > most_bytes:
@@ -174,7 +174,7 @@ class Objects:
             if error.code in CHANGED:
                 return None
             if error.code in _UNDECIDED:
-                raise RemoteError(f"{error}; somebody else writes it too, try again", "Busy") from error
+                raise RemoteError(f"{error}; another program writes it too; try again", "Busy") from error
             raise
         return str(answer["ETag"]).strip('"')
 
@@ -235,7 +235,7 @@ class Objects:
             self.client.abort_multipart_upload(**upload)
 
     def state(self, name: str) -> ObjectState | None:
-        """Return what S3 states of an object; ``None``: there is none."""
+        """Return what S3 states of an object; ``None``: it does not exist."""
         answer = self._head(name, ChecksumMode="ENABLED")
         if answer is None:
             return None
@@ -259,7 +259,7 @@ class Objects:
         return None
 
     def size(self, name: str) -> int | None:
-        """Return how many bytes an object has; ``None``: there is none."""
+        """Return how many bytes an object has; ``None``: it does not exist."""
         answer = self._head(name)
         return None if answer is None else int(answer["ContentLength"])
 

@@ -49,6 +49,13 @@ def describe_models(scenarios: Iterable[str]) -> Iterator[str]:
             yield f"Cost, {model.name}: {model.formula}; {model.meaning}."
 
 
+def _refuse_negative(**numbers: float) -> None:
+    """Raise ValueError for a number that is negative or NaN, or for a divisor of zero."""
+    for name, number in numbers.items():
+        if not (number > 0 if name in ("throughput_qps", "documents") else number >= 0):
+            raise ValueError(f"{name} is {number}; write a positive number")
+
+
 def usd_per_million(mean_latency_s: float, price_usd_per_hour: float) -> float:
     """Return US$ per million queries in the model ``sequential``: one after the other.
 
@@ -60,8 +67,7 @@ def usd_per_million(mean_latency_s: float, price_usd_per_hour: float) -> float:
     Raises:
         ValueError: a number is negative or NaN.
     """
-    if not (mean_latency_s >= 0 and price_usd_per_hour >= 0):
-        raise ValueError(f"latency {mean_latency_s} s and price {price_usd_per_hour} US$/h must not be negative")
+    _refuse_negative(latency_s=mean_latency_s, usd_per_hour=price_usd_per_hour)
     return mean_latency_s * price_usd_per_hour / 3600 * 1e6
 
 
@@ -75,10 +81,7 @@ def usd_per_million_saturated(throughput_qps: float, price_usd_per_hour: float) 
     Raises:
         ValueError: the throughput is not positive, or a number is negative or NaN.
     """
-    if not (throughput_qps > 0 and price_usd_per_hour >= 0):
-        raise ValueError(
-            f"throughput {throughput_qps}/s must be positive, price {price_usd_per_hour} US$/h not negative"
-        )
+    _refuse_negative(throughput_qps=throughput_qps, usd_per_hour=price_usd_per_hour)
     return price_usd_per_hour / (throughput_qps * 3600) * 1e6
 
 
@@ -88,8 +91,7 @@ def build_usd_per_million_documents(build_s: float, price_usd_per_hour: float, d
     Raises:
         ValueError: there are no documents, or a number is negative or NaN.
     """
-    if not (documents > 0 and build_s >= 0 and price_usd_per_hour >= 0):
-        raise ValueError(f"{build_s} s, {price_usd_per_hour} US$/h, {documents} documents: negative, or no documents")
+    _refuse_negative(documents=documents, build_s=build_s, usd_per_hour=price_usd_per_hour)
     return build_s * price_usd_per_hour / 3600 / documents * 1e6
 
 
@@ -99,8 +101,7 @@ def storage_usd_per_month(index_bytes: int, usd_per_gib_month: float) -> float:
     Raises:
         ValueError: a number is negative or NaN.
     """
-    if not (index_bytes >= 0 and usd_per_gib_month >= 0):
-        raise ValueError(f"{index_bytes} bytes and {usd_per_gib_month} US$ per GiB-month must not be negative")
+    _refuse_negative(index_bytes=index_bytes, usd_per_gib_month=usd_per_gib_month)
     return index_bytes / GIB * usd_per_gib_month
 
 

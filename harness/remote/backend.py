@@ -116,6 +116,9 @@ class Backend(ABC):
     def going_on(self, launches: Sequence[Launch]) -> str:
         """Return a line for a user who stops watching: what goes on without the command, and what ends it."""
 
+    def tidy(self) -> None:  # most storages delete old objects by a rule
+        """Delete what a finished run left in the storage, once every job is stored."""
+
     def alive(self) -> list[str]:
         """Wait until all machines of the run are gone; return a line for each that is not."""
         return []

@@ -31,18 +31,8 @@ LOCAL_ONLY = {
     *("matplotlib", "contourpy", "cycler", "fonttools", "kiwisolver", "pillow", "pyparsing"),
     "pandas",
     *("ir-datasets", "lxml", "lz4", "nltk", "defusedxml", "joblib", "regex", "tqdm"),
-    *(
-        "huggingface-hub",
-        "anyio",
-        "filelock",
-        "fsspec",
-        "h11",
-        "hf-xet",
-        "httpcore2",
-        "httpx2",
-        "tokenizers",
-        "truststore",
-    ),
+    *("huggingface-hub", "anyio", "filelock", "fsspec", "h11", "hf-xet", "httpcore2", "httpx2"),
+    *("tokenizers", "truststore"),
 }
 
 

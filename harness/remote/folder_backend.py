@@ -10,7 +10,7 @@ from harness.remote import claims, records
 from harness.remote.backend import ENDED, RUNNING, WAITING, Backend, PartState
 from harness.remote.partition import Submission
 from harness.remote.records import Launch, PlannedPart, RemoteRun, ShippedInput, dump
-from harness.remote.storage import Storage
+from harness.remote.shared_folder import SharedFolder
 
 # Below a run's folder: the harness that its workers run.
 BUNDLE = "bundle.json"
@@ -21,7 +21,7 @@ class FolderBackend(Backend):
 
     attempts = claims.ATTEMPTS
 
-    def __init__(self, work: Storage, launcher: str) -> None:
+    def __init__(self, work: SharedFolder, launcher: str) -> None:
         self.name, self._work = launcher, work
         self.owner = f"user {os.getuid()}"
         self.ending = "Ctrl-C here, then end the workers"
@@ -59,6 +59,15 @@ class FolderBackend(Backend):
         """Have a part's worker end."""
         del state, why
         claims.stop(self._work, self._run.run_id, part)
+
+    def tidy(self) -> None:
+        """Delete the records of the run and of its workers; shipped inputs stay for later runs."""
+        parts = [claims.look(self._work, self._run.run_id, part.name) for part in self._run.parts]
+        for folder in (
+            *(records.worker(worker) for part in parts for worker in part.workers),
+            records.run(self._run.run_id),
+        ):
+            self._work.remove(folder)
 
     def going_on(self, launches: Sequence[Launch]) -> str:
         """Return a line for a user who stops watching."""

@@ -102,14 +102,16 @@ def _code(work: SharedFolder, run_id: str, cache: Path) -> Path:
     run = work.below(records.run(run_id))
     bundle = fetch(ShippedInput, run, BUNDLE)
     if bundle is None or not re.fullmatch("[0-9a-f]{64}", bundle.sha256):
-        raise UsageError(f"{run.where(BUNDLE)}: names no harness to run; give the command that began the run again")
+        raise UsageError(
+            f"{run.where(BUNDLE)}: does not name the harness to run; repeat the command that began the run"
+        )
     target = cache / "bundles" / bundle.sha256
     if target.is_dir():
         return target
     with filesystem.scratch_folder(target.parent, bundle.sha256[:12]) as scratch:
         packed = scratch / "packed"
         if work.download(bundle.name, packed, bundle.size_bytes) != bundle.sha256:
-            raise RemoteError(f"{work.where(bundle.name)}: is not the harness that was shipped; run again", "BadInput")
+            raise RemoteError(f"{work.where(bundle.name)}: this is not the shipped harness; run again", "BadInput")
         unpacked = scratch / "bundle"
         unpacked.mkdir()
         with gzip.open(packed) as source:

@@ -36,7 +36,7 @@ def run_id(suite: str, now: float) -> str:
 
 
 def open_runs(work: Storage) -> list[RemoteRun]:
-    """Return all runs below a work place that are not closed; those of other versions are skipped."""
+    """Return all runs below a work place that are not closed; skip records of other versions."""
     runs = []
     for marker in work.list(f"{records.OPEN}/"):
         name = f"{records.run(PurePosixPath(marker.name).name)}/{records.RUN}"

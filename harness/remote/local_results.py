@@ -70,7 +70,7 @@ class LocalResults:
                 return replace(known, spec=spec)
         cell = job.cell
         raise UsageError(
-            f"{cell.system} {cell.dataset} {cell.profile}: not as planned by the open run; give the same"
+            f"{cell.system} {cell.dataset} {cell.profile}: differs from the plan of the open run; give the same"
             " suite, images, datasets, --only, --instance and --architecture, or another --results"
         )
 
@@ -128,7 +128,7 @@ def fetch_job(work: Storage, worker_id: str, key: str, expected: ResultSpec, sto
     place = folder.where(records.job(key))
     content = folder.get(records.job(key), MOST_BYTES)
     if content is None:
-        raise RemoteError(f"{place}: there is no such job", "NoSuchKey")
+        raise RemoteError(f"{place}: the job does not exist", "NoSuchKey")
     with store.scratch(f"arrived-{key}") as scratch:
         whole = scratch / key
         whole.mkdir()
@@ -137,7 +137,7 @@ def fetch_job(work: Storage, worker_id: str, key: str, expected: ResultSpec, sto
             result = read_result(whole / RESULT)
             _check(result, whole, key, expected)
         except (RemoteError, FileError, ValueError, RecursionError) as error:
-            raise RemoteError(f"{place}: {error}; it is left there, and not stored", "BadJob") from error
+            raise RemoteError(f"{place}: {error}; it stays there and was not stored", "BadJob") from error
         return store.put(result, whole=whole).result
 
 
@@ -150,7 +150,7 @@ def _check(result: Result, folder: Path, key: str, expected: ResultSpec) -> None
         other = sorted(name for name in names if hashes.get(name) != result.files.get(name))
         raise RemoteError(f"{', '.join(other)} are not as its {RESULT} says")
     if result.key != job_key(result.spec):
-        raise RemoteError(f"its key {result.key[:40]!r} is not that of its spec")
+        raise RemoteError(f"its key {result.key[:40]!r} does not match its spec")
     if seals.broken(json.loads((folder / RESULT).read_bytes())):
         raise RemoteError(f"its {RESULT} is not as it was sealed")
     if result.spec != expected or result.key != key:

@@ -253,7 +253,7 @@ def grouping(
     local: Mapping[str, Index],
     remote: frozenset[str],
 ) -> Grouping:
-    """Return what parts are made of.
+    """Return the machines, estimates and sizes by which jobs are grouped.
 
     ``local`` are indexes in the cache, ``remote`` those in the work place, by key.
     """

@@ -227,7 +227,7 @@ def read(kind: type[T], name: str, content: bytes) -> T:
         raise RemoteError(f"{name}: no record of this harness ({error})", "BadRecord") from error
     if getattr(record, "version", VERSION) != VERSION:
         raise RemoteError(
-            f"{name}: written by another version of harness; use the one that started the run", "BadRecord"
+            f"{name}: another version of harness wrote it; use the version that started the run", "BadRecord"
         )
     return record
 

@@ -80,7 +80,7 @@ class RunReport:
 
 @dataclass(frozen=True)
 class Draft:
-    """A run that could begin, or the rest of one that is open (``run``).  ``images`` are those that are made."""
+    """A run that could begin, or the rest of an open one (``run``).  ``images`` are built already."""
 
     images: dict[str, Prepared]
     jobs: list[Planned]
@@ -91,11 +91,11 @@ class Draft:
 
 
 def run(request: RemoteRequest, client: ClientContext, backend: Backend) -> RunReport | None:
-    """Run what is to do there; ``None``: it was a dry run.
+    """Run the unfinished jobs there; ``None``: it was a dry run.
 
     Raises:
-        UsageError: it cannot be done so, or costs more than the cap; nothing was launched.
-        RemoteError: storage or backend refuse or are not reached; what is launched goes on, and ends by itself.
+        UsageError: the run is impossible, or costs more than the cap; nothing was launched.
+        RemoteError: storage or backend refuse or cannot be reached; launched workers go on, and end by themselves.
     """
     suite_run = SuiteRun(request, client, backend)
     client.launcher.check()
@@ -177,7 +177,7 @@ class SuiteRun:
         return made
 
     def draft(self, images: dict[str, Prepared], open_run: RemoteRun | None) -> Draft:
-        """Return what is to do with these images."""
+        """Return the jobs and parts that are left to do with these images."""
         readable = stored_jobs(self.store.folder)
         stored = [job.result for job in readable]
         jobs = self._plan(stored, readable.taken)
@@ -230,8 +230,8 @@ class SuiteRun:
         quote.show(notes, console(), wide=self.request.how.wide)
         if draft.run is None and cap is not None and quote.expected_usd > cap:
             raise UsageError(
-                f"it is expected to cost US$ {quote.expected_usd:.2f}, more than --max-usd {cap:.2f};"
-                " measure less (--only), choose cheaper types, or raise it; nothing was launched"
+                f"the run is expected to cost US$ {quote.expected_usd:.2f}, more than --max-usd {cap:.2f};"
+                " measure less (--only), choose cheaper types, or raise --max-usd; nothing was launched"
             )
 
     def _quote(self, draft: Draft) -> Quote:
@@ -273,7 +273,7 @@ class SuiteRun:
         after = self.draft(images, None)
         new, old = self._quote(after), self._quote(draft)
         if max(new.expected_usd - old.expected_usd, new.worst_usd - old.worst_usd) > _CENT / 2:
-            log.info("now that the images are made, it is more:")
+            log.info("now that the images are built, the estimate is higher:")
             self.quote(after)
             self._agree(after)
         return after
@@ -358,7 +358,7 @@ class SuiteRun:
 
 
 def _rest(part: PlannedPart, local_results: LocalResults) -> PlannedPart | None:
-    """Return what of a part is left to do, for the quote."""
+    """Return the unfinished rest of a part, for the quote."""
     left = local_results.left(part)
     if not left and not (part.builds and not part.jobs):
         return None

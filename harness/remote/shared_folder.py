@@ -13,10 +13,9 @@ import os
 import secrets
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from io import BufferedReader
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,7 +23,7 @@ from harness import filesystem
 from harness.containment import inside
 from harness.errors import FileError, RemoteError, UsageError
 from harness.remote.failures import NO_STORAGE
-from harness.remote.storage import ObjectState, StoredObject
+from harness.remote.storage import Clock, ObjectState, StoredObject
 
 _CHUNK = 1 << 20
 # Names of files that are being written; no object begins so.
@@ -39,19 +38,12 @@ _CODES = {
 }
 
 
-@dataclass
-class FolderClock:
-    """The latest time that the file server gave to a file."""
-
-    now: float = 0.0
-
-
 class SharedFolder:
     """The files below a folder as objects; names are relative to it."""
 
-    def __init__(self, folder: Path, prefix: str = "", clock: FolderClock | None = None) -> None:
+    def __init__(self, folder: Path, prefix: str = "", clock: Clock | None = None) -> None:
         self._root, self._prefix = folder, prefix
-        self.clock = clock or FolderClock()
+        self.clock = clock or Clock()
 
     def ask_time(self) -> None:
         """Write a file and look at its time, which the file server sets."""
@@ -59,7 +51,7 @@ class SharedFolder:
             path = self._root / f"{_PARTIAL}{secrets.token_hex(8)}"
             path.write_bytes(b"time")
             try:
-                self.clock.now = max(self.clock.now, path.stat().st_mtime)
+                self.clock.note(path.stat().st_mtime)
             finally:
                 path.unlink(missing_ok=True)
 
@@ -93,24 +85,19 @@ class SharedFolder:
 
     def get(self, name: str, most_bytes: int) -> bytes | None:
         """Return a file's content, or ``None`` if it does not exist."""
-        with self._errors("reading", name):
-            file = self._open(name)
-            if file is None:
-                return None
-            with file:
-                content = file.read(most_bytes + 1)
-        if len(content) > most_bytes:
+        with self._opened(name) as file:
+            content = file.read(most_bytes + 1) if file else None
+        if content is not None and len(content) > most_bytes:
             text = f"larger than {most_bytes >> 20} MiB; harness wrote no such file"
             raise RemoteError(f"{self.where(name)}: {text}", "TooLarge")
         return content
 
     def download(self, name: str, path: Path, most_bytes: int) -> str | None:
         """Copy a file and return its SHA-256, which is wrong if it has more than ``most_bytes``."""
-        with self._errors("reading", name):
-            file = self._open(name)
+        with self._opened(name) as file:
             if file is None:
                 return None
-            with file, path.open("wb") as sink:
+            with path.open("wb") as sink:
                 return _copied(file, sink, most_bytes)
 
     def put(self, name: str, content: bytes) -> None:
@@ -122,44 +109,30 @@ class SharedFolder:
 
     def put_new(self, name: str, content: bytes) -> bool:
         """Write a file unless it exists; return whether it was written."""
-        with self._written(name) as (partial, sink):
-            sink.write(content)
-            return self._linked(partial, sink, name)
+        return self._write_new(name, BytesIO(content))
 
     def upload_new(self, name: str, path: Path) -> bool:
         """Write a copy of a file unless the name exists; return whether it was written."""
-        with path.open("rb") as source, self._written(name) as (partial, sink):
-            _copied(source, sink)
-            return self._linked(partial, sink, name)
+        with path.open("rb") as source:
+            return self._write_new(name, source)
 
     def copy_new(self, name: str, to: str) -> bool:
         """Copy a file within the folder unless the target exists; return whether it was written."""
-        with self._errors("reading", name):
-            source = self._open(name)
-        if source is None:
-            return False
-        with source, self._written(to) as (partial, sink):
-            _copied(source, sink)
-            return self._linked(partial, sink, to)
+        with self._opened(name) as source:
+            return source is not None and self._write_new(to, source)
 
     def size(self, name: str) -> int | None:
         """Return how many bytes a file has; ``None``: it does not exist."""
-        with self._errors("looking at", name):
-            file = self._open(name)
-            if file is None:
-                return None
-            with file:
-                return os.fstat(file.fileno()).st_size
+        with self._opened(name) as file:
+            return os.fstat(file.fileno()).st_size if file else None
 
     def state(self, name: str) -> ObjectState | None:
         """Return size and SHA-256 of a file; nothing deletes old ones."""
-        with self._errors("reading", name):
-            file = self._open(name)
+        with self._opened(name) as file:
             if file is None:
                 return None
-            with file:
-                size = os.fstat(file.fileno()).st_size
-                return ObjectState(size, hashlib.file_digest(file, "sha256").hexdigest(), timedelta())
+            size = os.fstat(file.fileno()).st_size
+            return ObjectState(size, hashlib.file_digest(file, "sha256").hexdigest(), timedelta())
 
     def checksum_of(self, path: Path) -> str:
         """Return the checksum that :meth:`state` gives of a file after :meth:`upload_new`."""
@@ -178,6 +151,11 @@ class SharedFolder:
                 self._path(name).unlink(missing_ok=True)
         return count
 
+    def remove(self, name: str) -> None:
+        """Remove a folder with all its files."""
+        with self._errors("removing", name):
+            filesystem.remove_tree(self._path(name))
+
     def _path(self, name: str) -> Path:
         """Return the path of a name; no name and no link on its way leads out of the folder."""
         try:
@@ -185,24 +163,27 @@ class SharedFolder:
         except FileError as error:
             raise RemoteError(str(error), "BadName") from error
 
-    def _open(self, name: str) -> BufferedReader | None:
+    @contextmanager
+    def _opened(self, name: str) -> Iterator[BufferedReader | None]:
         """Open a regular file to read; ``None``: it does not exist."""
-        try:
-            number = os.open(self._path(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except (FileNotFoundError, NotADirectoryError):
-            if not self._root.is_dir():
-                raise
-            return None
-        if not stat.S_ISREG(os.fstat(number).st_mode):
-            os.close(number)
-            raise OSError(errno.EINVAL, "not a regular file")
-        return os.fdopen(number, "rb")
+        with self._errors("reading", name), ExitStack() as stack:
+            try:
+                number = os.open(self._path(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            except (FileNotFoundError, NotADirectoryError):
+                if not self._root.is_dir():
+                    raise
+                yield None
+                return
+            file = stack.enter_context(os.fdopen(number, "rb"))
+            if not stat.S_ISREG(os.fstat(number).st_mode):
+                raise OSError(errno.EINVAL, "not a regular file")
+            yield file
 
     @contextmanager
     def _written(self, name: str) -> Iterator[tuple[Path, BinaryIO]]:
-        """Yield a new file beside the target, and remove its first name afterwards."""
+        """Yield a new file in the target's folder, and remove its first name afterwards."""
         with self._errors("writing", name):
-            if not self._root.is_dir():  # it is made by its owner, not by a wrong path
+            if not self._root.is_dir():  # its owner makes it: a wrong path must not
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             folder = self._path(name).parent
             folder.mkdir(parents=True, exist_ok=True)
@@ -213,21 +194,23 @@ class SharedFolder:
                 finally:
                     partial.unlink(missing_ok=True)
 
-    def _linked(self, partial: Path, sink: BinaryIO, name: str) -> bool:
-        """Give a whole file its name unless the name exists; of several writers one wins."""
-        self._sync(sink)
-        try:
-            os.link(partial, self._path(name))
-        except FileExistsError:
-            # On NFS the answer of a link that was made may get lost, and the request is repeated.
-            return partial.stat().st_nlink > 1
-        return True
+    def _write_new(self, name: str, source: BinaryIO) -> bool:
+        """Copy a source into a file unless the name exists; of several writers one wins."""
+        with self._written(name) as (partial, sink):
+            _copied(source, sink)
+            self._sync(sink)
+            try:
+                os.link(partial, self._path(name))
+            except FileExistsError:
+                # On NFS the answer to a link request may get lost, and the request is repeated.
+                return partial.stat().st_nlink > 1
+            return True
 
     def _sync(self, sink: BinaryIO) -> None:
         """Bring a file's content to the server, and take note of the server's time."""
         sink.flush()
         os.fsync(sink.fileno())
-        self.clock.now = max(self.clock.now, os.fstat(sink.fileno()).st_mtime)
+        self.clock.note(os.fstat(sink.fileno()).st_mtime)
 
     @contextmanager
     def _errors(self, what: str, name: str) -> Iterator[None]:

@@ -151,14 +151,16 @@ class Shipper:
             size = built.size_bytes
             known = re.fullmatch(r"[0-9a-f]{64}", built.sha256) and built.name == _with_hash(name, built.sha256)
             if not known or not self._work.size(built.name) == size <= most_bytes:
-                raise RemoteError(f"{place}: names no index of this worker, or one that is cut or too large")
+                raise RemoteError(
+                    f"{place}: does not name an index of this worker, or the index is cut short or too large"
+                )
             adopted = self._copy(built, _INDEXES)
             if adopted is None:
-                raise RemoteError(f"{place}: names another content than its index has")
+                raise RemoteError(f"{place}: its hash does not match the index")
         except RemoteError as error:
             if error.code in PASSING | OURS_TO_MEND:
                 raise
-            raise RemoteError(f"{error}; it is left there, and not used", "BadInput") from error
+            raise RemoteError(f"{error}; it stays there and was not used", "BadInput") from error
         self._ledger.note(_index(key), adopted)
         return adopted.shipped
 
@@ -243,7 +245,9 @@ class Shipper:
                 if state is not None and entry.is_there(state) and state.age <= RENEWED_AFTER:
                     return entry
         place = self._work.where(folder)
-        raise RemoteError(f"{place}: what was uploaded was replaced at once; see who may write there", "BadInput")
+        raise RemoteError(
+            f"{place}: another program replaced the upload at once; check who may write there", "BadInput"
+        )
 
     def _copy(self, source: ShippedInput, folder: str) -> LedgerEntry | None:
         """Copy an object to a fresh name of the inputs; ``None``: it has another content than its hash says."""
@@ -328,7 +332,7 @@ class Fetcher:
             path = folder / "it"
             sha256 = self._work.download(shipped.name, path, shipped.size_bytes)
             if sha256 is None:
-                raise RemoteError(f"{place}: cannot be read, or is not there; run again", "BadInput")
+                raise RemoteError(f"{place}: is missing or cannot be read; run again", "BadInput")
             if sha256 != shipped.sha256:
                 raise RemoteError(f"{place}: its content is not what was shipped; run again", "BadInput")
             with path.open("rb") as file:

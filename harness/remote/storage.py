@@ -38,12 +38,15 @@ class ObjectState:
     age: datetime.timedelta
 
 
-class Clock(Protocol):
-    """The clock of a storage: the clocks of the machines that use it may be off."""
+@dataclass
+class Clock:
+    """The latest time that a storage has shown, in seconds since 1970 (0: none yet): this machine's may be off."""
 
-    @property
-    def now(self) -> float:
-        """The latest time that the storage has shown, in seconds since 1970; 0: none yet."""
+    now: float = 0.0
+
+    def note(self, time_s: float) -> None:
+        """Remember a time, unless a later one is known."""
+        self.now = max(self.now, time_s)
 
 
 class Storage(Protocol):

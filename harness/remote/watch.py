@@ -66,7 +66,7 @@ class RunDisplay:
         log.info(orchestrator.line(self._fetched, self._jobs, [result], expected))
 
     def update(self, lines: list[DisplayLine], committed_usd: float) -> None:
-        """Show how it stands; without a terminal only what has changed."""
+        """Show the run's status; without a terminal, only changes."""
         money = f"at most US$ {committed_usd:.2f} so far, about {self._expected_usd:.2f} in all"
         if not self._expected_usd:
             money = f"{self._fetched} of {self._jobs} jobs"
@@ -131,7 +131,7 @@ class RunWatch:
         self._heard: float | None = None  # since when backend and storage answer
 
     def run(self) -> list[str]:
-        """Go on until nothing is left to do; return a line for each machine that is still alive.
+        """Watch until the run is over; return a line for each machine that still runs.
 
         Raises:
             RemoteError: storage or backend fail for long; what was launched goes on, and the same command resumes it.
@@ -147,6 +147,8 @@ class RunWatch:
         alive = until_answered(self.backend.alive, self._wait)
         if not alive:
             until_answered(self.journal.close, self._wait)
+            if not self.given_up:
+                until_answered(self.backend.tidy, self._wait)
         return alive
 
     @property
@@ -202,7 +204,7 @@ class RunWatch:
         return next((written for written in workers if written.heartbeat or written.end), WorkerRecords())
 
     def _arrivals(self, parts: list[PlannedPart]) -> None:
-        """Fetch what workers uploaded: indexes into the shared inputs, jobs into the store."""
+        """Fetch uploads of workers: indexes into the shared inputs, jobs into the store."""
         wanted: dict[str, tuple[PartJob, str]] = {}
         for part in parts:
             builds = {build.key for build in part.builds} - self._indexes - self._damaged.keys()
@@ -300,7 +302,7 @@ class RunWatch:
         reasons = [str(end.detail or "") if end else "", ending[2] if ending and end is None else "", state.reason]
         if not last.heartbeat and not end:
             reasons.append(self.backend.last_words(state))
-        left = "its worker left it out" if end else "its worker went away"
+        left = "its worker skipped it" if end else "its worker went away"
         why = "; ".join(dict.fromkeys(filter(None, reasons))) or left
         if unbuilt and (missing or not part.jobs):
             log.info(f"{self._name(part, state)}: {len(unbuilt)} indexes are not built ({why})")
@@ -322,7 +324,7 @@ class RunWatch:
         log.info(line)
 
     def _settle(self, launch: Launch) -> None:
-        """Write down that a launch is over and what it has cost."""
+        """Record that a launch is over, and its cost."""
         parts = self._submissions[launch.name].parts
         if not {part.name for part in parts} <= self._finished:
             return
@@ -333,7 +335,7 @@ class RunWatch:
         self._over.add(launch.name)
 
     def _launches(self) -> None:
-        """Launch what is ready, as many as may live at once."""
+        """Launch ready submissions, up to the limit of machines at once."""
         waiting = [submission for name, submission in self._submissions.items() if name not in self._over]
         for submission in waiting:
             launch = self.journal.launches.get(submission.name)
@@ -396,7 +398,7 @@ class RunWatch:
         return f"{part.name} ({machine})" if machine else part.name
 
     def _lines(self) -> list[tuple[str, str, str, str]]:
-        """Return name, machine, state and jobs done of what is under way or still to be launched."""
+        """Return name, machine, state and finished jobs of each submission that is not over."""
         lines = []
         for name, submission in self._submissions.items():
             if name in self._over:

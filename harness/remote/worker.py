@@ -65,7 +65,7 @@ if os.getppid() != {parent}: sys.exit(1)
 sys.argv[0] = "harness"
 runpy.run_module("harness", run_name="__main__", alter_sys=True)
 """
-# In the worker's root folder, beside the assignment.
+# In the worker's root folder, next to the assignment.
 _DATASETS = "datasets"
 # Four hours without the storage at the end of a part: the jobs are safe on disk until the worker's time limit.
 _UPLOAD_ATTEMPTS, _LONGEST_WAIT_S = 245, 60.0
@@ -185,11 +185,11 @@ class Worker:
         """Fetch and run; return the first failure in a line, or nothing."""
         part = fetch(WorkerPart, self._run, records.part(self._part))
         if part is None:
-            raise UsageError(f"{self._run.where(records.part(self._part))}: there is no such part")
+            raise UsageError(f"{self._run.where(records.part(self._part))}: the part does not exist")
         part = self._rest(part)
         if part.instance_type not in ("", instance_type):
-            own = instance_type or "of no type that it knows"
-            raise UsageError(f"this machine is {own}, the part {part.name} is for {part.instance_type}")
+            own = instance_type or "of an unknown type"
+            raise UsageError(f"this machine is {own}, but the part {part.name} needs {part.instance_type}")
         if not part.jobs and not part.builds:
             return ""
         self._fetch(part)
@@ -239,7 +239,7 @@ class Worker:
             return ""
         lines = [line for line in self._log_tail(before).split("\n") if line.strip()]
         errors = [line for line in lines if line.startswith("harness: ")]
-        return f"harness ended with exit code {code}: {(errors or lines or ['no word'])[-1]}"
+        return f"harness ended with exit code {code}: {(errors or lines or ['no output'])[-1]}"
 
     def _is_wanted(self) -> bool:
         with contextlib.suppress(RemoteError):
@@ -247,7 +247,7 @@ class Worker:
         return True
 
     def _rest(self, part: WorkerPart) -> WorkerPart:
-        """Return what earlier workers of this part left to do: their jobs count, and their indexes are used."""
+        """Return the rest of a part: skip the jobs and use the indexes that its earlier workers uploaded."""
         done: set[str] = set()
         built: dict[str, ShippedInput] = {}
         for earlier in self._host.earlier:
@@ -323,7 +323,7 @@ def read_assignment(path: Path) -> Assignment:
 
 
 def suite_of(part: WorkerPart, file: Path) -> Suite:
-    """Return a part's suite, with its datasets that lie beside ``file``."""
+    """Return a part's suite, with the datasets in the folder of ``file``."""
     # In their order, because the overhead is measured on the first.
     names = [name for name in map(dataset_name, part.suite.get("datasets", ())) if name in part.datasets]
     beside = [f"./{_DATASETS}/{name}" for name in dict.fromkeys(names)]
@@ -349,7 +349,7 @@ def run_part(file: Path, given: RunOptions, launcher: Launcher, work: Callable[[
 
 
 def keep_pins(suite_folder: Path, part: WorkerPart) -> None:
-    """Put the run's pins beside the worker's results, as they are beside the user's."""
+    """Write the run's pins into the worker's results folder, as in the user's."""
     lock = pin_lock.parse(part.pins, suite_folder / pin_lock.FILE)
     suite_folder.mkdir(parents=True, exist_ok=True)
     with filesystem.atomic_write(suite_folder / pin_lock.FILE) as path:
@@ -421,7 +421,7 @@ class Uploader(RunCallbacks):
             retry(self._upload_waiting, None, self._attempts, wait)
         except RemoteError as error:
             for name, _ in self._waiting:
-                self._trouble(f"{name} could not be handed over: {error}")
+                self._trouble(f"{name} could not be uploaded: {error}")
             raise
 
     def _upload_waiting(self) -> None:

@@ -71,6 +71,15 @@ class Site:
         names = [Path(stored.name) for stored in self.work.list(f"{records.WORKERS}/")]
         return [name.stem for name in names if name.parent.name == records.JOBS]
 
+    def end_of(self, submit: subprocess.Popen[bytes]) -> list[str]:
+        """Wait for a command's success; return the keys of all jobs that came meanwhile, once for each upload."""
+        names: set[Path] = set()
+        while submit.poll() is None:
+            names |= {Path(stored.name) for stored in self.work.list(f"{records.WORKERS}/")}
+            time.sleep(0.02)
+        assert submit.returncode == 0, self.logs()
+        return sorted(name.stem for name in names if name.parent.name == records.JOBS)
+
     def wait(self, done: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 300
         while not done():
@@ -114,15 +123,16 @@ def test_killed_worker_is_replaced_and_no_job_is_measured_twice_or_lost(site: Si
     before = site.uploaded()
     assert before and len(before) < 4
     site.worker("second")
-    assert submit.wait(300) == 0, site.logs()
+    uploaded = site.end_of(submit)
     jobs = read_jobs(site.bench.results / "test-suite")
     cells = Counter((job.result.spec.cell.system, job.result.spec.job) for job in jobs)
     assert cells == {("null", 0): 1, ("planted", 0): 1, ("planted", 1): 1, ("planted", 2): 1}
     assert {job.result.outcome for job in jobs} == {Outcome.OK}
-    assert sorted(site.uploaded()) == sorted(job.result.key for job in jobs), "each job was uploaded once"
+    assert uploaded == sorted(job.result.key for job in jobs), "each job was uploaded once"
     assert set(before) <= {job.result.key for job in jobs}
     assert harness_here("verify", "results").exit_code == 0
-    assert not list(site.work.list(f"{records.OPEN}/")), "the run is closed"
+    left = [stored.name for stored in site.work.list() if not stored.name.startswith(records.INPUTS)]
+    assert not left, "the run is closed, and all that it left is taken home"
 
 
 @pytest.fixture
@@ -228,7 +238,7 @@ def test_stopped_part_and_closed_run_end_their_worker(scene: Scene) -> None:
 
 def test_worker_refuses_a_run_without_its_harness(scene: Scene, tmp_path: Path) -> None:
     scene.run.delete(["bundle.json"])
-    with pytest.raises(UsageError, match="names no harness to run"):
+    with pytest.raises(UsageError, match="does not name the harness to run"):
         folder_worker.serve(scene.work, tmp_path / "cache", 1)
 
 

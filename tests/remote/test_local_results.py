@@ -71,7 +71,7 @@ def test_packed_job_has_the_same_bytes_again(job: Path) -> None:
 
 
 def test_missing_job_is_one_line(work: Objects) -> None:
-    with pytest.raises(RemoteError, match="there is no such job"):
+    with pytest.raises(RemoteError, match="the job does not exist"):
         local_results.fetch_job(work, WORKER_ID, "0123456789abcdef", result().spec, Store(Path(), "s"))
 
 

@@ -308,7 +308,7 @@ def test_input_with_another_content_is_refused(work: Objects, tmp_path: Path, mo
             fetcher(work, tmp_path / "other").dataset(shipped, tmp_path / f"out{len(spoiled)}" / "data")
         assert caught.value.code == "BadInput" and shipped.name in str(caught.value)
     for code in ("NoSuchKey", "AccessDenied"):  # workers may not list: to them S3 does not say what is missing
-        with monkeypatch.context() as patch, pytest.raises(RemoteError, match="or is not there; run again") as caught:
+        with monkeypatch.context() as patch, pytest.raises(RemoteError, match="is missing or cannot be read; run again") as caught:
             patch.setattr(Objects, "reading", _refusing(code))
             fetcher(work, tmp_path / "other").dataset(shipped, tmp_path / code / "data")
         assert caught.value.code == "BadInput"
@@ -613,7 +613,7 @@ def test_object_that_is_replaced_all_the_time_ends_in_one_line(
         return written
 
     monkeypatch.setattr(Objects, "upload_new", replaced)
-    with pytest.raises(RemoteError, match="was replaced at once; see who may write there") as caught:
+    with pytest.raises(RemoteError, match="another program replaced the upload at once; check who may write there") as caught:
         stranger.ship("dataset")
     assert caught.value.code == "BadInput" and "\n" not in str(caught.value)
 
@@ -706,7 +706,7 @@ def test_a_record_that_names_no_index_of_its_worker_is_refused(work: Objects, tm
     work.put(name, b"abc")
     work.put(f"{records.worker(WORKER_ID)}/{records.index(KEY)}.json", dump(ShippedInput(name, sha256, 3)))
     before = names(work)
-    with pytest.raises(RemoteError, match="names no index of this worker") as caught:
+    with pytest.raises(RemoteError, match="does not name an index of this worker") as caught:
         adopt(work, WORKER_ID, KEY, tmp_path)
     assert caught.value.code == "BadInput" and "\n" not in str(caught.value) and names(work) == before
 
@@ -717,14 +717,14 @@ def test_a_record_with_no_hash_is_refused(work: Objects, tmp_path: Path, sha256:
     made = ShippedInput(f"{name.removesuffix('.tar.gz')}.{sha256}.tar.gz", sha256, 3)
     work.put(made.name, b"abc")
     work.put(f"{name}.json", dump(made))
-    with pytest.raises(RemoteError, match="names no index of this worker"):
+    with pytest.raises(RemoteError, match="does not name an index of this worker"):
         adopt(work, WORKER_ID, KEY, tmp_path)
 
 
 @pytest.mark.parametrize("record", [b"junk", b" " * (17 << 20)], ids=["junk", "large"])
 def test_broken_record_of_an_index_is_refused(work: Objects, tmp_path: Path, record: bytes) -> None:
     work.put(f"{records.worker(WORKER_ID)}/{records.index(KEY)}.json", record)
-    with pytest.raises(RemoteError, match="left there, and not used") as caught:
+    with pytest.raises(RemoteError, match="stays there and was not used") as caught:
         adopt(work, WORKER_ID, KEY, tmp_path)
     assert caught.value.code == "BadInput" and find(work, KEY, tmp_path) is None
 
@@ -736,7 +736,7 @@ def test_index_in_an_archive_class_is_refused(work: Objects, tmp_path: Path, end
     (name,) = [name for name in names(work) if name.endswith(ending)]
     body, key = work.get(name, 1 << 20), work.place.key(name)
     work.client.put_object(Bucket=work.place.bucket, Key=key, Body=body, StorageClass="GLACIER")
-    with pytest.raises(RemoteError, match="left there, and not used") as caught:
+    with pytest.raises(RemoteError, match="stays there and was not used") as caught:
         adopt(work, WORKER_ID, KEY, tmp_path)
     assert caught.value.code == "BadInput"
 
@@ -781,7 +781,7 @@ def test_an_index_whose_bytes_are_cut_or_gone_is_not_adopted(work: Objects, tmp_
     (packed,) = [name for name in names(work) if name.endswith(".tar.gz")]
     for spoil in (lambda: work.put(packed, b"cut"), lambda: work.delete([packed])):
         spoil()
-        with pytest.raises(RemoteError, match="cut or too large") as caught:
+        with pytest.raises(RemoteError, match="cut short or too large") as caught:
             adopt(work, WORKER_ID, KEY, tmp_path)
         assert caught.value.code == "BadInput" and find(work, KEY, tmp_path) is None
 

@@ -145,13 +145,13 @@ def wrong(planning: Planning, root: Path) -> str:
 
 
 def test_a_worker_ends_when_its_part_is_missing(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
-    assert "there is no such part" in wrong(planning, tmp_path / "worker")
+    assert "the part does not exist" in wrong(planning, tmp_path / "worker")
 
 
 def test_worker_of_another_type_ends(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
     planning.part()
     service.paths["instance-type"] = "t3.micro"
-    assert "this machine is t3.micro, the part 0001 is for c7g.large" in wrong(planning, tmp_path / "worker")
+    assert "this machine is t3.micro, but the part 0001 needs c7g.large" in wrong(planning, tmp_path / "worker")
 
 
 def test_a_worker_that_is_no_ec2_instance_ends(
@@ -159,7 +159,7 @@ def test_a_worker_that_is_no_ec2_instance_ends(
 ) -> None:
     planning.part()
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    assert "of no type that it knows" in wrong(planning, tmp_path / "worker")
+    assert "of an unknown type" in wrong(planning, tmp_path / "worker")
     assert end(planning).instance_id == "unknown"
 
 
@@ -198,7 +198,7 @@ def test_end_record_is_retried(
         return put_new(self, name, content)
 
     monkeypatch.setattr(Objects, "put_new", put)
-    assert "no such part" in wrong(planning, tmp_path / "worker") and not refusals
+    assert "the part does not exist" in wrong(planning, tmp_path / "worker") and not refusals
 
 
 def test_spot_notice_is_in_heartbeat_and_end(

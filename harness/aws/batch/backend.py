@@ -35,7 +35,7 @@ _LISTED_S, _FORGOTTEN_S = 60.0, 600.0
 _PATIENCE_S = 180.0
 _PHASES = dict.fromkeys(("STARTING", "RUNNING"), RUNNING) | dict.fromkeys(suite_stack.ENDED, ENDED)
 _NEW = {"status": "SUBMITTED"}
-_FORGOTTEN = PartState(ENDED, "gone", reason="AWS Batch does not know it any more")
+_FORGOTTEN = PartState(ENDED, "gone", reason="AWS Batch no longer knows the job")
 _KINDS = {
     "queue": ("describe_job_queues", "jobQueues"),
     "environment": ("describe_compute_environments", "computeEnvironments"),
@@ -134,7 +134,7 @@ class BatchBackend(RentalBackend):
         self._run, self._bundle = run, bundle
         account_stack = account.find(self._connections, self._work, self.region)
         if account_stack is None:
-            raise UsageError(f"the account stack is gone; make it with {quoted('ec2 up', self._work)}")
+            raise UsageError(f"the account stack no longer exists; make it with {quoted('ec2 up', self._work)}")
         self._role = account_stack.worker_role_id
 
     def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:

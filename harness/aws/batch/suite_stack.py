@@ -37,7 +37,7 @@ from harness.remote.bundle import pins
 
 log = logging.getLogger(__name__)
 
-# Instances of Batch have this beside the suite's tag, which workers of EC2 have too.
+# Instances of Batch have this tag; the suite's tag is on workers of EC2 too.
 LAUNCHER_TAG, LAUNCHER = "harness:launcher", "batch"
 # The output of a suite's stack that names its queues.
 QUEUES = "Queues"
@@ -52,11 +52,11 @@ _CANCELLED = "cancelled by harness batch cancel"
 MIB = 1 << 20
 # Batch takes no time-out below this.
 LEAST_TIMEOUT_S = 60
-# On a shared host an agent needs this beside the envelope: harness itself, and what the engine starts for it.
+# On a shared host an agent needs this in addition to the envelope: harness itself, and what the engine starts for it.
 _AGENT_VCPUS, _AGENT_MIB = 1, 1024
 # Alone on its host a job asks for little: the sibling that it starts is not in its container.
 _ALONE_MIB = 512
-# AWS' mirror of Docker Hub, which limits nobody; images/base/base.toml pins the image.
+# AWS' mirror of Docker Hub, which has no rate limit; images/base/base.toml pins the image.
 _AGENT_REGISTRY = "public.ecr.aws/docker/library"
 # Each submission fills these in.
 PARAMETERS = ("run", "submission", "bundle", "sha256")

@@ -99,7 +99,7 @@ def up(
     if made and ours is None:  # CloudFormation would see no difference
         raise UsageError(f"the bucket {work.bucket} is gone; set it up again: {quoted('ec2 down', work)}, then `up`")
     if ours is False:
-        log.info(f"left as it is: bucket {work.bucket}, which harness did not make; see that it is private")
+        log.info(f"unchanged: bucket {work.bucket}, which harness did not make; check that it is private")
     _linked_roles(connections)
     _boundary(connections, work, region)
     parameters = {"Vpc": vpc, **_parameters(work, types, agent_image)}
@@ -228,7 +228,7 @@ def _refuse_alive(connections: Connections, work: S3Uri, owner: str, region: str
     living, failed = instances.search_regions(connections, partial(instances.alive, connections))
     for unseen in failed:
         if not unseen.denied or unseen.region == region:
-            raise RemoteError(f"whether instances are alive in {unseen}; nothing was removed", "Unseen")
+            raise RemoteError(f"Cannot tell whether instances still run in {unseen}. Nothing was removed.", "Unseen")
     mine = [instance for instance in living if instance.tags.get(clients.OWNER) == owner]
     profiles = {region: f"{stack_name(work, region)}-worker" for region in {instance.region for instance in living}}
     users = [instance for instance in living if instance in mine or instance.profile == profiles[instance.region]]

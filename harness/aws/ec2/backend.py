@@ -104,7 +104,7 @@ class Ec2Backend(RentalBackend):
         """Remember the run; find images, subnets and zones of all its parts."""
         self._run, self._bundle = run, bundle
         if not self._find(run.parts):
-            raise UsageError(f"the account stack is gone; make it with {quoted('ec2 up', self._work)}")
+            raise UsageError(f"the account stack no longer exists; make it with {quoted('ec2 up', self._work)}")
 
     def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
         """Ask zone after zone for an instance.
@@ -143,7 +143,7 @@ class Ec2Backend(RentalBackend):
             note(replace(launch, machine=machine))
             return
         if all(error.code == "Unsupported" for error in refusals):
-            raise LaunchRefused(f"{refusals[0]}; no zone will ever have it so: choose another type or region")
+            raise LaunchRefused(f"{refusals[0]}; no zone offers this type; choose another type or region")
         raise LaunchRefused(
             f"no zone has a {part.instance_type} now ({refusals[-1].code}); --launcher batch waits for one"
         )

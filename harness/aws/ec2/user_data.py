@@ -41,7 +41,7 @@ def render_user_data(
             raise UsageError(f"{what} {name!r}: letters, digits, '.', '_' and '-' only")
     refuse_accounts(work)
     if limit_s < 60:
-        raise UsageError(f"a worker that may live {limit_s} s does nothing; allow at least a minute")
+        raise UsageError(f"a worker that lives only {limit_s} s can do nothing; allow at least a minute")
     values = {
         "WORK": shlex.quote(str(work)),
         "RUN": run_id,
@@ -58,8 +58,8 @@ def render_user_data(
     size = len(text.encode())
     if size > MAXIMUM_USER_DATA_BYTES:
         raise UsageError(
-            f"user data of {size:,} bytes, EC2 takes {MAXIMUM_USER_DATA_BYTES:,}; shorten the prefix of {work}"
+            f"user data has {size:,} bytes; EC2 takes {MAXIMUM_USER_DATA_BYTES:,}. Shorten the prefix of {work}"
         )
     if _ACCESS_KEY.search(text) or any(value and value in text for value in map(os.environ.get, _SECRET_VARIABLES)):
-        raise UsageError("user data would hold an AWS key, which anyone on the machine can read; is it in --work?")
+        raise UsageError("user data would hold an AWS key, which anyone on the machine can read; check --work")
     return text

@@ -35,9 +35,9 @@ log = logging.getLogger(__name__)
 
 LOCK = ".lock"
 INPUTS = ("qrels", "samples")
-# A published paper's folder; the .csv files beside it are the paper's tables.
+# A published paper's folder; the .csv files next to it are the paper's tables.
 _PUBLISHED = "published.toml"
-# `harness viable --fresh` writes fresh-since beside a subject's jobs.
+# `harness viable --fresh` writes fresh-since next to a subject's jobs.
 _MARKS = (origins.FILE, "fresh-since", _PUBLISHED, seals.MANIFEST, suite_record.FILE, pin_lock.FILE)
 JOB_FILES = (reader.RESULT, reader.SAMPLES, reader.RUN, reader.FIRST_STAGE, reader.LOG, JUDGED_HITS, ANSWER_DEPTHS)
 # Suite, system, dataset, scenario, profile, key.
@@ -108,7 +108,10 @@ class Listing:
 
     def left_out(self) -> Iterator[str]:
         """Yield lines about refused and oversize objects, the first few by name."""
-        misplaced, large = "lie where no results folder has any", "are larger than harness writes any; remove them"
+        misplaced, large = (
+            "have names that no results folder uses",
+            "are larger than any file that harness writes; remove them",
+        )
         for names, reason in ((self.refused, misplaced), (self.oversize, large)):
             if names:
                 shown = ", ".join(repr(name) for name in names[:_SHOWN])
@@ -151,7 +154,7 @@ class MirroredFolder:
         if self.uri.prefix and (
             not _is_plain(self.uri.prefix) or any(part.startswith(".") for part in self.uri.prefix.split("/"))
         ):
-            raise UsageError(f"{self.uri}: no results folder can have such a name; name another place")
+            raise UsageError(f"{self.uri}: a results folder cannot have this name; name another place")
 
     @property
     def bucket_folder(self) -> Path:
@@ -220,7 +223,7 @@ def sync(
             continue
         finally:
             pool.shutdown(cancel_futures=True)
-    text = "changes again and again while it is read; wait for the run that writes it"
+    text = "keeps changing while it is read; wait for the run that writes it"
     raise RemoteError(f"{place.uri}: {text}", "Changing")
 
 

@@ -53,7 +53,7 @@ class SuiteLock:
 
     def __init__(self, folder: Objects, owner: str) -> None:
         self._folder = folder
-        # The holder is of this process alone: a clone of this machine has the same owner.
+        # Only this process has this holder: a clone of this machine has the same owner.
         self._record = {"owner": owner, "holder": secrets.token_hex(8), "since": _format_time(datetime.now(UTC))}
         self._etag: str | None = None
         self._lost = False
@@ -85,7 +85,7 @@ class SuiteLock:
             self._lost = self._lost or not self._take(is_ours)
         if self._lost:
             raise StoreError(
-                f"{self._folder.place}: another run took it over after {LEASE_S // 60} minutes without a renewal;"
+                f"{self._folder.place}: another run took the lock over after {LEASE_S // 60} minutes without a renewal;"
                 " measured jobs are kept here, and the same command resumes"
             )
 
@@ -98,12 +98,12 @@ class SuiteLock:
                 return True
             since = str(lock.record.get("since") or lock.modified)[:40]
             raise StoreError(
-                f"{self._folder.place}: another run holds it since {since}; wait for its end (of a run that died: "
+                f"{self._folder.place}: another run has held the lock since {since}; wait until it ends (if it died: "
                 f"{LEASE_S // 60} minutes) or choose another --results"
             )
 
         if not self._take(is_free):
-            raise StoreError(f"{self._folder.place}: other runs take it again and again; try again when they are done")
+            raise StoreError(f"{self._folder.place}: other runs keep taking the lock; try again when they are done")
 
     def _take(self, may_take: Callable[[_StoredLock | None], bool]) -> bool:
         """Write over the lock that was read last, and read again while S3 has another one that may be taken."""
@@ -204,7 +204,7 @@ class Publisher:
             except KeyTaken as error:
                 aside = self._place.cache / "s3" / ".aside" / secrets.token_hex(4) / job
                 _move(folder, aside)
-                log.info("%s; what was measured here under its key lies in %s", error, aside)
+                log.info("%s; the job that was measured here under its key is now in %s", error, aside)
                 continue
             target = self._place.path(job.as_posix())
             if target.exists():  # a reader mirrored it since
@@ -246,7 +246,7 @@ def publish(folder: Path, job: Objects, lock: SuiteLock) -> None:
                 lock.confirm()
             written = job.put_if(name, content, stored.etag if stored else None)
             if written is None and not _is(job, name, content):
-                raise StoreError(f"{job.place.below(name)}: another run writes it; let one run alone write there")
+                raise StoreError(f"{job.place.below(name)}: another run writes it; let only one run write there")
         lock.confirm()
         if job.put_new(RESULT, record):
             return

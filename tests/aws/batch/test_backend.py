@@ -317,7 +317,7 @@ def test_job_with_a_lost_answer_is_found(
         raise EndpointConnectionError(endpoint_url="x")
 
     monkeypatch.setattr(client, "submit_job", lost)
-    with pytest.raises(RemoteError, match="AWS is not reached"):
+    with pytest.raises(RemoteError, match="AWS cannot be reached"):
         launch(backend, ARRAY)
     launch(backend, ARRAY)
     assert len(ended(backend, ARRAY)) == 2
@@ -334,7 +334,7 @@ def test_a_submission_is_never_sent_twice(made: Connections, backend: BatchBacke
         raise EndpointConnectionError(endpoint_url="x")
 
     client.meta.events.register("before-send.batch.SubmitJob", fails)
-    with pytest.raises(RemoteError, match="AWS is not reached"):
+    with pytest.raises(RemoteError, match="AWS cannot be reached"):
         launch(backend, ONE)
     assert len(sent) == 1
 
@@ -446,7 +446,7 @@ def test_undescribed_job_has_ended_after_ten_minutes(
     clock.now = 600
     states = look(backend, ARRAY)
     assert {(state.phase, state.seconds) for state in states.values()} == {("ended", None)}
-    assert "does not know it any more" in states["002"].reason
+    assert "no longer knows the job" in states["002"].reason
 
 
 def test_reason_of_a_missing_instance_is_shown(

@@ -118,7 +118,7 @@ def test_by_default_agents_are_the_official_python_by_digest(suite: str) -> None
         (("up", "{suite}", "--instance", "c5.lage"), "unknown instance type 'c5.lage'"),
         (("up", "{suite}", "--instance", "t3.large"), "t3.large is burstable"),
         (("up", "{suite}", "--region", "mars-1"), "mars-1"),
-        (("up", "{suite}", "--work", "/tmp/x"), "is no place in S3"),
+        (("up", "{suite}", "--work", "/tmp/x"), "is not a place in S3"),
         (("up", "{suite}", "--shared", "--instance", "c5.large"), ""),
         (("up", "nowhere.toml"), "nowhere.toml: this file does not exist"),
     ],

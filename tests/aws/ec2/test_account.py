@@ -240,7 +240,7 @@ def test_bucket_kept_by_down_keeps_its_policy(aws: str) -> None:
     up()
     Objects(Connections(REGION), WORK).put("runs/r/run.json", b"{}")
     harness("down", str(WORK))
-    assert "left as it is" not in up()
+    assert "unchanged: bucket" not in up()
     assert "TlsAlone" in boto3.client("s3").get_bucket_policy(Bucket=WORK.bucket)["Policy"]
     assert len(boto3.client("s3").get_bucket_lifecycle_configuration(Bucket=WORK.bucket)["Rules"]) == 4
     harness("down", str(WORK), "--results-too")
@@ -289,7 +289,7 @@ def test_down_keeps_a_bucket_that_harness_did_not_make(aws: str) -> None:
     boto3.client("s3").create_bucket(Bucket=WORK.bucket)
     other = Objects(Connections(REGION), S3Uri(WORK.bucket))
     other.put("theirs", b"x")
-    assert "left as it is" in up()
+    assert "unchanged: bucket" in up()
     harness("down", str(WORK), "--results-too")
     assert other.size("theirs") == 1
 
@@ -452,7 +452,7 @@ def test_closed_region_fails_only_with_an_open_run_in_it(aws: str, monkeypatch: 
     harness("down", str(WORK))
     closed.append(REGION)
     assert f"not looked at: {REGION}: " in harness("ls", code=1).output
-    assert "nothing was removed" in harness("down", str(WORK), code=1).output
+    assert "Nothing was removed" in harness("down", str(WORK), code=1).output
 
 
 def test_ls_shows_open_runs(aws: str) -> None:

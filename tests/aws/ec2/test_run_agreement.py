@@ -34,7 +34,7 @@ def test_larger_cost_is_shown_and_agreed_again(plain: Field, monkeypatch: pytest
     dearer(monkeypatch, 3)
     with plain.workers():
         plain.run(plain.client(agree=questions.append))
-    assert len(questions) == 2 and "now that the images are made, it is more" in plain.output
+    assert len(questions) == 2 and "now that the images are built, the estimate is higher" in plain.output
     assert plain.output.count("about US$ ") == 2
 
 

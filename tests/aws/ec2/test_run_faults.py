@@ -121,7 +121,7 @@ def test_damaged_job_is_not_stored(plain: Field) -> None:
         plain.run()
     whole(plain, interrupted=1)
     (interrupted,) = [result for result in plain.stored if result.outcome is Outcome.INTERRUPTED]
-    assert "it is left there, and not stored" in (interrupted.detail or "")
+    assert "it stays there and was not stored" in (interrupted.detail or "")
 
 
 def test_job_of_another_runs_worker_is_not_fetched(plain: Field) -> None:

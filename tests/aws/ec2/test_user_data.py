@@ -72,7 +72,7 @@ def test_the_time_limit_comes_before_all_else() -> None:
 
 
 def test_oversize_prefix_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"user data of [0-9,]+ bytes, EC2 takes 16,384"):
+    with pytest.raises(UsageError, match=r"user data has [0-9,]+ bytes; EC2 takes 16,384"):
         user_data(work=S3Uri("a-bucket", "x" * 16_000))
     user_data(work=S3Uri("a-bucket", "x" * 900))
 

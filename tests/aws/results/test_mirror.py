@@ -268,7 +268,7 @@ def test_refused_object_is_reported_and_the_rest_is_mirrored(made: Path, bucket:
 
 @pytest.mark.parametrize("prefix", ["a/.hidden", "x" * 300, "a/\x07"])
 def test_prefix_that_no_folder_can_have_is_refused(prefix: str, bucket: Bucket) -> None:
-    with pytest.raises(UsageError, match="no results folder can have such a name"):
+    with pytest.raises(UsageError, match="a results folder cannot have this name"):
         bucket.place(prefix)
 
 
@@ -278,7 +278,10 @@ def test_an_oversize_file_is_left_out_with_a_line() -> None:
     found = Listing([_listed(f"{_JOB}/result.json", size=1 << 30), _listed(f"{other}/result.json")])
     assert set(found.jobs) == {other}
     (line,) = found.left_out()
-    assert line == f"left out 1 objects that are larger than harness writes any; remove them ('{_JOB}/result.json')"
+    assert (
+        line
+        == f"left out 1 objects that are larger than any file that harness writes; remove them ('{_JOB}/result.json')"
+    )
 
 
 def _listed(name: str, size: int = 2) -> Any:

@@ -188,7 +188,7 @@ def test_next_run_repairs_after_a_kill_at_any_write(
         with monkeypatch.context() as patch:
             if not here:  # where nobody knows that the holder is dead, its time must run out
                 if number > 1:
-                    with pytest.raises(StoreError, match="another run holds it since"):
+                    with pytest.raises(StoreError, match="another run has held the lock since"):
                         directly(bench, bucket, other(bench))
                 patch.setattr(publish, "LEASE_S", -1)
             again = directly(bench, bucket, bucket.cache if here else other(bench))
@@ -274,7 +274,7 @@ def test_of_two_jobs_of_one_key_the_first_stays(
     }
     done = run()
     assert done.exit_code == 0 and "0 jobs run, 2 done before" in done.output
-    assert "exists already; nothing is ever overwritten; what was measured here under its key lies in" in done.stderr
+    assert "exists already; nothing is ever overwritten; the job that was measured here under its key is now in" in done.stderr
     (aside,) = (bucket.cache / "s3" / ".aside").rglob("result.json")
     assert json.loads(aside.read_text())["outcome"] == "ok"
     assert before == {
@@ -333,7 +333,7 @@ def test_second_writer_is_refused(run: Call, bench: Bench, bucket: Bucket) -> No
         refused = run()
         assert refused.exit_code == 1 and records(bucket) == []
         line = refused.stderr.splitlines()[-1]
-        assert line.startswith(f"harness: {HERE}/test-suite: another run holds it since 20") and "UTC; wait" in line
+        assert line.startswith(f"harness: {HERE}/test-suite: another run has held the lock since 20") and "UTC; wait" in line
     assert run().exit_code == 0
 
 
@@ -349,7 +349,7 @@ def test_a_clone_of_this_machine_is_another_holder(folder: Objects) -> None:
     mine = SuiteLock(folder, "a")
     with mine.held():
         mine.confirm()
-        with SuiteLock(folder, "a").held(), pytest.raises(StoreError, match="another run took it over"):
+        with SuiteLock(folder, "a").held(), pytest.raises(StoreError, match="another run took the lock over"):
             mine.confirm()
 
 
@@ -371,9 +371,9 @@ def test_holder_that_lost_its_lock_cannot_confirm(folder: Objects, monkeypatch: 
             patch.setattr(publish, "LEASE_S", -1)
             quick = SuiteLock(folder, "quick")
             with quick.held():
-                with pytest.raises(StoreError, match="another run took it over"):
+                with pytest.raises(StoreError, match="another run took the lock over"):
                     slow.confirm()
-                with pytest.raises(StoreError, match="another run took it over"):
+                with pytest.raises(StoreError, match="another run took the lock over"):
                     slow.confirm()
                 quick.confirm()
     with SuiteLock(folder, "third").held():  # the slow one did not let go of what was not its own
@@ -394,7 +394,7 @@ def test_holder_that_lost_its_lock_publishes_no_job(
         monkeypatch.setattr(publish, "LEASE_S", -1)
         with SuiteLock(folder, "quick").held():
             monkeypatch.setattr(publish, "_RENEW_S", -1)  # it is long the last request
-            with pytest.raises(StoreError, match="another run took it over"):
+            with pytest.raises(StoreError, match="another run took the lock over"):
                 publish.publish(tmp_path, job, slow)
     assert job.get("result.json", 10) is None
     assert job.get("log.txt.gz", 100) == (left or b"mine")

@@ -92,7 +92,7 @@ def install(requirements: str, folder: Path) -> None:
 
 
 def checkout(s3: Any, bucket: str, key: str, sha256: str) -> Path:
-    """Fetch the orchestrator's harness, verify its checksum, install its packages beside it."""
+    """Fetch the orchestrator's harness, verify its checksum, install its packages into the same folder."""
 
     def fetch(folder: Path) -> None:
         packed = folder / "bundle.tar.gz"
