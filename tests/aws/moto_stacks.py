@@ -107,24 +107,21 @@ class Kind:
     name_property = ""
     fixed: ClassVar[tuple[str, ...]] = ()
 
-    @classmethod
-    def make(cls, order: Order) -> Ids:
+    def make(self, order: Order) -> Ids:
         raise NotImplementedError
 
-    @classmethod
-    def change(cls, order: Order, made: Made) -> Ids:
+    def change(self, order: Order, made: Made) -> None:
+        """``None``: the resource keeps its id and attributes."""
         raise NotImplementedError
 
-    @classmethod
-    def remove(cls, order: Order, made: Made) -> None:
+    def remove(self, order: Order, made: Made) -> None:
         raise NotImplementedError
 
 
 class Role(Kind):
     name_property = "RoleName"
 
-    @classmethod
-    def make(cls, order: Order) -> Ids:
+    def make(self, order: Order) -> Ids:
         p, iam = order.properties, order.client("iam")
         role = iam.create_role(
             RoleName=order.name,
@@ -132,11 +129,10 @@ class Role(Kind):
             Tags=order.tag_list,
             **{key: p[key] for key in ("Description", "PermissionsBoundary", "Path") if key in p},
         )["Role"]
-        cls._policies(order)
+        self._policies(order)
         return order.name, {"Arn": role["Arn"], "RoleId": role["RoleId"]}
 
-    @classmethod
-    def _policies(cls, order: Order, old: Properties | None = None) -> None:
+    def _policies(self, order: Order, old: Properties | None = None) -> None:
         p, old, iam = order.properties, old or {}, order.client("iam")
         for each in p.get("Policies", []):
             document = json.dumps(each["PolicyDocument"])
@@ -150,8 +146,7 @@ class Role(Kind):
         for arn in set(old.get("ManagedPolicyArns", [])) - set(p.get("ManagedPolicyArns", [])):
             iam.detach_role_policy(RoleName=order.name, PolicyArn=arn)
 
-    @classmethod
-    def change(cls, order: Order, made: Made) -> Ids:
+    def change(self, order: Order, made: Made) -> None:
         p, iam = order.properties, order.client("iam")
         trust = json.dumps(p["AssumeRolePolicyDocument"])
         iam.update_assume_role_policy(RoleName=order.name, PolicyDocument=trust)
@@ -161,12 +156,10 @@ class Role(Kind):
                 iam.put_role_permissions_boundary(RoleName=order.name, PermissionsBoundary=boundary)
             else:
                 iam.delete_role_permissions_boundary(RoleName=order.name)
-        cls._policies(order, made.properties)
+        self._policies(order, made.properties)
         iam.tag_role(RoleName=order.name, Tags=order.tag_list)
-        return made.physical_resource_id, made.attributes
 
-    @classmethod
-    def remove(cls, order: Order, made: Made) -> None:
+    def remove(self, order: Order, made: Made) -> None:
         iam = order.client("iam")
         for each in iam.list_role_policies(RoleName=order.name)["PolicyNames"]:
             iam.delete_role_policy(RoleName=order.name, PolicyName=each)
@@ -179,25 +172,17 @@ class Role(Kind):
 class InstanceProfile(Kind):
     name_property = "InstanceProfileName"
 
-    @classmethod
-    def make(cls, order: Order) -> Ids:
+    def make(self, order: Order) -> Ids:
         iam = order.client("iam")
         made = iam.create_instance_profile(InstanceProfileName=order.name)["InstanceProfile"]
         for role in order.properties["Roles"]:
             iam.add_role_to_instance_profile(InstanceProfileName=order.name, RoleName=role)
         return order.name, {"Arn": made["Arn"]}
 
-    @classmethod
-    def change(cls, order: Order, made: Made) -> Ids:
-        iam = order.client("iam")
-        for role in made.properties["Roles"]:
-            iam.remove_role_from_instance_profile(InstanceProfileName=order.name, RoleName=role)
-        for role in order.properties["Roles"]:
-            iam.add_role_to_instance_profile(InstanceProfileName=order.name, RoleName=role)
-        return made.physical_resource_id, made.attributes
+    def change(self, order: Order, made: Made) -> None:
+        assert made.properties["Roles"] == order.properties["Roles"]
 
-    @classmethod
-    def remove(cls, order: Order, made: Made) -> None:
+    def remove(self, order: Order, made: Made) -> None:
         iam = order.client("iam")
         found = iam.get_instance_profile(InstanceProfileName=order.name)["InstanceProfile"]
         for role in found["Roles"]:
@@ -209,8 +194,7 @@ class ManagedPolicy(Kind):
     name_property = "ManagedPolicyName"
     fixed = ("Description", "Path")
 
-    @classmethod
-    def make(cls, order: Order) -> Ids:
+    def make(self, order: Order) -> Ids:
         p = order.properties
         arn = order.client("iam").create_policy(
             PolicyName=order.name,
@@ -219,18 +203,15 @@ class ManagedPolicy(Kind):
         )["Policy"]["Arn"]
         return arn, {"PolicyArn": arn}
 
-    @classmethod
-    def change(cls, order: Order, made: Made) -> Ids:
+    def change(self, order: Order, made: Made) -> None:
         iam, arn = order.client("iam"), made.physical_resource_id
         for each in iam.list_policy_versions(PolicyArn=arn)["Versions"]:
             if not each["IsDefaultVersion"]:
                 iam.delete_policy_version(PolicyArn=arn, VersionId=each["VersionId"])
         document = json.dumps(order.properties["PolicyDocument"])
         iam.create_policy_version(PolicyArn=arn, PolicyDocument=document, SetAsDefault=True)
-        return made.physical_resource_id, made.attributes
 
-    @classmethod
-    def remove(cls, order: Order, made: Made) -> None:
+    def remove(self, order: Order, made: Made) -> None:
         iam, arn = order.client("iam"), made.physical_resource_id
         for each in iam.list_policy_versions(PolicyArn=arn)["Versions"]:
             if not each["IsDefaultVersion"]:
@@ -241,14 +222,12 @@ class ManagedPolicy(Kind):
 class Bucket(Kind):
     name_property = "BucketName"
 
-    @classmethod
-    def make(cls, order: Order) -> Ids:
+    def make(self, order: Order) -> Ids:
         where = {} if order.region == "us-east-1" else {"LocationConstraint": order.region}
         order.client("s3").create_bucket(Bucket=order.name, **({"CreateBucketConfiguration": where} if where else {}))
-        return cls._set(order)
+        return self._set(order)
 
-    @classmethod
-    def _set(cls, order: Order) -> Ids:
+    def _set(self, order: Order) -> Ids:
         p, s3 = order.properties, order.client("s3")
         name = order.name
         if order.tags:
@@ -277,30 +256,25 @@ class Bucket(Kind):
             s3.put_bucket_lifecycle_configuration(Bucket=name, LifecycleConfiguration={"Rules": rules})
         return name, {"Arn": f"arn:aws:s3:::{name}"}
 
-    @classmethod
-    def change(cls, order: Order, made: Made) -> Ids:
-        return cls._set(order)
+    def change(self, order: Order, made: Made) -> Ids | None:
+        return self._set(order)
 
-    @classmethod
-    def remove(cls, order: Order, made: Made) -> None:
+    def remove(self, order: Order, made: Made) -> None:
         order.client("s3").delete_bucket(Bucket=made.physical_resource_id)
 
 
 class BucketPolicy(Kind):
     fixed = ("Bucket",)
 
-    @classmethod
-    def make(cls, order: Order) -> Ids:
+    def make(self, order: Order) -> Ids:
         p = order.properties
         order.client("s3").put_bucket_policy(Bucket=p["Bucket"], Policy=json.dumps(p["PolicyDocument"]))
         return p["Bucket"], {}
 
-    @classmethod
-    def change(cls, order: Order, made: Made) -> Ids:
-        return cls.make(order)
+    def change(self, order: Order, made: Made) -> Ids | None:
+        return self.make(order)
 
-    @classmethod
-    def remove(cls, order: Order, made: Made) -> None:
+    def remove(self, order: Order, made: Made) -> None:
         order.client("s3").delete_bucket_policy(Bucket=made.physical_resource_id)
 
 
@@ -308,8 +282,7 @@ class SecurityGroup(Kind):
     name_property = "GroupName"
     fixed = ("GroupDescription", "VpcId")
 
-    @classmethod
-    def make(cls, order: Order) -> Ids:
+    def make(self, order: Order) -> Ids:
         p, ec2 = order.properties, order.client("ec2")
         assert not p.get("SecurityGroupIngress"), "nothing of ours lets anything in"
         tags = [{"ResourceType": "security-group", "Tags": order.tag_list}] if order.tags else []
@@ -318,13 +291,10 @@ class SecurityGroup(Kind):
         )["GroupId"]
         return made, {"GroupId": made, "VpcId": p["VpcId"], "Id": made}
 
-    @classmethod
-    def change(cls, order: Order, made: Made) -> Ids:
+    def change(self, order: Order, made: Made) -> None:
         order.client("ec2").create_tags(Resources=[made.physical_resource_id], Tags=order.tag_list)
-        return made.physical_resource_id, made.attributes
 
-    @classmethod
-    def remove(cls, order: Order, made: Made) -> None:
+    def remove(self, order: Order, made: Made) -> None:
         order.client("ec2").delete_security_group(GroupId=made.physical_resource_id)
 
 
@@ -332,33 +302,29 @@ class LaunchTemplate(Kind):
     name_property = "LaunchTemplateName"
     fixed = ("TagSpecifications",)
 
-    @classmethod
-    def make(cls, order: Order) -> Ids:
+    def make(self, order: Order) -> Ids:
         p = order.properties
         own = {each["Key"]: each["Value"] for spec in p.get("TagSpecifications", []) for each in spec["Tags"]}
         tags = [{"Key": key, "Value": value} for key, value in {**order.tags, **own}.items()]
         more = {"TagSpecifications": [{"ResourceType": "launch-template", "Tags": tags}]} if tags else {}
         made = order.client("ec2").create_launch_template(
-            LaunchTemplateName=order.name, LaunchTemplateData=cls._data(p), **more
+            LaunchTemplateName=order.name, LaunchTemplateData=self._data(p), **more
         )["LaunchTemplate"]["LaunchTemplateId"]
         return made, {"LaunchTemplateId": made, "LatestVersionNumber": "1", "DefaultVersionNumber": "1"}
 
-    @staticmethod
-    def _data(p: Properties) -> Properties:
+    def _data(self, p: Properties) -> Properties:
         data = json.loads(json.dumps(p["LaunchTemplateData"]))
         for each in data.get("BlockDeviceMappings", []):
             each["Ebs"]["VolumeSize"] = int(each["Ebs"]["VolumeSize"])
         return data
 
-    @classmethod
-    def change(cls, order: Order, made: Made) -> Ids:
+    def change(self, order: Order, made: Made) -> Ids | None:
         number = order.client("ec2").create_launch_template_version(
-            LaunchTemplateId=made.physical_resource_id, LaunchTemplateData=cls._data(order.properties)
+            LaunchTemplateId=made.physical_resource_id, LaunchTemplateData=self._data(order.properties)
         )["LaunchTemplateVersion"]["VersionNumber"]
         return made.physical_resource_id, {**made.attributes, "LatestVersionNumber": str(number)}
 
-    @classmethod
-    def remove(cls, order: Order, made: Made) -> None:
+    def remove(self, order: Order, made: Made) -> None:
         order.client("ec2").delete_launch_template(LaunchTemplateId=made.physical_resource_id)
 
 
@@ -382,24 +348,20 @@ class ComputeEnvironment(Kind):
     name_property = "ComputeEnvironmentName"
     fixed = ("Type",)
 
-    @classmethod
-    def make(cls, order: Order) -> Ids:
+    def make(self, order: Order) -> Ids:
         made = order.client("batch").create_compute_environment(
             **{**_batch(order.properties), "computeEnvironmentName": order.name}, tags=order.tags
         )
         order.client("batch").describe_compute_environments(computeEnvironments=[order.name])
         return made["computeEnvironmentArn"], {"ComputeEnvironmentArn": made["computeEnvironmentArn"]}
 
-    @classmethod
-    def change(cls, order: Order, made: Made) -> Ids:
+    def change(self, order: Order, made: Made) -> None:
         p = _batch(order.properties, "Type", "ComputeEnvironmentName")
         batch, arn = order.client("batch"), made.physical_resource_id
         batch.update_compute_environment(computeEnvironment=arn, **p)
         batch.tag_resource(resourceArn=arn, tags=order.tags)
-        return made.physical_resource_id, made.attributes
 
-    @classmethod
-    def remove(cls, order: Order, made: Made) -> None:
+    def remove(self, order: Order, made: Made) -> None:
         batch, arn = order.client("batch"), made.physical_resource_id
         batch.update_compute_environment(computeEnvironment=arn, state="DISABLED")
         batch.delete_compute_environment(computeEnvironment=arn)
@@ -409,23 +371,19 @@ class ComputeEnvironment(Kind):
 class JobQueue(Kind):
     name_property = "JobQueueName"
 
-    @classmethod
-    def make(cls, order: Order) -> Ids:
+    def make(self, order: Order) -> Ids:
         made = order.client("batch").create_job_queue(
             **{"state": "ENABLED", **_batch(order.properties), "jobQueueName": order.name}, tags=order.tags
         )
         order.client("batch").describe_job_queues(jobQueues=[order.name])
         return made["jobQueueArn"], {"JobQueueArn": made["jobQueueArn"]}
 
-    @classmethod
-    def change(cls, order: Order, made: Made) -> Ids:
+    def change(self, order: Order, made: Made) -> None:
         batch, arn = order.client("batch"), made.physical_resource_id
         batch.update_job_queue(jobQueue=arn, **_batch(order.properties, "JobQueueName", "JobQueueType"))
         batch.tag_resource(resourceArn=arn, tags=order.tags)
-        return made.physical_resource_id, made.attributes
 
-    @classmethod
-    def remove(cls, order: Order, made: Made) -> None:
+    def remove(self, order: Order, made: Made) -> None:
         batch, arn = order.client("batch"), made.physical_resource_id
         batch.update_job_queue(jobQueue=arn, state="DISABLED")
         batch.delete_job_queue(jobQueue=arn)
@@ -437,22 +395,19 @@ class JobDefinition(Kind):
 
     name_property = "JobDefinitionName"
 
-    @classmethod
-    def make(cls, order: Order) -> Ids:
+    def make(self, order: Order) -> Ids:
         definition = _batch(order.properties)
         arn = order.client("batch").register_job_definition(
             **{**definition, "jobDefinitionName": order.name}, tags=order.tags
         )["jobDefinitionArn"]
         return arn, {"JobDefinitionArn": arn}
 
-    @classmethod
-    def change(cls, order: Order, made: Made) -> Ids:
-        ids = cls.make(order)
+    def change(self, order: Order, made: Made) -> Ids | None:
+        ids = self.make(order)
         order.client("batch").deregister_job_definition(jobDefinition=made.physical_resource_id)
         return ids
 
-    @classmethod
-    def remove(cls, order: Order, made: Made) -> None:
+    def remove(self, order: Order, made: Made) -> None:
         order.client("batch").describe_job_definitions(jobDefinitions=[made.physical_resource_id])
         order.client("batch").deregister_job_definition(jobDefinition=made.physical_resource_id)
 
@@ -460,22 +415,19 @@ class JobDefinition(Kind):
 class Function(Kind):
     name_property = "FunctionName"
 
-    @classmethod
-    def _asked(cls, order: Order) -> Properties:
+    def _asked(self, order: Order) -> Properties:
         p = {key: value for key, value in order.properties.items() if key not in ("Code", "Tags", "Architectures")}
         p["Timeout"], p["MemorySize"] = int(p.get("Timeout", 3)), int(p.get("MemorySize", 128))
         return p
 
-    @classmethod
-    def _code(cls, order: Order) -> bytes:
+    def _code(self, order: Order) -> bytes:
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w") as archive:
             archive.writestr("index.py", order.properties["Code"]["ZipFile"])
         return packed.getvalue()
 
-    @classmethod
-    def make(cls, order: Order) -> Ids:
-        p, code = cls._asked(order), cls._code(order)
+    def make(self, order: Order) -> Ids:
+        p, code = self._asked(order), self._code(order)
         limit = p.pop("ReservedConcurrentExecutions", None)
         aws = order.client("lambda")
         made = aws.create_function(**p, Code={"ZipFile": code}, Tags=order.tags)
@@ -484,35 +436,29 @@ class Function(Kind):
             aws.put_function_concurrency(FunctionName=order.name, ReservedConcurrentExecutions=int(limit))
         return order.name, {"Arn": made["FunctionArn"]}
 
-    @classmethod
-    def change(cls, order: Order, made: Made) -> Ids:
-        aws, p = order.client("lambda"), cls._asked(order)
+    def change(self, order: Order, made: Made) -> None:
+        aws, p = order.client("lambda"), self._asked(order)
         p.pop("ReservedConcurrentExecutions", None)
         aws.update_function_configuration(**p)
-        aws.update_function_code(FunctionName=order.name, ZipFile=cls._code(order))
+        aws.update_function_code(FunctionName=order.name, ZipFile=self._code(order))
         aws.get_function(FunctionName=order.name)
         aws.tag_resource(Resource=made.attributes["Arn"], Tags=order.tags)
-        return made.physical_resource_id, made.attributes
 
-    @classmethod
-    def remove(cls, order: Order, made: Made) -> None:
+    def remove(self, order: Order, made: Made) -> None:
         order.client("lambda").delete_function(FunctionName=made.physical_resource_id)
 
 
 class Permission(Kind):
     fixed = ("Action", "FunctionName", "Principal", "SourceArn", "SourceAccount")
 
-    @classmethod
-    def make(cls, order: Order) -> Ids:
+    def make(self, order: Order) -> Ids:
         order.client("lambda").add_permission(StatementId=order.name, **order.properties)
         return order.name, {"Id": order.name}
 
-    @classmethod
-    def change(cls, order: Order, made: Made) -> Ids:
-        return made.physical_resource_id, made.attributes
+    def change(self, order: Order, made: Made) -> None:
+        pass
 
-    @classmethod
-    def remove(cls, order: Order, made: Made) -> None:
+    def remove(self, order: Order, made: Made) -> None:
         order.client("lambda").remove_permission(
             FunctionName=made.properties["FunctionName"], StatementId=made.physical_resource_id
         )
@@ -521,8 +467,7 @@ class Permission(Kind):
 class Rule(Kind):
     name_property = "Name"
 
-    @classmethod
-    def make(cls, order: Order) -> Ids:
+    def make(self, order: Order) -> Ids:
         events = order.client("events")
         p = {key: value for key, value in order.properties.items() if key not in ("Targets", "Tags")}
         arn = events.put_rule(**p, Tags=order.tag_list)["RuleArn"]
@@ -530,13 +475,10 @@ class Rule(Kind):
         events.describe_rule(Name=order.name)
         return order.name, {"Arn": arn}
 
-    @classmethod
-    def change(cls, order: Order, made: Made) -> Ids:
-        cls.make(order)
-        return made.physical_resource_id, made.attributes
+    def change(self, order: Order, made: Made) -> None:
+        self.make(order)
 
-    @classmethod
-    def remove(cls, order: Order, made: Made) -> None:
+    def remove(self, order: Order, made: Made) -> None:
         events = order.client("events")
         targets = [each["Id"] for each in events.list_targets_by_rule(Rule=order.name)["Targets"]]
         events.remove_targets(Rule=order.name, Ids=targets)
@@ -597,7 +539,7 @@ def _resource(logical: str, text: dict[str, Any], resources: Any, account_id: st
     stack: Any = cloudformation_backends[account_id][region_name].stacks[resources.stack_id]
     kind, old = text["Type"], stack.made.get(logical)
     doing = "UPDATE" if old else "CREATE"
-    handler = KINDS[kind]
+    handler = KINDS[kind]()
 
     def resolve() -> Properties:
         found = clean_json(text.get("Properties", {}), resources)
@@ -620,6 +562,7 @@ def _resource(logical: str, text: dict[str, Any], resources: Any, account_id: st
         name = old.properties.get(key) or old.attributes.get("generated", name)
         order = _order(stack, name, {**properties, **({key: name} if key else {})})
         ids = _one(stack, logical, kind, doing, lambda: handler.change(order, old))
+        ids = ids or (old.physical_resource_id, old.attributes)
     else:
         if old and key and old.properties.get(key) == properties.get(key) and properties.get(key):
             reason = f"CloudFormation cannot update a stack when a custom-named resource requires replacing: {name}"
@@ -644,7 +587,7 @@ def _without_none(value: Any) -> Any:
 
 
 def _remove(stack: Any, made: Made) -> None:
-    handler = KINDS[made.cf_resource_type]
+    handler = KINDS[made.cf_resource_type]()
     order = _order(stack, made.attributes["generated"], made.properties)
     _one(stack, made.logical_resource_id, made.cf_resource_type, "DELETE", lambda: handler.remove(order, made))
 

@@ -19,78 +19,14 @@ from tests.aws.server import REGION
 
 NAME = "harness-test"
 TRUST = {"Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}]}
-QUEUES = {
-    "LaunchTemplate": {
-        "Type": "AWS::EC2::LaunchTemplate",
-        "Properties": {
-            "LaunchTemplateData": {
-                "BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": {"Ref": "Disk"}}}]
-            }
-        },
-    },
-    "Environment": {
-        "Type": "AWS::Batch::ComputeEnvironment",
-        "Properties": {
-            "ComputeEnvironmentName": "machines",
-            "Type": "MANAGED",
-            "State": "ENABLED",
-            "ReplaceComputeEnvironment": False,
-            "ComputeResources": {
-                "Type": "EC2",
-                "MinvCpus": 0,
-                "MaxvCpus": 4,
-                "InstanceTypes": ["m6i.large"],
-                "InstanceRole": {"Ref": "Profile"},
-                "LaunchTemplate": {
-                    "LaunchTemplateId": {"Ref": "LaunchTemplate"},
-                    "Version": {"Fn::GetAtt": ["LaunchTemplate", "LatestVersionNumber"]},
-                },
-                "SecurityGroupIds": [{"Ref": "Firewall"}],
-                "Subnets": {"Ref": "Subnets"},
-            },
-        },
-    },
-    "Queue": {
-        "Type": "AWS::Batch::JobQueue",
-        "Properties": {
-            "Priority": 1,
-            "ComputeEnvironmentOrder": [{"Order": 1, "ComputeEnvironment": {"Ref": "Environment"}}],
-            "Tags": {"of": "queue"},
-        },
-    },
-    "Definition": {
-        "Type": "AWS::Batch::JobDefinition",
-        "Properties": {
-            "Type": "container",
-            "ContainerProperties": {
-                "Image": "python@sha256:1",
-                "Command": {"Ref": "Command"},
-                "ResourceRequirements": [{"Type": "VCPU", "Value": "1"}, {"Type": "MEMORY", "Value": "100"}],
-            },
-        },
-    },
-}
 
 
 def template(resources: Mapping[str, Any], **outputs: Any) -> str:
-    parameters = {
-        "Disk": {"Type": "Number", "Default": 8},
-        "Subnets": {"Type": "CommaDelimitedList", "Default": ""},
-        "Profile": {"Type": "String", "Default": ""},
-        "Firewall": {"Type": "String", "Default": ""},
-        "Command": {"Type": "CommaDelimitedList", "Default": "run"},
-    }
-    return json.dumps(
-        {
-            "Parameters": parameters,
-            "Resources": resources,
-            "Outputs": {key: {"Value": value} for key, value in outputs.items()},
-        }
-    )
+    return json.dumps({"Resources": resources, "Outputs": {key: {"Value": value} for key, value in outputs.items()}})
 
 
-def deploy(body: str, *, tags: Mapping[str, str] = {}, **parameters: str) -> Any:
-    return cloudformation.deploy(Connections(REGION), NAME, body, parameters, tags)
+def deploy(body: str, *, tags: Mapping[str, str] = {}) -> Any:
+    return cloudformation.deploy(Connections(REGION), NAME, body, {}, tags)
 
 
 def find() -> cloudformation.Stack | None:
@@ -100,18 +36,6 @@ def find() -> cloudformation.Stack | None:
 def group(description: str = "nothing comes in") -> dict[str, Any]:
     vpc = boto3.client("ec2").describe_vpcs()["Vpcs"][0]["VpcId"]
     return {"Type": "AWS::EC2::SecurityGroup", "Properties": {"GroupDescription": description, "VpcId": vpc}}
-
-
-@pytest.fixture
-def machines(aws: str) -> dict[str, str]:
-    """What a compute environment is given."""
-    iam, ec2 = boto3.client("iam"), boto3.client("ec2")
-    iam.create_role(RoleName="host", AssumeRolePolicyDocument=json.dumps(TRUST))
-    profile = iam.create_instance_profile(InstanceProfileName="host")["InstanceProfile"]["Arn"]
-    iam.add_role_to_instance_profile(InstanceProfileName="host", RoleName="host")
-    subnets = sorted(each["SubnetId"] for each in ec2.describe_subnets()["Subnets"])[:2]
-    made = ec2.describe_security_groups()["SecurityGroups"][0]["GroupId"]
-    return {"Subnets": ",".join(subnets), "Profile": profile, "Firewall": made}
 
 
 def test_stack_is_created_found_updated_and_deleted(logged: list[str], aws: str) -> None:
@@ -182,31 +106,6 @@ def test_iam_resources_need_named_iam(aws: str) -> None:
     assert boto3.client("iam").list_roles()["Roles"] == []
     made = cloudformation.deploy(Connections(REGION), NAME, body, {}, {}, named_iam=True)
     assert made["Id"] == boto3.client("iam").get_role(RoleName="r")["Role"]["RoleId"]
-
-
-def test_batch_resources_are_created_changed_and_deleted(machines: dict[str, str]) -> None:
-    batch, ec2 = boto3.client("batch"), boto3.client("ec2")
-    outputs = {"Queue": {"Ref": "Queue"}, "Definition": {"Ref": "Definition"}}
-    first = deploy(template(QUEUES, **outputs), tags={"whose": "ours"}, **machines)
-    [environment] = batch.describe_compute_environments()["computeEnvironments"]
-    assert environment["tags"] == {"whose": "ours"}
-    [queue] = batch.describe_job_queues()["jobQueues"]
-    assert queue["jobQueueArn"] == first["Queue"] and queue["tags"] == {"whose": "ours", "of": "queue"}
-    second = deploy(template(QUEUES, **outputs), tags={"whose": "ours"}, **machines, Disk="9", Command="go")
-    [changed] = batch.describe_compute_environments()["computeEnvironments"]
-    assert changed["computeResources"]["launchTemplate"]["version"] == "2", "it follows its launch template"
-    [version] = ec2.describe_launch_template_versions(
-        LaunchTemplateId=changed["computeResources"]["launchTemplate"]["launchTemplateId"], Versions=["$Latest"]
-    )["LaunchTemplateVersions"]
-    assert version["LaunchTemplateData"]["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"] == 9
-    assert second["Queue"] == first["Queue"] and second["Definition"] != first["Definition"]
-    [active] = batch.describe_job_definitions(status="ACTIVE")["jobDefinitions"]
-    assert active["jobDefinitionArn"] == second["Definition"] and active["containerProperties"]["command"] == ["go"]
-    cloudformation.delete(Connections(REGION), NAME)
-    assert batch.describe_compute_environments()["computeEnvironments"] == []
-    assert batch.describe_job_queues()["jobQueues"] == []
-    assert batch.describe_job_definitions(status="ACTIVE")["jobDefinitions"] == []
-    assert ec2.describe_launch_templates()["LaunchTemplates"] == []
 
 
 def test_large_template_is_sent_through_s3(aws: str) -> None:

@@ -41,18 +41,6 @@ def test_an_etag_is_the_md5_of_the_content(objects: Objects) -> None:
     assert next(objects.list()).etag == hashlib.md5(b"content", usedforsecurity=False).hexdigest()
 
 
-def test_a_missing_object_is_none(objects: Objects) -> None:
-    assert objects.get("nothing", 100) is None
-    assert objects.size("nothing") is None
-    assert list(objects.list("nothing")) == []
-
-
-def test_a_new_object_is_never_written_over(objects: Objects) -> None:
-    assert objects.put_new("a", b"first")
-    assert not objects.put_new("a", b"second")
-    assert objects.get("a", 100) == b"first"
-
-
 def test_undecided_write_is_retried(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     """409 says nothing about whether there is such an object."""
     monkeypatch.setattr(failures, "_PAUSE_S", 0.0)
@@ -154,12 +142,6 @@ def test_an_upload_that_s3_refuses_keeps_its_code(objects: Objects, tmp_path: Pa
     with pytest.raises(RemoteError, match="AWS is busy") as caught:
         Objects(made, objects.place).upload_new("file", tmp_path / "file")
     assert caught.value.code == "Busy"
-
-
-def test_oversize_object_is_refused(objects: Objects) -> None:
-    objects.put("a", b"x" * 100)
-    with pytest.raises(RemoteError, match="larger than"):
-        objects.get("a", 99)
 
 
 def test_missing_bucket_is_one_line(objects: Objects) -> None:

@@ -308,7 +308,10 @@ def test_input_with_another_content_is_refused(work: Objects, tmp_path: Path, mo
             fetcher(work, tmp_path / "other").dataset(shipped, tmp_path / f"out{len(spoiled)}" / "data")
         assert caught.value.code == "BadInput" and shipped.name in str(caught.value)
     for code in ("NoSuchKey", "AccessDenied"):  # workers may not list: to them S3 does not say what is missing
-        with monkeypatch.context() as patch, pytest.raises(RemoteError, match="is missing or cannot be read; run again") as caught:
+        with (
+            monkeypatch.context() as patch,
+            pytest.raises(RemoteError, match="is missing or cannot be read") as caught,
+        ):
             patch.setattr(Objects, "reading", _refusing(code))
             fetcher(work, tmp_path / "other").dataset(shipped, tmp_path / code / "data")
         assert caught.value.code == "BadInput"
@@ -613,7 +616,9 @@ def test_object_that_is_replaced_all_the_time_ends_in_one_line(
         return written
 
     monkeypatch.setattr(Objects, "upload_new", replaced)
-    with pytest.raises(RemoteError, match="another program replaced the upload at once; check who may write there") as caught:
+    with pytest.raises(
+        RemoteError, match="another program replaced the upload at once; check who may write there"
+    ) as caught:
         stranger.ship("dataset")
     assert caught.value.code == "BadInput" and "\n" not in str(caught.value)
 

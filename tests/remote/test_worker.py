@@ -87,14 +87,6 @@ def test_a_part_without_work_ends_well(planning: Planning, service: imds.Metadat
     assert not [each.name for each in planning.folder.list(f"{records.JOBS}/")]
 
 
-def test_a_worker_writes_to_its_own_folder_alone(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
-    planning.part(builds=True)
-    before = {each.name for each in planning.work.list()}
-    assert live(planning, tmp_path / "worker"), log(planning)
-    written = {each.name for each in planning.work.list()} - before
-    assert len(written) == 3 + 3 + 2 * 2 and all(name.startswith(f"{records.worker(WORKER_ID)}/") for name in written)
-
-
 def test_worker_uses_exactly_its_rights(planning: Planning, service: imds.Metadata, tmp_path: Path, aws: str) -> None:
     planning.part(builds=True)
     key = server.worker_key(WORKER_ID)

@@ -44,16 +44,11 @@ Specs = Callable[[PartJob], ResultSpec]
 
 @dataclass(frozen=True)
 class Fate:
-    """What befalls a worker: after so many jobs it dies, falls silent, gets a spot notice, or ends with an error."""
+    """A worker's fate: after some jobs it dies or falls silent."""
 
     after: int = 10**9
     dies: bool = False
     silent: bool = False
-    notice: str | None = None
-    error: str | None = None
-    cut_off: bool = False
-    damages: bool = False
-    no_index: bool = False
     # A later worker of the same part fares well.
     once: bool = False
     # It dies before it has written anything.
@@ -151,7 +146,7 @@ class FakeWorkers:
             return
         heartbeat = Heartbeat(part_name, instance.instance_id, "fetching")
         place.put(records.HEARTBEAT, dump(heartbeat))
-        for build_ in part.builds if not fate.no_index else ():
+        for build_ in part.builds:
             self._hand_over_index(place, build_.key)
         for number, job in enumerate(part.jobs):
             heartbeat = replace(heartbeat, phase="measuring", current=job.key)
@@ -166,7 +161,7 @@ class FakeWorkers:
                 time.sleep(self.pause_s)
             if not self._lives(instance):
                 return
-            packed = b"nothing" if fate.damages and number == 0 else packed_job(self.specs(job), instance, self.queries)
+            packed = packed_job(self.specs(job), instance, self.queries)
             assert place.put_new(records.job(job.key), packed), f"{job.key} was measured twice"
             self.measured.append(job.key)
         if len(part.jobs) <= fate.after < 10**9 and self._befallen(fate, instance, place, heartbeat):
@@ -175,17 +170,11 @@ class FakeWorkers:
         self._off(instance)
 
     def _befallen(self, fate: Fate, instance: OwnedInstance, place: Objects, heartbeat: Heartbeat) -> bool:
-        place.put(records.HEARTBEAT, dump(replace(heartbeat, notice=fate.notice)))
+        place.put(records.HEARTBEAT, dump(heartbeat))
         if fate.dies:
             self._off(instance)
-        elif fate.error is not None:
-            place.put_new(
-                records.END,
-                dump(WorkerEnd(heartbeat.part, instance.instance_id, False, fate.error, fate.cut_off)),
-            )
-            self._off(instance)
         else:
-            assert fate.silent or fate.notice
+            assert fate.silent
             self.silent.append(heartbeat.part)
         return True
 

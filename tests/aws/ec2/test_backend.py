@@ -216,6 +216,7 @@ def test_request_without_capacity_is_repeated_once_at_most(launched: Launched) -
         ("Unavailable", RemoteError, "busy"),
         ("InvalidParameterValue something else", LaunchRefused, "something else"),
         ("VcpuLimitExceeded", LaunchRefused, "Service Quotas"),
+        ("Unsupported", LaunchRefused, "choose another type or region"),
         ("UnauthorizedOperation", LaunchRefused, "harness ec2 up"),
     ],
 )

@@ -46,45 +46,6 @@ def test_only_the_part_without_capacity_in_any_zone_is_given_up(plain: Field) ->
     whole(plain)
 
 
-def test_exceeded_quota_names_service_quotas(plain: Field) -> None:
-    connections = Connections(REGION)
-    Injected(connections, "ec2.RunInstances", lambda *_: "VcpuLimitExceeded")
-    done = plain.run(connections=connections)
-    assert len(done.complaints) == PARTS and all("Service Quotas" in line for line in done.complaints)
-    assert launched_and_terminated() == (0, 0) and plain.closed()
-    with plain.workers():
-        assert plain.run().complaints == ()
-    whole(plain)
-
-
-def test_missing_right_names_the_command_that_grants_it(plain: Field) -> None:
-    connections = Connections(REGION)
-    Injected(connections, "ec2.RunInstances", lambda *_: "UnauthorizedOperation")
-    done = plain.run(connections=connections)
-    assert all("harness ec2 up" in line and "123456789012" not in line for line in done.complaints)
-    assert len(done.complaints) == PARTS and launched_and_terminated() == (0, 0)
-
-
-def test_type_unsupported_in_all_zones_is_given_up_with_advice(plain: Field) -> None:
-    connections = Connections(REGION)
-    Injected(connections, "ec2.RunInstances", lambda *_: "Unsupported")
-    done = plain.run(connections=connections)
-    assert all("choose another type or region" in line for line in done.complaints)
-    assert launched_and_terminated() == (0, 0)
-
-
-def test_run_waits_for_the_instance_of_a_used_token(plain: Field) -> None:
-    """Requested with an older image, and resumed by another process: EC2 will show the instance."""
-    connections = Connections(REGION)
-    hook = Injected(
-        connections, "ec2.RunInstances", lambda number, _what: "IdempotentParameterMismatch" if number < 4 else None
-    )
-    with plain.workers():
-        done = plain.run(connections=connections)
-    whole(plain)
-    assert hook.raised == 4 and done.complaints == () and launched_and_terminated() == (PARTS, PARTS)
-
-
 def test_instance_that_ended_unseen_is_given_up(plain: Field) -> None:
     connections = Connections(REGION)
     Injected(
@@ -96,16 +57,6 @@ def test_instance_that_ended_unseen_is_given_up(plain: Field) -> None:
         assert len(workers.worked) == 2
         plain.run()
     whole(plain)
-
-
-def test_launch_is_retried_until_ec2_knows_the_role(plain: Field) -> None:
-    connections = Connections(REGION)
-    output = "InvalidParameterValue Value (ir-harness) for parameter iamInstanceProfile.name is invalid."
-    hook = Injected(connections, "ec2.RunInstances", lambda number, _what: output if number < 2 else None)
-    with plain.workers():
-        done = plain.run(connections=connections)
-    whole(plain)
-    assert hook.raised == 2 and done.complaints == ()
 
 
 def test_every_request_for_one_part_has_one_token_a_zone(plain: Field) -> None:

@@ -44,15 +44,6 @@ def test_workers_run_in_sequence_if_one_instance_is_allowed(plain: Field) -> Non
     assert plain.closed()
 
 
-def test_a_second_command_finds_nothing_to_do(plain: Field) -> None:
-    with plain.workers():
-        plain.run()
-        first = launched_and_terminated()
-        done = plain.run()
-    assert launched_and_terminated() == first
-    assert done.summary.done_before == JOBS and len(done.summary.keys) == JOBS
-
-
 def test_second_command_measures_the_jobs_of_a_dead_instance(plain: Field) -> None:
     with plain.workers(fates={LARGE: Fate(after=2, dies=True, once=True)}) as workers:
         done = plain.run()

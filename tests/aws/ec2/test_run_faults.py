@@ -67,37 +67,6 @@ def test_worker_without_a_heartbeat_is_ended(plain: Field) -> None:
     whole(plain, interrupted=1)
 
 
-def test_spot_notice_interrupts_only_the_running_job(plain: Field) -> None:
-    notice = "terminate at 2026-11-22T10:00:00Z"
-    with plain.workers(fates={LARGE: Fate(after=1, notice=notice, once=True)}):
-        plain.run(spot=True)
-        (line,) = lines(plain.output, "ended, because")
-        assert f"EC2 takes it away: {notice}" in line
-        plain.run(spot=True)
-    whole(plain, interrupted=1)
-    (interrupted,) = [result for result in plain.stored if result.outcome is Outcome.INTERRUPTED]
-    assert interrupted.instance is not None and interrupted.instance.lifecycle == "spot"
-    assert notice in (interrupted.detail or "")
-
-
-def test_end_record_of_a_cut_off_worker_interrupts_its_job(plain: Field) -> None:
-    """The job that ran says nothing about its system; of a worker that fails by itself, none is interrupted."""
-    fates = {
-        SMALL: Fate(after=1, error="the disk is full", once=True),
-        LARGE: Fate(after=1, error="a signal ended the agent", cut_off=True, once=True),
-    }
-    with plain.workers(fates=fates):
-        done = plain.run()
-        assert [("the disk is full" in line, "a signal ended" in line) for line in sorted(done.complaints)] in (
-            [(True, False), (False, True)],
-            [(False, True), (True, False)],
-        )
-        plain.run()
-    whole(plain, interrupted=1)
-    (interrupted,) = [result for result in plain.stored if result.outcome is Outcome.INTERRUPTED]
-    assert "a signal ended the agent" in (interrupted.detail or "")
-
-
 def test_reason_and_console_of_a_silent_worker_are_reported(plain: Field) -> None:
     connections = Connections(REGION)
 
@@ -112,36 +81,6 @@ def test_reason_and_console_of_a_silent_worker_are_reported(plain: Field) -> Non
         assert "no space left on device of <account>" in complaint
         plain.run()
     whole(plain)
-
-
-def test_damaged_job_is_not_stored(plain: Field) -> None:
-    with plain.workers(fates={LARGE: Fate(damages=True, once=True)}):
-        done = plain.run()
-        assert len(done.complaints) == 1
-        plain.run()
-    whole(plain, interrupted=1)
-    (interrupted,) = [result for result in plain.stored if result.outcome is Outcome.INTERRUPTED]
-    assert "it stays there and was not stored" in (interrupted.detail or "")
-
-
-def test_job_of_another_runs_worker_is_not_fetched(plain: Field) -> None:
-    """What lies below workers/ under another id is never read."""
-    with plain.workers() as workers:
-        made = plain.suite_run()
-        draft = made.draft(made.found_images(), None)
-        stranger = Objects(Connections(REGION), WORK).below("workers", f"{workers.role_id}:i-stranger", "jobs")
-        for part in draft.parts:
-            for job in part.jobs:
-                stranger.put(f"{job.key}.tar", b"forged")
-        assert plain.run().complaints == ()
-    whole(plain)
-
-
-def test_failed_index_build_blocks_no_part(plain: Field) -> None:
-    with plain.workers(fates={"builds": Fate(no_index=True)}):
-        done = plain.run()
-    whole(plain)
-    assert done.complaints == () and "indexes are not built" in plain.output
 
 
 def test_command_killed_before_settling_stores_each_interruption_once(
@@ -178,17 +117,6 @@ def test_run_finishes_although_s3_throttles(plain: Field) -> None:
     whole(plain)
     assert hook.raised > 0 and done.complaints == ()
     assert "trying on" in plain.output and "AWS is busy" in plain.output
-
-
-def test_run_finishes_after_an_outage_of_ec2(plain: Field) -> None:
-    connections = Connections(REGION)
-    Injected(
-        connections, "ec2.DescribeInstances", lambda number, _what: "RequestLimitExceeded" if 3 < number < 9 else None
-    )
-    with plain.workers():
-        done = plain.run(connections=connections)
-    whole(plain)
-    assert done.complaints == ()
 
 
 def test_launch_with_a_lost_answer_makes_one_instance(plain: Field) -> None:
@@ -306,12 +234,6 @@ def test_instance_alive_at_the_end_is_a_complaint(plain: Field, monkeypatch: pyt
     (complaint,) = done.complaints
     assert "STILL ALIVE AND COSTING MONEY: i-" in complaint and "harness ec2 reap" in complaint
     assert not plain.closed()
-
-
-def test_parts_above_the_cap_are_given_up_with_a_reason(plain: Field) -> None:
-    with pytest.raises(UsageError, match=r"more than --max-usd 0\.01"):
-        plain.run(cap_usd=0.01)
-    assert launched_and_terminated() == (0, 0)
 
 
 def test_committed_cost_never_exceeds_the_cap(plain: Field) -> None:

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.client import BaseClient
-from botocore.exceptions import ClientError
 from click.testing import Result
 
 from harness.aws.clients import S3Uri, parse_uri
@@ -27,7 +25,6 @@ from harness.jobs import orchestrator, suite
 from harness.jobs.inputs import RunOptions, gather
 from harness.jobs.orchestrator import RunSummary
 from harness.launch.fake import FakeLauncher
-from harness.remote import failures
 from tests.aws import server
 from tests.aws.results.conftest import Bucket
 from tests.conftest import Bench
@@ -274,7 +271,10 @@ def test_of_two_jobs_of_one_key_the_first_stays(
     }
     done = run()
     assert done.exit_code == 0 and "0 jobs run, 2 done before" in done.output
-    assert "exists already; nothing is ever overwritten; the job that was measured here under its key is now in" in done.stderr
+    assert (
+        "exists already; nothing is ever overwritten; the job that was measured here under its key is now in"
+        in done.stderr
+    )
     (aside,) = (bucket.cache / "s3" / ".aside").rglob("result.json")
     assert json.loads(aside.read_text())["outcome"] == "ok"
     assert before == {
@@ -332,8 +332,8 @@ def test_second_writer_is_refused(run: Call, bench: Bench, bucket: Bucket) -> No
     with SuiteLock(suite, "another").held():
         refused = run()
         assert refused.exit_code == 1 and records(bucket) == []
-        line = refused.stderr.splitlines()[-1]
-        assert line.startswith(f"harness: {HERE}/test-suite: another run has held the lock since 20") and "UTC; wait" in line
+        line, held = refused.stderr.splitlines()[-1], "another run has held the lock since 20"
+        assert line.startswith(f"harness: {HERE}/test-suite: {held}") and "UTC; wait" in line
     assert run().exit_code == 0
 
 
@@ -517,19 +517,3 @@ def test_policy_in_the_guide_permits_exactly_the_requests(
     needs = {"ListObjectsV2": "s3:ListBucket", "DeleteObjects": "s3:DeleteObject"}
     assert {needs.get(name, f"s3:{name}") for name in requests} == permitted
     check_whole(bucket, harness, 2)
-
-
-def test_undecided_conflict_is_retried(folder: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "_PAUSE_S", 0)
-    usual, count = BaseClient._make_api_call, [0]
-
-    def call(self: Any, operation: str, parameters: Any) -> Any:
-        count[0] += 1
-        if count[0] < 4:
-            raise ClientError({"Error": {"Code": "ConditionalRequestConflict", "Message": "again"}}, operation)
-        return usual(self, operation, parameters)
-
-    monkeypatch.setattr(BaseClient, "_make_api_call", call)
-    assert folder.put_if("a", b"1", None) is not None
-    assert folder.put_if("a", b"2", None) is None
-    assert folder.get("a", 10) == b"1"
