@@ -263,8 +263,11 @@ def main(systems: list[str]) -> int:
         os.environ["HARNESS_IMAGES"] = str(_SMALL / "images")
         files |= {path.name: path.read_bytes() for path in checkpoint.iterdir()}
     elif not systems or "bt-splade-l-small" in systems:
-        print(f"{checkpoint}: the checkpoint does not exist; run `make small` first, or name other systems",
-        file=sys.stderr) return 2
+        print(
+            f"{checkpoint}: the checkpoint does not exist; run `make small` first, or name other systems",
+            file=sys.stderr,
+        )
+        return 2
     fine = [_judged(system, files) for system in systems or _DIRECTLY]  # a failure does not stop the others
     return 0 if all(fine) else 1
 
