@@ -19,7 +19,7 @@ from harness.aws.batch.backend import BatchBackend
 from harness.aws.clients import Connections
 from harness.aws.ec2 import account
 from harness.aws.ec2.backend import Ec2Backend
-from harness.aws.rental import BackendClass
+from harness.aws.rental import RentalBackend
 from tests.aws import server
 from tests.aws.ec2.conftest import TYPES, WORK, Field
 from tests.conftest import Bench, make_bench
@@ -50,7 +50,7 @@ def main(cells: int = 1000) -> int:
     return 0 if all(plan["plan_s"] < PLAN_S for plan in figures.values()) and peak_mib < MEMORY_MIB else 1
 
 
-def _planned(field: Field, backend: BackendClass) -> dict[str, float]:
+def _planned(field: Field, backend: type[RentalBackend]) -> dict[str, float]:
     made = field.suite_run(backend)
     images = made.found_images()
     started = time.perf_counter()

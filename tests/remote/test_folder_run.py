@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from harness.remote import claims, folder_worker, journal, records
 from harness.remote.backend import ENDED, RUNNING, WAITING
 from harness.remote.claims import FREE, HELD, OVER, PartClaims
 from harness.remote.folder_backend import FolderBackend
-from harness.remote.records import Heartbeat, Launch, RemoteRun, ShippedInput, WorkerEnd, dump
+from harness.remote.records import Heartbeat, Launch, PlannedPart, RemoteRun, ShippedInput, WorkerEnd, dump
 from harness.remote.shared_folder import SharedFolder, open_folder
 from harness.remote.worker import HEARTBEAT_VARIABLE
 from harness.results.reader import read_jobs
@@ -247,3 +248,17 @@ def test_heartbeat_comes_before_the_claim(scene: Scene) -> None:
     assert scene.claim("a-1")
     beat = records.fetch(Heartbeat, scene.work.below(records.worker("a-1")), records.HEARTBEAT)
     assert beat == Heartbeat("001", "here", "fetching")
+
+
+def test_finished_run_leaves_only_its_inputs(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir(mode=0o750)
+    work, part = open_folder(tmp_path / "shared"), PlannedPart("001", "", 0.0, 30)
+    backend, run = FolderBackend(work, "fake"), replace(RUN, parts=(part,))
+    work.put("inputs/bundles/b.tar.gz", b"bundle")
+    journal.Journal(work, run).begin()
+    backend.begin(run, ShippedInput("inputs/bundles/b.tar.gz", "0" * 64, 1))
+    assert claims.claim(work, RUN.run_id, "001", claims.look(work, RUN.run_id, "001"), "a-1", "here")
+    journal.Journal(work, run).close()
+    backend.tidy()
+    backend.tidy()  # again after an error
+    assert [stored.name for stored in work.list()] == ["inputs/bundles/b.tar.gz"]

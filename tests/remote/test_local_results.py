@@ -109,7 +109,7 @@ LIES = {
         lambda files: files.update({"result.json": files["result.json"][:-2] + b', "a": NaN}'}),
         "result.json",
     ),
-    "another key": (edit(key="0" * 16), "not that of its spec"),
+    "another key": (edit(key="0" * 16), "does not match its spec"),
     "an edited record": (edit(wall_s=1.0, seal="0" * 64), "not as it was sealed"),
     "no instance": (edit(instance=None), "measured on None"),
 }
