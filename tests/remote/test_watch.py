@@ -144,7 +144,7 @@ class Scene:
     work: Objects
     store: Store
     backend: FakeBackend = field(default_factory=FakeBackend)
-    clock: Any = field(default_factory=lambda: SimpleNamespace(now=NOW))
+    clock: Any = field(default_factory=lambda: SimpleNamespace(now=NOW, note=lambda _time_s: None))
     screen: StringIO = field(default_factory=StringIO)
     written: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
 

@@ -157,7 +157,7 @@ def test_a_worker_that_is_no_ec2_instance_ends(
 
 def test_worker_with_a_missing_input_ends(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
     planning.part(indexes={"k": ShippedInput("inputs/indexes/k.x.tar.gz", "0" * 64, 7)})
-    assert "inputs/indexes/k.x.tar.gz: cannot be read, or is not there" in wrong(planning, tmp_path / "worker")
+    assert "inputs/indexes/k.x.tar.gz: is missing or cannot be read" in wrong(planning, tmp_path / "worker")
 
 
 def test_worker_refuses_a_job_with_another_key(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:

@@ -71,6 +71,9 @@ class Clock:
     def __init__(self) -> None:
         self.now = 0.0
 
+    def note(self, time_s: float) -> None:
+        """An answer of S3 moves no clock here."""
+
 
 @pytest.fixture
 def clock() -> Clock:

@@ -254,7 +254,7 @@ def test_type_that_no_zone_offers_is_refused(
 def test_oversize_user_data_is_refused(launched: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
     launched.begin()
     monkeypatch.setattr(user_data, "MAXIMUM_USER_DATA_BYTES", 1000)
-    with pytest.raises(UsageError, match="user data of"):
+    with pytest.raises(UsageError, match="user data has"):
         launched()
     assert launched_and_terminated() == (0, 0)
 

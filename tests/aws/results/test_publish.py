@@ -355,7 +355,7 @@ def test_a_clone_of_this_machine_is_another_holder(folder: Objects) -> None:
 
 def test_released_lock_is_free_and_a_held_one_is_not(folder: Objects) -> None:
     with SuiteLock(folder, "a").held():
-        with pytest.raises(StoreError, match="another run holds it"), SuiteLock(folder, "b").held():
+        with pytest.raises(StoreError, match="another run has held the lock"), SuiteLock(folder, "b").held():
             pass
         with SuiteLock(folder, "a").held():  # our own dead self
             pass
@@ -419,7 +419,7 @@ def test_renewal_with_a_lost_answer_keeps_the_lock(folder: Objects, monkeypatch:
 
 def test_unreadable_lock_is_respected_until_it_expires(folder: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.put(".lock", b"what is this")
-    with pytest.raises(StoreError, match="another run holds it"), SuiteLock(folder, "a").held():
+    with pytest.raises(StoreError, match="another run has held the lock"), SuiteLock(folder, "a").held():
         pass
     monkeypatch.setattr(publish, "LEASE_S", -1)
     with SuiteLock(folder, "a").held():
