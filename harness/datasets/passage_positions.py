@@ -10,13 +10,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 
 from harness.datasets import source
 from harness.errors import FileError
-from harness.untrusted import mistake
 
 POSITIONS = "positions.jsonl"
 
@@ -52,9 +51,6 @@ class RelevantPosition:
         return json.dumps(fields, ensure_ascii=False).encode("utf-8") + b"\n"
 
 
-_RECORD: TypeAdapter[RelevantPosition] = TypeAdapter(RelevantPosition)
-
-
 def has_positions(folder: Path) -> bool:
     """Return whether a dataset's folder has positions."""
     return bool(source.find_files(folder, (POSITIONS,)))
@@ -77,7 +73,7 @@ def positions_content(folder: Path) -> bytes:
 
 
 def read_positions(folder: Path) -> Iterator[RelevantPosition]:
-    """Yield the positions of a dataset's folder in the order of the file; memory holds one line.
+    """Return the positions of a dataset's folder in the order of the file; memory holds one line.
 
     Raises:
         FileError: the file is missing, or a line is wrong.
@@ -85,20 +81,19 @@ def read_positions(folder: Path) -> Iterator[RelevantPosition]:
     paths = source.find_files(folder, (POSITIONS,))
     if not paths:
         raise FileError(f"{folder}: has no {POSITIONS}; name a folder that `harness generate` wrote")
-    yield from read_positions_file(paths[0])
+    return read_positions_file(paths[0])
 
 
 def read_positions_file(path: Path) -> Iterator[RelevantPosition]:
     """Yield the positions of a file as :func:`read_positions` does."""
-    for place, raw in source.read_json_lines(path):
-        yield _checked(place, raw)
+    return source.read_records(path, _RECORD)
 
 
-def _checked(place: str, raw: dict[str, Any]) -> RelevantPosition:
-    try:
-        record = _RECORD.validate_json(json.dumps(raw))  # JSON: a dict is not a record in strict Python mode
-    except ValidationError as error:
-        raise FileError(f"{place}: {mistake(error)}") from None
-    if not (record.start_token < record.end_token <= record.length and record.start_char < record.end_char):
-        raise FileError(f"{place}: the passage ends before it starts, or after the document; correct the line")
-    return record
+def _ordered(position: RelevantPosition) -> RelevantPosition:
+    tokens, characters = (position.start_token, position.end_token), (position.start_char, position.end_char)
+    if not (tokens[0] < tokens[1] <= position.length and characters[0] < characters[1]):
+        raise ValueError("the passage ends before it starts, or after the document; correct the line")
+    return position
+
+
+_RECORD: TypeAdapter[RelevantPosition] = TypeAdapter(Annotated[RelevantPosition, AfterValidator(_ordered)])

@@ -11,7 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from harness import filesystem
 from harness.datasets.answers import Answers
@@ -19,8 +21,9 @@ from harness.driver.adapter import MAX_ID_CHARS
 from harness.driver.records import Query
 from harness.errors import FileError
 from harness.evaluation.trec_lines import DAMAGED, open_input, parse_grade
-from harness.untrusted import bounded_lines, in_other_form, reading, reason_of
+from harness.untrusted import bounded_lines, in_other_form, mistake, reading, reason_of
 
+_Record = TypeVar("_Record")
 _SUFFIXES = ("", ".gz", ".zst")
 # More than any line, document or file of topics has: compression can hide any number of bytes in a small file.
 MAX_TEXT_BYTES = 1 << 24
@@ -167,6 +170,15 @@ def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         if not isinstance(raw, dict):
             raise FileError(f"{place}: no object in curly brackets; correct the line")
         yield place, raw
+
+
+def read_records(path: Path, adapter: TypeAdapter[_Record]) -> Iterator[_Record]:
+    """Yield a record of each line's object; raise FileError as :func:`read_json_lines`, or if an object is wrong."""
+    for place, raw in read_json_lines(path):
+        try:
+            yield adapter.validate_json(json.dumps(raw))  # JSON: a dict is not a record in strict Python mode
+        except ValidationError as error:
+            raise FileError(f"{place}: {mistake(error)}") from None
 
 
 def read_columns(path: Path, layouts: Iterable[str], header: bool = False) -> Iterator[tuple[str, list[str]]]:

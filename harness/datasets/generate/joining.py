@@ -41,14 +41,11 @@ def write_joined(writer: CollectionWriter, dataset: Dataset, step: Step) -> None
     """Write the joined documents, the judged queries, and their judgements and positions.
 
     Raises:
-        UsageError: the dataset has answers instead of qrels, or no two neighbouring documents share a title.
+        UsageError: no two neighbouring documents share a title.
     """
-    if dataset.answers:
-        raise UsageError(f"{dataset.name}: has answers, no qrels; name a dataset with qrels")
     judged: dict[str, list[tuple[str, int]]] = {}
-    for line in dataset.qrels.decode("utf-8").splitlines():
-        query_id, _, doc_id, grade = line.split(" ")
-        judged.setdefault(doc_id, []).append((query_id, int(grade)))
+    for query_id, doc_id, grade in dataset.graded():
+        judged.setdefault(doc_id, []).append((query_id, grade))
     for query in dataset.queries:
         if query.query_id in dataset.judged:
             writer.add_query(query)
