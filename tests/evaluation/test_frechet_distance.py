@@ -173,15 +173,6 @@ def test_singular_covariances_of_many_vectors_have_distances() -> None:
     assert found == pytest.approx(copied(vectors, one, other, weights), abs=1e-4)
 
 
-@pytest.mark.slow
-def test_blocks_of_cross_products_join_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frechet_distance, "_BLOCK_SIDE", 16)
-    vectors, one, other = vector_sets(100, 4, 6, 41)
-    weights = stats.draw_weights(100, 3, 5)
-    (found,) = frechet_distance.resample_distances(vectors, [(one, other)], weights)
-    assert found == pytest.approx(copied(vectors, one, other, weights), rel=1e-5)
-
-
 def test_a_resample_without_a_vector_has_no_distance() -> None:
     vectors, one, _ = vector_sets(20, 2, 1, 5)
     rare = VectorRows(np.array([3, 4]), np.array([0, 0]))
