@@ -253,29 +253,22 @@ def _ir_measure(name: str, text: str) -> Any:
     return measure
 
 
-# Names of other tools, in small letters alone, and the same measures' names here.
-_OTHER_NAMES = {
-    "map": "AP",
-    "mapcut": "AP",
-    "averageprecision": "AP",
-    "mrr": "RR",
-    "reciprank": "RR",
-    "reciprocalrank": "RR",
-    "ndcgcut": "nDCG",
-    "precision": "P",
-    "recall": "R",
-    "recallcap": "R",
-    "hit": "Success",
-    "hits": "Success",
-    "hitrate": "Success",
-    "acc": "Success",
-    "setmap": "SetAP",
-    "setrecall": "SetR",
-    "setprecision": "SetP",
-    "fscore": "SetF",
-    "iprecatrecall": "IPrec",
-    "rprecision": "Rprec",
+# Names here, and the same measures' names in other tools, in small letters alone.
+_SYNONYMS = {
+    "AP": "map mapcut averageprecision",
+    "RR": "mrr reciprank reciprocalrank",
+    "nDCG": "ndcgcut",
+    "P": "precision",
+    "R": "recall recallcap",
+    "Success": "hit hits hitrate acc",
+    "SetAP": "setmap",
+    "SetR": "setrecall",
+    "SetP": "setprecision",
+    "SetF": "fscore",
+    "IPrec": "iprecatrecall",
+    "Rprec": "rprecision",
 }
+_OTHER_NAMES = {name: measure for measure, names in _SYNONYMS.items() for name in names.split()}
 
 
 def _suggestion(text: str) -> str:
