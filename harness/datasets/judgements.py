@@ -21,11 +21,8 @@ def judgements_of_dataset(dataset: Dataset) -> BaseQrels:
     """
     if dataset.answers:
         raise UsageError(f"dataset {dataset.name}: is judged by answers in texts; there are no judgements to add to")
-    rows = (line.split() for line in dataset.qrels.decode("utf-8").split("\n") if line)
-    lines = tuple(
-        GradedPair(f"{dataset.name}'s judgements", query, document, int(grade), iteration)
-        for query, iteration, document, grade in rows
-    )
+    place = f"{dataset.name}'s judgements"
+    lines = tuple(GradedPair(place, *judgement, iteration="0") for judgement in dataset.graded())
     return BaseQrels(lines, dataset.qrels_sha256)
 
 

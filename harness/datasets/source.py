@@ -20,6 +20,7 @@ from harness.datasets.answers import Answers
 from harness.driver.adapter import MAX_ID_CHARS
 from harness.driver.records import Query
 from harness.errors import FileError
+from harness.evaluation.trec import judgement_rows
 from harness.evaluation.trec_lines import DAMAGED, open_input, parse_grade
 from harness.untrusted import bounded_lines, in_other_form, mistake, reading, reason_of
 
@@ -269,6 +270,21 @@ def collect_qrels(
         grades[query_id, doc_id] = grade
         lines.append(f"{query_id} 0 {doc_id} {grade}\n")
     return CollectedQrels("".join(lines).encode("utf-8"), tuple(repeated))
+
+
+def judged_source(
+    documents: DocumentStream, queries: tuple[Query, ...], qrels: Path, queries_file: Path | None = None
+) -> DatasetSource:
+    """Return a dataset with a file of qrels; raise FileError as :func:`collect_qrels`.
+
+    Args:
+        documents: the corpus.
+        queries: the queries.
+        qrels: file of judgements.
+        queries_file: refuse judgements of queries that this file lacks; ``None``: keep them.
+    """
+    known = (queries, queries_file.name) if queries_file else ()
+    return DatasetSource(documents, queries, collect_qrels(judgement_rows(qrels), *known))
 
 
 def encodable(text: str) -> str:

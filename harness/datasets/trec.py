@@ -11,7 +11,6 @@ from typing import NamedTuple
 from harness.datasets import source
 from harness.datasets.source import DatasetSource, DocumentStream, Format, SourceDocument
 from harness.errors import FileError
-from harness.evaluation.trec import judgement_rows
 
 _DOCUMENTS = ("documents.*", "documents/*", "documents/*/*")
 _TOPICS = ("topics", "topics.*")
@@ -59,7 +58,7 @@ def _read(folder: Path, part: str) -> DatasetSource:
     queries = source.collect_queries(_topics(topics, part))
     paths = tuple(sorted(source.find_files(folder, _DOCUMENTS)))
     documents = DocumentStream(str(paths[0].parent), "trec", paths, lambda: _documents(paths))
-    return DatasetSource(documents, queries, source.collect_qrels(judgement_rows(qrels), queries, topics.name))
+    return source.judged_source(documents, queries, qrels, topics)
 
 
 def _documents(paths: Iterable[Path]) -> Iterator[SourceDocument]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -138,33 +138,22 @@ def examine(
     """
     remedy = "name a file of their texts with --queries, or vectors with --embeddings"
     blank = () if vectors else queries_without_words(sample.queries, sample.dataset, remedy)
-    unchecked = _unchecked(sample, training, vectors)
+    sets = ((vectors[0], sample.queries, "the sample"), (vectors[1], training, "the training set")) if vectors else ()
+    unchecked = [note for checked in sets if (note := check_vector_texts(*checked)) is not None]
     cosines = len(sample.queries) * len(training)
     with bar("near duplicates", "comparing") as step:
         leaks = find_leaks(sample.queries, training, vectors, threshold, step if cosines >= _MANY else silent)
-    without_effects = Leakage(
+    return Leakage(
         dataset=sample.dataset,
         queries=sample.queries,
         training=training,
         leaks=leaks,
-        effects=(),
+        effects=measure_effects(sample, {leak.query_id for leak in leaks}, measures),
         threshold=None if vectors is None else threshold,
         encoder=None if vectors is None else vectors[0].encoder,
         notes=(*unchecked, *unknown_query_notes(sample), *sample.notes),
         not_compared=blank,
     )
-    effects = measure_effects(sample, without_effects.leaked, measures)
-    return replace(without_effects, effects=effects)
-
-
-def _unchecked(
-    sample: JudgedRuns, training: dict[str, str], vectors: tuple[Embeddings, Embeddings] | None
-) -> tuple[str, ...]:
-    """Return notes on vectors that may be of other texts."""
-    if vectors is None:
-        return ()
-    sets = ((vectors[0], sample.queries, "the sample"), (vectors[1], training, "the training set"))
-    return tuple(why for checked in sets if (why := check_vector_texts(*checked)) is not None)
 
 
 def same_texts(sample: Mapping[str, str], training: Mapping[str, str]) -> tuple[Leak, ...]:
@@ -318,23 +307,20 @@ def _cosines(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np
     return cosines
 
 
-def measure_effects(runs: JudgedRuns, leaked: Sequence[str], measures: Sequence[Any]) -> tuple[Effect, ...]:
-    """Evaluate each system with all queries, without the leaked ones, and over those alone; none if none leaked."""
+def measure_effects(runs: JudgedRuns, leaked: Collection[str], measures: Sequence[Any]) -> tuple[Effect, ...]:
+    """Evaluate each system with all queries, without the leaked queries, and over these alone, if there are any."""
     effects = []
-    leaked_ids = set(leaked)
     for system, run in runs.runs.items() if leaked else ():
         evaluation = evaluate(run, runs.qrels, runs.query_ids, measures, hits_alone=runs.hits_alone)
-        leaked_and_judged = len(leaked_ids - set(evaluation.unjudged))
+        counts = evaluation.queries, len(set(leaked) - set(evaluation.unjudged))
         for measure in map(str, measures):
             values = evaluation.per_query.get(measure, {})
-            if measure not in evaluation.means:
-                reason = evaluation.reasons.get(measure) or "no mean over queries"
-                whole = without = alone = Estimate(None, reason=reason)
-            else:
-                whole = _mean(values)
-                without = _mean({query: value for query, value in values.items() if query not in leaked_ids})
-                alone = _mean({query: value for query, value in values.items() if query in leaked_ids})
-            effects.append(Effect(system, measure, whole, without, alone, evaluation.queries, leaked_and_judged))
+            without = {query: value for query, value in values.items() if query not in leaked}
+            alone = {query: value for query, value in values.items() if query in leaked}
+            reason = evaluation.reasons.get(measure) or "no mean over queries"
+            missing = None if measure in evaluation.means else Estimate(None, reason=reason)
+            whole, rest, part = (missing or _mean(some) for some in (values, without, alone))
+            effects.append(Effect(system, measure, whole, rest, part, *counts))
     return tuple(effects)
 
 

@@ -5,7 +5,6 @@ Paragraphs of one article (XQuAD) or pages of one book become one document.  The
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -74,22 +73,13 @@ def _key(document: dict[str, Any]) -> tuple[str, str]:
 def _write_judgements(
     writer: CollectionWriter, doc_id: str, joined: _Joined, judged: dict[str, list[tuple[str, int]]]
 ) -> int:
-    """Write each query's highest grade in a document, and its relevant parts; return the judgements used."""
+    """Write each query's highest grade in a document, and its relevant parts; return the number of judgements used."""
+    rows = [(*judgement, place) for part, place in joined.places.items() for judgement in judged.get(part, ())]
     grades: dict[str, int] = {}
-    used = 0
-    for query_id, grade, place in _judgements(joined, judged):
-        used += 1
+    for query_id, grade, place in rows:
         grades[query_id] = max(grade, grades.get(query_id, grade))
         if grade > 0:
             writer.add_position(RelevantPosition(query_id, doc_id, *place, joined.tokens))
     for query_id, grade in grades.items():
         writer.add_judgement(query_id, doc_id, grade)
-    return used
-
-
-def _judgements(
-    joined: _Joined, judged: dict[str, list[tuple[str, int]]]
-) -> Iterator[tuple[str, int, tuple[int, int, int, int]]]:
-    for part, place in joined.places.items():
-        for query_id, grade in judged.get(part, ()):
-            yield query_id, grade, place
+    return len(rows)

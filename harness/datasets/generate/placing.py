@@ -20,14 +20,8 @@ UNIFORM, FULL = "uniform", "full"
 _STEP = 500
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Order of a document's passages: fillers by number, and the place among them of the relevant passage."""
-
-    fillers: list[int]
-    place: int
-    depth: float | None = None
-    target_length: int | None = None
+# Fillers of a document by number, the place of the relevant passage among them, its depth, and the target length.
+_Layout = tuple[list[int], int, float | None, int | None]
 
 
 @dataclass(frozen=True)
@@ -60,14 +54,14 @@ class Placing:
                 f"{2 * most:,}; name a larger source or shorter documents"
             )
 
-    def layout(self, number: int, passage: Passage, fillers: Fillers, rng: random.Random) -> Layout:
+    def layout(self, number: int, passage: Passage, fillers: Fillers, rng: random.Random) -> _Layout:
         """Draw the document of a passage; ``number`` counts documents, so that depths take turns."""
         if self.kind == "placed":
             depth = self.depths[number % len(self.depths)]
             target = self.lengths[number // len(self.depths) % len(self.lengths)]
             room = target - passage.tokens
             drawn = _close(fillers.draw(room, rng), fillers, room)
-            return Layout(drawn, _place_at(depth, [fillers.tokens[each] for each in drawn]), depth, target)
+            return drawn, _place_at(depth, [fillers.tokens[filler] for filler in drawn]), depth, target
         target = self.max_tokens
         if self.length == UNIFORM:
             target = rng.randint(self.min_tokens + passage.tokens, self.max_tokens)
@@ -75,10 +69,10 @@ class Placing:
         drawn = fillers.draw(target - passage.tokens, rng, first)
         if self.kind == "uniform":
             depth = (0.0, 1.0, round(rng.random(), 3))[number % 3]
-            return Layout(drawn, _place_at(depth, [fillers.tokens[each] for each in drawn]), depth)
+            return drawn, _place_at(depth, [fillers.tokens[filler] for filler in drawn]), depth, None
         second = drawn[len(first) :]
         rng.shuffle(second)
-        return Layout([*first, *second], len(first) + rng.randint(0, len(second)))
+        return [*first, *second], len(first) + rng.randint(0, len(second)), None, None
 
 
 def _close(drawn: list[int], fillers: Fillers, most: int) -> list[int]:
@@ -110,9 +104,8 @@ def write_placed(writer: CollectionWriter, source: PassageSource, placing: Placi
     number = 0
     for number, (query, passage) in enumerate(source.relevant_passages(queries), 1):
         rng = random.Random(f"{placing.kind}:{source.seed}:{query.query_id}")
-        layout = placing.layout(number - 1, passage, source.fillers, rng)
-        around = source.fillers.pick(layout.fillers)
-        writer.add_around(f"d{number}", query, passage, around, layout.place, layout.depth, layout.target_length)
+        drawn, place, depth, target = placing.layout(number - 1, passage, source.fillers, rng)
+        writer.add_around(f"d{number}", query, passage, source.fillers.pick(drawn), place, depth, target)
         if number % _STEP == 0:
             step(number, queries)
     if not number:
