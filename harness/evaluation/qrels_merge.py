@@ -26,7 +26,6 @@ from harness.errors import FileError, UsageError
 from harness.evaluation import trec, trec_lines
 from harness.evaluation.packages import Review
 from harness.evaluation.pool import GradedPair
-from harness.evaluation.trec import FlaggedLines
 from harness.untrusted import parse_json, read_whole, reading, reason_of
 
 _MAX_NAMED = 3
@@ -114,8 +113,7 @@ def read_base(path: Path) -> BaseQrels:
     Raises:
         FileError: as :func:`harness.evaluation.trec.read_qrels`, or the provenance is damaged.
     """
-    negative, repeated = FlaggedLines(), FlaggedLines()
-    trec.read_qrels(path, negative=negative, repeated=repeated)  # checks every line
+    notes = trec.read_noted_qrels(path).notes  # checks every line
     lines: dict[tuple[str, str], GradedPair] = {}
     comments = []
     layout = trec.QRELS
@@ -133,7 +131,6 @@ def read_base(path: Path) -> BaseQrels:
                 query, document, grade = fields[0], fields[layout.document], trec_lines.parse_grade(fields[-1].encode())
                 pair = GradedPair(f"{path}:{number}", query, document, grade, fields[1] if len(fields) == 4 else "0")
                 lines.setdefault((query, document), pair)
-    notes = trec.flagged_line_notes(str(path), negative, repeated)
     return BaseQrels(tuple(lines.values()), filesystem.sha256(path), tuple(comments), _read_provenance(path), notes)
 
 
