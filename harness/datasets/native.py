@@ -102,7 +102,7 @@ def _read_answers(path: Path) -> Answers:
         languages = {str(query): str(language) for query, language in raw.get("languages", {}).items()}
         rule = raw["rule"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FileError(f"{path}: no answers of this harness ({reason_of(error)}); copy the dataset again") from error
+        raise FileError(f"{path}: cannot be read ({reason_of(error)}); copy the dataset again") from error
     if rule != answers.RULE:
         raise FileError(f"{path}: rule {rule!r}, this harness uses {answers.RULE!r}; use the same version")
     return Answers(by_query, languages)

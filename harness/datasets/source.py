@@ -138,9 +138,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
         except UnicodeDecodeError as error:
             raise FileError(f"{path}: line {number}: {reason_of(error)}; save the file as UTF-8") from None
         except DAMAGED as error:
-            raise FileError(
-                f"{path}: cannot be read after line {number}: {reason_of(error)}; restore or recreate it"
-            ) from error
+            raise FileError(f"{path}: cannot be read after line {number}: {reason_of(error)}; restore it") from error
 
 
 def read_text(path: Path) -> str:
@@ -200,9 +198,7 @@ def read_columns(path: Path, layouts: Iterable[str], header: bool = False) -> It
         fields = line.split("\t")
         if len(fields) not in expected:
             allowed = " or ".join(f"'{layout}'" for layout in expected.values())
-            raise FileError(
-                f"{path}: line {number}: {len(fields)} fields between tabs, expected {allowed}; correct the line"
-            )
+            raise FileError(f"{path}: line {number}: {len(fields)} fields between tabs, expected {allowed}; correct it")
         yield f"{path}: line {number}", fields
 
 
@@ -260,9 +256,7 @@ def collect_qrels(
             raise FileError(f"{place}: query {query_id!r} is not in {queries_file}{said}; add it or remove the line")
         if (known := grades.get((query_id, doc_id))) is not None:
             if known != grade:
-                raise FileError(
-                    f"{place}: document {doc_id!r} has the grades {known} and {grade} for {query_id!r}; keep one line"
-                )
+                raise FileError(f"{place}: document {doc_id!r} has grades {known}, {grade} for {query_id!r}; keep one")
             repeated.append(doc_id)
             continue
         check_query_id(place, query_id)

@@ -88,9 +88,7 @@ def _sgml_documents(path: Path) -> Iterator[SourceDocument]:
             size += len(line)
             if size > source.MAX_TEXT_BYTES:
                 most = source.MAX_TEXT_BYTES >> 20
-                raise FileError(
-                    f"{path}: line {begun}: this <DOC> has more than {most} MiB; end it with a line '</DOC>'"
-                )
+                raise FileError(f"{path}: line {begun}: this <DOC> exceeds {most} MiB; end it with a line '</DOC>'")
         elif tag:
             raise FileError(f"{path}: line {number}: expected a line '<DOC>', got {line.strip()[:40]!r}; correct it")
     if lines is not None:

@@ -104,9 +104,7 @@ def read(path: Path) -> Embeddings:
     except FileNotFoundError:
         raise FileError(f"{path}: this file does not exist; make it with `harness embed`") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
-        raise FileError(
-            f"{path}: no embeddings that this harness reads ({reason_of(error)}); make them again"
-        ) from error
+        raise FileError(f"{path}: cannot be read as embeddings ({reason_of(error)}); make them again") from error
     if not np.isfinite(embeddings.vectors).all():
         raise FileError(f"{path}: a vector is not finite; make them again with harness embed")
     if len(embeddings.rows) != len(ids):

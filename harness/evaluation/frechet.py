@@ -133,14 +133,11 @@ def vectors_of(
         where = "among the files" if given else f"stored{f' in {folder}/embeddings' if folder else ''}"
         command = quoted("embed", encoder or "minilm", runs.dataset, results=folder)
         raise UsageError(
-            f"{runs.dataset}: no vectors of its documents are {where}; make them with {command},"
-            " or name a file with --embeddings"
+            f"{runs.dataset}: no vectors of its documents are {where}; run {command} or name a file with --embeddings"
         )
     if chosen := [one for one in vectors if encoder in (None, one.encoder)]:
         return chosen
-    raise UsageError(
-        f"no vectors by {encoder!r} among the files; make them with {quoted('embed', encoder, runs.dataset)}"
-    )
+    raise UsageError(f"no file has vectors by {encoder!r}; make them with {quoted('embed', encoder, runs.dataset)}")
 
 
 def _source_fault(runs: JudgedRuns, vectors: Embeddings) -> str | None:
@@ -204,9 +201,7 @@ def distances(
         UsageError: a document has no vector, the vectors encode other texts, or only hits are judged.
     """
     if runs.hits_alone:
-        raise UsageError(
-            f"{runs.dataset}: only hits are judged; a distance needs relevant documents that no system chose"
-        )
+        raise UsageError(f"{runs.dataset}: only hits are judged; a distance needs judgements that no system chose")
     if fault := _source_fault(runs, embeddings):
         raise UsageError(fault)
     if settings.against not in (None, *runs.runs):
@@ -253,9 +248,7 @@ def _check_vectors(embeddings: Embeddings, documents: Collection[str], dataset: 
     # abs() would take as much memory again.
     largest = max(float(embeddings.vectors.max(initial=0.0)), -float(embeddings.vectors.min(initial=0.0)))
     if largest > _LARGEST:
-        raise UsageError(
-            f"vectors of {embeddings.encoder} have numbers up to {largest:.3g}: too large; embed them again"
-        )
+        raise UsageError(f"vectors of {embeddings.encoder} reach {largest:.3g}, which is too large; embed them again")
 
 
 def _compared(

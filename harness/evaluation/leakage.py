@@ -215,9 +215,7 @@ def check_vector_texts(embeddings: Embeddings, texts: Mapping[str, str], name: s
     orders = (texts, {query: texts[query] for query in embeddings.ids})
     hashes = [sha256_of_texts(order) for order in orders]
     if embeddings.source not in hashes:
-        raise UsageError(
-            f"the vectors of {name} belong to other texts than its queries; embed the queries with --texts FILE"
-        )
+        raise UsageError(f"the vectors of {name} belong to other texts; embed its queries with --texts FILE")
     return None
 
 
@@ -267,10 +265,10 @@ def check_encoders(sample: Embeddings, training: Embeddings) -> None:
         one, other = (getattr(embeddings, fact, "") for embeddings in (sample, training))
         if one != other:
             makers = f"{sample.encoder} ({fact} {one[:16]}) and {training.encoder} ({other[:16]})"
-            raise UsageError(f"vectors by {makers}: their cosines mean nothing; embed both alike")
+            raise UsageError(f"cannot compare vectors by {makers}; embed both alike")
     if sample.vectors.shape[1] != training.vectors.shape[1]:
         sizes = f"{sample.vectors.shape[1]} and {training.vectors.shape[1]}"
-        raise UsageError(f"vectors of {sizes} dimensions; embed both alike")
+        raise UsageError(f"cannot compare vectors of {sizes} dimensions; embed both alike")
 
 
 def select_vectors(embeddings: Embeddings, ids: Iterable[str], name: str) -> Embeddings:
@@ -291,9 +289,7 @@ def _lengths(embeddings: Embeddings) -> NDArray[np.float64]:
     zero = np.flatnonzero(lengths == 0)
     if len(zero):
         first = embeddings.ids[int(zero[0])]
-        raise UsageError(
-            f"{counted(len(zero), 'vector')} of length 0 cannot be compared (first: query {first!r}); embed it again"
-        )
+        raise UsageError(f"cannot compare {counted(len(zero), 'vector')} of length 0 (query {first!r}); embed it again")
     return lengths
 
 

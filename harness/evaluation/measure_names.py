@@ -247,9 +247,7 @@ def _ir_measure(name: str, text: str) -> Any:
     if fault is not None:
         raise _unknown(name, fault)
     if not exists or not any(provider.supports(measure) for provider in providers):
-        raise UsageError(
-            f"no installed provider of ir_measures computes the measure {name!r}; install one, or name another measure"
-        )
+        raise UsageError(f"no installed provider of ir_measures computes {name!r}; install one or name another measure")
     return measure
 
 
@@ -304,9 +302,7 @@ def _is_measure(name: str) -> bool:
 
 
 def _unknown(name: str, reason: str, hint: str = "") -> UsageError:
-    return UsageError(
-        f"unknown measure {name!r}: {reason}; write it as ir_measures does, e.g. nDCG@10, RR@10, AP(rel=2)@100{hint}"
-    )
+    return UsageError(f"unknown measure {name!r}: {reason}; write it like nDCG@10, RR@10 or AP(rel=2)@100{hint}")
 
 
 _EXAMPLES = {"cutoff": "@10", "recall": "@0.1"}

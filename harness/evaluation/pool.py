@@ -315,9 +315,7 @@ def _grade(place: str, value: object) -> int | None:
     if not text:
         return None
     if isinstance(value, bool) or not _GRADE.fullmatch(text):
-        raise FileError(
-            f"{place}: grade {one_line(text)!r} is not a whole number of 0 or more; write 0, 1 ... or nothing"
-        )
+        raise FileError(f"{place}: grade {one_line(text)!r} is not a whole number from 0 on; write 0, 1 ... or nothing")
     return int(text)
 
 
@@ -332,9 +330,7 @@ def _json_lines(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]]
                 yield f"{path}:{number}", {name: raw[name] for name in _REQUIRED} | {"pair": raw.get("pair")}
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 fields = ", ".join(_REQUIRED)
-                raise FileError(
-                    f"{path}:{number}: no JSON with {fields} ({reason_of(error)}); correct the line"
-                ) from error
+                raise FileError(f"{path}:{number}: not JSON with {fields} ({reason_of(error)}); correct it") from error
 
 
 def _table_lines(path: Path, text: str, delimiter: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

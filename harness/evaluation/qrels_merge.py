@@ -219,9 +219,7 @@ def _conflict_error(differing: Sequence[tuple[GradedPair, GradedPair]]) -> Usage
         for line, pair in differing[:_MAX_NAMED]
     )
     more = f" and {len(differing) - _MAX_NAMED:,} more" if len(differing) > _MAX_NAMED else ""
-    return UsageError(
-        f"{len(differing):,} grades differ from the existing ones: {named}{more}; use --conflicts keep or override"
-    )
+    return UsageError(f"{len(differing):,} existing grades differ: {named}{more}; use --conflicts keep or override")
 
 
 def write_merged(path: Path, merged: MergedQrels) -> MergeRecord:
@@ -258,9 +256,8 @@ def _read_provenance(path: Path) -> tuple[MergeRecord, ...]:
                 raise ValueError("another version")
             records.append(_RECORD.validate_json(json.dumps(raw)))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            why = reason_of(error)
             raise FileError(
-                f"{provenance}:{number}: not provenance that this harness reads ({why}); restore or move it"
+                f"{provenance}:{number}: cannot be read ({reason_of(error)}); restore or move it"
             ) from error
     return tuple(records)
 

@@ -50,9 +50,7 @@ def parse_keep(text: str) -> KeepRule:
     match = re.fullmatch(r"([0-9]*\.?[0-9]+)(%?)", text)
     share = float(match[1]) / (100 if match[2] else 1) if match else 0.0
     if not 0 < share < 1:
-        raise UsageError(
-            f"--keep {text}: no number of relevant judgements (1, 5) or share of all (0.5, 50%); write one"
-        )
+        raise UsageError(f"--keep {text}: write a number of relevant judgements (1, 5) or a share of all (0.5, 50%)")
     return KeepRule(share=share)
 
 

@@ -114,9 +114,7 @@ def read_blocks(
                 if progress is not None and seekable:
                     progress(raw.tell())
         except DAMAGED as error:
-            raise FileError(
-                f"{path}: damaged after line {number - 1}: {reason_of(error)}; restore or recreate it"
-            ) from error
+            raise FileError(f"{path}: damaged after line {number - 1}: {reason_of(error)}; restore it") from error
 
 
 @contextmanager

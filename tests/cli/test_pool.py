@@ -52,7 +52,7 @@ def test_pool_of_run_files_is_written_with_or_without_texts(harness: Call) -> No
         (RUN_FILES, "name their --dataset, or say --no-texts"),
         ((*RUN_FILES, "--dataset", "none"), "unknown dataset 'none'"),
         ((*RUN_FILES, "--dataset", "tiny", "--no-texts"), "leave one of them out"),
-        ((*RUN_FILES, "--dataset", "scifact"), "lacks documents of the runs, 7 ('d1', 'd2', 'd3', ...); name"),
+        ((*RUN_FILES, "--dataset", "scifact"), "lacks documents of the runs: 7 ('d1', 'd2', 'd3', ...); name"),
         ((*RUN_FILES, "--dataset", "tiny", "-o", "one.run"), "one.run: is there already"),
         (
             ("one.run", "--no-texts"),

@@ -180,7 +180,7 @@ def test_chinese_texts_are_read(example: Example) -> None:
 @pytest.mark.parametrize(
     ("ids", "what"),
     [
-        ('{"0": "d1"}', "part-01: line 1: passage 1 has no id in passage2id.map.json, which has 1"),
+        ('{"0": "d1"}', "part-01: line 1: passage 1 has no id among the 1 of passage2id.map.json"),
         ('{"0": "d1", "1": "d2", "2": "d3"}', "map.json: 3 ids for 2 passages; is a part missing?"),
         ('{"0": "d1", "2": "d2"}', "map.json: its keys are not each number from 0 to 1 once"),
         ('{"0": "d1", "1": ["d2"]}', """map.json: not a JSON object of numbers and ids near ' "1": ["d2"]}'"""),
@@ -374,7 +374,7 @@ def test_a_trec_document_without_end_is_bounded(example: Example, monkeypatch: p
     (path,) = folder.glob("documents*")
     path.with_name("documents.endless.gz").write_bytes(gzip.compress(b"<DOC>\n" + b"a line\n" * 1_000_000))
     assert load_error(folder) == (
-        f"{folder / 'documents.endless.gz'}: line 1: this <DOC> has more than 0 MiB; end it with a line '</DOC>'"
+        f"{folder / 'documents.endless.gz'}: line 1: this <DOC> exceeds 0 MiB; end it with a line '</DOC>'"
     )
 
 
@@ -518,7 +518,7 @@ def test_judgements_have_one_reader(example: Example, name: str) -> None:
     ]
     assert trec.read_qrels_file(qrels).qrels == {"q1": {"d1": 1}}
     qrels.write_text(f"{header}{lines}{lines.replace(chr(49) + chr(10), '2' + chr(10))}", encoding="utf-8")
-    assert load_error_of(path).endswith("document 'd1' has the grades 1 and 2 for 'q1'; keep one line")
+    assert load_error_of(path).endswith("document 'd1' has grades 1, 2 for 'q1'; keep one")
 
 
 def load_error_of(path: Path) -> str:

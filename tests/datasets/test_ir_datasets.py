@@ -236,7 +236,7 @@ def test_a_repeated_judgement_counts_once_and_two_grades_are_refused(register: R
     documents, one = Docs(lambda: iter([GenericDoc("d1", "x")])), TrecQrel("q1", "d1", 2, "0")
     dataset = load(register(documents, QUERY, Qrels(one, one)), tmp_path)
     assert dataset.qrels == b"q1 0 d1 2\n"
-    with pytest.raises(FileError, match="has the grades 2 and 1"):
+    with pytest.raises(FileError, match="has grades 2, 1"):
         load(register(documents, QUERY, Qrels(one, TrecQrel("q1", "d1", 1, "0"))), tmp_path)
 
 

@@ -164,7 +164,7 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     ["rr@10", "nDCG@ten", "nDCG@", "RR(bar=3)@10", "Compat@10", "", "RR@10;1", "__import__('os')", "RR(cutoff='x')"],
 )
 def test_unknown_measure_is_one_line(name: str) -> None:
-    with pytest.raises(UsageError, match="write it as ir_measures does") as caught:
+    with pytest.raises(UsageError, match="write it like nDCG@10") as caught:
         measure_names.parse([name])
     assert repr(name) in str(caught.value)
     assert "\n" not in str(caught.value)

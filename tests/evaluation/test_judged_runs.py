@@ -32,7 +32,7 @@ def test_runs_are_named_by_file_stem_and_measured_on_all_judged_queries(files: P
 
 
 def test_duplicate_file_names_are_refused_before_reading(files: Path) -> None:
-    with pytest.raises(UsageError, match=r"there/one\.run: two runs are called 'one\.run'; rename one"):
+    with pytest.raises(UsageError, match=r"there/one\.run: another run is called 'one\.run' too; rename one"):
         judged_runs.read_runs(files / "qrels.txt", [files / "one.run", files / "there" / "one.run"])
 
 

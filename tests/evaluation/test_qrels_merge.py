@@ -75,7 +75,7 @@ def test_merge_takes_the_next_free_iteration_number(tmp_path: Path) -> None:
 def test_conflicts_are_refused_by_default(tmp_path: Path) -> None:
     grades = [("q1", "d1", 3), ("q2", "d1", 0), ("q4", "d1", 1)]
     with pytest.raises(
-        UsageError, match=r"2 grades differ .*: judged:2: 'q1', document 'd1': 3; .*base:2: 0; judged:3: "
+        UsageError, match=r"2 existing grades differ: judged:2: 'q1', document 'd1': 3; .*base:2: 0; judged:3: "
     ):
         merged(tmp_path, *grades)
     many = [("q", f"d{n}", 2) for n in range(5)]
@@ -197,7 +197,7 @@ def test_damaged_provenance_is_named(tmp_path: Path, line: str | bytes) -> None:
     qrels_merge.write_merged(path, merged(tmp_path))
     record = qrels_merge.provenance_path(path)
     record.write_bytes(record.read_bytes() + (line.encode() if isinstance(line, str) else line) + b"\n")
-    with pytest.raises(FileError, match=r"made.provenance.jsonl:2: not provenance that this harness reads"):
+    with pytest.raises(FileError, match=r"made.provenance.jsonl:2: cannot be read"):
         qrels_merge.read_base(path)
 
 

@@ -57,7 +57,8 @@ def write_larger(writer: CollectionWriter, source: PassageSource, documents: int
 def _check(source: PassageSource, documents: int, max_tokens: int) -> None:
     """Raise UsageError if this source does not suffice."""
     name, size, sentences = source.dataset.name, source.dataset.corpus.size, len(source.fillers.texts)
-    if documents <= size:
+    more = documents - size
+    if more <= 0:
         raise UsageError(f"{name}: has {size:,} documents, --documents asks for {documents:,}; name more")
     if max_tokens < _FEWEST * source.cut.high:
         raise UsageError(
@@ -65,10 +66,9 @@ def _check(source: PassageSource, documents: int, max_tokens: int) -> None:
             "--passage-tokens"
         )
     # Twice as many pairs as distractors, so that at most every second draw repeats another.
-    if sentences * (sentences - 1) < 4 * (documents - size):
+    if sentences * (sentences - 1) < 4 * more:
         raise UsageError(
-            f"{name}: {sentences:,} unjudged sentences are too few for {documents - size:,} distractors; "
-            "lower --documents"
+            f"{name}: {sentences:,} unjudged sentences are too few for {more:,} distractors; lower --documents"
         )
 
 

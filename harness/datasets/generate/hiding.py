@@ -51,8 +51,7 @@ class Ladder:
     def __post_init__(self) -> None:
         if self.queries > self.documents:
             raise UsageError(
-                f"{self.queries} queries in {self.documents} documents a length: each query needs its own; "
-                "raise --documents"
+                f"{self.queries} queries need as many documents of each length, not {self.documents}; raise --documents"
             )
 
 

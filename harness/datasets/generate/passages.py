@@ -236,10 +236,9 @@ class PassageSource:
             if len(texts) >= _MOST_FILLERS:
                 break
         if not texts:
-            limits = f"{self.cut.low}-{self.cut.high}"
+            name, limits = self.dataset.name, f"{self.cut.low}-{self.cut.high}"
             raise UsageError(
-                f"{self.dataset.name}: no unjudged passage of {limits} tokens; try --passages sentences or other "
-                "--passage-tokens"
+                f"{name}: no unjudged passage has {limits} tokens; try other --passages or --passage-tokens"
             )
         return Fillers(texts[:_MOST_FILLERS], tokens[:_MOST_FILLERS])
 

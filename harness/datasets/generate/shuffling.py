@@ -99,9 +99,7 @@ def write_shuffled(
             known = _chosen_places(text, asked, relevant[doc_id], cut) if places is None else places.get(doc_id, [])
             mine = [place for place in known if place[0] in asked]
             if any(end > len(whole) for _, _, end in mine):
-                raise FileError(
-                    f"{dataset.name}: positions.jsonl does not fit the text of document {doc_id!r}; generate it again"
-                )
+                raise FileError(f"{dataset.name}: positions.jsonl does not fit document {doc_id!r}; generate it again")
         positions = list(_moved(doc_id, text, segments, mine)) if mine else []
         shuffled = " ".join(text[start:end] for start, end in segments)
         writer.add_document(doc_id, shuffled, 0, document["title"])
