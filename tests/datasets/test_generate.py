@@ -31,19 +31,14 @@ from harness.errors import UsageError
 SHIPPED = Path(__file__).resolve().parents[2] / "datasets"
 # One token each.
 WORDS = ("river", "stone", "bridge", "garden", "winter", "summer", "market", "castle", "forest", "island", "window")
+SENTENCES: dict[str, Any] = {"passage_tokens": (3, 20)}
 SMALL: dict[str, dict[str, Any]] = {
-    "far-relevant": {"queries": 20, "min_tokens": 80, "max_tokens": 231, "passage_tokens": (3, 20), "candidates": 10},
-    "placed": {
-        "queries": 12,
-        "lengths": (80, 231),
-        "depths": (0.0, 0.5, 1.0),
-        "passage_tokens": (3, 20),
-        "candidates": 4,
-    },
+    "far-relevant": {"queries": 20, "min_tokens": 80, "max_tokens": 231, **SENTENCES, "candidates": 10},
+    "placed": {"queries": 12, "lengths": (80, 231), "depths": (0.0, 0.5, 1.0), **SENTENCES, "candidates": 4},
     "needle": {"queries": 4, "documents": 6, "lengths": (64, 128), "passage_tokens": (3, 40), "candidates": 5},
     "passkey": {"queries": 4, "documents": 6, "lengths": (128, 256), "candidates": 5},
     "shuffled": {"max_tokens": 60},
-    "uniform": {"queries": 40, "min_tokens": 80, "max_tokens": 231, "passage_tokens": (3, 20), "candidates": 10},
+    "uniform": {"queries": 40, "min_tokens": 80, "max_tokens": 231, **SENTENCES, "candidates": 10},
 }
 
 
@@ -443,11 +438,7 @@ def test_unknown_and_restricted_licences_are_named(tmp_path: Path, cache: Path, 
         ("uniform", {"min_tokens": 600, "max_tokens": 600}, "--min-tokens 600 is not below --max-tokens 600; lower it"),
         ("uniform", {"passage_tokens": (20, 4)}, "--passage-tokens 20-4: write the lower of two numbers above 0 first"),
         ("far-relevant", {"passage_tokens": (4, 500)}, "1431 tokens hold no passages of up to 500: 1512 are needed"),
-        (
-            "placed",
-            {"lengths": (9000,), "passage_tokens": (4, 20)},
-            "tokens of fillers, documents of 9,000 take 18,000",
-        ),
+        ("placed", {"lengths": (9000,), "passage_tokens": (4, 20)}, "fillers, documents of 9,000 take 18,000"),
         ("uniform", {"passage_tokens": (21, 30)}, "tiny: no unjudged passage has 21-30 tokens"),
         ("larger", {"documents": 640}, "tiny: has 680 documents, --documents asks for 640; name more"),
         ("larger", {"max_tokens": 150}, "--max-tokens 150 is below 2 sentences of 100; raise it, or lower"),
@@ -490,29 +481,10 @@ def test_the_first_command_of_the_page_writes_a_collection(
 
 
 @pytest.mark.slow
-def test_existing_folder_is_refused(tmp_path: Path, cache: Path, tiny: Path) -> None:
-    (tmp_path / "out").mkdir()
-    with pytest.raises(UsageError, match="out: exists; remove it, or name another folder with --out"):
-        generate.generate("uniform", tiny, tmp_path / "out", cache)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_killed_run_leaves_no_collection(tmp_path: Path, cache: Path, tiny: Path, number: signal.Signals) -> None:
-    arguments = [
-        "generate",
-        "passkey",
-        "--from",
-        tiny,
-        "--out",
-        tmp_path / "out",
-        "--cache",
-        cache,
-        "--documents",
-        "900",
-        "--lengths",
-        "30000",
-    ]
+    arguments = ["generate", "passkey", "--from", tiny, "--out", tmp_path / "out", "--cache", cache]
+    arguments += ["--documents", "900", "--lengths", "30000"]
     run = subprocess.Popen([sys.executable, "-m", "harness", *arguments], stderr=subprocess.DEVNULL)
     while not any(tmp_path.glob("out.*.partial/corpus.jsonl.gz")):
         assert run.poll() is None

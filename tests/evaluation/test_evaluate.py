@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.errors import FileError, UsageError
+from harness.errors import UsageError
 from harness.evaluation import evaluate, evaluate_runs, judged_runs, measure_names, trec
 
 MEASURES = measure_names.parse(measure_names.DEFAULT)

@@ -25,12 +25,8 @@ _VECTORS = np.concatenate([_TOPICS, _TOPICS + 0.2, _RNG.standard_normal((30, 8))
 FOUND = Embeddings(_NAMES, _VECTORS.astype(np.float32), "minilm", "c" * 64, "document", "s")
 GOOD = Run({f"q{n}": (f"r{n}", f"n{n}") for n in range(30)}, ())
 BAD = Run({f"q{n}": (f"x{n}", f"x{(n + 1) % 30}") for n in range(30)}, ())
-RUNS = JudgedRuns(
-    "toy",
-    dict.fromkeys((*QUERIES, "alone"), ""),
-    {f"q{n}": {f"r{n}": 1} for n in range(30)},
-    {"good": GOOD, "bad": BAD},
-)
+JUDGED = {f"q{n}": {f"r{n}": 1} for n in range(30)}
+RUNS = JudgedRuns("toy", dict.fromkeys((*QUERIES, "alone"), ""), JUDGED, {"good": GOOD, "bad": BAD})
 FEW = Settings(resamples=50)
 
 
@@ -231,11 +227,7 @@ def test_interval_covers_values_of_other_samples_of_equal_size() -> None:
     assert covered >= 18
 
 
-QRELS = {
-    "q1": {"a": 1, "b": 3, "c": 2, "d": 0, "e": 2},
-    "q2": {"a": 1},
-    "q3": {"x": 0, "y": -1},
-}
+QRELS = {"q1": {"a": 1, "b": 3, "c": 2, "d": 0, "e": 2}, "q2": {"a": 1}, "q3": {"x": 0, "y": -1}}
 RUN = Run({"q1": ("d", "z", "a", "w", "v"), "q2": ("a", "b")}, ())
 
 
