@@ -96,18 +96,6 @@ def test_beir_reads_the_test_split_by_default(example: Example) -> None:
     assert load(path.with_name("data#dev")).qrels == b"q1 0 d2 2\n"
 
 
-def test_trec_title_is_not_part_of_the_text(example: Example) -> None:
-    path = example("TREC")
-    replace_text(path / "documents.trec", "<TITLE>Rivers</TITLE>\n<TEXT>\n", "<TEXT>\n<HEADLINE>R &amp; D</HEADLINE>\n")
-    assert documents(path)[0] == {"_id": "d1", "title": "R & D", "text": "Rivers run to the sea."}
-
-
-def test_trec_document_without_marked_text_uses_its_whole_content(example: Example) -> None:
-    path = example("TREC")
-    (path / "documents.trec").write_text("<DOC>\n<DOCNO>d1</DOCNO>\n<F P=1>Rivers</F>\nrun.\n</DOC>\n")
-    assert documents(path) == [{"_id": "d1", "title": "", "text": "Rivers run."}]
-
-
 def test_trec_documents_may_be_a_folder_of_files_or_tab_separated(example: Example) -> None:
     path = example("TREC")
     (path / "documents" / "b").mkdir(parents=True)
@@ -387,11 +375,12 @@ def test_trec_comments_titles_and_references_are_no_text(example: Example) -> No
         "<DOC>\n<docno> d1 </docno>\n<headline>On <b>ice</b></HEADLINE>\n"
         "<TEXT>one<!-- <P> not --> &amp; <title>two</title> <P>three</P></TEXT>\n<TEXT>four</TEXT>\n</DOC>\n"
         "<DOC>\n<DOCNO>d2</DOCNO>\n<TITLE>open\n<HL>closed</HL>\nfive\n</DOC>\n"
+        "<DOC>\n<DOCNO>d3</DOCNO>\n<F P=1>Rivers</F>\nrun.\n</DOC>\n"
+        "<DOC>\n<DOCNO>d4</DOCNO>\n<TEXT>\n<HEADLINE>R &amp; D</HEADLINE>\nRivers\n</TEXT>\n</DOC>\n"
     )
-    assert [(each["title"], each["text"]) for each in documents(folder)] == [
-        ("On ice", "one & three four"),
-        ("closed", "open five"),
-    ]
+    found = [(document["title"], document["text"]) for document in documents(folder)]
+    expected = [("On ice", "one & three four"), ("closed", "open five"), ("", "Rivers run."), ("R & D", "Rivers")]
+    assert found == expected
 
 
 @pytest.mark.parametrize(
