@@ -111,17 +111,8 @@ def load(location: DatasetLocation, cache: Path, progress: Progress = silent) ->
         path, split = _split(location)
         name, source = location.name.replace("#", "-"), _formats.read(path, split)
         language, positions = _facts(path).language, positions_content(path)
-    corpus = prepare_corpus(source.documents, cache, progress)
-    return Dataset(
-        name,
-        corpus,
-        source.queries,
-        source.qrels.content,
-        source.answers,
-        language,
-        positions,
-        repeated=source.qrels.repeated,
-    )
+    corpus, qrels = prepare_corpus(source.documents, cache, progress), source.qrels
+    return Dataset(name, corpus, source.queries, qrels.content, source.answers, language, positions, qrels.repeated)
 
 
 def load_named(declared: str, beside: Path, cache: Path) -> Dataset:

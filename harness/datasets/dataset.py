@@ -43,7 +43,7 @@ class Dataset:
     ``qrels`` is the text of a TREC qrels file.  A dataset with ``answers`` has no list of relevant documents:
     :meth:`judge` looks for an answer in each retrieved document.  ``language``: a code, where the dataset states one.
     ``positions``: the content of ``positions.jsonl``, empty without one.  ``repeated``: documents of judgements that
-    said the same as earlier ones.
+    repeat an earlier one.
     """
 
     name: str
@@ -160,8 +160,8 @@ class QuerySample:
 def draw_sample(dataset: Dataset, size: int, warmup: int, seed: int) -> QuerySample:
     """Draw a fixed sample of at most ``size`` judged queries, and at most ``warmup`` queries to warm up with.
 
-    Warm-up queries are those outside the sample.  If they are fewer than a fifth of it, queries of the sample fill up
-    to that fifth; those are judged and never timed.  Titles of documents would not do: a just-in-time compiler compiles
+    Queries outside the sample warm up.  If they are fewer than a fifth of the sample, queries of the sample fill the
+    gap; these are judged and never timed.  Titles of documents cannot warm up: a just-in-time compiler would compile
     other code for them.
 
     Raises:

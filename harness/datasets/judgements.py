@@ -1,4 +1,4 @@
-"""A dataset's judgements as a base for others, and the documents that are judged."""
+"""Judgements of a dataset that others are added to, and the documents to judge."""
 
 from __future__ import annotations
 

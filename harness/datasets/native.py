@@ -109,7 +109,7 @@ def _read_answers(path: Path) -> Answers:
 
 
 def _use_model(folder: Path) -> None:
-    """Let NLTK look for its model in a folder first."""
+    """Make NLTK look for its model in this folder first."""
     import nltk.data
 
     if folder.is_dir() and str(folder) not in nltk.data.path:

@@ -30,7 +30,7 @@ class RelevantPosition:
 
     ``start_token``, ``end_token``: tokens of bert-base-uncased in the text without [CLS] and [SEP], from 0, end
     exclusive.  ``start_char``, ``end_char``: the same place in characters.  ``length``: tokens of the document.
-    ``depth`` (0 first, 1 last) and ``target_length`` (tokens) are those that the generator was given, if any.
+    ``depth`` (0 first, 1 last) and ``target_length`` (tokens) are parameters of the generator, if it had them.
     """
 
     __pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False, defer_build=True)

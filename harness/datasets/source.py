@@ -1,4 +1,4 @@
-"""The common ground of dataset formats: what a format's reader returns, and how it reads files.
+"""Records that a reader of a dataset format returns, and functions that read its files.
 
 Files may be plain, gzipped or packed with zstd; their names do not matter.
 Every line has a place, ``FILE: line N``, that errors name.
@@ -252,8 +252,8 @@ def collect_qrels(
             raise FileError(f"{place}: grade {text[:80]!r} {error}; correct it") from None
         if ids is not None and query_id not in ids:
             form = in_other_form(query_id, ids)
-            said = f", which has {form!r}: they differ in Unicode normalisation only (NFC, NFD)" if form else ""
-            raise FileError(f"{place}: query {query_id!r} is not in {queries_file}{said}; add it or remove the line")
+            hint = f", which has {form!r}: they differ in Unicode normalisation only (NFC, NFD)" if form else ""
+            raise FileError(f"{place}: query {query_id!r} is not in {queries_file}{hint}; add it or remove the line")
         if (known := grades.get((query_id, doc_id))) is not None:
             if known != grade:
                 raise FileError(f"{place}: document {doc_id!r} has grades {known}, {grade} for {query_id!r}; keep one")

@@ -135,13 +135,9 @@ def _facts(schema: Any) -> dict[str, Any]:
 
 def embeddings_path(results: Path, embeddings: Embeddings) -> Path:
     """Return the path of embeddings in a results folder: one file for each checkpoint, role, source and setting."""
-    parts = (
-        embeddings.checkpoint_sha256[:16],
-        embeddings.role,
-        embeddings.source[:16],
-        embeddings.made_with[:8],
-    )
-    return results / _FOLDER / f"{'-'.join(filter(None, parts))}.parquet"
+    weights, setting = embeddings.checkpoint_sha256[:16], embeddings.made_with[:8]
+    parts = filter(None, (weights, embeddings.role, embeddings.source[:16], setting))
+    return results / _FOLDER / f"{'-'.join(parts)}.parquet"
 
 
 def find_embeddings(results: Path, role: str, source: str) -> tuple[Path, ...]:

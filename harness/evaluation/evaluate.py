@@ -40,14 +40,7 @@ _MAX_ROWS = 1_000_000
 # Errors of providers on input that they cannot take: Accuracy divides by 0 without pairs, gdeval's process fails,
 # pytrec_eval refuses a type.  The other measures are not affected.
 _PROVIDER_ERRORS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError),
     SubprocessError,
 )
 

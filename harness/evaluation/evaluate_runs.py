@@ -123,7 +123,7 @@ def count_unjudged_hits(runs: JudgedRuns, measures: Sequence[Any]) -> dict[str, 
 
 
 def _run_notes(runs: JudgedRuns, system: str, evaluation: Evaluation, measures: Sequence[Any]) -> Iterator[str]:
-    """Yield notes on one run: queries its measures leave out, and reasons to doubt them."""
+    """Yield notes on one run: queries without a value, and reasons to doubt its measures."""
     run, stored = runs.runs[system], runs.corpus_sha256 is not None
     yield from _form_notes(runs, system)
     k = max(map(len, run.rankings.values()), default=0)
@@ -138,7 +138,7 @@ def _run_notes(runs: JudgedRuns, system: str, evaluation: Evaluation, measures: 
         yield _unknown_query_note(runs.unknown[system])
     judged = (document in runs.qrels.get(query, ()) for query, ranking in run.rankings.items() for document in ranking)
     if run.rankings and not any(judged):
-        yield "the judgements know none of its hits; check that both use the same ids"
+        yield "none of its hits is in the judgements; check that both use the same ids"
 
 
 def _form_notes(runs: JudgedRuns, system: str) -> Iterator[str]:
@@ -161,7 +161,7 @@ def _form_notes(runs: JudgedRuns, system: str) -> Iterator[str]:
 
 
 def measure_notes(evaluation: Evaluation, deep: Sequence[str], k: int) -> tuple[str, ...]:
-    """Return notes on what a run's measures leave out.
+    """Return notes on the queries and ranks that a run's measures leave out.
 
     Args:
         evaluation: of the run.
@@ -219,7 +219,7 @@ def unknown_query_notes(runs: JudgedRuns) -> tuple[str, ...]:
 
 def _unknown_query_note(unknown: UnknownQueries) -> str:
     return (
-        f"{count_and_ids(unknown.queries)} queries of the run are not among those to be judged and are left out; the"
+        f"{count_and_ids(unknown.queries)} queries of the run are not to be judged and are left out; the"
         f" first is in {unknown.place}"
     )
 

@@ -38,7 +38,7 @@ from harness.stats import Floats, Ints
 # a distance.
 _SINGLE_FROM = 4
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-# Of the processes; with the second, none of them imports a module of the working directory.
+# Environment of the processes; PYTHONSAFEPATH keeps them from importing modules of the working directory.
 _VARIABLES = {**dict.fromkeys(_ONE_THREAD, "1"), "PYTHONSAFEPATH": "1"}
 _CHUNK = 250  # resamples at once: their covariances are held together
 _MAX_BYTES = 8 << 30  # of all processes together

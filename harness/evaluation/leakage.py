@@ -1,4 +1,4 @@
-"""Find training queries that are near duplicates of evaluation queries, and what measures are without them.
+"""Find training queries that are near duplicates of evaluation queries, and measure systems without them.
 
 Two queries are near duplicates if their texts are the same but for case, white space and punctuation, or if the cosine
 of their vectors reaches a threshold.
@@ -112,12 +112,11 @@ def find_leaks(
         cosines = _cosines(own.vectors[rows], other.vectors[columns]).tolist()
         same = tuple(replace(leak, cosine=min(1.0, cosine)) for leak, cosine in zip(same, cosines, strict=True))
     leaks |= {(leak.query_id, leak.training_id): leak for leak in same}
-    return tuple(
-        sorted(
-            leaks.values(),
-            key=lambda leak: (-(leak.cosine or 0), not leak.same_text, leak.query_id, leak.training_id),
-        )
-    )
+
+    def order(leak: Leak) -> tuple[float, bool, str, str]:
+        return -(leak.cosine or 0), not leak.same_text, leak.query_id, leak.training_id
+
+    return tuple(sorted(leaks.values(), key=order))
 
 
 def examine(
@@ -127,7 +126,7 @@ def examine(
     threshold: float,
     measures: Sequence[Any],
 ) -> Leakage:
-    """Return the training queries that recur in a sample, and what they do to its measures.
+    """Return the training queries that recur in a sample, and their effects on its measures.
 
     Args:
         sample: its queries and runs.

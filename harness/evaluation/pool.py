@@ -1,8 +1,8 @@
 """Pool unjudged documents for judging; write the pool as a table or JSON lines; read it back with grades.
 
-A pool has the unjudged documents that any run ranks high, in an order that hides whose they are: a document's position
-follows from a hash of the seed and of the pair's ids.  No system, rank or score has a part in it, and another run
-moves no pair.  Of a deep pool, an ensemble of rerankers may choose what to judge (Qiu et al. 2022, section 2.3).
+A pool has the unjudged documents that any run ranks high.  A hash of the seed and of the pair's ids decides the order,
+so that it reveals no system, rank or score, and a further run moves no pair.  An ensemble of rerankers may choose which
+pairs of a deep pool to judge (Qiu et al. 2022, section 2.3).
 
 Tables are csv's dialect ``excel-tab``.  Each text is one printable line, with an apostrophe before what a spreadsheet
 would take for a formula.  JSON lines keep texts as they are.  A spreadsheet may also rewrite ids (``007`` becomes 7):

@@ -1,7 +1,7 @@
 """Add judgements to a qrels file, and record each merge next to it, in ``<file>.provenance.jsonl``.
 
-A merge marks its judgements with a number, the iteration: the second column of a TREC qrels file, which trec_eval and
-all others skip.  The record names for each iteration the judge, the date, the file, and the changes.
+A merge marks its judgements with a number in the second column of a TREC qrels file, the iteration, which trec_eval and
+other readers skip.  The record names for each iteration the judge, the date, the file, and the changes.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def _draw_once(
 def _draw_relevant(
     relevant: Mapping[str, int], most: int, rng: np.random.Generator, *, any_grade: bool
 ) -> frozenset[str]:
-    """Return at most so many documents: all of the better grades, and some of the last at random."""
+    """Return at most ``most`` documents: the better grades whole, and a random part of the last grade."""
     kept: list[str] = []
     grades = [None] if any_grade else sorted(set(relevant.values()), reverse=True)
     for grade in grades:

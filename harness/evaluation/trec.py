@@ -40,7 +40,7 @@ _NEGATIVE = "no more relevant than 0 (Bpref and infAP treat them as unjudged)"
 
 @dataclass
 class FlaggedLines:
-    """Lines of a file that its user should know of: their count, and the number of the first."""
+    """Number of suspicious lines in a file, and the first line number."""
 
     count: int = 0
     first: int = 0

@@ -127,7 +127,7 @@ def test_leakage_names_queries_left_out_of_a_run(harness: Call) -> None:
     Path("training.tsv").write_text("t0\tx\n")
     Path("queries.tsv").write_text("q1\tsome\n")
     done = harness("leakage", "training.tsv", *RUN_FILES, "--queries", "queries.tsv")
-    assert "- one: 3 (q0, q2, q3) queries of the run are not among those to be judged and are left out" in done.stdout
+    assert "- one: 3 (q0, q2, q3) queries of the run are not to be judged and are left out" in done.stdout
 
 
 def test_leakage_names_a_missing_file(harness: Call) -> None:

@@ -36,7 +36,7 @@ _FILES = {
     "corpus.jsonl.gz": "one JSON object a line: `_id`, `title`, `text`",
     "queries.jsonl": "one JSON object a line: `_id`, `text`",
     "qrels.trec": "TREC qrels: query, 0, document, grade",
-    POSITIONS: "where relevant passages lie: query, document, tokens of bert-base-uncased, characters",
+    POSITIONS: "places of relevant passages: query, document, tokens of bert-base-uncased, characters",
     CANDIDATES: "TREC run: each query's relevant document among others, in random order",
     GENERATOR: "parameters, checksums and counts",
 }
@@ -55,7 +55,7 @@ class Provenance:
 
 @dataclass
 class Written:
-    """A collection's counts: documents, their tokens (those that were counted), queries, and notes by their text."""
+    """A collection's counts: documents, counted tokens, queries, and notes by their text."""
 
     documents: int = 0
     tokens: int = 0
@@ -65,7 +65,7 @@ class Written:
 
 @contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
-    """Yield a folder to fill; it becomes ``out`` if the block ends well, else nothing stays.
+    """Yield a folder to fill; the folder becomes ``out`` if the block succeeds; otherwise nothing is left.
 
     Raises:
         FileError: ``out`` exists, or cannot be written.

@@ -20,7 +20,7 @@ from harness.driver.records import Query
 from harness.errors import UsageError
 
 LADDER = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
-_REFRAIN_TOKENS = 30  # the repeated sentences of a pass key's document have so many at least
+_REFRAIN_TOKENS = 30  # minimum of the repeated sentences around a pass key
 _KEYS = range(10_000, 100_000)
 _FIRST_NAMES = (
     "Ada Ahmed Alma Amara Anton Bela Bruno Carla Chen Clara Dara David Elena Elias Emma Farah Felix Greta Hana Hugo "

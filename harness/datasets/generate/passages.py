@@ -1,8 +1,8 @@
-"""Passages of a source: the relevant one of each query, and fillers that no query's judgements name.
+"""Passages of a source: the relevant one of each query, and fillers from unjudged documents.
 
 Texts are normalised: white space becomes single blanks.  A source document is one passage, or is cut into sentences or
 into chunks of whole words.  Sources judge documents, so of a document that was cut the passage with the largest word
-overlap with the query (Dice, words of four letters or more and numbers) stands for the relevant one.
+overlap with the query (Dice, words of four letters or more and numbers) counts as the relevant one.
 
 Memory holds queries, judgements and at most ``_MOST_FILLERS`` fillers; the corpus is streamed.
 """
@@ -180,7 +180,9 @@ class PassageSource:
             if self.cut.admits(tokens):
                 yield query, Passage(text, tokens, frozenset(self._relevant[query.query_id]))
             else:
-                self._leave_out(f"queries whose passage has not {self.cut.low} to {self.cut.high} tokens")
+                self._leave_out(
+                    f"queries whose passage has fewer than {self.cut.low} or more than {self.cut.high} tokens"
+                )
 
     def _choose(self, query: Query, texts: list[str]) -> str | None:
         if self.cut.how == "documents":

@@ -145,13 +145,7 @@ def _moved(doc_id: str, text: str, segments: list[tuple[int, int]], places: list
                 first += len(piece) - len(piece.lstrip())
                 last = first + len(piece.strip())
                 before, inside = count_tokens([text[start:first], text[first:last]])
-                yield RelevantPosition(
-                    query_id,
-                    doc_id,
-                    token + before,
-                    token + before + inside,
-                    char + first - start,
-                    char + last - start,
-                    length,
-                )
+                tokens_in, chars_in = token + before, char + first - start
+                ends = tokens_in + inside, chars_in + last - first
+                yield RelevantPosition(query_id, doc_id, tokens_in, ends[0], chars_in, ends[1], length)
             char, token = char + end - start + 1, token + tokens
