@@ -196,7 +196,7 @@ def test_hits_are_judged_after_the_job_and_judgements_are_stored_with_it(bench: 
     values = {name: figure.value for name, figure in row.measures.items()}
     assert values == known | dict.fromkeys(("nDCG@10", "R@10", "AP"))
     assert (row.measures["nDCG@10"].reason or "").startswith("needs all relevant documents")
-    assert row.queries_judged == 1 and row.unjudged_share is None, "each hit is judged by its text"
+    assert row.judged.queries == 1 and row.judged.unjudged_share is None, "each hit is judged by its text"
 
 
 def test_job_without_a_run_has_no_judgements(bench: Bench) -> None:
