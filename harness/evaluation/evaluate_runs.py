@@ -152,12 +152,9 @@ def _form_notes(runs: JudgedRuns, system: str) -> Iterator[str]:
         if not document.isascii() and document not in judged
     )
     for kind, pairs in (("query", queries), ("document", documents)):
-        found = dict.fromkeys(name for name, form in pairs if form)
-        if found:
-            example = next(iter(found))
-            count = f"1 {kind} id ({example!r}) differs" if len(found) == 1 else f"{len(found):,} {kind} ids differ"
-            such = "" if len(found) == 1 else f", such as {example!r}"
-            yield f"{count} from the judgements' in Unicode normalisation only (NFC, NFD){such}"
+        if names := tuple(dict.fromkeys(repr(name) for name, form in pairs if form)):
+            form = "in Unicode normalisation only (NFC, NFD)"
+            yield f"{count_and_ids(names)} {kind} ids differ from the judgements' {form}"
 
 
 def measure_notes(evaluation: Evaluation, deep: Sequence[str], k: int) -> tuple[str, ...]:

@@ -163,7 +163,10 @@ def _parse_one(name: str, *, distances: bool) -> Any:
     if name.strip() == "":
         raise _unknown(name, "it is empty")
     if recall := re.fullmatch(r"R(\(mean=(['\"])languages\2\))?@(\w*)kt", name):
-        return _answer_recall(name, recall[3], by_language=recall[1] is not None)
+        # Digits only and no leading zero: the measure's text must parse back.
+        if re.fullmatch(r"[1-9][0-9]{0,3}", recall[3]) and int(recall[3]) * 1000 <= MAX_TOKENS:
+            return AnswerRecall(int(recall[3]) * 1000, by_language=recall[1] is not None)
+        raise UsageError(f"unknown measure {name!r}: write R@1kt to R@{MAX_TOKENS // 1000}kt")
     if distance := parse_distance(name):
         if not distances:
             raise UsageError(
@@ -181,13 +184,6 @@ def _parse_one(name: str, *, distances: bool) -> Any:
             raise _unknown(name, fault)
         return SetAtCutoff(measure, int(set_measure[2]))
     return _ir_measure(name, name)
-
-
-def _answer_recall(name: str, thousands: str, *, by_language: bool) -> AnswerRecall:
-    # Digits only and no leading zero: the measure's text must parse back.
-    if re.fullmatch(r"[1-9][0-9]{0,3}", thousands) is None or int(thousands) * 1000 > MAX_TOKENS:
-        raise UsageError(f"unknown measure {name!r}: write R@1kt to R@{MAX_TOKENS // 1000}kt")
-    return AnswerRecall(int(thousands) * 1000, by_language)
 
 
 def parse_distance(name: str) -> DistanceName | None:

@@ -154,22 +154,15 @@ def build_pool(
     """
     candidates = pool_candidates(samples, depth)
     chosen = ensemble.choose(candidates) if ensemble else candidates
-    to_judge: dict[str, list[str]] = {}
-    queries: dict[str, str] = {}
+    queries = {query: text for runs in samples for query, text in runs.queries.items()}
+    pairs: list[tuple[str, str]] = []
     judged = 0
-    for runs in samples:
-        queries.update(runs.queries)
-    for query, documents in chosen.items():
+    for query in sorted(chosen, key=lambda query: shuffle_key(seed, query)):
+        documents = chosen[query]
         known = {document for document in documents if any(document in runs.qrels.get(query, {}) for runs in samples)}
         wanted = documents if again else documents - known
         judged += len(documents) - len(wanted)
-        if wanted:
-            to_judge[query] = sorted(wanted, key=lambda document: shuffle_key(seed, query, document))
-    pairs = [
-        (query, document)
-        for query in sorted(to_judge, key=lambda query: shuffle_key(seed, query))
-        for document in to_judge[query]
-    ]
+        pairs += ((query, document) for document in sorted(wanted, key=lambda name: shuffle_key(seed, query, name)))
     total = sum(map(len, candidates.values())) if ensemble else 0
     return JudgingPool(tuple(pairs), queries, judged, tuple(_count_unjudged(samples, depth)), depth, total)
 

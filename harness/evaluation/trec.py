@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from harness.errors import FileError
 from harness.evaluation import trec_lines
@@ -234,16 +235,14 @@ def _by_query(
 
 def _duplicate(query: str, block: LineBlock) -> _Fault:
     """Return the first line whose document or rank is on an earlier line of its query."""
-    ranks = block.numbers[0] if len(block.numbers) > 1 else None
-    documents: set[str] = set()
-    used: set[int] = set()
-    for index, document in enumerate(block.documents):
-        if document in documents or (ranks is not None and ranks[index] in used):
-            what = f"document {document!r}" + (f" or rank {ranks[index]}" if ranks is not None else "")
-            return block.lines[index], f"{what} appears twice in query {query!r}; remove one"
-        documents.add(document)
-        if ranks is not None:
-            used.add(ranks[index])
+    columns = (block.documents, *block.numbers[:-1])  # scores are last
+    known: list[set[Any]] = [set() for _ in columns]
+    for line, *values in zip(block.lines, *columns, strict=True):
+        if any(value in earlier for value, earlier in zip(values, known, strict=True)):
+            what = " or rank ".join((f"document {values[0]!r}", *map(str, values[1:])))
+            return line, f"{what} appears twice in query {query!r}; remove one"
+        for value, earlier in zip(values, known, strict=True):
+            earlier.add(value)
     raise AssertionError(query)
 
 

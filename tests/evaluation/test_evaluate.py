@@ -380,5 +380,5 @@ def test_ids_of_another_unicode_form_are_noted(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("q Q0 cafe\u0301 1 1 x\ne\u0301 Q0 d 1 1 x\n", encoding="utf-8")
     runs = judged_runs.read_runs(tmp_path / "qrels", [tmp_path / "run"])
     notes = evaluate_runs.evaluate_runs(runs, measure_names.parse(["RR"])).notes
-    forms = [note.partition(" differs")[0] for note in notes if "Unicode normalisation only (NFC, NFD)" in note]
-    assert forms == ["1 query id ('e\u0301')", "1 document id ('cafe\u0301')"]
+    forms = [note.partition(" differ")[0] for note in notes if "Unicode normalisation only (NFC, NFD)" in note]
+    assert forms == ["1 ('e\u0301') query ids", "1 ('cafe\u0301') document ids"]

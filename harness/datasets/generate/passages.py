@@ -14,6 +14,7 @@ import hashlib
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -127,7 +128,7 @@ class PassageSource:
     cut: PassageCut
     seed: int
     hold_out: bool = True
-    left_out: dict[str, int] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         by_query: dict[str, tuple[str, ...]] = {}  # a set takes four times the memory
@@ -140,7 +141,7 @@ class PassageSource:
             held = set(random.Random(f"held out:{self.seed}").sample(judged, len(judged) // 2))
         self._relevant = {query: docs for query, docs in by_query.items() if held.isdisjoint(docs)}
         self._judged = frozenset(judged) - held
-        self.left_out = {"queries held out, their documents are fillers": len(by_query) - len(self._relevant)}
+        self.left_out["queries held out, their documents are fillers"] = len(by_query) - len(self._relevant)
         self._queries = sorted(
             (query for query in self.dataset.queries if query.query_id in self._relevant), key=lambda q: q.query_id
         )
@@ -156,7 +157,7 @@ class PassageSource:
             for query, passage in self._batch(self._queries[start : start + _QUERIES_A_BATCH]):
                 key = _key(passage.text)
                 if key in used or query.text in texts:
-                    self._leave_out("queries whose text or relevant passage is another's")
+                    self.left_out["queries whose text or relevant passage is another's"] += 1
                     continue
                 used.add(key)
                 texts.add(query.text)
@@ -174,24 +175,21 @@ class PassageSource:
             if passage := self._choose(query, texts):
                 chosen.append((query, passage))
             else:
-                self._leave_out("queries whose relevant documents are missing or empty")
+                self.left_out["queries whose relevant documents are missing or empty"] += 1
         counts = count_tokens([text for _, text in chosen])
         for (query, text), tokens in zip(chosen, counts, strict=True):
             if self.cut.admits(tokens):
                 yield query, Passage(text, tokens, frozenset(self._relevant[query.query_id]))
             else:
-                self._leave_out(
+                self.left_out[
                     f"queries whose passage has fewer than {self.cut.low} or more than {self.cut.high} tokens"
-                )
+                ] += 1
 
     def _choose(self, query: Query, texts: list[str]) -> str | None:
         if self.cut.how == "documents":
             return random.Random(f"passage:{self.seed}:{query.query_id}").choice(texts) if texts else None
         passages = [passage for text in texts for passage in self.cut.passages(text)]
         return passages[best_overlap(query.text, passages)] if passages else None
-
-    def _leave_out(self, reason: str) -> None:
-        self.left_out[reason] = self.left_out.get(reason, 0) + 1
 
     @functools.cached_property
     def filler_documents(self) -> list[str]:
