@@ -99,6 +99,8 @@ def evaluate_runs(runs: JudgedRuns, measures: Sequence[Any], step: Progress = si
             runs.unknown[system].queries if system in runs.unknown else (),
         )
     unjudged = count_unjudged_hits(runs, measures)
+    shares = {system: {hits.share} for system, hits in unjudged.items() if hits.share is not None}
+    depth = next((hits.depth for hits in unjudged.values()), 0)
     return EvaluatedRuns(
         measures=tuple(str(measure) for measure in measures),
         queries=tuple(sorted(runs.query_ids if runs.hits_alone else runs.judged_ids)),
@@ -108,7 +110,7 @@ def evaluate_runs(runs: JudgedRuns, measures: Sequence[Any], step: Progress = si
         run_notes={
             system: tuple(_run_notes(runs, system, evaluation, measures)) for system, evaluation in evaluations.items()
         },
-        common_notes=(*tie_notes(runs), *qrels_notes(runs), *_unjudged_notes(runs.dataset, unjudged)),
+        common_notes=(*tie_notes(runs), *qrels_notes(runs), *unjudged_share_notes(runs.dataset, depth, shares)),
     )
 
 
@@ -227,12 +229,6 @@ def qrels_notes(runs: JudgedRuns) -> tuple[str, ...]:
         return runs.notes
     count = f"{count_and_ids(queries)} of {len(runs.judged_ids):,} judged queries"
     return (*runs.notes, f"{count} have no relevant document; they count")
-
-
-def _unjudged_notes(dataset: str, unjudged: Mapping[str, UnjudgedHits]) -> Iterator[str]:
-    shares = {system: {hits.share} for system, hits in unjudged.items() if hits.share is not None}
-    if shares:
-        yield from unjudged_share_notes(dataset, next(iter(unjudged.values())).depth, shares)
 
 
 def unjudged_share_notes(dataset: str, depth: int, systems: Mapping[str, set[float]]) -> Iterator[str]:
