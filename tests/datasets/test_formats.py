@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from harness import datasets
-from harness.config import data_root
 from harness.datasets import IrDataset, formats
 from harness.driver.records import Query
 from harness.errors import FileError, HarnessError, UnknownName
@@ -304,16 +303,6 @@ def test_shipped_collections_are_whole(tmp_path: Path, name: str, size: int, jud
     assert text in dict(dataset.corpus.texts([first]))[first]
     readme = (place / "README.md").read_text(encoding="utf-8")
     assert "**Licence.**" in readme and "**Attribution.**" in readme and f"{size:,}" in readme
-
-
-def test_demo_collections_of_dureader_differ_in_titles_alone() -> None:
-    folders = [data_root() / "datasets" / name for name in ("dureader-demo-zh", "dureader-demo-zh-titles")]
-    texts = [gzip.decompress((folder / "corpus.jsonl.gz").read_bytes()).decode() for folder in folders]
-    bare, titled = ([json.loads(line) for line in text.splitlines()] for text in texts)
-    assert bare == [each | {"title": ""} for each in titled]
-    assert sum(bool(each["title"]) for each in titled) > 7000
-    for name in ("queries.jsonl.gz", "qrels.trec", "dataset.toml"):
-        assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes()
 
 
 def test_a_trec_document_without_end_is_bounded(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
