@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter, model_validator
 
 from harness.datasets import source
 from harness.errors import FileError
@@ -45,10 +45,20 @@ class RelevantPosition:
     depth: Annotated[float, Field(ge=0, le=1)] | None = None
     target_length: _Offset | None = None
 
+    @model_validator(mode="after")
+    def _is_ordered(self) -> RelevantPosition:
+        """Refuse a line of a file; positions that harness makes are not checked."""
+        if not (self.start_token < self.end_token <= self.length and self.start_char < self.end_char):
+            raise ValueError("the passage ends before it starts, or after the document; correct the line")
+        return self
+
     def to_line(self) -> bytes:
         """Return the record as a line of ``positions.jsonl``; missing values are left out."""
         fields = {name: value for name, value in asdict(self).items() if value is not None}
         return json.dumps(fields, ensure_ascii=False).encode("utf-8") + b"\n"
+
+
+_RECORD: TypeAdapter[RelevantPosition] = TypeAdapter(RelevantPosition)
 
 
 def has_positions(folder: Path) -> bool:
@@ -87,13 +97,3 @@ def read_positions(folder: Path) -> Iterator[RelevantPosition]:
 def read_positions_file(path: Path) -> Iterator[RelevantPosition]:
     """Yield the positions of a file as :func:`read_positions` does."""
     return source.read_records(path, _RECORD)
-
-
-def _ordered(position: RelevantPosition) -> RelevantPosition:
-    tokens, characters = (position.start_token, position.end_token), (position.start_char, position.end_char)
-    if not (tokens[0] < tokens[1] <= position.length and characters[0] < characters[1]):
-        raise ValueError("the passage ends before it starts, or after the document; correct the line")
-    return position
-
-
-_RECORD: TypeAdapter[RelevantPosition] = TypeAdapter(Annotated[RelevantPosition, AfterValidator(_ordered)])
