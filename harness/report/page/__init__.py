@@ -29,6 +29,7 @@ from harness.analysis.row_pricing import Tariff
 from harness.analysis.table import Machine, Overhead, Table
 from harness.errors import UsageError
 from harness.report import explain
+from harness.report.document import number
 from harness.report.figures import Figure, Place
 from harness.report.page.answer import encodable, html_text
 from harness.report.page.groups import DRAWS, RankingData, group_id, group_numbers, group_record
@@ -39,7 +40,6 @@ from harness.report.page.rows import (
     all_tariffs,
     page_figures,
     row_record,
-    short_estimate,
     short_paragraphs,
     snapshot_records,
 )
@@ -48,25 +48,24 @@ from harness.untrusted import Text, one_line
 # Version of the data inside a page; a page reads its own alone.
 CONTENT_VERSION = 1
 _HERE = Path(__file__).parent
-# In this order: each may use what stands before it.
+_LIBRARY = "vendor/echarts.js"
+# The page's own script is these files, joined in one scope: a name is declared once in all of them.
 SCRIPTS = (
-    "vendor/echarts.js",
     "numbers.js",
+    "elements.js",
     "data.js",
+    "columns.js",
     "dynascore.js",
     "front.js",
     "winners.js",
-    "columns.js",
     "state.js",
     "view.js",
-    "holds.js",
-    "elements.js",
+    "rank_spans.js",
     "controls.js",
     "cells.js",
     "table.js",
-    "evidence_parts.js",
+    "explained.js",
     "evidence.js",
-    "looks.js",
     "charts.js",
     "chart_front.js",
     "chart_winners.js",
@@ -148,8 +147,7 @@ def page_content(source: PageSource) -> dict[str, Any]:
         "view": source.view,
         "groups": [group_record(group, groups, measures, numbers, source.ranking) for group in groups],
         "machines": [_machine(each, texts) for each in shared.machines],
-        "overhead": [_overhead(each, texts) for each in source.measured.overhead],
-        "notes": [one_line(note) for note in source.notes],
+        "notes": [one_line(note) for note in (*map(_overhead, source.measured.overhead), *source.notes)],
         "rows": lines,
     }
     return {**content, "texts": texts.all()}
@@ -243,23 +241,22 @@ def _machine(machine: Machine, texts: SharedTexts) -> dict[str, Any]:
     }
 
 
-def _overhead(null: Overhead, texts: SharedTexts) -> dict[str, Any]:
-    return {
-        "suite": texts.number(null.suite),
-        "profile": texts.number(null.profile),
-        "isolation": null.isolation.name,
-        "origin": texts.number(null.origin),
-        "outcome": null.outcome.value,
-        "detail": texts.number(null.detail),
-        "validity": null.validity.value,
-        "key": one_line(null.key),
-        "mean": short_estimate(null.latency_mean_s, texts, digits=4),
-    }
+def _overhead(null: Overhead) -> str:
+    """Return a sentence on the overhead of harness itself."""
+    origin = "" if null.origin is None else f"of {null.origin}, "
+    mean_s = null.latency_mean_s.value
+    mean = "not measured" if mean_s is None else f"{number(mean_s, 1e6)} µs"
+    return (
+        f"harness itself on {null.profile} (suite {null.suite}, {origin}{null.isolation.name}, "
+        f"{null.validity.value}): {mean} a query."
+    )
 
 
 def render_page(content: dict[str, Any], answer: str = "") -> str:
     """Return the HTML file of a page's data and its answer; the same data always give the same bytes."""
-    scripts = [_script(name) for name in SCRIPTS]
+    own = "".join(map(_read, SCRIPTS))
+    scripts = [_read(_LIBRARY), f'(() => {{\n"use strict";\n{own}}})();\n']
+    assert not any("</script" in text.lower() or "<!--" in text for text in scripts), "a script would end its element"
     policy = "; ".join(
         (
             "default-src 'none'",
@@ -272,7 +269,10 @@ def render_page(content: dict[str, Any], answer: str = "") -> str:
     )
     parts = {
         "policy": policy,
-        "title": html_text(str(content["title"])),
+        "title": html_text(content["title"]),
+        "about": html_text(" · ".join(content["about"])),
+        "version": html_text(content["harness"]),
+        "notes": "\n".join(f"      <li>{html_text(note)}</li>" for note in content["notes"]),
         "answer": answer,
         "style": _read("page.css"),
         "data": in_script(content),
@@ -290,12 +290,6 @@ def in_script(content: Any) -> str:
     for character, escape in _ESCAPED.items():
         text = text.replace(character, escape)
     return encodable(text)
-
-
-def _script(name: str) -> str:
-    text = _read(name)
-    assert "</script" not in text.lower() and "<!--" not in text, f"{name} would end its own element"
-    return text
 
 
 def _hash(text: str) -> str:

@@ -90,7 +90,7 @@ def test_every_control_and_picture_has_an_accessible_name(page: Page) -> None:
     for box in page.locator("select, input").all():
         label = page.locator(f'label[for="{box.get_attribute("id")}"]')
         assert label.count() == 1 and label.inner_text().strip(), box.get_attribute("id")
-    page.evaluate("harnessPage.charts.redraw()")
+    page.evaluate("harnessPage.redrawPictures()")
     for chart in page.locator(".chart[role=img]").all():
         assert len(str(chart.get_attribute("aria-label"))) > 40
     assert page.locator(".chart svg:not([aria-hidden])").count() == 0
@@ -124,7 +124,7 @@ def test_page_never_scrolls_sideways(open_file: Open, file: Path, hostile_file: 
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     for width in (320, 390, 768, 1024, 1440):
         page.set_viewport_size({"width": width, "height": 800})
-        page.evaluate("harnessPage.charts.redraw()")
+        page.evaluate("harnessPage.redrawPictures()")
         assert page.evaluate("[innerWidth, document.documentElement.scrollWidth <= innerWidth]") == [width, True]
 
 

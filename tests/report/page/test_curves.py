@@ -49,7 +49,7 @@ def texts(page: Page, selector: str) -> list[str]:
 @pytest.mark.parametrize("width", [390, 1280])
 def test_points_of_a_sweep_are_one_labelled_curve(open_file: Open, file: Path, width: int) -> None:
     page = open_file(file, width=width)
-    colour = page.locator("#figure-front .legend li").first.locator("line").get_attribute("stroke")
+    colour = page.locator("#figure-front .legend li").first.locator("path").first.get_attribute("stroke")
     paths = page.locator(f'#chart-front svg path[fill="none"][stroke="{colour}"]').evaluate_all(
         """(all) => all.map((each) =>
             each.getAttribute("d").match(/[ML][^ML]+/g).map((part) => parseFloat(part.slice(1))))"""

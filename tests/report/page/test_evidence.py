@@ -53,11 +53,11 @@ def opened(page: Page, line: int, column: str) -> str:
 @pytest.mark.parametrize("column", COLUMNS)
 def test_every_number_has_evidence(shared: Page, results: PageSource, column: str) -> None:
     page = shared
-    page.evaluate("harnessPage.main.change(harnessPage.state.parse(''))")
+    page.evaluate("harnessPage.change(harnessPage.parse(''))")
     text = opened(page, 1, column)
     page.keyboard.press("Escape")
     expect(page.locator("#evidence")).to_be_hidden()
-    first = page.evaluate("harnessPage.content.rows[harnessPage.main.view().rows[0]].key")
+    first = page.evaluate("harnessPage.content.rows[harnessPage.view().rows[0]].key")
     row = next(each for each in results.measured.rows if each.key == first)
     assert row.machine is not None
     for part in (*row.keys, row.machine.cpu_model, row.machine.kernel, row.system, row.profile):
@@ -68,7 +68,7 @@ def test_every_number_has_evidence(shared: Page, results: PageSource, column: st
 
 def explained(page: Page) -> list[list[list[str]]]:
     """The page's texts on all rows, at the chosen prices."""
-    script = "(row) => harnessPage.parts.explained(row, harnessPage.main.view())"
+    script = "(row) => harnessPage.explained(row, harnessPage.view())"
     return list(page.evaluate(f"harnessPage.content.rows.map({script})"))
 
 
@@ -84,7 +84,7 @@ def test_evidence_has_the_texts_of_explain_at_all_prices(open_file: Open, tmp_pa
     tariffs = all_tariffs(opening)
     assert len(tariffs) > 3
     for number, tariff in enumerate(tariffs):
-        page.evaluate("(snapshot) => harnessPage.main.change({ snapshot })", number)
+        page.evaluate("(snapshot) => harnessPage.change({ snapshot })", number)
         for row, shown in zip(ordered, explained(page), strict=True):
             priced = row_pricing.price_row(row, tariff)
             wanted = [[one_line(title), one_line(text)] for title, text in explain.row_paragraphs(priced)]
@@ -96,7 +96,7 @@ def test_evidence_has_the_texts_of_explain_at_all_prices(open_file: Open, tmp_pa
 def test_panel_shows_every_paragraph_of_its_row_once(page: Page) -> None:
     opened(page, 2, "latency")
     shown = page.locator("#evidence .explained strong").all_inner_texts()
-    row = page.evaluate("harnessPage.main.view().rows[1]")
+    row = page.evaluate("harnessPage.view().rows[1]")
     all_titles = [title for title, _ in explained(page)[row]]
     assert shown[0] == "Latency" and {"Cost", "Measured on", "Trust", "Stored jobs"} < set(all_titles)
     assert sorted(each for each in shown if each in all_titles) == sorted(all_titles)
@@ -106,8 +106,8 @@ def test_panel_shows_every_paragraph_of_its_row_once(page: Page) -> None:
 def test_a_score_shows_its_terms(page: Page) -> None:
     text = opened(page, 1, "score")
     view = page.evaluate(
-        """() => { const view = harnessPage.main.view(); const row = view.rows[0];
-          const of = (axis) => harnessPage.data.column(axis, view.settings).value[row];
+        """() => { const view = harnessPage.view(); const row = view.rows[0];
+          const of = (axis) => harnessPage.column(axis, view.state).value[row];
           return { score: view.score[row], rates: view.rankings[0].metrics.map((each) => each.rate.value),
                    values: ["accuracy", "cost", "latency"].map(of) }; }"""
     )
@@ -130,7 +130,7 @@ def test_samples_are_a_histogram_and_a_distribution(page: Page) -> None:
     for kind in ("histogram", "ecdf"):
         assert page.locator(f'#evidence [data-chart="{kind}"] svg path').count() > 3
     bins = page.evaluate(
-        """() => harnessPage.charts.bins(harnessPage.content.rows[harnessPage.main.view().rows[0]].quantiles, true)"""
+        """() => harnessPage.binsOf(harnessPage.content.rows[harnessPage.view().rows[0]].quantiles, true)"""
     )
     assert sum(share for _, _, share in bins) == pytest.approx(100)
     assert all(share >= 0 for _, _, share in bins)

@@ -36,7 +36,7 @@ def test_evidence_of_hostile_rows_is_text(hostile: Page) -> None:
             assert hostile.locator("#evidence img, #evidence script").count() == 0
             hostile.keyboard.press("Escape")
             expect(hostile.locator("#evidence")).to_be_hidden()
-    hostile.evaluate("harnessPage.charts.redraw()")
+    hostile.evaluate("harnessPage.redrawPictures()")
     assert hostile.locator("figure img, figure script").count() == 0
 
 

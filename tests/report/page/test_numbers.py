@@ -36,7 +36,7 @@ SNAPSHOTS = [
 WEIGHTS = ((0.5, 0.25, 0.25), (0.9, 0.05, 0.05), (0.1, 0.8, 0.1), (0.35, 0, 0.65), (1, 0, 0), (0, 0.5, 0.5))
 # What stands of each row: rank, score, front.
 _SHOWN = """() => {
-  const view = harnessPage.main.view();
+  const view = harnessPage.view();
   const none = (value) => (Number.isNaN(value) ? null : value);
   return Object.fromEntries(view.rows.map((row) => [
     harnessPage.content.rows[row].key,
@@ -54,7 +54,7 @@ def choose(page: Page, **changes: Any) -> None:
     """``snapshot=None``: the one that the page opens with."""
     if changes.get("snapshot", 0) is None:
         changes["snapshot"] = page.evaluate("harnessPage.content.snapshot")
-    page.evaluate("(changes) => harnessPage.main.change(changes)", changes)
+    page.evaluate("(changes) => harnessPage.change(changes)", changes)
 
 
 def board(results: PageSource, found: dict[str, PerQuery], at: Tariff, **asked: Any) -> Leaderboard:
@@ -113,7 +113,7 @@ def test_table_shows_new_scores_after_a_slider_moves(page: Page, results: PageSo
 
 def test_every_measure_has_its_ranks_at_any_prices(shared: Page, results: PageSource, rows: Any) -> None:
     """Compare ranks only: the next test compares the costs of every snapshot."""
-    group = shared.evaluate("harnessPage.main.view().groups[0].cutoffs")
+    group = shared.evaluate("harnessPage.view().groups[0].cutoffs")
     for place, measure in enumerate(made.MEASURES):
         number = chance(f"prices for {measure}").randrange(len(SNAPSHOTS))
         choose(shared, snapshot=number, measure=place, mode="robust", weights=[500, 250, 250])
@@ -131,7 +131,7 @@ def test_page_costs_equal_those_of_the_pricing_package(shared: Page, results: Pa
     for number, at in enumerate(SNAPSHOTS):
         shown = shared.evaluate(
             f"""() => Object.fromEntries(harnessPage.content.rows.map((row) => {{
-              const item = harnessPage.data.cost(row, {number});
+              const item = harnessPage.read("cost", row, {{ snapshot: {number} }});
               return [row.key, [item.value, item.low, item.high, item.reason]];
             }}))"""
         )
@@ -162,7 +162,7 @@ def test_saturated_costs_exist_only_for_whole_instances(open_file: Open, tmp_pat
     at = row_pricing.tariff(prices.snapshot())
     shown = page.evaluate(
         """() => Object.fromEntries(harnessPage.content.rows.map((row) => {
-          const item = harnessPage.data.cost(row, harnessPage.content.snapshot);
+          const item = harnessPage.read("cost", row, harnessPage.content);
           return [row.key, [item.value, item.low, item.high, item.reason]];
         }))"""
     )
@@ -214,10 +214,10 @@ def test_exchange_rates_of_many_ties(shared: Page, mode: str) -> None:
               const metrics = [["latency", false], ["throughput", true]].map(([name, higher]) => {
                 const metric = { value: asked[name], higher, weight: 0.25, given: null };
                 const { accuracy, mode, cutoff } = asked;
-                return { ...metric, rate: harnessPage.dynascore.rate(rows, accuracy, metric, mode, cutoff) };
+                return { ...metric, rate: harnessPage.exchangeRate(rows, accuracy, metric, mode, cutoff) };
               });
-              const scores = harnessPage.dynascore.scores(rows, asked.accuracy, 0.5, metrics);
-              const ranks = scores && Array.from(harnessPage.dynascore.ranks(scores).ranks);
+              const scores = harnessPage.scores(rows, asked.accuracy, 0.5, metrics);
+              const ranks = scores && Array.from(harnessPage.ranksOf(scores));
               return { rates: metrics.map((each) => each.rate), scores: scores && Array.from(scores), ranks };
             }""",
             asked,
@@ -257,9 +257,9 @@ def test_fronts_of_many_intervals(shared: Page) -> None:
               const nan = (value) => (value === null ? NaN : value);
               const columns = axes.map(({ higher, values }) => {
                 const [value, low, high] = [0, 1, 2].map((at) => Float64Array.from(values, (each) => nan(each[at])));
-                return harnessPage.front.turned({ value, low, high }, higher, null);
+                return harnessPage.turned({ value, low, high }, higher, null);
               });
-              return harnessPage.front.states(systems.map((_, at) => at), columns, systems);
+              return harnessPage.frontStates(systems.map((_, at) => at), columns, systems);
             }""",
             asked,
         )
@@ -298,16 +298,16 @@ def test_map_of_winners_names_the_winners(shared: Page, results: PageSource, row
     choose(shared, snapshot=None, measure=0, mode="robust")
     found = shared.evaluate(
         """() => {
-          const view = harnessPage.main.view();
+          const view = harnessPage.view();
           const axes = ["accuracy", "cost", "latency"];
           const group = view.groups[0];
-          const { rows } = harnessPage.view.members(group, axes, view.settings);
-          const rates = axes.slice(1).map((axis) => harnessPage.view.rate(group, rows, axes, axis, view.state).value);
-          const value = (axis, row) => harnessPage.data.column(axis, view.settings).value[row];
+          const { rows } = harnessPage.members(group, axes, view.state);
+          const rates = axes.slice(1).map((axis) => harnessPage.groupRate(group, rows, axes, axis, view.state).value);
+          const value = (axis, row) => harnessPage.column(axis, view.state).value[row];
           const terms = rows.map((row) => [
             value("accuracy", row), -value("cost", row) / rates[0], -value("latency", row) / rates[1],
           ]);
-          return { terms, regions: harnessPage.winners.regions(terms) };
+          return { terms, regions: harnessPage.regionsOf(terms) };
         }"""
     )
     terms, regions = found["terms"], found["regions"]
@@ -324,7 +324,7 @@ def test_map_of_winners_names_the_winners(shared: Page, results: PageSource, row
         for region in holding:
             assert scores[region["row"]] == pytest.approx(best, rel=1e-9, abs=1e-9)
     assert inside < 510, "regions do not lie on one another"
-    tied = shared.evaluate("() => harnessPage.winners.regions([[30, -1, -1], [9, -2, -2], [30, -1, -1]])")
+    tied = shared.evaluate("() => harnessPage.regionsOf([[30, -1, -1], [9, -2, -2], [30, -1, -1]])")
     assert [(region["row"], region["equal"]) for region in tied] == [(0, 1)]
 
 
@@ -356,10 +356,10 @@ def test_page_data_equal_the_rows(results: PageSource) -> None:
 
 def _spans(page: Page) -> dict[str, dict[str, Any]]:
     return page.evaluate("""() => {
-      const view = harnessPage.main.view();
-      const { content, holds } = harnessPage;
+      const view = harnessPage.view();
+      const { content, rankSpans } = harnessPage;
       const ranked = view.rankings.flatMap((each) => each.rows);
-      return Object.fromEntries(ranked.map((row) => [content.rows[row].key, holds.of(row, view)]));
+      return Object.fromEntries(ranked.map((row) => [content.rows[row].key, rankSpans(row, view)]));
     }""")
 
 

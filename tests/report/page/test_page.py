@@ -224,17 +224,17 @@ def test_preset_sets_the_sliders_and_is_marked(page: Page) -> None:
 def test_sliders_always_sum_to_one(page: Page) -> None:
     for axis, value in (("accuracy", "90"), ("cost", "100"), ("latency", "33"), ("accuracy", "0"), ("cost", "7")):
         page.locator(f"#weight-{axis}").fill(value)
-        weights = page.evaluate("harnessPage.main.current().weights")
+        weights = page.evaluate("harnessPage.state().weights")
         assert sum(weights) == 1000 and min(weights) >= 0
         assert page.locator(f"#weight-{axis}-value").inner_text() == f"{value} %"
 
 
 def test_other_sliders_keep_their_proportion_while_one_moves(page: Page) -> None:
-    page.evaluate("harnessPage.main.change({weights: [400, 400, 200]})")
+    page.evaluate("harnessPage.change({weights: [400, 400, 200]})")
     slider = page.locator("#weight-accuracy")
     for value in ("100", "10"):
         slider.fill(value)
-    assert page.evaluate("harnessPage.main.current().weights") == [100, 600, 300]
+    assert page.evaluate("harnessPage.state().weights") == [100, 600, 300]
 
 
 def test_other_prices_update_costs_ranks_and_the_picture(page: Page) -> None:
@@ -263,7 +263,7 @@ def test_measure_and_dataset_can_be_changed(page: Page) -> None:
     assert column(page, "accuracy") != first
     assert page.locator('th[data-column="accuracy"]').inner_text().split("\n")[0].startswith("nDCG@10, points")
     page.locator("#dataset").select_option("nfcorpus")
-    assert page.evaluate("harnessPage.main.view().groups.map((group) => group.dataset)") == ["nfcorpus"]
+    assert page.evaluate("harnessPage.view().groups.map((group) => group.dataset)") == ["nfcorpus"]
     page.locator("#dataset").select_option("*")
     assert page.locator('th[data-column="group"]').count() == 1
     expect(page.locator("#count")).to_contain_text("120 rows")
@@ -286,7 +286,7 @@ def test_address_restores_the_view(page: Page, open_file: Open, file: Path) -> N
     for part in ("mode=robust", "w=0.4,0.4,0.2", "s=latency", "q=cpu", "o=ok", "x=latency", "e="):
         assert part in fragment
     sent = open_file(file, f"#{fragment}")
-    assert sent.evaluate("harnessPage.main.current()") == page.evaluate("harnessPage.main.current()")
+    assert sent.evaluate("harnessPage.state()") == page.evaluate("harnessPage.state()")
     assert sent.locator("#body").inner_text() == page.locator("#body").inner_text()
     assert sent.locator("#evidence").inner_text() == page.locator("#evidence").inner_text()
     assert sent.locator("#date").input_value() == "2022-12-05"
@@ -298,12 +298,12 @@ def test_back_and_forward_restore_each_view(page: Page) -> None:
     page.get_by_role("button", name="cost is a very significant concern").click()
     page.locator('th[data-column="latency"] button').click()
     page.go_back()
-    page.wait_for_function("harnessPage.main.current().sort === 'rank'")
-    assert page.evaluate("harnessPage.main.current().weights") == [400, 400, 200]
+    page.wait_for_function("harnessPage.state().sort === 'rank'")
+    assert page.evaluate("harnessPage.state().weights") == [400, 400, 200]
     page.go_back()
-    page.wait_for_function("harnessPage.main.current().weights[0] === 500")
+    page.wait_for_function("harnessPage.state().weights[0] === 500")
     page.go_forward()
-    page.wait_for_function("harnessPage.main.current().weights[0] === 400")
+    page.wait_for_function("harnessPage.state().weights[0] === 400")
 
 
 @pytest.mark.parametrize(
@@ -318,10 +318,10 @@ def test_back_and_forward_restore_each_view(page: Page) -> None:
 )
 def test_a_broken_fragment_falls_back(open_file: Open, file: Path, fragment: str) -> None:
     page = open_file(file, fragment)
-    assert page.evaluate("harnessPage.main.current().weights") == [500, 250, 250]
-    assert page.evaluate("harnessPage.main.current().rates") == {"cost": None, "latency": None}
+    assert page.evaluate("harnessPage.state().weights") == [500, 250, 250]
+    assert page.evaluate("harnessPage.state().rates") == {"cost": None, "latency": None}
     assert page.locator("#evidence").evaluate("(each) => each.open") is False
-    assert len(page.evaluate("harnessPage.main.current().query")) <= 200
+    assert len(page.evaluate("harnessPage.state().query")) <= 200
 
 
 def test_page_number_beyond_the_last_shows_the_last_page(open_file: Open, file: Path) -> None:
@@ -385,10 +385,10 @@ def test_a_click_on_the_map_chooses_weights(page: Page) -> None:
     box = page.locator("#chart-winners").bounding_box()
     assert box is not None
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 60)
-    weights = page.evaluate("harnessPage.main.current().weights")
+    weights = page.evaluate("harnessPage.state().weights")
     assert weights[0] > 750 and sum(weights) == 1000
     page.mouse.click(box["x"] + 5, box["y"] + 5)
-    assert page.evaluate("harnessPage.main.current().weights") == weights, "beside the triangle is no choice"
+    assert page.evaluate("harnessPage.state().weights") == weights, "beside the triangle is no choice"
 
 
 def test_file_written_by_the_command_opens(open_file: Open, tmp_path: Path, results: PageSource) -> None:
@@ -416,8 +416,8 @@ def test_page_opens_with_its_requested_view(open_file: Open, results: PageSource
     path.write_text(pages.render_page(pages.page_content(replace(results, view=view))), encoding="utf-8")
     page = open_file(path)
     assert page.evaluate("window.location.hash") in ("", "#")
-    state = "window.harnessPage.state.parse(window.location.hash)"
+    state = "window.harnessPage.parse(window.location.hash)"
     assert page.evaluate(f"[{state}.weights, {state}.mode]") == [[200, 300, 500], "robust"]
-    usual = "window.harnessPage.state.parse('#w=0.5,0.25,0.25&mode=reference')"
-    sent = page.evaluate(f"window.harnessPage.state.format({usual})")
+    usual = "window.harnessPage.parse('#w=0.5,0.25,0.25&mode=reference')"
+    sent = page.evaluate(f"window.harnessPage.format({usual})")
     assert sorted(sent.split("&")) == ["mode=reference", "w=0.5,0.25,0.25"]
