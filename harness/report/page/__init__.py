@@ -133,12 +133,21 @@ def page_content(source: PageSource) -> dict[str, Any]:
         "harness": harness.__version__,
         "measures": [one_line(name) for name in measures],
         "axes": [
-            {"name": axis.name, "label": axis.label, "unit": axis.unit, "higher": axis.higher}
+            {
+                "name": axis.name,
+                "label": axis.label,
+                "unit": axis.unit,
+                "heading": axis.unit if axis.name == "cost" else f"{axis.label}, {axis.unit}",
+                "higher": axis.higher,
+            }
             for axis in (axes.accuracy(""), *axes.OTHERS.values())
         ],
         "figures": [_figure(each) for each in figures],
         "columns": list(_columns(source.measured, figures, texts)),
-        "presets": [{"name": preset.name, "weights": dict(preset.weights)} for preset in leaderboard.PRESETS],
+        "presets": [
+            {"name": preset.name, "weights": [round(1000 * preset.weights.get(axis, 0)) for axis in _WEIGHED]}
+            for preset in leaderboard.PRESETS
+        ],
         "perturbation": leaderboard.PERTURBATION,
         "perturbations": np.round(leaderboard.weight_shifts(3)[:DRAWS], 5).tolist(),
         "explained": _explained(source.measured, texts),
@@ -218,8 +227,8 @@ def _explained(table: Table, texts: SharedTexts) -> dict[str, Any]:
     causes = {finding.cause for row in table.rows for finding in row.findings}
     return {
         "measures": [column(name) for name in table.measures],
-        "causes": {
-            cause.value: short_paragraphs(explain.cause_paragraphs(cause, ()), texts)
+        "remedies": {
+            cause.value: [texts.number(text) for _, text in list(explain.cause_paragraphs(cause, ()))[1:]]
             for cause in sorted(causes, key=lambda cause: cause.value)
         },
         "cost": {
@@ -231,14 +240,25 @@ def _explained(table: Table, texts: SharedTexts) -> dict[str, Any]:
     }
 
 
-def _machine(machine: Machine, texts: SharedTexts) -> dict[str, Any]:
-    """Return the known facts of a machine."""
+_MACHINE_LABELS = {
+    "cpu_model": "processor",
+    "architecture": "architecture",
+    "kernel": "kernel",
+    "cgroup_version": "cgroup version",
+    "docker_version": "container engine",
+    "harness_version": "harness",
+    "harness_commit": "harness commit",
+    "gpu_models": "GPUs",
+    "instance_type": "instance type",
+    "host_cpus": "CPUs of harness and job",
+}
+
+
+def _machine(machine: Machine, texts: SharedTexts) -> list[tuple[str, int | None]]:
+    """Return the known facts of a machine: labels and numbers of texts."""
     facts = vars(machine) | {"gpu_models": ", ".join(map(str, machine.gpu_models))}
-    return {
-        name: texts.number(value) if isinstance(value, Text) else value
-        for name, value in facts.items()
-        if value not in (None, "")
-    }
+    known = {label: facts[name] for name, label in _MACHINE_LABELS.items() if facts[name] not in (None, "")}
+    return [(label, texts.number(value if isinstance(value, Text) else str(value))) for label, value in known.items()]
 
 
 def _overhead(null: Overhead) -> str:

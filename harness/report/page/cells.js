@@ -1,15 +1,14 @@
 // The cells of a row: each number a button that opens its evidence, a missing one a dash with the mark of its reason.
 const FRONT_MARKS = { front: "●", contested: "◆", dominated: "○" };
-const LONGEST_NAME = 24; // of a system, on one line
 let reasons = []; // of missing numbers, in the order of their marks
 
 function lineOf(row, columns, view) {
   const failed = row.outcome !== "ok";
   // A row without numbers says why over the whole width of the columns that it lacks.
   const lacking = columns.filter(({ numeric, name }) => failed && name !== "rank" && (numeric || name === "front"));
-  const cells = columns.map((shown) => {
-    if (!lacking.includes(shown)) return cellOf(shown, row, view);
-    if (shown !== lacking[0]) return null;
+  const cells = columns.map((column) => {
+    if (!lacking.includes(column)) return cellOf(column, row, view);
+    if (column !== lacking[0]) return null;
     const why = ended(row);
     const attributes = { colspan: lacking.length, class: "why" };
     return element("td", attributes, evidenceButton("score", element("span", null, why), why));
@@ -22,18 +21,18 @@ function evidenceButton(name, inside, label) {
   return element("button", attributes, inside);
 }
 
-function cellOf(shown, row, view) {
-  const { name, numeric } = shown;
+function cellOf(column, row, view) {
+  const { name, numeric } = column;
   if (name !== "system") {
-    const attributes = { "data-column": name, "data-label": header(shown, view.state), class: numeric ? "number" : null };
-    return element("td", attributes, (INSIDE[name] || numberInside)(row, view, shown));
+    const attributes = { "data-column": name, "data-label": header(column, view.state), class: numeric && "number" };
+    return element("td", attributes, (INSIDE[name] || numberInside)(row, view, column));
   }
   const unranked = row.outcome === "ok" && view.why[row.number];
   const marked = row.system + (row.standIn ? " †" : "") + (row.firstUse ? " ‡" : "");
   return element(
     "th",
     { scope: "row", "data-column": name },
-    element("span", { class: row.system.length <= LONGEST_NAME ? "name" : null }, marked),
+    element("span", null, marked),
     unranked && element("span", { class: "small", title: unranked }, `not ranked: ${unranked}`),
   );
 }
@@ -54,9 +53,9 @@ const INSIDE = {
   },
 };
 
-function numberInside(row, view, shown) {
-  const { name, figure } = shown;
-  const value = sortValue(shown, row, view);
+function numberInside(row, view, column) {
+  const { name, figure } = column;
+  const value = sortValue(column, row, view);
   if (Number.isNaN(value)) {
     return missingInside(name, figure ? whyMissing(name, row, view.state) : view.why[row.number]);
   }
@@ -64,16 +63,16 @@ function numberInside(row, view, shown) {
   const cold = name === "latency" && row.onePass !== undefined;
   return evidenceButton(name, [
     number(value, decimals),
-    figure && view.state.intervals && intervalInside(row, view, shown),
+    figure && view.state.intervals && intervalInside(row, view, column),
     cold && element("span", "small", `after ${row.onePass} warm-up queries`),
   ]);
 }
 
-function intervalInside(row, view, shown) {
-  const { value, low, high } = column(shown.name, view.state);
+function intervalInside(row, view, column) {
+  const { value, low, high } = axisValues(column.name, view.state);
   const text = interval(value[row.number], low[row.number], high[row.number]);
   // A dash where too few processes or queries bear an interval.
-  const said = text || (shown.interval ? MISSING : "");
+  const said = text || (column.interval ? MISSING : "");
   return said && element("span", "interval", said);
 }
 

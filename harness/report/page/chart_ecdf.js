@@ -21,27 +21,23 @@ function drawEcdf(view, style) {
     return { why: "No row that passes the filter has stored samples of single queries, so there is no distribution." };
   }
   const ends = rows.flatMap((row) => [quantile(row, 0), quantile(row, 1)]);
-  const name = ({ system, profile }) => `${system}, ${profile}`;
-  if (unique(ends).length < 2) return { why: `All samples took ${number(ends[0])} ms (${rows.map(name).join("; ")}).` };
-  const medians = rows.slice(0, 6).map((row) => `${name(row)} median ${number(quantile(row, 0.5))} ms`);
+  const names = rows.map(labelOf).join("; ");
+  if (unique(ends).length < 2) return { why: `All samples took ${number(ends[0])} ms (${names}).` };
+  const medians = rows.slice(0, 6).map((row) => `${labelOf(row)} median ${number(quantile(row, 0.5))} ms`);
+  const valuesAt = (row) => Object.values(shares).map((share) => quantile(row, share));
   const shares = { minimum: 0, median: 0.5, "90 %": 0.9, "98 %": 0.98, maximum: 1 };
   return {
-    summary: `Share of samples answered within a latency, for the best-ranked row of each system: ${medians.join("; ")}.`,
+    summary: `Share of samples within a latency, for the best-ranked row of each system: ${medians.join("; ")}.`,
     columns: [["system"], ["hardware profile"], ...Object.keys(shares).map((share) => [`${share}, ms`, "number"])],
-    rows: () =>
-      rows.map((row) => [
-        row.system,
-        row.profile,
-        ...Object.values(shares).map((share) => number(quantile(row, share))),
-      ]),
-    legend: rows.map((row) => ({ text: name(row), ...style.look(row.system), symbol: null })),
+    rows: () => rows.map((row) => [row.system, row.profile, ...valuesAt(row).map((value) => number(value))]),
+    legend: rows.map((row) => ({ text: labelOf(row), ...style.look(row.system), symbol: null })),
     option: plot(
-      52,
+      { left: 52 },
       axisOf(ends, "latency, ms", style),
       axisOf([], "samples within, %", style, { nameGap: 36, min: 0, max: 100 }),
       rows.map((row) => {
         const { colour, dash } = style.look(row.system);
-        return { ...ecdfLine(row, colour, dash), name: name(row), triggerLineEvent: true };
+        return { ...ecdfLine(row, colour, dash), name: labelOf(row), triggerLineEvent: true };
       }),
     ),
   };
@@ -63,7 +59,8 @@ function binsOf(quantiles, log) {
     const next = points.findIndex((point) => point > edge(at));
     return (next - 1 + (edge(at) - points[next - 1]) / (points[next] - points[next - 1])) / last;
   };
-  return Array.from({ length: BINS }, (_, at) => [back(edge(at)), back(edge(at + 1)), 100 * (below(at + 1) - below(at))]);
+  const bin = (at) => [back(edge(at)), back(edge(at + 1)), 100 * (below(at + 1) - below(at))];
+  return Array.from({ length: BINS }, (_, at) => bin(at));
 }
 
 // Draw the two pictures of one row's samples into the boxes of its evidence.
@@ -73,12 +70,11 @@ function drawDistribution(row, dialog) {
     const [colour] = COLOURS;
     const histogram = box.dataset.chart === "histogram";
     const x = axisOf(row.quantiles.map((seconds) => seconds * 1e3), "latency, ms", style);
-    const y = histogram
-      ? axisOf([], "samples, %", style, { nameGap: 32, min: 0 })
-      : axisOf([], "samples within, %", style, { nameGap: 32, min: 0, max: 100 });
+    const [heading, max] = histogram ? ["samples, %", null] : ["samples within, %", 100];
+    const y = axisOf([], heading, style, { nameGap: 32, min: 0, max });
     const series = histogram ? bars(binsOf(row.quantiles, x.type === "log"), colour, style) : ecdfLine(row, colour);
     const chart = window.echarts.init(box, null, { renderer: "svg" });
-    setOption(chart, { ...plot(48, x, y, [series]), tooltip: { show: false } }, style);
+    setOption(chart, { ...plot({ left: 48, right: 16 }, x, y, [series]), tooltip: { show: false } }, style);
     return chart;
   });
 }

@@ -1,7 +1,6 @@
 // Latency in the memory limits that were tried, and the limits in which there was no answer.
 const MOST_SYSTEMS = 16; // lines beyond these cannot be told apart
-const MOST_CROSSES = 50;
-const CROSS = "path://M0 1L1 0L5 4L9 0L10 1L6 5L10 9L9 10L5 6L1 10L0 9L4 5Z";
+const MIB = 2 ** 20;
 
 function hardwareOf({ cpus, gpus }) {
   return `${cpus}-${gpus}`;
@@ -27,7 +26,7 @@ function envelopeLabel(name) {
 
 // The rows of the chosen CPUs and GPUs by memory limit, their latencies, and the best-ranked systems with one.
 function memoryRows(view) {
-  const latency = column("latency", view.state).value;
+  const latency = axisValues("latency", view.state).value;
   const chosen = chosenEnvelope(view);
   const rows = rowsOf(view).filter((row) => hardwareOf(row) === chosen).sort((a, b) => a.memory - b.memory);
   const ran = rows.filter((row) => !Number.isNaN(latency[row.number]));
@@ -40,7 +39,8 @@ function drawMemory(view, style) {
   if (!ran.length) return { why: "No row that passes the filter has a latency." };
   const label = envelopeLabel(chosen);
   const failed = rows.filter((row) => row.outcome !== "ok");
-  const without = unique(failed.map((row) => `${row.system} at ${bytes(row.memory)} (${row.outcome})`)).slice(0, 5).join(", ");
+  const named = failed.map((row) => `${row.system} at ${bytes(row.memory)} (${row.outcome})`);
+  const without = unique(named).slice(0, 5).join(", ");
   const limits = unique(rows.map((row) => row.memory));
   const values = ran.map((row) => latency[row.number]);
   if (limits.length === 1) return { why: `Every row with ${label} had the same limit: ${bytes(limits[0])}.` };
@@ -49,73 +49,58 @@ function drawMemory(view, style) {
     return { why: `${only}${without && `; no answer: ${without}`}.` };
   }
   const y = axisOf(values, "mean latency, ms", style, { nameGap: 42 });
-  const above = largest(values) * (y.type === "log" ? 2 : 1.15);
+  const above = Math.max(...values) * (y.type === "log" ? 2 : 1.15);
   const left = unique(ran.map((row) => row.system)).length - systems.length;
-  const crossed = failed.filter((row) => systems.includes(row.system) || failed.length <= MOST_CROSSES);
+  const tried = `${count(systems.length, "system")} at ${limits.map(bytes).join(", ")}`;
+  const crossed = without && `; ${count(failed.length, "row")} gave no answer (✕): ${without}`;
+  const more = left ? ` The ${systems.length} best-ranked systems; ${left} more are in the table.` : "";
   return {
-    summary: [
-      `Mean latency by memory limit with ${label}: ${count(systems.length, "system")} at ${limits.map(bytes).join(", ")}`,
-      without && `; ${count(failed.length, "row")} gave no answer (✕): ${without}`,
-      `.${left ? ` The ${systems.length} best-ranked systems; ${left} more are in the table.` : ""}`,
-    ].join(""),
+    summary: `Mean latency by memory limit with ${label}: ${tried}${crossed}.${more}`,
     columns: [["system"], ["memory limit", "number"], ["mean latency, ms", "number"], ["outcome"]],
     rows: () =>
       rows
         .sort((a, b) => compared(a.system, b.system, 1) || a.memory - b.memory)
         .map((row) => [row.system, bytes(row.memory), number(latency[row.number]), row.outcome]),
     legend: [
-      ...systems.map((system) => ({ text: system, ...style.look(system) })),
+      ...legendOf(systems, style),
       ...(failed.length ? [{ text: "no answer at this limit", colour: style.ink, symbol: "cross" }] : []),
     ],
-    option: plot(62, memoryAxis(limits, style), y, [
+    option: plot({ left: 62 }, memoryAxis(limits, style), y, [
       ...systems.map((system) => memoryLine(ran.filter((row) => row.system === system), latency, style)),
-      crosses(crossed, above, style),
+      crosses(failed, above, style),
     ]),
   };
 }
 
-function mebibytes({ memory }) {
-  return memory / 2 ** 20;
-}
-
 function memoryAxis(limits, style) {
-  const powers = [limits[0], limits[limits.length - 1]].map((memory) => Math.log2(mebibytes({ memory })));
+  const [low, high] = [limits[0], limits[limits.length - 1]].map((memory) => Math.log2(memory / MIB));
   return {
     ...axisOf([], "memory limit (logarithmic)", style),
     type: "log",
     logBase: 2,
-    min: 2 ** Math.floor(powers[0] - 0.5),
-    max: 2 ** Math.ceil(powers[1] + 0.5),
-    axisLabel: { color: style.ink, hideOverlap: true, formatter: (value) => bytes(value * 2 ** 20) },
+    min: 2 ** Math.floor(low - 0.5),
+    max: 2 ** Math.ceil(high + 0.5),
+    axisLabel: { color: style.ink, hideOverlap: true, formatter: (value) => bytes(value * MIB) },
   };
 }
 
 function memoryLine(rows, latency, style) {
   const { colour, dash, symbol } = style.look(rows[0].system);
-  return {
-    type: "line",
-    symbol,
-    symbolSize: 8,
-    lineStyle: { color: colour, type: dash, width: 1.5 },
-    itemStyle: { color: colour },
-    data: rows.map((row) => ({
-      value: [mebibytes(row), latency[row.number]],
-      tip: `${row.system}, ${row.profile}\n${number(latency[row.number])} ms`,
-    })),
-  };
+  const data = rows.map((row) => ({
+    value: [row.memory / MIB, latency[row.number]],
+    tip: `${labelOf(row)}\n${number(latency[row.number])} ms`,
+  }));
+  const lineStyle = { color: colour, type: dash, width: 1.5 };
+  return { type: "line", symbol, symbolSize: 8, lineStyle, itemStyle: { color: colour }, data };
 }
 
 function crosses(failed, above, style) {
-  return {
-    type: "scatter",
-    symbol: CROSS,
-    symbolSize: 11,
-    data: failed.map((row) => ({
-      value: [mebibytes(row), above],
-      tip: `${row.system}, ${row.profile}: ${row.outcome}`,
-      itemStyle: { color: style.look(row.system).colour },
-    })),
-  };
+  const data = failed.map((row) => ({
+    value: [row.memory / MIB, above],
+    tip: `${labelOf(row)}: ${row.outcome}`,
+    itemStyle: { color: style.look(row.system).colour },
+  }));
+  return { type: "scatter", symbol: `path://${SWATCHES.cross}`, symbolSize: 11, data };
 }
 
 pictures.push({
@@ -123,7 +108,8 @@ pictures.push({
   draw: drawMemory,
   uses: (view) => [view.state.envelope, memoryRows(view).systems],
   controls: (view) => {
-    const options = envelopesOf(view).map(([name, many]) => [name, `${envelopeLabel(name)} (${count(many, "memory limit")})`]);
+    const label = ([name, many]) => `${envelopeLabel(name)} (${count(many, "memory limit")})`;
+    const options = envelopesOf(view).map((each) => [each[0], label(each)]);
     fill("envelope", options, chosenEnvelope(view) || "");
     find("envelope").parentElement.hidden = options.length < 2;
   },

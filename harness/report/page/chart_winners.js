@@ -29,7 +29,7 @@ function winnerRegions(group, state) {
   if (!rows.length) return "No row has an accuracy, a cost and a latency.";
   const missing = METRICS.map((axis, at) => rates[at].value === null && `${axis}: ${rates[at].status}`).filter(Boolean);
   if (missing.length) return `No map: an exchange rate is missing (${missing.join("; ")}).`;
-  const value = (axis, row) => column(axis, state).value[row];
+  const value = (axis, row) => axisValues(axis, state).value[row];
   const terms = rows.map((row) => [
     value("accuracy", row),
     ...METRICS.map((axis, at) => -value(axis, row) / rates[at].value),
@@ -44,15 +44,15 @@ function drawWinners({ state, groups }, style) {
   const regions = remembered(key, () => winnerRegions(groups[0], state));
   if (typeof regions === "string") return { why: regions };
   if (regions.length === 1) return { why: `${nameOf(regions[0].row)}${equalTo(regions[0])} wins at all weights.` };
-  const names = regions.slice(0, 6).map((region) => `${nameOf(region.row)}${equalTo(region)} ${number(region.share * 100)} %`);
+  const names = regions.slice(0, 6).map((each) => `${nameOf(each.row)}${equalTo(each)} ${number(each.share * 100)} %`);
   const more = regions.length > 6 ? ", and others" : "";
   const circle = "The circle marks the chosen weights; a click chooses others.";
   return {
     summary: `Winners by share of all weights: ${names.join(", ")}${more}. ${circle}`,
     columns: [["system"], ["hardware profile"], ["share of all weights, %", "number"]],
-    rows: () => regions.map((region) => [region.row.system + equalTo(region), region.row.profile, number(region.share * 100)]),
+    rows: () => regions.map((each) => [each.row.system + equalTo(each), each.row.profile, number(each.share * 100)]),
     legend: regions.slice(0, 12).map((region, at) => ({
-      text: `${at + 1} ${region.row.system}, ${region.row.profile}${equalTo(region)}`,
+      text: `${at + 1} ${labelOf(region.row)}${equalTo(region)}`,
       colour: style.look(region.row.system).colour,
       symbol: "rect",
     })),
@@ -93,14 +93,14 @@ function regionShapes(regions, style) {
     type: "custom",
     data: regions.map(({ row, share }) => ({
       value: [0.5, 0.3],
-      tip: `${row.system}, ${row.profile}\nwins at ${number(share * 100)} % of all weights`,
+      tip: `${labelOf(row)}\nwins at ${number(share * 100)} % of all weights`,
     })),
     renderItem: ({ dataIndex }, api) => {
       const { row, polygon, share } = regions[dataIndex];
       const points = polygon.map((corner) => api.coord(trianglePoint(corner)));
       const [xs, ys] = [0, 1].map((axis) => points.map((point) => point[axis]));
       const [x, y] = [xs, ys].map((values) => values.reduce((sum, value) => sum + value, 0) / values.length);
-      const wide = largest(xs) - smallest(xs) > 110 && largest(ys) - smallest(ys) > 40 && share > 0.06;
+      const wide = Math.max(...xs) - Math.min(...xs) > 110 && Math.max(...ys) - Math.min(...ys) > 40 && share > 0.06;
       const place = share > 0.004 ? String(dataIndex + 1) : "";
       const text = wide ? `${place} ${row.system}\n${row.profile}` : place;
       const font = { fill: style.ink, stroke: style.back, lineWidth: 2, fontSize: 11, lineHeight: 15 };

@@ -10,14 +10,13 @@ const SWATCHES = {
   triangle: "M0 -5L5 4H-5Z",
   diamond: "M0 -6L6 0L0 6L-6 0Z",
   roundRect: "M-5 -3H5V3H-5Z",
-  cross: "M-4 -4L4 4M4 -4L-4 4",
+  cross: "M-5 -4L-4 -5L0 -1L4 -5L5 -4L1 0L5 4L4 5L0 1L-4 5L-5 4L-1 0Z",
 };
 const MOST_TABLE_ROWS = 500;
 const MOST_NAMES = 24; // of a legend
 const FEW = 200; // points that are all drawn
 const MOST_POINTS = 400;
 const SQUARES = 40; // to a side of a picture
-const RESIZED_MS = 100;
 const SEVERAL = "Choose one comparison group: rows of different groups are not compared.";
 // {id, draw(view, style)}, and where a picture has them uses(view): what it depends on beside the rows, controls(view),
 // clicked(event, chart).  draw gives {option, summary, columns, rows(), legend}, or {why}: a sentence in its place.
@@ -26,19 +25,18 @@ const PARTS = { box: ".chart", why: ".why-not", legend: ".legend", caption: ".su
 let frame = 0;
 
 function buildPictures() {
-  for (const each of pictures) {
-    const figure = find(`figure-${each.id}`);
+  for (const picture of pictures) {
+    const figure = find(`figure-${picture.id}`);
     figure.append(find("picture").content.cloneNode(true));
-    each.figure = figure;
-    for (const [name, selector] of Object.entries(PARTS)) each[name] = figure.querySelector(selector);
-    each.box.id = `chart-${each.id}`;
-    each.title = figure.querySelector("figcaption").textContent;
-    each.table.addEventListener("toggle", () => fillTable(each));
+    picture.figure = figure;
+    for (const [name, selector] of Object.entries(PARTS)) picture[name] = figure.querySelector(selector);
+    picture.box.id = `chart-${picture.id}`;
+    picture.title = figure.querySelector("figcaption").textContent;
+    picture.table.addEventListener("toggle", () => fillTable(picture));
   }
-  let resized = 0;
   window.addEventListener("resize", () => {
-    window.clearTimeout(resized);
-    resized = window.setTimeout(redrawPictures, RESIZED_MS);
+    window.cancelAnimationFrame(frame);
+    frame = window.requestAnimationFrame(redrawPictures);
   });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawPictures);
 }
@@ -47,13 +45,13 @@ function buildPictures() {
 // slider is never held up by all of them.
 function showPictures(view) {
   window.cancelAnimationFrame(frame);
-  for (const each of pictures) each.controls?.(view);
-  if (pictures.every((each) => each.key === undefined)) redrawPictures();
+  for (const picture of pictures) picture.controls?.(view);
+  if (pictures.every((picture) => picture.key === undefined)) redrawPictures();
   else frame = window.requestAnimationFrame(drawNext);
 }
 
 function drawNext() {
-  const next = pictures.find((each) => each.key !== keyOf(each));
+  const next = pictures.find((picture) => picture.key !== keyOf(picture));
   if (!next) return fitPictures();
   drawPicture(next);
   frame = window.requestAnimationFrame(drawNext);
@@ -71,32 +69,32 @@ function fitPictures() {
 }
 
 // Changes when the picture does.
-function keyOf(each) {
+function keyOf(picture) {
   const { dataset, group, measure, snapshot, query, outcome, validity } = state;
-  return JSON.stringify([dataset, group, measure, snapshot, query, outcome, validity, each.uses?.(view)]);
+  return JSON.stringify([dataset, group, measure, snapshot, query, outcome, validity, picture.uses?.(view)]);
 }
 
-function drawPicture(each) {
-  const style = { ...styleOf(view), width: each.box.clientWidth, height: each.box.clientHeight };
-  const drawn = view.groups.length === 1 ? each.draw(view, style) : { why: SEVERAL };
-  each.key = keyOf(each);
-  each.drawn = drawn.why ? null : drawn;
-  each.figure.classList.toggle("sentence", !each.drawn);
-  each.why.hidden = Boolean(each.drawn);
-  each.why.textContent = drawn.why || "";
-  for (const part of [each.box, each.legend, each.caption, each.table]) part.hidden = !each.drawn;
-  if (!each.drawn) return;
-  if (!each.chart) {
-    each.chart = window.echarts.init(each.box, null, { renderer: "svg" });
-    if (each.clicked) each.chart.getZr().on("click", (event) => each.clicked(event, each.chart));
+function drawPicture(picture) {
+  const style = { ...styleOf(view), width: picture.box.clientWidth, height: picture.box.clientHeight };
+  const drawn = view.groups.length === 1 ? picture.draw(view, style) : { why: SEVERAL };
+  picture.key = keyOf(picture);
+  picture.drawn = drawn.why ? null : drawn;
+  picture.figure.classList.toggle("sentence", !picture.drawn);
+  picture.why.hidden = Boolean(picture.drawn);
+  picture.why.textContent = drawn.why || "";
+  for (const part of [picture.box, picture.legend, picture.caption, picture.table]) part.hidden = !picture.drawn;
+  if (!picture.drawn) return;
+  if (!picture.chart) {
+    picture.chart = window.echarts.init(picture.box, null, { renderer: "svg" });
+    if (picture.clicked) picture.chart.getZr().on("click", (event) => picture.clicked(event, picture.chart));
   }
-  each.chart.resize();
-  setOption(each.chart, drawn.option, style);
-  each.box.setAttribute("aria-label", `${each.title}. ${drawn.summary}`);
-  each.caption.textContent = drawn.summary;
+  picture.chart.resize();
+  setOption(picture.chart, drawn.option, style);
+  picture.box.setAttribute("aria-label", `${picture.title}. ${drawn.summary}`);
+  picture.caption.textContent = drawn.summary;
   const names = (drawn.legend || []).slice(0, MOST_NAMES);
-  each.legend.replaceChildren(...names.map((entry) => element("li", null, swatch(entry), entry.text)));
-  fillTable(each);
+  picture.legend.replaceChildren(...names.map((entry) => element("li", null, swatch(entry), entry.text)));
+  fillTable(picture);
 }
 
 function setOption(chart, option, style) {
@@ -124,8 +122,8 @@ function fillTable({ table, drawn }) {
 // Colours of the page as it is shown now, and one look for each system.
 function styleOf(view) {
   const css = window.getComputedStyle(document.documentElement);
-  const colours = ["ink", "quiet", "line", "back", "font"].map((name) => [name, css.getPropertyValue(`--${name}`).trim()]);
-  const rows = view.groups.flatMap((group) => group.rows.map((row) => content.rows[row]));
+  const colours = ["ink", "quiet", "line", "back", "font"].map((name) => [name, css.getPropertyValue(`--${name}`)]);
+  const rows = rowsOfGroups(view.groups);
   // Points of sweeps after the systems, which are drawn together far more often.
   const systems = unique(rows.map(familyOf)).sort();
   const points = unique(rows.map((row) => row.system)).sort();
@@ -147,6 +145,10 @@ function lookOf(at) {
   };
 }
 
+function legendOf(systems, style, without) {
+  return systems.map((system) => ({ text: system, ...style.look(system), ...without }));
+}
+
 // A line with its dash, or a point with its shape, next to its name in a legend.
 function swatch({ colour, dash, symbol }) {
   const half = dash ? 14 : 7;
@@ -158,13 +160,13 @@ function swatch({ colour, dash, symbol }) {
 }
 
 // A plot of series over two axes.
-function plot(left, xAxis, yAxis, series) {
-  return { grid: { left, right: 24, top: 16, bottom: 52 }, xAxis: { nameGap: 32, ...xAxis }, yAxis, series };
+function plot(margins, xAxis, yAxis, series) {
+  return { grid: { right: 24, top: 16, bottom: 52, ...margins }, xAxis: { nameGap: 32, ...xAxis }, yAxis, series };
 }
 
 // An axis of numbers with its unit; logarithmic where they span more than a decade.
 function axisOf(values, name, style, more) {
-  const log = smallest(values) > 0 && largest(values) / smallest(values) > 10;
+  const log = Math.min(...values) > 0 && Math.max(...values) / Math.min(...values) > 10;
   return {
     type: log ? "log" : "value",
     name: log ? `${name} (logarithmic)` : name,
@@ -186,14 +188,6 @@ function tick(value) {
   return Math.abs(short) >= 1000 ? number(short, 0) : String(short);
 }
 
-function largest(values) {
-  return values.reduce((most, value) => Math.max(most, value), -Infinity);
-}
-
-function smallest(values) {
-  return values.reduce((least, value) => Math.min(least, value), Infinity);
-}
-
 // One of the points that would cover one another: of one colour, in the same small square of the picture.
 // at(item) gives [x, y].
 function thinned(items, at, colourOf, logX) {
@@ -201,7 +195,7 @@ function thinned(items, at, colourOf, logX) {
   const places = items.map(at).map(([x, y]) => [logX ? Math.log(x) : x, y]);
   const sides = [0, 1].map((side) => {
     const values = places.map((place) => place[side]);
-    const [low, span] = [smallest(values), largest(values) - smallest(values) || 1];
+    const [low, span] = [Math.min(...values), Math.max(...values) - Math.min(...values) || 1];
     return values.map((value) => Math.round(((value - low) / span) * SQUARES));
   });
   const seen = new Set();

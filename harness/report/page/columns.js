@@ -16,8 +16,8 @@ const SORT_VALUES = {
   validity: (row) => VALIDITY_ORDER[row.validity],
 };
 
-function sortValue(shown, row, view) {
-  return shown.figure ? column(shown.name, view.state).value[row.number] : SORT_VALUES[shown.name](row, view);
+function sortValue(column, row, view) {
+  return column.figure ? axisValues(column.name, view.state).value[row.number] : SORT_VALUES[column.name](row, view);
 }
 
 function columnNamed(name) {
@@ -27,7 +27,7 @@ function columnNamed(name) {
 // The columns that tell rows apart: a group where there are several, an origin where results were merged, a figure that
 // some row has or gives a reason for.
 function shownColumns(view) {
-  const rows = view.groups.flatMap((group) => group.rows.map((row) => content.rows[row]));
+  const rows = rowsOfGroups(view.groups);
   return content.columns.filter(
     ({ name, number }) =>
       (name !== "group" || view.groups.length > 1) &&
@@ -46,11 +46,10 @@ function sorted(rows, view) {
   const side = view.state.descending ? -1 : 1;
   const keys = new Map(rows.map((row) => [row, sortValue(by, content.rows[row], view)]));
   const apart = by.name === "rank" && view.groups.length > 1;
-  const placeOf = (row) => content.rows[row].place;
-  return rows.sort(
-    (a, b) =>
-      (apart && placeOf(a) - placeOf(b)) || compared(keys.get(a), keys.get(b), side) || byRank(content.rows[a], content.rows[b], view),
-  );
+  return rows.sort((a, b) => {
+    const [one, other] = [content.rows[a], content.rows[b]];
+    return (apart && one.place - other.place) || compared(keys.get(a), keys.get(b), side) || byRank(one, other, view);
+  });
 }
 
 function compared(one, other, side) {

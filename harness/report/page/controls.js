@@ -34,12 +34,12 @@ function buildControls() {
   AXES.forEach((axis, at) => {
     find(`weight-${axis}`).addEventListener("input", (event) => slide(at, Number(event.target.value)));
   });
-  find("query").addEventListener("input", (event) => change({ query: event.target.value, page: 0 }, { dragging: true }));
+  find("query").addEventListener("input", ({ target }) => change({ query: target.value, page: 0 }, { dragging: true }));
   find("own-rates").addEventListener("click", () => change({ rates: { cost: null, latency: null } }));
   for (const { name, weights } of content.presets) {
-    const title = AXES.map((axis) => `${axis} ${weights[axis] || 0}`).join(", ");
+    const title = AXES.map((axis, at) => `${axis} ${weights[at] / WHOLE}`).join(", ");
     const button = element("button", { type: "button", class: "preset", title }, name);
-    button.addEventListener("click", () => change({ weights: thousandths(weights) }));
+    button.addEventListener("click", () => change({ weights }));
     find("presets").append(button);
   }
   // The first screen of a phone is the answer: choices open there when asked for.
@@ -70,8 +70,8 @@ function regionOf({ provider, region }) {
   return `${provider}/${region}`;
 }
 
-function unique(values) {
-  return Array.from(new Set(values));
+function snapshotLabel({ provider, region, term, date }) {
+  return `${provider} ${region}, ${term}, ${date}`;
 }
 
 // The controls as the state says; a control that is dragged or typed into is left alone.
@@ -95,8 +95,7 @@ function showComparison({ dataset, group, measure }) {
   const all = here.length > 1 ? [[ALL, `all ${here.length} groups, each ranked apart`]] : [];
   const named = here.map(({ number, label, rows }) => [String(number), `${label} (${count(rows.length, "row")})`]);
   fill("group", dataset === ALL ? all : [...named, ...all], group === null ? ALL : String(group));
-  const measures = content.measures.map((name, at) => [String(at), name]);
-  fill("measure", measures, String(measure));
+  fill("measure", content.measures.map((name, at) => [String(at), name]), String(measure));
 }
 
 function showWeights({ weights }) {
@@ -109,8 +108,7 @@ function showWeights({ weights }) {
     find(`weight-${axis}-value`).textContent = `${text} %`;
   });
   content.presets.forEach((preset, at) => {
-    const chosen = String(thousandths(preset.weights)) === String(weights);
-    find("presets").children[at].setAttribute("aria-pressed", chosen);
+    find("presets").children[at].setAttribute("aria-pressed", String(preset.weights) === String(weights));
   });
 }
 
@@ -131,7 +129,7 @@ function showPrices(now) {
 }
 
 function showFilters({ state, groups }) {
-  const rows = groups.flatMap((group) => group.rows.map((row) => content.rows[row]));
+  const rows = rowsOfGroups(groups);
   for (const name of ["outcome", "validity"]) {
     const known = unique([...rows.map((row) => row[name]), state[name]].filter(Boolean)).sort();
     fill(name, [["", "all"], ...known], state[name]);
@@ -148,7 +146,6 @@ function sentenceOf({ group, rows, why, metrics, cutoff }, { state, rankings }) 
     (metric) => `${number(metric.rate.value)} ${axisNamed(metric.name).unit} (${rateSource(group, metric, state)})`,
   );
   const cut = state.mode === "robust" ? `; accuracies within ${number(cutoff)} points are one` : "";
-  const { provider, region, term, date } = content.snapshots[state.snapshot];
   const sentences = [
     `${name}${count(rows.length, "row")} ranked, ${why.size} not.`,
     worth.length && `One point of accuracy is worth ${worth.join(" or ")}${cut}.`,
@@ -156,7 +153,7 @@ function sentenceOf({ group, rows, why, metrics, cutoff }, { state, rankings }) 
       .filter((metric) => !known.includes(metric))
       .map((metric) => `No exchange rate of ${metric.name} (${metric.rate.status}), so no scores.`),
     !metrics.length && "Ranked by accuracy alone.",
-    `Prices: ${provider} ${region}, ${term}, ${date}.`,
+    `Prices: ${snapshotLabel(content.snapshots[state.snapshot])}.`,
   ];
   return element("p", null, sentences.filter(Boolean).join(" "));
 }

@@ -38,6 +38,22 @@ function textOf(number) {
   return content.texts[number] ?? null;
 }
 
+function unique(values) {
+  return Array.from(new Set(values));
+}
+
+function rowsOfGroups(groups) {
+  return groups.flatMap((group) => group.rows.map((row) => content.rows[row]));
+}
+
+function nameOf({ system, profile }) {
+  return `${system} on ${profile}`;
+}
+
+function labelOf({ system, profile }) {
+  return `${system}, ${profile}`;
+}
+
 // The machine that prices a row in the chosen snapshot.
 function placed(row, { snapshot }) {
   return content.snapshots[snapshot].places[row.need];
@@ -75,7 +91,7 @@ function read(name, row, state) {
 }
 
 // An axis over all rows at the chosen measure and prices.
-function column(axis, state) {
+function axisValues(axis, state) {
   const key = `${axis} ${state.measure} ${state.snapshot}`;
   if (!columns.has(key)) {
     const items = content.rows.map((row) => read(axis, row, state));
@@ -93,7 +109,7 @@ function ended(row) {
 
 // Why a figure is missing; never empty.
 function whyMissing(axis, row, state) {
-  return row.outcome === "ok" ? column(axis, state).reasons[row.number] || UNMEASURED : ended(row);
+  return row.outcome === "ok" ? axisValues(axis, state).reasons[row.number] || UNMEASURED : ended(row);
 }
 
 function axisNamed(name) {

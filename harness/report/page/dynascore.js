@@ -1,4 +1,4 @@
-// Dynascore (Ma et al. 2021; Santhanam et al. 2023): the page's copy of harness/analysis/dynascore.py, which says how and why.
+// Dynascore (Ma et al. 2021; Santhanam et al. 2023): the page's copy of harness/analysis/dynascore.py, which says why.
 
 // Differences in accuracy of at most this share of the highest accuracy make no pair in the mode "reference".
 const SHARE = 1e-4;

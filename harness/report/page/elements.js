@@ -16,12 +16,10 @@ function element(tag, attributes, ...children) {
   return node;
 }
 
+// A list of texts; null for none.
 function list(tag, texts) {
-  return element(
-    tag,
-    null,
-    texts.map((text) => element("li", null, text)),
-  );
+  const items = texts.map((text) => element("li", null, text));
+  return items.length ? element(tag, null, items) : null;
 }
 
 // Fill a select with options, [value, text] or the text alone, and choose one.

@@ -22,10 +22,10 @@ function showEvidence(view) {
   if (opened?.row === wanted.row && opened.column === wanted.column) return;
   opened = wanted;
   const row = content.rows[wanted.row];
-  const shown = columnNamed(wanted.column);
-  find("evidence-title").textContent = `${header(shown, view.state)}: ${nameOf(row)}`;
-  find("evidence-headline").textContent = headlineOf(row, shown, view);
-  find("evidence-parts").replaceChildren(...partsOf(row, shown, view).filter(Boolean));
+  const column = columnNamed(wanted.column);
+  find("evidence-title").textContent = `${header(column, view.state)}: ${nameOf(row)}`;
+  find("evidence-headline").textContent = headlineOf(row, column, view);
+  find("evidence-parts").replaceChildren(...partsOf(row, column, view).filter(Boolean));
   if (!dialog.open) dialog.showModal();
   dialog.scrollTop = 0;
   drawn = drawDistribution(row, dialog); // a closed dialog has no width
@@ -50,16 +50,16 @@ function headlineOf(row, { name, figure }, view) {
   return row[name];
 }
 
-function partsOf(row, shown, view) {
+function partsOf(row, column, view) {
   const all = explained(row, view);
   const titles = all.map(([title]) => title);
   const trust = all.slice(titles.indexOf("Trust"), titles.includes("Stored jobs") ? -1 : undefined);
-  const own = all.filter(([title]) => ["Outcome", shown.title].includes(title));
+  const own = all.filter(([title]) => ["Outcome", column.title].includes(title));
   const others = all.filter((each) => !own.includes(each) && !trust.includes(each));
-  const made = MADE_OF[shown.name]?.(row, view) || [];
+  const made = MADE_OF[column.name]?.(row, view) || [];
   return [
-    part("How it was made", paragraphs(own), lines(made), paragraphs(meaningOf(shown, view))),
-    part("Trust, and what to do", paragraphs([...trust, ...remediesOf(row)]), lines(notesOf(row))),
+    part("How it was made", paragraphs(own), list("ul", made), paragraphs(meaningOf(column, view))),
+    part("Trust, and what to do", paragraphs([...trust, ...remediesOf(row)]), list("ul", notesOf(row))),
     part("Samples", samplesPart(row, view)),
     part("The other numbers of this row", paragraphs(others)),
     part("All figures of this row", row.outcome === "ok" && facts(figuresOf(row, view))),
@@ -74,10 +74,6 @@ function part(title, ...inside) {
   return known.length > 0 && element("section", null, element("h3", null, title), known);
 }
 
-function lines(texts) {
-  return texts.length > 0 && list("ul", texts);
-}
-
 function paragraphs(pairs) {
   const parts = ([title, text]) => [element("strong", null, title), element("span", null, text)];
   return pairs.map((pair) => element("p", "explained", parts(pair)));
@@ -85,11 +81,8 @@ function paragraphs(pairs) {
 
 function facts(pairs) {
   const known = pairs.filter(([, value]) => ![null, undefined, ""].includes(value));
-  return element(
-    "dl",
-    null,
-    known.map(([name, value]) => [element("dt", null, name), element("dd", null, String(value))]),
-  );
+  const lines = known.map(([name, value]) => [element("dt", null, name), element("dd", null, String(value))]);
+  return element("dl", null, lines);
 }
 
 function samplesPart(row, view) {
@@ -101,12 +94,11 @@ function samplesPart(row, view) {
   const at = (share) => `${number(quantile(row, share))} ms`;
   if (quantile(row, 0) === quantile(row, 1)) return sentence(`${samplesOf(row)}; all took ${at(0)}.`);
   const words = `${samplesOf(row)}; minimum ${at(0)}, median ${at(0.5)}, maximum ${at(1)}`;
-  const box = (kind) =>
-    element("div", {
-      ...{ class: "chart small-chart", "data-chart": kind, role: "img" },
-      "aria-label": `${kind} of latency: ${words}`,
-    });
-  return [sentence(words), element("div", "two", box("histogram"), box("ecdf"))];
+  const boxes = ["histogram", "ecdf"].map((kind) => {
+    const label = `${kind} of latency: ${words}`;
+    return element("div", { class: "chart small-chart", "data-chart": kind, role: "img", "aria-label": label });
+  });
+  return [sentence(words), element("div", "two", boxes)];
 }
 
 function notesOf(row) {
@@ -142,25 +134,9 @@ function jobOf(row) {
   ];
 }
 
-const MACHINE_TEXTS = {
-  cpu_model: "processor",
-  architecture: "architecture",
-  kernel: "kernel",
-  docker_version: "container engine",
-  harness_version: "harness",
-  harness_commit: "harness commit",
-  gpu_models: "GPUs",
-  instance_type: "instance type",
-};
-
 function environmentPart(row) {
   if (row.machine === undefined) return element("p", null, "Published, not measured here: no environment is known.");
-  const machine = content.machines[row.machine];
-  return facts([
-    ...Object.entries(MACHINE_TEXTS).map(([name, label]) => [label, textOf(machine[name])]),
-    ["cgroup version", machine.cgroup_version],
-    ["CPUs of harness and job", machine.host_cpus],
-  ]);
+  return facts(content.machines[row.machine].map(([label, text]) => [label, textOf(text)]));
 }
 
 function againPart(row) {

@@ -3,10 +3,6 @@
 // The lines on how a number of a column was made, beyond its texts.
 const MADE_OF = { rank: scoreLines, score: scoreLines, instance: priceLines, cost: priceLines, front: frontLines };
 
-function full(value) {
-  return Number.isFinite(value) ? String(Number(value.toPrecision(6))) : MISSING;
-}
-
 function bounded(item, unit) {
   if (item.value === null) return `${MISSING} (${item.reason || UNMEASURED})`;
   const ends = interval(item.value, item.low, item.high);
@@ -25,14 +21,14 @@ function scoreLines(row, view) {
   if (why[row.number]) return [`not ranked: ${why[row.number]}`];
   const ranking = rankings.find((each) => each.group.number === row.place);
   const { group, metrics, rows, share } = ranking;
-  const term = (weight, axis) => `${weight} × ${full(column(axis, state).value[row.number])}`;
-  const costs = metrics.map(({ weight, name, rate }) => `${term(weight, name)} / ${full(rate.value)}`);
+  const term = (weight, axis) => `${weight} × ${plain(axisValues(axis, state).value[row.number], 6)}`;
+  const costs = metrics.map(({ weight, name, rate }) => `${term(weight, name)} / ${plain(rate.value, 6)}`);
   const rates = metrics.map((metric) => {
-    const worth = `${full(metric.rate.value)} ${axisNamed(metric.name).unit} for a point`;
+    const worth = `${plain(metric.rate.value, 6)} ${axisNamed(metric.name).unit} for a point`;
     return `exchange rate of ${metric.name}: ${worth} (${rateSource(group, metric, state)})`;
   });
   return [
-    `Dynascore = ${[term(share.accuracy, "accuracy"), ...costs].join(" − ")} = ${full(score[row.number])}`,
+    `Dynascore = ${[term(share.accuracy, "accuracy"), ...costs].join(" − ")} = ${plain(score[row.number], 6)}`,
     "weight × accuracy (points) − weight × value / exchange rate (AMRS) for each of the others; higher is better",
     ...rates,
     `rank ${rank[row.number]} of ${count(rows.length, "row")} of this comparison group`,
@@ -55,8 +51,8 @@ function spanLines(row, ranking, view) {
 }
 
 function priceLines(row, { state }) {
-  const { provider, region, term, date, source } = content.snapshots[state.snapshot];
-  const prices = `prices: ${provider} ${region}, ${term}, ${date} (${source})`;
+  const snapshot = content.snapshots[state.snapshot];
+  const prices = `prices: ${snapshotLabel(snapshot)} (${snapshot.source})`;
   return row.publishedType === null ? [prices] : [prices, `the paper's type: ${row.publishedType}`];
 }
 
@@ -107,12 +103,12 @@ function explained(row, { state }) {
 }
 
 // What a column means and how it is made.
-function meaningOf(shown, { state }) {
-  return paragraphsOf(shown.name === "accuracy" ? content.explained.measures[state.measure] : shown.meaning);
+function meaningOf(column, { state }) {
+  return paragraphsOf(column.name === "accuracy" ? content.explained.measures[state.measure] : column.meaning);
 }
 
 // What to do about the causes of doubt, each once.
 function remediesOf(row) {
-  const known = row.findings.flatMap(({ cause }) => paragraphsOf(content.explained.causes[cause]).slice(1));
-  return known.length ? [["What to do", unique(known.map(([, text]) => text)).join(" ")]] : [];
+  const known = unique(row.findings.flatMap(({ cause }) => content.explained.remedies[cause].map(textOf)));
+  return known.length ? [["What to do", known.join(" ")]] : [];
 }

@@ -35,7 +35,7 @@ function betterByValue(axes, q, p) {
   return axes.every(({ value }) => value[q] >= value[p]) && axes.some(({ value }) => value[q] > value[p]);
 }
 
-// Each row's state, "front", "contested" or "dominated", in the order of `rows`, all of which have a value on each axis.
+// Each row's state, "front", "contested" or "dominated", in the order of `rows`; each has a value on each axis.
 // axes: of turned(); systems: each row's system.
 function frontStates(rows, axes, systems) {
   const ordered = Array.from(rows).sort(

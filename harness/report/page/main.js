@@ -56,12 +56,10 @@ buildControls();
 buildTable();
 buildEvidence();
 buildPictures();
-for (const link of document.querySelectorAll("[data-skip]")) {
-  link.addEventListener("click", (event) => {
-    event.preventDefault(); // the fragment holds the view
-    find(link.dataset.skip).focus();
-  });
-}
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the fragment holds the view
+  find("leaderboard").focus();
+});
 window.addEventListener("popstate", readAddress);
 window.addEventListener("hashchange", readAddress);
 window.addEventListener("beforeprint", () => paper(true));
@@ -69,6 +67,6 @@ window.addEventListener("afterprint", () => paper(false));
 readAddress();
 // For tests and for the console.
 window.harnessPage = {
-  ...{ content, change, parse, format, read, column, members, groupRate, exchangeRate, scores, ranksOf, turned },
+  ...{ content, change, parse, format, read, axisValues, members, groupRate, exchangeRate, scores, ranksOf, turned },
   ...{ frontStates, regionsOf, rankSpans, explained, binsOf, redrawPictures, state: () => state, view: () => view },
 };

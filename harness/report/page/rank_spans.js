@@ -1,4 +1,4 @@
-// How far a rank holds, for one row when its evidence opens: the page's copy of harness/analysis/leaderboard.py, which says how and why.
+// How far the rank of one row holds: the page's copy of harness/analysis/leaderboard.py, which says how and why.
 const MOST_RANKED = 200000; // rows times rankings that answer at once
 const TAIL = 0.025;
 const MANY = "too many rows to compute it here; harness leaderboard does";
@@ -54,19 +54,13 @@ function valuesOf(ranking) {
   return ranking.metrics.map((metric) => metric.value);
 }
 
-function spanOfWeights(row, ranking, accuracy) {
-  const gains = ranking.metrics.map(({ weight, higher, value, rate }) => [
-    weight,
-    ranking.rows.map((number) => ((higher ? 1 : -1) * value[number]) / rate.value),
-  ]);
-  const points = ranking.rows.map((number) => accuracy[number]);
-  const parts = [[ranking.share.accuracy, points], ...gains].filter(([weight]) => weight > 0);
-  const at = ranking.rows.indexOf(row);
+function spanOfWeights(row, { rows, share, metrics }, accuracy) {
+  const at = rows.indexOf(row);
+  const first = share.accuracy > 0 ? 1 : 0; // an accuracy without weight stays without
   const ranks = content.perturbations.map((moves) => {
-    const weights = parts.map(([weight], part) => Math.max(weight + moves[part], 1e-9));
-    const score = (place) => parts.reduce((sum, [, values], part) => sum + weights[part] * values[place], 0);
-    const own = score(at);
-    return 1 + ranking.rows.filter((_, place) => score(place) > own).length;
+    const shifted = (weight, part) => Math.max(weight + moves[part], 1e-9);
+    const moved = metrics.map((metric, part) => ({ ...metric, weight: shifted(metric.weight, part + first) }));
+    return ranksOf(scores(rows, accuracy, first && shifted(share.accuracy, 0), moved))[at];
   });
   return spanOf(ranks, TAIL);
 }
@@ -100,7 +94,7 @@ function spanOfQueries(row, ranking, accuracy, { mode, measure }) {
 function rankSpans(row, view) {
   const ranking = view.rankings.find((each) => each.group.number === content.rows[row].place);
   if (!ranking.scores) return null;
-  const accuracy = column("accuracy", view.state).value;
+  const accuracy = axisValues("accuracy", view.state).value;
   const bounded = (times, span) => (ranking.rows.length * times > MOST_RANKED ? MANY : span());
   const draws = content.perturbations.length;
   return {

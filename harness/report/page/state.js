@@ -11,12 +11,6 @@ function largestGroup(groups) {
   return groups.reduce((best, group) => (best && best.rows.length >= group.rows.length ? best : group), null);
 }
 
-function thousandths(weights) {
-  const parts = AXES.map((axis) => weights[axis] || 0);
-  const sum = parts.reduce((total, part) => total + part, 0);
-  return balanced(parts.map((part) => (part / sum) * WHOLE));
-}
-
 // Whole numbers that sum to WHOLE, each next to what was asked for; the largest takes what rounding leaves.
 function balanced(parts) {
   const rounded = parts.map((part) => Math.round(part));
@@ -30,7 +24,7 @@ function usualState() {
     dataset: group ? group.dataset : ALL,
     group: group ? group.number : null,
     measure: 0,
-    weights: thousandths(content.presets[0].weights),
+    weights: content.presets[0].weights,
     mode: modes()[0],
     rates: { cost: null, latency: null },
     snapshot: content.snapshot,
@@ -51,9 +45,9 @@ function modes() {
   return content.groups.some((group) => group.rates.length) ? [PUBLISHED, ...COMPUTED] : COMPUTED;
 }
 
-// The axes that accuracy can be drawn against.
+// The axes that accuracy can be drawn against, with their headings.
 function acrossAxes() {
-  return content.axes.map((axis) => axis.name).filter((name) => name !== "accuracy");
+  return content.axes.map(({ name, heading }) => [name, heading]).filter(([name]) => name !== "accuracy");
 }
 
 function positive(text) {
@@ -81,6 +75,10 @@ function rateOf(axis) {
     write: (state) => state.rates[axis] ?? undefined,
     read: (text, state) => positive(text) && { rates: { ...state.rates, [axis]: positive(text) } },
   };
+}
+
+function matching(pattern, write, read) {
+  return { write, read: (text) => (pattern.test(text) ? read(text) : undefined) };
 }
 
 // How each choice is written and read; read returns the changes, or undefined for an unknown choice.
@@ -119,25 +117,13 @@ const KEYS = {
       return columnNamed(sort) && { sort, descending: text.startsWith("-") };
     },
   },
-  n: {
-    write: (state) => state.page + 1,
-    read: (text) => (/^[1-9][0-9]{0,5}$/.test(text) ? { page: Number(text) - 1 } : undefined),
-  },
-  q: {
-    write: (state) => state.query,
-    read: (text) => ({ query: text.slice(0, LONGEST_QUERY) }),
-  },
+  n: matching(/^[1-9][0-9]{0,5}$/, ({ page }) => page + 1, (text) => ({ page: Number(text) - 1 })),
+  q: matching(/^/, ({ query }) => query, (text) => ({ query: text.slice(0, LONGEST_QUERY) })),
   o: oneOf("outcome", () => content.rows.map((row) => row.outcome)),
   v: oneOf("validity", () => content.rows.map((row) => row.validity)),
-  x: oneOf("across", acrossAxes),
-  hw: {
-    write: (state) => state.envelope,
-    read: (text) => (/^[0-9]{1,4}-[0-9]{1,4}$/.test(text) ? { envelope: text } : undefined),
-  },
-  i: {
-    write: (state) => Number(state.intervals),
-    read: (text) => (["0", "1"].includes(text) ? { intervals: text === "1" } : undefined),
-  },
+  x: oneOf("across", () => acrossAxes().map(([name]) => name)),
+  hw: matching(/^[0-9]{1,4}-[0-9]{1,4}$/, ({ envelope }) => envelope, (envelope) => ({ envelope })),
+  i: matching(/^[01]$/, ({ intervals }) => Number(intervals), (text) => ({ intervals: text === "1" })),
   e: {
     write: ({ evidence }) => evidence && `${content.rows[evidence.row].key},${evidence.column}`,
     read: (text) => {

@@ -63,12 +63,12 @@ function showHead(columns, view) {
     head.dataset.columns = names;
     head.replaceChildren(...columns.map(headCell));
   }
-  columns.forEach((shown, at) => {
-    const order = view.state.sort === shown.name && (view.state.descending ? "descending" : "ascending");
+  columns.forEach((column, at) => {
+    const order = view.state.sort === column.name && (view.state.descending ? "descending" : "ascending");
     const arrow = order ? (view.state.descending ? "▼" : "▲") : "";
     const mark = element("span", { "aria-hidden": "true", class: "arrow" }, arrow);
     head.children[at].setAttribute("aria-sort", order || "none");
-    head.children[at].firstChild.replaceChildren(header(shown, view.state), mark);
+    head.children[at].firstChild.replaceChildren(header(column, view.state), mark);
   });
 }
 
@@ -79,7 +79,7 @@ function headCell({ name, numeric, higher }) {
   inside.addEventListener("click", () => {
     change({ sort: name, descending: state.sort === name ? !state.descending : higher, page: 0 });
   });
-  return element("th", { scope: "col", "data-column": name, class: numeric ? "number" : null }, inside);
+  return element("th", { scope: "col", "data-column": name, class: numeric && "number" }, inside);
 }
 
 function countOf(view, from, many) {
@@ -131,6 +131,3 @@ function spoken(view) {
   return `${count(view.rows.length, "row")}: ${first.join("; ")}`;
 }
 
-function nameOf({ system, profile }) {
-  return `${system} on ${profile}`;
-}

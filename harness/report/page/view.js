@@ -1,4 +1,4 @@
-// What is chosen -> what is shown: who is ranked, scores, ranks, fronts, the rows that pass the filter, and their order.
+// What is chosen -> what is shown: scores, ranks, fronts, the rows that pass the filter, and their order.
 const MOST_KEPT = 200;
 const kept = new Map(); // rates and fronts that hold until other rows, prices or measures are chosen
 
@@ -21,7 +21,7 @@ function whyUnranked(row, axes, state) {
     const finding = row.findings.find(({ validity }) => validity === "invalid");
     return `invalid: ${finding ? finding.text : "see its notes"}`;
   }
-  const lacking = axes.find((axis) => Number.isNaN(column(axis, state).value[row.number]));
+  const lacking = axes.find((axis) => Number.isNaN(axisValues(axis, state).value[row.number]));
   return lacking ? `no ${lacking}: ${whyMissing(lacking, row, state)}` : null;
 }
 
@@ -47,9 +47,9 @@ function publishedRates(group, state) {
 function groupRate(group, rows, axes, axis, state) {
   const paper = state.mode === PUBLISHED ? publishedRates(group, state)?.values[axis] : undefined;
   const given = state.rates[axis] ?? paper ?? null;
-  const metric = { value: column(axis, state).value, higher: axisNamed(axis).higher, given };
+  const metric = { value: axisValues(axis, state).value, higher: axisNamed(axis).higher, given };
   return remembered(["rate", group.number, axes, axis, state.mode, given, state.measure, state.snapshot], () =>
-    exchangeRate(rows, column("accuracy", state).value, metric, state.mode, cutoffOf(group, state)),
+    exchangeRate(rows, axisValues("accuracy", state).value, metric, state.mode, cutoffOf(group, state)),
   );
 }
 
@@ -71,11 +71,12 @@ function rankingOf(group, state) {
     name,
     higher: false,
     weight: share[name],
-    value: column(name, state).value,
+    value: axisValues(name, state).value,
     rate: groupRate(group, rows, axes, name, state),
   }));
-  const found = scores(rows, column("accuracy", state).value, share.accuracy, metrics);
-  return { group, rows, why, share, metrics, scores: found, ranks: found && ranksOf(found), cutoff: cutoffOf(group, state) };
+  const found = scores(rows, axisValues("accuracy", state).value, share.accuracy, metrics);
+  const ranks = found && ranksOf(found);
+  return { group, rows, why, share, metrics, scores: found, ranks, cutoff: cutoffOf(group, state) };
 }
 
 // The front of one group over accuracy and another axis: its rows, their axes, and each row's state.
@@ -86,9 +87,9 @@ function frontOfGroup(group, state) {
     // The other axis first: it tells most pairs apart.
     const axes = [across, "accuracy"].map((axis) => {
       const relations = axis === "accuracy" ? relationsOf(group, state) : null;
-      return turned(column(axis, state), axisNamed(axis).higher, relations);
+      return turned(axisValues(axis, state), axisNamed(axis).higher, relations);
     });
-    const states = frontStates(rows, axes, systemsOfRows());
+    const states = frontStates(rows, axes, content.rows.map((row) => row.system));
     return { rows, axes, of: new Map(rows.map((row, at) => [row, states[at]])) };
   });
 }
@@ -97,10 +98,6 @@ function frontOfGroup(group, state) {
 function relationsOf(group, state) {
   const known = group.relations[content.measures[state.measure]];
   return known ? { run: content.rows.map((row) => known.runs[row.number] ?? -1), pairs: known.pairs } : null;
-}
-
-function systemsOfRows() {
-  return content.rows.map((row) => row.system);
 }
 
 // A row that is better than this one, surely or else by value.

@@ -107,7 +107,7 @@ def test_a_score_shows_its_terms(page: Page) -> None:
     text = opened(page, 1, "score")
     view = page.evaluate(
         """() => { const view = harnessPage.view(); const row = view.rows[0];
-          const of = (axis) => harnessPage.column(axis, view.state).value[row];
+          const of = (axis) => harnessPage.axisValues(axis, view.state).value[row];
           return { score: view.score[row], rates: view.rankings[0].metrics.map((each) => each.rate.value),
                    values: ["accuracy", "cost", "latency"].map(of) }; }"""
     )

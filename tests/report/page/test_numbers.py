@@ -303,7 +303,7 @@ def test_map_of_winners_names_the_winners(shared: Page, results: PageSource, row
           const group = view.groups[0];
           const { rows } = harnessPage.members(group, axes, view.state);
           const rates = axes.slice(1).map((axis) => harnessPage.groupRate(group, rows, axes, axis, view.state).value);
-          const value = (axis, row) => harnessPage.column(axis, view.state).value[row];
+          const value = (axis, row) => harnessPage.axisValues(axis, view.state).value[row];
           const terms = rows.map((row) => [
             value("accuracy", row), -value("cost", row) / rates[0], -value("latency", row) / rates[1],
           ]);
