@@ -19,6 +19,13 @@ function drawCost(view, style) {
   const least = Math.min(...rows.map((row) => cost[row.number]));
   const cheapest = rows.filter((row) => cost[row.number] === least);
   const equal = cheapest.length > 1 ? ` and ${cheapest.length - 1} equal` : "";
+  const mark = (row) => ({
+    value: at(row),
+    tip: `${labelOf(row)}\n${number(cost[row.number])} ${heading}`,
+    symbol: style.look(row.system).symbol,
+    itemStyle: { color: style.look(row.system).colour, opacity: 0.85 },
+  });
+  const data = thinned(shown, at, (row) => style.look(row.system).colour, x.type === "log").map(mark);
   const left = prices.size > types.length ? ` The ${types.length} cheapest of ${prices.size} types.` : "";
   const answer = `the least is ${cheapest[0].system} on ${typeOf(cheapest[0])}${equal}: ${number(least)}`;
   return {
@@ -29,18 +36,7 @@ function drawCost(view, style) {
         .sort((a, b) => at(a)[1] - at(b)[1] || at(a)[0] - at(b)[0])
         .map((row) => [typeOf(row), prices.get(typeOf(row)), row.system, row.profile, number(cost[row.number])]),
     legend: legendOf(unique(shown.map((row) => row.system)).sort(), style, { dash: null }),
-    option: plot({ left: 150 }, x, typeAxis(types, prices, style), [
-      {
-        type: "scatter",
-        symbolSize: 10,
-        data: thinned(shown, at, (row) => style.look(row.system).colour, x.type === "log").map((row) => ({
-          value: at(row),
-          tip: `${labelOf(row)}\n${number(cost[row.number])} ${heading}`,
-          symbol: style.look(row.system).symbol,
-          itemStyle: { color: style.look(row.system).colour, opacity: 0.85 },
-        })),
-      },
-    ]),
+    option: plot({ left: 150 }, x, typeAxis(types, prices, style), [{ type: "scatter", symbolSize: 10, data }]),
   };
 }
 

@@ -7,10 +7,6 @@ function quantile({ quantiles }, share) {
   return quantiles[Math.round(share * (quantiles.length - 1))] * 1e3;
 }
 
-function ecdfSteps({ quantiles }) {
-  return quantiles.map((seconds, at) => [seconds * 1e3, (100 * at) / (quantiles.length - 1)]);
-}
-
 function ecdfRows(view) {
   return bestOfSystems(rowsOf(view).filter((row) => row.quantiles), view, MOST_LINES);
 }
@@ -43,9 +39,10 @@ function drawEcdf(view, style) {
   };
 }
 
-function ecdfLine(row, colour, dash) {
+function ecdfLine({ quantiles }, colour, dash) {
+  const data = quantiles.map((seconds, at) => [seconds * 1e3, (100 * at) / (quantiles.length - 1)]);
   const lineStyle = { color: colour, type: dash, width: 2 };
-  return { type: "line", symbol: "none", data: ecdfSteps(row), lineStyle, itemStyle: { color: colour } };
+  return { type: "line", symbol: "none", data, lineStyle, itemStyle: { color: colour } };
 }
 
 // The share of samples in equal bins, from the quantiles; equal on a logarithmic axis if `log`.
@@ -80,21 +77,13 @@ function drawDistribution(row, dialog) {
 }
 
 function bars(bins, colour, style) {
-  return {
-    type: "custom",
-    data: bins,
-    encode: { x: [0, 1], y: 2 },
-    renderItem: (_, api) => {
-      const [x, y] = api.coord([api.value(0), api.value(2)]);
-      const [right, bottom] = api.coord([api.value(1), 0]);
-      const shape = { x, y, width: Math.max(1, right - x - 1), height: Math.max(0, bottom - y) };
-      return { type: "rect", shape, style: { fill: colour, stroke: style.back } };
-    },
+  const renderItem = (_, api) => {
+    const [x, y] = api.coord([api.value(0), api.value(2)]);
+    const [right, bottom] = api.coord([api.value(1), 0]);
+    const shape = { x, y, width: Math.max(1, right - x - 1), height: Math.max(0, bottom - y) };
+    return { type: "rect", shape, style: { fill: colour, stroke: style.back } };
   };
+  return { type: "custom", data: bins, encode: { x: [0, 1], y: 2 }, renderItem };
 }
 
-pictures.push({
-  id: "ecdf",
-  draw: drawEcdf,
-  uses: (view) => ecdfRows(view).map((row) => row.number),
-});
+pictures.push({ id: "ecdf", draw: drawEcdf, uses: (view) => ecdfRows(view).map((row) => row.number) });

@@ -1,9 +1,9 @@
 // Which row wins at which weights (Figure 2 of Santhanam et al. 2023): a triangle of all weights, and the chosen ones.
 const HEIGHT = Math.sqrt(3) / 2;
 const CORNERS = [
-  ["accuracy", { position: "top" }],
-  ["cost", { position: [-16, 8], align: "left" }],
-  ["latency", { position: [16, 8], align: "right" }],
+  ["all on accuracy", { position: "top" }],
+  ["all on cost", { position: [-16, 8], align: "left" }],
+  ["all on latency", { position: [16, 8], align: "right" }],
 ];
 const OUTSIDE = -0.03; // a click that misses the triangle by more chooses nothing
 
@@ -30,10 +30,8 @@ function winnerRegions(group, state) {
   const missing = METRICS.map((axis, at) => rates[at].value === null && `${axis}: ${rates[at].status}`).filter(Boolean);
   if (missing.length) return `No map: an exchange rate is missing (${missing.join("; ")}).`;
   const value = (axis, row) => axisValues(axis, state).value[row];
-  const terms = rows.map((row) => [
-    value("accuracy", row),
-    ...METRICS.map((axis, at) => -value(axis, row) / rates[at].value),
-  ]);
+  const losses = (row) => METRICS.map((axis, at) => -value(axis, row) / rates[at].value);
+  const terms = rows.map((row) => [value("accuracy", row), ...losses(row)]);
   return regionsOf(terms)
     .map((region) => ({ ...region, row: content.rows[rows[region.row]], share: area(region.polygon) / area(TRIANGLE) }))
     .sort((a, b) => b.share - a.share);
@@ -69,11 +67,7 @@ function triangle(regions, weights, style) {
   const side = Math.max(80, Math.min(style.width - 40, (style.height - 64) / HEIGHT));
   const axis = { show: false, min: 0, max: 1 };
   const bold = { show: true, formatter: "{b}", color: style.ink, fontSize: 12, fontWeight: "bold" };
-  const corners = CORNERS.map(([name, label], at) => ({
-    name: `all on ${name}`,
-    value: trianglePoint(TRIANGLE[at]),
-    label,
-  }));
+  const corners = CORNERS.map(([name, label], at) => ({ name, value: trianglePoint(TRIANGLE[at]), label }));
   const ring = { color: "transparent", borderColor: style.ink, borderWidth: 3 };
   const here = [trianglePoint(weights.map((weight) => weight / WHOLE))];
   return {
@@ -89,30 +83,26 @@ function triangle(regions, weights, style) {
 }
 
 function regionShapes(regions, style) {
-  return {
-    type: "custom",
-    data: regions.map(({ row, share }) => ({
-      value: [0.5, 0.3],
-      tip: `${labelOf(row)}\nwins at ${number(share * 100)} % of all weights`,
-    })),
-    renderItem: ({ dataIndex }, api) => {
-      const { row, polygon, share } = regions[dataIndex];
-      const points = polygon.map((corner) => api.coord(trianglePoint(corner)));
-      const [xs, ys] = [0, 1].map((axis) => points.map((point) => point[axis]));
-      const [x, y] = [xs, ys].map((values) => values.reduce((sum, value) => sum + value, 0) / values.length);
-      const wide = Math.max(...xs) - Math.min(...xs) > 110 && Math.max(...ys) - Math.min(...ys) > 40 && share > 0.06;
-      const place = share > 0.004 ? String(dataIndex + 1) : "";
-      const text = wide ? `${place} ${row.system}\n${row.profile}` : place;
-      const font = { fill: style.ink, stroke: style.back, lineWidth: 2, fontSize: 11, lineHeight: 15 };
-      const middle = { x, y, align: "center", verticalAlign: "middle" };
-      const colours = { fill: style.look(row.system).colour, fillOpacity: 0.4, stroke: style.back, lineWidth: 1.5 };
-      const children = [
-        { type: "polygon", shape: { points }, style: colours },
-        { type: "text", silent: true, style: { ...font, ...middle, text } },
-      ];
-      return { type: "group", children };
-    },
+  const tip = ({ row, share }) => `${labelOf(row)}\nwins at ${number(share * 100)} % of all weights`;
+  const data = regions.map((region) => ({ value: [0.5, 0.3], tip: tip(region) }));
+  const font = { fill: style.ink, stroke: style.back, lineWidth: 2, fontSize: 11, lineHeight: 15 };
+  const renderItem = ({ dataIndex }, api) => {
+    const { row, polygon, share } = regions[dataIndex];
+    const points = polygon.map((corner) => api.coord(trianglePoint(corner)));
+    const [xs, ys] = [0, 1].map((axis) => points.map((point) => point[axis]));
+    const [x, y] = [xs, ys].map((values) => values.reduce((sum, value) => sum + value, 0) / values.length);
+    const wide = Math.max(...xs) - Math.min(...xs) > 110 && Math.max(...ys) - Math.min(...ys) > 40 && share > 0.06;
+    const place = share > 0.004 ? String(dataIndex + 1) : "";
+    const text = wide ? `${place} ${row.system}\n${row.profile}` : place;
+    const colours = { fill: style.look(row.system).colour, fillOpacity: 0.4, stroke: style.back, lineWidth: 1.5 };
+    const label = { ...font, x, y, align: "center", verticalAlign: "middle", text };
+    const children = [
+      { type: "polygon", shape: { points }, style: colours },
+      { type: "text", silent: true, style: label },
+    ];
+    return { type: "group", children };
   };
+  return { type: "custom", data, renderItem };
 }
 
 pictures.push({

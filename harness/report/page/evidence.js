@@ -15,10 +15,7 @@ function buildEvidence() {
 function showEvidence(view) {
   const wanted = view.state.evidence;
   const dialog = find("evidence");
-  if (wanted === null) {
-    dialog.close();
-    return;
-  }
+  if (wanted === null) return dialog.close();
   if (opened?.row === wanted.row && opened.column === wanted.column) return;
   opened = wanted;
   const row = content.rows[wanted.row];

@@ -33,13 +33,14 @@ function spanOf(numbers, tail) {
 // One other system at a time is taken out; places among the same rest are compared.
 function spanWithoutSystems(row, ranking, accuracy, mode) {
   const systemOf = (number) => content.rows[number].system;
+  const values = ranking.metrics.map((metric) => metric.value);
   const full = ranking.ranks[ranking.rows.indexOf(row)];
   const moves = systemsIn(ranking).map((name) => {
     if (name === systemOf(row)) return full;
     const places = [...ranking.rows.keys()].filter((at) => systemOf(ranking.rows[at]) !== name);
     const rest = places.map((at) => ranking.rows[at]);
     const before = ranksOf(places.map((at) => ranking.scores[at]));
-    const after = ranksWith(rest, accuracy, ranking, valuesOf(ranking), mode);
+    const after = ranksWith(rest, accuracy, ranking, values, mode);
     const at = rest.indexOf(row);
     return after && full + after[at] - before[at];
   });
@@ -48,10 +49,6 @@ function spanWithoutSystems(row, ranking, accuracy, mode) {
 
 function systemsIn(ranking) {
   return [...new Set(ranking.rows.map((number) => content.rows[number].system))].sort();
-}
-
-function valuesOf(ranking) {
-  return ranking.metrics.map((metric) => metric.value);
 }
 
 function spanOfWeights(row, { rows, share, metrics }, accuracy) {
