@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import random
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +15,9 @@ from harness.analysis import axes, dynascore, leaderboard, pareto_front, row_pri
 from harness.analysis.dynascore import DynascoreOptions, Entry
 from harness.analysis.leaderboard import Leaderboard, LeaderboardQuery
 from harness.analysis.row_pricing import Tariff
+from harness.analysis.table import Row
 from harness.evaluation.per_query import PerQuery
 from harness.pricing import prices
-from harness.report import page as pages
 from harness.report.page import PageSource
 from harness.stats import Estimate
 from tests.report.page import made
@@ -43,11 +42,6 @@ _SHOWN = """() => {
     [none(view.rank[row]), none(view.score[row]), view.frontOf[row]],
   ]));
 }"""
-
-
-@pytest.fixture(scope="module")
-def rows() -> tuple[list[Any], dict[str, PerQuery]]:
-    return made.rows(120, datasets=("scifact", "nfcorpus"))
 
 
 def choose(page: Page, **changes: Any) -> None:
@@ -122,29 +116,33 @@ def test_every_measure_has_its_ranks_at_any_prices(shared: Page, results: PageSo
         agree(shared.evaluate(_SHOWN), expected(board(results, rows[1], SNAPSHOTS[number], **asked)))
 
 
-def test_page_costs_equal_those_of_the_pricing_package(shared: Page, results: PageSource) -> None:
-    content = shared.evaluate(
-        "harnessPage.content.snapshots.map(({provider, region, date}) => [provider, region, date])"
+def costs(page: Page, snapshot: int) -> dict[str, list[Any]]:
+    """Return the page's costs by row: value, low, high, reason."""
+    return page.evaluate(
+        """(snapshot) => Object.fromEntries(harnessPage.content.rows.map((row) => {
+          const { value, low, high, reason } = harnessPage.read("cost", row, { snapshot });
+          return [row.key, [value, low, high, reason]];
+        }))""",
+        snapshot,
     )
-    assert len(content) == len(SNAPSHOTS) > 3
-    cost = axes.OTHERS["cost"]
+
+
+def agree_on_costs(shown: dict[str, list[Any]], rows: Sequence[Row], at: Tariff) -> list[Estimate]:
+    figures = [axes.OTHERS["cost"].read(row_pricing.price_row(row, at)) for row in rows]
+    for row, figure in zip(rows, figures, strict=True):
+        wanted = [figure.value, figure.low, figure.high]
+        assert shown[row.key][:3] == [None if each is None else pytest.approx(each, rel=1e-12) for each in wanted]
+        assert shown[row.key][3] == figure.reason, row.key
+    return figures
+
+
+def test_page_costs_equal_those_of_the_pricing_package(shared: Page, results: PageSource) -> None:
+    assert shared.evaluate("harnessPage.content.snapshots.length") == len(SNAPSHOTS) > 3
     for number, at in enumerate(SNAPSHOTS):
-        shown = shared.evaluate(
-            f"""() => Object.fromEntries(harnessPage.content.rows.map((row) => {{
-              const item = harnessPage.read("cost", row, {{ snapshot: {number} }});
-              return [row.key, [item.value, item.low, item.high, item.reason]];
-            }}))"""
-        )
-        for row in results.measured.rows:
-            figure = cost.read(row_pricing.price_row(row, at))
-            value, low, high, reason = shown[row.key]
-            for mine, theirs in ((value, figure.value), (low, figure.low), (high, figure.high)):
-                assert mine == (None if theirs is None else pytest.approx(theirs, rel=1e-12)), row.key
-            assert reason == figure.reason, row.key
+        agree_on_costs(costs(shared, number), results.measured.rows, at)
 
 
-def test_saturated_costs_exist_only_for_whole_instances(open_file: Open, tmp_path: Path) -> None:
-    served, _ = made.rows(40, seed=5)
+def test_saturated_costs_exist_only_for_whole_instances(open_rows: Open) -> None:
     rate = Estimate(812.25, 800.0, 825.0, reason="over 5 jobs")
     served = [
         replace(
@@ -154,39 +152,27 @@ def test_saturated_costs_exist_only_for_whole_instances(open_file: Open, tmp_pat
             latency_target_s=0.1 if number % 2 else None,
             latency_percentile=95.0 if number % 2 else None,
         )
-        for number, row in enumerate(served)
+        for number, row in enumerate(made.rows(40, seed=5)[0])
     ]
-    path = tmp_path / "served.html"
-    path.write_text(made.html(served), encoding="utf-8")
-    page = open_file(path)
-    at = row_pricing.tariff(prices.snapshot())
-    shown = page.evaluate(
-        """() => Object.fromEntries(harnessPage.content.rows.map((row) => {
-          const item = harnessPage.read("cost", row, harnessPage.content);
-          return [row.key, [item.value, item.low, item.high, item.reason]];
-        }))"""
-    )
-    figures = {row.key: axes.OTHERS["cost"].read(row_pricing.price_row(row, at)) for row in served}
-    assert any(figure.value is not None for figure in figures.values())
-    assert any("alone" in (figure.reason or "") for figure in figures.values())
-    for key, figure in figures.items():
-        assert shown[key] == [
-            None if each is None else pytest.approx(each, rel=1e-12) for each in (figure.value, figure.low, figure.high)
-        ] + [figure.reason]
+    page = open_rows(served)
+    shown = costs(page, page.evaluate("harnessPage.content.snapshot"))
+    figures = agree_on_costs(shown, served, row_pricing.tariff(prices.snapshot()))
+    assert any(figure.value is not None for figure in figures)
+    assert any("alone" in (figure.reason or "") for figure in figures)
     assert page.locator('th[data-column="throughput"]').count() == 1
 
 
-def _entries(rng: random.Random, count: int) -> list[Entry]:
+def _entries(rng: random.Random) -> list[Entry]:
     """Many ties, near ties and equal metrics."""
     return [
         Entry(
-            rng.choice("abc"),
+            "a",
             "p",
             f"{number:03}",
             rng.choice((0.0, 30.0, 30.001, 31.0, rng.uniform(0, 50))),
             {"latency": rng.choice((5.0, rng.uniform(1, 100))), "throughput": rng.choice((7.0, rng.uniform(1, 9)))},
         )
-        for number in range(count)
+        for number in range(rng.randrange(0, 12))
     ]
 
 
@@ -194,38 +180,29 @@ def _entries(rng: random.Random, count: int) -> list[Entry]:
 def test_exchange_rates_of_many_ties(shared: Page, mode: str) -> None:
     rng = random.Random(7)
     for _ in range(150):
-        entries = sorted(_entries(rng, rng.randrange(0, 12)), key=lambda entry: entry.name)
-        cutoff = rng.choice((0.0, 0.5, 5.0))
-        weighing = DynascoreOptions(
-            {"accuracy": 0.5, "latency": 0.25, "throughput": 0.25}, frozenset({"throughput"}), mode, cutoff
-        )
+        entries, cutoff = _entries(rng), rng.choice((0.0, 0.5, 5.0))
+        weights = {"accuracy": 0.5, "latency": 0.25, "throughput": 0.25}
+        weighing = DynascoreOptions(weights, frozenset({"throughput"}), mode, cutoff)
         rates = dynascore.rates(entries, weighing)
-        scores = [dynascore.score(entry, weighing, rates) for entry in entries]
-        asked = {
-            "accuracy": [entry.accuracy for entry in entries],
-            "latency": [entry.values["latency"] for entry in entries],
-            "throughput": [entry.values["throughput"] for entry in entries],
-            "mode": mode,
-            "cutoff": cutoff,
-        }
+        values = {name: [entry.values[name] for entry in entries] for name in rates}
         found = shared.evaluate(
-            """(asked) => {
-              const rows = asked.accuracy.map((_, at) => at);
-              const metrics = [["latency", false], ["throughput", true]].map(([name, higher]) => {
-                const metric = { value: asked[name], higher, weight: 0.25, given: null };
-                const { accuracy, mode, cutoff } = asked;
+            """({ accuracy, values, mode, cutoff }) => {
+              const rows = accuracy.map((_, at) => at);
+              const metrics = Object.entries(values).map(([name, value]) => {
+                const metric = { name, value, higher: name === "throughput", weight: 0.25, given: null };
                 return { ...metric, rate: harnessPage.exchangeRate(rows, accuracy, metric, mode, cutoff) };
               });
-              const scores = harnessPage.scores(rows, asked.accuracy, 0.5, metrics);
-              const ranks = scores && Array.from(harnessPage.ranksOf(scores));
-              return { rates: metrics.map((each) => each.rate), scores: scores && Array.from(scores), ranks };
+              const scores = harnessPage.scores(rows, accuracy, 0.5, metrics);
+              const rates = Object.fromEntries(metrics.map(({ name, rate }) => [name, rate]));
+              return { rates, scores: scores && [...scores], ranks: scores && [...harnessPage.ranksOf(scores)] };
             }""",
-            asked,
+            {"accuracy": [entry.accuracy for entry in entries], "values": values, "mode": mode, "cutoff": cutoff},
         )
-        for rate, name in zip(found["rates"], ("latency", "throughput"), strict=True):
-            assert rate["status"] == rates[name].status.value
-            assert rate["pairs"] == rates[name].pairs
-            assert rate["value"] == (None if rates[name].value is None else pytest.approx(rates[name].value, rel=1e-12))
+        for name, rate in rates.items():
+            shown = found["rates"][name]
+            assert (shown["status"], shown["pairs"]) == (rate.status.value, rate.pairs)
+            assert shown["value"] == (None if rate.value is None else pytest.approx(rate.value, rel=1e-12))
+        scores = [dynascore.score(entry, weighing, rates) for entry in entries]
         if found["scores"] is None:
             assert None in scores or not entries
         else:
@@ -238,47 +215,32 @@ def test_fronts_of_many_intervals(shared: Page) -> None:
     on = [axes.accuracy("RR@10"), axes.OTHERS["latency"], axes.OTHERS["throughput"]]
     for _ in range(150):
         points = [_point(rng, number) for number in range(rng.randrange(1, 14))]
-        wanted = pareto_front.states_of_points(points, on)
-        asked = {
-            "systems": [ord(point.system) for point in points],
-            "axes": [
-                {
-                    "higher": axis.higher,
-                    "values": [
-                        [point.figures[axis.name].value, point.figures[axis.name].low, point.figures[axis.name].high]
-                        for point in points
-                    ],
-                }
-                for axis in on
-            ],
-        }
+        figures = [[vars(point.figures[axis.name]) for point in points] for axis in on]
         found = shared.evaluate(
-            """({ systems, axes }) => {
-              const nan = (value) => (value === null ? NaN : value);
-              const columns = axes.map(({ higher, values }) => {
-                const [value, low, high] = [0, 1, 2].map((at) => Float64Array.from(values, (each) => nan(each[at])));
-                return harnessPage.turned({ value, low, high }, higher, null);
+            """([systems, higher, figures]) => {
+              const axes = figures.map((all, axis) => {
+                const numbers = (name) => Float64Array.from(all, (figure) => figure[name] ?? NaN);
+                const column = { value: numbers("value"), low: numbers("low"), high: numbers("high") };
+                return harnessPage.turned(column, higher[axis], null);
               });
-              return harnessPage.frontStates(systems.map((_, at) => at), columns, systems);
+              return harnessPage.frontStates([...systems.keys()], axes, systems);
             }""",
-            asked,
+            [[point.system for point in points], [axis.higher for axis in on], figures],
         )
+        wanted = pareto_front.states_of_points(points, on)
         assert found == [wanted[point.key].value for point in points]
 
 
 def _point(rng: random.Random, number: int) -> pareto_front.FrontPoint:
     def figure() -> Estimate:
-        value = float(rng.randrange(1, 6))
-        kind = rng.random()
+        value, kind = float(rng.randrange(1, 6)), rng.random()
         if kind < 0.3:
             return Estimate(value)
-        if kind < 0.4:
-            return Estimate(value, value - 0.5, None)
-        return Estimate(value, value - rng.choice((0.2, 1.5)), value + rng.choice((0.2, 1.5)))
+        low, high = (rng.choice((0.2, 1.5)) for _ in range(2))
+        return Estimate(value, value - low, None if kind < 0.4 else value + high)
 
-    return pareto_front.FrontPoint(
-        f"{number:03}", rng.choice("ab"), {name: figure() for name in ("accuracy", "latency", "throughput")}
-    )
+    names = ("accuracy", "latency", "throughput")
+    return pareto_front.FrontPoint(f"{number:03}", rng.choice("ab"), {name: figure() for name in names})
 
 
 def test_given_rates_replace_the_computed_ones(page: Page, results: PageSource, rows: Any) -> None:
@@ -338,22 +300,6 @@ def _holds(polygon: list[list[float]], weights: tuple[float, ...]) -> bool:
     return len(sides) < 2
 
 
-def test_page_data_equal_the_rows(results: PageSource) -> None:
-    content = json.loads(json.dumps(pages.page_content(results)))
-    assert len(content["rows"]) == len(results.measured.rows)
-    by_key = {row.key: row for row in results.measured.rows}
-    latency = str([figure["name"] for figure in content["figures"]].index("latency"))
-    for line in content["rows"]:
-        row = by_key[line["key"]]
-        assert content["texts"][line["system"]] == row.system
-        assert content["texts"][line["profile"]] == row.profile
-        assert (line["outcome"], line["validity"]) == (row.outcome.value, row.validity.value)
-        if row.latency_mean_s.value is not None:
-            mean = row.latency_mean_s.map(lambda seconds: seconds * 1e3)
-            assert line["figures"][latency][:3] == [mean.value, mean.low, mean.high]
-            assert len(line["quantiles"]) == 51
-
-
 def _spans(page: Page) -> dict[str, dict[str, Any]]:
     return page.evaluate("""() => {
       const view = harnessPage.view();
@@ -392,16 +338,3 @@ def test_no_system_reorders_others_at_given_rates(shared: Page) -> None:
     shown, rank = _spans(shared), shared.evaluate(_SHOWN)
     assert all(spans["systems"] == [rank[key][0], rank[key][0]] for key, spans in shown.items())
     choose(shared, rates={"cost": None, "latency": None})
-
-
-def test_evidence_of_a_rank_shows_its_interval(open_file: Open, file: Path) -> None:
-    page = open_file(file)
-    page.locator('#body tr:nth-child(1) button[data-column="rank"]').click()
-    message = page.locator("#evidence").inner_text()
-    for part in (
-        "rank with other queries: ",
-        "rank without each other system: ",
-        "rank with weights moved by up to 0.1: ",
-    ):
-        assert part in message
-    assert "too many rows" not in message and "set of systems: " in message

@@ -20,7 +20,8 @@ SHIPPED = Path(__file__).parents[3] / "results" / "published" / "santhanam2023"
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("published") / "page.html"
     arguments = ["report", str(SHIPPED), "--format", "html", "-o", str(path), "--as-of", "2022-12-02"]
-    assert CliRunner().invoke(main, arguments).exit_code == 0
+    done = CliRunner().invoke(main, arguments)
+    assert (done.exit_code, done.output) == (0, "")
     return path
 
 
@@ -48,6 +49,13 @@ def test_table_4_with_the_papers_rates(published: Page, dataset: str) -> None:
         parts = {words.split()[1]: int(words.split()[0]) for words in line.hardware.split(", ")}
         key = (line.system, parts["CPU"], parts.get("GPU", 0), parts["GB"])
         assert scores[key] == pytest.approx(float(line.dynascore.value), abs=0.1), key
+
+
+def test_page_has_no_layout_of_a_paper() -> None:
+    refused = CliRunner().invoke(main, ["report", str(SHIPPED), "--format", "html", "--layout", "santhanam2023"])
+    assert refused.exit_code == 2 and refused.stderr.startswith(
+        "harness: --layout santhanam2023: a page has one layout"
+    )
 
 
 def test_computed_rates_are_one_choice_away(published: Page) -> None:
