@@ -264,7 +264,7 @@ def _machine(machine: Machine, texts: SharedTexts) -> list[tuple[str, int | None
 def _overhead(null: Overhead) -> str:
     """Return a sentence on the overhead of harness itself."""
     origin = "" if null.origin is None else f"of {null.origin}, "
-    mean_s = null.latency_mean_s.value
+    mean_s = null.latency.mean_s.value
     mean = "not measured" if mean_s is None else f"{number(mean_s, 1e6)} µs"
     return (
         f"harness itself on {null.profile} (suite {null.suite}, {origin}{null.isolation.name}, "

@@ -148,7 +148,7 @@ def test_saturated_costs_exist_only_for_whole_instances(open_rows: Open) -> None
         replace(
             row,
             scenario="server" if number % 2 else "offline",
-            throughput_qps=rate if row.latency_mean_s.value else Estimate(None),
+            throughput_qps=rate if row.latency.mean_s.value else Estimate(None),
             latency_target_s=0.1 if number % 2 else None,
             latency_percentile=95.0 if number % 2 else None,
         )
