@@ -1,11 +1,11 @@
 """Results as one HTML file that opens from disk: table, sliders, plots, evidence; nothing is fetched.
 
-``page.html`` is the frame, ``page.css`` its looks, the ``*.js`` compute and draw, ``vendor/`` is the charting library
-(``scripts/vendor-echarts``).  All data go in as JSON in which no character can end the script element, and the page
-shows texts as texts only; its content security policy lets no other script run and nothing be fetched.
+``page.html`` holds the static elements, ``page.css`` their looks; the ``*.js`` compute and draw with the charting
+library in ``vendor/`` (``scripts/vendor-echarts``).  The data are JSON that cannot end its script element, and the page
+shows texts as texts only.  Its content security policy runs no other script and fetches nothing.
 
-What the page computes from its data (scores, ranks, fronts, costs) is computed in Python by
-:mod:`harness.analysis.dynascore`, :mod:`harness.analysis.pareto_front` and :mod:`harness.pricing.cost`.
+The page computes scores, ranks, fronts and costs as :mod:`harness.analysis.dynascore`,
+:mod:`harness.analysis.pareto_front` and :mod:`harness.pricing.cost` do.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.row_pricing import Tariff
 from harness.analysis.table import Machine, Overhead, Table
 from harness.errors import UsageError
-from harness.report import explain
-from harness.report.document import number
+from harness.report import document, explain
 from harness.report.figures import Figure, Place
 from harness.report.page.answer import encodable, html_text
 from harness.report.page.groups import DRAWS, RankingData, group_id, group_numbers, group_record
@@ -45,8 +44,6 @@ from harness.report.page.rows import (
 )
 from harness.untrusted import Text, one_line
 
-# Version of the data inside a page; a page reads its own alone.
-CONTENT_VERSION = 1
 _HERE = Path(__file__).parent
 _LIBRARY = "vendor/echarts.js"
 # The page's own script is these files, joined in one scope: a name is declared once in all of them.
@@ -74,9 +71,9 @@ SCRIPTS = (
     "chart_cost.js",
     "main.js",
 )
-# What could end a script element, open a comment in one, or be no line of JavaScript.
+# Characters that could end a script element, open a comment in it, or break a line of JavaScript.
 _ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-# What a page's sliders weigh, in its own order.
+# The axes of a page's sliders, in their order.
 _WEIGHED = ("accuracy", "cost", "latency")
 
 
@@ -84,9 +81,9 @@ _WEIGHED = ("accuracy", "cost", "latency")
 class PageSource:
     """Inputs of a page.
 
-    ``tariff`` has the prices that the page opens with; ``quantiles_s`` are the quantiles of a row's samples, by
-    :attr:`harness.analysis.table.Row.per_query_key`; ``notes`` are sentences about methods; ``about`` describes the
-    results in one line each.  ``view`` is the URL fragment that the page opens with, where that is not the usual one.
+    ``tariff`` has the prices that the page opens with, ``quantiles_s`` the quantiles of each row's samples by
+    :attr:`harness.analysis.table.Row.per_query_key`.  ``notes`` are sentences about methods, ``about`` lines on the
+    results.  ``view`` is the URL fragment that the page opens with; empty: the usual view.
     """
 
     title: str
@@ -108,7 +105,7 @@ def page_content(source: PageSource) -> dict[str, Any]:
     measures = source.measured.measures
     shared = SharedValues()
     groups = group_numbers(source.measured.rows)
-    # Equal scores stand in this order; the page has it from here, as JavaScript orders texts in another way.
+    # The order of equal scores.  Python decides it, as JavaScript orders texts differently.
     rows = sorted(source.measured.rows, key=lambda row: (row.system, row.profile, row.per_query_key))
     numbers = {row.per_query_key: number for number, row in enumerate(rows)}
     figures, at_one_dollar = page_figures(replace(source.measured, rows=tuple(rows)), source.tariff)
@@ -127,7 +124,6 @@ def page_content(source: PageSource) -> dict[str, Any]:
     known = all_tariffs(source.tariff)
     texts = shared.texts
     content = {
-        "version": CONTENT_VERSION,
         "title": one_line(source.title),
         "about": [one_line(line) for line in source.about],
         "harness": harness.__version__,
@@ -265,7 +261,7 @@ def _overhead(null: Overhead) -> str:
     """Return a sentence on the overhead of harness itself."""
     origin = "" if null.origin is None else f"of {null.origin}, "
     mean_s = null.latency.mean_s.value
-    mean = "not measured" if mean_s is None else f"{number(mean_s, 1e6)} µs"
+    mean = "not measured" if mean_s is None else f"{document.number(mean_s, 1e6)} µs"
     return (
         f"harness itself on {null.profile} (suite {null.suite}, {origin}{null.isolation.name}, "
         f"{null.validity.value}): {mean} a query."
@@ -299,7 +295,7 @@ def render_page(content: dict[str, Any], answer: str = "") -> str:
         "licence": html_text(_read("vendor/NOTICE").strip()),
         "scripts": "\n".join(f"<script>{text}</script>" for text in scripts),
     }
-    # One pass: what is filled in is never looked at for places to fill.
+    # One pass, so that no filled-in text is searched for places to fill.
     frame = _read("page.html").split("%%")
     return "".join(parts[part] if number % 2 else part for number, part in enumerate(frame))
 
@@ -324,7 +320,7 @@ def check_view(asked: LeaderboardQuery) -> None:
     """Check that a page can show the leaderboard.
 
     Raises:
-        UsageError: it cannot; names the option.
+        UsageError: it cannot; the message names the option.
     """
     others = {name for name, weight in asked.weights.items() if weight} - set(_WEIGHED)
     for option, given in (

@@ -1,4 +1,4 @@
-// The cells of a row: each number a button that opens its evidence, a missing one a dash with the mark of its reason.
+// The cells of a row.  A number is a button that opens its evidence; a missing one is a dash with its reason's mark.
 const FRONT_MARKS = { front: "●", contested: "◆", dominated: "○" };
 let reasons = []; // of missing numbers, in the order of their marks
 

@@ -21,25 +21,19 @@ function drawEcdf(view, style) {
   if (unique(ends).length < 2) return { why: `All samples took ${number(ends[0])} ms (${names}).` };
   const medians = rows.slice(0, 6).map((row) => `${labelOf(row)} median ${number(quantile(row, 0.5))} ms`);
   const valuesAt = (row) => Object.values(shares).map((share) => quantile(row, share));
+  const y = axisOf([], "samples within, %", style, { nameGap: 36, min: 0, max: 100 });
+  const line = (row) => ({ ...ecdfLine(row, style.look(row.system)), name: labelOf(row), triggerLineEvent: true });
   const shares = { minimum: 0, median: 0.5, "90 %": 0.9, "98 %": 0.98, maximum: 1 };
   return {
     summary: `Share of samples within a latency, for the best-ranked row of each system: ${medians.join("; ")}.`,
     columns: [["system"], ["hardware profile"], ...Object.keys(shares).map((share) => [`${share}, ms`, "number"])],
     rows: () => rows.map((row) => [row.system, row.profile, ...valuesAt(row).map((value) => number(value))]),
     legend: rows.map((row) => ({ text: labelOf(row), ...style.look(row.system), symbol: null })),
-    option: plot(
-      { left: 52 },
-      axisOf(ends, "latency, ms", style),
-      axisOf([], "samples within, %", style, { nameGap: 36, min: 0, max: 100 }),
-      rows.map((row) => {
-        const { colour, dash } = style.look(row.system);
-        return { ...ecdfLine(row, colour, dash), name: labelOf(row), triggerLineEvent: true };
-      }),
-    ),
+    option: plot({ left: 52 }, axisOf(ends, "latency, ms", style), y, rows.map(line)),
   };
 }
 
-function ecdfLine({ quantiles }, colour, dash) {
+function ecdfLine({ quantiles }, { colour, dash }) {
   const data = quantiles.map((seconds, at) => [seconds * 1e3, (100 * at) / (quantiles.length - 1)]);
   const lineStyle = { color: colour, type: dash, width: 2 };
   return { type: "line", symbol: "none", data, lineStyle, itemStyle: { color: colour } };
@@ -69,7 +63,7 @@ function drawDistribution(row, dialog) {
     const x = axisOf(row.quantiles.map((seconds) => seconds * 1e3), "latency, ms", style);
     const [heading, max] = histogram ? ["samples, %", null] : ["samples within, %", 100];
     const y = axisOf([], heading, style, { nameGap: 32, min: 0, max });
-    const series = histogram ? bars(binsOf(row.quantiles, x.type === "log"), colour, style) : ecdfLine(row, colour);
+    const series = histogram ? bars(binsOf(row.quantiles, x.type === "log"), colour, style) : ecdfLine(row, { colour });
     const chart = window.echarts.init(box, null, { renderer: "svg" });
     setOption(chart, { ...plot({ left: 48, right: 16 }, x, y, [series]), tooltip: { show: false } }, style);
     return chart;

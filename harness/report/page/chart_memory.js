@@ -1,4 +1,4 @@
-// Latency in the memory limits that were tried, and the limits in which there was no answer.
+// Latency by memory limit, and the limits at which a system gave no answer.
 const MOST_SYSTEMS = 16; // lines beyond these cannot be told apart
 const MIB = 2 ** 20;
 
@@ -6,7 +6,7 @@ function hardwareOf({ cpus, gpus }) {
   return `${cpus}-${gpus}`;
 }
 
-// The CPUs and GPUs that rows have in common, with the number of memory limits tried, most limits first.
+// Each number of CPUs and GPUs with its number of memory limits, most limits first.
 function envelopesOf(view) {
   const rows = rowsOf(view);
   const limits = (name) => unique(rows.filter((row) => hardwareOf(row) === name).map((row) => row.memory)).length;
@@ -24,7 +24,7 @@ function envelopeLabel(name) {
   return `${count(cpus, "CPU")}, ${gpus ? count(gpus, "GPU") : "no GPU"}`;
 }
 
-// The rows of the chosen CPUs and GPUs by memory limit, their latencies, and the best-ranked systems with one.
+// The rows of the chosen CPUs and GPUs by memory limit, and the best-ranked systems with a latency.
 function memoryRows(view) {
   const latency = axisValues("latency", view.state).value;
   const chosen = chosenEnvelope(view);

@@ -1,4 +1,4 @@
-// Which row wins at which weights (Figure 2 of Santhanam et al. 2023): a triangle of all weights, and the chosen ones.
+// The winner at each weighting (Figure 2 of Santhanam et al. 2023): a triangle of all weights, and the chosen weights.
 const HEIGHT = Math.sqrt(3) / 2;
 const CORNERS = [
   ["all on accuracy", { position: "top" }],

@@ -1,4 +1,4 @@
-// Pictures: what they share.  Each says in one sentence what it shows and can be read as a table.
+// The builder of all pictures.  Each has a sentence that says what it shows, and a table of its values.
 
 // Okabe and Ito's colours; yellow last and darker, as it is faint on white.
 const COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#B8A800"];
@@ -18,8 +18,8 @@ const FEW = 200; // points that are all drawn
 const MOST_POINTS = 400;
 const SQUARES = 40; // to a side of a picture
 const SEVERAL = "Choose one comparison group: rows of different groups are not compared.";
-// {id, draw(view, style)}, and where a picture has them uses(view): what it depends on beside the rows, controls(view),
-// clicked(event, chart).  draw gives {option, summary, columns, rows(), legend}, or {why}: a sentence in its place.
+// {id, draw(view, style)}, and optionally uses(view): choices that it depends on besides the rows; controls(view);
+// clicked(event, chart).  draw returns {option, summary, columns, rows(), legend}, or {why}: a sentence in its place.
 const pictures = [];
 const PARTS = { box: ".chart", why: ".why-not", legend: ".legend", caption: ".summary-line", table: ".as-table" };
 let frame = 0;
@@ -164,7 +164,7 @@ function plot(margins, xAxis, yAxis, series) {
   return { grid: { right: 24, top: 16, bottom: 52, ...margins }, xAxis: { nameGap: 32, ...xAxis }, yAxis, series };
 }
 
-// An axis of numbers with its unit; logarithmic where they span more than a decade.
+// An axis of numbers with its unit; logarithmic if they span more than a decade.
 function axisOf(values, name, style, more) {
   const log = Math.min(...values) > 0 && Math.max(...values) / Math.min(...values) > 10;
   return {

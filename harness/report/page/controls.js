@@ -1,4 +1,4 @@
-// What can be chosen: the comparison, weights, exchange rates, prices, filters; and the words about what they give.
+// The controls: comparison, weights, exchange rates, prices, filters; and a sentence on the ranking that they give.
 const NARROW = window.matchMedia("(max-width: 760px)");
 let slid = null; // the slider that moves, the weights that it started from, and the weights that it came to
 
@@ -55,7 +55,7 @@ function slide(at, percent) {
   change({ weights: slid.to }, { dragging: true });
 }
 
-// The snapshot that fits what was chosen, and else as much of the rest as there is; the newest of several.
+// The snapshot that fits the new choice and most of the earlier ones; the newest of several.
 function nearestSnapshot(wanted) {
   const asked = { ...content.snapshots[state.snapshot], ...wanted };
   const score = (each) =>
@@ -138,7 +138,7 @@ function showFilters({ state, groups }) {
   find("intervals").checked = state.intervals;
 }
 
-// In words: what the ranking is of, and what one point of accuracy is worth in it.
+// How many rows are ranked, and what one point of accuracy is worth among them.
 function sentenceOf({ group, rows, why, metrics, cutoff }, { state, rankings }) {
   const name = rankings.length > 1 ? `${group.dataset}, ${group.label}: ` : "";
   const known = metrics.filter(({ rate }) => rate.value !== null);

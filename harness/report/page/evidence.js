@@ -1,4 +1,4 @@
-// The evidence of one number, in a dialog: how it was made, its trust, its samples, its job, how to repeat it.
+// The evidence of one number in a dialog: how it was made, its doubts, its samples, its job, how to repeat it.
 let opened = null; // the row and column that the dialog shows
 let drawn = []; // charts in the dialog
 

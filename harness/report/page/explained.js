@@ -1,4 +1,4 @@
-// What a number is made of: the texts of `harness explain`, and formulas of what the page itself computes.
+// How a number was made: the texts of `harness explain`, and the formulas that the page itself computes.
 
 // The lines on how a number of a column was made, beyond its texts.
 const MADE_OF = { rank: scoreLines, score: scoreLines, instance: priceLines, cost: priceLines, front: frontLines };

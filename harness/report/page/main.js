@@ -67,6 +67,7 @@ window.addEventListener("afterprint", () => paper(false));
 readAddress();
 // For tests and for the console.
 window.harnessPage = {
-  ...{ content, change, parse, format, read, axisValues, members, groupRate, exchangeRate, scores, ranksOf, turned },
-  ...{ frontStates, regionsOf, rankSpans, explained, binsOf, redrawPictures, state: () => state, view: () => view },
+  ...{ content, change, parse, format, read, axisValues, rankingOf, exchangeRate, scores, ranksOf, turned },
+  ...{ frontStates, regionsOf, winnerRegions, rankSpans, explained, binsOf, redrawPictures },
+  ...{ state: () => state, view: () => view },
 };

@@ -30,7 +30,7 @@ function spanOf(numbers, tail) {
   return [ordered[Math.round(last * tail)], ordered[Math.round(last * (1 - tail))]];
 }
 
-// One other system at a time is taken out; places among the same rest are compared.
+// One other system at a time is left out, and ranks among the same remaining rows are compared.
 function spanWithoutSystems(row, ranking, accuracy, mode) {
   const systemOf = (number) => content.rows[number].system;
   const values = ranking.metrics.map((metric) => metric.value);
@@ -87,7 +87,7 @@ function spanOfQueries(row, ranking, accuracy, { mode, measure }) {
   return spanOf(ranks, TAIL);
 }
 
-// Spans of a ranked row: {systems, weights, queries}, each [best, worst] or a sentence; null where it has no rank.
+// Spans of a ranked row: {systems, weights, queries}, each [best, worst] or a sentence; null without a rank.
 function rankSpans(row, view) {
   const ranking = view.rankings.find((each) => each.group.number === content.rows[row].place);
   if (!ranking.scores) return null;

@@ -1,4 +1,4 @@
-// What is chosen on the page, and its one place: the fragment of the URL.  Unknown choices in a fragment are ignored.
+// The choices on the page, which the fragment of the URL holds.  Unknown choices in a fragment are ignored.
 const AXES = ["accuracy", "cost", "latency"];
 const METRICS = ["cost", "latency"];
 const WHOLE = 1000; // weights are thousandths
@@ -11,7 +11,7 @@ function largestGroup(groups) {
   return groups.reduce((best, group) => (best && best.rows.length >= group.rows.length ? best : group), null);
 }
 
-// Whole numbers that sum to WHOLE, each next to what was asked for; the largest takes what rounding leaves.
+// Whole numbers that sum to WHOLE: the parts rounded, and the largest takes the rest.
 function balanced(parts) {
   const rounded = parts.map((part) => Math.round(part));
   rounded[rounded.indexOf(Math.max(...rounded))] += WHOLE - rounded.reduce((sum, part) => sum + part, 0);
@@ -57,31 +57,25 @@ function positive(text) {
 
 // A choice that is one of some names, or the place of one of them.
 function oneOf(key, names) {
-  return {
-    write: (state) => state[key],
-    read: (text) => (names().includes(text) ? { [key]: text } : undefined),
-  };
+  const read = (text) => (names().includes(text) ? { [key]: text } : undefined);
+  return { write: (state) => state[key], read };
 }
 
 function placeIn(key, names) {
-  return {
-    write: (state) => names()[state[key]],
-    read: (text) => (names().includes(text) ? { [key]: names().indexOf(text) } : undefined),
-  };
+  const read = (text) => (names().includes(text) ? { [key]: names().indexOf(text) } : undefined);
+  return { write: (state) => names()[state[key]], read };
 }
 
 function rateOf(axis) {
-  return {
-    write: (state) => state.rates[axis] ?? undefined,
-    read: (text, state) => positive(text) && { rates: { ...state.rates, [axis]: positive(text) } },
-  };
+  const read = (text, { rates }) => positive(text) && { rates: { ...rates, [axis]: positive(text) } };
+  return { write: ({ rates }) => rates[axis], read };
 }
 
 function matching(pattern, write, read) {
   return { write, read: (text) => (pattern.test(text) ? read(text) : undefined) };
 }
 
-// How each choice is written and read; read returns the changes, or undefined for an unknown choice.
+// How each choice is written and read; read returns its changes, or undefined if it is unknown.
 const KEYS = {
   d: {
     write: (state) => (state.group === null ? state.dataset : undefined),

@@ -121,7 +121,7 @@ function walk(event) {
   if (to) to.focus();
 }
 
-// The first few of the new order, for readers who do not see the table.
+// The first rows of the new order, for readers who do not see the table.
 function spoken(view) {
   if (!view.rows.length) return "No row passes this filter.";
   const first = view.rows.slice(0, 3).map((row, at) => {

@@ -1,4 +1,4 @@
-"""Pages in a headless Chromium that has no network; whatever a page complains about fails its test."""
+"""Pages in a headless Chromium without a network; a complaint of a page fails its test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Samples = dict[str, PerQuery]
 Rows = tuple[list[Row], Samples]
 Colours = Literal["light", "dark"]
 
-# Image builds may run beside.
+# Image builds may run at the same time.
 expect.set_options(timeout=30_000)
 
 
@@ -48,7 +48,7 @@ class Tab:
         return self.page
 
     def clear(self) -> list[str]:
-        """Leave nothing of what was open; return what it complained about."""
+        """Close the page; return its complaints."""
         self.page.mouse.move(0, 0)
         self.page.goto(BLANK)
         complaints, self.complaints = self.complaints, []

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.analysis import leaderboard, row_pricing
+from harness.analysis import row_pricing
 from harness.analysis.table import Cause, Finding, Latency, Machine, Overhead, Row, Table, Timing, Validity
 from harness.driver.records import Envelope, Outcome
 from harness.evaluation.per_query import SHARES, PerQuery
@@ -32,15 +32,12 @@ _LIMITS = (256, 512, 1024, 4096, 16384, 32768)
 _ALTRA: Machine = sample_records.as_record(
     Machine, "Ampere Altra", "aarch64", "6.12", 2, "28.0", "0.1.0", None, (), None, 8
 )
-_MACHINES = (
-    sample_records.MACHINE,
-    _ALTRA,
-)
+_MACHINES = (sample_records.MACHINE, _ALTRA)
 _NOTE = "drift: the slowest trial's mean is 1.53 times the fastest's (steady: up to 1.25)"
 
 
 def rows(count: int, *, datasets: Sequence[str] = ("scifact",), seed: int = 1) -> tuple[list[Row], dict[str, PerQuery]]:
-    """So many rows, and what those with samples are made of; the same for the same arguments."""
+    """Return rows and the values by query of rows with samples; equal for equal arguments."""
     rng = random.Random(seed)
     made: list[Row] = []
     found: dict[str, PerQuery] = {}
@@ -199,7 +196,7 @@ def page_of(
     measures: tuple[str, ...] = MEASURES,
     title: str = "Made-up results",
 ) -> page.PageSource:
-    """Source of a page: its rows and all that belongs to them."""
+    """Return the source of a page of these rows."""
     at = row_pricing.tariff(prices.snapshot())
     latency = Latency(mean_s=Estimate(4e-7))
     overhead = Overhead("made-up", "cpu1-mem1", CONTAINER, Outcome.OK, None, Validity.CLEAN, (), "00ff", latency)
@@ -216,11 +213,8 @@ def page_of(
 
 
 def html(made: Sequence[Row], found: dict[str, PerQuery] | None = None) -> str:
-    """The file."""
+    """Return the file of a page of these rows."""
     source = page_of(made, found)
     priced = row_pricing.price(source.measured, source.tariff)
     answer = summary_section(priced, found or {}, lambda text: one_line(text, MAX_TEXT))
     return page.render_page(page.page_content(source), answer_html(answer))
-
-
-PRESETS = leaderboard.PRESETS

@@ -25,7 +25,7 @@ from tests.report.page.test_access import cell
 
 pytestmark = pytest.mark.browser
 
-# An address that says which number's evidence is open.
+# An address that opens the evidence of a number.
 EVIDENCE = re.compile("[#&]e=")
 NUMBERS = ["rank", "instance", "score", "accuracy", "latency", "p95", "cost", "memory", "index"]
 

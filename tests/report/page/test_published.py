@@ -32,7 +32,7 @@ def published(open_file: Open, path: Path) -> Page:
 
 @pytest.mark.parametrize("dataset", ["msmarco", "xortydi"])
 def test_table_4_with_the_papers_rates(published: Page, dataset: str) -> None:
-    """Costs are made again from printed latencies here, so scores differ by more than those of printed costs do."""
+    """The page computes costs from printed latencies, so its scores differ more than scores of printed costs."""
     published.locator("#dataset").select_option(dataset)
     assert published.locator("#mode").input_value() == "published", "the page opens with the paper's rates"
     source = f"(Santhanam et al. 2023, Table {'4a' if dataset == 'msmarco' else '4b'})"
