@@ -15,11 +15,7 @@ pytestmark = pytest.mark.browser
 
 
 def focused(page: Page) -> str:
-    return str(
-        page.evaluate(
-            "(() => { const at = document.activeElement; return at.id || at.dataset.column || at.textContent; })()"
-        )
-    )
+    return str(page.evaluate("[document.activeElement].map((at) => at.id || at.dataset.column || at.textContent)[0]"))
 
 
 def cell(page: Page, column: str, line: int) -> Locator:

@@ -19,6 +19,7 @@ from harness.analysis.table import Row
 from harness.evaluation.per_query import PerQuery
 from harness.pricing import prices
 from harness.report.page import PageSource
+from harness.report.page.rows import all_tariffs
 from harness.stats import Estimate
 from tests.report.page import made
 from tests.report.page.conftest import Open
@@ -27,11 +28,7 @@ from tests.support.chance import chance
 pytestmark = pytest.mark.browser
 
 # In the order of the page.
-SNAPSHOTS = [
-    row_pricing.tariff(snapshot)
-    for file in prices.snapshot_files()
-    for snapshot in prices.read_snapshots(file).values()
-]
+SNAPSHOTS = all_tariffs(row_pricing.tariff(prices.snapshot()))
 WEIGHTS = ((0.5, 0.25, 0.25), (0.9, 0.05, 0.05), (0.1, 0.8, 0.1), (0.35, 0, 0.65), (1, 0, 0), (0, 0.5, 0.5))
 # Of each row: rank, score, front.
 _SHOWN = """() => {
@@ -58,22 +55,14 @@ def board(results: PageSource, found: dict[str, PerQuery], at: Tariff, **asked: 
     return leaderboard.build(row_pricing.price(results.measured, at), found, question)
 
 
-def expected(board: Leaderboard) -> dict[str, tuple[int | None, float | None, str | None]]:
-    return {
-        each.row.key: (each.rank, each.score, None if each.state is None else each.state.value)
-        for each in board.ranked_rows
-    }
-
-
-def agree(shown: dict[str, list[Any]], wanted: dict[str, tuple[int | None, float | None, str | None]]) -> None:
-    ranked = {key for key, (rank, _, _) in shown.items() if rank is not None}
-    assert ranked == {key for key, (rank, _, _) in wanted.items() if rank is not None}
-    assert ranked
-    for key in ranked:
-        assert shown[key][0] == wanted[key][0], key
-        assert shown[key][1] == pytest.approx(wanted[key][1], rel=1e-12), key
-    for key, (_, _, state) in wanted.items():
-        assert shown[key][2] == state, key
+def agree(shown: dict[str, list[Any]], board: Leaderboard) -> None:
+    ranked = {each.row.key for each in board.ranked_rows if each.rank is not None}
+    assert ranked == {key for key, (rank, _, _) in shown.items() if rank is not None} != set()
+    for each in board.ranked_rows:
+        rank, score, state = shown[each.row.key]
+        assert state == (None if each.state is None else each.state.value), each.row.key
+        if each.rank is not None:
+            assert (rank, score) == (each.rank, pytest.approx(each.score, rel=1e-12)), each.row.key
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)
@@ -81,7 +70,7 @@ def test_ranks_scores_and_front(shared: Page, results: PageSource, rows: Any, we
     mode = chance(f"mode with {weights}").choice(dynascore.MODES)
     names = dict(zip(("accuracy", "cost", "latency"), weights, strict=True))
     choose(shared, weights=[round(1000 * each) for each in weights], mode=mode, snapshot=None, measure=0)
-    agree(shared.evaluate(_SHOWN), expected(board(results, rows[1], results.tariff, weights=names, mode=mode)))
+    agree(shared.evaluate(_SHOWN), board(results, rows[1], results.tariff, weights=names, mode=mode))
 
 
 def test_table_shows_new_scores_after_a_slider_moves(page: Page, results: PageSource, rows: Any) -> None:
@@ -108,7 +97,7 @@ def test_every_measure_has_its_ranks_at_any_prices(shared: Page, results: PageSo
         choose(shared, snapshot=number, measure=place, mode="robust", weights=[500, 250, 250])
         asked = {"measure": measure, "mode": "robust", "cutoff": group[measure]}
         # The picture's front may hold more rows than the leaderboard's: each with an accuracy and a cost.
-        agree(shared.evaluate(_SHOWN), expected(board(results, rows[1], SNAPSHOTS[number], **asked)))
+        agree(shared.evaluate(_SHOWN), board(results, rows[1], SNAPSHOTS[number], **asked))
 
 
 def costs(page: Page, snapshot: int) -> dict[str, list[Any]]:
@@ -244,7 +233,7 @@ def test_given_rates_replace_the_computed_ones(page: Page, results: PageSource, 
     page.locator("#rate-cost").fill("not a rate")
     page.locator("#rate-cost").press("Tab")
     wanted = board(results, rows[1], results.tariff, amrs={"latency": 33.0507})
-    agree(page.evaluate(_SHOWN), expected(wanted))
+    agree(page.evaluate(_SHOWN), wanted)
     assert "33.1 ms (given)" in page.locator("#summary").inner_text()
     fragment = page.evaluate("window.location.hash")
     assert "rlatency=33.0507" in fragment and "rcost" not in fragment
