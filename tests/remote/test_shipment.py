@@ -353,7 +353,7 @@ def test_shipped_image_is_loaded_unchanged(
         assert launcher.find(toy) == prepared
         engine.images.remove(shipped.reference)
         engine.images.remove("another-name:x")
-        with pytest.raises(RemoteError, match="is not there"):
+        with pytest.raises(RemoteError, match="is missing or cannot be read"):
             Fetcher(work, cache).image(engine, shipped)
     finally:
         launcher.close()
