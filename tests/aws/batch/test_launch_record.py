@@ -14,7 +14,17 @@ def test_agent_reads_its_part_of_a_launch() -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{}", b"[]", b'{"parts": ["0001"]}', b'{"parts": [1, 2]}', b"[" * 100_000, b"\xff"]
+    "content",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b'{"parts": ["0001"]}',
+        b'{"parts": [1, 2]}',
+        b'{"parts": ["", "\\ud800"]}',
+        b"[" * 100_000,
+        b"\xff",
+    ],
 )
 def test_agent_ends_with_a_line_where_a_launch_is_damaged(content: bytes) -> None:
     with pytest.raises(SystemExit, match="harness: the record of this launch is damaged; start the run again"):

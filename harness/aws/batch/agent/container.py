@@ -112,7 +112,7 @@ def part_of(launch: IO[bytes], index: int) -> str:
         part = json.loads(launch.read(MOST_BYTES))["parts"][index]
     except (ValueError, LookupError, TypeError, RecursionError):
         part = None
-    if not isinstance(part, str):
+    if not isinstance(part, str) or not part.isprintable():
         raise SystemExit("harness: the record of this launch is damaged; start the run again")
     return part
 
