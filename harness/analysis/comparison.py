@@ -132,8 +132,9 @@ def compare(
     means = [row.latency.mean_s.value for row in (a, b)]
     latencies = _aligned(values_a, values_b, lambda values: values.latency_s)
     differences = [difference(LATENCY, means, latencies, functools.partial(_again, a, b))]
-    for measure in measures:
-        differences += compare_measure(a, b, values_a, values_b, measure).differences
+    differences += [
+        _measure(name, (a.measured(name), b.measured(name)), values_a, values_b) for name in measures
+    ]
     texts = [*_notes(a, b)]
     if a.outcome is b.outcome is Outcome.OK:  # a failed row has no value at all, and a note says so
         reasons = [{name: of.reason for name, of in row.measures.items() if of.value is None} for row in (a, b)]
@@ -181,11 +182,23 @@ def _texts(results: Path, row: Row) -> Mapping[str, str]:
         return {}
 
 
-def compare_measure(a: Row, b: Row, values_a: PerQuery | None, values_b: PerQuery | None, measure: str) -> Comparison:
-    """Compare two rows by one measure; arguments as for :func:`compare`."""
-    figures = [row.measured(measure) for row in (a, b)]
-    sides = ComparisonSide(called(a), a), ComparisonSide(called(b), b)
-    return _comparison(sides, [_measure(measure, figures, values_a, values_b)], (), (values_a, values_b), None)
+def paired(
+    pairs: Sequence[tuple[Row, Row]], per_query: Mapping[str, PerQuery], measure: str, candidates: int = 1
+) -> list[Difference]:
+    """Test the second row of each pair against the first by one measure; all pairs form one family of tests.
+
+    Args:
+        pairs: rows of one group each.
+        per_query: values by query, by :attr:`Row.per_query_key`.
+        measure: its name.
+        candidates: as for :func:`corrected`.
+    """
+    compared = []
+    for a, b in pairs:
+        values = per_query.get(a.per_query_key), per_query.get(b.per_query_key)
+        found = _measure(measure, (a.measured(measure), b.measured(measure)), *values)
+        compared.append(Comparison(ComparisonSide(called(a), a), ComparisonSide(called(b), b), (found,), ()))
+    return [comparison.differences[0] for comparison in corrected(compared, candidates)]
 
 
 def compare_runs(

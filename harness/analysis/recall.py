@@ -226,19 +226,9 @@ def _with_changes(
     rows = [
         tuple(None if job is None else by_key.get((job.origin, job.result.key)) for job in jobs) for _, *jobs in pairs
     ]
-    both = [(row, exact) for row, exact in rows if row is not None and exact is not None]
-    tested = comparison.corrected(
-        [
-            comparison.compare_measure(
-                exact, row, per_query.get(exact.per_query_key), per_query.get(row.per_query_key), measure
-            )
-            for row, exact in both
-        ]
+    both = [(exact, row) for row, exact in rows if row is not None and exact is not None]
+    differences = iter(comparison.paired(both, per_query, measure))
+    return tuple(
+        replace(pair, row=row, exact_row=exact, change=next(differences).interval if row and exact else pair.change)
+        for (pair, *_), (row, exact) in zip(pairs, rows, strict=True)
     )
-    differences = iter([done.of(measure) for done in tested])
-    complete = []
-    for (pair, *_), (row, exact) in zip(pairs, rows, strict=True):
-        difference = next(differences) if row is not None and exact is not None else None
-        change = pair.change if difference is None else difference.interval
-        complete.append(replace(pair, row=row, exact_row=exact, change=change))
-    return tuple(complete)
