@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from harness import stats
 from harness.analysis import timings, validity
 from harness.analysis.pooling import Pool
-from harness.analysis.table import Timing
+from harness.analysis.table import Latency, Timing
 from harness.analysis.timings import Timings
 from harness.analysis.validity import machine_speed, sample_checks
 from harness.analysis.validity.findings import trials_s
@@ -39,18 +39,17 @@ _NEGATIVE = "a sample has less than 0 s; let the adapter say seconds since a sta
 class CellSummary:
     """Statistics of one cell.  A figure that its scenario does not define is missing, with a reason.
 
-    ``latency`` is ``None`` where no samples can be used, for ``reason``.  ``by_query_s`` has each query's mean over its
-    trials, ``quantiles_s`` all timed samples at :data:`harness.evaluation.per_query.SHARES`; both are empty where the
-    scenario has no latency of single queries.  ``counts`` are means over all timed samples.  ``facts`` and
-    ``disagreements`` are evidence for :func:`assess`.
+    ``reason`` says why the samples cannot be used.  ``by_query_s`` has each query's mean over its trials,
+    ``quantiles_s`` all timed samples at :data:`harness.evaluation.per_query.SHARES`; both are empty where the scenario
+    has no latency of single queries.  ``counts`` are means over all timed samples.  ``facts`` and ``disagreements`` are
+    evidence for :func:`assess`.
     """
 
-    latency: LatencySummary | None = None
+    latency: Latency
+    queries: int | None = None
+    trials: int | None = None
     reason: str | None = None
     throughput_qps: Estimate = _MISSING
-    service_s: Timing | None = None
-    stages_s: dict[str, Timing] = field(default_factory=dict)
-    spread_s: dict[str, Estimate] = field(default_factory=dict)
     counts: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     by_query_s: dict[str, float] = field(default_factory=dict)
@@ -79,10 +78,10 @@ def summarise(jobs: Sequence[StoredJob], *, rankings: bool = True) -> CellSummar
         summary = replace(summary, counts=_counts(timed), notes=(*summary.notes, *holes))
     # ValueError and KeyError are what pyarrow raises for a damaged file and for a missing column.
     except (HarnessError, OSError, ValueError, KeyError) as error:
-        return CellSummary(
-            reason=f"samples cannot be used: {reason_of(error)}", facts=facts, disagreements=disagreements
-        )
-    assert summary.latency is not None
+        reason = f"samples cannot be used: {reason_of(error)}"
+        missing = Estimate(None, reason=reason)
+        latency = Latency(mean_s=missing, p50_s=missing, p95_s=missing, p99_s=missing)
+        return CellSummary(latency, reason=reason, facts=facts, disagreements=disagreements)
     facts = replace(facts, mean_within=_within(summary.latency))
     return replace(summary, facts=facts, disagreements=disagreements)
 
@@ -118,7 +117,7 @@ def _summary(results: Sequence[Result], timed: Timings) -> CellSummary:
     return _with_latency(timed, throughput_qps=rate, service_s=service)
 
 
-def _within(latency: LatencySummary) -> float | None:
+def _within(latency: Latency) -> float | None:
     """Return half the width of the mean's interval as a share of the mean; with few processes, over queries alone."""
     mean = latency.mean_s if latency.mean_s.low is not None else latency.like_queries_s["mean"]
     if not mean.value or mean.low is None or mean.high is None:
@@ -127,12 +126,13 @@ def _within(latency: LatencySummary) -> float | None:
 
 
 def _with_latency(timed: Timings, throughput_qps: Estimate = _MISSING, service_s: Timing | None = None) -> CellSummary:
+    found = stats.summarise(timed.query, timed.trial, timed.latency_s, jobs=timed.job, shown=SHOWN)
+    spread_s = stats.variance_components(timed.whole(), [job for job, _ in timed.whole_trials()])
     return CellSummary(
-        stats.summarise(timed.query, timed.trial, timed.latency_s, jobs=timed.job, shown=SHOWN),
+        replace(_latency(found), service_s=service_s, stages_s=_stages(timed), spread_s=spread_s),
+        found.queries,
+        found.trials,
         throughput_qps=throughput_qps,
-        service_s=service_s,
-        stages_s=_stages(timed),
-        spread_s=stats.variance_components(timed.whole(), [job for job, _ in timed.whole_trials()]),
         notes=_overlong_stages(timed),
         by_query_s=_by_query(timed),
         quantiles_s=stats.quantiles(timed.latency_s, SHARES) if len(timed.latency_s) else (),
@@ -141,8 +141,24 @@ def _with_latency(timed: Timings, throughput_qps: Estimate = _MISSING, service_s
 
 def _without_latency(timed: Timings, reason: str, rate: Estimate, stages_s: dict[str, Timing]) -> CellSummary:
     """Describe a cell whose scenario gives no latency of single queries."""
-    latency = stats.nothing(reason, SHOWN, len(timed.queries), len(timed.trials))
-    return CellSummary(latency, throughput_qps=rate, stages_s=stages_s)
+    latency = replace(_latency(stats.nothing(reason, SHOWN)), stages_s=stages_s)
+    return CellSummary(latency, len(timed.queries), len(timed.trials), throughput_qps=rate)
+
+
+def _latency(found: LatencySummary) -> Latency:
+    """Return a summary as a row's record, without the times of other clocks."""
+    p50_s, p95_s, p99_s = (found.percentiles_s[name] for name in SHOWN)
+    return Latency(
+        mean_s=found.mean_s,
+        p50_s=p50_s,
+        p95_s=p95_s,
+        p99_s=p99_s,
+        like_queries_s=found.like_queries_s,
+        these_queries_s=found.these_queries_s,
+        at_most_s=found.at_most_s,
+        trial_means_s=found.trial_means_s,
+        trial_spread_s=found.trial_spread_s,
+    )
 
 
 def _by_query(timed: Timings) -> dict[str, float]:

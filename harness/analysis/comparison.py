@@ -16,7 +16,6 @@ from harness.analysis.paired_differences import LATENCY, Difference, QueryChange
 from harness.analysis.table import Row, Validity
 from harness.driver.records import Outcome
 from harness.errors import FileError, UsageError
-from harness.evaluation.evaluate import Evaluation
 from harness.evaluation.evaluate_runs import FlaggedQueries, evaluate_runs
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.per_query import PerQuery
@@ -132,9 +131,7 @@ def compare(
     means = [row.latency.mean_s.value for row in (a, b)]
     latencies = _aligned(values_a, values_b, lambda values: values.latency_s)
     differences = [difference(LATENCY, means, latencies, functools.partial(_again, a, b))]
-    differences += [
-        _measure(name, (a.measured(name), b.measured(name)), values_a, values_b) for name in measures
-    ]
+    differences += [_measure(name, (a.measured(name), b.measured(name)), values_a, values_b) for name in measures]
     texts = [*_notes(a, b)]
     if a.outcome is b.outcome is Outcome.OK:  # a failed row has no value at all, and a note says so
         reasons = [{name: of.reason for name, of in row.measures.items() if of.value is None} for row in (a, b)]
@@ -201,19 +198,6 @@ def paired(
     return [comparison.differences[0] for comparison in corrected(compared, candidates)]
 
 
-def compare_runs(
-    names: tuple[str, str],
-    evaluations: tuple[Evaluation, Evaluation],
-    values: tuple[PerQuery, PerQuery],
-    measures: Sequence[str],
-    choice: QueryChoice | None = None,
-) -> Comparison:
-    """Compare the measures of two run files; arguments as for :func:`compare`."""
-    differences = [_measure(name, [run.values[name] for run in evaluations], *values) for name in measures]
-    texts = _missing(measures, *(run.reasons for run in evaluations))
-    return _comparison((ComparisonSide(names[0]), ComparisonSide(names[1])), differences, texts, values, choice)
-
-
 def compare_run_pairs(
     pairs: Sequence[tuple[str, str]], runs: JudgedRuns, measures: Sequence[Any], count: int
 ) -> tuple[list[Comparison], Sequence[str]]:
@@ -229,16 +213,13 @@ def compare_run_pairs(
         evaluated = evaluate_runs(runs, measures, step)
     choice = QueryChoice(evaluated.measures[0], count, runs.queries)
     comparisons = []
-    for one, two in pairs:
-        compared = compare_runs(
-            (f"{one}/{runs.dataset}", f"{two}/{runs.dataset}"),
-            (evaluated.evaluations[one], evaluated.evaluations[two]),
-            (evaluated.by_query[one], evaluated.by_query[two]),
-            evaluated.measures,
-            choice,
-        )
-        a, b = replace(compared.a, flagged=evaluated.flagged[one]), replace(compared.b, flagged=evaluated.flagged[two])
-        comparisons.append(replace(compared, a=a, b=b))
+    for pair in pairs:
+        judged = [evaluated.evaluations[name] for name in pair]
+        values = evaluated.by_query[pair[0]], evaluated.by_query[pair[1]]
+        differences = [_measure(name, [run.values[name] for run in judged], *values) for name in evaluated.measures]
+        texts = _missing(evaluated.measures, *(run.reasons for run in judged))
+        a, b = (ComparisonSide(f"{name}/{runs.dataset}", flagged=evaluated.flagged[name]) for name in pair)
+        comparisons.append(_comparison((a, b), differences, texts, values, choice))
     return comparisons, evaluated.notes
 
 

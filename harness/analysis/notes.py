@@ -84,7 +84,6 @@ def of_table(
         *of_recordings(rows),
         *of_unjudged(rows),
         *_smallest(rows),
-        *_shared_cpus(rows),
         *not_comparable(rows),
     )
 
@@ -222,27 +221,6 @@ def _smallest_profile(rows: Sequence[Row]) -> str:
     passed = [row for row in rows if row.outcome is Outcome.OK]
     smallest = min(passed, key=lambda row: (row.memory_limit_bytes, row.cpus, row.gpus, row.profile), default=None)
     return smallest.profile if smallest else "none"
-
-
-def _shared_cpus(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the profiles that use all CPUs of their host, and so share them with harness's own sampling.
-
-    Rows that record where their jobs ran (``harness_apart``) have this among their findings.
-    """
-    full = {
-        f"{row.profile}: {row.cpus} of {row.machine.host_cpus}"
-        for row in rows
-        if row.outcome is Outcome.OK
-        and row.machine is not None
-        and not row.isolation.scripted
-        and row.harness_apart is None
-        and row.machine.host_cpus <= row.cpus
-    }
-    if full:
-        yield (
-            f"Profiles with all CPUs of their host ({', '.join(sorted(full))}) share them with the harness's own "
-            "sampling; measure on a machine with more CPUs to separate the two."
-        )
 
 
 def not_comparable(rows: Sequence[Row]) -> tuple[str, ...]:

@@ -210,10 +210,6 @@ class PublishedMeasures:
             elif not ends[0] - _half(printed) <= Fraction(printed) <= ends[1] + _half(printed):
                 yield place, printed, f"{float(ends[0]):+.2f} to {float(ends[1]):+.2f}"
 
-    def checked_gains(self) -> int:
-        """Return how many printed gains can be checked by printed figures."""
-        return sum(ends is not None for _, _, ends in self._gains())
-
     def _gains(self) -> Iterator[tuple[str, str, tuple[Fraction, Fraction] | None]]:
         """Yield each printed gain with its place, and the least and the largest gain that the figures allow."""
         for table in self.about.tables:

@@ -139,21 +139,6 @@ def suite_measures(folder: Path, *, distances: bool = False) -> tuple[str, ...]:
     return tuple(name for name in named if distances or not name.startswith("FD")) or measure_names.DEFAULT
 
 
-def load_firstp(folder: Path) -> dict[str, str]:
-    """Return the FirstP of each system, as the suites of stored results name it."""
-    return suite_record.read_pairs(folder, suite_record.FIRSTP)
-
-
-def load_seeds(folder: Path) -> dict[str, str]:
-    """Return the model of each system that is one of its seeds, as the suites of stored results name it."""
-    return suite_record.read_pairs(folder, suite_record.SEEDS)
-
-
-def load_exact(folder: Path) -> dict[str, str]:
-    """Return the exact search of each approximate system, as the suites of stored results name it."""
-    return suite_record.read_pairs(folder, suite_record.EXACT)
-
-
 def _named(built: RowSet, jobs: reader.StoredJobs) -> RowSet:
     """Add the records that could not be read to a table."""
     return replace(built, table=replace(built.table, unreadable=tuple(map(reader.left_out, jobs.unreadable))))

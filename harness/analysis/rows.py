@@ -13,7 +13,7 @@ from harness.analysis.cell_summary import CellSummary
 from harness.analysis.evaluate_job import JobEvaluation, JobEvaluator
 from harness.analysis.pooling import Pool
 from harness.analysis.row_cache import CellRow, RowSet, cell_stamp
-from harness.analysis.table import IndexFigures, Judged, Latency, Machine, Overhead, Resources, Row, Table, Validity
+from harness.analysis.table import IndexFigures, Judged, Machine, Overhead, Resources, Row, Table, Validity
 from harness.analysis.validity import counter_checks, machine_speed
 from harness.driver.records import Envelope, Outcome, Scalar
 from harness.errors import HarnessError
@@ -283,28 +283,11 @@ def _build_machine(index: IndexFacts) -> Machine | None:
 
 
 def _with_latency(row: Row, summary: CellSummary) -> Row:
-    latency = summary.latency
-    if latency is None:
-        missing = Estimate(None, reason=summary.reason)
-        return replace(row, latency=Latency(mean_s=missing, p50_s=missing, p95_s=missing, p99_s=missing))
     return replace(
         row,
-        queries=latency.queries,
-        trials=latency.trials,
-        latency=Latency(
-            mean_s=latency.mean_s,
-            p50_s=latency.percentiles_s["p50"],
-            p95_s=latency.percentiles_s["p95"],
-            p99_s=latency.percentiles_s["p99"],
-            like_queries_s=latency.like_queries_s,
-            these_queries_s=latency.these_queries_s,
-            at_most_s=latency.at_most_s,
-            service_s=summary.service_s,
-            stages_s=summary.stages_s,
-            spread_s=summary.spread_s,
-            trial_means_s=latency.trial_means_s,
-            trial_spread_s=latency.trial_spread_s,
-        ),
+        queries=summary.queries,
+        trials=summary.trials,
+        latency=summary.latency,
         throughput_qps=summary.throughput_qps,
         counts=summary.counts,
         notes=(*row.notes, *summary.notes),

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import stats
-from harness.analysis.table import Cause, Finding
-from harness.analysis.validity.findings import noisy, remark
+from harness.analysis.table import Cause
+from harness.analysis.validity.findings import Doubt, remark
 from harness.analysis.validity.sample_checks import SampleFacts
 from harness.driver.records import Outcome
 from harness.results.schema import CanaryReading, Environment, IndexFacts, Observed, Result
@@ -67,7 +67,7 @@ def others(build: IndexFacts, all_levels: Levels) -> Sequence[float]:
     return all_levels.get((build.environment, build.envelope.cpus), []) if build.environment else []
 
 
-def check(results: Sequence[Result], all_levels: Levels, facts: SampleFacts) -> list[Finding]:
+def check(results: Sequence[Result], all_levels: Levels, facts: SampleFacts) -> list[Doubt]:
     """Judge the canary's readings around a cell's trials.
 
     Args:
@@ -90,14 +90,14 @@ def check(results: Sequence[Result], all_levels: Levels, facts: SampleFacts) -> 
             findings.append(remark(Cause.CANARY, text))
         elif moved > limit:
             text += f" and may have moved the mean by {moved:.1%} (steady: up to {limit:.1%})"
-            findings.append(noisy(Cause.CANARY, text, results[0].spec.cell))
+            findings.append(Doubt(Cause.CANARY, text))
         elif moved > MIN_MOVED:
             text += f" and may have moved the mean by {moved:.1%}, less than its interval"
             findings.append(remark(Cause.CANARY, text))
     machine = results[0].environment, results[0].spec.envelope.cpus
     if slow := slower(seen, all_levels.get(machine, [])):
         text = f"the machine was slow for this cell: {slow}"
-        findings.append(noisy(Cause.SLOW_MACHINE, text, results[0].spec.cell))
+        findings.append(Doubt(Cause.SLOW_MACHINE, text))
     return findings
 
 

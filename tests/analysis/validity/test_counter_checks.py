@@ -10,6 +10,7 @@ import pytest
 
 from harness.analysis.table import Cause, Finding, Validity
 from harness.analysis.validity import counter_checks, machine_speed
+from harness.analysis.validity.findings import of_cell
 from harness.analysis.validity.sample_checks import SampleFacts
 from harness.driver.records import Envelope, Phase
 from harness.results.isolation import PROCESS
@@ -22,7 +23,7 @@ RETRY = FRESH.replace("--fresh", "--retry-noisy 3")
 
 
 def findings(*results: Result, queries: int = 300) -> list[Finding]:
-    return counter_checks.check(results, {}, SampleFacts(queries))
+    return of_cell(counter_checks.check(results, {}, SampleFacts(queries)), results[0].spec.cell)
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -189,7 +190,7 @@ def gpu_result(*looks: GpuReading, gpu: GpuUse | None = None, job: int = 0, **ch
 
 
 def gpu_findings(*results: Result) -> list[Finding]:
-    return counter_checks.check_gpus(results)
+    return of_cell(counter_checks.check_gpus(results), results[0].spec.cell)
 
 
 def test_exclusive_gpu_raises_no_alarm() -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from harness.analysis.table import Cause, Finding, Validity
 from harness.analysis.validity import machine_speed
+from harness.analysis.validity.findings import of_cell
 from harness.analysis.validity.machine_speed import levels
 from harness.analysis.validity.sample_checks import SampleFacts
 from harness.driver.records import Outcome
@@ -25,7 +26,7 @@ RETRY = "run `harness run SUITE --retry-noisy 3 --only bm25/scifact/single_strea
 def look(
     *results: Result, known: machine_speed.Levels | None = None, facts: SampleFacts | None = None
 ) -> list[Finding]:
-    return machine_speed.check(results, known or {}, facts or SampleFacts())
+    return of_cell(machine_speed.check(results, known or {}, facts or SampleFacts()), results[0].spec.cell)
 
 
 def cell(looks: NDArray[np.float64]) -> list[Result]:
