@@ -32,7 +32,7 @@ SHOWN = ("p50", "p95", "p99")
 _MISSING = Estimate(None)
 # This count is a model's size, so it is the same for each query.
 _SIZE = "parameters"
-_NEGATIVE = "a sample has less than 0 s; let the adapter say seconds since a start"
+_NEGATIVE = "a sample has a negative time; let the adapter report a duration"
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _summary(results: Sequence[Result], timed: Timings) -> CellSummary:
     rate = server_throughput(results)
     timed = confirming_samples(results, timed)
     if not len(timed.query):
-        return _without_latency(timed, "no rate was believed, so no latency belongs to it", rate, {})
+        return _without_latency(timed, "no rate was confirmed, so there is no latency", rate, {})
     service = None if timed.service_s is None else _timing(timed, timed.service_s)
     return _with_latency(timed, throughput_qps=rate, service_s=service)
 
@@ -191,7 +191,7 @@ def _complete(timed: Timings) -> tuple[Timings, tuple[str, ...]]:
         counts={name: filled(name, values) for name, values in timed.counts.items()},
     )
     return complete, tuple(
-        f"{number:,} of {len(timed.query):,} samples do not say {', '.join(names)}: the means take 0 for them"
+        f"{number:,} of {len(timed.query):,} samples have no {', '.join(names)}; the means count 0 for them"
         for number, names in holes.items()
     )
 
@@ -319,7 +319,7 @@ def server_throughput(results: Sequence[Result]) -> Estimate:
     value = stats.median(believed) if not none else believed[int(place)]
     bounded = jobs >= stats.MIN_PROCESSES
     extremes = f"lowest and highest of {jobs} jobs" if bounded else stats.too_few_processes(jobs)
-    own = "latencies are of each job's own believed rate" if len(set(believed)) > 1 else None
+    own = "latencies were measured at each job's own confirmed rate" if len(set(believed)) > 1 else None
     probes = [probe for one in searched if one.rate_qps is not None for probe in one.probes]
     failed = sum(probe.check and not probe.passed for probe in probes)
     checks = f"{counted(failed, 'check')} failed before" if failed else None

@@ -104,8 +104,8 @@ def pairs(a_rows: Sequence[Row], b_rows: Sequence[Row], a: str, b: str) -> list[
         raise UsageError(f"{which} {what}; name a second system")
     if not matched:
         raise UsageError(
-            f"{a!r} ({len(ours)} rows) and {b!r} ({len(theirs)} rows) share no dataset, query sample and "
-            "profile; name one row each as system/dataset/scenario/profile"
+            f"{a!r} ({len(ours)} rows) and {b!r} ({len(theirs)} rows) have no dataset, query sample and "
+            "profile in common; name one row each as system/dataset/scenario/profile"
         )
     return matched
 

@@ -361,5 +361,5 @@ def _notes(
         said = [f"{cell.gain} % over {paper.baseline(table, system)}"] if cell.gain else []
         said += [str(table.marks.get(mark, f"mark {mark}")) for mark in cell.marks]
         if said:
-            yield f"printed beside {table.columns[column].measure}: {'; '.join(said)}"
+            yield f"printed with {table.columns[column].measure}: {'; '.join(said)}"
     yield from (f"{kind} {each}" for kind, each in paper.contradictions(table.number, system))

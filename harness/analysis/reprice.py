@@ -382,7 +382,7 @@ def _notes(changes: Sequence[RowChange], choice: TypeChoice, failed: int) -> Ite
         "again on any of these instances."
     )
     yield (
-        "Ranks count from the cheapest of the rows that may be compared: those of one dataset, scenario, isolation, "
+        "Ranks count from the cheapest of the rows that may be compared: rows of one dataset, scenario, isolation, "
         "latency target, query sample and corpus, with as many hits asked for (published: of one table). A verdict "
         "between two systems compares each at its cheapest row there. Rows whose numbers are invalid have no rank."
     )

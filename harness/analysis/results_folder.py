@@ -37,10 +37,10 @@ class Selection:
     """The part of a results folder to read, and how its runs are judged.
 
     ``measures`` are names as ir_measures writes them; none: the suites' measures, else the default ones (published
-    tables have their own). ``keys`` are those of the jobs that count, where not all do
+    tables have their own). ``keys`` name the jobs that count, if not all do
     (:func:`harness.analysis.rows.build_rows`). ``override`` holds other qrels, or queries to leave out; it is ignored
     with ``keys``. ``columns`` are the records in a row to read from the cache; other records, not plain values, may be
-    missing. ``distances`` allows Frechet distances among the measures, from the vectors stored beside the results.
+    missing. ``distances`` allows Frechet distances among the measures, from the vectors stored with the results.
     """
 
     measures: Sequence[str] = ()

@@ -329,7 +329,7 @@ def saturated(row: Row, price: Price | None, note: str | None) -> Estimate:
         has, all_of = (_resources(*each) for each in ((row.cpus, row.gpus), (price.vcpus, price.gpus)))
         return Estimate(
             None,
-            reason=f"the throughput is of {has} alone, {price.instance_type} has {all_of}; "
+            reason=f"the throughput was measured on {has}, but {price.instance_type} has {all_of}; "
             f"measure on a hardware profile with {all_of}",
         )
     found = cost.saturated(row.throughput_qps, price.usd_per_hour)

@@ -55,13 +55,6 @@ def test_fewer_cpus_are_smaller_at_equal_memory(make: Maker, snapshot: Snapshot)
     assert "bm25 cpu1-mem4." in notes_with(jobs, snapshot, "Smallest profile")[0]
 
 
-def test_less_memory_is_smaller_at_any_cpu_count(make: Maker, snapshot: Snapshot) -> None:
-    lean = Envelope("cpu2-mem256m", 2, 256 * MIB)
-    cell = Cell("quick", "bm25", "scifact", "single_stream", "cpu2-mem256m")
-    jobs = [make(profile="cpu1-mem1"), make(cell=cell, envelope=lean)]
-    assert "bm25 cpu2-mem256m." in notes_with(jobs, snapshot, "Smallest profile")[0]
-
-
 def test_incomparable_rows_have_a_note(make: Maker, snapshot: Snapshot) -> None:
     def warnings(table: Table) -> list[str]:
         return [note for note in table.notes if "do not compare" in note]

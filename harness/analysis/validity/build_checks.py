@@ -97,7 +97,7 @@ def _gpus(build: IndexFacts) -> Iterator[Doubt]:
     shares = counter_checks.in_force(build.observed, *counter_checks.THROTTLING)
     if shares:
         reasons = ", ".join(f"{name} in {share:.0%}" for name, share in sorted(shares.items()))
-        text = f"the GPU was throttled: {reasons} of the moments beside and within the build, {_ONCE}"
+        text = f"the GPU was throttled: {reasons} of the readings during and around the build, {_ONCE}"
         yield Doubt(Cause.GPU_THROTTLING, text)
     if (gpu := build.observed.gpu) and gpu.foreign_processes:
         text = f"{counted(gpu.foreign_processes, 'process')} of others used the build's GPUs (expected: none)"

@@ -225,14 +225,14 @@ def _gpu_throttled(results: Sequence[Result]) -> Iterator[Doubt]:
         reasons = ", ".join(f"{name} in {share:.0%}" for name, share in sorted(worst.items()))
         yield Doubt(
             Cause.GPU_THROTTLING,
-            f"the GPU was throttled: {reasons} of the moments beside and within the trials"
-            f"{of_jobs(len(slowed), len(results))} (steady: up to {MAX_THROTTLED:.0%} of those within, none beside)",
+            f"the GPU was throttled: {reasons} of the readings during and around the trials"
+            f"{of_jobs(len(slowed), len(results))} (steady: up to {MAX_THROTTLED:.0%} during them, none around them)",
         )
     capped = [shares[_POWER_LIMIT] for result in results if (shares := in_force(result.observed, _POWER_LIMIT))]
     if capped:
         yield remark(
             Cause.GPU_THROTTLING,
-            f"the GPU was at its power limit in {max(capped):.0%} of the moments beside and within the trials"
+            f"the GPU was at its power limit in {max(capped):.0%} of the readings during and around the trials"
             f"{of_jobs(len(capped), len(results))}: another limit (nvidia-smi --power-limit) gives another speed",
         )
 

@@ -83,7 +83,7 @@ def check(results: Sequence[Result], all_levels: Levels, facts: SampleFacts) -> 
             continue
         low, high = 1e3 * np.exp(speeds.min()), 1e3 * np.exp(speeds.max())
         text = (
-            f"the machine changed its speed: fixed {kind.name} work took {low:.3g} to {high:.3g} ms beside the trials"
+            f"the machine changed its speed: fixed {kind.name} work took {low:.3g} to {high:.3g} ms around the trials"
         )
         moved = _moved(speeds, facts.trial_means_s)
         if kind is _DISK:

@@ -53,7 +53,7 @@ def rng(name: str) -> np.random.Generator:
 def test_changing_machine_speed_is_reported() -> None:
     (finding,) = look(result(canary=(canary(0.010), canary(0.0125))))
     assert (
-        "fixed processor work took 10 to 12.5 ms beside the trials and may have moved the mean by 12.5% "
+        "fixed processor work took 10 to 12.5 ms around the trials and may have moved the mean by 12.5% "
         in finding.text
     )
     assert "(steady: up to 10.0%)" in finding.text
@@ -76,7 +76,7 @@ def test_speed_change_within_the_interval_is_a_remark() -> None:
     assert noisy(look(*jobs, facts=SampleFacts(trial_means_s=means, mean_within=0.07)))
     (finding,) = look(*jobs, facts=SampleFacts(trial_means_s=means, mean_within=0.08))
     assert finding.validity is Validity.CLEAN
-    assert "took 10 to 14 ms beside the trials and may have moved the mean by 7.5%, less than its" in finding.text
+    assert "took 10 to 14 ms around the trials and may have moved the mean by 7.5%, less than its" in finding.text
     # A trial that was slowed that much widens the interval, too.
     means = (1.0, 1.0, 1.0, 1.5)
     assert noisy(look(*jobs, facts=SampleFacts(trial_means_s=means, mean_within=0.9)))
