@@ -132,11 +132,8 @@ class CheapestPoint:
     def cheaper(self) -> OperatingPoint | None:
         """The next cheaper point than the cheapest, which misses the goal; one of equal cost is not cheaper."""
         held = self.cheapest
-        return (
-            None
-            if held is None
-            else next((point for point in reversed(self.points) if _cost(point) < (1 - _SAME) * _cost(held)), None)
-        )
+        below = (point for point in reversed(self.points) if held and _cost(point) < (1 - _SAME) * _cost(held))
+        return next(below, None)
 
     @property
     def sure(self) -> OperatingPoint | None:

@@ -131,9 +131,8 @@ def _isolation(result: Result) -> Iterator[Doubt]:
 def _preparation(results: Sequence[Result]) -> Iterator[Doubt]:
     """Check the preparation: warm-up (rule 8), thread counts read back (rule 3)."""
     spec = results[0].spec
-    warmup = max(
-        spec.warmup_queries, min(result.answers.warmup_done for result in results)
-    )  # in several passes, where few
+    # A small collection has fewer queries, which then run in several passes.
+    warmup = max(spec.warmup_queries, min(result.answers.warmup_done for result in results))
     if warmup < MIN_WARMUP_QUERIES:
         yield Doubt(
             Cause.WARMUP, f"{warmup} warm-up queries ran, the minimum is {MIN_WARMUP_QUERIES}", warm_longer(spec)
