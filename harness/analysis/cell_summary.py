@@ -267,41 +267,30 @@ def _disagreements(jobs: Sequence[StoredJob]) -> int | None:
 
 
 # Queries per second are never 1 / latency (measuring rule 10).
-def batches(timed: Timings) -> list[tuple[tuple[int, int], int, float]]:
-    """Return each batch once: its trial, number of queries, and seconds."""
-    if timed.batch is None:
-        return []
-    pairs = np.stack([timed.trial, timed.batch])
-    found, first, sizes = np.unique(pairs, axis=1, return_index=True, return_counts=True)
-    return [
-        (timed.trials[int(trial)], int(size), float(timed.latency_s[place]))
-        for trial, place, size in zip(found[0], first, sizes, strict=True)
-    ]
-
-
 def offline_throughput(timed: Timings) -> Estimate:
     """Return queries per second of work: all queries over the summed durations of their batches.
 
     The interval is Student's over the jobs' durations.
     """
-    found = batches(timed)
-    if not found:
+    if timed.batch is None or not len(timed.batch):
         return Estimate(None, reason="no batches were timed")
-    taken = sum(seconds for _, _, seconds in found)
+    # Each query of a batch has the batch's duration: count it once.
+    first = np.unique(np.stack([timed.trial, timed.batch]), axis=1, return_index=True)[1]
+    by_trial = np.bincount(timed.trial[first], weights=timed.latency_s[first], minlength=len(timed.trials))
+    taken = float(by_trial.sum())
     if taken <= 0:
         return Estimate(None, reason="the batches took no time")
-    queries = len(timed.query)
-    value = queries / taken
-    whole = timed.whole_trials()
-    seconds = {pair: sum(duration for trial, _, duration in found if trial == pair) for pair in whole}
-    jobs = {job for job, _ in whole}
-    if len(jobs) < stats.MIN_PROCESSES:
-        return Estimate(value, reason=stats.too_few_processes(len(jobs)))
-    by_job = [statistics.fmean(time for pair, time in seconds.items() if pair[0] == job) for job in sorted(jobs)]
-    low, high = stats.student(np.asarray(by_job))
+    value, whole = len(timed.query) / taken, timed.whole_trials()
+    by_job: dict[int, list[float]] = {}
+    for pair, seconds in zip(timed.trials, by_trial.tolist(), strict=True):
+        if pair in whole:
+            by_job.setdefault(pair[0], []).append(seconds)
+    if len(by_job) < stats.MIN_PROCESSES:
+        return Estimate(value, reason=stats.too_few_processes(len(by_job)))
+    low, high = stats.student(np.asarray([statistics.fmean(seconds) for seconds in by_job.values()]))
     size = len(timed.queries)
     fastest = size / low if low > 0 else None
-    return Estimate(value, size / high, fastest, reason=f"interval for these queries, over {len(jobs)} jobs")
+    return Estimate(value, size / high, fastest, reason=f"interval for these queries, over {len(by_job)} jobs")
 
 
 def server_throughput(results: Sequence[Result]) -> Estimate:
