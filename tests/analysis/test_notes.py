@@ -48,11 +48,17 @@ def test_smallest_profile_needs_containers_of_two_sizes(
     assert notes_with(jobs, snapshot, "Smallest profile") == []
 
 
-def test_fewer_cpus_are_smaller_at_equal_memory(make: Maker, snapshot: Snapshot) -> None:
-    four = Envelope("cpu1-mem4", 1, 4096 * MIB)
-    cell = Cell("quick", "bm25", "scifact", "single_stream", "cpu1-mem4")
-    jobs = [make(profile="cpu2-mem4"), make(cell=cell, envelope=four), make(profile="cpu1-mem1", outcome=Outcome.OOM)]
-    assert "bm25 cpu1-mem4." in notes_with(jobs, snapshot, "Smallest profile")[0]
+@pytest.mark.parametrize(
+    ("name", "cpus", "memory", "larger"),
+    [("cpu1-mem4", 1, 4096 * MIB, "cpu2-mem4"), ("cpu2-mem256m", 2, 256 * MIB, "cpu1-mem1")],
+)
+def test_less_memory_and_then_fewer_cpus_make_a_profile_smaller(
+    make: Maker, snapshot: Snapshot, name: str, cpus: int, memory: int, larger: str
+) -> None:
+    cell = Cell("quick", "bm25", "scifact", "single_stream", name)
+    jobs = [make(profile=larger), make(cell=cell, envelope=Envelope(name, cpus, memory))]
+    jobs.append(make(profile="cpu1-mem256m", outcome=Outcome.OOM))
+    assert f"bm25 {name}." in notes_with(jobs, snapshot, "Smallest profile")[0]
 
 
 def test_incomparable_rows_have_a_note(make: Maker, snapshot: Snapshot) -> None:

@@ -89,6 +89,7 @@ def test_the_first_failure_names_the_outcome_and_counts_the_others() -> None:
     jobs[4] = sample_records.job(4, Outcome.CRASH, job=4, jobs=5, trials=1)
     pool = pooling.pool(jobs)
     assert (pool.outcome, pool.detail) == (Outcome.CRASH, "2 of 5 trials ended crash, 1 otherwise not ok: raised")
+    assert pool.lead == jobs[1]
 
 
 def test_failure_of_the_only_job_keeps_its_message() -> None:
