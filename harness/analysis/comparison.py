@@ -13,7 +13,7 @@ import numpy as np
 from harness import stats
 from harness.analysis import axes, notes, paired_differences, significance
 from harness.analysis.paired_differences import LATENCY, Difference, QueryChange, QueryChoice, difference, with_test
-from harness.analysis.table import Row, Validity
+from harness.analysis.table import Row, Validity, ended
 from harness.driver.records import Outcome
 from harness.errors import FileError, UsageError
 from harness.evaluation.evaluate_runs import FlaggedQueries, evaluate_runs
@@ -352,7 +352,7 @@ def _notes(a: Row, b: Row) -> Sequence[str]:
     texts = []
     for name, row in (("A", a), ("B", b)):
         if row.outcome is not Outcome.OK:
-            texts.append(f"{name} ended {row.outcome.value}: {row.detail or 'no detail was stored'}")
+            texts.append(f"{name} ended {ended(row.outcome, row.detail)}")
         texts += [
             f"{name} is {finding.validity.value}: {finding.text}"
             for finding in row.findings

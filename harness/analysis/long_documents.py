@@ -15,7 +15,7 @@ from harness.analysis import axes, comparison, pareto_front
 from harness.analysis.axes import Axis, ComparisonGroup
 from harness.analysis.paired_differences import Difference
 from harness.analysis.pareto_front import FrontPoint, FrontState
-from harness.analysis.table import Row, Table, Validity
+from harness.analysis.table import Row, Table, Validity, ended
 from harness.driver.records import Outcome
 from harness.evaluation.per_query import PerQuery
 from harness.stats import Estimate
@@ -148,7 +148,7 @@ def build(table: Table, per_query: Mapping[str, PerQuery], firstp: Mapping[str, 
 def _first_of(row: Row, rows: Sequence[Row], name: str) -> tuple[Row | None, str | None]:
     """Return a row's FirstP, preferably from the same machine, and why the two are not compared."""
     if row.outcome is not Outcome.OK:
-        return None, f"{row.outcome.value}: {row.detail or 'no detail was stored'}"
+        return None, ended(row.outcome, row.detail)
     group = axes.comparison_group(row)
     found = [each for each in rows if each.system == name and axes.comparison_group(each) == group]
     measured = [each for each in found if each.outcome is Outcome.OK]
@@ -188,7 +188,7 @@ def _reading_on(row: Row, first: Row | None, reason: str | None, gain: Differenc
 def _relative(gain: Difference | None, base: float | None, measure: str) -> Estimate:
     """Return a gain in per cent of FirstP's value."""
     if gain is None or gain.a is None or gain.b is None:
-        return Estimate(None, reason=f"no {measure} of both")
+        return Estimate(None, reason=f"{measure} is missing for one of the two")
     if not base:
         return Estimate(None, reason=f"FirstP has {measure} 0")
     interval = gain.interval

@@ -133,7 +133,7 @@ def of_results(
         raise UsageError(f"{results}: has no results of the dataset {', '.join(unknown)}; leave --dataset out")
     if not made:
         raise UsageError(
-            f"{results}: no positions of {', '.join(missing)} are here; name the dataset's folder with --dataset"
+            f"{results}: has no positions of {', '.join(missing)}; name the dataset's folder with --dataset"
         )
     return made, missing
 

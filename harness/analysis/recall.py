@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.analysis import comparison
-from harness.analysis.table import Row, Table
+from harness.analysis.table import Row, Table, ended
 from harness.driver.records import Outcome, Scalar
 from harness.errors import HarnessError, UnknownName, UsageError
 from harness.evaluation import evaluate
@@ -159,7 +159,7 @@ def _reason(job: StoredJob, exact: StoredJob) -> str | None:
     for each, name in ((job, None), (exact, exact.result.spec.cell.system)):
         prefix = f"{name}: " if name else ""
         if each.result.outcome is not Outcome.OK:
-            return f"{prefix}{each.result.outcome.value}: {each.result.detail or 'no detail was stored'}"
+            return f"{prefix}{ended(each.result.outcome, each.result.detail)}"
         if each.run_path is None:
             return f"{prefix}no stored run; measure it again"
     ours, theirs = job.result.spec, exact.result.spec

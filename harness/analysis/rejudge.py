@@ -176,7 +176,7 @@ def _without(runs: Sequence[JudgedRuns], override: QrelsOverride) -> tuple[Judge
 def _of_fewer_queries(runs: JudgedRuns, override: QrelsOverride) -> JudgedRuns:
     queries = {query: text for query, text in runs.queries.items() if query not in override.without}
     if not queries:
-        raise UsageError(f"{override.without_name}: leaves no query of {runs.dataset} to judge by; name fewer")
+        raise UsageError(f"{override.without_name}: leaves no query of {runs.dataset} to score; name fewer queries")
     if len(queries) == len(runs.queries):
         return runs
     fewer = {
@@ -195,7 +195,7 @@ def _fewer(sample: Sequence[str], override: QrelsOverride, more: str = "") -> st
 
 
 def _leaves_out_none(override: QrelsOverride) -> UsageError:
-    return UsageError(f"{override.without_name}: none of its {len(override.without):,} queries is in a sample here")
+    return UsageError(f"{override.without_name}: no sample here contains any of its {len(override.without):,} queries")
 
 
 def _replaces_none(override: QrelsOverride) -> UsageError:

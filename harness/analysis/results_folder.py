@@ -178,7 +178,7 @@ def price_date(folder: Path) -> datetime.date | None:
 def _published(folder: Path, override: QrelsOverride | None) -> Table:
     if override is not None:
         raise UsageError(
-            f"{folder}: a paper's figures have no runs to judge again; leave --qrels, --without-queries out"
+            f"{folder}: a paper publishes no runs that can be judged again; leave out --qrels and --without-queries"
         )
     if published.has_measures_alone(folder):
         return published_measures.measures_table(published_measures.read(folder))

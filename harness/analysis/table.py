@@ -67,6 +67,11 @@ class Cause(str, Enum):
     LATENCY_TARGET = "latency_target"
 
 
+def ended(outcome: Outcome, detail: object) -> str:
+    """Say how a failed job or row ended, and why."""
+    return f"{outcome.value}: {detail or 'no detail was stored'}"
+
+
 def processors(cpus: int, gpus: int) -> str:
     """Return CPUs and GPUs in words: ``2 CPUs``, ``1 CPU, 1 GPU``."""
     return ", ".join((counted(cpus, "CPU"), *([counted(gpus, "GPU")] if gpus else [])))

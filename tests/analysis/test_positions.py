@@ -181,7 +181,7 @@ def test_run_stores_positions_with_the_results(bench: Bench, monkeypatch: pytest
     wrong = call("positions", "results", "--cache", str(bench.cache))
     left_out, refused = [line for line in wrong.stderr.splitlines() if not line.endswith(": corpus ...")]
     assert left_out.startswith("left out: results/test-suite/suite.json: damaged: 'positions' must name a SHA-256")
-    assert wrong.exit_code == 2 and "no positions of tiny are here" in refused
+    assert wrong.exit_code == 2 and "has no positions of tiny" in refused
 
 
 @pytest.mark.parametrize(

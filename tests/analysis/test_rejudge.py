@@ -149,14 +149,14 @@ def test_queries_are_left_out_of_measures_and_kept_in_latencies(harness: Call) -
     assert without == "without 2 of its 140 queries (leaked.txt; latencies are over all)"
     Path("leaked.txt").write_text("stranger\n")
     done = harness("report", "--wide", "--without-queries", "leaked.txt")
-    assert done.exit_code == 2 and "leaked.txt: none of its 1 queries is in a sample here" in done.stderr
+    assert done.exit_code == 2 and "leaked.txt: no sample here contains any of its 1 queries" in done.stderr
     done = harness("report", "--without-queries", "none.txt")
     assert done.exit_code == 2 and "none.txt: this file does not exist" in done.stderr
 
 
 def test_published_figures_are_not_rejudged(harness: Call) -> None:
     done = harness("report", PUBLISHED, "--qrels", "more.trec")
-    assert done.exit_code == 2 and "no runs to judge again" in done.stderr
+    assert done.exit_code == 2 and "no runs that can be judged again" in done.stderr
 
 
 def test_stored_runs_are_rejudged(harness: Call, tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ def test_impossible_conditions_have_a_reason() -> None:
         robustness.examine(alone, RobustnessOptions("nDCG@10"))
     with pytest.raises(UsageError, match="NumRet makes no leaderboard: it is not a mean over queries"):
         robustness.examine(runs_of(ONE, a=[1], b=[2]), RobustnessOptions("NumRet"))
-    with pytest.raises(UsageError, match="an order needs two systems, there is a alone"):
+    with pytest.raises(UsageError, match="an order needs two systems, but only a is here"):
         robustness.examine(runs_of(ONE, a=[1]), RobustnessOptions("RR@10"))
     with pytest.raises(UsageError, match="the judgements cover none of the 2 queries"):
         robustness.examine(

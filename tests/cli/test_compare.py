@@ -168,10 +168,10 @@ def test_queries_of_run_files_are_left_out(harness: Call, files: Path, tmp_path:
     assert not any("q01" in note for note in content["notes"]), "what is left out is no stranger"
     leaked.write_text("nowhere\n")
     done = harness(*options, "--without-queries", str(leaked))
-    assert done.exit_code == 2 and "leaked.txt: none of its 1 queries is in a sample here" in done.stderr
+    assert done.exit_code == 2 and "leaked.txt: no sample here contains any of its 1 queries" in done.stderr
     leaked.write_text("".join(f"q{number:02}\n" for number in range(20)))
     done = harness(*options, "--without-queries", str(leaked))
-    assert done.exit_code == 2 and "leaked.txt: leaves no query of qrels.txt to judge by" in done.stderr
+    assert done.exit_code == 2 and "leaked.txt: leaves no query of qrels.txt to score" in done.stderr
     done = harness(*options, "--without-queries", "none.txt")
     assert done.exit_code == 2 and "none.txt: this file does not exist" in done.stderr
 

@@ -169,7 +169,7 @@ def test_evaluate_leaves_out_the_queries_of_a_file(files: Path) -> None:
     assert "- half: 2 (new, other) queries of the run are not among those to be judged" in done.stdout
     (files / "leaked.txt").write_text("nowhere\n")
     done = run(files, "--without-queries", str(files / "leaked.txt"))
-    assert done.exit_code == 2 and "leaked.txt: none of its 1 queries is in a sample here" in done.stderr
+    assert done.exit_code == 2 and "leaked.txt: no sample here contains any of its 1 queries" in done.stderr
 
 
 def test_unjudged_hits_have_a_note(files: Path) -> None:

@@ -42,7 +42,7 @@ def test_robustness_covers_stored_results_of_several_datasets(harness: Call, tmp
     assert done.stderr == "nfcorpus: left out, only is its only system\n"
     alone = harness("--only", "only")
     assert alone.exit_code == 2 and alone.stderr.count("\n") == 1
-    assert "nfcorpus: an order needs two systems, there is only alone; name more" in alone.stderr
+    assert "nfcorpus: an order needs two systems, but only only is here; name another" in alone.stderr
 
 
 @pytest.mark.slow
@@ -113,7 +113,7 @@ def test_queries_are_left_out_of_run_files_and_of_results(harness: Call, tmp_pat
     )
     Path("leaked.txt").write_text("nowhere\n")
     refused = harness(*options)
-    assert refused.exit_code == 2 and "none of its 1 queries is in a sample here" in refused.stderr
+    assert refused.exit_code == 2 and "no sample here contains any of its 1 queries" in refused.stderr
 
 
 @pytest.mark.slow

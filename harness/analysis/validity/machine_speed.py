@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness import stats
 from harness.analysis.table import Cause
@@ -17,6 +16,7 @@ from harness.analysis.validity.findings import Doubt, remark
 from harness.analysis.validity.sample_checks import SampleFacts
 from harness.driver.records import Outcome
 from harness.results.schema import CanaryReading, Environment, IndexFacts, Observed, Result
+from harness.stats import Floats
 
 # Chance of a false alarm if the machine's speed is constant.
 CHANCE = 0.003
@@ -28,7 +28,6 @@ MAX_MOVED = 0.10
 MAX_LEVEL = 1.15
 _LEVEL_JOBS = 3
 
-Floats = NDArray[np.float64]
 # Canary levels: environment and number of CPUs -> mean log of the processor seconds of each of its jobs.
 Levels = dict[tuple[Environment, int], list[float]]
 
