@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from harness.analysis.table import Cause, Validity
+from harness.analysis.table import Cause
 from harness.analysis.validity import counter_checks, machine_speed
-from harness.analysis.validity.findings import Doubt, covers, invalid, remark, throttled
+from harness.analysis.validity.findings import Doubt, covers, invalid, remark
 from harness.errors import counted
 from harness.results.isolation import named
 from harness.results.schema import Counters, IndexFacts
@@ -32,23 +32,17 @@ def check(build: IndexFacts, levels: machine_speed.Levels) -> list[Doubt]:
     isolation = named(build.isolation) if build.isolation else None
     if isolation and isolation.scripted:
         return [invalid(Cause.ISOLATION, f"isolation: {isolation.name}: {isolation.sentence}")]
-    doubts = [*_limits(build), *_counted(build), *_speed(build, levels), *_gpus(build)]
+    doubts = [
+        *counter_checks.limits("build", [build.observed], _LARGER),
+        *_counted(build),
+        *_speed(build, levels),
+        *_gpus(build),
+    ]
     if build.observed.shared_host:
         doubts.append(Doubt(Cause.SHARED_HOST, "other jobs of AWS Batch may have run on the same host"))
     for name, part in build.components.items():
         doubts += [replace(doubt, text=f"{name}: {doubt.text}") for doubt in check(part, levels)]
     return doubts
-
-
-def _limits(build: IndexFacts) -> Iterator[Doubt]:
-    """Find a CPU quota that stopped the build, and memory that was swapped out."""
-    counters = build.observed.counters
-    if build.observed.throttled_periods or counters.throttled_s:
-        stopped = throttled("build", build.observed.throttled_periods or 0, counters.throttled_s or 0.0)
-        yield invalid(Cause.THROTTLING, stopped)
-    if counters.swap_bytes:
-        text = f"{counters.swap_bytes / 2**20:.3g} MiB of the build were swapped out"
-        yield Doubt(Cause.SWAP, text, _LARGER, Validity.INVALID)
 
 
 def _counted(build: IndexFacts) -> Iterator[Doubt]:

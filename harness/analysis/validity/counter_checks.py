@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from harness.analysis.table import Cause
+from harness.analysis.table import Cause, Validity
 from harness.analysis.validity import machine_speed
 from harness.analysis.validity.findings import (
     Doubt,
@@ -65,7 +65,7 @@ def check(results: Sequence[Result], levels: machine_speed.Levels, facts: Sample
     """
     covered = [result for result in results if covers(result.observed.counters.wall_s, trials_s(result))]
     return [
-        *_limits(results),
+        *limits("job", [result.observed for result in results]),
         *_unread(results),
         *_uncovered(results),
         *_taken(covered),
@@ -90,15 +90,22 @@ def share_of_cpus(job: Observed, envelope: Envelope, seconds: float | None) -> f
     return None if seconds is None or seconds < MIN_TAKEN_S or not wall or not cpus else seconds / (wall * cpus)
 
 
-def _limits(results: Sequence[Result]) -> Iterator[Doubt]:
-    """Find jobs that a CPU quota stopped or that the kernel swapped out."""
-    periods = sum(result.observed.throttled_periods or 0 for result in results)
-    seconds = sum(result.observed.counters.throttled_s or 0.0 for result in results)
+def limits(what: str, observed: Sequence[Observed], larger: str | None = None) -> Iterator[Doubt]:
+    """Find jobs or builds that a CPU quota stopped or that the kernel swapped out.
+
+    Args:
+        what: ``job`` or ``build``.
+        observed: what was read of each.
+        larger: remedy for swapping; by default the remedy of its cause.
+    """
+    periods = sum(each.throttled_periods or 0 for each in observed)
+    seconds = sum(each.counters.throttled_s or 0.0 for each in observed)
     if periods or seconds:
-        yield invalid(Cause.THROTTLING, throttled("job", periods, seconds))
-    most = max(result.observed.counters.swap_bytes or 0 for result in results)
+        yield invalid(Cause.THROTTLING, throttled(what, periods, seconds))
+    most = max(each.counters.swap_bytes or 0 for each in observed)
     if most:
-        yield invalid(Cause.SWAP, f"{most / 2**20:.3g} MiB of the job were swapped out")
+        text = f"{most / 2**20:.3g} MiB of the {what} were swapped out"
+        yield Doubt(Cause.SWAP, text, larger, Validity.INVALID)
 
 
 def _unread(results: Sequence[Result]) -> Iterator[Doubt]:
