@@ -162,7 +162,7 @@ def test_queries_of_run_files_are_left_out(harness: Call, files: Path, tmp_path:
     (result,) = content["comparisons"]
     assert {each["queries"] for each in result["differences"]} == {17}
     assert (
-        "qrels.txt is judged without 2 of its 19 queries (leaked.txt, which names 1 (nowhere) that the sample has not)"
+        "qrels.txt is judged without 2 of its 19 queries (leaked.txt, which also names 1 (nowhere) outside the sample)"
         in content["notes"]
     )
     assert not any("q01" in note for note in content["notes"]), "what is left out is no stranger"

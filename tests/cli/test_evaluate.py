@@ -163,7 +163,7 @@ def test_evaluate_leaves_out_the_queries_of_a_file(files: Path) -> None:
     done = run(files, "--measures", "RR@10", "--without-queries", str(files / "leaked.txt"))
     assert "| half |      10 | " in done.stdout
     assert (
-        "qrels.txt is judged without 3 of its 13 queries (leaked.txt, which names 1 (nowhere) that the sample has not)"
+        "qrels.txt is judged without 3 of its 13 queries (leaked.txt, which also names 1 (nowhere) outside the sample)"
         in done.stdout
     )
     assert "- half: 2 (new, other) queries of the run are not among those to be judged" in done.stdout

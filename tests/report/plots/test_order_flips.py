@@ -231,7 +231,7 @@ SAME = values(1, 0.4)
     ("rows", "why"),
     [
         (rows_of(made([A, B])), r"no row has what it takes \(a on cpu1-mem1: no RR@10 by query; 1 more\)"),
-        (rows_of(made([A, A2]), of(A, RR=SAME), of(A2, RR=SAME)), "an order needs two systems, but only a is here"),
+        (rows_of(made([A, A2]), of(A, RR=SAME), of(A2, RR=SAME)), "an order needs two systems, there is a alone"),
         (
             rows_of(made([A, B]), of(A, QUERIES[:5], RR=SAME[:5]), of(B, QUERIES[:5], RR=SAME[5:10])),
             "resampling needs 11 queries, there are 5",
