@@ -222,7 +222,7 @@ def _pooled(path: str, rule: Callable[[Sequence[Any]], Any]) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """Memory, energy and times of the jobs of a row; a job without a value is left out.
+    """Resources that the jobs of a row used; a job without a value is left out.
 
     ``gpu_energy_j`` is the energy of the GPUs during the trials of all jobs, with idle draw; it is missing if one job
     did not measure it.
