@@ -179,9 +179,9 @@ class Probe:
     check: bool
 
 
-@dataclass(frozen=True)
+@dataclass
 class Measurement(Generic[Text]):
-    """Output of the driver at the end of a job: the content of ``out/measurement.json``.
+    """Output of the driver: the content of ``out/measurement.json``.  It grows, so that a crash loses no fact.
 
     ``outcome`` is the driver's own view; the host may know better (an OOM kill, a time-out).
     ``peak_cgroup_bytes`` is the kernel's own high-water mark, ``throttled_periods`` and ``oom_kills``

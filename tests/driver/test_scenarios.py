@@ -22,7 +22,6 @@ from harness.driver.scenarios import (
     ENOUGH_QUERIES,
     WORK_NS,
     QuerySource,
-    ScenarioResult,
     closed_loop,
     planned_queries,
     repeat_queries,
@@ -84,7 +83,7 @@ def run(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     out = Output(folder)
     try:
-        closed_loop(adapter, job, out, hand or partial(planned_queries, job))
+        closed_loop(adapter, job, out, hand or partial(planned_queries, job), Measurement(Outcome.OK, None, None))
     finally:
         out.close()
     samples = [json.loads(line) for line in (folder / SAMPLES).read_text().splitlines()]
@@ -488,6 +487,7 @@ def test_warm_up_is_bounded_by_its_cap(tmp_path: Path, clock: Clock, cap: int, s
     adapter.script = [90_000_000, 20_000_000, 5_000_000]
     out = Output(tmp_path)
     job = spec(warmup_cap=cap)
-    done = closed_loop(adapter, job, out, partial(planned_queries, job))
+    done: Measurement[str] = Measurement(Outcome.OK, None, None)
+    closed_loop(adapter, job, out, partial(planned_queries, job), done)
     out.close()
-    assert done == ScenarioResult(steady) and not (tmp_path / MEASUREMENT).exists()
+    assert done.warmup_steady is steady and not (tmp_path / MEASUREMENT).exists()
