@@ -141,17 +141,17 @@ def suite_measures(folder: Path, *, distances: bool = False) -> tuple[str, ...]:
 
 def load_firstp(folder: Path) -> dict[str, str]:
     """Return the FirstP of each system, as the suites of stored results name it."""
-    return suite_record.read_pairs(folder, suite_record.FIRSTP)
+    return suite_record.read_pairs(folder, "firstp")
 
 
 def load_seeds(folder: Path) -> dict[str, str]:
     """Return the model of each system that is one of its seeds, as the suites of stored results name it."""
-    return suite_record.read_pairs(folder, suite_record.SEEDS)
+    return suite_record.read_pairs(folder, "seeds")
 
 
 def load_exact(folder: Path) -> dict[str, str]:
     """Return the exact search of each approximate system, as the suites of stored results name it."""
-    return suite_record.read_pairs(folder, suite_record.EXACT)
+    return suite_record.read_pairs(folder, "exact")
 
 
 def _named(built: RowSet, jobs: reader.StoredJobs) -> RowSet:

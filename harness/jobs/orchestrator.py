@@ -25,10 +25,10 @@ from harness.launch import host
 from harness.launch.base import Launcher, LaunchRequest, Prepared
 from harness.launch.images.systems import System
 from harness.progress import TimeLeft, duration, task
-from harness.results import suite_record
 from harness.results.reader import FIRST_STAGE, read_jobs
 from harness.results.schema import STORED_RUN, Cell, Environment, JobProvenance, RentedMachine, Result, job_key
 from harness.results.store import Store, check_room
+from harness.results.suite_record import PairKind
 
 log = logging.getLogger(__name__)
 
@@ -233,10 +233,10 @@ def keep_inputs(inputs: Inputs, store: Store) -> None:
     """Store what a table needs besides the jobs."""
     positions = {name: dataset.positions for name, dataset in inputs.datasets.items() if dataset.positions}
     suite = inputs.suite
-    pairs = {
-        suite_record.FIRSTP: suite.firstp,
-        suite_record.EXACT: suite.exact,
-        suite_record.SEEDS: {system: model for model, systems in suite.seeds.items() for system in systems},
+    pairs: dict[PairKind, dict[str, str]] = {
+        "firstp": suite.firstp,
+        "exact": suite.exact,
+        "seeds": {system: model for model, systems in suite.seeds.items() for system in systems},
     }
     store.keep_suite(inputs.suite.measures, pairs, positions)
     for name, dataset in inputs.datasets.items():
