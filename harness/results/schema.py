@@ -192,6 +192,12 @@ class SweepPoint:
         return ", ".join(map(str, self.params.values()))
 
 
+# The figures of the papers that named protocols follow, by the keys of a suite.
+PAPERS: dict[str, dict[str, int | None]] = {
+    "santhanam2023": {"warmup_queries": 10, "warmup_cap": None, "trials": 5, "k": 10, "sample_size": 1000},
+}
+
+
 @dataclass(frozen=True)
 class ResultSpec:
     """Everything that decides what was measured; its hash is the job key (see :func:`job_key`).
