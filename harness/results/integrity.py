@@ -257,15 +257,6 @@ def _suite_files(suite: Path) -> dict[str, Path]:
     return {name: path for name, path in others.items() if os.path.lexists(path)} | inputs
 
 
-def unsealed_files(suite: Path) -> list[Path]:
-    """Return a suite's files if its manifest lists none of them, which an older harness wrote."""
-    try:
-        sealed = seals.read(suite) or {}
-    except (OSError, ValueError):  # a mismatch before
-        return []
-    return [] if any(map(seals.names_file, sealed)) else list(_suite_files(suite).values())
-
-
 def _exists(job: Path) -> bool:
     try:
         return (job / reader.RESULT).exists()

@@ -158,7 +158,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
         _samples(lambda c: _first(c, "latency_ns", -5)),
         "samples.parquet: latency_ns",
         "1 such as -5",
-        "at least 1 ns",
+        "at least 1",
     ),
     "lost sample": (_samples(_without_last), "samples.parquet", "1 samples missing", "38 queries in each of 1 trials"),
     "strange sample": (

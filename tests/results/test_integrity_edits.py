@@ -286,27 +286,6 @@ def test_merge_refuses_an_edited_record_of_a_suite(whole: Path) -> None:
         merge_results.merge(merge_results.parse_sources(["ours=results"]), Path("out"))
 
 
-def test_files_that_an_older_manifest_does_not_list_are_noted_and_sealed_by_the_next_run(whole: Path) -> None:
-    path = whole / "test-suite" / seals.MANIFEST
-    lines = path.read_text().splitlines(keepends=True)
-    put(
-        path, "".join(line for line in lines if line.endswith(tuple("0123456789abcdef\n")) and "." not in line).encode()
-    )
-    put(whole / "test-suite" / "suite.json", b"{}")
-    verified = verify_results(whole, cache=whole.parent / "cache")
-    (note,) = verified.notes
-    assert verified.mismatches == () and note.startswith("not sealed: test-suite/suite.json, test-suite/qrels/")
-    assert note.endswith("an older harness wrote manifest.txt; the suite's next run seals them")
-    with Store(whole, "test-suite").held():
-        pass
-    assert verify(whole) == [
-        "test-suite/suite.json: stored: is there; follows: no such file: manifest.txt does not list it"
-    ]
-    with (store := Store(whole, "test-suite")).held():
-        store.keep_suite(["RR@10"], {})
-    assert verify(whole) == []
-
-
 def test_files_that_are_not_checked_are_named(whole: Path) -> None:
     for name in ("report.html", "test-suite/report.md", "test-suite/notes.txt", "test-suite/planted/notes.txt"):
         put(whole / name, b"99 ms")
