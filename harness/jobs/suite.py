@@ -340,7 +340,13 @@ def parse(raw: dict[str, Any], path: Path) -> Suite:
     """
     if "name" not in raw and not re.fullmatch(NAME_PATTERN, path.stem):
         raise FileError(f"{path}: {path.stem!r} is not a valid suite name. Set `name` in the file ({_NAME_RULE})")
-    suite = validate(Suite, {"name": path.stem, **_united(_swept(raw))}, path)
+    suite = validate(Suite, {"name": path.stem, **_united(raw)}, path)
+    for system, grid in suite.sweep.items():
+        if (points := math.prod(map(len, grid.values()))) > MOST_POINTS:
+            fault = f"has {points:,} points; the limit is {MOST_POINTS}. Remove some values"
+            raise FileError(f"{path}: key 'sweep.{system}': {fault}")
+    if suite.sweep:
+        suite = validate(Suite, _swept(suite), path)
     for mistake in itertools.chain(_wrong_variants(suite), _unused_names(suite), _mistakes(suite)):
         raise FileError(f"{path}: {mistake}")
     return suite
@@ -360,46 +366,18 @@ def _named_value(key: str, value: Scalar) -> str:
     return f"{key.lower()}{'' if joined else '_'}{text}"
 
 
-def _size(grid: Mapping[str, Sequence[Scalar]]) -> int:
-    return math.prod(len(values) for values in grid.values())
+def _swept(suite: Suite) -> dict[str, Any]:
+    """Return the suite's keys, with the variants of each swept system in the system's place."""
+    variants = {system: [name for name, _ in _points(system, grid)] for system, grid in suite.sweep.items()}
 
+    def spread(names: Iterable[str]) -> list[str]:
+        return [variant for name in names for variant in variants.get(name, [name])]
 
-def _swept(raw: dict[str, Any]) -> dict[str, Any]:
-    """Put the variants of swept systems in their place, wherever systems are named; leave wrong types to the checks."""
-    sweep = raw.get("sweep")
-    if not isinstance(sweep, dict):
-        return raw
-    variants = {
-        system: [name for name, _ in _points(system, grid)]
-        for system, grid in sweep.items()
-        if isinstance(grid, dict)
-        and all(isinstance(values, list) for values in grid.values())
-        and _size(grid) <= MOST_POINTS
-    }
-
-    def spread(part: Any) -> Any:
-        if not isinstance(part, dict) or not isinstance(names := part.get("systems"), list):
-            return part
-        known = [variants.get(name, [name]) if isinstance(name, str) else [name] for name in names]
-        return {**part, "systems": [one for several in known for one in several]}
-
-    tables: dict[str, Any] = {
-        key: [*map(spread, raw[key])] for key in ("group", "restrict") if isinstance(raw.get(key), list)
-    }
-    if isinstance(expected := raw.get("expect"), list):
-        tables["expect"] = [one for entry in expected for one in _swept_expectations(entry, variants)]
-    for key in ("firstp", "exact"):
-        pairs = raw.get(key)
-        if isinstance(pairs, dict) and all(isinstance(other, str) for other in pairs.values()):
-            tables[key] = _swept_pairs(pairs, variants)
-    return {**spread(raw), **tables}
-
-
-def _swept_expectations(entry: Any, variants: Mapping[str, Sequence[str]]) -> list[Any]:
-    """Return an expectation for each variant of its system."""
-    if not isinstance(entry, dict) or not isinstance(system := entry.get("system"), str):
-        return [entry]
-    return [{**entry, "system": name} for name in variants.get(system, [system])]
+    raw = suite.model_dump(mode="json")
+    for part in (raw, *raw["group"], *raw["restrict"]):
+        part["systems"] = spread(part["systems"])
+    raw["expect"] = [{**entry, "system": name} for entry in raw["expect"] for name in spread([entry["system"]])]
+    return raw | {key: _swept_pairs(raw[key], variants) for key in ("firstp", "exact")}
 
 
 def _swept_pairs(named: Mapping[str, str], variants: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -444,11 +422,8 @@ def _unused_names(suite: Suite) -> Iterator[str]:
 
 
 def _wrong_variants(suite: Suite) -> Iterator[str]:
-    """Yield each sweep with too many points, a missing system or invalid names."""
+    """Yield each sweep of a missing system, and each variant with an invalid name."""
     for system, grid in suite.sweep.items():
-        if (size := _size(grid)) > MOST_POINTS:
-            yield f"key 'sweep.{system}': has {size:,} points; the limit is {MOST_POINTS}. Remove some values"
-            continue
         for name, _ in _points(system, grid):
             if not re.fullmatch(NAME_PATTERN, name):
                 yield f"key 'sweep.{system}': {name!r} is not a valid name ({_NAME_RULE})"

@@ -316,7 +316,7 @@ def test_invalid_load_time_is_bad_output(left: Left, load_s: float | None) -> No
 @pytest.mark.parametrize("change", [{"peak_cgroup_bytes": -1}, {"compiled_s": -1.0}, {"load_s": -1.0}])
 def test_measurement_with_negative_values_is_not_stored(left: Left, change: dict[str, Any]) -> None:
     left.measured(replace(MEASURED, **change))
-    assert left.ends(Outcome.BAD_OUTPUT, " below 0" if "load_s" not in change else "-1.0 s to").measured is None
+    assert left.ends(Outcome.BAD_OUTPUT, " below 0" if "load_s" not in change else "-1.0 s, ").measured is None
 
 
 def test_huge_number_of_threads_is_a_mismatch_and_not_stored(left: Left) -> None:
