@@ -94,7 +94,7 @@ def test_systems_of_a_curve_are_its_points_with_the_parameters_that_differ(bench
     ("curve", "message"),
     [
         ('beam = ["wide", "same"]', "wide and same of beam are the same point; keep one"),
-        ('beam = ["wide", "text"]', "wide and text of beam differ in form, which is no number"),
+        ('beam = ["wide", "text"]', "wide and text of beam differ in form, which is not a number"),
         ('beam = ["wide", "more"]', "wide and more of beam differ in engine, weights or components"),
         ('beam = ["wide", "null"]', "wide and null of beam differ in engine, weights or components"),
         ('planted = ["wide", "text"]', "planted is the name of a system; choose another"),

@@ -230,14 +230,14 @@ def test_a_damaged_source_stops_before_anything_is_written(two: tuple[Path, Path
 
 def test_existing_target_is_left_unchanged(two: tuple[Path, Path]) -> None:
     merge("ours", out="out")
-    with pytest.raises(FileError, match="exists and is not what these sources make"):
+    with pytest.raises(FileError, match="exists already and holds another merge"):
         merge("ours", "theirs", out="out")
     Path("file").write_text("x")
-    with pytest.raises(FileError, match="exists and is not"):
+    with pytest.raises(FileError, match="exists already and"):
         merge("ours", out="file")
-    with pytest.raises(UsageError, match="lies within ours"):
+    with pytest.raises(UsageError, match="is a folder within ours"):
         merge("ours", out="ours/out")
-    with pytest.raises(FileError, match="none: no such folder"):
+    with pytest.raises(FileError, match="none: does not exist"):
         merge("ours", "none", out="other")
     Path("empty").mkdir()
     with pytest.raises(UsageError, match="empty: no stored job in it"):

@@ -166,7 +166,7 @@ def test_every_command_names_an_unreadable_record_and_shows_the_rest(ranked: Pat
 @pytest.mark.slow
 def test_every_command_names_a_job_whose_record_is_gone(ranked: Path) -> None:
     (job(ranked, "good", number=1) / RESULT).unlink()
-    _check(_COMMANDS, f"{RESULT}: is gone; bring it back, or move its folder away")
+    _check(_COMMANDS, f"{RESULT}: does not exist; restore it, or move its folder away")
 
 
 @pytest.mark.slow
@@ -308,9 +308,9 @@ def test_note_on_the_remains_of_a_job_goes_with_them(ranked: Path) -> None:
     for path in folder.iterdir():
         if path.name != reader.LOG:
             path.unlink()
-    assert [note for note in harness.load(ranked).attrs["notes"] if "is gone" in note]
+    assert [note for note in harness.load(ranked).attrs["notes"] if "does not exist" in note]
     shutil.rmtree(folder)
-    assert not [note for note in harness.load(ranked).attrs["notes"] if "is gone" in note]
+    assert not [note for note in harness.load(ranked).attrs["notes"] if "does not exist" in note]
 
 
 def test_verify_names_files_of_a_suite_in_other_places(ranked: Path) -> None:
