@@ -122,12 +122,6 @@ def test_kernel_evidence_outranks_all_other_evidence(left: Left) -> None:
     left.ends(Outcome.TIMEOUT, "too late", replace(ENDED, oom_kills=None, stopped=late))
 
 
-def test_stop_reason_outranks_the_jobs_own_report(left: Left) -> None:
-    left.ends(
-        Outcome.TIMEOUT, "too late", replace(ENDED, exit_code=137, stopped=StopReason(Outcome.TIMEOUT, "too late"))
-    )
-
-
 def trace(anon_mib: int, faults_per_s: float, seconds: int = 60) -> LaunchEnd:
     """Describe a stopped job with constant anonymous memory and a constant rate of major faults."""
     times = [second * 1_000_000_000 for second in range(seconds)]
@@ -306,17 +300,19 @@ def test_failure_after_the_measurement_is_a_crash(left: Left) -> None:
     left.ends(Outcome.CRASH, "exit code 3 after a complete measurement; its last line", replace(ENDED, exit_code=3))
 
 
-@pytest.mark.parametrize("load_s", [None, -1.0])
-def test_invalid_load_time_is_bad_output(left: Left, load_s: float | None) -> None:
-    left.measured(replace(MEASURED, load_s=load_s))
-    says = "reported no time for its search" if load_s is None else f"reported {load_s} s, "
-    left.ends(Outcome.BAD_OUTPUT, f"the image {says}")
-
-
-@pytest.mark.parametrize("change", [{"peak_cgroup_bytes": -1}, {"compiled_s": -1.0}, {"load_s": -1.0}])
-def test_measurement_with_negative_values_is_not_stored(left: Left, change: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"peak_cgroup_bytes": -1}, " below 0"),
+        ({"compiled_s": -1.0}, " below 0"),
+        ({"load_s": -1.0}, "reported -1.0 s, "),
+    ],
+)
+def test_measurement_with_negative_values_is_not_stored(left: Left, change: dict[str, Any], fault: str) -> None:
     left.measured(replace(MEASURED, **change))
-    assert left.ends(Outcome.BAD_OUTPUT, " below 0" if "load_s" not in change else "-1.0 s, ").measured is None
+    assert left.ends(Outcome.BAD_OUTPUT, fault).measured is None
+    left.measured(replace(MEASURED, load_s=None))
+    left.ends(Outcome.BAD_OUTPUT, "the image reported no time for its search")
 
 
 def test_huge_number_of_threads_is_a_mismatch_and_not_stored(left: Left) -> None:
@@ -402,10 +398,6 @@ def test_missing_duplicate_and_unexpected_samples_are_named(left: Left) -> None:
     lines = [line(trial, query_id) for trial, query_id in TURNS]
     left.wrote(*lines[:-1])
     assert left.ends(Outcome.BAD_OUTPUT, "1 of 5 samples are missing").answers(2).trials_finished == 1
-    left.wrote(*lines[1:])
-    left.ends(Outcome.BAD_OUTPUT, "1 of 5 samples are missing")
-    left.wrote(*lines, lines[2])
-    left.ends(Outcome.BAD_OUTPUT, "1 samples come twice")
     left.wrote(*lines, line(1, "w0"))
     left.ends(Outcome.BAD_OUTPUT, "query 'w0' was not asked for in trial 1")
     left.job = replace(left.job, spec=replace(SPEC, warmup_cap=2))
@@ -429,8 +421,6 @@ WRONG_LINES: dict[str, tuple[Any, str]] = {
     "half a hit": (line(0, "q0", hits=[["d1"]]), "not enough values to unpack"),
     "too few hits": (line(0, "q0", hits=[]), "0 hits, expected 2"),
     "nan": (line(0, "q0", hits=[["d1", float("nan")], ["d2", 1.0]]), "rank 1: the score is nan"),
-    "a text as score": (line(0, "q0", hits=[["d1", "2"], ["d2", 1.0]]), "rank 1: the score is str"),
-    "an endless score": (line(0, "q0", hits=[["d1", 10**400], ["d2", 1.0]]), "rank 1: the score is too large"),
     "a lone surrogate": (line(0, "q0", hits=[["\ud800", 2.0], ["d2", 1.0]]), "rank 1: the document id '\\ud800'"),
     "negative stage": (line(0, "q0", stages_ns={"encode": -1}), "stages_ns.encode -1 is not a whole number"),
     "half a stage": (line(0, "q0", stages_ns={"encode": 0.5}), "stages_ns.encode 0.5 is not a whole number"),
@@ -507,18 +497,6 @@ def test_kill_at_the_memory_limit_is_oom_without_a_kill_record(left: Left) -> No
     left.ends(Outcome.OOM, "killed (exit code 137)", replace(ENDED, exit_code=137, memory=at_limit))
     below = MemoryTrace(peak_cgroup_bytes=left.job.spec.envelope.memory_bytes // 2)
     left.ends(Outcome.CRASH, "exit code 137", replace(ENDED, exit_code=137, memory=below))
-
-
-def test_endless_stages_and_samples_are_bad_output(left: Left) -> None:
-    left.wrote(*(line(-1, "w0", stages_ns={f"stage{n}": 1}) for n in range(20)))
-    left.ends(Outcome.BAD_OUTPUT, "more than ")
-    left.wrote(
-        *(
-            line(trial, query_id, stages_ns={f"s{n}_{m}": 1 for m in range(5)})
-            for n, (trial, query_id) in enumerate(TURNS)
-        )
-    )
-    left.ends(Outcome.BAD_OUTPUT, "more than 16 stages")
 
 
 def test_gpu_figures_are_summed_over_the_jobs_trials(left: Left) -> None:

@@ -159,7 +159,10 @@ def _nan(folder: Path) -> None:
         (lambda folder: np.save(folder / "ids.npy", np.array([{}, {}], dtype=object)), "ids.npy is not an array"),
         (lambda folder: np.save(folder / "ids.npy", np.array([1])), "ids for 2 vectors"),
         (lambda folder: write_index(folder, ["a", "b"], [[1, 2], [3, 4]], index="hnsw"), "an index 'hnsw'"),
-        (lambda folder: write_index(folder, ["a", "b"], [[1, 2], [3, 4]], documents=-2), "vectors of this index cannot be read"),
+        (
+            lambda folder: write_index(folder, ["a", "b"], [[1, 2], [3, 4]], documents=-2),
+            "vectors of this index cannot be read",
+        ),
         (_nan, "a vector is not finite"),
         (
             lambda folder: np.save(folder / "ids.npy", np.array([1, 1 << 62])),

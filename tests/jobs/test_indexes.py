@@ -357,14 +357,6 @@ def test_unfinished_build_resumes(bench: Bench, how: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_second_build_of_a_resumable_system_leaves_no_unfinished_one(bench: Bench) -> None:
-    launcher = ProcessLauncher(bench.cache)
-    first, second = build(bench, launcher), build(bench, launcher, again=True)
-    assert second.facts.content_sha256 == first.facts.content_sha256 and left(bench) == ["key"]
-    assert second.facts.resumed_s is None and indexes.find(bench.cache, "key") == second
-
-
-@pytest.mark.slow
 def test_build_in_a_process_has_readings_and_counters(bench: Bench) -> None:
     bench.plant("busy", build_misdeed="spin")
     facts = build(bench, ProcessLauncher(bench.cache), system="busy").facts
@@ -406,11 +398,3 @@ def test_impossible_resumed_time_is_ignored(bench: Bench) -> None:
     with pytest.raises(JobError, match=r"10000\.0 s of earlier work, which began [0-9.]+ s ago") as caught:
         build(bench, launcher, system="lying")
     assert caught.value.outcome is Outcome.BAD_OUTPUT and left(bench) == []
-
-
-def test_concurrent_builds_of_an_index_do_not_interfere(bench: Bench) -> None:
-    def meanwhile(_: Path) -> None:
-        build(bench, FakeLauncher())
-
-    assert build(bench, Builder(meanwhile)) == indexes.find(bench.cache, "key")
-    assert left(bench) == ["key"]

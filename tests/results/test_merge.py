@@ -240,7 +240,7 @@ def test_existing_target_is_left_unchanged(two: tuple[Path, Path]) -> None:
     with pytest.raises(FileError, match="none: does not exist"):
         merge("ours", "none", out="other")
     Path("empty").mkdir()
-    with pytest.raises(UsageError, match="empty: no stored job in it"):
+    with pytest.raises(UsageError, match="empty: holds no stored job"):
         merge("ours", "empty", out="other")
     with pytest.raises(UsageError, match=r"'no name' is no name of an origin"):
         merge("no name=ours", out="other")
