@@ -1,4 +1,4 @@
-"""The limits in force, read from inside the job, and their differences from the requested ones."""
+"""The limits in force, read from inside the job, and their differences from the requested limits."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def read() -> EffectiveEnvelope:
         gpus=len([name for name in _listdir("/dev") if re.fullmatch(r"nvidia\d+", name)]),
         network_interfaces=tuple(sorted(_listdir("/sys/class/net"))),
         root_read_only=bool(os.statvfs("/").f_flag & os.ST_RDONLY),
-        effective_capabilities=_hexadecimal(status.get("CapEff")),
+        effective_capabilities=int(status["CapEff"], 16) if status.get("CapEff") else None,
         no_new_privileges={"1": True, "0": False}.get(status.get("NoNewPrivs", "")),
         uid=os.getuid(),
         # Of the process, like the affinity: independent of its cgroup's controllers.
@@ -71,10 +71,10 @@ def read() -> EffectiveEnvelope:
 def mismatches(
     requested: Envelope, effective: EffectiveEnvelope, enforced: Collection[str], cpuset: Cpuset | None = None
 ) -> list[str]:
-    """Describe every enforced limit that differs from the requested one.
+    """Describe every enforced limit that differs from the request.
 
     Args:
-        enforced: the limits that the launcher enforces, of :data:`LIMITS`.
+        enforced: the :data:`LIMITS` that the launcher enforces.
         cpuset: the chosen CPUs and NUMA nodes; ``None``: any CPUs, as many as requested.
     """
     wrong = {
@@ -129,10 +129,6 @@ def thread_mismatches(requested: Envelope, threads: dict[str, int]) -> list[str]
 def _status() -> dict[str, str]:
     lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
     return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
-
-
-def _hexadecimal(text: str | None) -> int | None:
-    return int(text, 16) if text else None
 
 
 def _host_swap_bytes() -> int | None:

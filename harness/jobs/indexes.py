@@ -36,8 +36,6 @@ _MOST_LEVELS = 64
 _INDEX_OF_CORPUS = 2  # size of an index over its corpus, roughly
 _FACTS_FILE = "facts.json"
 _MOST_FACT_BYTES = 16 << 20
-_REBUILT = "rebuilt"  # beside facts.json: replaced an index that did not load
-_LOADED = "loaded"  # beside facts.json: a job has opened it
 # Folder in which an adapter keeps the state of an unfinished build for the next attempt.
 _UNFINISHED = ".building"
 _CLOCK = "begun"  # holds the start of the first attempt; out of the job's reach
@@ -50,11 +48,6 @@ class Index:
     folder: Path
     facts: IndexFacts
 
-    def has_loaded(self) -> None:
-        """Record that a job opened this index: while it is unchanged, it causes no later failure."""
-        with contextlib.suppress(OSError):  # a shared cache may be read-only for us
-            (self.folder.parent / _LOADED).touch()
-
     def in_use(self) -> contextlib.AbstractContextManager[bool | None]:
         """Keep other runs from building this index again while a job reads it."""
         return _flock(self.folder.parent, shared=True)
@@ -63,11 +56,6 @@ class Index:
         """Return whether a job of another run reads this index now."""
         with _flock(self.folder.parent) as alone:
             return alone is False
-
-    def faultless(self, until: float) -> bool:
-        """Return whether the index is unchanged, and a job opened it or it replaced an index that did not load."""
-        proved = any((self.folder.parent / name).exists() for name in (_LOADED, _REBUILT))
-        return proved and self.unchanged(until)
 
     def unchanged(self, until: float) -> bool:
         """Return whether the content is still as it was built."""
@@ -118,7 +106,7 @@ def build(
         title: names the index next to its progress bar.
         envelope: by default all CPUs and half of the host's memory.
         environment: this host's, for the facts.
-        replacing: an index of that key that did not load; it is removed first.
+        replacing: a changed index of that key; it is removed first.
         again: measure the build of an index that exists; it stays until the new one is finished.
         components: finished indexes by folder; they join the index after the job, which could change them.
 
@@ -147,8 +135,6 @@ def build(
             check_room(cache)
         filesystem.remove_tree(job.folder)
         (staging / _CLOCK).unlink()
-        if replacing is not None:
-            (staging / _REBUILT).touch()
         (staging / _FACTS_FILE).write_text(to_json(facts, indent=2), encoding="utf-8")
         return _keep(staging, target, Index(target / "data", facts), again)
 

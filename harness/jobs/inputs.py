@@ -339,7 +339,7 @@ def _check_curves(suite: Suite, systems: Mapping[str, System]) -> None:
 
 
 def _model(system: System) -> tuple[object, ...]:
-    """Return what the systems of a curve have in common."""
+    """Return the parts that all systems of a curve share."""
     components = [component.name for component in system.components]
     return system.engine, system.assets, components, set(system.params)
 

@@ -206,8 +206,6 @@ def run_job(run: _RunState, job: Planned) -> Result:
         further[FIRST_STAGE] = first_stage
     stored = run.store.put(result, collected.table(), trec_run, output, further)
     run.options.callbacks.stored(stored)
-    if collected.outcome is Outcome.OK and isinstance(index, Index):
-        index.has_loaded()
     return stored.result
 
 
@@ -351,12 +349,12 @@ def _job_spec(inputs: Inputs, job: Planned, prepared: Prepared, enforced: tuple[
 
 
 def _rebuild(run: _RunState, cell: Cell, builder: Prepared, index: Index) -> bool:
-    """Build an earlier run's index again, once, because it did not load; return whether it was built."""
+    """Build an earlier run's index again, once, if it did not load and has changed; return whether it was built."""
     key = index.folder.parent.name
     until = time.monotonic() + run.inputs.limits.build_s
-    if key in run.built or index.used_elsewhere() or index.faultless(until):
+    if key in run.built or index.used_elsewhere() or index.unchanged(until):
         return False
-    log.info(f"  {builder.system.name}: the cached index of {cell.dataset} does not load; building it again")
+    log.info(f"  {builder.system.name}: the cached index of {cell.dataset} has changed; building it again")
     _index(run, cell, builder, replacing=index)
     return True
 

@@ -112,7 +112,8 @@ def _check_record(job: StoredJob, place: str) -> Iterator[Mismatch]:
     if ok and seen.exit_code not in (None, 0):
         yield Mismatch(f"{where}: observed.exit_code", f"{seen.exit_code}", "0: the job ended ok")
     if ok != (result.detail is None):
-        yield Mismatch(f"{where}: detail", as_text(result.detail), f"what belongs to outcome {result.outcome.value}")
+        follows = "a reason" if not ok else "no reason"
+        yield Mismatch(f"{where}: detail", as_text(result.detail), f"{follows}: the job ended {result.outcome.value}")
     if seen.oom_kills and result.outcome is not Outcome.OOM:
         yield Mismatch(f"{where}: observed.oom_kills", f"{seen.oom_kills}", f"0: the job ended {result.outcome.value}")
     load_s = measured.load_s if measured else None
@@ -235,7 +236,8 @@ def _check_sealed_files(suite: Path, root: Path, sealed: Mapping[str, str]) -> I
             yield Mismatch(place, "gone", f"a file, by {seals.MANIFEST}; bring it back, or run its suite again")
             continue
         try:
-            actual = present[name].name.partition(".")[0] if _is_input(name) else untrusted.sha256(present[name])
+            path, is_input = present[name], name.partition("/")[0] in INPUT_FOLDERS
+            actual = path.name.partition(".")[0] if is_input else untrusted.sha256(path)
         except OSError as error:
             yield Mismatch(place, _damaged(error), f"a file of sha256 {sha256}")
             continue
@@ -243,10 +245,6 @@ def _check_sealed_files(suite: Path, root: Path, sealed: Mapping[str, str]) -> I
             yield Mismatch(place, f"sha256 {actual}", f"{sha256}, by {seals.MANIFEST}")
     for name in sorted(present.keys() - listed.keys()) if listed else ():
         yield Mismatch(below(root, present[name]), "is there", f"no such file: {seals.MANIFEST} does not list it")
-
-
-def _is_input(name: str) -> bool:
-    return name.partition("/")[0] in INPUT_FOLDERS
 
 
 def _suite_files(suite: Path) -> dict[str, Path]:

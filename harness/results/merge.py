@@ -108,7 +108,10 @@ def merge(sources: Sequence[Source], out: Path, *, progress: Progress = silent) 
 
 def _read_sources(sources: Sequence[Source], progress: Progress) -> Iterator[tuple[str, StoredJob, str]]:
     """Yield every job of every source with its origin's name and its record's hash, after verifying all bytes."""
-    paths = {source: sorted(reader.result_paths(_folder(source))) for source in sources}
+    for source in sources:
+        if not source.folder.is_dir():
+            raise FileError(f"{source.folder}: does not exist; give a folder that holds results, or NAME=FOLDER")
+    paths = {source: sorted(reader.result_paths(source.folder)) for source in sources}
     total, done = sum(map(len, paths.values())), 0
     by_source: dict[Source, list[tuple[StoredJob, str]]] = {}
     for source in sources:
@@ -137,12 +140,6 @@ def _read_sources(sources: Sequence[Source], progress: Progress) -> Iterator[tup
         if None in earlier:
             taken.add(name)
         yield from ((source.name or job.origin or name, job, sha256) for job, sha256 in jobs)
-
-
-def _folder(source: Source) -> Path:
-    if not source.folder.is_dir():
-        raise FileError(f"{source.folder}: does not exist; give a folder that holds results, or NAME=FOLDER")
-    return source.folder
 
 
 def _check_manifests(root: Path, checked: Sequence[integrity.CheckedJob]) -> None:

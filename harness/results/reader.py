@@ -317,7 +317,7 @@ def parse_record(content: bytes, most_bytes: int = RESULT_BYTES) -> Any:
         ValueError: it is larger than ``most_bytes``, or JSON that no record may hold.
     """
     if len(content) > most_bytes:
-        raise ValueError(f"has {len(content):,} bytes, at most {most_bytes:,} make sense")
+        raise ValueError(f"has {len(content):,} bytes; the limit is {most_bytes:,}")
     return parse_json(content)
 
 

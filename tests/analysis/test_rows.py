@@ -346,7 +346,7 @@ def test_empty_results_give_an_empty_table(snapshot: Snapshot) -> None:
 def test_unknown_measure_or_malformed_time_raises(make: Maker, snapshot: Snapshot) -> None:
     with pytest.raises(UsageError, match="unknown measure 'MRR10'"):
         build_table([make()], snapshot=snapshot, measures=["MRR10"])
-    with pytest.raises(FileError, match="started_at 'yesterday' is no ISO time"):
+    with pytest.raises(FileError, match="started_at 'yesterday' is not an ISO time"):
         build_table([make(changes={"started_at": "yesterday"})], snapshot=snapshot)
 
 

@@ -126,30 +126,11 @@ def test_replaced_clock_does_not_affect_the_driver(tmp_path: Path, monkeypatch: 
     assert min(sample["latency_ns"] for sample in samples) >= 2_000_000
 
 
-def test_a_slow_search_is_a_slow_sample(tmp_path: Path, clock: Clock) -> None:
-    class Slow(Timed):
-        def search(self, query: str, k: int) -> Sequence[Hit]:
-            clock.pass_ns(70_000_000 if query == "text 3" else 0)
-            return super().search(query, k)
-
-    samples, _ = run(tmp_path, timed(clock, Slow), spec())
-    assert {s["query_id"] for s in samples if s["latency_ns"] == 75_000_000} == {"q3"}
-
-
 def test_a_trials_order_is_fixed_by_the_seed() -> None:
     assert trial_order(SAMPLE, 2023, 1) == trial_order(SAMPLE, 2023, 1)
     assert trial_order(SAMPLE, 2023, 1) != trial_order(SAMPLE, 2024, 1)
     # Written down once: another order would make old and new results of one key differ.
-    assert [query.query_id for query in trial_order(SAMPLE, 2023, 0)] == [
-        "q1",
-        "q4",
-        "q6",
-        "q3",
-        "q2",
-        "q7",
-        "q5",
-        "q0",
-    ]
+    assert " ".join(query.query_id for query in trial_order(SAMPLE, 2023, 0)) == "q1 q4 q6 q3 q2 q7 q5 q0"
 
 
 def test_bad_answer_ends_the_job_and_keeps_finished_samples(tmp_path: Path, clock: Clock) -> None:

@@ -431,7 +431,7 @@ def test_file_system_without_locks_is_not_reported_as_another_run(
     ("change", "said"),
     [
         ({"wall_s": 1e30}, "beyond 64 bits"),
-        ({"libraries": {"x": "y" * 2_500_000}}, "at most 2,097,152 make sense"),
+        ({"libraries": {"x": "y" * 2_500_000}}, "the limit is 2,097,152"),
         ({"load_s": -1.0}, "key 'measured.load_s': -1.0 is below 0"),
         ({"detail": "\ud800"}, "half of a surrogate pair"),
         ({"started_at": "noon"}, "is not an ISO time"),

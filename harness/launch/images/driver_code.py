@@ -18,7 +18,7 @@ from harness.driver.records import PROTOCOL_VERSION
 ALIKE: dict[int, tuple[str, ...]] = {
     2: (
         "e08101a04d58ce62215645722bbde55174ec1353a885e4fcf59b4f26b585d1a8",
-        "406000011ee411c4c2724a8dee4f3954e918b28dd00f385dc3e445cf2b5b60c3",
+        "5ee7c29794ba89e3f31bbc2be6d2c3d411694687c578db5f694e63af52cfaea5",
     ),
 }
 
