@@ -79,7 +79,7 @@ def _place(error: BaseException) -> str:
     lines = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     if isinstance(error, SyntaxError):
         lines.append((str(error.filename), error.lineno or 0))
-    # A plain process has the driver in a folder beside the adapter.
+    # In a plain process the driver's folder is next to the adapter.
     own = f"{Path(__file__).parent.parent}/"
     lines = [(name, line) for name, line in lines if name.startswith(folder) and not name.startswith(own)]
     inside = [(name.removeprefix(folder), line) for name, line in lines]
@@ -148,7 +148,7 @@ def run_build(spec: JobSpec, paths: JobPaths, out: Output, measured: Measurement
         resumed_s = adapter.resumed_s()
         measured.build_s, measured.resumed_s = (perf_counter_ns() - start) / 1e9 + resumed_s, resumed_s or None
     with out.phase("check"):
-        # Outside: verifying an index is no part of making it.
+        # Outside: a build ends before its index is verified.
         adapter.verify_index(corpus, paths.index)
     measured.libraries, measured.device = adapter.libraries(), adapter.device()
 

@@ -72,7 +72,7 @@ class QueryRunner:
     def in_batches(self, trial: int, queries: Sequence[Query]) -> int:
         """Send the queries in batches of the spec's size; return the nanoseconds of all batches.
 
-        Each query's latency is that of its batch, because no answer comes sooner.
+        Each query has the latency of its batch, because no answer comes sooner.
 
         Raises:
             BadAnswer: a batch's answers are not one for each of its queries.

@@ -122,7 +122,7 @@ class JsonLines(Adapter):
         return _mapping("threads", self._ask({"verb": "threads"}).get("threads", {}), (int,))
 
     def libraries(self) -> dict[str, str]:
-        """Ask the engine for its libraries; after a build, return those of its last reply."""
+        """Ask the engine for its libraries; after a build, return the libraries of its last reply."""
         if self._process is not None:
             self._libraries = self._ask({"verb": "libraries"}).get("libraries", {})
         return _mapping("libraries", self._libraries, (str,))
@@ -264,8 +264,8 @@ def command(*arguments: str | Path) -> type[JsonLines]:
     """Return an adapter class that runs a command; name it ``ENGINE`` in an image's ``adapter.py``.
 
     Args:
-        arguments: the program and its arguments.  ``{cpus}`` in one stands for the envelope's CPUs, the name of a
-            parameter in braces for its value; a brace itself is written twice.
+        arguments: the program and its arguments.  ``{cpus}`` becomes the envelope's CPUs, and the name of a
+            parameter in braces becomes its value; write a brace itself twice.
     """
     return type("Engine", (JsonLines,), {"arguments": tuple(str(argument) for argument in arguments)})
 

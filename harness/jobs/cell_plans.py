@@ -73,8 +73,7 @@ class _Estimator:
         stored = [job.result for job in stored_jobs(self.options.results / self.inputs.suite.name)]
         self._model = DurationModel(stored, job_timeout_s=limits.job_s, build_timeout_s=limits.build_s)
         declared = {dataset_name(name): name for name in self.inputs.suite.datasets}
-        beside = self.options.suite_dir
-        self._corpora = {name: str(datasets.find(each, beside)) for name, each in declared.items()}
+        self._corpora = {name: str(datasets.find(each, self.options.suite_dir)) for name, each in declared.items()}
 
     def present(self, jobs: Sequence[Planned]) -> Iterator[CellPlan]:
         """Yield the cells whose data is here."""

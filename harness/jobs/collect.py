@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 Measured = Measurement[ForeignText]
 _MEASUREMENT = TypeAdapter(Measured)
-# The share of a record that a measurement may take: names of its phases come twice, and plan and host say the rest.
+# The share of a record that a measurement may take: the names of its phases come twice, and the record holds more.
 _MEASUREMENT_BYTES = RESULT_BYTES // 4
 _LAST_BYTES = 4096
 _KILLED = 137  # 128 + SIGKILL

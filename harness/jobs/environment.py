@@ -136,7 +136,7 @@ _ARM_CORES = {"0xd08": "Cortex-A72", "0xd0c": "Neoverse-N1", "0xd40": "Neoverse-
 
 
 def cpu_model() -> str:
-    """Return the processor's name from the kernel; different ones never share a name."""
+    """Return the kernel's name of the processor; two kinds of processor never share a name."""
     content = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     pattern = r"^(model name|CPU implementer|CPU part)\s*:\s*(.+?)\s*$"
     facts: dict[str, str] = dict(re.findall(pattern, content, re.MULTILINE))

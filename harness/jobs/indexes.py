@@ -337,7 +337,7 @@ def content(data: Path, most: int | None = None, until: float | None = None) -> 
             with open_regular(path) as file:
                 size += os.fstat(file.fileno()).st_size
                 if most is not None and size > most:
-                    text = f"the index has {size >> 20} MiB; the limit is {most >> 20} MiB"
+                    text = f"the index has {size >> 20} MiB, at most {most >> 20} MiB make sense"
                     raise _failed(Outcome.BAD_OUTPUT, text)
                 checksum = filesystem.sha256(file, until)
             content.update(f"{name} {checksum}\n".encode("utf-8", "surrogateescape"))

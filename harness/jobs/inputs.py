@@ -356,7 +356,7 @@ def _check_depths(systems: Iterable[System], k: int) -> None:
     """Refuse more hits than a fusion takes of its systems."""
     for system in systems:
         depth = system.params.get("depth") if system.components and not system.two_stages else None
-        if type(depth) is int and 0 < depth < k:  # what is no depth, the engine itself refuses
+        if type(depth) is int and 0 < depth < k:  # the engine refuses any other depth
             raise UsageError(
                 f"{system.name} fuses the first {depth} hits of its systems, protocol.k asks for {k}; lower k, or raise"
                 f" `depth` in a system of your own ({quoted('systems', system.name)})"

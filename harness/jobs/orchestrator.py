@@ -108,7 +108,7 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
                     break
                 cells = counted(len({job.cell for job in noisy}), "cell")
                 log.info(f"noisy: measuring {cells} again ({retry} of at most {options.retry_noisy} times)")
-                _prepare(run, inputs.images(job.cell for job in noisy))  # those of cells that were done before
+                _prepare(run, inputs.images(job.cell for job in noisy))  # images of cells that were done before
                 todo = order(noisy, inputs.suite.protocol.seed)
             for job in todo:  # before the first job, so that builds are no part of the jobs' times
                 builder = _prepared(run, inputs.builder(job.cell))

@@ -1,4 +1,4 @@
-"""Pins at first use of a run: the lock beside its results, read before it plans and written before it measures."""
+"""Pins at first use of a run: a run reads the lock of its results before it plans, and writes it before it measures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 def pin_inputs(
     inputs: Inputs, store: Store, launcher: Launcher, names: Iterable[str]
 ) -> tuple[Inputs, dict[str, ImageError]]:
-    """Pin what these systems leave unpinned, and keep the pins beside the results, whose folder is held.
+    """Pin the unpinned files of these systems, and keep the pins with the results, whose folder the run holds.
 
     Returns:
         The inputs with pinned systems, and the errors of systems that cannot be pinned.
@@ -51,7 +51,7 @@ def pin_inputs(
 
 
 def pin_system(system: System, store: Store, launcher: Launcher) -> System:
-    """Pin one system for a launcher that fetches files, and keep its pins beside the results in a folder of its own.
+    """Pin one system for a launcher that fetches files, and keep its pins with the results.
 
     Raises:
         UsageError: the lock and the system's file name different bytes.

@@ -153,7 +153,7 @@ class CellGroup(ConfigModel):
 
 
 class Ec2Settings(ConfigModel):
-    """Machines for ``--launcher ec2`` and ``--launcher batch``, where they differ from the priced ones."""
+    """Machines for ``--launcher ec2`` and ``--launcher batch``, where they differ from the priced machines."""
 
     instances: dict[str, str] = Field(
         default={},

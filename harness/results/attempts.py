@@ -110,7 +110,7 @@ def _age(job: StoredJob) -> tuple[datetime.datetime, int, str]:
 
 
 def _hidden_notes(shown: StoredJob, same: Sequence[StoredJob]) -> Iterator[str]:
-    """Yield notes on other attempts with the same spec: newer ones, and good ones before a failure."""
+    """Yield notes on other attempts with the same spec: newer attempts, and good attempts before a failure."""
     spec, outcome = shown.result.spec, shown.result.outcome
     prefix = f"{unit(spec)} {spec.job + 1} of {spec.jobs}: " if spec.jobs > 1 else ""
     index = next(index for index, job in enumerate(same) if job is shown)

@@ -147,7 +147,7 @@ def check_facts_between(checked: Sequence[CheckedJob], root: Path) -> Iterator[M
 
 
 def _check_files(job: StoredJob, place: str) -> Iterator[Mismatch]:
-    """Check that the record names all files beside it, each with its hash."""
+    """Check that the record names all other files of its folder, each with its hash."""
     names = {entry.name for entry in filesystem.without_litter(job.folder.iterdir())} - {reader.RESULT}
     for name in sorted(names - job.result.files.keys()):
         yield Mismatch(f"{place}/{name}", "is there", f"no such file: {reader.RESULT} does not name it")

@@ -71,7 +71,7 @@ def merge(sources: Sequence[Source], out: Path, *, progress: Progress = silent) 
 
     Raises:
         UsageError: a folder has no job; two sources have different jobs of one key under one name; a source with a name
-            has several origins; or ``out`` lies within a source.
+            has several origins; or ``out`` is a folder within a source.
         FileError: a source is damaged, or ``out`` holds other files.
         StoreError: ``out`` cannot be written.
     """

@@ -42,7 +42,7 @@ RUN = "run.trec.gz"
 FIRST_STAGE = "first_stage.trec.gz"
 LOG = "log.txt.gz"
 STAGING = ".staging"
-# Folder of the verdicts of `harness viable`, beside a subject's jobs.
+# Folder of the verdicts of `harness viable`, next to a subject's jobs.
 VERDICTS = "verdicts"
 RESULT_BYTES, MOST_SAMPLE_BYTES = 2 << 20, 32 << 20
 _MOST_LEVELS = 64
@@ -76,7 +76,7 @@ class StoredJob:
     def samples(self, budget: SampleBudget | None = None) -> pa.Table:
         """Read raw latencies: query_id, trial (0-based; warm-up -1), warmup, latency_ns, stage_<name>_ns.
 
-        There are no rows if the job finished no query.  ``budget``: of the samples that are held together.
+        There are no rows if the job finished no query.  ``budget`` bounds the samples that are held together.
 
         Raises:
             FileError: the file is damaged, or holds something else or more than samples.
@@ -322,7 +322,7 @@ def parse_record(content: bytes, most_bytes: int = RESULT_BYTES) -> Any:
 
 
 def check_facts(facts: Any, name: str, *, negative: bool = False) -> None:
-    """Refuse facts that no job has: long lists and tables, numbers so small that a quotient is infinite, negative ones.
+    """Refuse facts that no job has: long lists and tables, negative numbers, and numbers very close to 0.
 
     ``negative``: numbers may be below 0, as the kernel's and the system's parameters may.
 
@@ -386,7 +386,7 @@ def most_first_stage_hits(spec: ResultSpec) -> int:
 
 
 def read_job_run(job: StoredJob) -> Run:
-    """Read a stored job's run, with the depths of answers stored beside it.
+    """Read a stored job's run, with the stored depths of its answers.
 
     Raises:
         StoreError: the job has none.

@@ -100,7 +100,7 @@ class Counters:
     """Kernel counters of the job's CPUs over the trials, or over the build; ``None``: the kernel does not show it.
 
     ``wall_s`` is what was counted: summed over the trials, each from the reading nearest to its start to the one
-    nearest to its end. ``cpu_s`` is the job's own CPU time, ``foreign_cpu_s`` that of everything else on its CPUs,
+    nearest to its end. ``cpu_s`` is the job's own CPU time, ``foreign_cpu_s`` the time of everything else on its CPUs,
     ``steal_s`` what the hypervisor took from them, ``wait_s`` how long the job's threads were runnable without a CPU
     (summed over threads), ``throttled_s`` how long a quota stopped it, ``swap_bytes`` the most it had swapped out.
     """
@@ -322,7 +322,7 @@ class DataFault:
 class Observed:
     """Observations of a job or an index build by the host, from outside it; ``None``: not known.
 
-    ``throttled_periods`` and ``oom_kills`` are the kernel's counters as the host read them: what an image says of them
+    ``throttled_periods`` and ``oom_kills`` are the kernel's counters as the host read them, because an image's claim
     proves nothing. ``canary`` was read before, between and after the trials, or before and after the build.
     ``counters`` are of the trials, or of the build alone. ``gpu`` is ``None`` for a job without GPUs, or where they
     could not be followed. ``shared_host``: other jobs of AWS Batch may have run there at the same time.
@@ -344,7 +344,7 @@ class IndexFacts:
     """Cost and size of an index build, and what the host saw of it; ``None``: not known.
 
     ``resumed_s`` is the part of ``build_s`` that earlier attempts, which ended early, spent on what the last one took
-    over; ``observed`` is of the last one.  Times and sizes include those of ``components``, whose indexes are joined;
+    over; ``observed`` is of the last one.  Times and sizes include the joined indexes of ``components``;
     ``observed`` does not.
     """
 
@@ -366,7 +366,7 @@ class IndexFacts:
 
     @property
     def watched_s(self) -> float:
-        """Return the own build time of the last attempt, which the readings are of."""
+        """Return the own build time of the last attempt, which the readings describe."""
         earlier_s = sum(facts.resumed_s or 0.0 for facts in self.components.values())
         return self.own_build_s - ((self.resumed_s or 0.0) - earlier_s)
 
@@ -414,9 +414,9 @@ class Result:
     """One stored job: spec, environment, measurement and outcome.  Immutable; no money in it.
 
     ``measured`` is the driver's record as it came; ``None``: it left none that can be stored. ``outcome`` and
-    ``detail`` are the host's verdict. ``instance`` is the machine, where it was one of EC2. ``page_cache`` says what
+    ``detail`` are the host's verdict. ``instance`` is the machine, if EC2 rented it out. ``page_cache`` says what
     was done to the index's pages in the host's cache before the job (``dropped``, or ``None``: nothing). ``files`` maps
-    each file beside ``result.json`` to its sha256. ``foreign_isolation`` is the record
+    each other file of its folder to its sha256. ``foreign_isolation`` is the record
     of an isolation that harness does not ship. ``seal`` is the digest of all other fields
     (:mod:`harness.results.seals`).
     """

@@ -219,8 +219,8 @@ class Store:
             whole: a checked folder on the same disk that already holds the finished job.
 
         Raises:
-            StoreError: no space, no permission, or the key is taken or nobody could read the record (neither ever
-                should be).
+            StoreError: no space, no permission, the key is taken, or the record would be unreadable (the last two never
+                should happen).
         """
         target = self.folder.parent / cell_path(result.spec.cell) / result.key
         with _disk_errors(target):

@@ -23,8 +23,8 @@ def lift(raw: dict[str, Any]) -> dict[str, Any]:
     """Return a result of version 1 as version 2 writes it; values are not checked.
 
     Its spec names the image by its digest alone.  The digest stands for the recipe, so that attempts with different
-    images stay apart, and it equals no recipe of today.  Version 1 does not say what the driver thought of the outcome:
-    the host's verdict stands for it.  Key and seal stay as in the file.
+    images stay apart, and it equals no recipe of today.  Version 1 lacks the driver's own outcome: the host's
+    verdict takes its place.  Key and seal stay as in the file.
     """
     flat = dict(raw)
     spec = flat.get("spec")

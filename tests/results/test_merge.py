@@ -242,7 +242,7 @@ def test_existing_target_is_left_unchanged(two: tuple[Path, Path]) -> None:
     Path("empty").mkdir()
     with pytest.raises(UsageError, match="empty: holds no stored job"):
         merge("ours", "empty", out="other")
-    with pytest.raises(UsageError, match=r"'no name' is no name of an origin"):
+    with pytest.raises(UsageError, match=r"'no name' is not a valid name of an origin"):
         merge("no name=ours", out="other")
 
 

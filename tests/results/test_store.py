@@ -131,7 +131,10 @@ def test_a_damaged_manifest_stops_a_run_in_one_line(tmp_path: Path, store: Store
         put(store, result())
     with (tmp_path / "demo" / seals.MANIFEST).open("a") as file:
         file.write("0123\n")
-    with pytest.raises(StoreError, match=r"manifest\.txt: damaged: line 2 is no seal and path; remove"), store.held():
+    with (
+        pytest.raises(StoreError, match=r"manifest\.txt: damaged: line 2 is not a seal and a path; remove"),
+        store.held(),
+    ):
         pass
 
 
