@@ -153,7 +153,7 @@ def test_hostile_file_is_refused_in_one_line(tmp_path: Path, kind: str) -> None:
     _HOSTILE[kind](path)
     with pytest.raises(
         FileError,
-        match=r"the limit is|samples have one in each|has no size|more than .* pages|an encoding \(7\) that no samples have",
+        match="the limit is|samples have one in each|has no size|more than .* pages|an encoding .7. that no",
     ):
         load_samples(path)
 
@@ -163,7 +163,7 @@ def test_bounds_hold_for_what_is_held_together(tmp_path: Path) -> None:
     _write(path, _table(200_000, [str(number) for number in range(1000)]))
     budget = cell_budget()
     assert load_samples(path, budget).num_rows == load_samples(path, budget).num_rows == 200_000
-    with pytest.raises(FileError, match=r"needs 6,400,000 bytes of memory beside [0-9,]+; at most [0-9,]+ make"):
+    with pytest.raises(FileError, match=r"needs 6,400,000 bytes of memory in addition to [0-9,]+; the limit is"):
         for _ in range(10):
             load_samples(path, budget)
     assert load_samples(path, SampleBudget()).num_rows == 200_000

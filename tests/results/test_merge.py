@@ -312,7 +312,7 @@ def test_two_folders_cannot_have_one_origin(two: tuple[Path, Path]) -> None:
     shutil.copytree("out/ours", "out/again")
     for content, fault in (
         (None, "'ours' is also the name of"),
-        (b'name = "../x"\njobs = 1\nsha256 = ""\n', "no name of"),
+        (b'name = "../x"\njobs = 1\nsha256 = ""\n', "not a valid name of"),
     ):
         if content:
             put(Path("out/again") / origins.FILE, content)
