@@ -18,7 +18,7 @@ import pytest
 
 from harness.analysis import results_folder, rows
 from harness.driver.records import Envelope, Outcome
-from harness.errors import FileError, StoreError, UnknownName, UsageError
+from harness.errors import StoreError, UsageError
 from harness.launch.base import LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.pricing import prices
@@ -134,12 +134,6 @@ def test_one_image_builds_the_index_and_another_searches_it(bench: Bench) -> Non
     assert bench.run(FakeLauncher(), bench.suite(systems=["apart"])).done_before == 1
 
 
-def test_fresh_measures_again_and_keeps_earlier_results(bench: Bench) -> None:
-    bench.run(FakeLauncher())
-    bench.run(FakeLauncher(), fresh=True)
-    assert sorted(job.result.spec.repetition for job in read_jobs(bench.results)) == [0, 1]
-
-
 def test_failed_job_is_stored_and_retried(bench: Bench) -> None:
     failing = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
     assert [result.outcome for result in bench.run(failing).unforeseen] == [Outcome.CRASH]
@@ -200,19 +194,6 @@ def test_gpu_profile_gets_gpu_packages_and_shares_the_index(bench: Bench, build_
     assert bench.run(launcher, path).done_before == 2
 
 
-def test_unknown_names_are_usage_errors_before_anything_runs(bench: Bench) -> None:
-    launcher = FakeLauncher()
-    for keys, message in (
-        ({"systems": ["plantet"]}, "unknown system 'plantet'. Did you mean 'planted'"),
-        ({"profiles": ["cpu1-mem3"]}, "unknown hardware profile 'cpu1-mem3'. Did you mean"),
-        ({"datasets": ["scifakt"]}, "unknown dataset 'scifakt'. Did you mean 'scifact'"),
-    ):
-        with pytest.raises(UnknownName, match=message) as caught:
-            bench.run(launcher, bench.suite(**keys))
-        assert caught.value.exit_code == 2
-    assert launcher.launched == [] and not bench.results.exists()
-
-
 def test_a_profile_larger_than_the_host_is_not_applicable(bench: Bench) -> None:
     from harness.launch.process import ProcessLauncher
 
@@ -221,15 +202,6 @@ def test_a_profile_larger_than_the_host_is_not_applicable(bench: Bench) -> None:
     (result, _), *_ = bench.run(ProcessLauncher(bench.cache), bench.suite(larger, profiles=["larger"])).jobs
     assert result.outcome is Outcome.NOT_APPLICABLE
     assert result.detail == f"profile larger needs {cpus + 1} CPUs, this host gives {cpus}"
-
-
-def test_malformed_corpus_line_is_named_and_nothing_is_lost(bench: Bench) -> None:
-    bench.run(FakeLauncher())
-    with (bench.folder / "tiny" / "corpus.jsonl").open("a") as file:
-        file.write('{"_id": "d10", "text": 7}\n')
-    with pytest.raises(FileError, match=r"corpus\.jsonl: line 11: key 'text' is not a text; write it in quotes"):
-        bench.run(FakeLauncher())
-    assert len(read_jobs(bench.results)) == 1
 
 
 # What is there while an index is built, and while a job runs.
@@ -327,17 +299,6 @@ def test_trials_of_all_cells_are_interleaved_in_rounds(bench: Bench) -> None:
     numbers = {(job.result.spec.job, job.result.spec.jobs) for job in read_jobs(bench.results)}
     assert numbers == {(number, 3) for number in range(3)}
     assert [row.outcome for row in build_table(read_jobs(bench.results), snapshot=prices.snapshot()).rows] == ["ok"] * 3
-
-
-@pytest.mark.slow
-def test_order_is_decided_by_the_seed(bench: Bench) -> None:
-    orders = []
-    for seed in (1, 1, 2):
-        launcher = FakeLauncher()
-        suite = bench.suite(INTERLEAVED.format(seed), profiles=["cpu1-mem1", "cpu2-mem4", "cpu1-mem4"])
-        bench.run(launcher, suite, fresh=True)
-        orders.append(_searches(launcher))
-    assert orders[0] == orders[1] != orders[2]
 
 
 def test_remaining_trials_run_after_an_interrupt(bench: Bench) -> None:

@@ -152,8 +152,7 @@ def test_hostile_file_is_refused_in_one_line(tmp_path: Path, kind: str) -> None:
     path = tmp_path / SAMPLES
     _HOSTILE[kind](path)
     with pytest.raises(
-        FileError,
-        match="the limit is|samples have one in each|has no size|more than .* pages|an encoding .7. that no",
+        FileError, match=r"the limit is|have one in each|has no size|an encoding \(7\) that no samples have"
     ):
         load_samples(path)
 
