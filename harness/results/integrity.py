@@ -155,13 +155,22 @@ def _check_files(job: StoredJob, place: str) -> Iterator[Mismatch]:
         if Path(name).name != name:
             yield Mismatch(f"{place}/{reader.RESULT}: files", as_text(name), "names of files beside it")
             continue
-        try:
-            actual = untrusted.sha256(job.folder / name)
-        except OSError as error:
-            yield Mismatch(f"{place}/{name}", _damaged(error), f"a file of sha256 {sha256}")
-            continue
-        if actual != sha256:
-            yield Mismatch(f"{place}/{name}", f"sha256 {actual}", f"{sha256}, by its {reader.RESULT}")
+        yield from _check_sha256(job.folder / name, f"{place}/{name}", sha256, f"its {reader.RESULT}")
+
+
+def _check_sha256(path: Path, place: str, sha256: str, source: str, *, packed: bool = False) -> Iterator[Mismatch]:
+    """Compare a file's content with the hash that a source names."""
+    try:
+        actual = untrusted.sha256(path, packed=packed)
+    except (OSError, EOFError, zlib.error) as error:
+        yield Mismatch(place, _damaged(error), f"a file of sha256 {sha256}")
+    else:
+        yield from _check_hash(place, actual, sha256, source)
+
+
+def _check_hash(place: str, actual: str, sha256: str, source: str) -> Iterator[Mismatch]:
+    if actual != sha256:
+        yield Mismatch(place, f"sha256 {actual}", f"{sha256}, by {source}")
 
 
 def _damaged(error: Exception) -> str:
@@ -182,15 +191,8 @@ def input_files(suite: Path) -> Iterator[tuple[Path, bool]]:
 def check_inputs(suite: Path, place: str) -> Iterator[Mismatch]:
     """Find input files whose content does not match the hash in their name."""
     for path, packed in input_files(suite):
-        named = path.name.partition(".")[0]
         where = f"{place}/{path.parent.name}/{path.name}"
-        try:
-            sha256 = untrusted.sha256(path, packed=packed)
-        except (OSError, EOFError, zlib.error) as error:
-            yield Mismatch(where, _damaged(error), f"a file of content {named}")
-            continue
-        if sha256 != named:
-            yield Mismatch(where, f"content of sha256 {sha256}", f"{named}, by its name")
+        yield from _check_sha256(path, where, path.name.partition(".")[0], "its name", packed=packed)
 
 
 def check_manifest(suite: Path, root: Path, jobs: Mapping[Path, CheckedJob]) -> Iterator[Mismatch]:
@@ -234,15 +236,10 @@ def _check_sealed_files(suite: Path, root: Path, sealed: Mapping[str, str]) -> I
         place = below(root, present.get(name, suite / name))
         if name not in present:
             yield Mismatch(place, "gone", f"a file, by {seals.MANIFEST}; bring it back, or run its suite again")
-            continue
-        try:
-            path, is_input = present[name], name.partition("/")[0] in INPUT_FOLDERS
-            actual = path.name.partition(".")[0] if is_input else untrusted.sha256(path)
-        except OSError as error:
-            yield Mismatch(place, _damaged(error), f"a file of sha256 {sha256}")
-            continue
-        if actual != sha256:
-            yield Mismatch(place, f"sha256 {actual}", f"{sha256}, by {seals.MANIFEST}")
+        elif name.partition("/")[0] in INPUT_FOLDERS:
+            yield from _check_hash(place, present[name].name.partition(".")[0], sha256, seals.MANIFEST)
+        else:
+            yield from _check_sha256(present[name], place, sha256, seals.MANIFEST)
     for name in sorted(present.keys() - listed.keys()) if listed else ():
         yield Mismatch(below(root, present[name]), "is there", f"no such file: {seals.MANIFEST} does not list it")
 

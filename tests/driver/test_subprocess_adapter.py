@@ -144,11 +144,11 @@ def test_a_long_reply_comes_in_many_pieces(rig: Rig, tmp_path: Path) -> None:
         ("[" * 100_000, "the engine wrote no JSON: "),
         ("!sys.stdout.buffer.write(bytes([255, 10])); sys.stdout.flush()", "the engine wrote no JSON: '\ufffd'"),
         ("", "the engine wrote no JSON: ''"),
-        ([1, 2], "the engine's reply is no JSON object"),
+        ([1, 2], "the engine's reply is not a JSON object"),
         ({}, "the engine's reply has no list of hits, but NoneType"),
         ({"hits": "all"}, "the engine's reply has no list of hits, but str"),
-        ({"hits": [["d"]]}, r"a hit of the engine's reply is no pair \[id, score\]"),
-        ({"hits": [7]}, r"a hit of the engine's reply is no pair \[id, score\]"),
+        ({"hits": [["d"]]}, r"a hit of the engine's reply is not a pair \[id, score\]"),
+        ({"hits": [7]}, r"a hit of the engine's reply is not a pair \[id, score\]"),
         ("!print('x' * (3 << 20), flush=True)", r"the engine's reply has more than \d+ bytes in one line"),
     ],
 )
@@ -175,7 +175,7 @@ def test_unrequested_line_is_not_the_next_answer(rig: Rig, tmp_path: Path) -> No
 def test_malformed_facts_of_an_engine_are_refused(rig: Rig, tmp_path: Path, name: str, value: Any) -> None:
     engine = rig(**{name: {name: value}})
     engine.load(tmp_path)
-    with pytest.raises(BadAnswer, match=f"the engine's {name} is no object whose values are"):
+    with pytest.raises(BadAnswer, match=f"the engine's {name} is not an object whose values are"):
         getattr(engine, name)()
 
 

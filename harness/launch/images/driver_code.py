@@ -18,7 +18,7 @@ from harness.driver.records import PROTOCOL_VERSION
 ALIKE: dict[int, tuple[str, ...]] = {
     2: (
         "e08101a04d58ce62215645722bbde55174ec1353a885e4fcf59b4f26b585d1a8",
-        "5ee7c29794ba89e3f31bbc2be6d2c3d411694687c578db5f694e63af52cfaea5",
+        "59163b1c521dd3b0bb4d41877f28b2abc10905e7918717fe11a1d815a11f8c3a",
     ),
 }
 
