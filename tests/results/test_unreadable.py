@@ -158,11 +158,18 @@ def test_short_answer_says_that_a_record_is_left_out(ranked: Path, command: str)
 
 
 @pytest.mark.slow
-def test_every_command_names_an_unreadable_or_missing_record_and_shows_the_rest(ranked: Path) -> None:
-    change(job(ranked, "good", number=1), _RECORDS["megabytes of libraries"])
-    _check(_COMMANDS, "bytes, at most 2,097,152 make sense")
-    (job(ranked, "good", number=1) / RESULT).unlink()
-    _check(_COMMANDS, f"{RESULT}: does not exist; restore it, or move its folder away")
+@pytest.mark.parametrize(
+    ("damage", "fault"),
+    [
+        (lambda folder: change(folder, _RECORDS["megabytes of libraries"]), "bytes, at most 2,097,152 make sense"),
+        (lambda folder: (folder / RESULT).unlink(), f"{RESULT}: does not exist; restore it, or move its folder away"),
+    ],
+)
+def test_every_command_names_an_unreadable_record_and_shows_the_rest(
+    ranked: Path, damage: Callable[[Path], object], fault: str
+) -> None:
+    damage(job(ranked, "good", number=1))
+    _check(_COMMANDS, fault)
 
 
 @pytest.mark.slow
