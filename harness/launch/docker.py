@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cached_property
@@ -25,6 +24,7 @@ from harness.filesystem import has_died
 from harness.launch import connection, cpu_placement, docker_checks, host
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason
 from harness.launch.checks import Check
+from harness.launch.connection import engine_errors
 from harness.launch.container import (
     LABEL,
     LOG_BYTES,
@@ -35,15 +35,13 @@ from harness.launch.container import (
     limit_mismatch,
     refuse_emulation,
 )
-from harness.launch.docker_errors import engine_errors
 from harness.launch.images import emulation, platforms, recipes
 from harness.launch.images.builder import Image, ImageBuilder
 from harness.launch.images.systems import System
 from harness.launch.monitor import gpu
 from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.sampler import Sampler
-from harness.launch.monitor.sources import CgroupCounters, CgroupMemory
-from harness.launch.monitor.traces import CounterTrace, MemoryTrace
+from harness.launch.monitor.sources import CgroupSource, Source
 from harness.launch.watch import CanaryLog, JobWatch, follow
 from harness.progress import Progress
 from harness.results.isolation import CONTAINER
@@ -181,14 +179,15 @@ class DockerLauncher(Launcher):
             return LaunchEnd(
                 exit_code=state["ExitCode"],
                 oom_killed=bool(state["OOMKilled"]),
-                oom_kills=sampler.oom_kills if sampler else None,
-                throttled_periods=sampler.throttled_periods if sampler else None,
+                oom_kills=sampler.oom_kills,
+                throttled_periods=sampler.throttled_periods,
                 stopped=stopped,
-                memory=sampler.memory() if sampler else MemoryTrace(),
+                memory=sampler.memory(),
                 wall_s=wall_s,
-                log=_log(container),
-                counters=sampler.counters() if sampler else CounterTrace(),
-                gpus=sampler.gpus() if sampler else None,
+                # The engine keeps no more of it than `create_arguments` allows.
+                log=container.logs()[-LOG_BYTES:],
+                counters=sampler.counters(),
+                gpus=sampler.gpus(),
                 canary=tuple(canary.taken),
                 placement=placement,
                 handed=tuple(watch.handed),
@@ -283,14 +282,11 @@ def _group(container: Container) -> cgroup.Cgroup | None:
 
 
 @contextmanager
-def _sampling(group: cgroup.Cgroup | None, placement: Placement, gpus: gpu.JobGpus | None) -> Iterator[Sampler | None]:
-    """Sample the container's cgroup from the host; None where the host hides it."""
-    if group is None:
-        yield None
-        return
+def _sampling(group: cgroup.Cgroup | None, placement: Placement, gpus: gpu.JobGpus | None) -> Iterator[Sampler]:
+    """Sample the container's cgroup from the host, where the host shows it."""
     with closing(OpenFiles()) as files:
-        group = group.reading_with(files)
-        with Sampler(CgroupMemory(group), CgroupCounters(group, placement.cpus), gpus) as sampler:
+        source = CgroupSource(group.reading_with(files), placement.cpus) if group else Source()
+        with Sampler(source, gpus) as sampler:
             yield sampler
 
 
@@ -304,18 +300,6 @@ def group_of(container_id: str, membership: str) -> cgroup.Cgroup | None:
     if group is None:
         return None
     return group if all(container_id in str(folder) for folder in group.folders) else None
-
-
-def _log(container: Container) -> bytes:
-    """Return the end of the container's log, bounded: it is never held whole."""
-    chunks: deque[bytes] = deque()
-    held = 0
-    for chunk in container.logs(stdout=True, stderr=True, stream=True, follow=False):
-        chunks.append(chunk)
-        held += len(chunk)
-        while held - len(chunks[0]) >= LOG_BYTES:
-            held -= len(chunks.popleft())
-    return b"".join(chunks)[-LOG_BYTES:]
 
 
 def _remove(container: Container) -> None:

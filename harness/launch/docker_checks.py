@@ -13,7 +13,7 @@ from harness.driver import cgroup
 from harness.errors import EngineError
 from harness.launch import connection
 from harness.launch.checks import Check, Level, warn_if
-from harness.launch.docker_errors import reason
+from harness.launch.connection import reason
 
 
 def examine() -> Iterator[Check]:

@@ -355,7 +355,7 @@ def follow(
     ended: threading.Event,
     progress: Progress,
     canary_log: CanaryLog,
-    sampler: Sampler | None,
+    sampler: Sampler,
     check: Callable[[], StopReason | None] = lambda: None,
 ) -> StopReason | None:
     """Follow a job until it ends (None) or must be stopped; return the reason.
@@ -363,7 +363,6 @@ def follow(
     Args:
         check: returns another reason to stop it, at each poll.
     """
-    mark = sampler.mark if sampler else lambda: None
     next_poll, seen = 0.0, (watch.progress.phase, 0)
     while not ended.wait(watch.ask_s):
         if not watch.stirred() and time.monotonic() < next_poll:
@@ -371,7 +370,7 @@ def follow(
         stopped = watch.poll() or check()
         next_poll = time.monotonic() + _POLL_S
         if seen != (watch.progress.phase, len(watch.handed)):
-            mark()
+            sampler.mark()
         seen = (watch.progress.phase, len(watch.handed))
         progress(watch.progress.done, watch.progress.total, watch.progress.phase)
         if stopped:
@@ -379,8 +378,8 @@ def follow(
         if watch.paused is not None:
             # The look works on the job's CPUs: what is counted between these two marks is ours.
             if watch.between:
-                mark()
+                sampler.mark()
                 canary_log.take("between")
-            mark()
+            sampler.mark()
             watch.answer()
     return watch.follow()

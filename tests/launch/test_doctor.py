@@ -11,7 +11,7 @@ import docker
 import pytest
 import requests
 
-from harness.launch import docker_checks, doctor
+from harness.launch import connection, docker_checks, doctor
 from harness.launch.checks import Check, Level
 from harness.launch.cpu_placement import Core, Topology
 from harness.launch.docker import DockerLauncher
@@ -30,7 +30,7 @@ class Host:
         self.available_bytes, self.swap_bytes = 20 << 30, 0
         self.load, self.cpus, self.cgroup, self.gpus, self.closed = 0.1, 2, 2, Gpus(("H200",), "590.1"), 0
         client = type("Client", (), {"info": self._info, "close": self._close})
-        monkeypatch.setattr(docker_checks.connection, "connect", lambda _timeout_s: client)
+        monkeypatch.setattr(connection, "connect", lambda _timeout_s: client)
         monkeypatch.setattr(doctor.psutil, "virtual_memory", self._virtual_memory)
         monkeypatch.setattr(doctor.psutil, "swap_memory", lambda: SimpleNamespace(total=self.swap_bytes))
         monkeypatch.setattr(doctor.host, "cpus", lambda: self.cpus)

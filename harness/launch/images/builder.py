@@ -27,7 +27,7 @@ from docker.errors import ImageNotFound
 
 from harness import filesystem
 from harness.errors import ImageError
-from harness.launch.docker_errors import engine_errors
+from harness.launch.connection import engine_errors
 from harness.launch.images import assets, base_image, driver_code, emulation, engine_build, platforms, recipes
 from harness.launch.images.dockerfile import Dockerfile
 from harness.launch.images.engine_build import BuildLimits

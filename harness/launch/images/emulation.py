@@ -21,7 +21,7 @@ from docker.errors import APIError, BuildError, ContainerError
 from harness import child_process, filesystem
 from harness.commands import words
 from harness.errors import ImageError
-from harness.launch.docker_errors import engine_errors
+from harness.launch.connection import engine_errors
 from harness.launch.images import platforms
 
 log = logging.getLogger(__name__)
