@@ -209,22 +209,10 @@ def thread_environment(cpus: int) -> dict[str, str]:
     """Return variables that hold all known libraries to ``cpus`` threads (measuring rule 3)."""
     count = str(cpus)
     names = (
-        "OMP_NUM_THREADS",
-        "MKL_NUM_THREADS",
-        "OPENBLAS_NUM_THREADS",
-        "NUMEXPR_NUM_THREADS",
-        "NUMEXPR_MAX_THREADS",
-        "NUMBA_NUM_THREADS",
-        "VECLIB_MAXIMUM_THREADS",
-        "BLIS_NUM_THREADS",
-        "RAYON_NUM_THREADS",
-        "POLARS_MAX_THREADS",
-        "LOKY_MAX_CPU_COUNT",
-        "TF_NUM_INTRAOP_THREADS",
-        "TF_NUM_INTEROP_THREADS",
-        "GOMAXPROCS",
-        "JULIA_NUM_THREADS",
-        "UV_THREADPOOL_SIZE",  # Node.js
+        *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "BLIS_NUM_THREADS"),
+        *("NUMEXPR_NUM_THREADS", "NUMEXPR_MAX_THREADS", "NUMBA_NUM_THREADS", "LOKY_MAX_CPU_COUNT"),
+        *("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "RAYON_NUM_THREADS", "POLARS_MAX_THREADS"),
+        *("GOMAXPROCS", "JULIA_NUM_THREADS", "UV_THREADPOOL_SIZE"),  # the last is of Node.js
     )
     # The tokenizers library forks badly and gains nothing on single queries.
     parallel = {"TOKENIZERS_PARALLELISM": "true" if cpus > 1 else "false"}

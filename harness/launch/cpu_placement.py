@@ -60,7 +60,7 @@ def read(usable: Iterable[int], root: Path = SYSTEM) -> Topology:
     while left:
         cpu = min(left)
         siblings = _siblings(cpu, root)
-        if siblings is None:
+        if not siblings:
             shown, siblings = False, {cpu}
         # A CPU that went offline is no sibling that anyone could use.
         siblings = (siblings & online if online else siblings) | {cpu}
@@ -131,22 +131,10 @@ def _touched(cpus: set[int], seen: Topology) -> set[int]:
     return {cpu for core in seen.cores if core.usable & cpus for cpu in core.online}
 
 
-def _siblings(cpu: int, root: Path) -> set[int] | None:
-    """Return the CPUs of the same physical core; None: unknown."""
+def _siblings(cpu: int, root: Path) -> set[int]:
+    """Return the CPUs of the same physical core; empty: unknown."""
     folder = root / "cpu" / f"cpu{cpu}" / "topology"
-    listed = _cpu_list(folder / "thread_siblings_list") or _cpu_list(folder / "core_cpus_list")
-    if listed:
-        return listed
-    mine = _core_name(folder)
-    if mine is None:
-        return None
-    folders = (root / "cpu").glob("cpu[0-9]*/topology")
-    return {int(other.parent.name.removeprefix("cpu")) for other in folders if _core_name(other) == mine}
-
-
-def _core_name(folder: Path) -> tuple[str, str] | None:
-    package, core = read_text(folder / "physical_package_id"), read_text(folder / "core_id")
-    return None if package is None or core is None else (package.strip(), core.strip())
+    return _cpu_list(folder / "thread_siblings_list") or _cpu_list(folder / "core_cpus_list")
 
 
 def _nodes(root: Path) -> dict[int, int]:

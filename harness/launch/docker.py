@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 import docker
+import psutil
 import requests
 from docker.errors import DockerException
 from docker.models.containers import Container
@@ -21,9 +22,9 @@ from harness.driver.procfs import OpenFiles, read_text
 from harness.driver.records import Outcome
 from harness.errors import EngineError, ImageError
 from harness.filesystem import has_died
-from harness.launch import connection, cpu_placement, docker_checks, host
+from harness.launch import connection, cpu_placement, host
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason
-from harness.launch.checks import Check
+from harness.launch.checks import Check, Level, warn_if
 from harness.launch.connection import engine_errors
 from harness.launch.container import (
     LABEL,
@@ -82,8 +83,9 @@ class DockerLauncher(Launcher):
 
     @classmethod
     def examine(cls) -> Iterator[Check]:
-        """Check the engine and its limits."""
-        return docker_checks.examine()
+        """Check the engine, the limits that it can enforce, and the cgroups that its jobs are read from."""
+        yield from _engine_checks()
+        yield _cgroup_check()
 
     def check(self) -> None:
         """Raise EngineError unless the engine answers."""
@@ -330,3 +332,34 @@ def _deferred_interrupts() -> Iterator[None]:
             signal.signal(number, handler)
     if received:
         raise KeyboardInterrupt
+
+
+def _engine_checks() -> Iterator[Check]:
+    try:
+        place = connection.endpoint()
+        with closing(connection.connect(10)) as client:
+            info = client.info()
+    except EngineError as error:
+        yield Check(Level.FAIL, "engine", "no Docker engine answers", str(error))
+        return
+    except (docker.errors.DockerException, requests.RequestException) as error:
+        start = "start it (systemctl start docker) or install it (Debian: apt-get install docker.io)"
+        if place.context:
+            start = "start the engine of that context, or choose another (docker context use)"
+        fact = f"no Docker engine answers: {connection.reason(error)}"
+        yield Check(Level.FAIL, "engine", fact, f"{start}, or use --launcher process")
+        return
+    fact = f"Docker {info['ServerVersion']}, {info['Driver']}, {info['OperatingSystem']}, at {place}"
+    yield Check(Level.OK, "engine", fact)
+    for key, what in (("MemoryLimit", "memory limits"), ("PidsLimit", "pids limits"), ("CPUSet", "CPU sets")):
+        if not info.get(key, True):
+            yield Check(Level.FAIL, "limits", f"the engine cannot enforce {what}", "enable the cgroup controller")
+    if not info.get("SwapLimit", True) and psutil.swap_memory().total:
+        remedy = "boot with swapaccount=1, or turn swap off (swapoff -a)"
+        yield Check(Level.FAIL, "limits", "the engine cannot limit swap, and the host has some", remedy)
+
+
+def _cgroup_check() -> Check:
+    version = cgroup.host_version()
+    fact = "no memory controller in /sys/fs/cgroup" if version is None else f"version {version}"
+    return warn_if(version is None, "cgroup", fact, "mount the cgroup file system, or use --launcher process")

@@ -11,7 +11,8 @@ import docker
 import pytest
 import requests
 
-from harness.launch import connection, docker_checks, doctor
+from harness.driver import cgroup
+from harness.launch import connection, doctor
 from harness.launch.checks import Check, Level
 from harness.launch.cpu_placement import Core, Topology
 from harness.launch.docker import DockerLauncher
@@ -35,7 +36,7 @@ class Host:
         monkeypatch.setattr(doctor.psutil, "swap_memory", lambda: SimpleNamespace(total=self.swap_bytes))
         monkeypatch.setattr(doctor.host, "cpus", lambda: self.cpus)
         monkeypatch.setattr(doctor.os, "getloadavg", lambda: (self.load, 0, 0))
-        monkeypatch.setattr(docker_checks.cgroup, "host_version", lambda: self.cgroup)
+        monkeypatch.setattr(cgroup, "host_version", lambda: self.cgroup)
         monkeypatch.setattr(doctor.gpu, "probe", lambda: self.gpus)
         self.topology = Topology(
             (Core(frozenset({0}), frozenset({0}), 0), Core(frozenset({1}), frozenset({1}), 0)), True

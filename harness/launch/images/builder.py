@@ -133,13 +133,13 @@ class ImageBuilder:
         cache: Path,
         models: Path | None = None,
         platform: str | None = None,
-        limits: BuildLimits = engine_build.USUAL,
+        limits: BuildLimits | None = None,
     ) -> None:
         self._client = client
         self._cache = cache
         self._models = models
         self._platform = platform
-        self._limits = limits
+        self._limits = limits or BuildLimits()
 
     def find(self, system: System) -> Image | None:
         """Return the image of a system's present recipe, or ``None``; its driver may be one that measures alike.

@@ -110,11 +110,7 @@ class JobGpus:
 
     def read(self) -> GpuReading:
         """Read clocks, their limits and temperature now."""
-        return GpuReading(
-            sm_clock_mhz=sm_clock_mhz(self._handles),
-            clock_reasons=clock_reasons(self._handles),
-            temperature_c=temperature_c(self._handles),
-        )
+        return read(self._handles)
 
     def moment(self, pids: Callable[[], Collection[int] | None]) -> GpuMoment:
         """Read everything that is followed over a job's life.
@@ -182,22 +178,15 @@ def first_handles(count: int) -> list[Handle]:
     return [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
 
 
-def sm_clock_mhz(handles: Sequence[Handle]) -> int | None:
-    """Return the lowest clock of their multiprocessors, MHz."""
-    return _each(handles, ("nvmlDeviceGetClockInfo",), min, pynvml.NVML_CLOCK_SM)
-
-
-def clock_reasons(handles: Sequence[Handle]) -> tuple[str, ...] | None:
-    """Return the reasons why any of their clocks is not higher, by name, else by bit."""
+def read(handles: Sequence[Handle]) -> GpuReading:
+    """Read the lowest clock of their multiprocessors, why any clock is not higher, and the highest temperature."""
     bits = _each(handles, _CLOCK_REASONS, lambda values: functools.reduce(operator.or_, values))
-    if bits is None:
-        return None
-    return tuple(sorted(REASONS.get(1 << n, f"bit_{n}") for n in range(bits.bit_length()) if bits >> n & 1))
-
-
-def temperature_c(handles: Sequence[Handle]) -> int | None:
-    """Return the highest temperature, degrees Celsius."""
-    return _each(handles, _TEMPERATURE, max, pynvml.NVML_TEMPERATURE_GPU)
+    reasons = None if bits is None else (n for n in range(bits.bit_length()) if bits >> n & 1)
+    return GpuReading(
+        _each(handles, ("nvmlDeviceGetClockInfo",), min, pynvml.NVML_CLOCK_SM),
+        None if reasons is None else tuple(sorted(REASONS.get(1 << n, f"bit_{n}") for n in reasons)),
+        _each(handles, _TEMPERATURE, max, pynvml.NVML_TEMPERATURE_GPU),
+    )
 
 
 def energy_mj(handles: Sequence[Handle]) -> int | None:

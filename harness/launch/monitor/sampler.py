@@ -33,7 +33,7 @@ class GpuSampler(threading.Thread):
     def __init__(self, gpus: JobGpus, pids: Callable[[], Collection[int] | None]) -> None:
         """Prepare; this thread calls ``pids`` for the job's processes."""
         super().__init__(daemon=True, name="gpu-sampler")
-        self._gpus = gpus
+        self.gpus = gpus
         self._pids = pids
         self._stopped = threading.Event()
         self._asked = threading.Event()
@@ -61,20 +61,15 @@ class GpuSampler(threading.Thread):
         self._asked.set()
         self.join()
 
-    @property
-    def fullest_share(self) -> float:
-        """Return the largest share of a GPU's memory that was in use."""
-        return self._gpus.fullest_share
-
     def trace(self) -> GpuTrace:
         """Return all readings."""
-        return GpuTrace(self._gpus.before, tuple(self._moments))
+        return GpuTrace(self.gpus.before, tuple(self._moments))
 
     def _read_moment(self) -> None:
-        self._moments.append(self._gpus.moment(self._pids))
+        self._moments.append(self.gpus.moment(self._pids))
 
     def _read_memory(self) -> None:
-        used = self._gpus.used_bytes()
+        used = self.gpus.used_bytes()
         if used is not None:
             self.peak_bytes = max(used, self.peak_bytes or 0)
 
@@ -148,7 +143,7 @@ class Sampler(threading.Thread):
             peak_mapped_bytes=self._mapped,
             peak_cgroup_bytes=self._peak,
             peak_gpu_bytes=self._gpus.peak_bytes if self._gpus else None,
-            fullest_gpu_share=self._gpus.fullest_share if self._gpus else None,
+            fullest_gpu_share=self._gpus.gpus.fullest_share if self._gpus else None,
             source=self._source.name,
             interval_s=self._interval_s,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import re
@@ -19,7 +20,6 @@ from harness.launch.images.systems import Asset
 from harness.remote import bundle
 from harness.untrusted import ForeignText
 from tests.support.command_line import call
-from tests.support.package_index import checksum
 
 SECRET = b"aws_secret_access_key = hunter2\n"
 SHA = "0" * 64
@@ -169,7 +169,7 @@ def test_lock_with_a_url_is_refused_before_any_download(engine: Path, tmp_path: 
 
 
 def model(content: bytes, pinned: bool = True) -> Asset:
-    files = {"sha256": {"w.bin": checksum(content)}} if pinned else {"files": ("w.bin",)}
+    files = {"sha256": {"w.bin": hashlib.sha256(content).hexdigest()}} if pinned else {"files": ("w.bin",)}
     return Asset.model_validate({"folder": "m", "licence": "MIT", "hub": "org/m", **files})
 
 
@@ -203,9 +203,7 @@ def test_link_into_the_hubs_cache_of_the_model_is_followed(tmp_path: Path) -> No
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "m").symlink_to(cache / "snapshots" / "abc")
     assert read_models(model(b"weights"), tmp_path / "models") == b"weights"
-    assert pins.from_folder(model(b"weights", pinned=False), tmp_path / "models").sha256["w.bin"] == checksum(
-        b"weights"
-    )
+    assert pins.from_folder(model(b"weights", pinned=False), tmp_path / "models").sha256 == model(b"weights").sha256
     other = model(b"weights").model_copy(update={"hub": "org/other"})
     with pytest.raises(FileError, match="is a link out of "):
         pins.from_folder(other, tmp_path / "models")
