@@ -43,7 +43,7 @@ class Endpoint:
 
 
 class _NoCredentials(AuthConfig):
-    """Credentials of no registry: the one base image is public, and a program that keeps passwords may be gone."""
+    """No credentials: the only base image is public, and the program that keeps passwords may be gone."""
 
     # Else the SDK would read the user's file instead.
     is_empty = False

@@ -58,9 +58,9 @@ class DockerLauncher(Launcher):
     """Launches jobs on the engine that the ``docker`` command would use (:mod:`harness.launch.connection`).
 
     Args:
-        platform: what images are made for (``linux/arm64``); the engine's own if not given.
-        emulated: jobs may run where the engine only emulates that platform.  Their times say nothing of it: never for a
-            job that is measured.
+        platform: the platform of the images (``linux/arm64``); the engine's own if not given.
+        emulated: jobs may run where the engine only emulates that platform.  Emulated times mean nothing, so never set
+            it for a measurement.
     """
 
     isolation = CONTAINER
@@ -105,7 +105,7 @@ class DockerLauncher(Launcher):
         return ImageBuilder(self.client, self.cache, self.models, self._platform)
 
     def engine_version(self) -> str | None:
-        """Return the engine's version."""
+        """Return the engine's version, which results store as ``docker_version``."""
         with engine_errors():
             return str(self.client.version()["Version"])
 
@@ -221,7 +221,7 @@ class DockerLauncher(Launcher):
 @contextmanager
 def _created(client: docker.DockerClient, job: LaunchRequest, placement: Placement) -> Iterator[Container]:
     """Create the job's container; remove it at the end, also after an error."""
-    with _deferred_interrupts():  # else a container could stay that no one removes
+    with _deferred_interrupts():  # else a container could stay for ever
         container = client.containers.create(**create_arguments(job, placement))
     try:
         yield container

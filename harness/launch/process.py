@@ -1,7 +1,7 @@
 """Jobs as plain child processes pinned by CPU affinity: to develop an adapter, and where no engine runs.
 
 Only the affinity is enforced, and a search's index is read-only, as in a container.  The memory limit is not enforced,
-there is no isolation from the network or the rest of the disk, and results say so (``isolation: process``).
+the job sees the network and the rest of the disk, and results say so (``isolation: process``).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ProcessLauncher(Launcher):
         self._canary = Canary()
 
     def cannot_run(self, system: System) -> str | None:
-        """Return why the system is not available as a process, or None."""
+        """Return why the system cannot run as a process, or None."""
         part = next((part for part in system.parts if part.image_only), None)
         if part is None:
             return None

@@ -125,12 +125,6 @@ def test_memory_only_node_is_ignored(tmp_path: Path) -> None:
     assert cpu_placement.read({0, 1}, root).nodes == {0}
 
 
-def test_this_host_can_place_a_job() -> None:
-    placed = place(1)
-    assert len(placed.cpus) == 1
-    assert placed.harness_cpus
-
-
 _HOLD = """
 from harness.launch import cpu_placement
 with cpu_placement.placed(1) as placement:

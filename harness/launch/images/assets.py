@@ -1,7 +1,7 @@
 """Files and Python packages of images, fetched on the host into a cache and checked by sha256.
 
 Image builds run without network, so that no credential, certificate or index address of the host reaches a layer.  The
-cache holds finished files only: each is written beside its place and renamed.
+cache holds finished files only: each is written under another name, then renamed.
 
     cache/files/<sha256>          one file, by its content
     cache/assets/<key>/           the folder tree of one system's assets
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 # Takes names and a scratch folder; returns the files that the source has, and a remark for people.
 _Source = Callable[[list[str], Path], tuple[dict[str, Path], str]]
 
-# Images hold Linux with CPython 3.11 (Debian bookworm, glibc 2.36), whatever the host runs.
+# Images hold Linux with CPython 3.11 (Debian bookworm, glibc 2.36), on every host.
 _PYTHON = ("--python-version", "3.11", "--implementation", "cp", "--abi", "cp311", "--abi", "abi3", "--abi", "none")
 _LINUXES = (*(f"manylinux_2_{minor}" for minor in range(36, 4, -1)), "manylinux2014")
 _OLD_LINUXES = {platforms.AMD64: ("manylinux2010", "manylinux1"), platforms.ARM64: ()}

@@ -26,7 +26,7 @@ def read(path: Path) -> str:
     """Return a package lock as a file for pip: each requirement with its hashes on one line.
 
     Raises:
-        FileError: it cannot be read, or a line is no pinned package; names the line.
+        FileError: the file cannot be read, or a line is not a pinned package; names the line.
     """
     with reading(path, "bring the file back"):
         text = decode(read_whole(path, _MAX_BYTES), path)

@@ -41,19 +41,19 @@ REASONS = {
 # The newest name first: a driver may not know it yet, and pynvml may not know it any more.
 _CLOCK_REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
 _TEMPERATURE = ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature")
-# What a display server or a client of MPS has on a GPU disturbs as much; not every device can say it.
+# A display server or a client of MPS disturbs a job as much; some devices do not list them.
 _PROCESSES = {
     kind: tuple(f"nvmlDeviceGet{kind}RunningProcesses_{version}" for version in ("v3", "v2"))
     for kind in ("Compute", "Graphics", "MPSCompute")
 }
 _PID_NAMESPACE = Path("/proc/self/ns/pid")
-# That of the host itself, on every kernel (PROC_PID_INIT_INO).
+# The host's own PID namespace has this number on every kernel (PROC_PID_INIT_INO).
 _HOST_PIDS = 0xEFFFFFFC
 
 
 @dataclass(frozen=True)
 class Gpus:
-    """GPUs that NVML shows; ``reason`` says why there are none, ``processes`` counts those on them now."""
+    """GPUs that NVML shows; ``reason`` says why it shows none, ``processes`` counts the processes on them now."""
 
     models: tuple[str, ...] = ()
     driver: str | None = None
@@ -203,7 +203,7 @@ def processes(handles: Sequence[Handle]) -> dict[int, int | None] | None:
             listed = _ask(names, handle)
             if listed is None and kind == "Compute":
                 return None
-            # A process that computes and draws stands in two lists, with the same memory in both.
+            # A process that computes and draws is in two lists, with the same memory in both.
             here.update({int(process.pid): process.usedGpuMemory for process in listed or []})
         for pid, held in here.items():
             earlier = held_by_pid.get(pid, 0)

@@ -273,13 +273,7 @@ def pip_that_knows(folder: Path, monkeypatch: pytest.MonkeyPatch, code: bytes) -
     monkeypatch.undo()
     shelf = folder / "shelf"
     shelf.mkdir()
-    members = {
-        "toy.py": code,
-        "toy-1.dist-info/METADATA": b"Metadata-Version: 2.1\nName: toy\nVersion: 1\n",
-        "toy-1.dist-info/WHEEL": b"Wheel-Version: 1.0\nTag: py3-none-any\n",
-        "toy-1.dist-info/RECORD": b"",
-    }
-    (shelf / "toy-1-py3-none-any.whl").write_bytes(wheel_file.packed(members))
+    (shelf / "toy-1-py3-none-any.whl").write_bytes(wheel_file.distribution("toy", code))
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(shelf))

@@ -40,12 +40,8 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "systems").mkdir(parents=True)
     (folder / "package").mkdir()
     texts = {
+        **dict.fromkeys(("adapter.py", "requirements.lock", "package/__init__.py"), ""),
         "Dockerfile": "ARG BASE\nFROM $BASE\n",
-        "adapter.py": "",
-        "requirements.lock": "",
-        "package/__init__.py": "",
-    }
-    texts |= {
         "engine.toml": 'description = "an engine"\nshared = ["part"]\n',
         "systems/odd.toml": 'description = "a"\n',
     }
@@ -67,22 +63,9 @@ def context(name: str, wheels: Path) -> dict[str, bytes]:
     return {entry.name: content.read() for entry, content in tar_entries(packed, most_bytes=1 << 20) if content}
 
 
-LINKS = (
-    *(
-        "strange/notes.txt",
-        "strange/Dockerfile",
-        "strange/adapter.py",
-        "strange/requirements.lock",
-        "strange/engine.toml",
-    ),
-    *(
-        "strange/systems/odd.toml",
-        "strange/package/secret.py",
-        "shared/part/secret.py",
-        "shared/part/requirements.lock",
-    ),
-    *("shared/part/stages.Dockerfile", "strange/package", "shared/part"),
-)
+_OWN = "notes.txt Dockerfile adapter.py requirements.lock engine.toml systems/odd.toml package/secret.py package"
+_SHARED = "part/secret.py part/requirements.lock part/stages.Dockerfile part"
+LINKS = (*(f"strange/{name}" for name in _OWN.split()), *(f"shared/{name}" for name in _SHARED.split()))
 
 
 @pytest.mark.slow
@@ -227,7 +210,7 @@ def test_engine_with_an_odd_name_is_refused(engine: Path, name: str) -> None:
 def test_system_does_not_take_the_name_of_another_image(engine: Path, name: str) -> None:
     """The build of ``engine-strange`` would hold the lock that the build of its engine waits for."""
     (engine / "systems" / "odd.toml").rename(engine / "systems" / f"{name}.toml")
-    with pytest.raises(FileError, match=r"names with '[a-z]+' as their first word are of other images"):
+    with pytest.raises(FileError, match=r"images that are not a system's have names that begin with '[a-z]+'"):
         catalog.system(name)
 
 
