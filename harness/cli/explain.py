@@ -69,7 +69,7 @@ def _list(table: Table) -> None:
     rows = []
     for row in table.rows:
         found = [finding.cause.value for finding in row.findings]
-        found += [f"index build: {finding.cause.value}" for finding in row.build_findings]
+        found += [f"index build: {finding.cause.value}" for finding in row.index.findings]
         rows.append((one_line(called(row)), ", ".join(dict.fromkeys(found)) or row.validity.value))
     columns(("result", "findings"), rows)
     click.echo()

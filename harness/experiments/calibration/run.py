@@ -170,7 +170,7 @@ def _judge(case: Case, reports: Mapping[str, CaseReport], tries: int) -> list[Fi
     if report.row.outcome is Outcome.NOT_APPLICABLE:  # a host that is too small for a case is no failure of harness
         return [FigureVerdict("outcome", "", f"not here: {report.row.detail}", "", "", True, tries=tries)]
     if isinstance(case.known_value, PeakMemory):
-        report = replace(report, bare_bytes=reports[case.known_value.bare].row.peak_anon_bytes)
+        report = replace(report, bare_bytes=reports[case.known_value.bare].row.resources.peak_anon_bytes)
     verdicts = case.known_value.verdicts(report)
     return [replace(verdict, tries=tries, disturbance=report.disturbance) for verdict in verdicts]
 
