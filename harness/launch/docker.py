@@ -42,7 +42,7 @@ from harness.launch.images.systems import System
 from harness.launch.monitor import gpu
 from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.sampler import Sampler
-from harness.launch.monitor.sources import CgroupSource, Source
+from harness.launch.monitor.sources import CgroupSource, JobSource
 from harness.launch.watch import CanaryLog, JobWatch, follow
 from harness.progress import Progress
 from harness.results.isolation import CONTAINER
@@ -287,7 +287,7 @@ def _group(container: Container) -> cgroup.Cgroup | None:
 def _sampling(group: cgroup.Cgroup | None, placement: Placement, gpus: gpu.JobGpus | None) -> Iterator[Sampler]:
     """Sample the container's cgroup from the host, where the host shows it."""
     with closing(OpenFiles()) as files:
-        source = CgroupSource(group.reading_with(files), placement.cpus) if group else Source()
+        source = CgroupSource(group.reading_with(files), placement.cpus) if group else JobSource()
         with Sampler(source, gpus) as sampler:
             yield sampler
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from typing import Self
 
 from harness.launch.monitor.gpu import JobGpus
-from harness.launch.monitor.sources import Source
+from harness.launch.monitor.sources import JobSource
 from harness.launch.monitor.traces import CounterReading, CounterTrace, GpuMoment, GpuTrace, MemoryTrace
 
 # Between two readings of memory, which comes and goes: usual, and while it grows fast (before an OOM kill only the last
@@ -85,7 +85,7 @@ def _paced(read: Callable[[], None], least_s: float) -> float:
 class Sampler(threading.Thread):
     """A thread that reads a source during a ``with`` block; GPUs have a thread of their own."""
 
-    def __init__(self, source: Source, gpus: JobGpus | None = None, interval_s: float = INTERVAL_S) -> None:
+    def __init__(self, source: JobSource, gpus: JobGpus | None = None, interval_s: float = INTERVAL_S) -> None:
         super().__init__(daemon=True, name="sampler")
         self._source = source
         self._gpus = GpuSampler(gpus, self._pids) if gpus else None

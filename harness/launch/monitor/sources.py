@@ -25,8 +25,8 @@ _ONLINE = Path("/sys/devices/system/cpu/online")
 Read = TypeVar("Read")
 
 
-class Source:
-    """Source of a job's readings; this one, for a job that the host cannot see, has none."""
+class JobSource:
+    """JobSource of a job's readings; this one, for a job that the host cannot see, has none."""
 
     name: str | None = None
 
@@ -55,7 +55,7 @@ class Source:
         return None
 
 
-class CgroupSource(Source):
+class CgroupSource(JobSource):
     """Readings of a container, from its cgroup."""
 
     def __init__(self, group: Cgroup, cpus: Iterable[int], proc: Path = _PROC) -> None:
@@ -108,7 +108,7 @@ class CgroupSource(Source):
         return self._group.threads()
 
 
-class ProcessSource(Source):
+class ProcessSource(JobSource):
     """Readings of a plain process and its descendants; psutil has neither waiting times nor major faults.
 
     psutil tells a process's shared memory from its mapped files only by reading every mapping.  So shared memory is

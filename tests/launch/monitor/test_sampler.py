@@ -12,13 +12,13 @@ import pytest
 
 from harness.launch.monitor import sampler as sampler_monitor
 from harness.launch.monitor.sampler import INTERVAL_S, GpuSampler, Sampler
-from harness.launch.monitor.sources import Source
+from harness.launch.monitor.sources import JobSource
 from harness.launch.monitor.traces import CounterReading, ForeignProcesses, GpuMoment, MemoryNow
 from harness.results.schema import GpuReading, Memory
 
 
-class Scripted(Source):
-    """Source of the given memory in turn, then None like a removed cgroup, and of ``times`` counter readings."""
+class Scripted(JobSource):
+    """JobSource of the given memory in turn, then None like a removed cgroup, and of ``times`` counter readings."""
 
     name = "script"
 
@@ -57,7 +57,7 @@ class Scripted(Source):
         return [42]
 
 
-def sampled(source: Source, times: int = 4) -> Sampler:
+def sampled(source: JobSource, times: int = 4) -> Sampler:
     sampler = Sampler(source)
     for _ in range(times):
         sampler._read_memory()
@@ -81,7 +81,7 @@ def test_peak_is_the_highest_reading_and_the_last_known_counters_stay() -> None:
 
 
 def test_missing_readings_are_none_and_not_0() -> None:
-    hidden = sampled(Source())  # of a job that the host cannot see
+    hidden = sampled(JobSource())  # of a job that the host cannot see
     assert hidden.memory().summary() == Memory(samples=0, sample_interval_s=INTERVAL_S)
     assert hidden.oom_kills is None and hidden.throttled_periods is None and hidden.counters().readings == ()
 
