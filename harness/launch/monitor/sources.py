@@ -26,7 +26,7 @@ Read = TypeVar("Read")
 
 
 class JobSource:
-    """JobSource of a job's readings; this one, for a job that the host cannot see, has none."""
+    """Source of a job's readings; this one, for a job that the host cannot see, has none."""
 
     name: str | None = None
 

@@ -18,7 +18,7 @@ from harness.results.schema import GpuReading, Memory
 
 
 class Scripted(JobSource):
-    """JobSource of the given memory in turn, then None like a removed cgroup, and of ``times`` counter readings."""
+    """Source of the given memory in turn, then None like a removed cgroup, and of ``times`` counter readings."""
 
     name = "script"
 
