@@ -43,7 +43,7 @@ from harness.report.document import (
     stand_ins,
 )
 from harness.report.figures import Figure
-from harness.report.main_table import name_columns
+from harness.report.main_table import name_columns, profile_column
 from harness.report.row_figures import THROUGHPUT, all_columns, priced_by_hour, priced_from
 
 # Version of the JSON and CSV.
@@ -152,7 +152,7 @@ def _rows(repricing: Repricing, notes: Footnotes) -> Grid:
     moved = any(change.before != change.cheapest_before for change in changes)
     columns: list[GridColumn[RowChange] | None] = [
         *(column_of(column, attrgetter("row")) for column in keys),
-        ("hardware profile", False, lambda change: change.row.isolation.marked(escape(change.row.profile))),
+        column_of(profile_column(escape), attrgetter("row")),
         *(fact(each) for each in measured if served or each.alias != THROUGHPUT),
         ("cost model", False, lambda change: cost_model(change.row)) if served else None,
         (f"instance type {before} (US$/h)", False, instance("before")),

@@ -49,32 +49,11 @@ from harness.untrusted import Text, one_line
 CONTENT_VERSION = 1
 _HERE = Path(__file__).parent
 # In this order: each may use what stands before it.
-SCRIPTS = (
-    "vendor/echarts.js",
-    "numbers.js",
-    "data.js",
-    "dynascore.js",
-    "front.js",
-    "winners.js",
-    "columns.js",
-    "state.js",
-    "view.js",
-    "holds.js",
-    "elements.js",
-    "controls.js",
-    "cells.js",
-    "table.js",
-    "evidence_parts.js",
-    "evidence.js",
-    "looks.js",
-    "charts.js",
-    "chart_front.js",
-    "chart_winners.js",
-    "chart_ecdf.js",
-    "chart_memory.js",
-    "chart_cost.js",
-    "main.js",
+_OWN_SCRIPTS = (
+    "numbers data dynascore front winners columns state view holds elements controls cells table evidence_parts "
+    "evidence looks charts chart_front chart_winners chart_ecdf chart_memory chart_cost main"
 )
+SCRIPTS = ("vendor/echarts.js", *(f"{name}.js" for name in _OWN_SCRIPTS.split()))
 # What could end a script element, open a comment in one, or be no line of JavaScript.
 _ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 # What a page's sliders weigh, in its own order.

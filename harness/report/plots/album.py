@@ -96,9 +96,7 @@ def write_plots(pictures: Sequence[Plot], folder: Path, form: str) -> Iterator[P
     Raises:
         FileError: one cannot be written.
     """
-    for picture in pictures:
-        with style.settings(9):
-            yield style.save(picture.draw(), folder / f"{picture.name}.{form}")
+    return style.save_each(((picture.name, picture.draw) for picture in pictures), folder, form)
 
 
 def _group_names(groups: Sequence[ComparisonGroup]) -> dict[ComparisonGroup, tuple[str, str]]:

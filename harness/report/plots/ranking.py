@@ -181,21 +181,23 @@ class Candidate:
 
 @dataclass(frozen=True)
 class WinnerRegion:
-    """Weights under which a row wins: the corners of a polygon, and its share of the triangle."""
+    """Weights under which a row wins: the corners of a polygon, its share of the triangle, and how many rows tie."""
 
     winner: Candidate
     corners: tuple[Weights, ...]
     share: float
+    equal: int = 0
+
+    def named(self, longest: int = 500) -> str:
+        """Return the winner's name, cut to this length in its two parts, and the number of rows that tie with it."""
+        names = (style.plain_text(name, longest) for name in (self.winner.system, self.winner.label))
+        return ", ".join(names) + (f" and {self.equal} equal" if self.equal else "")
 
 
 def regions(candidates: Sequence[Candidate]) -> tuple[WinnerRegion, ...]:
-    """Return each winner's region, the largest first; of rows with equal scores the first, which says how many."""
+    """Return each winner's region, the largest first; the first of rows with equal scores stands for all."""
     equal = Counter(candidate.gains for candidate in candidates)
-    firsts = list({candidate.gains: candidate for candidate in reversed(candidates)}.values())[::-1]
-    every = [
-        replace(each, label=f"{each.label} and {more} equal") if (more := equal[each.gains] - 1) else each
-        for each in firsts
-    ]
+    every = list({candidate.gains: candidate for candidate in reversed(candidates)}.values())[::-1]
     rivals = _strongest_first(every)
     found = []
     for candidate in every:
@@ -206,7 +208,7 @@ def regions(candidates: Sequence[Candidate]) -> tuple[WinnerRegion, ...]:
                 corners = _clip(corners, ahead)
         share = _share(corners)
         if share > _MIN_SHARE:
-            found.append(WinnerRegion(candidate, tuple(corners), share))
+            found.append(WinnerRegion(candidate, tuple(corners), share, equal[candidate.gains] - 1))
     return tuple(sorted(found, key=lambda region: -region.share))
 
 
@@ -253,7 +255,7 @@ def draw_winners(candidates: Sequence[Candidate], presets: Mapping[str, Weights]
         ),
         *(_preset_entry(name, weights, place) for place, (name, weights) in enumerate(presets.items())),
     ]
-    small = [f"{region.winner.system}, {region.winner.label}" for region in won if region.share < _MIN_LISTED]
+    small = [region.named() for region in won if region.share < _MIN_LISTED]
     notes = style.listed(f"Also, each on less than {_MIN_LISTED:.0%}", small)
     figure = style.framed_figure(replace(frame, notes=(*frame.notes, *notes)), 4.6, entries, 2)
     axes = figure.add_subplot()
@@ -311,8 +313,7 @@ def _draw_region(
 def _region_entry(region: WinnerRegion, number: int, drawn: dict[str, Any]) -> tuple[Any, str]:
     from matplotlib.patches import Patch
 
-    system, label = style.plain_text(region.winner.system, 18), style.plain_text(region.winner.label, 18)
-    return Patch(**drawn), f"{number}  {system}, {label} ({region.share:.0%})"
+    return Patch(**drawn), f"{number}  {region.named(18)} ({region.share:.0%})"
 
 
 def _weight_grid(axes: Axes) -> None:
