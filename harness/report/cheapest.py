@@ -43,8 +43,8 @@ CHEAPEST_VERSION = 1
 METHOD = (
     "Rows with a mean of the measure and a cost count, in order of cost; failed and invalid ones are left out.",
     "Lower end: of the 95 % interval of the distance to the goal, for other such queries. Where the goal is a number, "
-    "it is the mean's interval; where it is relative to a system, that of the paired difference from it (randomisation "
-    "test).",
+    "it is the mean's interval; where it is relative to a system, the paired difference's (randomisation test)."
+    "",
 )
 _INTERVAL, _DISTANCE = "to the goal, 95 %", "to the goal"
 # What decides least, first; the interval is in the sentence.
@@ -171,7 +171,7 @@ def _lower(point: OperatingPoint, each: CheapestPoint, escape: Escape) -> str:
     if point.surely:
         return f"{interval}: its lower end reaches the goal too."
     sure = each.sure
-    first = "no row's does" if sure is None else f"that of {_called(sure, escape)} does"
+    first = "no row's does" if sure is None else f"the lower end of {_called(sure, escape)} does"
     return f"{interval}: its lower end does not reach the goal; {first}."
 
 

@@ -75,7 +75,7 @@ def optional(path: str, name: str) -> Callable[[Any], Any]:
 
 # What a stage's time is.
 STAGE = "time of this stage, as the adapter reports it"
-# The texts in front name a job, and stand beside each of its samples.
+# The first columns are texts that name a job; its samples have them too.
 _ENFORCED = "isolation, what enforced the limits: container, process, fake, or a launcher's own"
 JOBS: tuple[Column[StoredJob], ...] = (
     _text("key", "key of the job: hash of everything that decides the measurement", "result.key"),

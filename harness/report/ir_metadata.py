@@ -116,7 +116,7 @@ def metadata(job: StoredJob, evaluation: dict[str, Any], actor: Actor) -> dict[s
         "actor": asdict(actor),
         "platform": _platform(result),
         "implementation": {
-            # A result knows its suite's name, not where the file lies.
+            # A result knows its suite's name, not the path of its file.
             "executable": {"cmd": command("run", "SUITE", only=glob_of(cell)), "image": result.provenance.image_digest},
             "source": {"commit": result.environment.harness_commit},
         },

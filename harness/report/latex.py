@@ -123,13 +123,8 @@ def glyph(character: str) -> str:
     parts = unicodedata.normalize("NFD", character)
     if len(parts) == 2 and parts[1] in _ACCENTS and parts[0].isascii() and parts[0].isalpha():
         return f"\\{_ACCENTS[parts[1]]}{{{parts[0]}}}"
-    return _greek(character) or f"{{[}}U+{ord(character):04X}]"
-
-
-def _greek(character: str) -> str | None:
-    """Map small Greek letters to their names, which TeX has as mathematics."""
-    name = unicodedata.name(character, "").removeprefix("GREEK SMALL LETTER ").replace("LAMDA", "LAMBDA").lower()
-    return f"\\ensuremath{{\\{name}}}" if name in _GREEK else None
+    greek = unicodedata.name(character, "").removeprefix("GREEK SMALL LETTER ").replace("LAMDA", "LAMBDA").lower()
+    return f"\\ensuremath{{\\{greek}}}" if greek in _GREEK else f"{{[}}U+{ord(character):04X}]"
 
 
 def length(text: str) -> int:
@@ -143,11 +138,11 @@ _LABEL = "tab:harness"
 PACKAGES = r"\usepackage{array,booktabs,graphicx}"
 HEAD = f"% Made by harness.  Needs {PACKAGES}\n"
 
-# Characters of \footnotesize in a line of an article, what a column costs beside its text, and the widest text column.
+# Characters of \footnotesize in a line of an article, the gap of a column, and the widest text column.
 _LINE, _GAP, _WIDEST = 80, 2, 28
 # A table up to this factor wider than the line is scaled to it; a wider one is divided into parts, scaled less.
 _WHOLE, _SCALED = 1.45, 1.25
-# A table wider than this stands across both columns of a paper that has two.
+# A table wider than this spans both columns of a two-column paper.
 _ONE_COLUMN = 48
 # Lines of a page that rows may fill.
 _PAGE = 42

@@ -228,8 +228,8 @@ def _method(board: Leaderboard) -> Iterator[str]:
     """Yield what the ranks depend on: weights, rates, the set of systems; and how intervals were made."""
     query, table, rows = board.query, board.table, [ranked.row for ranked in board.ranked_rows]
     yield (
-        f"Accuracy: {query.measure} x 100, in points. Intervals are 95 %; those of latency and cost hold both, for "
-        "other queries and for measuring these again."
+        f"Accuracy: {query.measure} x 100, in points. Intervals are 95 %; the intervals of latency and cost cover both "
+        "other queries and another measurement of these."
     )
     if query.rank_by is None:
         yield f"Weights: {', '.join(f'{name} {weight:g}' for name, weight in query.weights.items())}."
@@ -310,7 +310,8 @@ def _spans(board: Leaderboard) -> Iterator[str]:
 
 def _lines(board: Leaderboard) -> Iterator[Sequence[Value]]:
     """Yield a line for each ranked row, then for each row left out, which has a reason and no rank."""
-    records = [*(_csv_record(ranked, board) for ranked in board.ranked_rows), *map(_csv_left_out, board.left_out)]
+    records = [_csv_record(ranked, board) for ranked in board.ranked_rows]
+    records += [{**_csv_names(left.row), "reason": left.reason} for left in board.left_out]
     last = ("validity", "key", "reason", *(["origin"] if board.has_origins else []), "isolation")
     names = [*(name for name in records[0] if name not in (*last, "origin")), *last]
     yield from lines_of_records(records, names)
@@ -338,11 +339,6 @@ def _priced(row: Row) -> dict[str, Value]:
         "instance_type": price.instance_type if price else None,
         "price_usd_per_hour": price.usd_per_hour if price else None,
     }
-
-
-def _csv_left_out(left: ExcludedRow) -> dict[str, Value]:
-    row = left.row
-    return {**_csv_names(row), "reason": left.reason}
 
 
 def _csv_names(row: Row) -> dict[str, Value]:

@@ -46,8 +46,8 @@ from harness.stats import Estimate
 LONG_DOCUMENTS_VERSION = 1
 
 METHOD = (
-    "Gain: the measure less that of the system's FirstP, query by query; its interval decides: that of the paired "
-    "randomisation test, corrected for all gains as p is (Holm). In per cent: of FirstP's mean, taken as exact.",
+    "Gain: the measure less the FirstP's, query by query; its interval decides. It comes from the paired "
+    "randomisation test and is corrected for all gains as p is (Holm). In per cent: of FirstP's mean, taken as exact.",
     "x: the figure over FirstP's. Latency is the whole query with its first stage; score is the time of the reranker's "
     "model, without its head; both only if one machine measured both. FLOP and tokens are counted, the same on every "
     "machine: FLOP on padded lengths, tokens without padding.",

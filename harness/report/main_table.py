@@ -70,7 +70,7 @@ def _by_scenario(table: Table, escape: Escape) -> Iterator[Section]:
 
 
 def table_section(table: Table, escape: Escape) -> Section:
-    """Return the grid of rows, that of the index costs, and their footnotes and notes."""
+    """Return the grids of rows and of index costs, with their footnotes and notes."""
     if not table.rows:
         return Section(lead=("No stored results.",))
     footnotes = Footnotes(escape)

@@ -33,12 +33,12 @@ from harness.report.writers import narrowed
 RECALL_VERSION = 1
 
 METHOD = (
-    "overlap@k: share of the exact search's first k documents that are among the system's first k, whatever their "
+    "overlap@k: share of the exact search's first k documents that are among the system's first k, in any "
     "order; the mean over queries with its 95 % interval. An exact list that is shorter counts as far as it goes.",
     "whole: share of the queries of which no document is missing.",
-    "The change of the measure is that of the system less that of the exact search, query by query, with the interval "
-    "of the paired test, corrected for the number of pairs (Holm). A search can miss documents that nobody judged "
-    "relevant, and lose nothing.",
+    "Change: the system's measure less the exact search's, query by query, with the interval "
+    "of the paired test, corrected for the number of pairs (Holm). A search can miss documents without "
+    "relevant judgements, and lose nothing.",
 )
 # Columns that decide least, first.
 _DROPPED = ("whole", "overlap@100")

@@ -129,7 +129,7 @@ def summary_section(
 
 
 def all_columns(table: Table, measures: Sequence[str], escape: Escape) -> tuple[SummaryColumn, ...]:
-    """Return every column that a summary may show, in its order; that of a measure has its name."""
+    """Return every column that a summary may show, in its order; a measure's column has its name."""
     figures = row_figures.all_figures(table, measures)
     return (*_name_columns(escape), *(_column(each, table.rows) for each in figures if Place.ON_REQUEST in each.places))
 

@@ -87,7 +87,7 @@ def markdown_escape(text: Text) -> str:
 def _inert(text: str) -> str:
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     text = re.sub(r"([\\`*|~\[\]])", r"\\\1", text)
-    # An underscore inside a word is no emphasis in this dialect; escaped, it would only be hard to read.
+    # An underscore inside a word does not emphasise in this dialect; an escaped one would be hard to read.
     return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
 
 

@@ -48,7 +48,7 @@ from harness.untrusted import Text, one_line
 # Version of the data inside a page; a page reads its own alone.
 CONTENT_VERSION = 1
 _HERE = Path(__file__).parent
-# In this order: each may use what stands before it.
+# The order matters: a script may use the scripts before it.
 _OWN_SCRIPTS = (
     "numbers data dynascore front winners columns state view holds elements controls cells table evidence_parts "
     "evidence looks charts chart_front chart_winners chart_ecdf chart_memory chart_cost main"
@@ -258,7 +258,7 @@ def render_page(content: dict[str, Any], answer: str = "") -> str:
         "licence": html_text(_read("vendor/NOTICE").strip()),
         "scripts": "\n".join(f"<script>{text}</script>" for text in scripts),
     }
-    # One pass: what is filled in is never looked at for places to fill.
+    # One pass: a filled-in text is never searched for further places.
     frame = _read("page.html").split("%%")
     return "".join(parts[part] if number % 2 else part for number, part in enumerate(frame))
 

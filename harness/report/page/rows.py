@@ -136,7 +136,7 @@ def _price_record(row: Row, tariff: Tariff, texts: SharedTexts) -> dict[str, Any
     placed: dict[str, Any] = {"note": texts.number(note)}
     if price is None:
         return placed
-    # Whether a throughput is of the whole of that machine: asked with a measured one, as the row may lack it.
+    # Does a throughput use the whole machine?  The row may lack one, so a made-up one is asked about.
     asked = replace(row, scenario="server", outcome=Outcome.OK, throughput_qps=Estimate(1.0))
     part = row_pricing.saturated(asked, price, note)
     return placed | {

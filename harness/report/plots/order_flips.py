@@ -122,7 +122,7 @@ def notes(board: Robustness) -> tuple[str, ...]:
     missing = [condition for condition in board.conditions if not condition.flips]
     return (
         f"Systems in the order of {board.measure} over {board.queries:,} queries, 1 the best. Each cell: in how many "
-        "per cent of draws its row stands above its column; a tie counts half, 50 is a toss of a coin. = : equal, no "
+        "per cent of draws its row ranks above its column; a tie counts half, 50 is a toss of a coin. = : equal, no "
         "order to lose. tau: Kendall's, with the order shown (mean over draws; of another measure over all queries).",
         *(f"no picture of {condition_name(condition)}: {condition.reason}." for condition in missing),
         *([f"The {MAX_SYSTEMS} best; {more} more are in the table."] if more > 0 else []),

@@ -139,7 +139,8 @@ def draw_depths(made: DatasetPositions, systems: Sequence[SystemByPosition]) -> 
     lengths = sorted({cell.length for system in drawn for cell in system.placed})
     lines = -(-len(drawn) // 2)
     notes = (
-        "Depth: 0 the passage stands first, 1 last. Length: the generator's target, in tokens of bert-base-uncased.",
+        "Depth: 0 if the passage is first, 1 if it is last. "
+        "Length: the generator's target, in tokens of bert-base-uncased.",
         *style.listed("Not drawn", [each.system for each in systems[_MOST_PANELS:]]),
     )
     frame = Frame(f"{made.passages.dataset}: mean {made.measure} by depth and length", (" ".join(notes),), {})

@@ -79,7 +79,10 @@ def draw_ranks(rows: Sequence[RankedRow], frame: Frame, axis: Axis | None) -> Fi
     """
     intervals = [name for name in _RANK_INTERVALS if any(getattr(ranked, name).best is not None for ranked in rows)]
     dot = style.handle(color=style.GREY, marker="o", markeredgecolor="black", linestyle="none")
-    entries = [(dot, "rank"), *(_interval_entry(name) for name in intervals)]
+    entries = [(dot, "rank")]
+    for name in intervals:
+        words, width, _, dash = _RANK_INTERVALS[name]
+        entries.append((style.handle(color=style.GREY, linewidth=width, linestyle=dash, alpha=0.6), words))
     figure = style.framed_figure(frame, 0.9 + 0.3 * len(rows), entries, 4)
     axes = figure.add_subplot()
     last = 1
@@ -114,11 +117,6 @@ def draw_ranks(rows: Sequence[RankedRow], frame: Frame, axis: Axis | None) -> Fi
     return figure
 
 
-def _interval_entry(interval: str) -> tuple[Any, str]:
-    name, width, _, dash = _RANK_INTERVALS[interval]
-    return style.handle(color=style.GREY, linewidth=width, linestyle=dash, alpha=0.6), name
-
-
 # Weights of accuracy, cost and latency; they sum to 1.
 Weights = tuple[float, float, float]
 CORNERS: tuple[Weights, ...] = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
@@ -126,7 +124,7 @@ WEIGHED = ("accuracy", "cost", "latency")
 # Where the corners are drawn: accuracy on top, cost to the left, latency to the right.
 _PALE = 0.7
 _CORNER_POSITIONS = np.asarray(((0.5, 3**0.5 / 2), (0.0, 0.0), (1.0, 0.0)))
-# Shares of the triangle: what is smaller is not there, is in the small print alone, has no room for a number.
+# Shares of the triangle below which a region is not drawn, is named in the small print alone, has no number.
 _MIN_SHARE, _MIN_LISTED, _MIN_NUMBERED = 1e-9, 0.01, 0.02
 
 
@@ -195,7 +193,7 @@ class WinnerRegion:
 
 
 def regions(candidates: Sequence[Candidate]) -> tuple[WinnerRegion, ...]:
-    """Return each winner's region, the largest first; the first of rows with equal scores stands for all."""
+    """Return each winner's region, the largest first; the first of equal rows represents all."""
     equal = Counter(candidate.gains for candidate in candidates)
     every = list({candidate.gains: candidate for candidate in reversed(candidates)}.values())[::-1]
     rivals = _strongest_first(every)

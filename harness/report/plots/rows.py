@@ -50,25 +50,13 @@ _STATES: dict[FrontState, tuple[str, dict[str, Any]]] = {
 }
 
 
-def make_cost(rows: PlotRows) -> Drawing:
-    """Return the drawing of cost against accuracy, with the Pareto front and the curves of sweeps.
+def make_accuracy(rows: PlotRows, across: str) -> Drawing:
+    """Return the drawing of cost or latency against accuracy, with the Pareto front and the curves of sweeps.
 
     Raises:
         NoPlot: no row has both.
     """
-    return _make_accuracy(rows, "cost", rows.cost_label)
-
-
-def make_latency(rows: PlotRows) -> Drawing:
-    """Return the same drawing of mean latency against accuracy.
-
-    Raises:
-        NoPlot: no row has both.
-    """
-    return _make_accuracy(rows, "latency", "mean latency, ms")
-
-
-def _make_accuracy(rows: PlotRows, across: str, label: str) -> Drawing:
+    label = rows.cost_label if across == "cost" else "mean latency, ms"
     board, left_out = rows.board(f"{across} and accuracy", bounds=(), rank_by=across, front=("accuracy", across))
     points = [ranked for ranked in board.ranked_rows if ranked.state is not None]
     notes = _bar_notes([point.figures[across] for point in points])
@@ -89,7 +77,7 @@ def draw_accuracy(
             entries.append((style.handle(linestyle=line, color=style.GREY, marker="o", **drawn), name))
     figure = style.framed_figure(frame, 3.6, entries)
     axes = figure.add_subplot()
-    middles = [_middle(point, across) for point in points]
+    middles = [(style.known(point.figures[across]), style.known(point.figures["accuracy"])) for point in points]
     front = sorted(at for point, at in zip(points, middles, strict=True) if point.state is FrontState.FRONT)
     if front:
         costs, accuracies = zip(*front, strict=True)
@@ -109,10 +97,6 @@ def draw_accuracy(
     style.add_grid(axes)
     _label_points(figure, axes, points, middles)
     return figure
-
-
-def _middle(point: RankedRow, across: str) -> tuple[float, float]:
-    return style.known(point.figures[across]), style.known(point.figures["accuracy"])
 
 
 def _bar_notes(numbers: Sequence[Estimate]) -> list[str]:
@@ -145,7 +129,7 @@ def _points(axes: Axes, points: Sequence[RankedRow], look: style.SystemStyle, st
 def _label_points(
     figure: Figure, axes: Axes, points: Sequence[RankedRow], middles: Sequence[tuple[float, float]]
 ) -> None:
-    """Name a sweep's values and the front's hardware beside their points, where nothing is in the way."""
+    """Label the points of sweeps with their values and the front with its hardware, where there is room."""
     from matplotlib.transforms import Bbox
 
     style.settle(figure)  # the places of things are known only then

@@ -242,11 +242,6 @@ def listed(label: str, items: Sequence[str]) -> list[str]:
     return [f"{label}: {'; '.join(items[:_LISTED])}{more}."] if items else []
 
 
-def small_print(sentences: Iterable[str]) -> list[str]:
-    """Return sentences in lines that fit below a plot."""
-    return [line for each in sentences for line in textwrap.wrap(plain_text(each, 1200), _LINE)]
-
-
 @functools.cache
 def _glyphs() -> frozenset[int]:
     _matplotlib()
@@ -276,7 +271,7 @@ def framed_figure(frame: Frame, height: float, entries: Sequence[tuple[Any, str]
         entries: handles and names of the legend below the axes.
         columns: of the legend.
     """
-    lines = small_print(frame.notes)
+    lines = [line for note in frame.notes for line in textwrap.wrap(plain_text(note, 1200), _LINE)]
     title, named = 0.3, 0.18 * math.ceil(len(entries) / columns) + 0.06 * bool(entries)
     below = 0.13 * len(lines) + 0.1
     whole = title + height + named + below
