@@ -1,6 +1,6 @@
 """A stored job as ir_metadata: what a run's file should say of the experiment that it is from.
 
-The schema is that of Breuer, Keller and Schaer 2022 (https://www.ir-metadata.org), with the keys of ``resources`` that
+Breuer, Keller and Schaer 2022 define the schema (https://www.ir-metadata.org), with the keys of ``resources`` that
 TIREx tracker (https://github.com/tira-io/tirex-tracker) writes.  The schema is open: what harness knows beyond it
 stands under ``harness``.  What is not known is left out, and nothing is made up.
 """

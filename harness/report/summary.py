@@ -307,7 +307,7 @@ def _matrices(
 ) -> tuple[list[str], tuple[Grid, ...]]:
     """Return a matrix of systems and datasets for each measure, the mean latency and the cost.
 
-    On several hardware profiles each cell is of the one where the system costs least there.  Rows that may not be
+    On several hardware profiles each cell shows the profile where the system costs least.  Rows that may not be
     compared have lines of their own, which name their suite.
     """
     several = len({hardware(row) for row in rows}) > 1

@@ -254,7 +254,7 @@ def _glyphs() -> frozenset[int]:
 class Frame:
     """Title of a plot, and sentences of small print below it.
 
-    ``styles`` are of all systems of the table, by name: a system looks the same in every picture.
+    ``styles`` has all systems of the table, by name: a system looks the same in every picture.
     """
 
     title: str
