@@ -12,8 +12,7 @@ from harness.analysis import positions
 from harness.analysis.positions import BIN, DatasetPositions, FirstPassages
 from harness.analysis.table import Row, Table
 from harness.datasets import Dataset, DatasetLocation, IrDataset, dataset_name
-from harness.datasets.judged_passages import read_chunks, read_passages
-from harness.datasets.passage_matching import JudgedPassage, match_passages
+from harness.datasets.passage_matching import JudgedPassage, match_passages, read_chunks, read_passages
 from harness.datasets.passage_positions import POSITIONS, has_positions, read_positions, read_positions_file
 from harness.errors import FileError, UnknownName, UsageError
 from harness.evaluation.per_query import PerQuery
@@ -79,8 +78,7 @@ def of_dataset(name: str, location: DatasetLocation, sources: PositionSources, c
 
 def _relevant(dataset: Dataset) -> list[tuple[str, str]]:
     """Return the pairs of a query and a document that are judged relevant."""
-    fields = (line.split() for line in dataset.qrels.decode("utf-8").splitlines())
-    return [(query, doc) for query, _, doc, grade in fields if int(grade) > 0]
+    return [(query, doc) for query, doc, grade in dataset.graded() if grade > 0]
 
 
 def _passages(name: str, cache: Path) -> list[JudgedPassage]:

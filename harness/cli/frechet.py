@@ -14,10 +14,10 @@ from harness.cli.options import cache_option, parsed_by, record_options
 from harness.cli.output import FORMATS, PICTURES, Destination, destination_options
 from harness.cli.stored_results import RunSelection, measures_option, runs_options, show_pictures
 from harness.errors import UsageError
-from harness.evaluation import document_vectors, evaluate_runs, measure_names
+from harness.evaluation import evaluate_runs, measure_names
 from harness.evaluation.embeddings import Embeddings
 from harness.evaluation.evaluate import evaluate
-from harness.evaluation.frechet import Distances, Settings, distances
+from harness.evaluation.frechet import Distances, Settings, distances, read_vectors, vectors_of
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.progress import bar
 from harness.report.frechet import frechet_document
@@ -42,7 +42,7 @@ def _bootstraps(count: int) -> int:
     "files",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="Vectors of the documents, from `harness embed`; repeatable.  [default: those beside the results]",
+    help="Vectors of the documents, from `harness embed`; repeatable.  [default: those stored with the results]",
 )
 @click.option("--encoder", help="Use only the vectors by this system.")
 @click.option("-k", "cutoffs", type=click.IntRange(1), multiple=True, default=(1, 10), help="May come again.")
@@ -91,11 +91,11 @@ def frechet(
     measured, failed = [], False
     with named_as_given(runs.cache):
         samples = runs.judged()
-        given = document_vectors.read_vectors(files, samples)
+        given = read_vectors(files, samples)
         for each in samples:
             sample = replace(each, notes=(*each.notes, *evaluate_runs.unknown_query_notes(each)))
             try:
-                encoded = document_vectors.vectors_of(sample, given, _folder(runs), encoder)
+                encoded = vectors_of(sample, given, _folder(runs), encoder)
                 measured += [_measured(sample, vectors, depths, settings, measures) for vectors in encoded]
             except UsageError as error:
                 if len(samples) == 1:

@@ -271,5 +271,5 @@ def test_keep_is_a_number_or_a_share(text: str, keep: KeepRule) -> None:
 
 @pytest.mark.parametrize("text", ["0", "1.0", "100%", "-1", "1e-3", "half", "", "nan", "0%"])
 def test_malformed_keep_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="no number of relevant judgements"):
+    with pytest.raises(UsageError, match="write a number of relevant judgements"):
         qrels_subsample.parse_keep(text)

@@ -81,7 +81,7 @@ def test_robustness_without_a_picture_prints_the_reason(harness: Call, tmp_path:
     [
         (("--measures", "XYZ@10"), "unknown measure 'XYZ@10'"),
         (("--measures", "nDCG@10 AP ABC"), "unknown measure 'ABC'"),
-        (("--keep", "2.5"), "--keep 2.5: no number of relevant judgements"),
+        (("--keep", "2.5"), "--keep 2.5: write a number of relevant judgements"),
         (("--format", "png"), "--format png writes several files; name a folder for them with -o"),
         (("--measures", "NumRet"), "NumRet makes no leaderboard: it is not a mean over queries; name another first in"),
         (("missing.run",), "missing.run: this file does not exist"),

@@ -36,7 +36,7 @@ FUZZED = {
     "datasets/corpus": "harness datasets",
     "datasets/dureader": "DuReader-retrieval datasets",
     "datasets/dureader_questions": "questions of DuReader 2.0",
-    "datasets/judged_passages": "judged chunks",
+    "datasets/passage_matching": "judged chunks",
     "datasets/licence": "licences",
     "datasets/native": "copied datasets",
     "datasets/passage_positions": "positions",
