@@ -187,8 +187,8 @@ class Vectors:
         if not fitting:
             encoder = name.encoder or "minilm"
             raise UsageError(
-                f"no vectors of its documents{f' by {name.encoder}' if name.encoder else ''} are kept beside the"
-                f" results; make them with {quoted('embed', encoder, runs.dataset, results=self.folder)}"
+                f"the results folder has no vectors of the documents{f' by {name.encoder}' if name.encoder else ''};"
+                f" make them with {quoted('embed', encoder, runs.dataset, results=self.folder)}"
             )
         if len(fitting) > 1:
             raise UsageError(

@@ -37,7 +37,7 @@ class PositionSources:
 
     def __post_init__(self) -> None:
         if self.passages is not None and self.chunks is not None:
-            raise UsageError("--passages and --chunks are two sources of positions; name one")
+            raise UsageError("--passages and --chunks both give positions; name one of them")
 
     @property
     def matched(self) -> bool:
@@ -49,7 +49,7 @@ def of_dataset(name: str, location: DatasetLocation, sources: PositionSources, c
     """Return a dataset's first relevant passages with their positions.
 
     Raises:
-        UsageError: it has no positions and no source of them is named, or there is no relevant passage.
+        UsageError: it has no positions and none are named, or no passage is relevant.
         FileError: a file is missing or wrong.
     """
     shown = dataset_name(name)
@@ -131,7 +131,7 @@ def of_results(
         raise UsageError(f"{results}: has no results of the dataset {', '.join(unknown)}; leave --dataset out")
     if not made:
         raise UsageError(
-            f"{results}: no positions of {', '.join(missing)} are here; name the dataset's folder with --dataset"
+            f"{results}: has no positions of {', '.join(missing)}; name the dataset's folder with --dataset"
         )
     return made, missing
 

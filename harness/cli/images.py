@@ -17,8 +17,8 @@ from harness.cli.output import columns, show_errors
 from harness.errors import FileError, HarnessError, ImageError, UnknownName
 from harness.jobs.pinning import pin_alone
 from harness.launch import connection
+from harness.launch.connection import engine_errors
 from harness.launch.docker import DockerLauncher
-from harness.launch.docker_errors import engine_errors
 from harness.launch.images import catalog
 from harness.launch.images.builder import Image, ImageBuilder
 from harness.launch.images.systems import System

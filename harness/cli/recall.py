@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from harness.analysis import published, results_folder
+from harness.analysis import published
 from harness.analysis import recall as overlaps
 from harness.cli.locations import mirrored
 from harness.cli.options import cache_option, results_argument
@@ -12,7 +12,7 @@ from harness.cli.output import FORMATS, Destination, destination_options
 from harness.cli.stored_results import StoredResults, stored_measures_option, stored_results
 from harness.errors import UsageError
 from harness.report.recall import answer, recall_document
-from harness.results import reader
+from harness.results import reader, suite_record
 
 
 @click.command()
@@ -36,7 +36,7 @@ def recall(stored: StoredResults, exact: str | None, destination: Destination) -
     """
     if published.is_in(stored.results):
         raise UsageError(f"{stored.results}: a paper's figures have no ranked lists; name measured results")
-    read, declared = stored.read(), results_folder.load_exact(stored.results)
+    read, declared = stored.read(), suite_record.read_pairs(stored.results, "exact")
     found = overlaps.compare_with_exact(reader.read_jobs(stored.results), declared, exact, read.table, read.per_query)
     if destination.form == "md" and not destination.wide:
         destination.show_answer(lambda escape, width: (answer(found, escape, width),))

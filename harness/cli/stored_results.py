@@ -39,6 +39,7 @@ from harness.progress import Progress
 from harness.report.plots import KINDS
 from harness.report.summary import SummaryView, summary_section
 from harness.report.writers import plain_escape
+from harness.results import suite_record
 from harness.untrusted import one_line
 
 # Up to this number of rows, values by query are read for one sentence.
@@ -128,7 +129,7 @@ class StoredResults:
 
     def averaged(self, found: ReadResults) -> ReadResults:
         """Replace the rows of each model's seeds by one row."""
-        models = {} if published.is_in(self.results) else results_folder.load_seeds(self.results)
+        models = {} if published.is_in(self.results) else suite_record.read_pairs(self.results, "seeds")
         if not models:
             return found
         table, per_query = seeds.averaged(found.table, found.per_query, models)

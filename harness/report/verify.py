@@ -32,7 +32,7 @@ from harness.results.integrity_samples import Mismatch, Runs, below, differences
 _NAMES = ("origin", "suite", "system", "dataset", "scenario", "profile", "isolation")
 # Lists of rows, with what else names one there.
 _ROW_LISTS: dict[str, tuple[str, ...]] = {"rows": (), "overhead": ("key",)}
-# Files of a suite, and beside suites, that hold no figure.
+# Files of a suite, and next to suites, that hold no figure.
 _MARKS = frozenset({seals.MANIFEST, suite_record.FILE, pin_lock.FILE, ".lock"})
 
 # Recomputes unpriced rows, and their values by query, by some measures.
@@ -125,10 +125,6 @@ def verify_results(root: Path, *, cache: Path | None, progress: Progress = silen
 def _notes(root: Path, suites: Collection[Path], others: Sequence[Path]) -> tuple[str, ...]:
     """Say which files were not checked, or only in part."""
     notes = []
-    if unsealed := [below(root, path) for suite in suites for path in integrity.unsealed_files(suite)]:
-        notes.append(
-            f"not sealed: {_listed(unsealed)}: an older harness wrote {seals.MANIFEST}; the suite's next run seals them"
-        )
     homes = {suite.parent for suite in suites}
     if unknown := [path for path in others if not _is_mark(path.absolute(), suites, homes)]:
         names = [below(root, path) for path in unknown]
@@ -201,7 +197,7 @@ def _origins(root: Path, checked: list[integrity.CheckedJob]) -> Iterator[Mismat
         if len(listed) != origin.jobs:
             yield Mismatch(f"{place}: jobs", f"{origin.jobs}", f"{len(listed)}, the number of stored jobs")
         if (sha256 := origins.digest(listed)) != origin.sha256:
-            yield Mismatch(f"{place}: sha256", origin.sha256, f"{sha256}, that of the stored records")
+            yield Mismatch(f"{place}: sha256", origin.sha256, f"{sha256}, the digest of the stored records")
 
 
 def check_published(root: Path) -> Iterator[Mismatch]:

@@ -162,16 +162,16 @@ def test_queries_of_run_files_are_left_out(harness: Call, files: Path, tmp_path:
     (result,) = content["comparisons"]
     assert {each["queries"] for each in result["differences"]} == {17}
     assert (
-        "qrels.txt is judged without 2 of its 19 queries (leaked.txt, which names 1 (nowhere) that the sample has not)"
+        "qrels.txt is judged without 2 of its 19 queries (leaked.txt, which also names 1 (nowhere) outside the sample)"
         in content["notes"]
     )
     assert not any("q01" in note for note in content["notes"]), "what is left out is no stranger"
     leaked.write_text("nowhere\n")
     done = harness(*options, "--without-queries", str(leaked))
-    assert done.exit_code == 2 and "leaked.txt: none of its 1 queries is in a sample here" in done.stderr
+    assert done.exit_code == 2 and "leaked.txt: no sample here contains any of its 1 queries" in done.stderr
     leaked.write_text("".join(f"q{number:02}\n" for number in range(20)))
     done = harness(*options, "--without-queries", str(leaked))
-    assert done.exit_code == 2 and "leaked.txt: leaves no query of qrels.txt to judge by" in done.stderr
+    assert done.exit_code == 2 and "leaked.txt: leaves no query of qrels.txt to score" in done.stderr
     done = harness(*options, "--without-queries", "none.txt")
     assert done.exit_code == 2 and "none.txt: this file does not exist" in done.stderr
 

@@ -163,13 +163,13 @@ def test_evaluate_leaves_out_the_queries_of_a_file(files: Path) -> None:
     done = run(files, "--measures", "RR@10", "--without-queries", str(files / "leaked.txt"))
     assert "| half |      10 | " in done.stdout
     assert (
-        "qrels.txt is judged without 3 of its 13 queries (leaked.txt, which names 1 (nowhere) that the sample has not)"
+        "qrels.txt is judged without 3 of its 13 queries (leaked.txt, which also names 1 (nowhere) outside the sample)"
         in done.stdout
     )
     assert "- half: 2 (new, other) queries of the run are not to be judged" in done.stdout
     (files / "leaked.txt").write_text("nowhere\n")
     done = run(files, "--without-queries", str(files / "leaked.txt"))
-    assert done.exit_code == 2 and "leaked.txt: none of its 1 queries is in a sample here" in done.stderr
+    assert done.exit_code == 2 and "leaked.txt: no sample here contains any of its 1 queries" in done.stderr
 
 
 def test_unjudged_hits_have_a_note(files: Path) -> None:

@@ -17,7 +17,7 @@ from harness.analysis.recall import ExactPair, RecallTable
 from harness.driver.records import Outcome
 from harness.launch.process import ProcessLauncher
 from harness.report import recall as report
-from harness.results import reader
+from harness.results import reader, suite_record
 from harness.results.reader import RUN
 from tests.conftest import Bench
 from tests.support import publisher
@@ -60,7 +60,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def compared(results: Path, named: str | None = None) -> RecallTable:
     return recall.compare_with_exact(
         reader.read_jobs(results),
-        results_folder.load_exact(results),
+        suite_record.read_pairs(results, "exact"),
         named,
         results_folder.read(results).table,
         results_folder.read(results).per_query,
@@ -199,7 +199,7 @@ def test_wrong_requests_are_one_line(results: Path, tmp_path: Path) -> None:
     assert_refused(call("recall", str(undeclared)), "names an exact search ([exact] in its file); name one with --of")
     (undeclared / "quick" / "suite.json").write_text('{"measures": [], "exact": {"a": 1}}')
     done = call("recall", str(undeclared))
-    assert done.exit_code == 2 and "'exact' must name a system for each system" in done.stderr
+    assert done.exit_code == 2 and "key 'exact" in done.stderr
     assert done.stderr.endswith("names an exact search ([exact] in its file); name one with --of\n")
 
 
