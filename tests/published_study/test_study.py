@@ -61,10 +61,10 @@ def test_general_code_names_no_paper() -> None:
     assert named == {
         (name, protocol)
         for name in (
-            "analysis/validity/__init__.py",
             "experiments/calibration/cases.py",
             "experiments/viability/probe.py",
             "jobs/suite.py",
+            "results/schema.py",
         )
     }
 
