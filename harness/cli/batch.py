@@ -48,7 +48,8 @@ def _stack_options(command: Command) -> Command:
     @click.option(
         "--architecture",
         type=click.Choice(["x86_64", "arm64"]),
-        help="Of the instances; give `harness run` the same.  [default: that of the suite's own types, else x86_64]",
+        help="Architecture of the instances; give `harness run` the same."
+        "  [default: that of the suite's own types, else x86_64]",
     )
     @click.option("--max-instances", type=click.IntRange(1, 1000), default=4, show_default=True, help="Of each type.")
     @click.option(

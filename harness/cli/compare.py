@@ -89,10 +89,10 @@ def compare(
             raise UsageError(f"{', '.join(compared)}: run files need their judgements; name them with --qrels")
         comparisons, notes = _run_files(pairs, stored.qrels, queries, stored, changed)
     elif queries is not None:
-        raise UsageError("--queries is of run files; name their judgements with --qrels, or leave it out")
+        raise UsageError("--queries needs run files; name their judgements with --qrels, or leave --queries out")
     else:
         if len(compared) > 2:
-            raise UsageError(f"stored rows are named by A and B, not by {len(compared)} names; put globs in quotes")
+            raise UsageError(f"name stored rows by A and B, not by {len(compared)} names; put globs in quotes")
         theirs = stored if others is None else replace(stored, results=others)
         comparisons, notes = _stored(compared[0], compared[-1], stored, theirs, changed, each_seed=each_seed)
     destination.show_report(comparison_document(comparison.corrected(comparisons), notes))
@@ -148,7 +148,7 @@ def _file_pairs(compared: Sequence[str]) -> list[tuple[Path, Path]]:
             if not one.samefile(other):
                 pairs.setdefault(frozenset((one.resolve(), other.resolve())), (one, other))
     if not pairs:
-        what = f"{Path(compared[0])} and {Path(compared[-1])} are one and the same file"
+        what = f"{Path(compared[0])} and {Path(compared[-1])} are the same file"
         raise UsageError(f"{what}: there is nothing to compare; name another run")
     return list(pairs.values())
 

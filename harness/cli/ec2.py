@@ -179,7 +179,7 @@ def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> N
     for line in left:
         say(f"harness: NOT GONE: {line}", err=True)
     if not left:
-        say("none of your instances or disks is left")
+        say("all your instances and disks are gone")
     sys.exit(1 if left else 0)
 
 
@@ -193,7 +193,7 @@ def _show(found: OwnedResources, owner: str) -> None:
         # This includes our own if AWS knows us by another name today.
         say(f"{found.others} instances of other owners are alive; --all-owners shows them")
     if found.empty:
-        say("no instance and no left-over disk of yours")
+        say("you have no instance and no left-over disk")
         return
 
     def mine(of: dict[str, str]) -> str:
@@ -236,5 +236,5 @@ def _open_runs(connections: Connections, work: str) -> list[RemoteRun]:
     except RemoteError as error:
         if error.code != NO_STORAGE:
             raise
-        say(f"{work}: there is no such bucket, so no run is open there")
+        say(f"{work}: the bucket does not exist, so no run is open there")
         return []

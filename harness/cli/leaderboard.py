@@ -40,7 +40,9 @@ def _weights(text: str) -> Mapping[str, float]:
     weights = _numbers(text, "--weights")
     total = sum(weights.values())
     if any(weight < 0 for weight in weights.values()) or abs(total - 1) > 1e-6:
-        raise UsageError(f"--weights {text}: they are not negative and sum to 1, these to {total:g}; e.g. {WEIGHTS}")
+        raise UsageError(
+            f"--weights {text}: weights must not be negative and must sum to 1, these sum to {total:g}; e.g. {WEIGHTS}"
+        )
     return weights
 
 
@@ -48,7 +50,9 @@ def _rates(text: str | None) -> dict[str, float]:
     rates = {} if text is None else _numbers(text, "--amrs")
     for name, rate in rates.items():
         if name == "accuracy" or rate <= 0:
-            raise UsageError(f"--amrs {name}={rate:g}: a rate is above 0, and accuracy's is always 1; leave it out")
+            raise UsageError(
+                f"--amrs {name}={rate:g}: a rate must be above 0, and accuracy's is always 1; leave it out"
+            )
     return rates
 
 
@@ -75,7 +79,7 @@ def _numbers(text: str, option: str) -> dict[str, float]:
         except ValueError:
             number = math.nan
         if not equals or not math.isfinite(number):
-            raise UsageError(f"{option} {text}: {part!r} is no axis=number; write e.g. latency=50")
+            raise UsageError(f"{option} {text}: {part!r} is not axis=number; write e.g. latency=50")
         if name in numbers:
             raise UsageError(f"{option} {text}: {name} appears twice; keep one")
         axes.axis(name, "")

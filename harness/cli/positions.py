@@ -107,7 +107,7 @@ def positions(
         made = [DatasetPositions(passages, sources.width, readers)]
     else:
         if reads or suite is not None:
-            raise UsageError("--reads and --suite are of a DATASET; stored results say what their systems read")
+            raise UsageError("--reads and --suite need a DATASET; stored results record what their systems read")
         results = StoredResults(stored, cache, measures)
         found = results.read()
         table, per_query = found.table, found.per_query

@@ -169,7 +169,7 @@ class ReportLayout:
 def _check_options(form: str, short: bool, view: SummaryView, amrs: Mapping[str, float]) -> None:
     """Raise UsageError for an option that the chosen form has no use for."""
     if view != SummaryView() and not short:
-        raise UsageError("--columns and --sort are of the short table; leave out --wide, --layout and --format")
+        raise UsageError("--columns and --sort change the short table; leave out --wide, --layout and --format")
     if amrs and form not in PICTURES:
         raise UsageError("--amrs is for pictures; harness leaderboard has it for tables and the page. Leave it out.")
 
@@ -201,7 +201,7 @@ def _cheapest(request: ReportRequest) -> None:
 
 def _page(request: ReportRequest) -> None:
     if request.layout != "rows":
-        raise UsageError(f"--layout {request.layout}: a page has one layout of its own; leave --layout out")
+        raise UsageError(f"--layout {request.layout}: a page has its own layout; leave --layout out")
     request.destination.show(request.stored.page(request.stored.read()))
 
 
@@ -242,7 +242,7 @@ def _measures(request: ReportRequest) -> None:
 
 def _pictures(request: ReportRequest) -> None:
     if request.layout != "rows":
-        raise UsageError(f"--layout {request.layout} is the shape of a table; leave it out to draw pictures")
+        raise UsageError(f"--layout {request.layout} shapes a table; leave it out to draw pictures")
     found = request.read()
     query = LeaderboardQuery("", found.table.measures[0], amrs=request.amrs)
     draw(found.table, found.per_query, query, request.destination)

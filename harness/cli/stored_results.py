@@ -209,14 +209,14 @@ class RunSelection:
         if self.qrels is None or self.names_results:
             return self._stored()
         if self.only is not None:
-            raise UsageError("--only is of stored results; leave it out, or leave --qrels out")
+            raise UsageError("--only needs stored results; leave it out, or leave --qrels out")
         if not self.runs:
             raise UsageError("--qrels needs run files beside it; name at least one")
         return read_run_files(self.qrels, self.paths, self.queries, self.without_queries)
 
     def _stored(self) -> tuple[JudgedRuns, ...]:
         if self.queries is not None:
-            raise UsageError("--queries is of run files; name their judgements with --qrels, or leave it out")
+            raise UsageError("--queries needs run files; name their judgements with --qrels, or leave --queries out")
         if len(self.runs) > 1 or self.names_run_files:
             raise UsageError("run files need their judgements; name them with --qrels, or give one folder of results")
         folder = readable(self.runs[0] if self.runs else Path("results"), self.cache)

@@ -186,13 +186,13 @@ def test_queries_of_run_files_are_left_out(harness: Call, files: Path, tmp_path:
         (("one.run", "none.run"), "none.run: no such file"),
         (("one", "none", "--qrels", "qrels.txt", "--results", "none"), "--results is of stored results"),
         (("one", "none"), "'one' matches no stored row"),
-        (("one.run", "./one.run", "--qrels", "qrels.txt"), "one.run and one.run are one and the same file"),
+        (("one.run", "./one.run", "--qrels", "qrels.txt"), "one.run and one.run are the same file"),
         (("one.run", "two.run", "--qrels", "qrels.txt", "--with", "results"), "--with is of stored results"),
         (("one.run", "two.run", "--qrels", "qrels.txt", "--as-of", "2026-01-01"), "--as-of is of stored results"),
-        (("one.run",), "one.run and one.run are one and the same file"),
+        (("one.run",), "one.run and one.run are the same file"),
         (("one.run", "none*.run"), "none*.run: no such file; name a run file for B"),
         (("one.run", "two.run", "none.run"), "none.run: no such file; name a run file, or stored rows"),
-        (("good", "bad", "dead"), "stored rows are named by A and B, not by 3 names; put globs in quotes"),
+        (("good", "bad", "dead"), "name stored rows by A and B, not by 3 names; put globs in quotes"),
         (("good", "good"), "'good' matches one row; name a second system"),
     ],
 )
@@ -261,7 +261,7 @@ def test_compare_gives_the_reason_for_a_missing_interval_or_value(harness: Call,
     assert [each["verdict"] for each in result["differences"]][1] == "cannot be compared"
     shown = harness(*options, "--measures", "RR@10 ERR@5").stdout
     assert f"- ERR@5: {why}\n" in shown and "the means that the test behind p does not reject" in shown
-    for name, message in (("", "--measures names none"), ("RR@", "it is not NAME, NAME@k or NAME(key")):
+    for name, message in (("", "--measures is empty"), ("RR@", "it is not NAME, NAME@k or NAME(key")):
         refused = harness(*options, "--measures", name)
         assert refused.exit_code == 2 and refused.stderr.count("\n") == 1 and message in refused.stderr
 

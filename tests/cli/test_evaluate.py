@@ -227,7 +227,7 @@ def test_empty_measures_are_refused(files: Path, measures: str) -> None:
     for command in (["evaluate", str(files / "qrels"), str(files / "good.run")], ["report", str(files)]):
         done = call(*command, "--measures", measures)
         assert done.exit_code == 2 and done.stdout == ""
-        assert done.stderr == "harness: --measures names none; name some, e.g. 'RR@10 nDCG@10', or leave it out\n"
+        assert done.stderr == "harness: --measures is empty; name measures, e.g. 'RR@10 nDCG@10', or leave it out\n"
 
 
 def test_measure_without_a_provider_is_one_line(files: Path) -> None:

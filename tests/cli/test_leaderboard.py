@@ -104,17 +104,17 @@ def test_thresholds_exclude_rows_with_a_reason(harness: Call) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--weights", "accuracy=0.5,cost=0.2"), "they are not negative and sum to 1, these to 0.7"),
-        (("--weights", "accuracy=1.5,cost=-0.5"), "not negative"),
+        (("--weights", "accuracy=0.5,cost=0.2"), "weights must not be negative and must sum to 1, these sum to 0.7"),
+        (("--weights", "accuracy=1.5,cost=-0.5"), "not be negative"),
         (("--weights", "accuracy=0.5,speed=0.5"), "unknown axis 'speed'"),
         (
             ("--weights", "half"),
             "unknown preset of weights 'half'; known: cost-sensitive, default, low-latency, quality",
         ),
-        (("--weights", "cost=half"), "'cost=half' is no axis=number"),
+        (("--weights", "cost=half"), "'cost=half' is not axis=number"),
         (("--weights", "accuracy=0.5,accuracy=0.5"), "accuracy appears twice"),
-        (("--amrs", "latency=0"), "a rate is above 0"),
-        (("--amrs", "latency=nan"), "is no axis=number"),
+        (("--amrs", "latency=0"), "a rate must be above 0"),
+        (("--amrs", "latency=nan"), "is not axis=number"),
         (("--front", "accuracy"), "name two or three axes"),
         (("--rank-by", "speed"), "unknown axis 'speed'"),
         (("--dataset", "scifct"), "Did you mean 'scifact'?"),

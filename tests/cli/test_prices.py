@@ -94,7 +94,7 @@ def test_help_writes_dates_plainly() -> None:
         ),
         (("--architecture", "measured"), "'measured' is not one of 'any', 'x86_64', 'arm64'"),
         (("--memory", "inf"), "inf is not in the range"),
-        (("--memory", "nan"), "harness: --memory nan: is no finite number"),
+        (("--memory", "nan"), "harness: --memory nan: is not a finite number"),
         (("--memory", "0"), "0.0 is not in the range"),
     ],
 )

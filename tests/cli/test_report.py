@@ -57,7 +57,7 @@ def test_restricted_suite_prints_the_papers_table_with_its_stand_in_marked(bench
     ],
 )
 def test_options_of_the_short_table_are_refused_elsewhere(bench: Bench, options: tuple[str, ...]) -> None:
-    assert_refused(call("report", str(bench.results), *options), "--columns and --sort are of the short table; leave")
+    assert_refused(call("report", str(bench.results), *options), "--columns and --sort change the short table; leave")
 
 
 def test_published_tables_have_the_short_table_where_columns_are_named() -> None:
