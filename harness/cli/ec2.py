@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -14,15 +13,13 @@ from harness.aws import clients, machines
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.ec2 import account, instances
 from harness.aws.ec2.instances import OwnedInstance, OwnedResources
-from harness.aws.machines import MachineOptions
 from harness.aws.objects import Objects
 from harness.cli.lines import say
 from harness.cli.options import agree
 from harness.cli.output import columns
 from harness.commands import command
-from harness.errors import RemoteError, UsageError, counted
+from harness.errors import RemoteError, counted
 from harness.jobs import suite
-from harness.pricing import instances as types_of_instances
 from harness.pricing import prices
 from harness.remote import journal
 from harness.remote.failures import NO_STORAGE
@@ -105,17 +102,8 @@ def template(
 
 
 def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> list[str]:
-    """Return the instance types of the suites' profiles (or of all profiles), and the named types."""
     snapshot = prices.snapshot(region=f"aws/{region}", term="on-demand")
-    for name in named:
-        machines.check_known(name, types_of_instances.read_instances("aws"))
-    types = set(named)
-    for path in suites:
-        types |= {machine.name for machine in machines.of_suite(suite.load(path), snapshot, MachineOptions()).values()}
-    for name, envelope in ({} if suites else types_of_instances.hardware_profiles()).items():
-        with suppress(UsageError):  # the region has no type with room for it
-            types.add(machines.choose({name: envelope}, snapshot, MachineOptions(), {})[name].name)
-    return sorted(types)
+    return machines.types_of_suites([suite.load(path) for path in suites], named, snapshot)
 
 
 @ec2.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import click
 
 from harness import config, datasets
 from harness.cli.lines import say
-from harness.cli.options import FiniteRange, cache_option
+from harness.cli.options import FiniteRange, cache_option, parsed_by
 from harness.commands import option
 from harness.datasets.dureader_questions import LabelRule, label_questions
 from harness.datasets.generate import CUTS, FULL, KINDS, UNIFORM
@@ -21,45 +22,38 @@ from harness.progress import bar
 from harness.untrusted import one_line, split_list
 
 
-class _Numbers(click.ParamType[tuple[float, ...]]):
-    """Numbers separated by blanks or commas, ascending; the option may be repeated."""
+def _numbers(
+    kind: type[int] | type[float], least: float, most: float
+) -> Callable[[tuple[str, ...]], tuple[float, ...] | None]:
+    """Return the parser of a repeatable option: ascending numbers with blanks or commas between."""
 
-    def __init__(self, kind: type[int] | type[float], least: float, most: float) -> None:
-        self._kind, self._least, self._most = kind, least, most
-        self.name = "NUMBERS"
+    def parse(given: tuple[str, ...]) -> tuple[float, ...] | None:
+        found: set[float] = set()
+        for text in given:
+            try:
+                numbers = [kind(each) for each in split_list(text)]
+            except ValueError:
+                numbers = []
+            if not numbers or not all(least <= number <= most for number in numbers):
+                raise click.BadParameter(
+                    f"{one_line(text)!r}: write numbers of {least:g} to {most:g} with blanks or commas between"
+                )
+            if sorted(set(numbers)) != numbers:
+                raise click.BadParameter(f"{one_line(text)!r}: write each number once, the lowest first")
+            found.update(numbers)
+        return tuple(sorted(found)) or None
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
-        """Parse the numbers."""
-        try:
-            numbers = tuple(self._kind(each) for each in split_list(str(value)))
-        except ValueError:
-            numbers = ()
-        if not numbers or not all(self._least <= each <= self._most for each in numbers):
-            limits = f"{self._least:g} to {self._most:g}"
-            self.fail(f"{one_line(str(value))!r}: write numbers of {limits} with blanks or commas between", param, ctx)
-        if sorted(set(numbers)) != list(numbers):
-            self.fail(f"{one_line(str(value))!r}: write each number once, the lowest first", param, ctx)
-        return numbers
-
-
-def _of_all(
-    _ctx: click.Context, _param: click.Parameter, given: tuple[tuple[float, ...], ...]
-) -> tuple[float, ...] | None:
-    """Join the numbers of a repeated option; ``None``: the option was not given."""
-    return tuple(sorted({number for numbers in given for number in numbers})) or None
+    return parse
 
 
-class _Span(click.ParamType[tuple[int, int]]):
-    """Two whole numbers, LOW-HIGH, or one number for both."""
-
-    name = "LOW-HIGH"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """Parse the span."""
-        match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", str(value))
-        if not match:
-            self.fail(f"{one_line(str(value))!r}: write two numbers, e.g. 15-300", param, ctx)
-        return int(match[1]), int(match[2] or match[1])
+def _span(text: str | None) -> tuple[int, int] | None:
+    """Parse two whole numbers, LOW-HIGH, or one number for both."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", text)
+    if not match:
+        raise click.BadParameter(f"{one_line(text)!r}: write two numbers, e.g. 15-300")
+    return int(match[1]), int(match[2] or match[1])
 
 
 _MOST_TOKENS = 1_000_000
@@ -88,7 +82,8 @@ _SHOWN = 90  # characters of a licence; README.md has the full text
 )
 @click.option(
     "--passage-tokens",
-    type=_Span(),
+    metavar="LOW-HIGH",
+    callback=parsed_by(_span),
     help="Tokens of a passage (far-relevant, placed, uniform, needle), of a sentence (larger).  [default: 15-300; "
     "needle, larger: 5-100]",
 )
@@ -110,19 +105,24 @@ _SHOWN = 90  # characters of a licence; README.md has the full text
 )
 @click.option(
     "--lengths",
-    type=_Numbers(int, 1, _MOST_TOKENS),
+    metavar="NUMBERS",
     multiple=True,
-    callback=_of_all,
+    callback=parsed_by(_numbers(int, 1, _MOST_TOKENS)),
     help="Lengths of documents in tokens.  [default: '512 1431 4096' (placed), '256 512 ... 32768' (needle, passkey)]",
 )
 @click.option(
     "--depths",
-    type=_Numbers(float, 0, 1),
+    metavar="NUMBERS",
     multiple=True,
-    callback=_of_all,
+    callback=parsed_by(_numbers(float, 0, 1)),
     help="Places of the relevant passage (placed).  [default: '0 0.1 ... 1']",
 )
-@click.option("--segments", type=_Span(), help="Segments of a document (shuffled); 1: the original.  [default: 2-6]")
+@click.option(
+    "--segments",
+    metavar="LOW-HIGH",
+    callback=parsed_by(_span),
+    help="Segments of a document (shuffled); 1: the original.  [default: 2-6]",
+)
 @click.option("--train-share", type=FiniteRange(0, 1), help="Share of training queries (shuffled).  [default: 0.5]")
 @click.option(
     "--candidates",

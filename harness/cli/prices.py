@@ -24,8 +24,7 @@ from harness.cli.stored_results import StoredResults, stored_measures_option, st
 from harness.driver.records import Envelope
 from harness.errors import UsageError
 from harness.pricing import offers, token_prices
-from harness.pricing import prices as price_files
-from harness.report.instances import instances_document
+from harness.report.instances import instances_document, snapshot_ages
 from harness.report.repricing import repricing_document
 
 
@@ -75,36 +74,10 @@ def instances(
 @click.command()
 def prices() -> None:
     """List the price snapshots and how old they are, with a warning past 90 days."""
-    today = _today()
-    newest: dict[tuple[str, str, str], tuple[str, int]] = {}
-    lines = []
-    for file in price_files.snapshot_files():
-        for term, snapshot in price_files.read_snapshots(file).items():
-            age = (today - file.as_of).days
-            region = f"{snapshot.provider} {snapshot.region}"
-            lines.append((region, term, str(file.as_of), f"{age} days", str(len(snapshot.prices)), snapshot.source))
-            newest[snapshot.provider, snapshot.region, term] = (region, age)
-    for tokens in token_prices.read_snapshots():
-        age = (today - tokens.as_of).days
-        lines.append(
-            (
-                "tokens",
-                "list",
-                str(tokens.as_of),
-                f"{age} days",
-                str(len(tokens.models)),
-                tokens.source.partition(",")[0],
-            )
-        )
-        newest["tokens", "", "list"] = ("language models' tokens", age)
+    lines, warnings = snapshot_ages(_today())
     columns(("region", "term", "as of", "age", "types", "source"), lines)
-    for (*_, term), (region, age) in newest.items():
-        if age > price_files.OLD_DAYS:
-            say(
-                f"warning: the newest {term} prices of {region} are {age} days old (more than {price_files.OLD_DAYS}); "
-                "add newer ones: docs/reference/prices.md says how",
-                err=True,
-            )
+    for warning in warnings:
+        say(f"warning: {warning}", err=True)
 
 
 def _today() -> datetime.date:

@@ -119,7 +119,7 @@ def report(
     """
     request = ReportRequest(stored, layout, destination, view, goal, amrs)
     _check_options(destination.form, request.short, view, amrs)
-    next(each for each in _LAYOUTS if each.takes(request)).show(request)
+    next(show for takes, show in _LAYOUTS if takes(request))(request)
 
 
 @dataclass(frozen=True)
@@ -156,14 +156,6 @@ class ReportRequest:
         defaults = study.load(self.layout).MEASURES if self.layout in study.names() else ()
         stored = replace(self.stored, measures=self.stored.measures or defaults)
         return stored.priced(stored.read(distances=distances))
-
-
-@dataclass(frozen=True)
-class ReportLayout:
-    """A shape of a report: the requests that it takes, and how it shows one."""
-
-    takes: Callable[[ReportRequest], bool]
-    show: Callable[[ReportRequest], None]
 
 
 def _check_options(form: str, short: bool, view: SummaryView, amrs: Mapping[str, float]) -> None:
@@ -281,14 +273,14 @@ def _whole_table(request: ReportRequest) -> None:
     request.destination.show(text)
 
 
-# The first layout that takes a request shows it.
-_LAYOUTS = (
-    ReportLayout(lambda request: request.goal is not None, _cheapest),
-    ReportLayout(lambda request: request.form == PAGE, _page),
-    ReportLayout(lambda request: request.layout == LONG_DOCUMENTS, _long_documents),
-    ReportLayout(_has_measures_alone, _measures),
-    ReportLayout(lambda request: request.form in PICTURES, _pictures),
-    ReportLayout(_is_known_paper, _published),
-    ReportLayout(lambda request: request.short, _summary),
-    ReportLayout(lambda _: True, _whole_table),
+# The requests that a layout takes, and how it shows one; the first layout that takes a request shows it.
+_LAYOUTS: tuple[tuple[Callable[[ReportRequest], bool], Callable[[ReportRequest], None]], ...] = (
+    (lambda request: request.goal is not None, _cheapest),
+    (lambda request: request.form == PAGE, _page),
+    (lambda request: request.layout == LONG_DOCUMENTS, _long_documents),
+    (_has_measures_alone, _measures),
+    (lambda request: request.form in PICTURES, _pictures),
+    (_is_known_paper, _published),
+    (lambda request: request.short, _summary),
+    (lambda _: True, _whole_table),
 )

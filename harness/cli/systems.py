@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from harness.cli.options import (
     retry_option,
 )
 from harness.cli.output import FORMATS, Destination, columns, destination_options, show_errors, show_paragraphs, write
-from harness.errors import FileError, HarnessError, ImageError, UnknownName, UsageError
+from harness.errors import FileError, HarnessError, ImageError, UsageError
 from harness.experiments.calibration import run as calibration
 from harness.experiments.calibration.run import CaseSelection
 from harness.experiments.conformance import examine
@@ -36,7 +36,7 @@ from harness.launch.checks import Check, Level
 from harness.launch.docker import DockerLauncher
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import catalog, pins
-from harness.launch.images.builder import Image, ImageBuilder
+from harness.launch.images.builder import ImageBuilder
 from harness.launch.images.systems import System
 from harness.pricing import instances
 from harness.progress import task
@@ -188,65 +188,41 @@ def images(
     `harness run` builds missing images itself; this command builds them in advance.  Exit code 1 if a build fails.
     """
     wrong: dict[str, FileError] = {}
-    unpinned: list[HarnessError] = []
-    declared = _pinned(systems, DockerLauncher(cache, models), unpinned)
     named = bool(systems or engines)
-    chosen = _chosen(declared, engines, 1 if gpus else 0, wrong) if declared or engines or not named else []
+    declared, errors = _pinned(systems, DockerLauncher(cache, models))
+    chosen: list[tuple[System, bool]] = []
+    if declared or engines or not named:
+        chosen = catalog.images_to_build(declared, engines, 1 if gpus else 0, wrong)
+    errors += () if named else wrong.values()
     with engine_errors():
         client = connection.connect(120)
     rows: list[tuple[str, ...]] = []
-    errors: list[HarnessError] = unpinned if named else [*wrong.values()]
     with closing(client):
         builder = ImageBuilder(client, config.absolute_folder(cache), models, platform)
-        for name, made, took_s in _image_lines(builder, chosen):
-            if isinstance(made, HarnessError):
-                errors.append(made)
-            else:
-                size = f"{made.size_bytes / 1e6:,.0f} MB"
-                short = made.digest.removeprefix("sha256:")[:12]
-                rows.append((name, made.platform, size, f"{took_s:.1f} s", short, made.reference))
+        for system, whole_engine in chosen:
+            name = f"the engine {system.engine_image}" if whole_engine else system.image
+            started = time.monotonic()
+            try:
+                with task(f"{name}: image"):
+                    image = builder.ensure_engine(system) if whole_engine else builder.ensure(system)
+            except (ImageError, FileError) as error:  # the others are built
+                errors.append(error)
+                continue
+            size, took = f"{image.size_bytes / 1e6:,.0f} MB", f"{time.monotonic() - started:.1f} s"
+            digest = image.digest.removeprefix("sha256:")[:12]
+            rows.append((name, image.platform, size, took, digest, image.reference))
     columns(("image of", "platform", "size", "took", "digest", "tag"), rows)
     show_errors(errors)
     sys.exit(1 if errors else 0)
 
 
-def _pinned(systems: tuple[str, ...], launcher: DockerLauncher, errors: list[HarnessError]) -> list[System]:
-    """Return the pinned systems by name; a system that cannot be pinned is an error, and the others go on."""
-    pinned = []
+def _pinned(systems: tuple[str, ...], launcher: DockerLauncher) -> tuple[list[System], list[HarnessError]]:
+    """Return the pinned systems, and an error for each system that cannot be pinned."""
+    pinned: list[System] = []
+    errors: list[HarnessError] = []
     for system in catalog.named(systems).values():
         try:
             pinned.append(pin_alone(system, launcher))
         except ImageError as error:
             errors.append(ImageError(f"{system.name}: {error}"))
-    return pinned
-
-
-def _chosen(
-    declared: list[System], engines: tuple[str, ...], gpus: int, wrong: dict[str, FileError]
-) -> list[tuple[System, bool]]:
-    """List the images to build: a system, and whether its engine's image is meant."""
-    used = [system.for_job(kind, gpus=gpus) for system in declared for kind in ("build", "search")]
-    wanted = {system.image: system for system in used}
-    chosen = [(system, False) for system in wanted.values()]
-    by_engine = {system.engine: system.for_job("build", gpus=gpus) for system in catalog.systems(wrong=wrong).values()}
-    for name in dict.fromkeys(engines):
-        if name not in by_engine:
-            raise UnknownName("engine", name, by_engine)
-        chosen.append((by_engine[name], True))
-    return chosen or [(system, True) for system in by_engine.values() if system.accelerator or not gpus]
-
-
-def _image_lines(
-    builder: ImageBuilder, chosen: list[tuple[System, bool]]
-) -> Iterator[tuple[str, Image | HarnessError, float]]:
-    """Yield each image or error with its seconds; go on after a failed image."""
-    for system, engine in chosen:
-        name = f"the engine {system.engine_image}" if engine else system.image
-        started = time.monotonic()
-        made: Image | HarnessError
-        try:
-            with task(f"{name}: image"):
-                made = builder.ensure_engine(system) if engine else builder.ensure(system)
-        except (ImageError, FileError) as error:
-            made = error
-        yield name, made, time.monotonic() - started
+    return pinned, errors

@@ -63,7 +63,7 @@ def documents_of(pairs: Iterable[tuple[str, str]], holder: Dataset) -> dict[str,
 
 
 def dataset_of_runs(named: str | None, samples: Sequence[JudgedRuns], cache: Path) -> Dataset:
-    """Load the dataset of the retrieved documents: the named one, or that of stored results.
+    """Load the dataset of the retrieved documents: the named one, or the stored results' own.
 
     Raises:
         UsageError: no dataset is known, or it holds other documents than the runs retrieved.

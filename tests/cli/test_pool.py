@@ -178,7 +178,7 @@ def test_five_systems_an_ensemble_packages_and_checks(harness: Call) -> None:
     assert_refused(harness(*packages, "--round", "2"), "exists already and may hold grades")
     other = [*packages]
     other[other.index("--keep") + 1] = "2"
-    assert_refused(harness(*other, "--round", "3"), "its packages have other pairs than these runs")
+    assert_refused(harness(*other, "--round", "3"), "its packages hold other pairs than these runs")
 
 
 def test_unchecked_packages_are_added_on_request(harness: Call) -> None:

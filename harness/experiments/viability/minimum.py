@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from harness.analysis import published
@@ -85,9 +84,7 @@ def suite_questions(suite: Suite, only: str | None, cpus: tuple[int, ...] | None
     ]
 
 
-def find_minima(
-    questions: Sequence[SuiteQuestion], ask: Callable[[SuiteQuestion], AbstractContextManager[Question]]
-) -> Iterator[Minimum]:
+def find_minima(questions: Sequence[SuiteQuestion], ask: Callable[[SuiteQuestion], Question]) -> Iterator[Minimum]:
     """Answer the questions of a suite one after the other; go on after a system that fails.
 
     Each probe is a stored job, so a stopped search resumes at the same point.
@@ -107,18 +104,18 @@ def find_minima(
         yield found
 
 
-def _minimum(question: SuiteQuestion, ask: Callable[[SuiteQuestion], AbstractContextManager[Question]]) -> Minimum:
+def _minimum(question: SuiteQuestion, ask: Callable[[SuiteQuestion], Question]) -> Minimum:
     verdicts: list[ViabilityVerdict] = []
     failures: dict[int, str] = {}
     try:
-        with ask(question) as opened:
-            for count in question.cpus:
-                try:
-                    verdicts.append(smallest(opened, count))
-                except (EngineError, StoreError):
-                    raise
-                except HarnessError as error:
-                    failures[count] = str(error)
+        opened = ask(question)
+        for count in question.cpus:
+            try:
+                verdicts.append(smallest(opened, count))
+            except (EngineError, StoreError):
+                raise
+            except HarnessError as error:
+                failures[count] = str(error)
     except (EngineError, StoreError):
         raise
     except HarnessError as error:
