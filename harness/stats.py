@@ -442,11 +442,15 @@ def kendall_tau(a: Mapping[str, float], b: Mapping[str, float]) -> float | None:
         ``None`` where there is no order to agree on: fewer than two common systems, or all of them equal in one of the
         two.
     """
-    common = sorted(a.keys() & b.keys())
-    ours, theirs = (np.asarray([each[name] for name in common], dtype=np.float64) for each in (a, b))
-    one, other = (np.sign(values[:, None] - values) for values in (ours, theirs))
+    one, other = (np.sign(values[:, None] - values) for values in _of_common(a, b))
     known = float(np.sum(one != 0)) * float(np.sum(other != 0))
     return float(np.sum(one * other)) / known**0.5 if known else None
+
+
+def _of_common(a: Mapping[str, float], b: Mapping[str, float]) -> tuple[Floats, Floats]:
+    """Return the values of the systems that both have, in the same order."""
+    common = sorted(a.keys() & b.keys())
+    return np.array([a[name] for name in common], np.float64), np.array([b[name] for name in common], np.float64)
 
 
 # Largest number of systems whose orders are counted one by one; beyond it Kendall's normal distribution is as good.
@@ -461,9 +465,8 @@ def kendall_p(a: Mapping[str, float], b: Mapping[str, float]) -> float | None:
     """
     if kendall_tau(a, b) is None:
         return None
-    common = sorted(a.keys() & b.keys())
-    count = len(common)
-    ours, theirs = (np.asarray([each[name] for name in common], dtype=np.float64) for each in (a, b))
+    ours, theirs = _of_common(a, b)
+    count = len(ours)
     one, other = (np.sign(values[:, None] - values) for values in (ours, theirs))
     agreement = round(float(np.sum(one * other)) / 2)
     sizes = [np.unique(values, return_counts=True)[1].astype(float) for values in (ours, theirs)]

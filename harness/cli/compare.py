@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,8 +29,8 @@ from harness.cli.stored_results import (
     stored_results,
     without_queries_option,
 )
-from harness.errors import FileError, UsageError
-from harness.evaluation import measure_names, trec_lines
+from harness.errors import UsageError
+from harness.evaluation import judged_runs, measure_names, trec_lines
 from harness.report.comparison import comparison_document
 
 # Names with these endings are run files, even if the file is missing.
@@ -134,23 +133,7 @@ def _file_pairs(compared: Sequence[str]) -> list[tuple[Path, Path]]:
     for name, option in _OF_RESULTS.items():
         if name in given_parameters():
             raise UsageError(f"{option} is of stored results, and {' and '.join(compared)} are run files; leave it out")
-    named = [[Path(path) for path in sorted(glob.glob(name)) or [name]] for name in compared]  # noqa: PTH207 # absolute too
-    for number, paths in enumerate(named):
-        for path in paths:
-            if not trec_lines.is_readable(path):
-                why = "is a folder" if path.is_dir() else "no such file"
-                side = f" for {'AB'[number]}" if len(named) == 2 else ""
-                raise FileError(f"{path}: {why}; name a run file{side}, or stored rows for A and B")
-    sides = named if len(named) == 2 else [[path for paths in named for path in paths]] * 2
-    pairs: dict[frozenset[Path], tuple[Path, Path]] = {}
-    for one in sides[0]:
-        for other in sides[1]:
-            if not one.samefile(other):
-                pairs.setdefault(frozenset((one.resolve(), other.resolve())), (one, other))
-    if not pairs:
-        what = f"{Path(compared[0])} and {Path(compared[-1])} are the same file"
-        raise UsageError(f"{what}: there is nothing to compare; name another run")
-    return list(pairs.values())
+    return judged_runs.pair_files(compared)
 
 
 def _run_files(

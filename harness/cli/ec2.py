@@ -12,7 +12,7 @@ from harness import config
 from harness.aws import clients, machines
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.ec2 import account, instances
-from harness.aws.ec2.instances import OwnedInstance, OwnedResources
+from harness.aws.ec2.instances import OwnedResources
 from harness.aws.objects import Objects
 from harness.cli.lines import say
 from harness.cli.options import agree
@@ -183,29 +183,7 @@ def _show(found: OwnedResources, owner: str) -> None:
     if found.empty:
         say("you have no instance and no left-over disk")
         return
-
-    def mine(of: dict[str, str]) -> str:
-        return "ours" if of.get(clients.OWNER) == owner else "another's"
-
-    def row(instance: OwnedInstance) -> tuple[str, ...]:
-        return (
-            instance.region,
-            instance.instance_id,
-            instance.instance_type,
-            instance.state,
-            instance.tags.get(clients.RUN, ""),
-            instance.tags.get(clients.PART, ""),
-            instance.tags.get(clients.EXPIRY, ""),
-            mine(instance.tags),
-        )
-
-    head = ("region", "id", "type", "state", "run", "part", "ends by", "whose")
-    rows = [row(each) for each in sorted(found.instances, key=lambda each: (each.region, each.launched))]
-    rows += [
-        (volume.region, volume.volume_id, f"{volume.gib} GiB disk", "left over", "", "", "", mine(volume.tags))
-        for volume in found.volumes
-    ]
-    columns(head, rows)
+    columns(*instances.listed(found, owner))
 
 
 def _unread_regions(found: OwnedResources, needed: set[str]) -> list[str]:

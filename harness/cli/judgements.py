@@ -16,14 +16,13 @@ from harness.cli.output import Destination, destination_options, output_option, 
 from harness.cli.stored_results import RunSelection, runs_options
 from harness.commands import command, option
 from harness.datasets import Dataset
-from harness.datasets.judgements import check_known, dataset_of_runs, documents_of, judgements_of_dataset
-from harness.errors import FileError, UnknownName, UsageError, counted
+from harness.datasets.judgements import check_known, dataset_of_runs, documents_of, read_base
+from harness.errors import FileError, UsageError, counted
 from harness.evaluation import evaluate_runs, judged_runs, packages, qrels_merge, trec, trec_lines
 from harness.evaluation import pool as pools
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.packages import CHECKED, PAIRS, REVIEWERS, CheckPlan, PackageCheck
 from harness.evaluation.pool import Ensemble, JudgingPool
-from harness.evaluation.qrels_merge import BaseQrels, MergeRecord
 from harness.report.qrels import checks_document, qrels_document
 from harness.untrusted import one_line
 
@@ -270,7 +269,7 @@ def add(
     if check is not None:
         packages.require_accuracy(check, accuracy)
     base_file = Path(base)
-    judgements = _read_base(base, cache)
+    judgements = read_base(base, cache)
     for note in judgements.notes:
         say(one_line(note), err=True)
     if output.exists() and not (base_file.is_file() and output.samefile(base_file)):
@@ -287,29 +286,8 @@ def add(
         file=file,
         reviews=check.reviews if check is not None else (),
     )
-    _report(qrels_merge.write_merged(output, merged), output)
-
-
-def _read_base(named: str, cache: Path) -> BaseQrels:
-    """Return the judgements of a file, or of a dataset."""
-    path = Path(named)
-    trec_lines.refuse_pipe(path)
-    if path.is_file():
-        return qrels_merge.read_base(path)
-    try:
-        dataset = datasets.load_named(named, Path.cwd(), cache)
-    except UnknownName as error:
-        raise UsageError(f"{named}: is neither a file nor a dataset; {error}") from error
-    return judgements_of_dataset(dataset)
-
-
-def _report(record: MergeRecord, output: Path) -> None:
-    counts = [f"{record.added:,} added", f"{record.same:,} the same as before", f"{record.unfilled:,} not filled in"]
-    if record.conflicts:
-        counts.append(
-            f"{len(record.conflicts):,} differ ({'new' if record.resolved == 'override' else 'old'} grades stand)"
-        )
-    say(one_line(f"{output}: {', '.join(counts)}; iteration {record.iteration} by {record.source}"))
+    record = qrels_merge.write_merged(output, merged)
+    say(one_line(f"{output}: {record.summary()}; iteration {record.iteration} by {record.source}"))
 
 
 @qrels.command("check")

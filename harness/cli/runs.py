@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -269,19 +269,8 @@ def leakage(
             )
     leakages = [leaking.examine(sample, trained, vectors, least, parsed) for sample in samples]
     if leaked is not None:
-        write(leaked, _lines(dict.fromkeys(query for found in leakages for query in found.leaked)))
+        write(leaked, rejudge.id_list(dict.fromkeys(query for found in leakages for query in found.leaked)))
     destination.show_report(leakage_document(leakages))
-
-
-def _lines(ids: Iterable[str]) -> str:
-    """Write ids, one per line, for --without-queries."""
-    queries = tuple(ids)
-    for query in queries:
-        if "\n" in query or query.strip(rejudge.BLANKS) != query or not query or query.startswith("\ufeff"):
-            raise UsageError(
-                f"query {query!r}: cannot be written as one line of a list of ids; correct the id, or leave --write out"
-            )
-    return "".join(f"{query}\n" for query in queries)
 
 
 def _keeps(given: tuple[str, ...]) -> tuple[KeepRule, ...]:

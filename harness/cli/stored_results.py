@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from harness.analysis import published, published_measures, rejudge, results_folder, row_pricing, seeds
+from harness.analysis import published, rejudge, results_folder, row_pricing, seeds
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.rejudge import QrelsOverride
 from harness.analysis.results_folder import ReadResults, Selection
@@ -37,8 +37,6 @@ from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.per_query import PerQuery
 from harness.progress import Progress
 from harness.report.plots import KINDS
-from harness.report.summary import SummaryView, summary_section
-from harness.report.writers import plain_escape
 from harness.untrusted import one_line
 
 # Up to this number of rows, values by query are read for one sentence.
@@ -136,30 +134,9 @@ class StoredResults:
 
     def page(self, found: ReadResults, view: str = "") -> str:
         """Return the HTML page of unpriced results, which opens with the selected prices and this view."""
-        from harness.report.page import PageSource, page_content, render_page  # late, as most commands write no page
-        from harness.report.page.answer import answer_html
-        from harness.report.page.groups import ranking_data
-        from harness.report.published_measures import first_screen
+        from harness.report.page.results import results_page  # late, as most commands write no page
 
-        tariff, per_query = self._tariff(), found.per_query
-        table = row_pricing.price(found.table, tariff)
-        title, about = _paper(self.results)
-        content = PageSource(
-            title=title or f"Results in {self.results.resolve().name}",
-            about=about,
-            measured=found.table,
-            tariff=tariff,
-            ranking=ranking_data(table, per_query),
-            quantiles_s={key: values.quantiles_s for key, values in per_query.items()},
-            notes=table.notes,
-            view=view,
-        )
-        pointed = SummaryView(rest="click a number of the leaderboard")
-        if published.has_measures_alone(self.results):
-            answer = first_screen(published_measures.read(self.results), plain_escape)
-        else:
-            answer = summary_section(table, per_query, plain_escape, pointed)
-        return render_page(page_content(content), answer_html(answer))
+        return results_page(self.results, found, self._tariff(), view)
 
 
 def tested(found: ReadResults) -> ReadResults:
@@ -277,11 +254,3 @@ def read_run_files(
     override = rejudge.read(None, without_queries)
     runs_of_files = judged_runs.read_runs(qrels, runs, texts, watch)
     return (runs_of_files if override is None else rejudge.override_runs((runs_of_files,), override)[0],)
-
-
-def _paper(folder: Path) -> tuple[str | None, tuple[str, ...]]:
-    """Return the title and citation of the paper whose tables a folder holds."""
-    if not published.is_in(folder):
-        return None, ()
-    about = (published_measures if published.has_measures_alone(folder) else published).read(folder).about
-    return f"{about.cited}, as published", about.citation_lines()

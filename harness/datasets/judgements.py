@@ -7,6 +7,7 @@ from pathlib import Path
 
 from harness.datasets import Dataset, load_named
 from harness.errors import UnknownName, UsageError
+from harness.evaluation import qrels_merge, trec_lines
 from harness.evaluation.evaluate_runs import count_and_ids
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.pool import GradedPair
@@ -29,6 +30,24 @@ def judgements_of_dataset(dataset: Dataset) -> BaseQrels:
         for query, iteration, document, grade in rows
     )
     return BaseQrels(lines, dataset.qrels_sha256)
+
+
+def read_base(named: str, cache: Path) -> BaseQrels:
+    """Return the judgements of a file, or of a dataset.
+
+    Raises:
+        UsageError: the name is neither, or the dataset is judged by answers in texts.
+        FileError: the file is damaged.
+    """
+    path = Path(named)
+    trec_lines.refuse_pipe(path)
+    if path.is_file():
+        return qrels_merge.read_base(path)
+    try:
+        dataset = load_named(named, Path.cwd(), cache)
+    except UnknownName as error:
+        raise UsageError(f"{named}: is neither a file nor a dataset; {error}") from error
+    return judgements_of_dataset(dataset)
 
 
 def check_known(given: Sequence[GradedPair], holder: Dataset) -> None:

@@ -203,8 +203,21 @@ def _of_verdict(
     return name, value
 
 
-def _of_paper(get: Callable[[Viable], Value]) -> Callable[[tuple[_Line, Evidence | None]], Value]:
-    return lambda pair: None if pair[0].minimum.published is None else get(pair[0].minimum.published)
+# What a paper's Table 2 says of a system, in JSON and (as ``published_...``) in CSV.
+_PAPER: dict[str, Callable[[Viable], Value]] = {
+    "system": lambda row: row.system,
+    "cpus": lambda row: row.cpu,
+    "gpus": lambda row: row.gpu,
+    "memory_gib": lambda row: row.hardware.memory_gib,
+    "instance_type": lambda row: row.instance_type,
+    "usd_per_million": lambda row: float(row.cost_usd_per_million.value),
+}
+
+
+def _of_paper(
+    name: str, get: Callable[[Viable], Value]
+) -> tuple[str, Callable[[tuple[_Line, Evidence | None]], Value]]:
+    return f"published_{name}", lambda pair: pair[0].minimum.published and get(pair[0].minimum.published)
 
 
 _COLUMNS: tuple[tuple[str, Callable[[tuple[_Line, Evidence | None]], Value]], ...] = (
@@ -216,12 +229,7 @@ _COLUMNS: tuple[tuple[str, Callable[[tuple[_Line, Evidence | None]], Value]], ..
     ("failure", lambda pair: pair[0].reason),
     ("mean_at_limit_s", lambda pair: pair[0].mean_s),
     ("usd_per_million", lambda pair: pair[0].usd_per_million),
-    ("published_system", _of_paper(lambda row: row.system)),
-    ("published_cpus", _of_paper(lambda row: row.cpu)),
-    ("published_gpus", _of_paper(lambda row: row.gpu)),
-    ("published_memory_gib", _of_paper(lambda row: row.hardware.memory_gib)),
-    ("published_instance_type", _of_paper(lambda row: row.instance_type)),
-    ("published_usd_per_million", _of_paper(lambda row: float(row.cost_usd_per_million.value))),
+    *(_of_paper(name, get) for name, get in _PAPER.items()),
     *(_of_verdict(name, get) for name, get in CSV_COLUMNS if name not in ("system", "dataset", "cpus", "gpus")),
 )
 
@@ -242,15 +250,7 @@ def _json(minimum: Minimum, lines: Sequence[_Line], snapshot: Snapshot) -> dict[
             "mean_s": best.mean_s,
             "usd_per_million": best.usd_per_million,
         },
-        "published": paper
-        and {
-            "system": paper.system,
-            "cpus": paper.cpu,
-            "gpus": paper.gpu,
-            "memory_gib": paper.hardware.memory_gib,
-            "instance_type": paper.instance_type,
-            "usd_per_million": float(paper.cost_usd_per_million.value),
-        },
+        "published": paper and {name: get(paper) for name, get in _PAPER.items()},
         "failures": {str(count): reason for count, reason in minimum.failures.items()},
         "verdicts": [
             {**asdict(line.verdict), "rent": line.rent and rent_json(line.rent, snapshot)}
