@@ -21,6 +21,8 @@ import harness
 
 # The modules of commands whose name is not their module's.
 _MODULES = {
+    "aws": ("batch", "ec2"),
+    "compare": ("compare", "recall"),
     "export": ("export", "merge", "verify"),
     "generate": ("generate", "label"),
     "judgements": ("pool", "qrels"),
@@ -30,7 +32,7 @@ _MODULES = {
     "systems": ("calibrate", "conformance", "doctor", "images", "pin", "systems"),
     "viability": ("curve", "validate", "viable"),
 }
-_ALONE = ("batch", "compare", "ec2", "embed", "explain", "leaderboard", "positions", "recall", "report")
+_ALONE = ("embed", "explain", "leaderboard", "positions", "report")
 # Each command and the module that holds it, as a function of the command's name; calling a command imports its module.
 COMMANDS = {name: module for module, names in _MODULES.items() for name in names} | dict(
     zip(_ALONE, _ALONE, strict=True)

@@ -1,4 +1,4 @@
-"""`harness compare`: two systems, query by query."""
+"""`harness compare` and `recall`: systems against each other, query by query, and against an exact search."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from harness.analysis import comparison
+from harness.analysis import comparison, published, results_folder
+from harness.analysis import recall as overlaps
 from harness.analysis.comparison import Comparison
 from harness.analysis.results_folder import ReadResults
 from harness.cli.locations import mirrored
@@ -16,6 +17,7 @@ from harness.cli.options import (
     cache_option,
     given_parameters,
     price_options,
+    results_argument,
     results_option,
     results_path,
 )
@@ -32,6 +34,8 @@ from harness.cli.stored_results import (
 from harness.errors import UsageError
 from harness.evaluation import judged_runs, measure_names, trec_lines
 from harness.report.comparison import comparison_document
+from harness.report.recall import answer, recall_document
+from harness.results import reader
 
 # Names with these endings are run files, even if the file is missing.
 _ENDINGS = frozenset({".run", ".trec", ".res", ".txt", ".gz", ".zst"})
@@ -151,3 +155,32 @@ def _run_files(
     name_of = dict(zip(paths, runs.runs, strict=True))
     named = [(name_of[one.resolve()], name_of[two.resolve()]) for one, two in pairs]
     return comparison.compare_run_pairs(named, runs, measures, count)
+
+
+@click.command()
+@mirrored("results")
+@results_argument
+@click.option(
+    "--of",
+    "exact",
+    metavar="EXACT",
+    help="Compare all other systems with this one.  [default: with the system that [exact] of the suite names]",
+)
+@stored_measures_option("As ir_measures writes them; the change of the first is shown.")
+@destination_options(*FORMATS, wide=True)
+@cache_option
+@stored_results
+def recall(stored: StoredResults, exact: str | None, destination: Destination) -> None:
+    """Show the share of the exact top 10 and top 100 that approximate systems find.  Runs nothing.
+
+    Separates the loss of the search from the quality of the model.  RESULTS (a folder; default: results) hold both
+    ranked lists, with the same queries, documents, model and k.  Needs no judgements.
+    """
+    if published.is_in(stored.results):
+        raise UsageError(f"{stored.results}: a paper's figures have no ranked lists; name measured results")
+    read, declared = stored.read(), results_folder.load_exact(stored.results)
+    found = overlaps.compare_with_exact(reader.read_jobs(stored.results), declared, exact, read.table, read.per_query)
+    if destination.form == "md" and not destination.wide:
+        destination.show_answer(lambda escape, width: (answer(found, escape, width),))
+    else:
+        destination.show_report(recall_document(found))

@@ -27,7 +27,6 @@ from harness.cli.options import (
 from harness.cli.output import FORMATS, Destination, columns, destination_options, show_errors, show_paragraphs, write
 from harness.errors import FileError, HarnessError, ImageError, UsageError
 from harness.experiments.calibration import run as calibration
-from harness.experiments.calibration.run import CaseSelection
 from harness.experiments.conformance import examine
 from harness.jobs.pinning import pin_alone
 from harness.launch import connection, launchers
@@ -139,7 +138,6 @@ def conformance(
 @click.command()
 @results_option
 @click.option("--only", metavar="GLOB,...", help="Only cases whose name (or group) matches.")
-@click.option("--repeats", type=click.IntRange(1, 1000), default=1, help="Run all cases that many times.")
 @retry_option(1, "Measure a case again whose times are off, at most N times; the table says so.")
 @destination_options(*FORMATS, wide=True)
 @launcher_option
@@ -148,7 +146,6 @@ def conformance(
 def calibrate(
     results: Path | str,
     only: str | None,
-    repeats: int,
     retry_noisy: int,
     destination: Destination,
     choice: LauncherChoice,
@@ -160,9 +157,9 @@ def calibrate(
     started = time.monotonic()
     with writable(results, choice.cache) as location, choice.open() as launcher:
         options = replace(run_options(Path(), location.folder, None, True, choice.cache), publisher=location.publisher)
-        lines = calibration.calibrate(options, CaseSelection(only, repeats, retry_noisy), launcher)
-    destination.show_report(calibration.calibration_document(lines, time.monotonic() - started))
-    sys.exit(0 if all(line.ok for line in lines) else 1)
+        verdicts = calibration.calibrate(options, launcher, only, retry_noisy)
+    destination.show_report(calibration.calibration_document(verdicts, time.monotonic() - started))
+    sys.exit(0 if all(verdict.ok for verdict in verdicts) else 1)
 
 
 log = logging.getLogger(__name__)

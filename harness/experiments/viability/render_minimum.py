@@ -167,9 +167,9 @@ def _published(line: _Line, text: Callable[[Viable], str]) -> str:
 
 
 def _notes(lines: Sequence[_Line], criteria: Criteria, snapshot: Snapshot) -> tuple[str, ...]:
-    asked = [f"{target.figure} <= {target.at_most_s * 1e3:.4g} ms" for target in criteria.targets]
+    asked = [f"{figure} <= {at_most_s * 1e3:.4g} ms" for figure, at_most_s in criteria.targets.items()]
     asked = asked or [f"{MEAN} within {SLOWER - 1:.0%} of unconstrained"]
-    asked += [f"{bound.measure} >= {bound.at_least:g}" for bound in criteria.least]
+    asked += [f"{measure} >= {least:g}" for measure, least in criteria.least.items()]
     notes = [f"Asked: every query answered and ranked as unconstrained, {', '.join(asked)}."]
     notes += dict.fromkeys(line.minimum.source for line in lines if line.minimum.source)
     return (*notes, f"every probe: --wide   prices of {snapshot}")

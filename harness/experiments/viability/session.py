@@ -96,7 +96,7 @@ class Session:
         self.question, self.cpus = question, cpus
         self.tried: list[Judgement] = []
         self._where = f"{question.jobs.subject.system.name} on {counted(cpus, 'CPU')}"
-        self._measures = measure_names.parse([bound.measure for bound in question.criteria.least])
+        self._measures = measure_names.parse([*question.criteria.least])
         self._observations: dict[tuple[Path, bool], Observation] = {}
         self._used: Counter[int] = Counter()
         self._most = most

@@ -11,7 +11,7 @@ import pytest
 from harness.driver.records import Outcome
 from harness.errors import HarnessError, UsageError
 from harness.experiments.viability import curve, render, session, validation
-from harness.experiments.viability.acceptance import Criteria, MinimumMeasure
+from harness.experiments.viability.acceptance import Criteria
 from harness.experiments.viability.probe import MIB, SUITE
 from harness.experiments.viability.search import PROBES
 from harness.experiments.viability.session import MAXIMUM_JOBS
@@ -239,7 +239,7 @@ def test_other_sample_has_its_own_verdict(questions: Questions) -> None:
 
 def test_claim_keeps_its_criteria(questions: Questions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.experiments.viability.judge.Reference.architecture", "x86_64")
-    question, _ = questions(needs(1), Criteria(least=(MinimumMeasure("RR@10", 0.1),)))
+    question, _ = questions(needs(1), Criteria(least={"RR@10": 0.1}))
     verdict = validation.validate(question, instances.read_instances("aws")["m6g.medium"])
     assert verdict.least == {"RR@10": 0.1} and "RR@10 >= 0.1" in writers.write(
         render.validation_document(verdict), "md"

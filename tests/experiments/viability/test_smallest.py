@@ -13,7 +13,7 @@ import pytest
 from harness.driver.records import Outcome
 from harness.errors import EngineError, FileError, HarnessError, JobError, UsageError
 from harness.experiments.viability import curve, render
-from harness.experiments.viability.acceptance import Criteria, MinimumMeasure, Target
+from harness.experiments.viability.acceptance import Criteria
 from harness.experiments.viability.probe import MIB, SUITE
 from harness.experiments.viability.search import CONFIRMATIONS, PROBES
 from harness.experiments.viability.session import Session
@@ -140,7 +140,7 @@ def test_every_failed_criterion_is_named(questions: Questions) -> None:
 
 
 def test_falling_ranking_is_the_binding_criterion(questions: Questions) -> None:
-    criteria = Criteria(least=(MinimumMeasure("RR@10", 0.1),))
+    criteria = Criteria(least={"RR@10": 0.1})
     question, _ = questions(
         lambda limit, _: Life(first="d9") if limit is not None and limit < 140 else Life(), criteria
     )
@@ -246,11 +246,11 @@ def test_fastest_jobs_count_with_a_note_if_all_are_disturbed(questions: Question
 
 
 def test_target_missed_without_a_limit_is_one_line_and_jobs_are_kept(questions: Questions) -> None:
-    question, _ = questions(needs(1), Criteria((Target("mean", 0.005),)))
+    question, _ = questions(needs(1), Criteria({"mean": 0.005}))
     with pytest.raises(UsageError, match=r"planted on 1 CPU: mean is 10 ms with all the memory.*target is 5 ms"):
         smallest(question, 1)
     assert len(read_jobs(questions.bench.results / SUITE)) == 3
-    question, launcher = questions(needs(1), Criteria(least=(MinimumMeasure("RR@10", 0.9),)))
+    question, launcher = questions(needs(1), Criteria(least={"RR@10": 0.9}))
     with pytest.raises(UsageError, match=r"RR@10 is 0\.\d+ with all the memory.*at least 0\.9 is asked"):
         smallest(question, 1)
     assert launcher.limits == [], "the same jobs"
@@ -306,7 +306,7 @@ def test_stored_verdict_holds_no_prices(questions: Questions) -> None:
     smallest(questions(needs(129))[0], 1)
     assert len(list(folder.iterdir())) == 1
     for at_most in (0.1, 0.2):
-        smallest(questions(needs(129), Criteria((Target("mean", at_most),)))[0], 1)
+        smallest(questions(needs(129), Criteria({"mean": at_most}))[0], 1)
     assert len(list(folder.iterdir())) == 3, "each question has its own"
 
 
