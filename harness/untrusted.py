@@ -419,11 +419,7 @@ def decode(content: bytes, path: Path | str, line: int = 1, encoding: str = "utf
 
 @contextmanager
 def reading(
-    place: Path | str,
-    remedy: str,
-    *,
-    fault: str = "cannot be read",
-    damage: tuple[type[Exception], ...] = (OSError,),
+    place: Path | str, remedy: str, *, fault: str = "cannot be read", damage: tuple[type[Exception], ...] = (OSError,)
 ) -> Iterator[None]:
     """Turn errors of reading a file into a FileError that names the place, the reason and the remedy."""
     try:

@@ -84,20 +84,14 @@ class Commands(click.Group):
         """Run a command; show its messages and bars on stderr."""
         from harness import progress  # late, as all that the help needs not
         from harness.cli.options import one_line_errors
-
-        with one_line_errors(), progress.show_progress(progress.Screen(stderr=True)):
-            _check_folder()
-            return super().invoke(ctx)
-
-
-def _check_folder() -> None:
-    """Refuse to run in a removed folder, where relative paths have no meaning."""
-    try:
-        Path.cwd()
-    except FileNotFoundError:
         from harness.errors import UsageError
 
-        raise UsageError("the folder that you are in was removed; change to another") from None
+        with one_line_errors(), progress.show_progress(progress.Screen(stderr=True)):
+            try:
+                Path.cwd()
+            except FileNotFoundError:  # relative paths have no meaning there
+                raise UsageError("the folder that you are in was removed; change to another") from None
+            return super().invoke(ctx)
 
 
 class _Unimported(click.Command):

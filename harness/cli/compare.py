@@ -141,11 +141,7 @@ def _file_pairs(compared: Sequence[str]) -> list[tuple[Path, Path]]:
 
 
 def _run_files(
-    pairs: Sequence[tuple[Path, Path]],
-    qrels: Path,
-    queries: Path | None,
-    options: StoredResults,
-    count: int,
+    pairs: Sequence[tuple[Path, Path]], qrels: Path, queries: Path | None, options: StoredResults, count: int
 ) -> tuple[list[Comparison], Sequence[str]]:
     """Compare pairs of run files; also return notes about all pairs."""
     measures = measure_names.parse(options.measures or measure_names.DEFAULT)

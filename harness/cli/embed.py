@@ -11,13 +11,7 @@ from harness.analysis.stored_runs import read_stored_runs
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option
 from harness.cli.lines import say
 from harness.cli.locations import readable
-from harness.cli.options import (
-    cache_option,
-    models_option,
-    only_option,
-    record_options,
-    results_option,
-)
+from harness.cli.options import cache_option, models_option, only_option, record_options, results_option
 from harness.cli.output import output_option
 from harness.errors import UsageError
 from harness.evaluation import embeddings

@@ -205,16 +205,10 @@ def _price_options(
         click.option("--region", help="Prices of this region.  [default: the one in instance_profiles/defaults.toml]"),
         click.option("--term", metavar="on-demand|reserved-1y|reserved-3y|spot", help="[default: on-demand]"),
         click.option(
-            "--architecture",
-            type=click.Choice(architectures),
-            default=architectures[0],
-            help=architecture_help,
+            "--architecture", type=click.Choice(architectures), default=architectures[0], help=architecture_help
         ),
         click.option(
-            "--generation",
-            type=click.Choice(GENERATION_CHOICES),
-            default=GENERATION_CHOICES[0],
-            help=generation_help,
+            "--generation", type=click.Choice(GENERATION_CHOICES), default=GENERATION_CHOICES[0], help=generation_help
         ),
         *more,
     )

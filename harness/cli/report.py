@@ -15,13 +15,7 @@ from harness.analysis.published import Published
 from harness.analysis.results_folder import ReadResults
 from harness.cli.leaderboard import rates_option
 from harness.cli.locations import as_given, mirrored
-from harness.cli.options import (
-    cache_option,
-    parsed_by,
-    price_options,
-    record_options,
-    results_argument,
-)
+from harness.cli.options import cache_option, parsed_by, price_options, record_options, results_argument
 from harness.cli.output import FORMATS, PAGE, PICTURES, Destination, destination_options
 from harness.cli.stored_results import (
     StoredResults,

@@ -76,12 +76,7 @@ cloud_options = record_options(
     RentalOptions,
     click.option("--region", help="ec2, batch: AWS region.  [default: the AWS configuration's]"),
     click.option("--instance", metavar="TYPE", help="ec2, batch: this instance type for all hardware profiles."),
-    click.option(
-        "--max-usd",
-        "cap_usd",
-        type=FiniteRange(min=0, min_open=True),
-        help="ec2, batch: never spend more.",
-    ),
+    click.option("--max-usd", "cap_usd", type=FiniteRange(min=0, min_open=True), help="ec2, batch: never spend more."),
     click.option(
         "--max-instances",
         "most",

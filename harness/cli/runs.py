@@ -220,13 +220,7 @@ _THRESHOLD = 0.9
     help=f"Minimum cosine of near duplicates, with --embeddings.  [default: {_THRESHOLD}]",
 )
 @measures_option()
-@click.option(
-    "--write",
-    "leaked",
-    type=output_path,
-    metavar="FILE",
-    help="Write the leaked queries' ids, one a line.",
-)
+@click.option("--write", "leaked", type=output_path, metavar="FILE", help="Write the leaked queries' ids, one a line.")
 @destination_options(*FORMATS)
 @cache_option
 def leakage(
@@ -256,10 +250,7 @@ def leakage(
             trained, str(training), "name a file of training queries, or vectors with --embeddings"
         )
         if blank:
-            say(
-                one_line(f"{training}: {count_and_ids(blank)} queries have no word: nothing is like them"),
-                err=True,
-            )
+            say(one_line(f"{training}: {count_and_ids(blank)} queries have no word: nothing is like them"), err=True)
     vectors = (vector_files.read(embeddings[0]), vector_files.read(embeddings[1])) if embeddings else None
     samples = runs.judged()
     for sample in samples:

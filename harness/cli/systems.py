@@ -17,13 +17,7 @@ from harness import config, filesystem
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_options
 from harness.cli.lines import say
 from harness.cli.locations import writable
-from harness.cli.options import (
-    cache_option,
-    models_option,
-    platform_option,
-    results_option,
-    retry_option,
-)
+from harness.cli.options import cache_option, models_option, platform_option, results_option, retry_option
 from harness.cli.output import FORMATS, Destination, columns, destination_options, show_errors, show_paragraphs, write
 from harness.errors import FileError, HarnessError, ImageError, UsageError
 from harness.experiments.calibration import run as calibration
@@ -144,11 +138,7 @@ def conformance(
 @cache_option
 @launcher_choice
 def calibrate(
-    results: Path | str,
-    only: str | None,
-    retry_noisy: int,
-    destination: Destination,
-    choice: LauncherChoice,
+    results: Path | str, only: str | None, retry_noisy: int, destination: Destination, choice: LauncherChoice
 ) -> None:
     """Measure injected values, and show the reported ones that are off; all with --wide.
 

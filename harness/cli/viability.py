@@ -171,7 +171,8 @@ def viable(
     step_bytes = acceptance.parse_size(step, "--step")
     snapshot = selection.snapshot()  # before anything costs time
     if bench.system.endswith(".toml"):
-        _refuse_for_suite("dataset", "gpus")
+        for name in {"dataset", "gpus"} & given_parameters().keys():
+            raise UsageError(f"--{name} is for a SYSTEM; the suite's file names its own, and --only chooses among them")
         suite = load(Path(bench.system))
         questions = suite_questions(suite, only, counts)
         with bench.each(suite, criteria, step_bytes) as ask:
@@ -193,13 +194,6 @@ def viable(
     if errors:
         sys.exit(max(refused.exit_code for refused in errors))
     sys.exit(0 if all(verdict.limit_bytes is not None for verdict in limits) else 1)
-
-
-def _refuse_for_suite(*names: str) -> None:
-    """Refuse options on the command line that a suite's file decides."""
-    for name in names:
-        if name in given_parameters():
-            raise UsageError(f"--{name} is for a SYSTEM; the suite's file names its own, and --only chooses among them")
 
 
 @click.command()

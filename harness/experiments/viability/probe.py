@@ -241,11 +241,10 @@ class SubjectJobs:
 
     def _mark(self, since: datetime) -> None:
         """Record that older jobs do not count, also after this search is interrupted and resumed."""
-        content = (since.isoformat(timespec="milliseconds") + "\n").encode("ascii")
-        if self._options.publisher:
-            self._options.publisher.write(self.folder / _SINCE, content)
-        with filesystem.atomic_write(self.folder / _SINCE) as partial:
-            partial.write_bytes(content)
+        path = self.folder / _SINCE
+        with filesystem.atomic_write(path) as partial:
+            partial.write_text(since.isoformat(timespec="milliseconds") + "\n", encoding="ascii")
+        self.publish(path)
 
 
 def read_mark(path: Path) -> datetime:

@@ -24,17 +24,7 @@ from harness.pricing import cost
 from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
 from harness.pricing.offers import Offer
 from harness.pricing.prices import Snapshot
-from harness.report.document import (
-    MISSING,
-    Escape,
-    Grid,
-    GridColumn,
-    ReportDocument,
-    Section,
-    Value,
-    grid_of,
-    lines_of,
-)
+from harness.report.document import MISSING, Escape, Grid, GridColumn, ReportDocument, Section, Value, grid_of, lines_of
 from harness.results.isolation import named
 from harness.stats import median
 
@@ -81,11 +71,7 @@ class _Line:
 
 
 def minima_document(
-    suite: str,
-    minima: Sequence[Minimum],
-    criteria: Criteria,
-    snapshot: Snapshot,
-    choice: TypeChoice = DEFAULT_CHOICE,
+    suite: str, minima: Sequence[Minimum], criteria: Criteria, snapshot: Snapshot, choice: TypeChoice = DEFAULT_CHOICE
 ) -> ReportDocument:
     """Return the report on the smallest hardware of each system of a suite."""
     lines = [line for minimum in minima for line in _lines_of(minimum, snapshot, choice)]
