@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -15,7 +16,6 @@ from harness.cli.options import cache_option, models_option, only_option, record
 from harness.cli.output import output_option
 from harness.errors import UsageError
 from harness.evaluation import embeddings
-from harness.evaluation.embeddings import Embeddings
 from harness.jobs import encode
 from harness.jobs.encode import TextSelection
 from harness.jobs.pinning import pin_alone
@@ -75,13 +75,11 @@ def embed(
     if isinstance(results, str) and output is None:
         raise UsageError(f"{results}: vectors are kept on this disk; name a file with -o")
     envelope = instances.hardware_profile(profile) if profile else None
+    into = (lambda _: output) if output else partial(embeddings.embeddings_path, Path(results))
     texts = selection.read(cache, lambda: read_stored_runs(readable(results, cache), only))
-
-    def path_of(made: Embeddings) -> Path:
-        return output or embeddings.embeddings_path(Path(results), made)
 
     with choice.open() as launcher:
         declared = pin_alone(declared, launcher, None if isinstance(results, str) else results)
-        made = encode.encode(declared, texts, path_of, launcher, cache, envelope)
+        made = encode.encode(declared, texts, into, launcher, cache, envelope)
     size = f"{len(made.content.ids):,} {texts.role} vectors of {made.content.vectors.shape[1]} dimensions"
     say(one_line(f"{made.path}: {size} by {system}, {made.added:,} of them new"))

@@ -12,7 +12,7 @@ from harness.analysis.position_sources import PositionSources
 from harness.analysis.positions import BIN, DatasetPositions, ReadLimit, read_limit, reader_of
 from harness.cli.lines import say
 from harness.cli.locations import readable
-from harness.cli.options import cache_option, parsed_by, record_options, results_path
+from harness.cli.options import cache_option, record_options, results_path
 from harness.cli.output import FORMATS, PICTURES, Destination, destination_options
 from harness.cli.stored_results import StoredResults, show_pictures, stored_measures_option
 from harness.errors import UsageError
@@ -48,10 +48,6 @@ sources_options = record_options(
 )
 
 
-def _reads(given: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(sorted(set(given)))
-
-
 @click.command()
 @click.argument("source", type=results_path, metavar="DATASET|RESULTS")
 @sources_options
@@ -59,7 +55,6 @@ def _reads(given: tuple[int, ...]) -> tuple[int, ...]:
     "--reads",
     multiple=True,
     type=click.IntRange(1),
-    callback=parsed_by(_reads),
     metavar="TOKENS",
     help="With DATASET: the share that a system which reads so many tokens does not see; repeatable.",
 )
@@ -100,7 +95,7 @@ def positions(
         if (missing := datasets.missing_folder(location)) is not None:
             raise missing
         passages = position_sources.of_dataset(str(source), location, sources, cache)
-        limits = {f"{tokens:,} tokens": ReadLimit(tokens) for tokens in reads}
+        limits = {f"{tokens:,} tokens": ReadLimit(tokens) for tokens in sorted(set(reads))}
         systems = suite_systems(suites.load(suite)) if suite is not None else {}
         limits |= {name: read_limit(system.params) for name, system in systems.items()}
         readers = tuple(reader_of(name, limit, passages) for name, limit in limits.items())

@@ -213,10 +213,6 @@ def _long_documents(request: ReportRequest) -> None:
         destination.show_report(long_documents_document(made, paper))
 
 
-def _has_measures_alone(request: ReportRequest) -> bool:
-    return request.layout == "rows" and published.has_measures_alone(request.stored.results)
-
-
 def _measures(request: ReportRequest) -> None:
     """Show a paper's measures, which have neither latency nor cost."""
     view, results = request.view, request.stored.results
@@ -272,7 +268,7 @@ _LAYOUTS: tuple[tuple[Callable[[ReportRequest], bool], Callable[[ReportRequest],
     (lambda request: request.goal is not None, _cheapest),
     (lambda request: request.form == PAGE, _page),
     (lambda request: request.layout == LONG_DOCUMENTS, _long_documents),
-    (_has_measures_alone, _measures),
+    (lambda request: request.layout == "rows" and published.has_measures_alone(request.stored.results), _measures),
     (lambda request: request.form in PICTURES, _pictures),
     (_is_known_paper, _published),
     (lambda request: request.short, _summary),

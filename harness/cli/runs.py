@@ -36,7 +36,6 @@ from harness.evaluation.evaluate_runs import count_and_ids
 from harness.evaluation.frechet import Distances, Settings, distances
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.leakage import queries_without_words
-from harness.evaluation.qrels_subsample import KeepRule
 from harness.progress import Progress, bar
 from harness.report.evaluation import evaluation_document
 from harness.report.frechet import frechet_document
@@ -264,15 +263,14 @@ def leakage(
     destination.show_report(leakage_document(leakages))
 
 
-def _keeps(given: tuple[str, ...]) -> tuple[KeepRule, ...]:
-    return tuple(dict.fromkeys(map(qrels_subsample.parse_keep, given)))
-
-
 def _options(
-    measures: tuple[str, ...], keeps: tuple[KeepRule, ...], any_grade: bool, resamples: int, draws: int, seed: int
+    measures: tuple[str, ...], keeps: tuple[str, ...], any_grade: bool, resamples: int, draws: int, seed: int
 ) -> RobustnessOptions:
-    keeps = tuple(replace(keep, any_grade=any_grade and keep.share is None) for keep in keeps)
-    return RobustnessOptions(measures[0], measures[1:], keeps, resamples, draws, seed)
+    rules = [
+        replace(rule, any_grade=any_grade and rule.share is None)
+        for rule in dict.fromkeys(map(qrels_subsample.parse_keep, keeps))
+    ]
+    return RobustnessOptions(measures[0], measures[1:], tuple(rules), resamples, draws, seed)
 
 
 robustness_options = record_options(
@@ -287,7 +285,6 @@ robustness_options = record_options(
         "keeps",
         multiple=True,
         default=("1", "50%"),
-        callback=parsed_by(_keeps),
         metavar="N|SHARE",
         help="Fewer judgements: at most N relevant ones by query, best grades first, or a share of all; repeatable.",
     ),

@@ -171,8 +171,10 @@ def viable(
     step_bytes = acceptance.parse_size(step, "--step")
     snapshot = selection.snapshot()  # before anything costs time
     if bench.system.endswith(".toml"):
-        for name in {"dataset", "gpus"} & given_parameters().keys():
-            raise UsageError(f"--{name} is for a SYSTEM; the suite's file names its own, and --only chooses among them")
+        if decided := [name for name in ("dataset", "gpus") if name in given_parameters()]:
+            raise UsageError(
+                f"--{decided[0]} is for a SYSTEM; the suite's file names its own, and --only chooses among them"
+            )
         suite = load(Path(bench.system))
         questions = suite_questions(suite, only, counts)
         with bench.each(suite, criteria, step_bytes) as ask:
