@@ -60,10 +60,10 @@ _UNMEASURED = Estimate(None, reason="not measured")
 OTHERS = {
     each.name: each
     for each in (
-        Axis("latency", "mean latency", "ms", False, lambda row: row.latency_mean_s.map(lambda seconds: seconds * 1e3)),
-        Axis("cost", "cost", "US$ per million queries", False, attrgetter("cost")),
-        Axis("memory", "peak anonymous memory", "MiB", False, lambda row: _size(row.peak_anon_bytes)),
-        Axis("index", "index", "MiB", False, lambda row: _size(row.index_bytes)),
+        Axis("latency", "mean latency", "ms", False, lambda row: row.latency.mean_s.map(lambda seconds: seconds * 1e3)),
+        Axis("cost", "cost", "US$ per million queries", False, attrgetter("usd_per_million")),
+        Axis("memory", "peak anonymous memory", "MiB", False, lambda row: _size(row.resources.peak_anon_bytes)),
+        Axis("index", "index", "MiB", False, lambda row: _size(row.index.size_bytes)),
         Axis("throughput", "throughput", "queries/s", True, lambda row: row.throughput_qps),
     )
 }

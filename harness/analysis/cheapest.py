@@ -167,8 +167,8 @@ class CheapestPoint:
 
 
 def _cost(point: OperatingPoint) -> float:
-    assert point.row.cost.value is not None, "rows without a cost are left out"
-    return point.row.cost.value
+    assert point.row.usd_per_million.value is not None, "rows without a cost are left out"
+    return point.row.usd_per_million.value
 
 
 def find(table: Table, per_query: Mapping[str, PerQuery], goal: QualityGoal) -> tuple[CheapestPoint, ...]:
@@ -200,7 +200,7 @@ def _of_group(
     reasons = [(row, reason_not_ranked(row, (accuracy, cost))) for row in rows]
     ranked = [row for row, reason in reasons if reason is None]
     left_out = tuple((row, reason) for row, reason in reasons if reason is not None)
-    ranked.sort(key=lambda row: (row.cost.value or 0.0, row.latency_mean_s.value or 0.0, row.per_query_key))
+    ranked.sort(key=lambda row: (row.usd_per_million.value or 0.0, row.latency.mean_s.value or 0.0, row.per_query_key))
     if base is None:
         points = [_absolute(row, goal.measure, offset) for row in ranked]
         return CheapestPoint(place, offset, tuple(points), left_out)

@@ -129,7 +129,7 @@ def compare(
         measures: names of the measures, as in the rows.
         choice: the queries to list.
     """
-    means = [row.latency_mean_s.value for row in (a, b)]
+    means = [row.latency.mean_s.value for row in (a, b)]
     latencies = _aligned(values_a, values_b, lambda values: values.latency_s)
     differences = [difference(LATENCY, means, latencies, functools.partial(_again, a, b))]
     for measure in measures:
@@ -349,7 +349,7 @@ def _by_job(row: Row) -> Floats:
 
     Trials are in the order of their jobs.  If one was cut short, its job is unknown and the result is empty.
     """
-    means = np.asarray(row.trial_means_s, dtype=np.float64)
+    means = np.asarray(row.latency.trial_means_s, dtype=np.float64)
     whole = len(means) > 0 and row.trials in (None, len(means)) and len(means) % row.jobs == 0
     return means.reshape(row.jobs, -1).mean(axis=1) if whole else means[:0]
 

@@ -42,12 +42,12 @@ def _count(name: str) -> Callable[[Row], Estimate]:
 
 
 def _score(row: Row) -> Estimate:
-    timing = row.stages_s.get(SCORE)
+    timing = row.latency.stages_s.get(SCORE)
     return Estimate(None, reason=f"no stage {SCORE!r} was timed") if timing is None else timing.mean_s
 
 
 RATIOS = (
-    RatioAxis("latency", "mean latency", attrgetter("latency_mean_s"), timed=True),
+    RatioAxis("latency", "mean latency", attrgetter("latency.mean_s"), timed=True),
     RatioAxis("score", "time of stage score", _score, timed=True),
     RatioAxis("flop", "FLOP", _count("flop")),
     RatioAxis("tokens", "tokens", _count("tokens")),

@@ -67,7 +67,7 @@ def of_table(
     notes = [*_overhead(overhead), MEAN_METHOD, PERCENTILE_METHOD]
     if any(row.scenario != "single_stream" for row in rows):
         notes.append(THROUGHPUT_METHOD)
-    mapped = any(row.peak_mapped_bytes is not None for row in rows)
+    mapped = any(row.resources.peak_mapped_bytes is not None for row in rows)
     notes.append(f"{MEMORY_METHOD} {MAPPED_METHOD}" if mapped else MEMORY_METHOD)
     notes += [WORK_METHOD] if any(row.counts for row in rows) else []
     notes += [FIRST_STAGE_METHOD] if any(row.first_stage for row in rows) else []
@@ -92,7 +92,7 @@ def of_table(
 def of_cost(rows: Sequence[Row], choice: TypeChoice = DEFAULT_CHOICE) -> Iterator[str]:
     """Yield how the cost of queries was computed, by cost model, and on which machines."""
     yield from cost.describe_models(row.scenario for row in rows)
-    if any(figure.low is not None for row in rows for figure in (row.usd_per_million, row.usd_per_million_saturated)):
+    if any(figure.low is not None for row in rows for figure in (row.cost.sequential, row.cost.saturated)):
         yield "A cost's interval is that of its latency or throughput times the same factor: prices have none."
     if rows and all(row.scenario == "single_stream" for row in rows):
         yield (
@@ -112,7 +112,7 @@ def of_cost(rows: Sequence[Row], choice: TypeChoice = DEFAULT_CHOICE) -> Iterato
 
 
 def _of_index_cost(rows: Sequence[Row], storage: StoragePrice | None) -> Iterator[str]:
-    if not any(row.build_price for row in rows):
+    if not any(row.cost.build_price for row in rows):
         return
     yield (
         f"Index build: {cost.BUILD_FORMULA}, on the instance type that built, else on the cheapest that provides what "
@@ -128,7 +128,7 @@ def _of_index_cost(rows: Sequence[Row], storage: StoragePrice | None) -> Iterato
 
 def _of_tokens(rows: Sequence[Row]) -> Iterator[str]:
     """Yield how the tokens of language models were priced."""
-    found = next((row.token_price for row in rows if row.token_price is not None), None)
+    found = next((row.cost.token_price for row in rows if row.cost.token_price is not None), None)
     if found is not None:
         yield (
             f"Cost, tokens: {token_prices.FORMULA}; at list prices of {found.date}, without cache or batch discount, "
@@ -173,8 +173,8 @@ def of_builds(rows: Sequence[Row]) -> Iterator[str]:
 
 def build_place(row: Row) -> str | None:
     """Return limits, machine and isolation of a row's index build; None: unknown."""
-    limits, machine = row.build_envelope, row.build_machine
-    if limits is None or row.index_build_s is None:
+    limits, machine = row.index.envelope, row.index.machine
+    if limits is None or row.index.build_s is None:
         return None
     has = f"{processors(limits.cpus, limits.gpus)}, {limits.memory_bytes / 2**30:.3g} GiB"
     names = () if machine is None else (machine.instance_type, machine.cpu_model, *machine.gpu_models[: limits.gpus])
@@ -191,14 +191,14 @@ def _overhead(overhead: Sequence[Overhead]) -> Iterator[str]:
         where = item.isolation.marked(item.profile)
         where += f" of {item.suite}" if suites else ""
         where += f" of {item.origin or 'no origin'}" if origins else ""
-        if item.outcome is not Outcome.OK or item.latency_mean_s.value is None:
-            why = item.detail or item.latency_mean_s.reason
+        if item.outcome is not Outcome.OK or item.latency.mean_s.value is None:
+            why = item.detail or item.latency.mean_s.reason
             said.append(f"{where} not measured ({item.outcome.value}{f': {why}' if why else ''})")
             continue
         # Only the figures: the JSON report has the findings about the null system's row.
         facts = "; ".join(reason.partition("; ")[0] for reason in item.reasons)
         doubts = "" if item.validity is Validity.CLEAN else f" ({item.validity.value}: {facts})"
-        shown = (("mean", item.latency_mean_s), ("p50", item.p50_s), ("p99", item.p99_s))
+        shown = (("mean", item.latency.mean_s), ("p50", item.latency.p50_s), ("p99", item.latency.p99_s))
         figures = ", ".join(f"{name} {figure.value * 1e6:.3g} µs" for name, figure in shown if figure.value is not None)
         said.append(f"{where} {figures}{doubts}")
     if said:
@@ -281,7 +281,7 @@ def of_origins(rows: Sequence[Row]) -> Iterator[str]:
 
 def of_judgements(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the rows that were scored by other qrels than the stored ones."""
-    for dataset, said in sorted({(row.dataset, row.rejudged) for row in rows if row.rejudged}):
+    for dataset, said in sorted({(row.dataset, row.judged.rejudged) for row in rows if row.judged.rejudged}):
         yield f"{dataset} is judged {', '.join(said)}."
 
 
@@ -298,7 +298,7 @@ def of_unjudged(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the systems with unjudged hits, which count as not relevant."""
     found: dict[tuple[str, int], dict[str, set[float]]] = defaultdict(lambda: defaultdict(set))
     for row in rows:
-        if row.unjudged_share is not None and row.unjudged_depth is not None:
-            found[row.dataset, row.unjudged_depth][row.system].add(row.unjudged_share)
+        if row.judged.unjudged_share is not None and row.judged.unjudged_depth is not None:
+            found[row.dataset, row.judged.unjudged_depth][row.system].add(row.judged.unjudged_share)
     for (dataset, depth), systems in sorted(found.items()):
         yield from unjudged_share_notes(dataset, depth, systems)

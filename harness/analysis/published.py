@@ -19,7 +19,7 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from harness import config
-from harness.analysis.table import PublishedRates, Row, Table, Validity
+from harness.analysis.table import IndexFigures, Latency, PublishedRates, Row, Table, Validity
 from harness.config import ConfigModel, read_toml, validate
 from harness.driver.records import Outcome
 from harness.errors import FileError, counted
@@ -573,13 +573,15 @@ def _row(
             name: Estimate(float(Fraction(percent.value, 100))) if percent else absent
             for name, percent in printed.items()
         },
-        latency_mean_s=Estimate(float(latency.value / 1000)),
-        p50_s=unknown,
-        p95_s=unknown,
-        p99_s=unknown,
-        at_most_s=dict.fromkeys(("p50", "p95", "p99"), unknown),
+        latency=Latency(
+            mean_s=Estimate(float(latency.value / 1000)),
+            p50_s=unknown,
+            p95_s=unknown,
+            p99_s=unknown,
+            at_most_s=dict.fromkeys(("p50", "p95", "p99"), unknown),
+        ),
         throughput_qps=unknown,
-        index_bytes=int(index_gib.value) * GIB if index_gib else None,
+        index=IndexFigures(size_bytes=int(index_gib.value) * GIB if index_gib else None),
         keys=(key,),
         notes=(NOT_JUDGED, *([_other_machine(reported)] if reported else []), *errata),
     )

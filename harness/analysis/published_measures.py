@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 
 from harness import config
 from harness.analysis.published import NAME, NOT_JUDGED, Paper, is_in
-from harness.analysis.table import Row, Table, Validity
+from harness.analysis.table import Latency, Row, Table, Validity
 from harness.config import ConfigModel, read_toml, validate
 from harness.driver.records import Outcome
 from harness.errors import FileError
@@ -340,10 +340,7 @@ def _rows(paper: PublishedMeasures, table: MeasureTable) -> Iterator[Row]:
                 gpus=0,
                 k=table.columns[names[0]].depth,
                 measures={table.columns[column].measure: Estimate(float(cells[column].figure)) for column in names},
-                latency_mean_s=unknown,
-                p50_s=unknown,
-                p95_s=unknown,
-                p99_s=unknown,
+                latency=Latency(mean_s=unknown, p50_s=unknown, p95_s=unknown, p99_s=unknown),
                 throughput_qps=unknown,
                 keys=(key,),
                 notes=tuple(_notes(paper, table, line[table.key], {column: cells[column] for column in names})),

@@ -371,8 +371,7 @@ def _without_verdict(row: Row) -> Row:
         row,
         findings=(),
         notes=row.notes[: len(row.notes) - len(row.findings)],
-        build_validity=Validity.UNKNOWN,
-        build_findings=(),
+        index=replace(row.index, validity=Validity.UNKNOWN, findings=()),
     )
 
 

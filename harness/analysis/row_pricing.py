@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.analysis.table import Machine, Price, Row, Table, TokenPrice
+from harness.analysis.table import Cost, Machine, Price, Row, Table, TokenPrice
 from harness.driver.records import Envelope, Outcome
 from harness.errors import counted, did_you_mean
 from harness.pricing import cost, instances, offers, prices, token_prices
@@ -30,8 +30,8 @@ from harness.untrusted import ForeignText
 
 _ARCHITECTURES = {"aarch64": "arm64", "amd64": "x86_64"}
 # Records of a row that pricing and a repriced table read.
-_NAMES = ("isolation", "outcome", "validity", "keys", "machine", "build_machine")
-COLUMNS = frozenset((*_NAMES, "measures", "latency_mean_s", "throughput_qps", "build_envelope", "counts"))
+_NAMES = ("isolation", "outcome", "validity", "keys", "machine")
+COLUMNS = frozenset((*_NAMES, "measures", "latency", "throughput_qps", "resources", "index", "counts"))
 # CPUs, memory, GPUs and the memory of each GPU, if known.
 HardwareNeed = tuple[int, int, int, int | None]
 # A row's price and a note on it.
@@ -133,25 +133,22 @@ def price_row(row: Row, tariff: Tariff) -> Row:
         row,
         price=price,
         price_note=note,
-        usd_per_million=sequential(row, price, note),
-        usd_per_million_saturated=saturated(row, price, note),
-        token_price=token_price,
-        usd_tokens_per_million=token_cost,
-        build_price=build_price,
-        usd_build_per_million_documents=build_cost,
-        usd_storage_per_month=_storage(row, tariff),
+        cost=Cost(
+            sequential=sequential(row, price, note),
+            saturated=saturated(row, price, note),
+            tokens=token_cost,
+            token_price=token_price,
+            build=build_cost,
+            build_price=build_price,
+            storage_per_month=_storage(row, tariff),
+        ),
     )
 
 
 def on_machine(row: Row, price: Price | None, note: str | None) -> Row:
     """Return a measured row with a machine and what queries cost on it."""
-    return replace(
-        row,
-        price=price,
-        price_note=note,
-        usd_per_million=sequential(row, price, note),
-        usd_per_million_saturated=saturated(row, price, note),
-    )
+    queries = replace(row.cost, sequential=sequential(row, price, note), saturated=saturated(row, price, note))
+    return replace(row, price=price, price_note=note, cost=queries)
 
 
 def price(table: Table, tariff: Tariff) -> Table:
@@ -280,7 +277,7 @@ def gpu_memory_bytes(row: Row) -> int | None:
     if not row.gpus or row.gpu_memory_bytes is not None:
         return row.gpu_memory_bytes if row.gpus else None
     # The spread of a peak over several GPUs is unknown; an even spread needs the least.
-    return None if row.peak_gpu_bytes is None else -(-row.peak_gpu_bytes // row.gpus)
+    return None if row.resources.peak_gpu_bytes is None else -(-row.resources.peak_gpu_bytes // row.gpus)
 
 
 def _on(instance_type: str, tariff: Tariff) -> MachineChoice:
@@ -321,7 +318,7 @@ def sequential(row: Row, price: Price | None, note: str | None) -> Estimate:
         )
     if price is None:
         return Estimate(None, reason=note)
-    return cost.sequential(row.latency_mean_s, price.usd_per_hour)
+    return cost.sequential(row.latency.mean_s, price.usd_per_hour)
 
 
 def saturated(row: Row, price: Price | None, note: str | None) -> Estimate:
@@ -380,29 +377,29 @@ def tokens(row: Row, snapshot: TokenSnapshot | None) -> tuple[TokenPrice | None,
 
 
 def _tokens_date(rows: Sequence[Row]) -> str:
-    return next((row.token_price.date for row in rows if row.token_price is not None), "")
+    return next((row.cost.token_price.date for row in rows if row.cost.token_price is not None), "")
 
 
 def _build(row: Row, tariff: Tariff) -> tuple[Price | None, Estimate]:
     """Return the cost of indexing a million documents, on the building type, else the cheapest with its envelope."""
-    if row.index_build_s is None:
+    if row.index.build_s is None:
         return None, Estimate(None, reason="no build of an index is stored with this result")
-    if row.build_envelope is None:
+    if row.index.envelope is None:
         return None, Estimate(None, reason="its components' indexes were built on different profiles")
-    built_on = row.build_machine or row.machine
+    built_on = row.index.machine or row.machine
     measured = None if built_on is None else architecture(built_on.architecture)
     own = None if tariff.choice.cheapest else _known_type(built_on, tariff)
-    price = tariff.on(own)[0] if own else tariff.cheapest(row.build_envelope, measured=measured)
+    price = tariff.on(own)[0] if own else tariff.cheapest(row.index.envelope, measured=measured)
     if price is None:
-        return None, Estimate(None, reason=_no_type(row.build_envelope, tariff))
-    if not row.corpus_documents:
+        return None, Estimate(None, reason=_no_type(row.index.envelope, tariff))
+    if not row.index.documents:
         return price, Estimate(None, reason="the result does not say how many documents were indexed; measure it again")
-    usd = cost.build_usd_per_million_documents(row.index_build_s, price.usd_per_hour, row.corpus_documents)
+    usd = cost.build_usd_per_million_documents(row.index.build_s, price.usd_per_hour, row.index.documents)
     return price, Estimate(usd)
 
 
 def _storage(row: Row, tariff: Tariff) -> Estimate:
-    if row.index_bytes is None:
+    if row.index.size_bytes is None:
         return Estimate(None, reason="no size of an index is stored with this result")
     if tariff.storage is None:
         at = tariff.snapshot
@@ -411,7 +408,7 @@ def _storage(row: Row, tariff: Tariff) -> Estimate:
             reason=f"no price of storage of {at.provider} {at.region} is dated {at.as_of} or before; "
             "add one to instance_profiles/storage.csv",
         )
-    return Estimate(cost.storage_usd_per_month(row.index_bytes, tariff.storage.usd_per_gib_month))
+    return Estimate(cost.storage_usd_per_month(row.index.size_bytes, tariff.storage.usd_per_gib_month))
 
 
 def _price(offer: Offer) -> Price:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from harness import stats
 from harness.analysis import cell_summary, pooling, rejudge, validity
 from harness.analysis.cell_summary import CellSummary
 from harness.analysis.evaluate_job import JobEvaluation, JobEvaluator
 from harness.analysis.pooling import Pool
 from harness.analysis.row_cache import CellRow, RowSet, cell_stamp
-from harness.analysis.table import Machine, Overhead, Row, Table, Validity
+from harness.analysis.table import IndexFigures, Judged, Latency, Machine, Overhead, Resources, Row, Table, Validity
 from harness.analysis.validity import counter_checks, machine_speed
 from harness.driver.records import Envelope, Outcome, Scalar
 from harness.errors import HarnessError
@@ -23,7 +23,7 @@ from harness.evaluation.per_query import PerQuery
 from harness.results import attempts
 from harness.results.attempts import CellKey
 from harness.results.reader import StoredJob
-from harness.results.schema import NULL_SYSTEM, Cell, Environment, IndexFacts, Result, ResultSpec, measurements
+from harness.results.schema import NULL_SYSTEM, Cell, Environment, IndexFacts, Result, ResultSpec
 from harness.stats import Estimate
 from harness.untrusted import ForeignText
 
@@ -65,7 +65,7 @@ def build_rows(
     built.sort(key=lambda pair: _reading_order(pair[0]))
     rows = tuple(row for row, _ in built)
     if evaluator.override is not None:
-        rejudge.check((row.rejudged for row in rows), evaluator.override)
+        rejudge.check((row.judged.rejudged for row in rows), evaluator.override)
     overhead = sorted(
         (_overhead(pooling.pool(cells[key], keys), levels[key.origin]) for key in null),
         key=lambda item: (item.suite, item.profile, item.isolation.name, item.origin or "", item.key),
@@ -146,8 +146,7 @@ def _with_verdict(cell: CellRow, pool: Pool, levels: machine_speed.Levels) -> Ro
     build = validity.assess_build(lead.index if pool.outcome is Outcome.OK else None, lead.spec.cell, levels)
     return replace(
         cell.row,
-        build_validity=build.validity,
-        build_findings=build.findings,
+        index=replace(cell.row.index, validity=build.validity, findings=build.findings),
         validity=verdict.validity,
         transient=verdict.transient,
         findings=verdict.findings,
@@ -185,22 +184,11 @@ def _outline(pool: Pool, tries: int) -> Row:
         sample_sha256=spec.sample_sha256,
         corpus_sha256=spec.corpus_sha256,
         qrels_sha256=spec.qrels_sha256,
-        peak_anon_bytes=_largest(one.observed.memory.peak_anon_bytes for one in results),
-        peak_mapped_bytes=_largest(one.observed.memory.peak_mapped_bytes for one in results),
-        peak_cgroup_bytes=_largest(one.observed.memory.peak_cgroup_bytes for one in results),
-        peak_gpu_bytes=_largest(one.observed.memory.peak_gpu_bytes for one in results),
-        gpu_energy_j=_sum(counter_checks.energy_j(one) for one in results) if done else None,
-        index_bytes=index.index_bytes if index else None,
-        index_build_s=index.build_s if index else None,
-        build_envelope=_build_envelope(index) if index else None,
-        build_machine=_build_machine(index) if index else None,
-        index_parts_s={name: part.build_s for name, part in index.components.items()} if index else {},
-        corpus_documents=result.provenance.corpus_documents,
+        resources=_resources(results),
+        index=replace(_index(index), documents=result.provenance.corpus_documents),
         data_faults=result.provenance.data_faults,
         latency_target_s=spec.scenario_params.latency_target_s,
         latency_percentile=spec.scenario_params.latency_percentile,
-        load_s=_median(one.load_s for one in measurements(results)),
-        first_query_s=_median(one.answers.first_query_s for one in results),
         one_pass_warmup=result.answers.warmup_done if done and spec.warmup_cap is None else None,
         page_cache=treatments.pop() if len(treatments) == 1 else None,
         harness_apart=all(apart) if apart else None,
@@ -213,6 +201,35 @@ def _outline(pool: Pool, tries: int) -> Row:
         token_model=_token_model(spec),
         origin=pool.lead.origin,
         notes=pool.notes,
+    )
+
+
+def _resources(results: Sequence[Result]) -> Resources:
+    pooled = {}
+    for figure in fields(Resources):
+        if figure.metadata:
+            values = [_fact(one, figure.metadata["path"]) for one in results]
+            known = [value for value in values if value is not None]
+            pooled[figure.name] = figure.metadata["rule"](known) if known else None
+    energies = [counter_checks.energy_j(one) for one in results]
+    whole = energies and None not in energies
+    return Resources(**pooled, gpu_energy_j=sum(filter(None, energies)) if whole else None)
+
+
+def _fact(result: Result, path: str) -> Any:
+    """Return a fact of a result, ``None`` if its record is missing."""
+    return functools.reduce(lambda part, name: None if part is None else getattr(part, name), path.split("."), result)
+
+
+def _index(index: IndexFacts | None) -> IndexFigures:
+    if index is None:
+        return IndexFigures()
+    return IndexFigures(
+        size_bytes=index.index_bytes,
+        build_s=index.build_s,
+        envelope=_build_envelope(index),
+        machine=_build_machine(index),
+        parts_s={name: part.build_s for name, part in index.components.items()},
     )
 
 
@@ -265,39 +282,30 @@ def _build_machine(index: IndexFacts) -> Machine | None:
     return _machine(known[0]) if len(known) == len(environments) and len(models) == 1 else None
 
 
-def _largest(values: Iterable[int | None]) -> int | None:
-    return max((value for value in values if value is not None), default=None)
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    """Return the sum; None if a value is missing."""
-    known = list(values)
-    return None if None in known else sum(value for value in known if value is not None)
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return stats.median(known) if known else None
-
-
 def _with_latency(row: Row, summary: CellSummary) -> Row:
     latency = summary.latency
     if latency is None:
         missing = Estimate(None, reason=summary.reason)
-        return replace(row, latency_mean_s=missing, p50_s=missing, p95_s=missing, p99_s=missing)
-    # The other fields have the same names as the row's.
-    shared = {name: value for name, value in vars(latency).items() if name not in ("mean_s", "percentiles_s")}
+        return replace(row, latency=Latency(mean_s=missing, p50_s=missing, p95_s=missing, p99_s=missing))
     return replace(
         row,
-        **shared,
-        latency_mean_s=latency.mean_s,
-        p50_s=latency.percentiles_s["p50"],
-        p95_s=latency.percentiles_s["p95"],
-        p99_s=latency.percentiles_s["p99"],
+        queries=latency.queries,
+        trials=latency.trials,
+        latency=Latency(
+            mean_s=latency.mean_s,
+            p50_s=latency.percentiles_s["p50"],
+            p95_s=latency.percentiles_s["p95"],
+            p99_s=latency.percentiles_s["p99"],
+            like_queries_s=latency.like_queries_s,
+            these_queries_s=latency.these_queries_s,
+            at_most_s=latency.at_most_s,
+            service_s=summary.service_s,
+            stages_s=summary.stages_s,
+            spread_s=summary.spread_s,
+            trial_means_s=latency.trial_means_s,
+            trial_spread_s=latency.trial_spread_s,
+        ),
         throughput_qps=summary.throughput_qps,
-        service_s=summary.service_s,
-        stages_s=summary.stages_s,
-        spread_s=summary.spread_s,
         counts=summary.counts,
         notes=(*row.notes, *summary.notes),
     )
@@ -330,12 +338,14 @@ def _with_evaluation(row: Row, evaluation: JobEvaluation, measures: Sequence[Any
     return replace(
         row,
         measures={name: estimates[name] for name in map(str, measures)},
-        queries_judged=judged.queries,
-        queries_unjudged=judged.unjudged,
+        judged=Judged(
+            queries=judged.queries,
+            unjudged=judged.unjudged,
+            unjudged_depth=unjudged.depth if unjudged else None,
+            unjudged_share=unjudged.share if unjudged else None,
+            rejudged=basis.changes,
+        ),
         qrels_sha256=basis.sha256 or row.qrels_sha256,
-        rejudged=basis.changes,
-        unjudged_depth=unjudged.depth if unjudged else None,
-        unjudged_share=unjudged.share if unjudged else None,
         first_stage=evaluation.first_stage,
         notes=(*row.notes, *basis.notes, *evaluation.notes, *measure_notes(judged, deep, row.k), *of_distances),
     )

@@ -7,20 +7,22 @@ the averages, so that a difference does not rest on a lucky seed.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
 from harness.analysis import axes
-from harness.analysis.table import FirstStage, Row, Table, Timing, Validity
+from harness.analysis.table import FirstStage, Resources, Row, Table, Timing, Validity
 from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.evaluation.evaluate import mean_estimate
 from harness.evaluation.per_query import PerQuery
 from harness.stats import Estimate
 
+# How fields of the seeds' records become one, by name.
+_Means = Mapping[str, Callable[[Sequence[Any]], Any]]
 # The beginning of the note under a table with such means.
 NOTE = "means over seeds"
 # From best to worst: the mean is as doubtful as its most doubtful seed.
@@ -99,10 +101,6 @@ def _mean_row(rows: Sequence[Row], members: Sequence[Row], model: str, values: P
             known = {query: value for query, value in column if np.isfinite(value)}
             if known and measures[name].value is not None:
                 measures[name] = replace(mean_estimate(known), value=measures[name].value)
-    changes: dict[str, Any] = {name: _mean([getattr(row, name) for row in rows]) for name in _ESTIMATES}
-    changes |= {name: _means([getattr(row, name) for row in rows]) for name in _BY_NAME}
-    changes |= {name: _most(getattr(row, name) for row in rows) for name in _LARGEST}
-    changes |= {name: _average([getattr(row, name) for row in rows]) for name in _NUMBERS}
     return replace(
         first,
         system=model,
@@ -110,33 +108,30 @@ def _mean_row(rows: Sequence[Row], members: Sequence[Row], model: str, values: P
         measures=measures,
         validity=max((row.validity for row in rows), key=_VALIDITIES.index),
         findings=tuple(dict.fromkeys(finding for row in rows for finding in row.findings)),
-        stages_s={name: _mean_timing([row.stages_s.get(name) for row in rows]) for name in first.stages_s},
-        service_s=None if first.service_s is None else _mean_timing([row.service_s for row in rows]),
+        latency=_mean_record([row.latency for row in rows], _LATENCY),
+        throughput_qps=_mean([row.throughput_qps for row in rows]),
+        resources=_mean_record([row.resources for row in rows], _RESOURCES),
+        index=_mean_record([row.index for row in rows], _INDEX),
+        cost=_mean_record([row.cost for row in rows], _COST),
+        judged=_mean_record([row.judged for row in rows], {"unjudged_share": _average}),
         counts={
             name: mean
             for name in first.counts
             if (mean := _average([row.counts.get(name) for row in rows])) is not None
         },
         first_stage=_mean_stage([row.first_stage for row in rows]),
-        spread_s={},
-        trial_spread_s=None,
-        trial_means_s=tuple(itertools.chain.from_iterable(row.trial_means_s for row in rows)),
         trials=_sum(row.trials for row in rows),
         jobs=sum(row.jobs for row in rows),
         attempts=sum(row.attempts for row in members),
         keys=tuple(itertools.chain.from_iterable(row.keys for row in rows)),
         notes=(*_seed_notes(rows, members), *dict.fromkeys(note for row in rows for note in row.notes)),
-        **changes,
     )
 
 
-_ESTIMATES = (
-    *("latency_mean_s", "p50_s", "p95_s", "p99_s", "throughput_qps", "usd_per_million", "usd_per_million_saturated"),
-    *("usd_tokens_per_million", "usd_build_per_million_documents", "usd_storage_per_month"),
-)
-_BY_NAME = ("like_queries_s", "these_queries_s", "at_most_s")
-_LARGEST = ("peak_anon_bytes", "peak_mapped_bytes", "peak_cgroup_bytes", "peak_gpu_bytes", "index_bytes")
-_NUMBERS = ("gpu_energy_j", "index_build_s", "load_s", "first_query_s", "unjudged_share")
+def _mean_record(records: Sequence[Any], means: _Means) -> Any:
+    """Return the first record with the named fields replaced by a mean over all records."""
+    changes = {name: mean([getattr(each, name) for each in records]) for name, mean in means.items()}
+    return replace(records[0], **changes)
 
 
 def _seed_notes(rows: Sequence[Row], members: Sequence[Row]) -> Iterable[str]:
@@ -174,7 +169,7 @@ def _average(numbers: Sequence[float | None]) -> float | None:
     return float(np.mean(known)) if known and len(known) == len(numbers) else None
 
 
-def _most(numbers: Iterable[int | None]) -> int | None:
+def _most(numbers: Sequence[int | None]) -> int | None:
     return max((number for number in numbers if number is not None), default=None)
 
 
@@ -183,10 +178,16 @@ def _sum(numbers: Iterable[int | None]) -> int | None:
     return None if None in known else sum(filter(None, known))
 
 
-def _mean_timing(timings: Sequence[Timing | None]) -> Timing:
+def _mean_timing(timings: Sequence[Timing | None]) -> Timing | None:
     known = [each for each in timings if each is not None]
+    if not known:
+        return None
     whole = known if len(known) == len(timings) else [Timing(Estimate(None), Estimate(None))]
     return Timing(_mean([each.mean_s for each in whole]), _mean([each.p50_s for each in whole]))
+
+
+def _mean_stages(stages_s: Sequence[Mapping[str, Timing]]) -> dict[str, Timing | None]:
+    return {name: _mean_timing([each.get(name) for each in stages_s]) for name in stages_s[0]}
 
 
 def _mean_stage(stages: Sequence[FirstStage | None]) -> FirstStage | None:
@@ -195,3 +196,18 @@ def _mean_stage(stages: Sequence[FirstStage | None]) -> FirstStage | None:
     if len(known) < len(stages):
         return None
     return replace(known[0], gain=_means([each.gain for each in known]), harm=_means([each.harm for each in known]))
+
+
+# How each figure of the seeds becomes one.  No spread is kept: the seeds' queries and jobs are not pooled.
+_LATENCY: _Means = {
+    **dict.fromkeys(("mean_s", "p50_s", "p95_s", "p99_s"), _mean),
+    **dict.fromkeys(("like_queries_s", "these_queries_s", "at_most_s"), _means),
+    "service_s": _mean_timing,
+    "stages_s": _mean_stages,
+    "spread_s": lambda _: {},
+    "trial_means_s": lambda means: tuple(itertools.chain.from_iterable(means)),
+    "trial_spread_s": lambda _: None,
+}
+_RESOURCES: _Means = {each.name: _most if each.metadata.get("rule") is max else _average for each in fields(Resources)}
+_INDEX: _Means = {"size_bytes": _most, "build_s": _average}
+_COST: _Means = dict.fromkeys(("sequential", "saturated", "tokens", "build", "storage_per_month"), _mean)

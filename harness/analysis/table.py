@@ -5,9 +5,11 @@ Frozen dataclasses, standard library only.  Units stand in the names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from harness.driver.records import Envelope, Outcome
 from harness.errors import counted
@@ -169,45 +171,124 @@ class FirstStage:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Judged:
+    """How the judgements cover a row's run.
+
+    ``unjudged_share`` of the first ``unjudged_depth`` hits has no judgement: the mean over queries with hits.
+    ``rejudged`` names judgements that replace the stored ones.
+    """
+
+    queries: int | None = None
+    unjudged: tuple[str, ...] = ()
+    unjudged_depth: int | None = None
+    unjudged_share: float | None = None
+    rejudged: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Latency:
+    """End-to-end latencies of a row, with the interval for other such queries in fresh processes.
+
+    ``like_queries_s`` and ``these_queries_s`` hold the two parts of that interval, by ``mean``, ``p50``, ``p95`` and
+    ``p99``: other queries in these processes, and these queries in other processes.  ``at_most_s`` bounds each
+    percentile from above (LoadGen's rule, confidence 0.99).  ``spread_s`` holds standard deviations by ``query``,
+    ``trial``, ``job`` and ``residual``.  ``stages_s`` holds the times that the adapter reports for its stages, and the
+    time outside them (``other``).
+    """
+
+    mean_s: Estimate = Estimate(None)
+    p50_s: Estimate = Estimate(None)
+    p95_s: Estimate = Estimate(None)
+    p99_s: Estimate = Estimate(None)
+    like_queries_s: dict[str, Estimate] = field(default_factory=dict)
+    these_queries_s: dict[str, Estimate] = field(default_factory=dict)
+    at_most_s: dict[str, Estimate] = field(default_factory=dict)
+    service_s: Timing | None = None
+    stages_s: dict[str, Timing] = field(default_factory=dict)
+    spread_s: dict[str, Estimate] = field(default_factory=dict)
+    trial_means_s: tuple[float, ...] = ()
+    trial_spread_s: float | None = None
+
+
+def _pooled(path: str, rule: Callable[[Sequence[Any]], Any]) -> Any:
+    """Declare a figure of a row's jobs: its place in a result, and the rule that makes the jobs' values one."""
+    return field(default=None, metadata={"path": path, "rule": rule})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """What the jobs of a row used; a job without a value is left out.
+
+    ``gpu_energy_j`` is the energy of the GPUs during the trials of all jobs, with idle draw; it is missing if one job
+    did not measure it.
+    """
+
+    peak_anon_bytes: int | None = _pooled("observed.memory.peak_anon_bytes", max)
+    peak_mapped_bytes: int | None = _pooled("observed.memory.peak_mapped_bytes", max)
+    peak_cgroup_bytes: int | None = _pooled("observed.memory.peak_cgroup_bytes", max)
+    peak_gpu_bytes: int | None = _pooled("observed.memory.peak_gpu_bytes", max)
+    gpu_energy_j: float | None = None
+    load_s: float | None = _pooled("measured.load_s", statistics.median_low)
+    first_query_s: float | None = _pooled("answers.first_query_s", statistics.median_low)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexFigures:
+    """The index of a row and its build.
+
+    ``envelope`` and ``machine`` are ``None`` if they are unknown or differ between components.  ``parts_s`` holds each
+    component's share of ``build_s``; ``validity`` says how far that time can be trusted.
+    """
+
+    size_bytes: int | None = None
+    build_s: float | None = None
+    envelope: Envelope | None = None
+    machine: Machine | None = None
+    validity: Validity = Validity.UNKNOWN
+    findings: tuple[Finding, ...] = ()
+    parts_s: dict[str, float] = field(default_factory=dict)
+    documents: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Money, in US$, once :mod:`harness.analysis.row_pricing` has priced the row.
+
+    ``sequential`` and ``saturated`` are the cost of a million queries by those models.  ``tokens`` is the cost of the
+    tokens of a million queries at ``token_price``, which comes on top.  ``build`` is the cost of indexing a million
+    documents on the type of ``build_price``.
+    """
+
+    sequential: Estimate = Estimate(None)
+    saturated: Estimate = Estimate(None)
+    tokens: Estimate = Estimate(None)
+    token_price: TokenPrice | None = None
+    build: Estimate = Estimate(None)
+    storage_per_month: Estimate = Estimate(None)
+    build_price: Price | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Row:
     """One cell measured in one kind of isolation, from the jobs that could be pooled (``jobs``, ``keys``).
 
-    Latencies have the interval for other such queries in fresh processes.  ``like_queries_s`` and ``these_queries_s``
-    hold the two that it is made of, by ``mean``, ``p50``, ``p95`` and ``p99``: other queries in these processes, these
-    queries in other processes.  ``at_most_s`` holds, by percentile, what it is at most (LoadGen's rule, confidence
-    0.99); ``spread_s`` standard deviations by ``query``, ``trial``, ``job`` and ``residual``; ``stages_s`` what the
-    adapter says of its stages, with the time that they leave out (``other``).  ``key`` names the job whose run is
-    judged.  ``load_s`` and ``first_query_s`` are medians over the jobs, memory figures their largest.  ``gpu_energy_j``
-    is what the GPUs took while the trials of all its jobs ran, idle draw included; missing where any job did not
-    measure it.  ``one_pass_warmup`` is how many queries warmed up where warm-up did not go on until steady.
+    A failed row has an outcome and a detail, and every figure is missing.  A published row was not measured here: it
+    has no machine, start or hashes; ``published_type`` is the instance type that the paper prices, and
+    ``gpu_memory_bytes`` the memory of each of its GPUs.
 
-    A failed row has an outcome and a detail, and every figure is missing. ``notes`` are sentences about this row;
-    each states a fact, its figure and, where something can be done, the next command. The texts of ``findings``, which
-    decide ``validity``, are among them. ``transient``: some of its reasons to doubt may pass when it is measured
-    again. ``nominal_memory_bytes`` is what the profile asks for, where that is the whole machine and the limit is what
-    its host leaves (:attr:`memory_bytes`). ``harness_apart``: the harness kept off the job's CPUs (``None``: not
-    known). ``price`` is ``None`` when nothing in the snapshot provides the profile; ``price_note`` says that, or how
-    the priced machine differs from the measured one. A row that was published and not measured here has no machine, no
-    start and no hashes; its ``published_type`` is the instance type that the paper prices it on, and
-    ``gpu_memory_bytes`` what each GPU of that one has. ``attempts`` counts the stored jobs of this cell, failed ones
-    included.
-    ``unjudged_share`` of the first ``unjudged_depth`` hits has no judgement (mean over queries with hits);
-    ``rejudged`` says how it is judged, where not by what was stored with it.
-    ``counts`` holds the work of a query (pairs, tokens, flop ...), the mean over all timed samples: no machine changes
-    it.  ``token_model`` is the language model whose token prices the system names.
-    ``backend`` names what ran the encoder of queries, ``document_backend`` what the system names for documents.
-    ``stand_in`` says what the system's checkpoint was, where it was not the published one; ``pinned_at_first_use``
-    which of its files the run pinned; ``sweep`` which point of a sweep or curve it is; ``origin`` whose results these
-    are, where they were merged (:mod:`harness.results.merge`): jobs of two origins never share a row.
-
-    Money is there once a row was priced (:mod:`harness.analysis.row_pricing`): ``usd_per_million`` is that of the model
-    ``sequential``, ``usd_per_million_saturated`` that of the other, ``usd_tokens_per_million`` what the tokens of a
-    million queries cost at ``token_price``, beside those; what a million documents cost to index is on
-    ``build_price``. ``build_envelope`` is what the index build had and ``build_machine`` where it ran (``None``: not
-    known, or its components had another); ``index_parts_s`` what each component took of ``index_build_s``;
-    ``build_validity`` how far that time can be trusted; ``corpus_documents`` what it indexed and ``data_faults`` what
-    is wrong with it;
-    ``latency_percentile`` per cent of the queries within ``latency_target_s`` was asked of a throughput.
+    ``key`` names the job whose run is judged; ``attempts`` counts the stored jobs of the cell, with failed ones.
+    ``notes`` are sentences about the row; the texts of ``findings``, which decide ``validity``, are among them.
+    ``transient``: some reasons for doubt may disappear when the cell is measured again.  ``nominal_memory_bytes`` is
+    the profile's memory if that is the whole machine; the limit is what its host leaves (:attr:`memory_bytes`).
+    ``harness_apart``: harness kept off the job's CPUs (``None``: not known).  ``price`` is ``None`` if no price in the
+    snapshot fits the profile; ``price_note`` says why, or how the priced machine differs from the measured one.
+    ``counts`` holds the work of a query (pairs, tokens, flop ...), the mean over all timed samples; it does not depend
+    on the machine.  ``token_model`` is the language model whose token prices the system names.  ``backend`` ran the
+    encoder of queries, ``document_backend`` that of documents.  ``stand_in`` says which checkpoint replaces the
+    published one; ``pinned_at_first_use`` names the files that the run pinned.  ``sweep`` is a point of a sweep or
+    curve.  ``origin`` names the merged results (:mod:`harness.results.merge`); jobs of two origins never share a row.
+    ``one_pass_warmup`` counts the warm-up queries if warm-up was one pass.  ``data_faults`` are faults of the corpus.
+    ``throughput_qps`` was asked to keep ``latency_percentile`` per cent of the queries within ``latency_target_s``.
     """
 
     suite: str
@@ -242,54 +323,20 @@ class Row:
     origin: str | None = None
     queries: int | None = None
     trials: int | None = None
-    queries_judged: int | None = None
-    queries_unjudged: tuple[str, ...] = ()
-    unjudged_depth: int | None = None
-    unjudged_share: float | None = None
-    rejudged: tuple[str, ...] = ()
+    judged: Judged = Judged()
     measures: dict[str, Estimate] = field(default_factory=dict)
-    latency_mean_s: Estimate = Estimate(None)
-    p50_s: Estimate = Estimate(None)
-    p95_s: Estimate = Estimate(None)
-    p99_s: Estimate = Estimate(None)
-    like_queries_s: dict[str, Estimate] = field(default_factory=dict)
-    these_queries_s: dict[str, Estimate] = field(default_factory=dict)
-    at_most_s: dict[str, Estimate] = field(default_factory=dict)
+    latency: Latency = Latency()
     throughput_qps: Estimate = Estimate(None)
     latency_target_s: float | None = None
     latency_percentile: float | None = None
-    service_s: Timing | None = None
-    stages_s: dict[str, Timing] = field(default_factory=dict)
     counts: dict[str, float] = field(default_factory=dict)
     first_stage: FirstStage | None = None
     token_model: str | None = None
-    spread_s: dict[str, Estimate] = field(default_factory=dict)
-    trial_means_s: tuple[float, ...] = ()
-    trial_spread_s: float | None = None
-    peak_anon_bytes: int | None = None
-    peak_mapped_bytes: int | None = None
-    peak_cgroup_bytes: int | None = None
-    peak_gpu_bytes: int | None = None
-    gpu_energy_j: float | None = None
-    index_bytes: int | None = None
-    index_build_s: float | None = None
-    build_envelope: Envelope | None = None
-    build_machine: Machine | None = None
-    build_validity: Validity = Validity.UNKNOWN
-    build_findings: tuple[Finding, ...] = ()
-    index_parts_s: dict[str, float] = field(default_factory=dict)
-    corpus_documents: int | None = None
+    resources: Resources = Resources()
+    index: IndexFigures = IndexFigures()
     data_faults: tuple[DataFault, ...] = ()
-    load_s: float | None = None
-    first_query_s: float | None = None
     one_pass_warmup: int | None = None
-    usd_per_million: Estimate = Estimate(None)
-    usd_per_million_saturated: Estimate = Estimate(None)
-    usd_tokens_per_million: Estimate = Estimate(None)
-    token_price: TokenPrice | None = None
-    usd_build_per_million_documents: Estimate = Estimate(None)
-    usd_storage_per_month: Estimate = Estimate(None)
-    build_price: Price | None = None
+    cost: Cost = Cost()
     attempts: int = 1
     jobs: int = 1
     keys: tuple[str, ...] = ()
@@ -310,9 +357,9 @@ class Row:
         return max(self.nominal_memory_bytes or 0, self.memory_limit_bytes)
 
     @property
-    def cost(self) -> Estimate:
+    def usd_per_million(self) -> Estimate:
         """US$ per million queries by the model of its scenario: sequential for single queries, else saturated."""
-        return self.usd_per_million if self.scenario == "single_stream" else self.usd_per_million_saturated
+        return self.cost.sequential if self.scenario == "single_stream" else self.cost.saturated
 
     def measured(self, measure: str) -> float | None:
         """Return the value of a measure, if there is one."""
@@ -352,9 +399,7 @@ class Overhead:
     validity: Validity
     reasons: tuple[str, ...]
     key: str
-    latency_mean_s: Estimate = Estimate(None)
-    p50_s: Estimate = Estimate(None)
-    p99_s: Estimate = Estimate(None)
+    latency: Latency = Latency()
     origin: str | None = None
 
 

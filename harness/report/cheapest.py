@@ -142,21 +142,19 @@ def _sentence(each: CheapestPoint, goal: QualityGoal, escape: Escape) -> str:
         return (
             f"None reaches {escape(least)}; the best is {_called(best, escape)}{which} with "
             f"{digits(best.mean.value, '.4f')}, {_below(best)} below, at US$ "
-            f"{number(best.row.cost.value)} per million queries."
+            f"{number(best.row.usd_per_million.value)} per million queries."
         )
     others = [_called(other, escape) for other in each.equally_cheap if other is not point]
     at_once = f" ({joined_by_and(others)} at the same cost)" if others else ""
     text = (
         f"{_called(point, escape)} is the cheapest that reaches {escape(least)}: {digits(point.mean.value, '.4f')} at "
-        f"US$ {number(point.row.cost.value)} per million queries{at_once}. {_lower(point, each, escape)}"
+        f"US$ {number(point.row.usd_per_million.value)} per million queries{at_once}. {_lower(point, each, escape)}"
     )
     cheaper = each.cheaper
     if cheaper is None:
         return f"{text} None is cheaper."
-    return (
-        f"{text} The next cheaper, {_called(cheaper, escape)} at US$ {number(cheaper.row.cost.value)}, misses by "
-        f"{_below(cheaper)}."
-    )
+    usd = number(cheaper.row.usd_per_million.value)
+    return f"{text} The next cheaper, {_called(cheaper, escape)} at US$ {usd}, misses by {_below(cheaper)}."
 
 
 def _below(point: OperatingPoint) -> str:
@@ -216,7 +214,7 @@ def _grid(
         (goal.measure, True, lambda line: digits(line[1].mean.value, ".4f")),
         (_DISTANCE, True, lambda line: digits(line[1].gap.value, "+.4f")),
         (_INTERVAL, False, lambda line: MISSING if line[1].gap.low is None else _ends(line[1].gap)),
-        (COST_HEADER, True, lambda line: number(line[1].row.cost.value)),
+        (COST_HEADER, True, lambda line: number(line[1].row.usd_per_million.value)),
     ]
     if any(line[1].row.validity.doubt for line in rows):
         columns.append(("", False, lambda line: line[1].row.validity.doubt))
@@ -276,7 +274,7 @@ def _lines(found: Sequence[CheapestPoint], goal: QualityGoal) -> Iterator[Sequen
 
 
 def _values(each: CheapestPoint, point: OperatingPoint) -> dict[str, Any]:
-    row, seconds = point.row, point.row.latency_mean_s.value
+    row, seconds = point.row, point.row.latency.mean_s.value
     return {
         "dataset": row.dataset,
         "scenario": row.scenario,
@@ -293,7 +291,7 @@ def _values(each: CheapestPoint, point: OperatingPoint) -> dict[str, Any]:
         "gap_high": point.gap.high,
         "reaches": point.reaches,
         "lower_end_reaches": point.surely,
-        "usd_per_million_queries": row.cost.value,
+        "usd_per_million_queries": row.usd_per_million.value,
         "latency_mean_ms": None if seconds is None else seconds * 1e3,
         "validity": row.validity.value,
         "key": row.per_query_key,

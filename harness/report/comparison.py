@@ -275,7 +275,7 @@ _SHORT_VERDICT: GridColumn[Difference] = (
 
 def _usd(pair: Comparison) -> tuple[float, float] | None:
     """Return the costs of A and of B per million queries, where both are known."""
-    a, b = ((side.row.usd_per_million.value if side.row else None) for side in (pair.a, pair.b))
+    a, b = ((side.row.cost.sequential.value if side.row else None) for side in (pair.a, pair.b))
     return (a, b) if a and b is not None else None
 
 

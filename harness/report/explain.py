@@ -49,13 +49,13 @@ def row_paragraphs(row: Row) -> Iterator[Paragraph]:
         yield COST, _cost(row)
         if row.token_model is not None:
             yield "Token prices", _tokens(row)
-        if row.peak_anon_bytes is not None:
+        if row.resources.peak_anon_bytes is not None:
             yield "Memory", _memory(row)
-        if row.index_bytes is not None:
+        if row.index.size_bytes is not None:
             yield "Index", _index(row)
             for made in _index_cost(row):
                 yield INDEX_COST, made
-            for finding in row.build_findings:
+            for finding in row.index.findings:
                 yield f"Build, {_mark(finding)}", _sentence(finding.text)
         yield from _other_figures(row)
     yield from _sweep(row)
@@ -88,7 +88,7 @@ def _first_use(row: Row) -> Iterator[Paragraph]:
 
 
 def _latency(row: Row) -> str:
-    mean = row.latency_mean_s
+    mean = row.latency.mean_s
     if mean.value is None:
         return f"There is no mean latency: {mean.reason or 'not measured'}."
     if row.queries is None or row.trials is None or row.isolation.published:
@@ -100,8 +100,8 @@ def _latency(row: Row) -> str:
     parts = [
         f"{what} {bounded(part[key], 1e3)}"
         for what, part, key in (
-            ("other such queries", row.like_queries_s, "mean"),
-            ("other processes", row.these_queries_s, "mean"),
+            ("other such queries", row.latency.like_queries_s, "mean"),
+            ("other processes", row.latency.these_queries_s, "mean"),
         )
         if key in part and part[key].value is not None
     ]
@@ -110,7 +110,7 @@ def _latency(row: Row) -> str:
     reason = f" {_sentence(mean.reason)}" if mean.reason else ""
     percentiles = [
         f"{name} {number(each.value * 1e3)}"
-        for name, each in (("p50", row.p50_s), ("p95", row.p95_s), ("p99", row.p99_s))
+        for name, each in (("p50", row.latency.p50_s), ("p95", row.latency.p95_s), ("p99", row.latency.p99_s))
         if each.value is not None
     ]
     all_of = f" Percentiles of all samples, ms: {', '.join(percentiles)}." if percentiles else ""
@@ -120,9 +120,9 @@ def _latency(row: Row) -> str:
 def _quality(row: Row) -> str:
     known = {name: estimate for name, estimate in row.measures.items() if estimate.value is not None}
     shown = ", ".join(f"{name} {bounded(estimate, decimals=4)}" for name, estimate in known.items())
-    if row.queries_judged is not None and known:
+    if row.judged.queries is not None and known:
         means = "means" if len(known) > 1 else "the mean"
-        shown += f": {means} over {row.queries_judged:,} judged queries of the first trial's run, by ir_measures"
+        shown += f": {means} over {row.judged.queries:,} judged queries of the first trial's run, by ir_measures"
         if any(estimate.low is not None for estimate in known.values()):
             shown += "; in brackets 95 % for other such queries"
     said = [shown] if shown else []
@@ -131,12 +131,12 @@ def _quality(row: Row) -> str:
         if estimate.reason or name not in known:
             reasons.setdefault(estimate.reason or "not measured", []).append(name)
     said += [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
-    if row.unjudged_share:
-        hits = f"the first {row.unjudged_depth} hits"
-        said.append(f"Nobody judged {row.unjudged_share:.0%} of {hits}; they count as not relevant")
-    if row.queries_unjudged:
-        said.append(f"{len(row.queries_unjudged):,} queries have no judgements and do not count")
-    said += [f"Judged {text}" for text in row.rejudged]
+    if row.judged.unjudged_share:
+        hits = f"the first {row.judged.unjudged_depth} hits"
+        said.append(f"Nobody judged {row.judged.unjudged_share:.0%} of {hits}; they count as not relevant")
+    if row.judged.unjudged:
+        said.append(f"{len(row.judged.unjudged):,} queries have no judgements and do not count")
+    said += [f"Judged {text}" for text in row.judged.rejudged]
     return ". ".join(said) + "."
 
 
@@ -176,7 +176,7 @@ def _work(row: Row) -> str:
 
 def _tokens(row: Row) -> str:
     """Say what the tokens of a million queries cost, with the calculation."""
-    usd, price = row.usd_tokens_per_million, row.token_price
+    usd, price = row.cost.tokens, row.cost.token_price
     if usd.value is None or price is None:
         return NO_COST.format(reason=usd.reason or "no token prices")
     made = (
@@ -193,12 +193,12 @@ def _tokens(row: Row) -> str:
 
 
 def _cost(row: Row) -> str:
-    estimate = row.cost
+    estimate = row.usd_per_million
     if estimate.value is None or row.price is None:
         return NO_COST.format(reason=estimate.reason or row.price_note or "no price")
     figures = {
         "usd": number(estimate.value),
-        "mean_s": _plain(row.latency_mean_s.value or 0.0, 4),
+        "mean_s": _plain(row.latency.mean_s.value or 0.0, 4),
         "rate": _plain(row.throughput_qps.value or 0.0, 4),
         "price": _plain(row.price.usd_per_hour, 6),
     }
@@ -226,39 +226,40 @@ def _plain(value: float, digits: int) -> str:
 
 
 def _memory(row: Row) -> str:
-    peak = f"{(row.peak_anon_bytes or 0) / 2**20:,.0f} MiB of a limit of {row.memory_limit_bytes / 2**20:,.0f} MiB"
+    used, limit = row.resources.peak_anon_bytes or 0, row.memory_limit_bytes
+    peak = f"{used / 2**20:,.0f} MiB of a limit of {limit / 2**20:,.0f} MiB"
     if row.memory_bytes != row.memory_limit_bytes:
         peak += f" (what the host leaves of the {row.memory_bytes / 2**20:,.0f} MiB of a whole machine)"
     return f"{peak}: the largest of {counted(row.jobs, 'job')}. {notes.MEMORY_METHOD}"
 
 
 def _index(row: Row) -> str:
-    return " ".join((f"{(row.index_bytes or 0) / 2**20:,.1f} MiB.", *_built(row)))
+    return " ".join((f"{(row.index.size_bytes or 0) / 2**20:,.1f} MiB.", *_built(row)))
 
 
 def _built(row: Row) -> Iterator[str]:
     """Yield the build's time, where it ran, what it costs, and how far that can be trusted."""
-    if row.index_build_s is None:
+    if row.index.build_s is None:
         return
-    documents = "" if row.corpus_documents is None else f" of {row.corpus_documents:,} documents"
+    documents = "" if row.index.documents is None else f" of {row.index.documents:,} documents"
     place = notes.build_place(row)
     on = f" on {place}" if place else ""
-    own = row.index_build_s - sum(row.index_parts_s.values())
-    each = "".join(f"{name} {number(seconds)} s + " for name, seconds in row.index_parts_s.items())
+    own = row.index.build_s - sum(row.index.parts_s.values())
+    each = "".join(f"{name} {number(seconds)} s + " for name, seconds in row.index.parts_s.items())
     parts = f" ({each}joining {number(own)} s; its size counts them too)" if each else ""
-    yield f"Built{documents} in {number(row.index_build_s)} s{on}{parts}: one measurement, without an interval."
+    yield f"Built{documents} in {number(row.index.build_s)} s{on}{parts}: one measurement, without an interval."
     yield {
         Validity.CLEAN: "Its time is clean: no check found a reason to doubt it.",
         Validity.NOISY: "Its time is noisy, for the reasons below.",
         Validity.INVALID: "Its time is invalid, for the reasons below.",
         Validity.UNKNOWN: "Its time could not be checked: nothing is stored of its machine.",
-    }[row.build_validity]
+    }[row.index.validity]
 
 
 def _index_cost(row: Row) -> Iterator[str]:
-    usd, price = row.usd_build_per_million_documents.value, row.build_price
+    usd, price = row.cost.build.value, row.cost.build_price
     if usd is not None and price is not None:
-        made = f"{row.index_build_s:.4g} s x US$ {price.usd_per_hour:g} / 3600 / {row.corpus_documents:,} x 1,000,000"
+        made = f"{row.index.build_s:.4g} s x US$ {price.usd_per_hour:g} / 3600 / {row.index.documents:,} x 1,000,000"
         yield f"US$ {number(usd)} per million documents = {made}, on {price.instance_type}."
 
 
@@ -313,7 +314,7 @@ def cause_paragraphs(cause: Cause, rows: Sequence[Row]) -> Iterator[Paragraph]:
     if text.advice:
         yield "What to do", text.advice
     for row in rows:
-        for named, findings in ((called(row), row.findings), (f"{called(row)}, index build", row.build_findings)):
+        for named, findings in ((called(row), row.findings), (f"{called(row)}, index build", row.index.findings)):
             for finding in findings:
                 if finding.cause is cause:
                     yield named, _sentence(finding.text)
@@ -353,5 +354,5 @@ def is_named(row: Row, name: str) -> bool:
 def doubts(row: Row) -> str:
     """Return the causes of a row's findings, else its validity."""
     causes_ = [finding.cause.value for finding in row.findings]
-    causes_ += [f"index build: {finding.cause.value}" for finding in row.build_findings]
+    causes_ += [f"index build: {finding.cause.value}" for finding in row.index.findings]
     return ", ".join(dict.fromkeys(causes_)) or row.validity.value

@@ -229,8 +229,8 @@ def _times(item: Estimate, scale: float) -> Estimate:
 
 def _reader(read: Read, scale: float) -> Callable[[Row], Any]:
     if isinstance(read, str):
-        part, _, name = read.partition(".")
-        read = optional(part, name) if name else operator.attrgetter(part)
+        part, _, name = read.rpartition(".")
+        read = optional(part, name) if part else operator.attrgetter(name)
     if scale == 1:
         return read
     get = read

@@ -50,7 +50,7 @@ def machine(row: Row) -> str:
 
 def priced_on(rows: Iterable[Row]) -> str:
     """Return the types that price rows, where a grid has no column for them."""
-    types = sorted({machine(row) for row in rows if row.cost.value is not None} - {""})
+    types = sorted({machine(row) for row in rows if row.usd_per_million.value is not None} - {""})
     return (
         f"priced on {', '.join(types[:_MOST_TYPES])}{' and others' if len(types) > _MOST_TYPES else ''}"
         if types
@@ -66,7 +66,7 @@ def other_machine_mark(row: Row, price: Price | None) -> str:
 
 def explain_marks(rows: Iterable[Row]) -> str:
     """Return what the marks behind costs mean, such as ``(t4): priced there, measured elsewhere``, or nothing."""
-    priced = [row for row in rows if row.cost.value is not None]
+    priced = [row for row in rows if row.usd_per_million.value is not None]
     marks = {other_machine_mark(row, row.price).strip() for row in priced} - {""}
     marks |= {NOT_MEASURED for row in priced if machine(row).endswith(NOT_MEASURED)}
     return f"{', '.join(sorted(marks))}: priced there, measured elsewhere" if marks else ""

@@ -179,7 +179,7 @@ def shared_notes(rows: Sequence[Row]) -> tuple[list[str], Callable[[Row], str | 
 def _timed(row: Row) -> str:
     if row.queries is None:
         return "No samples could be read"
-    judged = "" if row.queries_judged is None else f"; measures over {row.queries_judged:,} judged queries"
+    judged = "" if row.judged.queries is None else f"; measures over {row.judged.queries:,} judged queries"
     samples = f"{counted(row.queries, 'query')} in {counted(row.trials or 0, 'trial')}"
     return f"Timed: {samples} ({counted(row.jobs, 'process')}), {counted(row.k, 'hit')} asked for{judged}"
 
@@ -211,27 +211,27 @@ def _index_costs(table: Table, notes: Footnotes) -> Grid | None:
         return notes.missing(item.reason) if item.value is None else number(item.value)
 
     def built_with(row: Row) -> str:
-        name = row.build_envelope.name if row.build_envelope else MISSING
+        name = row.index.envelope.name if row.index.envelope else MISSING
         # One kind of machine is among the notes on all rows.
         return escape(name) + notes.mark(build_place(row) if len(places) > 1 else None)
 
     def price(row: Row) -> str:
-        builder = dataclasses.replace(row, machine=row.build_machine or row.machine)
-        return notes.price(builder, row.build_price)
+        builder = dataclasses.replace(row, machine=row.index.machine or row.machine)
+        return notes.price(builder, row.cost.build_price)
 
     def validity(row: Row) -> str:
-        return row.build_validity.value + notes.mark(*(finding.text for finding in row.build_findings))
+        return row.index.validity.value + notes.mark(*(finding.text for finding in row.index.findings))
 
     columns: list[GridColumn[Row]] = [
         ("index of system", False, lambda row: system_name(row, escape)),
         ("dataset", False, lambda row: escape(row.dataset)),
-        ("documents", True, lambda row: digits(row.corpus_documents, "d")),
-        ("build, s", True, lambda row: number(row.index_build_s)),
+        ("documents", True, lambda row: digits(row.index.documents, "d")),
+        ("build, s", True, lambda row: number(row.index.build_s)),
         ("built with", False, built_with),
         (_instance_header(table), False, price),
-        ("US$ per million documents", True, lambda row: figure(row.usd_build_per_million_documents)),
-        ("index, MiB", True, lambda row: number(row.index_bytes, 1 / MIB)),
-        ("storage, US$ per month", True, lambda row: figure(row.usd_storage_per_month)),
+        ("US$ per million documents", True, lambda row: figure(row.cost.build)),
+        ("index, MiB", True, lambda row: number(row.index.size_bytes, 1 / MIB)),
+        ("storage, US$ per month", True, lambda row: figure(row.cost.storage_per_month)),
         ("validity of the build", False, validity),
     ]
     return grid_of(rows, columns, caption="What the indexes cost", keys=2)
@@ -239,6 +239,8 @@ def _index_costs(table: Table, notes: Footnotes) -> Grid | None:
 
 def _indexes(rows: Sequence[Row]) -> tuple[Row, ...]:
     """Return one row for each index whose build is known; many rows share an index."""
-    known = [row for row in rows if row.index_bytes is not None and row.index_build_s is not None]
-    unique = {(row.system, row.dataset, row.corpus_sha256, row.index_bytes, row.index_build_s): row for row in known}
+    known = [row for row in rows if row.index.size_bytes is not None and row.index.build_s is not None]
+    unique = {
+        (row.system, row.dataset, row.corpus_sha256, row.index.size_bytes, row.index.build_s): row for row in known
+    }
     return tuple(unique.values())

@@ -355,7 +355,7 @@ def _change(change: RowChange) -> dict[str, object]:
         "isolation": row.isolation.name,
         "validity": row.validity.value,
         "measures": {name: vars(figure) for name, figure in row.measures.items()},
-        "latency_mean_s": vars(row.latency_mean_s),
+        "latency_mean_s": vars(row.latency.mean_s),
         "throughput_qps": vars(row.throughput_qps),
         **{way: _priced(getattr(change, way)) for way in _WAYS},
         **({way: _priced(getattr(change, way)) for way in _TOKEN_WAYS} if row.token_model else {}),

@@ -219,7 +219,7 @@ def _timings(name: str, label: str, meaning: str, get: Callable[[Row], Timing | 
 
 def _stage(name: str) -> tuple[Figure, ...]:
     meaning = "time that no stage counts" if name.rpartition(".")[2] == OTHER else STAGE
-    return _timings(f"stage_{name}", f"stage {name}", meaning, lambda row: row.stages_s.get(name))
+    return _timings(f"stage_{name}", f"stage {name}", meaning, lambda row: row.latency.stages_s.get(name))
 
 
 def _interval_parts(name: str, key: str) -> tuple[Figure, ...]:
@@ -227,7 +227,7 @@ def _interval_parts(name: str, key: str) -> tuple[Figure, ...]:
 
     def ends(part: str, which: str) -> Figure:
         more: dict[str, Any] = {"interval": f"95 % interval: {which}", "ends_alone": True, "places": DATA}
-        return figure_of(f"{name}_{part}", "ms", f"latency: {which}", _of(f"{part}_s", key), 1e3, **more)
+        return figure_of(f"{name}_{part}", "ms", f"latency: {which}", _of(f"latency.{part}_s", key), 1e3, **more)
 
     return (
         ends("like_queries", "other queries, same processes"),
@@ -239,14 +239,14 @@ def _at_most(name: str, share: str) -> Figure:
     """Return LoadGen's upper bound of a percentile (confidence 0.99)."""
     meaning = f"latency: {share} of similar queries take at most this (LoadGen's rule, confidence 0.99)"
     more: dict[str, Any] = {"label": f"{name} at most (confidence 0.99)", "optional": True, "places": _DETAIL}
-    return figure_of(f"{name}_at_most_ms", "ms", meaning, _of("at_most_s", name), 1e3, **more)
+    return figure_of(f"{name}_at_most_ms", "ms", meaning, _of("latency.at_most_s", name), 1e3, **more)
 
 
 def _deviation(name: str, cause: str) -> Figure:
     """Return a variance component's standard deviation."""
     meaning = f"standard deviation of latency {cause}"
     more: dict[str, Any] = {"label": f"standard deviation by {name}", "optional": True, "places": _DETAIL}
-    return figure_of(f"sd_{name}_ms", "ms", meaning, _of("spread_s", name), 1e3, **more)
+    return figure_of(f"sd_{name}_ms", "ms", meaning, _of("latency.spread_s", name), 1e3, **more)
 
 
 def _is_open(row: Row) -> bool:
@@ -259,19 +259,19 @@ def _warmup(row: Row, _: Escape) -> str:
 
 
 def _token_price(row: Row, escape: Escape) -> str:
-    price = row.token_price
+    price = row.cost.token_price
     return "" if price is None else " " + escape(f"({price.model}, {price.date})")
 
 
 def cost_cell(row: Row) -> str:
     """Return a row's cost, with a mark where another machine prices it."""
-    mark = "" if row.cost.value is None else other_machine_mark(row, row.price)
-    return number(row.cost.value) + mark
+    mark = "" if row.usd_per_million.value is None else other_machine_mark(row, row.price)
+    return number(row.usd_per_million.value) + mark
 
 
 def _build_cell(row: Row) -> str:
-    usd = row.usd_build_per_million_documents.value
-    return MISSING if usd is None else number(usd) + doubt_mark(row.build_validity)
+    usd = row.cost.build.value
+    return MISSING if usd is None else number(usd) + doubt_mark(row.index.validity)
 
 
 def doubt_mark(validity: Validity) -> str:
@@ -302,16 +302,16 @@ FIXED: dict[str, tuple[Figure, ...]] = {
     ),
     "times": (
         _latency(
-            "latency_mean_ms", "mean over all", "latency_mean_s",
+            "latency_mean_ms", "mean over all", "latency.mean_s",
             short=LATENCY, label="latency mean", bounds="95 %", method=notes.MEAN_METHOD,
             remark=_warmup, screen=FirstScreen("latency ms (95 %)"), places=FOREMOST,
         ),
-        _latency("p50_ms", "median of the", "p50_s", label="p50"),
+        _latency("p50_ms", "median of the", "latency.p50_s", label="p50"),
         _latency(
-            "p95_ms", "95th percentile of the", "p95_s",
+            "p95_ms", "95th percentile of the", "latency.p95_s",
             short="p95", label="p95", screen=FirstScreen("p95", dropped=3), places=FOREMOST,
         ),
-        _latency("p99_ms", "99th percentile of the", "p99_s", label="p99"),
+        _latency("p99_ms", "99th percentile of the", "latency.p99_s", label="p99"),
         figure_of(
             "throughput_qps", "queries/s", "queries answered per second; scenarios offline and server only",
             "throughput_qps", interval="interval over repeated measurements", label="throughput", bounds="interval",
@@ -321,58 +321,59 @@ FIXED: dict[str, tuple[Figure, ...]] = {
     ),
     "resources": (
         _memory(
-            "peak_anon_mib", "peak of anonymous and shared memory, without file pages", "peak_anon_bytes",
+            "peak_anon_mib", "peak of anonymous and shared memory, without file pages", "resources.peak_anon_bytes",
             short="memory", label="peak anonymous", screen=FirstScreen("memory", dropped=6), places=FOREMOST,
         ),
         _memory(
-            "peak_mapped_mib", "peak of mapped file pages", "peak_mapped_bytes",
+            "peak_mapped_mib", "peak of mapped file pages", "resources.peak_mapped_bytes",
             label="peak mapped", optional=True, method=notes.MAPPED_METHOD,
         ),
         _memory(
-            "peak_cgroup_mib", "peak of the memory charged to the job, with page cache", "peak_cgroup_bytes",
+            "peak_cgroup_mib", "peak of the memory charged to the job, with page cache", "resources.peak_cgroup_bytes",
             label="peak cgroup",
         ),
         _memory(
-            "peak_gpu_mib", "peak of GPU memory, all GPUs together", "peak_gpu_bytes",
-            applies=lambda row: bool(row.gpus) or row.peak_gpu_bytes is not None,
+            "peak_gpu_mib", "peak of GPU memory, all GPUs together", "resources.peak_gpu_bytes",
+            applies=lambda row: bool(row.gpus) or row.resources.peak_gpu_bytes is not None,
             short="gpu_memory", label="peak GPU", screen=FirstScreen("GPU memory", dropped=1), places=FIRST,
         ),
         figure_of(
-            "gpu_energy_j", "J", "energy of the GPUs during the trials of all jobs, with idle draw", "gpu_energy_j",
+            "gpu_energy_j", "J", "energy of the GPUs during the trials of all jobs, with idle draw",
+            "resources.gpu_energy_j",
             label="energy of the GPUs", optional=True, places=_DETAIL,
         ),
         _memory(
-            "index_mib", "size of the index", "index_bytes",
+            "index_mib", "size of the index", "index.size_bytes",
             short="index", label="index", method="", told="Index", places=FOREMOST,
             screen=FirstScreen("index", heading=lambda cell: f"index {cell}", dropped=2),
         ),
         figure_of(
-            "load_s", "s", "time from the start to the first query; not part of any latency", "load_s",
+            "load_s", "s", "time from the start to the first query; not part of any latency", "resources.load_s",
             label="load", places=EVERYWHERE - {Place.EXPLAIN},
         ),
     ),
     "costs": (
         figure_of(
-            COST, "US$", "cost of a million queries by the model of the row's scenario", "cost",
+            COST, "US$", "cost of a million queries by the model of the row's scenario", "usd_per_million",
             label="US$ per million queries", bounds="interval", optional=True, prices=Prices.HOUR,
             method=f"{_SEQUENTIAL} In scenarios offline and server: {_SATURATED}", told=_TOLD_COST,
             screen=FirstScreen(COST_HEADER, cell=cost_cell), places=FOREMOST - {Place.PROGRAMS, Place.WIDE},
         ),
         # Notes on a latency's interval are at the latency.
-        _cost("usd_per_million_queries", "sequential", "usd_per_million", method=_SEQUENTIAL, noted=False),
+        _cost("usd_per_million_queries", "sequential", "cost.sequential", method=_SEQUENTIAL, noted=False),
         _cost(
-            "usd_per_million_queries_saturated", "saturated", "usd_per_million_saturated",
+            "usd_per_million_queries_saturated", "saturated", "cost.saturated",
             method=_SATURATED, applies=_is_open,
         ),
     ),
     "tokens": (
         fact("token_model", "language model whose token prices the system names"),
-        amount("token_usd_in", "US$", "price of a million prompt tokens", "token_price.usd_per_million_in"),
-        amount("token_usd_out", "US$", "that of a million completed ones", "token_price.usd_per_million_out"),
-        fact("token_price_date", "date of those prices", "token_price.date", Kind.DATE),
+        amount("token_usd_in", "US$", "price of a million prompt tokens", "cost.token_price.usd_per_million_in"),
+        amount("token_usd_out", "US$", "that of a million completed ones", "cost.token_price.usd_per_million_out"),
+        fact("token_price_date", "date of those prices", "cost.token_price.date", Kind.DATE),
         figure_of(
             "usd_tokens_per_million_queries", "US$",
-            "tokens of a million queries at list price, beside the cost of the instance", "usd_tokens_per_million",
+            "tokens of a million queries at list price, beside the cost of the instance", "cost.tokens",
             short="token_price", label="tokens of a million queries", optional=True, told="Token prices",
             header="US$ per million queries, tokens", prices=Prices.OTHER, remark=_token_price,
             method=f"{token_prices.FORMULA}; at list prices, without cache or batch discount.",
@@ -396,10 +397,12 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         fact("scenario", "arrival of queries: single_stream, offline, server"),
         count_of("queries", "queries", "timed queries, each once per trial"),
         count_of("trials", "trials", "passes over the queries, in all jobs together"),
-        count_of("queries_judged", "queries", "judged queries, which the measures are over"),
-        amount("unjudged_share", "fraction", "share of unjudged documents among the first hits"),
-        count_of("unjudged_depth", "hits", "number of first hits for unjudged_share"),
-        fact("rejudged", "judgements, where not the stored ones", lambda row: "; ".join(row.rejudged) or None),
+        count_of("queries_judged", "queries", "judged queries, which the measures are over", "judged.queries"),
+        amount(
+            "unjudged_share", "fraction", "share of unjudged documents among the first hits", "judged.unjudged_share"
+        ),
+        count_of("unjudged_depth", "hits", "number of first hits for unjudged_share", "judged.unjudged_depth"),
+        fact("rejudged", "judgements, where not the stored ones", lambda row: "; ".join(row.judged.rejudged) or None),
         count_of("jobs", "jobs", "fresh processes pooled in the row"),
     ),
     "spreads": (
@@ -410,12 +413,14 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         _at_most("p50", "half"),
         _at_most("p95", "95 per cent"),
         _at_most("p99", "99 per cent"),
-        amount("trial_spread_ms", "ms", "standard deviation of the trials' mean latencies", "trial_spread_s", 1e3),
+        amount(
+            "trial_spread_ms", "ms", "standard deviation of the trials' mean latencies", "latency.trial_spread_s", 1e3
+        ),
         _deviation("query", "between queries"),
         _deviation("trial", "between the trials of a job"),
         _deviation("job", "between jobs, which are fresh processes"),
         _deviation("residual", "not explained by query, trial or job"),
-        *_timings("service", "service time", "service time of scenario server", lambda row: row.service_s),
+        *_timings("service", "service time", "service time of scenario server", lambda row: row.latency.service_s),
     ),
     "sweeps": (
         fact("swept_system", "swept system or curve, of a point of one", "sweep.system"),
@@ -423,34 +428,34 @@ FIXED: dict[str, tuple[Figure, ...]] = {
     ),
     "builds": (
         figure_of(
-            "first_query_s", "s", "latency of the first query after loading", "first_query_s",
+            "first_query_s", "s", "latency of the first query after loading", "resources.first_query_s",
             label="first query", optional=True, places=_DETAIL,
         ),
         amount("one_pass_warmup", "queries", "warm-up queries, where warm-up was one pass"),
-        amount("index_build_s", "s", "time to build the index"),
-        fact("index_build_profile", "limits during the build", "build_envelope.name"),
+        amount("index_build_s", "s", "time to build the index", "index.build_s"),
+        fact("index_build_profile", "limits during the build", "index.envelope.name"),
         fact(
             "build_validity", "validity of that time: clean, noisy, invalid, unknown",
-            lambda row: None if row.index_build_s is None else row.build_validity.value,
+            lambda row: None if row.index.build_s is None else row.index.validity.value,
         ),
         fact(
             "build_findings", "reasons to doubt that time, and remarks",
-            lambda row: "; ".join(finding.text for finding in row.build_findings) or None,
+            lambda row: "; ".join(finding.text for finding in row.index.findings) or None,
         ),
-        fact("build_measured_type", "instance type of the machine that built", "build_machine.instance_type"),
-        fact("build_measured_cpu", "CPU model of that machine", "build_machine.cpu_model"),
-        count_of("corpus_documents", "documents", "documents in the index"),
-        fact("build_instance_type", "instance type that prices the build", "build_price.instance_type"),
-        amount("build_price_usd_per_hour", "US$/hour", "price of that type", "build_price.usd_per_hour"),
+        fact("build_measured_type", "instance type of the machine that built", "index.machine.instance_type"),
+        fact("build_measured_cpu", "CPU model of that machine", "index.machine.cpu_model"),
+        count_of("corpus_documents", "documents", "documents in the index", "index.documents"),
+        fact("build_instance_type", "instance type that prices the build", "cost.build_price.instance_type"),
+        amount("build_price_usd_per_hour", "US$/hour", "price of that type", "cost.build_price.usd_per_hour"),
         figure_of(
             "usd_build_per_million_documents", "US$", "cost of indexing a million documents",
-            "usd_build_per_million_documents.value",
+            "cost.build.value",
             short=BUILD, optional=True, prices=Prices.OTHER, told="Index cost",
             method=f"{cost.BUILD_FORMULA}.", screen=FirstScreen("build US$/1M docs", cell=_build_cell),
             places=DATA | {Place.ON_REQUEST},
         ),
         figure_of(
-            "usd_storage_per_month", "US$/month", "cost of storing the index", "usd_storage_per_month.value",
+            "usd_storage_per_month", "US$/month", "cost of storing the index", "cost.storage_per_month.value",
             prices=Prices.OTHER, method=f"{cost.STORAGE_FORMULA}.", places=DATA,
         ),
         fact("price_term", "price term: on-demand, reserved-1y, reserved-3y, spot", "price.term"),
@@ -522,7 +527,7 @@ def _blocks(
 def _of_table(table: Table) -> dict[str, tuple[Figure, ...]]:
     blocks = _blocks(
         table.measures,
-        sorted({name for row in table.rows for name in row.stages_s}),
+        sorted({name for row in table.rows for name in row.latency.stages_s}),
         {name for row in table.rows for name in row.counts},
         next((found[0] for row in table.rows if (found := row.gain(table.measures))), ""),
     )

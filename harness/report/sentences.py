@@ -47,7 +47,7 @@ def _cheapest(rows: Sequence[Row]) -> list[Row]:
     group = max(axes.group_rows(rows).values(), key=len, default=[])
     cheapest: dict[str, Row] = {}
     # A cost is never compared with a latency.
-    for row in [row for row in group if row.cost.value is not None] or group:
+    for row in [row for row in group if row.usd_per_million.value is not None] or group:
         held = cheapest.get(row.system)
         if spent(row) is not None and (held is None or _spent(row) < _spent(held)):
             cheapest[row.system] = row
@@ -67,7 +67,7 @@ def _counted(datasets: Sequence[Sequence[Row]], measure: str, escape: Escape) ->
         others = len(winners) - sum(counts[names] for names in ordered[:_MOST_LEADERS])
         return ", ".join((*parts, *([f"others on {others}"] if others else [])))
 
-    word = "cheapest" if datasets[0][0].cost.value is not None else "fastest"
+    word = "cheapest" if datasets[0][0].usd_per_million.value is not None else "fastest"
     least = [stats.best_of(rows, spent, least=True) for rows in datasets]
     sentence = f"of {len(datasets)} datasets {leaders(f'is {word} on', f'tie as the {word} on', least)}"
     best = [held for rows in datasets if (held := stats.best_of(rows, lambda row: row.measured(measure)))]
@@ -81,7 +81,7 @@ def _answer(cheapest: Sequence[Row], per_query: Mapping[str, PerQuery], measure:
     first, *others = cheapest
     other = min(stats.best_of(others, lambda row: row.measured(measure)) or others, key=_spent)
     difference = _tested(other, first, per_query, measure, len(others))
-    verb, much = ("costs", "much") if first.cost.value is not None else ("takes", "long")
+    verb, much = ("costs", "much") if first.usd_per_million.value is not None else ("takes", "long")
     if _spent(other) < _SAME * _spent(first) or not _spent(other):
         gap = f"about as {much} as"
     else:
@@ -134,8 +134,8 @@ def _percent(share: float) -> str:
 
 def spent(row: Row) -> float | None:
     """Return a row's cost, or its mean latency in seconds where it has no cost."""
-    value = row.cost.value
-    return row.latency_mean_s.value if value is None else value
+    value = row.usd_per_million.value
+    return row.latency.mean_s.value if value is None else value
 
 
 def _spent(row: Row) -> float:

@@ -165,7 +165,7 @@ def _name_columns(escape: Escape) -> Iterator[SummaryColumn]:
         "machine",
         "priced on",
         lambda row: escape(machine(row)),
-        lambda row: None if row.cost.value is None else machine(row) or None,
+        lambda row: None if row.usd_per_million.value is None else machine(row) or None,
         numeric=False,
         heading=lambda cell: cell and f"priced on {cell}",
         optional=True,
@@ -223,7 +223,7 @@ def _narrower(columns: Sequence[SummaryColumn]) -> Iterator[Sequence[SummaryColu
 
 
 def _mean_cell(row: Row) -> str:
-    return number(row.latency_mean_s.value, 1e3)
+    return number(row.latency.mean_s.value, 1e3)
 
 
 def _one_grid(
@@ -284,13 +284,14 @@ def _remarks(rows: Sequence[Row], *, costs: bool) -> list[tuple[str, str]]:
     cheapest: dict[ComparisonGroup, float] = {}
     groups = [axes.comparison_group(row) for row in rows]
     for row, group in zip(rows, groups, strict=True):
-        value = row.cost.value
+        value = row.usd_per_million.value
         if value is not None and row.validity is not Validity.INVALID:
             cheapest[group] = min(value, cheapest.get(group, value))
-    counts = Counter(group for row, group in zip(rows, groups, strict=True) if row.cost.value is not None)
+    counts = Counter(group for row, group in zip(rows, groups, strict=True) if row.usd_per_million.value is not None)
     remarks = []
     for row, group in zip(rows, groups, strict=True):
-        best = costs and counts[group] > 1 and row.cost.value is not None and row.cost.value == cheapest.get(group)
+        value = row.usd_per_million.value
+        best = costs and counts[group] > 1 and value is not None and value == cheapest.get(group)
         doubt = row.validity.doubt
         words = ", ".join(word for word in ("cheapest" if best else "", doubt) if word)
         if row.outcome is not Outcome.OK:
@@ -344,7 +345,7 @@ def _matrices(
     grids.append(
         grid(f"mean latency, ms{cheapest}", lambda row: _or_outcome(row, _mean_cell(row) + doubt_mark(row.validity)))
     )
-    if any(row.cost.value is not None for row in rows):
+    if any(row.usd_per_million.value is not None for row in rows):
         grids.append(grid(f"{COST_HEADER}{cheapest}", lambda row: _or_outcome(row, cost_cell(row))))
     heading = [f"{len(datasets)} datasets", *([] if several else [f"on {escape(hardware(rows[0]))}"])]
     return [*heading, escape(priced_on(rows))], tuple(grids)
@@ -356,7 +357,7 @@ def _cheapest(rows: Sequence[Row]) -> Row:
     def order(row: Row) -> tuple[bool, bool, bool, float]:
         failed, invalid = row.outcome is not Outcome.OK, row.validity is Validity.INVALID
         taken = spent(row)
-        return failed, invalid, row.cost.value is None, math.inf if taken is None else taken
+        return failed, invalid, row.usd_per_million.value is None, math.inf if taken is None else taken
 
     return min(rows, key=order)
 
@@ -419,7 +420,7 @@ def doubts(rows: Sequence[Row], escape: Escape) -> list[str]:
 def build_doubts(rows: Sequence[Row], escape: Escape) -> list[str]:
     """Return where index builds do not compare, and one line for each cause of doubt in them."""
     lines = [*notes.of_builds(rows)]
-    for validity, who, found in _by_cause(rows, lambda row: row.build_findings):
+    for validity, who, found in _by_cause(rows, lambda row: row.index.findings):
         why = "; ".join(causes.TEXTS[cause].short for cause in found)
         lines.append(f"{validity.value} builds: {who} ({why}). Each was measured once: build again with --fresh-index.")
     return [escape(line) for line in lines]
@@ -448,7 +449,7 @@ def _missing(rows: Sequence[Row]) -> Iterator[str]:
     """Yield why measured rows lack a latency or a measure, once for each reason."""
     systems: dict[str, dict[str, None]] = defaultdict(dict)
     for row in rows:
-        figures = {"latency": row.latency_mean_s, **row.measures, "token price": row.usd_tokens_per_million}
+        figures = {"latency": row.latency.mean_s, **row.measures, "token price": row.cost.tokens}
         for name, estimate in figures.items() if row.outcome is Outcome.OK else ():
             if estimate.value is None and estimate.reason:
                 systems[estimate.reason].setdefault(f"{name} of {row.system}")
@@ -460,9 +461,9 @@ def _missing(rows: Sequence[Row]) -> Iterator[str]:
 def _without_cost(rows: Sequence[Row]) -> Iterator[str]:
     """Yield why no row has a cost, with the most frequent reason."""
     measured = [row for row in rows if row.outcome is Outcome.OK]
-    if measured and all(row.cost.value is None for row in measured):
-        ((reason, _),) = Counter(row.price_note or row.cost.reason for row in measured).most_common(1)
-        if not any(reason == row.latency_mean_s.reason for row in measured):  # said of the latency already
+    if measured and all(row.usd_per_million.value is None for row in measured):
+        ((reason, _),) = Counter(row.price_note or row.usd_per_million.reason for row in measured).most_common(1)
+        if not any(reason == row.latency.mean_s.reason for row in measured):  # said of the latency already
             yield f"no cost: {reason}"
 
 

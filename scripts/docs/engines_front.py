@@ -46,7 +46,7 @@ def front(rows: Sequence[Row]) -> list[tuple[float, float]]:
 
 def place(row: Row) -> tuple[float, float]:
     """Return a row's US$ per million queries, and its measure."""
-    cost, worth = row.usd_per_million.value, row.measured(MEASURE)
+    cost, worth = row.cost.sequential.value, row.measured(MEASURE)
     assert cost is not None and worth is not None, f"{row.system} has no figures"
     return cost, worth
 
@@ -100,7 +100,7 @@ def _draw_costs(axes: Axes, rows: Sequence[Row]) -> None:
     ordered = sorted(rows, key=lambda row: (_kind(row), -place(row)[0]), reverse=True)
     labels = []
     for level, row in enumerate(ordered):
-        (cost, worth), estimate = place(row), row.usd_per_million
+        (cost, worth), estimate = place(row), row.cost.sequential
         colour = _OLD if is_old(row) else _NEW
         if estimate.low is not None and estimate.high is not None:
             axes.plot((max(estimate.low, cost / 10), estimate.high), (level, level), color=colour, linewidth=1)

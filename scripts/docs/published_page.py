@@ -50,13 +50,13 @@ def _reference() -> str:
     table = results_folder.read(published_folder() / "quickstart").table
     row = next(row for row in table.rows if row.system == "bm25")
     measure = table.measures[0]
-    assert row.machine is not None and row.latency_mean_s.value is not None
+    assert row.machine is not None and row.latency.mean_s.value is not None
     return f"""## A measured result
 
 `results/published/quickstart/` is a result of our own, sealed as each run seals it: the suite
 `suites/quickstart.toml` on SciFact, {row.queries} queries x {row.trials} trials on {row.machine.cpu_model} with
 {row.machine.host_cpus} CPUs. For `{row.system}`, {measure} is {row.measured(measure):.3f} and the mean latency
-{1e3 * row.latency_mean_s.value:.3g} ms; the verdict on its timing is `{row.validity.value}`.
+{1e3 * row.latency.mean_s.value:.3g} ms; the verdict on its timing is `{row.validity.value}`.
 
 ```sh
 harness report quickstart                   # the table; --wide, --format html and all other formats work, too

@@ -64,20 +64,24 @@ def test_jobs_of_a_cell_form_one_row(interleaved: Interleaved, snapshot: Snapsho
     assert (row.queries, row.trials, row.jobs, row.attempts) == (140, 5, 5, 5)
     assert row.keys == tuple(job.result.key for job in jobs)
     assert (row.outcome, row.validity, row.notes) == (Outcome.OK, Validity.CLEAN, ())
-    assert row.latency_mean_s.value == pytest.approx(2.695e-3)
-    these = row.these_queries_s["mean"]
+    assert row.latency.mean_s.value == pytest.approx(2.695e-3)
+    these = row.latency.these_queries_s["mean"]
     assert these.low is not None and these.high is not None
     # Student: 2.776 times the means' standard deviation of 0.158 ms, over the root of 5.
     assert (these.low, these.high) == pytest.approx((2.695e-3 - 0.1963e-3, 2.695e-3 + 0.1963e-3), rel=1e-3)
-    assert row.spread_s["job"].value == pytest.approx(0.1581e-3, rel=1e-3)
-    assert row.spread_s["residual"].value == pytest.approx(0.0, abs=1e-9)
-    assert "coincide" in str(row.spread_s["trial"].reason)
-    assert row.spread_s["query"].value == pytest.approx(0.4056e-3, rel=1e-3)
-    assert (row.peak_anon_bytes, row.peak_mapped_bytes, row.peak_cgroup_bytes) == (300 * MIB, 70 * MIB, 400 * MIB)
-    assert row.load_s == 3.0
+    assert row.latency.spread_s["job"].value == pytest.approx(0.1581e-3, rel=1e-3)
+    assert row.latency.spread_s["residual"].value == pytest.approx(0.0, abs=1e-9)
+    assert "coincide" in str(row.latency.spread_s["trial"].reason)
+    assert row.latency.spread_s["query"].value == pytest.approx(0.4056e-3, rel=1e-3)
+    assert (row.resources.peak_anon_bytes, row.resources.peak_mapped_bytes, row.resources.peak_cgroup_bytes) == (
+        300 * MIB,
+        70 * MIB,
+        400 * MIB,
+    )
+    assert row.resources.load_s == 3.0
     assert row.measures["RR@10"].value == pytest.approx(0.5)
-    assert row.at_most_s["p95"].value == pytest.approx(3.54e-3, rel=0.02)
-    assert row.at_most_s["p99"].reason == "p99 needs 662 queries, timed 140"
+    assert row.latency.at_most_s["p95"].value == pytest.approx(3.54e-3, rel=0.02)
+    assert row.latency.at_most_s["p99"].reason == "p99 needs 662 queries, timed 140"
     assert build_table(reversed(jobs), snapshot=snapshot).rows == (row,)
 
 
@@ -107,8 +111,8 @@ def test_failed_job_leaves_the_row_without_numbers(make: Maker, interleaved: Int
     jobs[4] = make(outcome=Outcome.OOM, **spec)
     row = one(jobs, snapshot)
     assert (row.outcome, row.detail) == (Outcome.OOM, "1 of 5 trials ended oom: killed by the kernel at 256 MiB")
-    assert row.latency_mean_s.value is None
-    assert row.peak_anon_bytes is None
+    assert row.latency.mean_s.value is None
+    assert row.resources.peak_anon_bytes is None
     assert row.measures == {}
 
 
@@ -161,9 +165,9 @@ def test_an_offline_row_has_a_throughput_and_no_latency(make: Maker, snapshot: S
     assert row.throughput_qps.value == pytest.approx(10.0)
     assert row.throughput_qps.low is not None and row.throughput_qps.high is not None
     assert 9.5 < row.throughput_qps.low < 10 < row.throughput_qps.high < 10.5
-    assert row.latency_mean_s.value is None
-    assert "whole batch's" in str(row.p95_s.reason)
-    assert row.usd_per_million.value is None
+    assert row.latency.mean_s.value is None
+    assert "whole batch's" in str(row.latency.p95_s.reason)
+    assert row.cost.sequential.value is None
     assert (row.queries, row.trials) == (140, 3)
 
 
@@ -181,14 +185,14 @@ def test_server_row_shows_the_latency_at_the_confirmed_rate(make: Maker, snapsho
     spec = {"cell": cell, "trials": 1, "scenario_params": params, "protocol": "mine"}
     row = one([make(table=table, changes={"probes": probes, "rate_qps": 100.0}, **spec)], snapshot)
     assert row.throughput_qps.value == 100.0
-    assert row.latency_mean_s.value == pytest.approx(0.003)
-    assert row.p95_s.value == pytest.approx(0.003)
-    assert row.service_s is not None
-    assert row.service_s.mean_s.value == pytest.approx(0.001)
+    assert row.latency.mean_s.value == pytest.approx(0.003)
+    assert row.latency.p95_s.value == pytest.approx(0.003)
+    assert row.latency.service_s is not None
+    assert row.latency.service_s.mean_s.value == pytest.approx(0.001)
     assert row.validity is Validity.CLEAN
-    assert "scenario server" in str(row.usd_per_million.reason)
+    assert "scenario server" in str(row.cost.sequential.reason)
     none = one([make(table=table, changes={"probes": probes[:2], "rate_qps": None}, **spec)], snapshot)
-    assert none.latency_mean_s.reason == "no rate was believed, so no latency belongs to it"
+    assert none.latency.mean_s.reason == "no rate was believed, so no latency belongs to it"
     assert none.validity is Validity.NOISY
 
 
@@ -197,14 +201,16 @@ def test_stages_are_shown_beside_the_latency(make: Maker, snapshot: Snapshot) ->
     encode, retrieve = [6_000_000] * 700, [3_000_000] * 699 + [None]
     table = sample_records.samples(latency, names=QUERIES, stage_encode_ns=encode, stage_retrieve_ns=retrieve)
     row = one([make(table=table)], snapshot)
-    assert list(row.stages_s) == ["encode", "retrieve", "other"]
-    assert row.stages_s["encode"].mean_s.value == pytest.approx(0.006)
-    assert row.stages_s["retrieve"].p50_s.value == pytest.approx(0.003)
-    assert row.stages_s["retrieve"].mean_s.value == pytest.approx(0.003 * 699 / 700)
-    assert row.stages_s["other"].p50_s.value == pytest.approx(0.001), "10 ms less 6 and 3"
-    assert row.stages_s["other"].mean_s.value == pytest.approx(0.001 + 0.003 / 700), "one sample has no retrieve"
-    assert row.latency_mean_s.value == pytest.approx(0.010)
-    assert sum(timing.mean_s.value or 0 for timing in row.stages_s.values()) == pytest.approx(0.010)
+    assert list(row.latency.stages_s) == ["encode", "retrieve", "other"]
+    assert row.latency.stages_s["encode"].mean_s.value == pytest.approx(0.006)
+    assert row.latency.stages_s["retrieve"].p50_s.value == pytest.approx(0.003)
+    assert row.latency.stages_s["retrieve"].mean_s.value == pytest.approx(0.003 * 699 / 700)
+    assert row.latency.stages_s["other"].p50_s.value == pytest.approx(0.001), "10 ms less 6 and 3"
+    assert row.latency.stages_s["other"].mean_s.value == pytest.approx(0.001 + 0.003 / 700), (
+        "one sample has no retrieve"
+    )
+    assert row.latency.mean_s.value == pytest.approx(0.010)
+    assert sum(timing.mean_s.value or 0 for timing in row.latency.stages_s.values()) == pytest.approx(0.010)
     assert row.notes == ("1 of 700 samples do not say retrieve: the means take 0 for them",)
     more = sample_records.samples(latency, names=QUERIES, stage_encode_ns=encode, stage_rerank_ns=[5_000_000] * 700)
     expected = one([make(table=more)], snapshot)
@@ -212,7 +218,7 @@ def test_stages_are_shown_beside_the_latency(make: Maker, snapshot: Snapshot) ->
         "the stages (encode, rerank) sum to more than the end-to-end latency in 700 of 700 samples" in expected.notes[0]
     )
     assert expected.validity is Validity.CLEAN
-    assert expected.stages_s["other"].mean_s.reason == "the stages of a sample sum to more than its time"
+    assert expected.latency.stages_s["other"].mean_s.reason == "the stages of a sample sum to more than its time"
 
 
 def test_queries_without_a_second_stage_count_in_the_means_of_its_stages_and_work(
@@ -231,13 +237,13 @@ def test_queries_without_a_second_stage_count_in_the_means_of_its_stages_and_wor
     columns = {name: [None if each < 0 else int(each) for each in [*values] * 5] for name, values in samples_of.items()}
     row = one([make(table=sample_records.samples(latency, names=QUERIES, **columns))], snapshot)
     assert row.counts == pytest.approx({"pairs": 19, "flop": 950, "parameters": 17})
-    assert row.stages_s["score"].mean_s.value == pytest.approx(0.0057)
-    assert row.latency_mean_s.value == pytest.approx(0.0097)
-    assert sum(timing.mean_s.value or 0 for timing in row.stages_s.values()) == pytest.approx(0.0097)
+    assert row.latency.stages_s["score"].mean_s.value == pytest.approx(0.0057)
+    assert row.latency.mean_s.value == pytest.approx(0.0097)
+    assert sum(timing.mean_s.value or 0 for timing in row.latency.stages_s.values()) == pytest.approx(0.0097)
     assert "35 of 700 samples do not say score, flop, pairs: the means take 0 for them" in row.notes
     said = {name: [each or 0 for each in values] for name, values in columns.items()} | {"count_parameters": [17] * 700}
     again = one([make(table=sample_records.samples(latency, names=QUERIES, **said))], snapshot)
-    assert (again.counts, again.stages_s, again.notes) == (row.counts, row.stages_s, ())
+    assert (again.counts, again.latency.stages_s, again.notes) == (row.counts, row.latency.stages_s, ())
 
 
 def test_stages_of_a_stage_are_not_counted_twice(make: Maker, snapshot: Snapshot) -> None:
@@ -248,8 +254,10 @@ def test_stages_of_a_stage_are_not_counted_twice(make: Maker, snapshot: Snapshot
     )
     row = one([make(table=table)], snapshot)
     named = {"e5.v2", "e5.v2.encode", "bm25", "fuse"}
-    assert row.notes == () and row.stages_s.keys() == named | {"other", "e5.v2.other"}
-    assert row.stages_s["other"].mean_s.value == 0 and row.stages_s["e5.v2.other"].mean_s.value == pytest.approx(0.001)
+    assert row.notes == () and row.latency.stages_s.keys() == named | {"other", "e5.v2.other"}
+    assert row.latency.stages_s["other"].mean_s.value == 0 and row.latency.stages_s[
+        "e5.v2.other"
+    ].mean_s.value == pytest.approx(0.001)
     columns["stage_fuse_ns"] = 2
     table = sample_records.samples(
         latency, names=QUERIES, **{name: [value * ms] * 700 for name, value in columns.items()}

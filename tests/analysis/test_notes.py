@@ -112,8 +112,8 @@ def test_null_system_is_a_note_and_not_a_row(make: Maker, snapshot: Snapshot) ->
     assert [row.system for row in table.rows] == ["bm25"]
     (overhead,) = table.overhead
     assert (overhead.profile, overhead.validity, overhead.key) == ("cpu1-mem1", Validity.CLEAN, null.result.key)
-    assert overhead.latency_mean_s.value == pytest.approx(0.695e-3 + 0.4e-6)
-    assert overhead.p99_s.reason == "p99 needs 662 queries, timed 140"
+    assert overhead.latency.mean_s.value == pytest.approx(0.695e-3 + 0.4e-6)
+    assert overhead.latency.p99_s.reason == "p99 needs 662 queries, timed 140"
     (note,) = [note for note in table.notes if "null system" in note]
     assert note == (
         "harness's own overhead per query (null system in the same envelope): cpu1-mem1 mean 695 µs, p50 690 µs."

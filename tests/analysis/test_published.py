@@ -175,7 +175,7 @@ def test_every_row_of_table_3_is_marked_published(table: Table) -> None:
 def test_row_has_the_printed_figures_in_report_units(table: Table) -> None:
     (row,) = (each for each in of_table_3(table, "xortydi") if each.key == "santhanam2023/table3b/5")
     assert (row.system, row.profile, row.published_type) == ("ColBERTv2-L", "cpu1-mem64", "x2gd.xlarge")
-    assert row.latency_mean_s == Estimate(1.107)
+    assert row.latency.mean_s == Estimate(1.107)
     assert row.usd_per_million.value == pytest.approx(102.70, abs=0.005), "made again; the paper prints 102.74"
     assert row.measures == {"RR@10": Estimate(0.474), "Success@10": Estimate(0.66)}
     assert (row.cpus, row.memory_limit_bytes, row.gpus) == (1, 64 * 2**30, 0)
@@ -185,11 +185,11 @@ def test_row_has_the_printed_figures_in_report_units(table: Table) -> None:
 
 def test_figures_that_need_samples_are_missing_with_a_reason(table: Table) -> None:
     for row in table.rows:
-        for figure in (row.p50_s, row.p95_s, row.p99_s, row.throughput_qps):
+        for figure in (row.latency.p50_s, row.latency.p95_s, row.latency.p99_s, row.throughput_qps):
             assert (figure.value, figure.reason) == (None, published_tables.NO_SAMPLES)
-        assert (row.latency_mean_s.low, row.usd_per_million.low) == (None, None)
+        assert (row.latency.mean_s.low, row.usd_per_million.low) == (None, None)
         assert row.machine is None and row.started_at is None and row.sample_sha256 is None
-        assert row.peak_anon_bytes is None and row.load_s is None
+        assert row.resources.peak_anon_bytes is None and row.resources.load_s is None
 
 
 def test_rows_of_table_2_note_the_other_machine(table: Table) -> None:
@@ -199,7 +199,7 @@ def test_rows_of_table_2_note_the_other_machine(table: Table) -> None:
         "the latency was not measured on this type: Table 1 has it from Santhanam et al. 2022a (CPU only),"
         " on a machine with 56 CPUs"
     )
-    assert row.index_bytes == 22 * 2**30
+    assert row.index.size_bytes == 22 * 2**30
     assert row.measures["Success@10"] == Estimate(None, reason="Table 1 does not have it")
 
 

@@ -133,7 +133,7 @@ def test_rows_stand_in_the_tables_that_print_them_with_marks_gains_and_findings(
     ]
     row = found["boytsov2025 robust04-description"]
     assert (row.measured("nDCG@20"), row.k, row.isolation) == (0.581, 1000, isolation.PUBLISHED)
-    assert (row.validity, row.latency_mean_s.value) == (Validity.UNKNOWN, None)
+    assert (row.validity, row.latency.mean_s.value) == (Validity.UNKNOWN, None)
     assert [note.partition(":")[0] for note in row.notes[1:]] == [
         "its FirstP is FirstP ELECTRA",
         "printed beside nDCG@20",

@@ -203,10 +203,12 @@ def test_row_without_hits_has_no_unjudged_share(make: Maker, snapshot: Snapshot)
     job = make()
     job.rank({QUERIES[0]: ("right", "wrong"), QUERIES[1]: ("wrong",)})
     row = one([job], snapshot)
-    assert (row.unjudged_share, row.unjudged_depth) == (0.75, 10), "138 queries without hits have none that is unjudged"
+    assert (row.judged.unjudged_share, row.judged.unjudged_depth) == (0.75, 10), (
+        "138 queries without hits have none that is unjudged"
+    )
     job.rank({})
     row = one([job], snapshot)
-    assert (row.unjudged_share, row.unjudged_depth) == (None, 10)
+    assert (row.judged.unjudged_share, row.judged.unjudged_depth) == (None, 10)
     assert not any(note.startswith("Unjudged") for note in build_table([job], snapshot=snapshot).notes)
 
 
@@ -215,7 +217,7 @@ def test_depth_is_that_of_the_first_measure_with_a_cutoff(make: Maker, snapshot:
     def depth(*measures: str) -> tuple[int | None, float | None]:
         (row,) = build_table([made], snapshot=snapshot, measures=measures).rows
         assert list(row.measures) == list(measures), "what is asked for beside them is not shown"
-        return row.unjudged_depth, row.unjudged_share
+        return row.judged.unjudged_depth, row.judged.unjudged_share
 
     made = make()
     assert depth("AP", "P@1", "RR@10") == (1, 1.0)

@@ -314,7 +314,7 @@ def test_reprice_renders_the_golden_files(root: Path, format: str, name: str) ->
 
 @pytest.mark.parametrize("format", ("md", "csv", "json"))
 def test_columns_for_pricing_give_the_same_text(root: Path, tmp_path: Path, format: str) -> None:
-    some = tuple(replace(row, notes=("a note",), p50_s=Estimate(0.01)) for row in rows())
+    some = tuple(sample_records.row_with(row, notes=("a note",), p50_s=Estimate(0.01)) for row in rows())
     (tmp_path / "results").mkdir()
     cache = RowCache(tmp_path / "cache", tmp_path / "results", ())
     cache.write(RowSet(Table(some, ()), tuple(map(CellRow, some))))

@@ -15,7 +15,7 @@ import pytest
 
 from harness.analysis import cell_summary, results_folder, row_cache, row_pricing
 from harness.analysis.row_cache import CellRow, RowCache, RowSet
-from harness.analysis.table import Overhead, Row, Table, Timing, Validity
+from harness.analysis.table import Latency, Overhead, Row, Table, Timing, Validity
 from harness.driver.records import Envelope, Outcome
 from harness.errors import FileError
 from harness.evaluation import per_query
@@ -36,7 +36,8 @@ ROW = sample_records.row(
     notes=("a note", 'ä \u2028 and , ] " \\'),
     index_bytes=(1 << 53) + 1,
 )
-OVERHEAD = Overhead("suite", "cpu1", CONTAINER, Outcome.OK, None, Validity.CLEAN, (), "k0", Estimate(1e-4))
+TAKEN = Latency(mean_s=Estimate(1e-4))
+OVERHEAD = Overhead("suite", "cpu1", CONTAINER, Outcome.OK, None, Validity.CLEAN, (), "k0", TAKEN)
 TABLE = Table((ROW, sample_records.row(key="k2", suite="other")), ("RR@10",), overhead=(OVERHEAD,))
 BUILT = RowSet(TABLE, (CellRow(ROW, "stamp", replace(VALUES, key=ROW.per_query_key)), CellRow(TABLE.rows[1])))
 
@@ -237,7 +238,7 @@ def test_rows_that_fit_no_column_are_logged_and_still_returned(
 ) -> None:
     caplog.set_level("INFO")
     made = Folder(tmp_path)
-    huge = replace(ROW, index_bytes=1 << 70)
+    huge = replace(ROW, memory_limit_bytes=1 << 70)
     made.cache().write(RowSet(Table((huge,), ()), (CellRow(huge),)))
     assert len(caplog.messages) == 1 and "cannot be written" in caplog.messages[0]
 
@@ -274,7 +275,7 @@ def test_reading_some_columns_leaves_the_others_missing(folder: Folder) -> None:
     table = folder.cache().table(row_pricing.COLUMNS)
     assert table is not None and table.measures == TABLE.measures
     for row, whole in zip(table.rows, TABLE.rows, strict=True):
-        assert row.notes == () and row.stages_s == {}
+        assert row.notes == ()
         for name in row_pricing.COLUMNS:
             assert getattr(row, name) == getattr(whole, name)
 

@@ -241,44 +241,39 @@ def test_saturated_cost_is_given_if_the_profile_fills_the_machine(tariff: Tariff
     found = row_pricing.price_row(row(**served, latency_target_s=0.1, latency_percentile=95.0), tariff)
     # US$ 0.20 for 360,000 queries; more of them an hour cost less each.
     value = 0.2 / 360_000 * 1e6
-    bounds = found.usd_per_million_saturated
+    bounds = found.cost.saturated
     assert (bounds.value, bounds.low, bounds.high) == (
         pytest.approx(value),
         pytest.approx(value / 1.2),
         pytest.approx(value / 0.8),
     )
     assert bounds.reason == "95 % of queries within 100 ms; lowest and highest of 3 jobs"
-    assert found.usd_per_million.value is None and "prices no query" in str(found.usd_per_million.reason)
+    assert found.cost.sequential.value is None and "prices no query" in str(found.cost.sequential.reason)
 
 
 def test_half_a_machine_is_not_saturated(tariff: Tariff) -> None:
     served = {"scenario": "server", "throughput_qps": Estimate(100.0)}
-    found = row_pricing.price_row(row(cpus=3, **served), tariff).usd_per_million_saturated
+    found = row_pricing.price_row(row(cpus=3, **served), tariff).cost.saturated
     assert found.value is None
     assert found.reason == (
         "the throughput is of 3 vCPUs alone, plain.four has 4 vCPUs; measure on a hardware profile with 4 vCPUs"
     )
-    without_its_gpu = row_pricing.price_row(row(published_type="g.one", **served), tariff).usd_per_million_saturated
+    without_its_gpu = row_pricing.price_row(row(published_type="g.one", **served), tariff).cost.saturated
     assert "g.one has 4 vCPUs and 1 GPU" in str(without_its_gpu.reason)
-    with_it = row_pricing.price_row(row(published_type="g.one", gpus=1, **served), tariff).usd_per_million_saturated
+    with_it = row_pricing.price_row(row(published_type="g.one", gpus=1, **served), tariff).cost.saturated
     assert with_it.value == pytest.approx(0.5 / 360_000 * 1e6)
 
 
 def test_offline_row_notes_that_it_has_no_latency_target(tariff: Tariff) -> None:
-    found = row_pricing.price_row(
-        row(scenario="offline", throughput_qps=Estimate(100.0)), tariff
-    ).usd_per_million_saturated
+    found = row_pricing.price_row(row(scenario="offline", throughput_qps=Estimate(100.0)), tariff).cost.saturated
     assert found.value is not None and str(found.reason).startswith("no latency target: batches")
 
 
 def test_throughput_is_not_derived_from_latency(tariff: Tariff) -> None:
-    found = row_pricing.price_row(row(), tariff).usd_per_million_saturated
+    found = row_pricing.price_row(row(), tariff).cost.saturated
     assert (found.value, found.reason) == (None, "no throughput in scenario single_stream; measure scenario server")
     missing = Estimate(None, reason="no rate was believed")
-    assert (
-        row_pricing.price_row(row(scenario="server", throughput_qps=missing), tariff).usd_per_million_saturated
-        == missing
-    )
+    assert row_pricing.price_row(row(scenario="server", throughput_qps=missing), tariff).cost.saturated == missing
 
 
 def test_profile_that_no_type_provides_has_no_price(tariff: Tariff) -> None:
@@ -307,21 +302,21 @@ def test_index_costs_match_the_calculation_by_hand(root: Path) -> None:
     (root / "storage.csv").write_text(f"{prices.STORAGE_HEADER}\nx,here,ssd,0.08,2024-01-01,doc\n")
     tariff = row_pricing.tariff(prices.snapshot(root=root), root)
     found = row_pricing.price_row(row(cpus=1, memory_limit_bytes=GIB, **INDEX), tariff)
-    assert found.build_price is not None and found.build_price.instance_type == "plain.four", (
+    assert found.cost.build_price is not None and found.cost.build_price.instance_type == "plain.four", (
         "what the build had, not the job"
     )
     # Half an hour at US$ 0.20 for 5,000 documents: US$ 0.10 / 5,000 x 1,000,000.
-    assert found.usd_build_per_million_documents.value == pytest.approx(20.0)
-    assert found.usd_storage_per_month.value == pytest.approx(0.04)
+    assert found.cost.build.value == pytest.approx(20.0)
+    assert found.cost.storage_per_month.value == pytest.approx(0.04)
 
 
 def test_build_is_priced_on_the_architecture_that_built(tariff: Tariff) -> None:
     def built_on(architecture: str | None) -> str:
         machine = None if architecture is None else replace(sample_records.MACHINE, architecture=architecture)
         found = row_pricing.price_row(row(**INDEX, build_machine=machine), tariff)
-        assert found.build_price is not None and found.price is not None
+        assert found.cost.build_price is not None and found.price is not None
         assert found.price.architecture == "x86_64"
-        return found.build_price.architecture
+        return found.cost.build_price.architecture
 
     assert [built_on(name) for name in (None, "x86_64", "aarch64")] == ["x86_64", "x86_64", "arm64"]
 
@@ -329,16 +324,16 @@ def test_build_is_priced_on_the_architecture_that_built(tariff: Tariff) -> None:
 @pytest.mark.parametrize(
     ("changes", "name", "reason"),
     [
-        ({"corpus_documents": None}, "usd_build_per_million_documents", "does not say how many documents"),
-        ({"index_build_s": None}, "usd_build_per_million_documents", "no build of an index"),
-        ({"build_envelope": None}, "usd_build_per_million_documents", "built on different profiles"),
-        ({"build_envelope": Envelope("b", 500, GIB)}, "usd_build_per_million_documents", "provides 500 CPU"),
-        ({"index_bytes": None}, "usd_storage_per_month", "no size of an index"),
-        ({}, "usd_storage_per_month", "no price of storage of x here is dated 2024-05-01 or before"),
+        ({"corpus_documents": None}, "build", "does not say how many documents"),
+        ({"index_build_s": None}, "build", "no build of an index"),
+        ({"build_envelope": None}, "build", "built on different profiles"),
+        ({"build_envelope": Envelope("b", 500, GIB)}, "build", "provides 500 CPU"),
+        ({"index_bytes": None}, "storage_per_month", "no size of an index"),
+        ({}, "storage_per_month", "no price of storage of x here is dated 2024-05-01 or before"),
     ],
 )
 def test_unknown_index_figure_is_missing_with_a_reason(
     tariff: Tariff, changes: dict[str, Any], name: str, reason: str
 ) -> None:
-    figure = getattr(row_pricing.price_row(row(**{**INDEX, **changes}), tariff), name)
+    figure = getattr(row_pricing.price_row(row(**{**INDEX, **changes}), tariff).cost, name)
     assert figure.value is None and reason in str(figure.reason)

@@ -30,17 +30,23 @@ from tests.support.stored_jobs import ENVELOPES, MIB, QUERIES, Maker, build_tabl
 def test_row_matches_the_calculation_by_hand(make: Maker, snapshot: Snapshot) -> None:
     row = one([make()], snapshot)
     # 2 ms + the mean of 0, 0.01, ..., 1.39 ms; warm-up hours play no part.
-    assert row.latency_mean_s.value == pytest.approx(2.695e-3)
-    like = row.like_queries_s["mean"]
+    assert row.latency.mean_s.value == pytest.approx(2.695e-3)
+    like = row.latency.like_queries_s["mean"]
     assert like.low is not None and like.high is not None
     assert 2.6e-3 < like.low < 2.695e-3 < like.high < 2.8e-3
     # One process: what holds for fresh ones is not known, nor what that costs.
     alone = "an interval needs 3 whole processes, there is 1"
-    for figure in (row.latency_mean_s, row.p50_s, row.p95_s, row.usd_per_million, row.these_queries_s["mean"]):
+    for figure in (
+        row.latency.mean_s,
+        row.latency.p50_s,
+        row.latency.p95_s,
+        row.usd_per_million,
+        row.latency.these_queries_s["mean"],
+    ):
         assert (figure.low, figure.high, figure.reason) == (None, None, alone)
-    assert row.p50_s.value == pytest.approx(2.69e-3)
-    assert row.p95_s.value == pytest.approx(3.32e-3)
-    assert (row.p99_s.value, row.p99_s.reason) == (None, "p99 needs 662 queries, timed 140")
+    assert row.latency.p50_s.value == pytest.approx(2.69e-3)
+    assert row.latency.p95_s.value == pytest.approx(3.32e-3)
+    assert (row.latency.p99_s.value, row.latency.p99_s.reason) == (None, "p99 needs 662 queries, timed 140")
     assert {name: figure.value for name, figure in row.measures.items()} == {
         "RR@10": pytest.approx(0.5),
         "Success@10": pytest.approx(1.0),
@@ -50,11 +56,15 @@ def test_row_matches_the_calculation_by_hand(make: Maker, snapshot: Snapshot) ->
     assert (row.price.instance_type, row.price.usd_per_hour) == ("c7a.medium", 0.05132)
     scale = 0.05132 / 3600 * 1e6
     assert row.usd_per_million.value == pytest.approx(2.695e-3 * scale)
-    assert (row.queries, row.trials, row.queries_judged) == (140, 5, 140)
-    assert (row.peak_anon_bytes, row.peak_cgroup_bytes, row.peak_gpu_bytes) == (200 * MIB, 250 * MIB, None)
-    assert (row.index_bytes, row.load_s, row.first_query_s) == (8 * MIB, 1.25, 0.5)
+    assert (row.queries, row.trials, row.judged.queries) == (140, 5, 140)
+    assert (row.resources.peak_anon_bytes, row.resources.peak_cgroup_bytes, row.resources.peak_gpu_bytes) == (
+        200 * MIB,
+        250 * MIB,
+        None,
+    )
+    assert (row.index.size_bytes, row.resources.load_s, row.resources.first_query_s) == (8 * MIB, 1.25, 0.5)
     assert (row.outcome, row.validity, row.notes) == (Outcome.OK, Validity.CLEAN, ())
-    assert row.trial_spread_s == pytest.approx(0.0, abs=1e-12)
+    assert row.latency.trial_spread_s == pytest.approx(0.0, abs=1e-12)
 
 
 def test_row_of_a_hybrid_has_the_build_time_of_each_component(make: Maker, snapshot: Snapshot) -> None:
@@ -62,10 +72,10 @@ def test_row_of_a_hybrid_has_the_build_time_of_each_component(make: Maker, snaps
     assert index is not None
     joined = replace(index, build_s=8.0, components={"bm25": index, "minilm": replace(index, build_s=4.0)})
     row = one([make(changes={"index": joined})], snapshot)
-    assert (row.index_build_s, row.index_parts_s) == (8.0, {"bm25": 3.0, "minilm": 4.0})
-    assert row.build_envelope == index.envelope and row.usd_build_per_million_documents.value is None
+    assert (row.index.build_s, row.index.parts_s) == (8.0, {"bm25": 3.0, "minilm": 4.0})
+    assert row.index.envelope == index.envelope and row.cost.build.value is None
     other = replace(index, envelope=replace(index.envelope, cpus=9))
-    assert one([make(changes={"index": replace(joined, components={"bm25": other})})], snapshot).build_envelope is None
+    assert one([make(changes={"index": replace(joined, components={"bm25": other})})], snapshot).index.envelope is None
 
 
 @pytest.mark.parametrize(
@@ -115,11 +125,11 @@ def test_gpu_energy_needs_readings_of_all_jobs(make: Maker, snapshot: Snapshot) 
             )
             for number, each in enumerate(measured)
         ]
-        return one(jobs, snapshot).gpu_energy_j
+        return one(jobs, snapshot).resources.gpu_energy_j
 
     assert energy_j(700.0, 701.5) == 1401.5
     assert energy_j(700.0, None) is None
-    assert one([make(base_ms=2.0)], snapshot).gpu_energy_j is None, "a job without GPUs"
+    assert one([make(base_ms=2.0)], snapshot).resources.gpu_energy_j is None, "a job without GPUs"
 
 
 @pytest.mark.parametrize(("trial_s", "energy_j"), [(0.05, None), (0.25, 20.0)])
@@ -128,7 +138,7 @@ def test_gpu_energy_outside_the_trials_is_missing(
 ) -> None:
     phases = (Phase("trial-0", 0, int(trial_s * 1e9)),)
     changes = {"gpu": GpuUse(0.25, 20.0), "trials_finished": 1, "phases": phases}
-    assert one([make(base_ms=2.0, trials=1, changes=changes)], snapshot).gpu_energy_j == energy_j
+    assert one([make(base_ms=2.0, trials=1, changes=changes)], snapshot).resources.gpu_energy_j == energy_j
 
 
 def test_row_is_priced_on_the_architecture_that_measured(make: Maker, snapshot: Snapshot) -> None:
@@ -146,12 +156,12 @@ def test_profile_that_no_type_provides_has_no_cost(make: Maker, snapshot: Snapsh
     assert row.usd_per_million.value is None
     assert row.price_note == row.usd_per_million.reason
     assert "provides 1 CPU, 1 GiB, 99 GPU" in str(row.price_note)
-    assert row.latency_mean_s.value is not None
+    assert row.latency.mean_s.value is not None
 
 
 def test_leaderboard_cost_has_the_interval_of_the_report(make: Maker, snapshot: Snapshot) -> None:
     row = one([make(trials=1, base_ms=2.0 + number / 100, job=number, jobs=3) for number in range(3)], snapshot)
-    row = dataclasses.replace(row, these_queries_s={"mean": Estimate(row.latency_mean_s.value, 0.0, 1.0)})
+    row = sample_records.row_with(row, these_queries_s={"mean": Estimate(row.latency.mean_s.value, 0.0, 1.0)})
     assert row.usd_per_million.low is not None
     assert axes.axis("cost", "RR@10").read(row) == row.usd_per_million
     latency, factor = axes.axis("latency", "RR@10").read(row), row.price.usd_per_hour / 3.6
@@ -162,8 +172,8 @@ def test_leaderboard_cost_has_the_interval_of_the_report(make: Maker, snapshot: 
 
 def test_only_closed_loop_latency_is_priced(make: Maker, snapshot: Snapshot) -> None:
     row = one([make(cell=Cell("quick", "bm25", "scifact", "server", "cpu1-mem1"))], snapshot)
-    assert row.usd_per_million.value is None
-    assert "scenario server" in str(row.usd_per_million.reason)
+    assert row.cost.sequential.value is None
+    assert "scenario server" in str(row.cost.sequential.reason)
 
 
 _COLLECTIONS = (
@@ -219,7 +229,7 @@ def test_repetitions_are_never_pooled(make: Maker, snapshot: Snapshot) -> None:
     old = make(base_ms=2.0, changes={"started_at": at(0)})
     new = make(base_ms=4.0, changes={"started_at": at(5)}, repetition=1)
     row = one([old, new], snapshot)
-    assert row.latency_mean_s.value == pytest.approx(4.695e-3)
+    assert row.latency.mean_s.value == pytest.approx(4.695e-3)
     assert row.queries == 140
     assert row.notes == ("the newest of 2 ok results of this cell; not pooled",)
 
@@ -239,7 +249,7 @@ def test_result_of_another_spec_is_noted_and_not_pooled(
     old = make(base_ms=2.0, changes={"started_at": at(0)}, **changed)
     new = make(base_ms=4.0, changes={"started_at": at(5)})
     row = one([new, old], snapshot)
-    assert row.latency_mean_s.value == pytest.approx(4.695e-3)
+    assert row.latency.mean_s.value == pytest.approx(4.695e-3)
     assert row.notes == (f"1 result of another spec ({word}) is stored beside; not pooled",)
 
 
@@ -273,16 +283,16 @@ def test_broken_run_loses_only_the_measures(make: Maker, snapshot: Snapshot) -> 
     row = one([job], snapshot)
     assert all(figure.value is None for figure in row.measures.values())
     assert "run.trec.gz:1: 3 fields" in str(row.measures["RR@10"].reason)
-    assert row.latency_mean_s.value is not None
+    assert row.latency.mean_s.value is not None
     (job.folder / "run.trec.gz").unlink()
     assert "holds no run" in str(one([job], snapshot).measures["RR@10"].reason)
 
 
 def test_broken_samples_lose_only_the_latencies(make: Maker, snapshot: Snapshot) -> None:
     row = one([make(table=samples(1.0).drop_columns(["warmup"]))], snapshot)
-    assert row.latency_mean_s.value is None
+    assert row.latency.mean_s.value is None
     assert row.usd_per_million.value is None
-    assert "samples cannot be used" in str(row.p50_s.reason)
+    assert "samples cannot be used" in str(row.latency.p50_s.reason)
     assert row.measures["RR@10"].value == pytest.approx(0.5)
 
 
@@ -292,8 +302,8 @@ def test_missing_judgements_and_hits_have_a_note(make: Maker, snapshot: Snapshot
     qrels = "".join(f"{query} 0 right 1\n" for query in QUERIES[5:])
     (job.folder.parent / "qrels.trec.gz").write_bytes(gzip.compress(qrels.encode()))
     row = one([job], snapshot)
-    assert row.queries_judged == 135
-    assert row.queries_unjudged == QUERIES[:5]
+    assert row.judged.queries == 135
+    assert row.judged.unjudged == QUERIES[:5]
     assert row.measures["RR@10"].value == pytest.approx(1 / 135)
     assert row.notes == (
         "5 (q000, q001, q002, ...) of 140 queries have no judgements, left out of the measures",
@@ -317,7 +327,7 @@ def test_crash_of_a_new_image_is_shown_despite_the_old_images_result(make: Maker
     old = make(changes={"started_at": at(0)})
     new = make(outcome=Outcome.CRASH, recipe="sha256:2", changes={"started_at": at(5), "detail": "raised"})
     row = one([old, new], snapshot)
-    assert (row.outcome, row.detail, row.latency_mean_s.value) == (Outcome.CRASH, "raised", None)
+    assert (row.outcome, row.detail, row.latency.mean_s.value) == (Outcome.CRASH, "raised", None)
     assert row.notes == ("1 result of another spec (image) is stored beside; not pooled",)
 
 
@@ -333,7 +343,7 @@ def test_requested_jobs_are_shown(make: Maker, snapshot: Snapshot) -> None:
     assert keys(build_table(jobs, snapshot=snapshot)) == [two.result.key, other.result.key]
     asked = build_table(jobs, snapshot=snapshot, keys={five.result.key})
     assert keys(asked) == [five.result.key, other.result.key]
-    assert asked.rows[0].latency_mean_s.value == pytest.approx(2.695e-3)
+    assert asked.rows[0].latency.mean_s.value == pytest.approx(2.695e-3)
     assert asked.rows[0].notes == ("1 result of another spec (protocol) is stored beside; not pooled",)
 
 
@@ -406,24 +416,24 @@ def test_row_has_the_machine_and_the_verdict_of_its_build(make: Maker, snapshot:
     jobs = [make("a", changes={"index": quiet}), make("b", changes={"index": loud}), make("c")]
     jobs += [make("d", outcome=Outcome.OOM, changes={"index": loud})]
     rows = {row.system: row for row in build_table(jobs, snapshot=snapshot).rows}
-    assert {name: row.build_validity.value for name, row in rows.items()} == {
+    assert {name: row.index.validity.value for name, row in rows.items()} == {
         "a": "clean",
         "b": "noisy",
         "c": "unknown",
         "d": "unknown",
     }
-    assert [finding.cause.value for finding in rows["b"].build_findings] == ["foreign_cpu"]
+    assert [finding.cause.value for finding in rows["b"].index.findings] == ["foreign_cpu"]
     assert rows["b"].validity is rows["a"].validity, "a search does not suffer from its build"
     assert not any("build" in note for note in rows["b"].notes)
-    assert rows["a"].build_machine is not None and rows["a"].build_machine.cpu_model == "CPU"
-    assert rows["c"].build_machine is None
+    assert rows["a"].index.machine is not None and rows["a"].index.machine.cpu_model == "CPU"
+    assert rows["c"].index.machine is None
 
 
 def test_build_machine_is_unknown_if_a_component_was_built_on_another(make: Maker, snapshot: Snapshot) -> None:
     def machine(instance_type: str | None, commit: str | None = None) -> str | None:
         other = replace(sample_records.ENVIRONMENT, instance_type=instance_type, harness_commit=commit)
         index = build(components={"bm25": build(environment=other)})
-        built = one([make(changes={"index": index})], snapshot).build_machine
+        built = one([make(changes={"index": index})], snapshot).index.machine
         return None if built is None else built.cpu_model
 
     assert (machine(None), machine(None, commit="later"), machine("r6g.large")) == ("CPU", "CPU", None)

@@ -54,11 +54,15 @@ def test_each_query_has_the_mean_of_the_seeds_and_the_row_follows(stored: Path) 
     np.testing.assert_allclose(by_query, np.full(len(by_query), (1 + 0.5 + 0.5) / 3))
     assert len(by_query) >= INTERVAL_MIN_QUERIES
     assert new.measured("RR@10") == pytest.approx(2 / 3)
-    assert (new.jobs, len(new.keys), len(new.trial_means_s)) == (3, 3, 3 * len(rows["alone"].trial_means_s))
-    mean_ms = [1000 * (row.latency_mean_s.value or 0) for row in (new, rows["old"])]
+    assert (new.jobs, len(new.keys), len(new.latency.trial_means_s)) == (
+        3,
+        3,
+        3 * len(rows["alone"].latency.trial_means_s),
+    )
+    mean_ms = [1000 * (row.latency.mean_s.value or 0) for row in (new, rows["old"])]
     singles = {row.system: row for row in results_folder.read(stored).table.rows}
     for got, names in zip(mean_ms, (NEW, OLD), strict=True):
-        assert got == pytest.approx(np.mean([1000 * (singles[name].latency_mean_s.value or 0) for name in names]))
+        assert got == pytest.approx(np.mean([1000 * (singles[name].latency.mean_s.value or 0) for name in names]))
     assert new.notes[0].startswith("mean of 3 seeds by RR@10: new-s1 0.6")
     assert rows["alone"] == singles["alone"], "a system without seeds stays as it is"
 

@@ -106,7 +106,11 @@ def test_leakage_share_counts_only_comparable_queries(harness: Call) -> None:
             "--threshold nan: is not a finite number; write one",
         ),
         ("t0\tx\n", ("--measures", "X@3"), "unknown measure 'X@3'"),
-        ("t0\tx\n", ("--queries", "odd.jsonl", "--write", "ids"), "query ' q': cannot be written as one line of a list of ids"),
+        (
+            "t0\tx\n",
+            ("--queries", "odd.jsonl", "--write", "ids"),
+            "query ' q': cannot be written as one line of a list of ids",
+        ),
         (
             "t0\tx\n",
             ("--queries", "half.jsonl"),

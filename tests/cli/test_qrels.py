@@ -21,9 +21,7 @@ def harness(tiny_runs: Call) -> Call:
 def test_qrels_file_without_judgements_is_refused_in_any_form(harness: Call, content: str) -> None:
     for name, raw in (("plain", content.encode()), ("packed", gzip.compress(content.encode()))):
         Path(name).write_bytes(raw)
-        assert_refused(
-            harness("pool", "one.run", "--no-texts", "--qrels", name), "without judgements the queries"
-        )
+        assert_refused(harness("pool", "one.run", "--no-texts", "--qrels", name), "without judgements the queries")
 
 
 def test_judged_pool_becomes_judgements(harness: Call) -> None:

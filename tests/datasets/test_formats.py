@@ -237,7 +237,7 @@ def test_dureader_measures_are_reported_with_a_note_on_depth(bench: Bench) -> No
     dev.write_text("".join(each))
     bench.run(ProcessLauncher(bench.cache), bench.suite(datasets=["./dureader"], measures=["RR@10", "R@1", "R@50"]))
     (row,) = results_folder.read(bench.results, results_folder.Selection(["RR@10", "R@1", "R@50"])).table.rows
-    assert row.queries_judged and all(0 <= (figure.value or 0) <= 1 for figure in row.measures.values())
+    assert row.judged.queries and all(0 <= (figure.value or 0) <= 1 for figure in row.measures.values())
     assert row.measures["R@50"].value == 1.0, "both of its documents are retrieved"
     assert f"RR@10, R@50: look deeper than the {row.k} hits retrieved" in row.notes
 

@@ -236,8 +236,8 @@ def test_measures_of_the_hits_have_values_and_the_others_a_reason(bench: Bench) 
         "AP": None,
     }
     assert (row.measures["nDCG@10"].reason or "").startswith("needs all relevant documents")
-    assert row.queries_judged == 1
-    assert row.unjudged_share is None, "each hit is judged by its text"
+    assert row.judged.queries == 1
+    assert row.judged.unjudged_share is None, "each hit is judged by its text"
 
 
 def test_job_without_a_run_has_no_judgements(bench: Bench) -> None:

@@ -14,6 +14,7 @@ from harness.analysis.table import Table
 from harness.pricing.prices import Snapshot
 from harness.stats import Estimate
 from results.published.santhanam2023.study.scores import profile
+from tests.support import sample_records
 from tests.support.published import shipped
 
 RATES = {
@@ -37,7 +38,7 @@ def printed_costs(table: Table, published: Published, dataset: str) -> Table:
     """Costs as the paper prints them: they were made of latencies that it rounds."""
     lines = iter(published.table3[dataset])
     rows = [
-        replace(row, usd_per_million=Estimate(float(next(lines).cost_usd_per_million.value)))
+        sample_records.row_with(row, usd_per_million=Estimate(float(next(lines).cost_usd_per_million.value)))
         for row in table.rows
         if (row.dataset, row.suite) == (dataset, "santhanam2023")
     ]

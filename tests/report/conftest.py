@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from harness.analysis.table import Cause, Finding, Overhead, Row, Table, Timing, Validity
+from harness.analysis.table import Cause, Finding, Latency, Overhead, Row, Table, Timing, Validity
 from harness.driver.records import Envelope, Outcome
 from harness.results.isolation import CONTAINER, PROCESS
 from harness.stats import Estimate
@@ -141,9 +141,11 @@ def table() -> Table:
                 validity=Validity.CLEAN,
                 reasons=(),
                 key="8899aabbccddeeff",
-                latency_mean_s=Estimate(4e-7, 3.9e-7, 4.1e-7),
-                p50_s=Estimate(3.5e-7),
-                p99_s=Estimate(None, reason="p99 needs 662 queries, timed 300"),
+                latency=Latency(
+                    mean_s=Estimate(4e-7, 3.9e-7, 4.1e-7),
+                    p50_s=Estimate(3.5e-7),
+                    p99_s=Estimate(None, reason="p99 needs 662 queries, timed 300"),
+                ),
             ),
         ),
         notes=("harness's own overhead.", "How the interval was made.", "Prices: aws us-east-1, 2026-07-20."),

@@ -23,7 +23,7 @@ from harness.pricing import prices
 from harness.report import cheapest as cheapest_report
 from harness.report import writers
 from harness.stats import Estimate
-from tests.support import publisher
+from tests.support import publisher, sample_records
 from tests.support.command_line import SCREEN_LINES, assert_refused, call
 from tests.support.published import SHIPPED
 from tests.support.publisher import Made
@@ -87,7 +87,10 @@ def test_points_of_equal_cost_are_as_cheap_and_none_is_the_cheaper_one(
     table: Table, per_query: dict[str, PerQuery]
 ) -> None:
     equal = {"small", "medium", "large"}
-    rows = [replace(row, usd_per_million=Estimate(0.5)) if row.system in equal else row for row in table.rows]
+    rows = [
+        sample_records.row_with(row, usd_per_million=Estimate(0.5)) if row.system in equal else row
+        for row in table.rows
+    ]
     group = found(changed := replace(table, rows=tuple(rows)), per_query, "RR@10=.505")
     assert {point.row.system for point in group.equally_cheap} == {"medium", "large"}
     assert group.cheaper is not None and group.cheaper.row.system == "words", "small misses at the same cost"
@@ -147,7 +150,7 @@ def test_invalid_and_unpriced_rows_do_not_count(table: Table, per_query: dict[st
 def unpriced_table(table: Table) -> Table:
     """Return the table without any cost."""
     none = Estimate(None, reason="no type provides this profile")
-    return replace(table, rows=tuple(replace(row, usd_per_million=none) for row in table.rows))
+    return replace(table, rows=tuple(sample_records.row_with(row, usd_per_million=none) for row in table.rows))
 
 
 @pytest.mark.slow

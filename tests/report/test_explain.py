@@ -109,7 +109,7 @@ def test_index_names_its_build_with_its_machine_its_cost_and_its_doubts() -> Non
     assert texts(made)["Build, noisy: foreign_cpu"] == "Other processes had 12.0% of the build's CPU time."
     named = dict(explain.cause_paragraphs(Cause.FOREIGN_CPU, [made]))
     assert any(name.endswith(", index build") for name in named)
-    unknown = replace(made, build_machine=None, build_validity=Validity.UNKNOWN, build_findings=())
+    unknown = sample_records.row_with(made, build_machine=None, build_validity=Validity.UNKNOWN, build_findings=())
     assert "an unknown machine, or several" in texts(unknown)["Index"]
     assert "could not be checked" in texts(unknown)["Index"]
 

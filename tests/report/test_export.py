@@ -27,7 +27,7 @@ from harness.report.export import export_csv, export_parquet, export_sqlite
 from harness.results import reader
 from harness.stats import Estimate
 from scripts.docs import generate
-from tests.support import publisher
+from tests.support import publisher, sample_records
 from tests.support.command_line import call
 from tests.support.publisher import Made
 from tests.support.results_folders import QUERIES, job, put, replace
@@ -206,7 +206,7 @@ def test_exported_tables_overwrite_nothing(table: Table) -> None:
 
 
 def with_stages(row: Row, *names: str) -> Row:
-    return dataclasses.replace(row, stages_s={name: Timing(Estimate(0.1), Estimate(0.1)) for name in names})
+    return sample_records.row_with(row, stages_s={name: Timing(Estimate(0.1), Estimate(0.1)) for name in names})
 
 
 def test_failed_sqlite_export_leaves_no_file(table: Table) -> None:

@@ -77,7 +77,7 @@ def test_columns_have_their_order(table: Table) -> None:
 
 def test_gpu_memory_has_a_column_only_with_a_gpu(table: Table) -> None:
     assert not any("GPU" in header for header in main_table.table_section(table, str).grids[0].headers)
-    with_gpu = dataclasses.replace(table.rows[2], gpus=1, peak_gpu_bytes=3 << 30)
+    with_gpu = sample_records.row_with(table.rows[2], gpus=1, peak_gpu_bytes=3 << 30)
     unread = dataclasses.replace(table.rows[3], gpus=1)
     section = main_table.table_section(dataclasses.replace(table, rows=(with_gpu, unread, table.rows[4])), str)
     sheet = section.grids[0]
@@ -116,14 +116,14 @@ def test_row_of_the_papers_warm_up_is_marked_in_its_cell(table: Table) -> None:
 
 def test_interval_of_too_few_processes_is_a_dash_with_its_reason(table: Table) -> None:
     reason = stats.too_few_processes(2)
-    few = dataclasses.replace(table.rows[2], jobs=2, latency_mean_s=Estimate(0.0016, reason=reason))
+    few = sample_records.row_with(table.rows[2], jobs=2, latency_mean_s=Estimate(0.0016, reason=reason))
     alone = dataclasses.replace(table, rows=(*table.rows[:2], few, *table.rows[3:]))
     section = main_table.table_section(alone, str)
     cell = dict(zip(section.grids[0].headers, section.grids[0].cells[2], strict=True))["latency mean (95 %), ms"]
     assert cell.startswith("1.60 (—)")
     assert any(reason in each for each in section.footnotes)
     record = json.loads(report.render(alone, "json"))["rows"][2]
-    assert record["latency_mean_s"] == {"value": 0.0016, "low": None, "high": None, "reason": reason}
+    assert record["latency"]["mean_s"] == {"value": 0.0016, "low": None, "high": None, "reason": reason}
     (line,) = [
         each for each in csv.DictReader(io.StringIO(report.render(alone, "csv"))) if each["latency_mean_ms"] == "1.6"
     ]
@@ -145,7 +145,7 @@ def test_throughput_has_a_column_only_if_a_scenario_measures_it(table: Table) ->
 
 
 def test_each_cost_has_a_column_and_saturated_cost_only_if_a_scenario_measures_it(table: Table) -> None:
-    offline = dataclasses.replace(
+    offline = sample_records.row_with(
         table.rows[2],
         scenario="offline",
         usd_per_million=Estimate(None, reason="batches price no query"),
@@ -170,12 +170,12 @@ def test_each_index_is_listed_once_below_the_rows(table: Table) -> None:
     # 12.5 s at US$ 0.051 an hour, for 5,183 documents.
     assert (row["build, s"], row["US$ per million documents"]) == ("12.5", "0.0342")
     assert row["storage, US$ per month"].startswith("— [")
-    bare = tuple(dataclasses.replace(row, index_build_s=None) for row in table.rows)
+    bare = tuple(sample_records.row_with(row, index_build_s=None) for row in table.rows)
     assert len(main_table.table_section(dataclasses.replace(table, rows=bare), str).grids) == 1
 
 
 def test_builds_of_different_machines_are_marked_with_them(table: Table) -> None:
-    alike = tuple(dataclasses.replace(row, build_machine=sample_records.MACHINE) for row in table.rows)
+    alike = tuple(sample_records.row_with(row, build_machine=sample_records.MACHINE) for row in table.rows)
     same = main_table.table_section(dataclasses.replace(table, rows=alike), str).grids[1]
     assert [cells[same.headers.index("built with")] for cells in same.cells] == ["cpu2-mem4", "cpu2-mem4"]
     section = main_table.table_section(table, str)
@@ -246,7 +246,7 @@ def test_report_as_csv_reads_back(table: Table) -> None:
     read = list(csv.DictReader(io.StringIO(report.render(table, "csv"))))
     assert len(read) == len(table.rows)
     for line, row in zip(read, table.rows, strict=True):
-        mean = row.latency_mean_s.value
+        mean = row.latency.mean_s.value
         assert line["latency_mean_ms"] == ("" if mean is None else repr(mean * 1e3))
         assert line["p99_ms"] == ""
         assert line["outcome"] == row.outcome.value
@@ -259,7 +259,7 @@ def test_report_as_csv_reads_back(table: Table) -> None:
 def test_report_as_json_holds_every_field(table: Table) -> None:
     read = json.loads(report.render(table, "json"))
     assert read["report_version"] == 1
-    assert read["overhead"][0]["latency_mean_s"] == {"value": 4e-7, "low": 3.9e-7, "high": 4.1e-7, "reason": None}
+    assert read["overhead"][0]["latency"]["mean_s"] == {"value": 4e-7, "low": 3.9e-7, "high": 4.1e-7, "reason": None}
     assert read["cost_formula"] == table.cost_formula
     assert len(read["rows"]) == len(table.rows)
     for line, row in zip(read["rows"], table.rows, strict=True):
@@ -267,7 +267,7 @@ def test_report_as_json_holds_every_field(table: Table) -> None:
         assert line["system"] == row.system
         assert line["detail"] == row.detail
         assert line["notes"] == list(row.notes)
-        assert line["p99_s"]["value"] is None
+        assert line["latency"]["p99_s"]["value"] is None
         assert line["machine"]["cpu_model"] == "AMD EPYC 9B14"
 
 

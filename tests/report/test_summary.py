@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import io
 from dataclasses import replace
@@ -19,7 +18,6 @@ from harness.evaluation.per_query import PerQuery
 from harness.report import hardware, sentences, summary, writers
 from harness.report.document import MOST_LINES, Section
 from harness.report.summary import SummaryView, summary_section
-from harness.results.isolation import CONTAINER
 from harness.results.schema import DataFault, FaultKind
 from harness.stats import Estimate
 from harness.untrusted import ForeignText, one_line
@@ -31,22 +29,12 @@ QUERIES = tuple(f"q{number}" for number in range(200))
 
 def row(system: str, **changes: object) -> Row:
     """A measured row on one CPU and 1 GiB."""
-    needed = {field.name: None for field in dataclasses.fields(Row) if field.default is dataclasses.MISSING}
-    plain = {name: value for name, value in needed.items() if name not in _FACTORIES}
-    values = plain | {
+    values = {
         "suite": "demo",
         "system": system,
-        "dataset": "scifact",
-        "scenario": "single_stream",
-        "profile": "cpu1-mem1",
-        "isolation": CONTAINER,
-        "outcome": Outcome.OK,
-        "validity": Validity.CLEAN,
         "key": system,
-        "cpus": 1,
-        "memory_limit_bytes": GIB,
-        "gpus": 0,
-        "k": 10,
+        "started_at": None,
+        "machine": None,
         "queries": 300,
         "trials": 3,
         "latency_mean_s": Estimate(0.00107, 0.00088, 0.00126),
@@ -56,10 +44,7 @@ def row(system: str, **changes: object) -> Row:
         "index_bytes": 1 * MIB,
         "usd_per_million": Estimate(0.0076),
     }
-    return Row(**(values | changes))
-
-
-_FACTORIES = {field.name for field in dataclasses.fields(Row) if field.default_factory is not dataclasses.MISSING}
+    return sample_records.row(**(values | changes))
 
 
 def slow(system: str = "minilm", **changes: object) -> Row:
@@ -155,7 +140,10 @@ def test_cheapest_row_is_marked_but_an_invalid_one_never_is() -> None:
 
 
 def test_cheapest_is_marked_among_comparable_rows() -> None:
-    elsewhere = [replace(each, sample_sha256="b" * 64, usd_per_million=Estimate(9.0)) for each in (row("bm25"), slow())]
+    elsewhere = [
+        sample_records.row_with(each, sample_sha256="b" * 64, usd_per_million=Estimate(9.0))
+        for each in (row("bm25"), slow())
+    ]
     grid = section(row("bm25"), slow(), *elsewhere).grids[0]
     assert [cells[-1] for cells in grid.cells].count("cheapest") == 3, "two share the price of the second sample"
 
@@ -188,7 +176,9 @@ def test_more_than_two_datasets_have_one_sentence_that_counts() -> None:
 def test_systems_that_are_equal_tie_and_a_value_of_0_is_not_the_worst() -> None:
     def trio(dataset: str, *values: float, spent: tuple[float, ...] = (0.1, 0.2, 0.3)) -> list[Row]:
         return [
-            replace(row(name), dataset=dataset, measures={"RR@10": Estimate(value)}, usd_per_million=Estimate(usd))
+            sample_records.row_with(
+                row(name), dataset=dataset, measures={"RR@10": Estimate(value)}, usd_per_million=Estimate(usd)
+            )
             for name, value, usd in zip(("pisa", "tantivy", "bm25s"), values, spent, strict=True)
         ]
 
@@ -233,7 +223,7 @@ def test_sentence_writes_the_factor_in_plain_digits(usd: float, gap: str) -> Non
 
 def test_sentence_without_prices_compares_times() -> None:
     rows = (row("bm25", usd_per_million=Estimate(None)), slow(usd_per_million=Estimate(None)))
-    same = dataclasses.replace(rows[1], latency_mean_s=rows[0].latency_mean_s)
+    same = sample_records.row_with(rows[1], latency_mean_s=rows[0].latency.mean_s)
     assert sentences.answers(table(*rows), {}, "nDCG@10")[0].startswith("bm25 takes 9.5x less than minilm and is ")
     assert sentences.answers(table(rows[0], same), {}, "nDCG@10")[0].startswith("bm25 takes about as long as minilm ")
 
@@ -243,7 +233,7 @@ def test_costs_are_not_compared_with_latencies() -> None:
     assert sentences.answers(table(row("bm25"), unpriced), {}, "nDCG@10") == ()
     (sentence,) = sentences.answers(table(row("bm25"), slow(), unpriced), {}, "nDCG@10")
     assert sentence.startswith("bm25 costs 9.5x less than minilm ")
-    assert summary._cheapest([replace(unpriced, system="bm25"), row("bm25")]).cost.value == 0.0076
+    assert summary._cheapest([replace(unpriced, system="bm25"), row("bm25")]).usd_per_million.value == 0.0076
 
 
 def test_sentence_says_that_published_figures_were_not_tested() -> None:

@@ -25,6 +25,7 @@ from harness.evaluation import measure_names
 from harness.report.verify import Mismatch, compare_rows, verify_results
 from harness.results import merge as merge_results
 from harness.results import origins, reader, seals
+from tests.support import sample_records
 from tests.support.results_folders import change, job, put, replace
 
 SHIPPED = Path(__file__).parents[2] / "results" / "published" / "santhanam2023"
@@ -321,13 +322,13 @@ def test_wrong_cached_figure_is_named(results: Path) -> None:
         for number, row in enumerate(rows)
         if row.scenario == "single_stream" and row.outcome is Outcome.OK
     )
-    rows[number] = dataclasses.replace(row, latency_mean_s=dataclasses.replace(row.latency_mean_s, value=0.5))
+    rows[number] = sample_records.row_with(row, latency_mean_s=dataclasses.replace(row.latency.mean_s, value=0.5))
     cells = tuple(CellRow(row, per_query=(cached.per_query or {}).get(row.per_query_key)) for row in rows)
     changed = RowSet(dataclasses.replace(built, rows=tuple(rows)), cells)
     row_cache.RowCache(cache, results, measure_names.DEFAULT).write(changed)
     (mismatch,) = verify(results)
     assert mismatch.place.endswith(f"{row.isolation.name}: latency_mean_s: value")
-    assert (mismatch.stored, mismatch.follows) == ("0.5", str(row.latency_mean_s.value))
+    assert (mismatch.stored, mismatch.follows) == ("0.5", str(row.latency.mean_s.value))
     content = bytearray(cached.path.read_bytes())
     footer = 8 + int.from_bytes(content[-8:-4], "little")
     for place in range(4, len(content) - footer, 97):

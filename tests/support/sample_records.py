@@ -179,7 +179,7 @@ def job(minute: int = 0, outcome: Outcome = Outcome.OK, *, detail: str | None = 
 
 
 def row(**changes: Any) -> Row:
-    """Return a clean, ok row without figures and without a price."""
+    """Return a clean, ok row without figures and without a price; fields of its records may be changed by ``ROW``."""
     plain = Row(
         suite="quickstart",
         system="bm25",
@@ -203,7 +203,40 @@ def row(**changes: Any) -> Row:
         corpus_sha256="c",
         qrels_sha256="q",
     )
-    return replace(plain, **as_foreign(Row, changes))
+    return row_with(plain, **changes)
+
+
+# Fields of the records in a row, by the flat names that tests give.
+ROW = {
+    **{f"{name}_s": f"latency.{name}_s" for name in ("p50", "p95", "p99", "like_queries", "these_queries", "at_most")},
+    **{f"{name}_s": f"latency.{name}_s" for name in ("service", "stages", "spread", "trial_means", "trial_spread")},
+    "latency_mean_s": "latency.mean_s",
+    **{f"peak_{name}_bytes": f"resources.peak_{name}_bytes" for name in ("anon", "mapped", "cgroup", "gpu")},
+    **{name: f"resources.{name}" for name in ("gpu_energy_j", "load_s", "first_query_s")},
+    "index_bytes": "index.size_bytes",
+    "index_build_s": "index.build_s",
+    "index_parts_s": "index.parts_s",
+    "corpus_documents": "index.documents",
+    **{f"build_{name}": f"index.{name}" for name in ("envelope", "machine", "validity", "findings")},
+    "usd_per_million": "cost.sequential",
+    "usd_per_million_saturated": "cost.saturated",
+    "usd_tokens_per_million": "cost.tokens",
+    "usd_build_per_million_documents": "cost.build",
+    "usd_storage_per_month": "cost.storage_per_month",
+    **{name: f"cost.{name}" for name in ("token_price", "build_price")},
+    "queries_judged": "judged.queries",
+    "queries_unjudged": "judged.unjudged",
+    **{name: f"judged.{name}" for name in ("unjudged_depth", "unjudged_share", "rejudged")},
+}
+
+
+def row_with(before: Row, **changes: Any) -> Row:
+    """Return a row with changes to its fields and to fields of its records (``ROW``)."""
+    flat = {name: changes.pop(name) for name in list(changes) if name in ROW}
+    for name, value in flat.items():
+        record, _, field_name = ROW[name].partition(".")
+        changes[record] = replace(changes.get(record, getattr(before, record)), **{field_name: value})
+    return replace(before, **as_foreign(Row, changes))
 
 
 def price(instance_type: str, usd_per_hour: float, cpus: int, memory_bytes: int) -> Price:

@@ -169,7 +169,7 @@ class MeanLatency(KnownValue):
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
         """Compare the row's mean."""
-        mean = report.row.latency_mean_s
+        mean = report.row.latency.mean_s
         if mean.value is None:
             injected = "by its own clock" if self.service_s is None else ms(self.service_s)
             yield missing_verdict("mean", injected, mean.reason or report.row.detail)
@@ -203,7 +203,7 @@ class LognormalLatency(KnownValue):
         from scipy.special import ndtri
 
         latency_s = report.latency_s
-        reported = {"p50": report.row.p50_s, "p95": report.row.p95_s, "p99": report.row.p99_s}
+        reported = {"p50": report.row.latency.p50_s, "p95": report.row.latency.p95_s, "p99": report.row.latency.p99_s}
         for name, figure in reported.items():
             truth_s = self.median_s * math.exp(self.sigma * float(ndtri(float(name[1:]) / 100)))
             interval = stats.percentile(latency_s, name, report.row.queries or 0, confidence=CONFIDENCE)
@@ -231,10 +231,10 @@ class PeakMemory(KnownValue):
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
         """Compare peak anonymous memory less the bare system's, and the peak of mapped file pages."""
         row, bare = report.row, report.bare_bytes
-        held = None if row.peak_anon_bytes is None or bare is None else row.peak_anon_bytes - bare
+        held = None if row.resources.peak_anon_bytes is None or bare is None else row.resources.peak_anon_bytes - bare
         yield memory_verdict("anonymous", self.anonymous_bytes, held, row.detail)
         if self.mapped_bytes is not None:
-            yield memory_verdict("mapped file", self.mapped_bytes, row.peak_mapped_bytes, row.detail)
+            yield memory_verdict("mapped file", self.mapped_bytes, row.resources.peak_mapped_bytes, row.detail)
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ class BareMemory(KnownValue):
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
         """Check that a peak was reported, and that it is an interpreter's size."""
-        peak = report.row.peak_anon_bytes
+        peak = report.row.resources.peak_anon_bytes
         if peak is None:
             yield missing_verdict("anonymous", "interpreters alone", report.row.detail)
         else:
@@ -346,7 +346,7 @@ class ServerQueue(KnownValue):
         probes = result.measured.probes if result.measured else ()
         confirmed = next(probe for probe in probes if probe.check and probe.passed and probe.rate_qps == rate)
         services_s = [self.service_s] * confirmed.queries
-        yield _percentile_verdict("p95", result, confirmed, services_s, report.row.p95_s.value)
+        yield _percentile_verdict("p95", result, confirmed, services_s, report.row.latency.p95_s.value)
 
 
 @dataclass(frozen=True)

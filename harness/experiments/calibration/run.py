@@ -122,7 +122,7 @@ def _judge(case: Case, reports: Mapping[str, CaseReport], tries: int) -> list[Fi
         verdicts = iter((FigureVerdict("outcome", "", f"not here: {report.row.detail}", "", "", True),))
     else:
         if isinstance(case.known_value, PeakMemory):
-            report = replace(report, bare_bytes=reports[case.known_value.bare].row.peak_anon_bytes)
+            report = replace(report, bare_bytes=reports[case.known_value.bare].row.resources.peak_anon_bytes)
         verdicts = case.known_value.verdicts(report)
     return [
         replace(verdict, case=case.name, tries=tries, disturbance=None if verdict.ok else report.disturbance)

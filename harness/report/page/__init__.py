@@ -253,7 +253,7 @@ def _overhead(null: Overhead, texts: SharedTexts) -> dict[str, Any]:
         "detail": texts.number(null.detail),
         "validity": null.validity.value,
         "key": one_line(null.key),
-        "mean": short_estimate(null.latency_mean_s, texts, digits=4),
+        "mean": short_estimate(null.latency.mean_s, texts, digits=4),
     }
 
 

@@ -201,7 +201,7 @@ def row_record(
         "queries": row.queries if ok else None,
         "trials": row.trials if ok else None,
         "onePass": row.one_pass_warmup if ok else None,
-        "trialMeans": [rounded(mean_s, _SHOWN_DIGITS) for mean_s in row.trial_means_s] if ok else [],
+        "trialMeans": [rounded(mean_s, _SHOWN_DIGITS) for mean_s in row.latency.trial_means_s] if ok else [],
         "figures": _figures(at_one_dollar, figures, texts) if ok else {},
         "quantiles": [rounded(value, _QUANTILE_DIGITS) for value in quantiles_s],
         "findings": [[each.cause.value, each.validity.value, texts.number(each.text)] for each in row.findings],

@@ -389,9 +389,7 @@ def test_reap_ends_own_instances_in_all_regions_and_no_others(aws: str) -> None:
     everybody = harness("ls", "--all-owners").output
     assert theirs in everybody and "another's" in everybody
     done = harness("reap", "--yes").output
-    assert (
-        "all your instances and disks are gone" in done and volume in done and "1 instances of other owners" in done
-    )
+    assert "all your instances and disks are gone" in done and volume in done and "1 instances of other owners" in done
     assert "no instance and no left-over disk" in harness("ls").output
     assert theirs in harness("ls", "--all-owners").output
     harness("reap", "--yes", "--all-owners")

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from harness.analysis import leaderboard, row_pricing
-from harness.analysis.table import Cause, Finding, Machine, Overhead, Row, Table, Timing, Validity
+from harness.analysis.table import Cause, Finding, Latency, Machine, Overhead, Row, Table, Timing, Validity
 from harness.driver.records import Envelope, Outcome
 from harness.evaluation.per_query import SHARES, PerQuery
 from harness.pricing import prices
@@ -201,7 +201,8 @@ def page_of(
 ) -> page.PageSource:
     """Source of a page: its rows and all that belongs to them."""
     at = row_pricing.tariff(prices.snapshot())
-    overhead = Overhead("made-up", "cpu1-mem1", CONTAINER, Outcome.OK, None, Validity.CLEAN, (), "00ff", Estimate(4e-7))
+    latency = Latency(mean_s=Estimate(4e-7))
+    overhead = Overhead("made-up", "cpu1-mem1", CONTAINER, Outcome.OK, None, Validity.CLEAN, (), "00ff", latency)
     measured = Table(tuple(made), measures, overhead=(overhead,))
     table = row_pricing.price(measured, at)
     return page.PageSource(

@@ -150,7 +150,7 @@ def test_saturated_costs_exist_only_for_whole_instances(open_file: Open, tmp_pat
         replace(
             row,
             scenario="server" if number % 2 else "offline",
-            throughput_qps=rate if row.latency_mean_s.value else Estimate(None),
+            throughput_qps=rate if row.latency.mean_s.value else Estimate(None),
             latency_target_s=0.1 if number % 2 else None,
             latency_percentile=95.0 if number % 2 else None,
         )
@@ -348,8 +348,8 @@ def test_page_data_equal_the_rows(results: PageSource) -> None:
         assert content["texts"][line["system"]] == row.system
         assert content["texts"][line["profile"]] == row.profile
         assert (line["outcome"], line["validity"]) == (row.outcome.value, row.validity.value)
-        if row.latency_mean_s.value is not None:
-            mean = row.latency_mean_s.map(lambda seconds: seconds * 1e3)
+        if row.latency.mean_s.value is not None:
+            mean = row.latency.mean_s.map(lambda seconds: seconds * 1e3)
             assert line["figures"][latency][:3] == [mean.value, mean.low, mean.high]
             assert len(line["quantiles"]) == 51
 

@@ -15,6 +15,7 @@ from harness.report.page import PageSource
 from harness.stats import Estimate
 from tests.report.page import made
 from tests.report.page.conftest import Open
+from tests.support import sample_records
 
 pytestmark = pytest.mark.browser
 
@@ -113,7 +114,9 @@ def test_a_single_latency_beside_failures_is_a_sentence(open_file: Open, tmp_pat
 def test_whiskers_end_inside_the_axes(open_file: Open, tmp_path: Path) -> None:
     rows, found = made.rows(6, seed=5)
     wide = [
-        replace(row, latency_mean_s=Estimate(mean, mean / 40, mean * 30)) if (mean := row.latency_mean_s.value) else row
+        sample_records.row_with(row, latency_mean_s=Estimate(mean, mean / 40, mean * 30))
+        if (mean := row.latency.mean_s.value)
+        else row
         for row in rows
     ]
     path = tmp_path / "wide.html"

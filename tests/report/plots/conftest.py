@@ -53,12 +53,12 @@ def row(system: str, profile: str, place: int, **changes: object) -> Row:
         usd_per_million=Estimate(mean_s / 3600 * usd * 1e6, mean_s / 4000 * usd * 1e6, mean_s / 3300 * usd * 1e6),
         peak_anon_bytes=100 * MIB,
     )
-    return replace(plain, **changes)
+    return sample_records.row_with(plain, **changes)
 
 
 def per_query(of: Row) -> PerQuery:
     place = sorted(SYSTEMS).index(of.system) if of.system in SYSTEMS else 0
-    mean = of.latency_mean_s.value or 0.0
+    mean = of.latency.mean_s.value or 0.0
     rng = np.random.default_rng(place)
     latency = mean * rng.lognormal(0, 0.4, 40)
     accuracy = np.clip(rng.normal(of.measures["RR@10"].value or 0.0, 0.1, 40), 0, 1)
@@ -78,8 +78,8 @@ def table() -> Table:
     gone = {"outcome": Outcome.OOM, "detail": "killed", "latency_mean_s": Estimate(None), "measures": {}}
     gone["usd_per_million"] = Estimate(None)
     failed = {("colbertv2-m", "cpu1-mem1"), ("bt-splade-l", "cpu1-mem1"), ("bt-splade-l", "cpu1-mem2")}
-    rows = [replace(each, **gone) if (each.system, each.profile) in failed else each for each in rows]
-    rows[5] = replace(rows[5], validity=Validity.NOISY)
+    rows = [sample_records.row_with(each, **gone) if (each.system, each.profile) in failed else each for each in rows]
+    rows[5] = sample_records.row_with(rows[5], validity=Validity.NOISY)
     return made(rows)
 
 

@@ -33,6 +33,7 @@ from tests.report.plots.conftest import (
     row,
     words,
 )
+from tests.support import sample_records
 from tests.support.chance import chance
 from tests.support.published import shipped
 
@@ -100,7 +101,9 @@ def test_hostile_names_are_drawn_as_text(tmp_path: Path, kinds: Sequence[str]) -
         for place, name in enumerate(NAMES)
         for profile in ("cpu1-mem1", "cpu1-mem2")
     ]
-    rows[-1] = replace(rows[-1], outcome=Outcome.CRASH, detail="\\input{x} $", latency_mean_s=Estimate(None))
+    rows[-1] = sample_records.row_with(
+        rows[-1], outcome=Outcome.CRASH, detail="\\input{x} $", latency_mean_s=Estimate(None)
+    )
     found = {each.key: per_query(each) for each in rows if each.outcome is Outcome.OK}
     pictures = album.plots_of(made(rows), found, ASKED)
     assert [each.kind for each in pictures.pictures] == list(KINDS)

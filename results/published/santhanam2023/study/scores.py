@@ -60,7 +60,9 @@ def table_of_printed_costs(published: Published, follows: Snapshot) -> Table:
         for dataset in published.about.datasets
         for number, line in enumerate(published.table3[dataset.name], start=1)
     }
-    rows = (replace(row, usd_per_million=printed[row.key]) for row in table.rows if row.key in printed)
+    rows = (
+        replace(row, cost=replace(row.cost, sequential=printed[row.key])) for row in table.rows if row.key in printed
+    )
     return replace(table, rows=tuple(rows))
 
 

@@ -131,7 +131,7 @@ def _latency(row: Row, notes: Footnotes, told: Sequence[str | None], escape: Esc
     if row.outcome is not Outcome.OK:
         detail = f"{row.outcome.value}: {row.detail or 'no detail was stored'}"
         return f"{escape(row.outcome.value)}{doubt}{notes.mark(detail, *told)}"
-    mean = row.latency_mean_s
+    mean = row.latency.mean_s
     shown = MISSING if mean.value is None else number(mean.value * 1e3)
     if row.one_pass_warmup is not None:
         shown += f" after {row.one_pass_warmup} warm-up queries"
@@ -141,17 +141,17 @@ def _latency(row: Row, notes: Footnotes, told: Sequence[str | None], escape: Esc
 def _cost(row: Row, notes: Footnotes, escape: Escape) -> str:
     if row.outcome is not Outcome.OK:
         return escape(row.outcome.value)
-    usd = row.usd_per_million
+    usd = row.cost.sequential
     return MISSING + notes.mark(usd.reason) if usd.value is None else number(usd.value)
 
 
 def _has_bounds(row: Row) -> bool:
-    return row.latency_mean_s.low is not None and row.latency_mean_s.high is not None
+    return row.latency.mean_s.low is not None and row.latency.mean_s.high is not None
 
 
 def _interval(row: Row, escape: Escape) -> str:
     """Write the ends of the mean's interval, in the mean's decimals."""
-    mean = row.latency_mean_s
+    mean = row.latency.mean_s
     if mean.value is None or mean.low is None or mean.high is None:
         return MISSING if row.outcome is Outcome.OK else escape(row.outcome.value)
     decimals = decimals_of(mean.value * 1e3)
@@ -167,7 +167,7 @@ def _accuracy(found: Sequence[Block], measures: Sequence[str], notes: Footnotes,
         for name in measures:
             headers.append(f"{label}{name}, %" if scale(name) == 100 else f"{label}{name}")
             readers.append((block, _measure(name), "the rankings differ between the rows of the table above"))
-        if any(row.index_bytes is not None for row in block.rows):
+        if any(row.index.size_bytes is not None for row in block.rows):
             headers.append(f"{label}index, MiB")
             readers.append((block, _index, "the index was built more than once"))
     cells = []
@@ -194,7 +194,7 @@ def _measure(name: str) -> _Read:
 
 
 def _index(row: Row) -> tuple[float | None, str | None]:
-    return (None, "not measured") if row.index_bytes is None else (row.index_bytes / MIB, None)
+    return (None, "not measured") if row.index.size_bytes is None else (row.index.size_bytes / MIB, None)
 
 
 def _one(rows: Sequence[Row], read: _Read, why: str, notes: Footnotes, escape: Escape) -> str:

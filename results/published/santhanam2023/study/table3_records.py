@@ -132,14 +132,14 @@ def _columns(table: Table) -> list[tuple[str, Callable[[Row], Value]]]:
         ("cpu", lambda row: row.cpus),
         ("ram_gib", lambda row: _gib(row.memory_limit_bytes)),
         ("instance_type", lambda row: row.price.instance_type if row.price else None),
-        ("latency_ms", lambda row: _scaled(row.latency_mean_s.value, 1e3)),
+        ("latency_ms", lambda row: _scaled(row.latency.mean_s.value, 1e3)),
         ("cost_usd_per_million", lambda row: row.usd_per_million.value),
         *(_measure(name) for name in table.measures),
-        ("latency_ms_low", lambda row: _scaled(row.latency_mean_s.low, 1e3)),
-        ("latency_ms_high", lambda row: _scaled(row.latency_mean_s.high, 1e3)),
+        ("latency_ms_low", lambda row: _scaled(row.latency.mean_s.low, 1e3)),
+        ("latency_ms_high", lambda row: _scaled(row.latency.mean_s.high, 1e3)),
         ("cost_usd_per_million_low", lambda row: row.usd_per_million.low),
         ("cost_usd_per_million_high", lambda row: row.usd_per_million.high),
-        ("index_mib", lambda row: _scaled(row.index_bytes, 1 / MIB)),
+        ("index_mib", lambda row: _scaled(row.index.size_bytes, 1 / MIB)),
         ("outcome", lambda row: row.outcome.value),
         ("validity", lambda row: row.validity.value),
         ("stand_in", lambda row: row.stand_in),
@@ -171,8 +171,8 @@ def _measure(name: str) -> tuple[str, Callable[[Row], Value]]:
 def _whole(row: Row, table: Table) -> dict[str, Any]:
     """Return a line of the CSV with the reasons of missing numbers and the row's notes."""
     figures = {
-        "latency_ms": row.latency_mean_s,
-        "cost_usd_per_million": row.usd_per_million,
+        "latency_ms": row.latency.mean_s,
+        "cost_usd_per_million": row.cost.sequential,
         **{named(name): row.measures.get(name, Estimate(None)) for name in table.measures},
     }
     return {
