@@ -209,19 +209,6 @@ def test_wrong_files_are_one_line(files: Path, line: str, what: str) -> None:
     assert run(files, "--measures", "nDCG@ten").exit_code == 2
 
 
-def test_per_query_output_names_the_reason_for_a_missing_measure(files: Path) -> None:
-    reason = "needs a dataset with answers; this one has judgements of documents"
-    for measures in ("R@2kt RR@10", "R@2kt"):
-        options = ("--by-query", "--measures", measures)
-        shown = run(files, *options, runs=("half.run",)).stdout.splitlines()
-        missing = [line for line in shown if "R@2kt" in line and line.startswith("|")]
-        assert len(missing) == 13 and all(line.split()[-2] == "—" for line in missing)
-        assert f"- half: R@2kt: {reason}" in shown
-        rows = list(csv.DictReader(io.StringIO(run(files, *options, "--format", "csv", runs=("half.run",)).stdout)))
-        assert [(row["value"], row["reason"]) for row in rows if row["measure"] == "R@2kt"] == [("", reason)] * 13
-        assert all(row["reason"] == "" for row in rows if row["measure"] == "RR@10")
-
-
 @pytest.mark.parametrize("measures", ["", " "])
 def test_empty_measures_are_refused(files: Path, measures: str) -> None:
     for command in (["evaluate", str(files / "qrels"), str(files / "good.run")], ["report", str(files)]):

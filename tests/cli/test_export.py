@@ -85,13 +85,6 @@ def test_published_tables_are_exported_as_rows_only(harness: Call) -> None:
 
 
 @pytest.mark.slow
-def test_export_overwrites_nothing(harness: Call) -> None:
-    assert harness("export", "results", "--format", "csv", "-o", "out").stdout == "written: out\n"
-    done = harness("export", "results", "--format", "csv", "-o", "out")
-    assert (done.exit_code, done.stderr.count("\n")) == (2, 1) and "nothing is overwritten" in done.stderr
-
-
-@pytest.mark.slow
 def test_merge_prints_the_jobs_of_each_origin(harness: Call) -> None:
     done = harness("merge", "results", "bob=results", "-o", "out")
     assert done.exit_code == 0 and done.stdout == "bob: 12 jobs\nresults: 12 jobs\nwritten: out\n"

@@ -134,17 +134,6 @@ def test_leakage_names_queries_left_out_of_a_run(harness: Call) -> None:
     assert "- one: 3 (q0, q2, q3) queries of the run are not among those to be judged and are left out" in done.stdout
 
 
-def test_leakage_names_a_missing_file(harness: Call) -> None:
-    assert_refused(harness("leakage", "none.tsv", *RUN_FILES), "none.tsv: this file does not exist")
-
-
-@pytest.mark.parametrize("options", [("--threshold", "0", "--embeddings", "a", "b"), ("--seed", "-1")])
-def test_leakage_refuses_malformed_numbers(harness: Call, options: tuple[str, ...]) -> None:
-    Path("training.tsv").write_text("t0\tx\n")
-    done = harness("leakage", "training.tsv", *RUN_FILES, *options)
-    assert done.exit_code == 2 and options[0] in done.stderr and not done.stdout
-
-
 def test_leakage_writes_every_leaked_query(harness: Call) -> None:
     texts = {f"q{n}": f"number {n}" for n in range(120)}
     Path("sample.tsv").write_text("".join(f"{name}\t{text}\n" for name, text in texts.items()))

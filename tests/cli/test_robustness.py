@@ -94,35 +94,10 @@ def test_invalid_options_are_one_line(harness: Call, tmp_path: Path, arguments: 
 
 
 @pytest.mark.slow
-def test_queries_are_left_out_of_run_files_and_of_results(harness: Call, tmp_path: Path) -> None:
-    example_runs.write(tmp_path)
+def test_queries_are_left_out_of_results(harness: Call, tmp_path: Path) -> None:
     Path("leaked.txt").write_text("q001\nq002\nnowhere\n")
-    options = ("--resamples", "100", "--draws", "2", "--without-queries", "leaked.txt")
-    done = harness("zeta.run", "gamma.run", *QRELS, *options)
-    assert done.exit_code == 0 and done.stdout.startswith("**qrels.txt, by nDCG@10, 198 judged queries**")
-    assert (
-        "qrels.txt is judged without 2 of its 200 queries (leaked.txt, which names 1 (nowhere) that the sample has not)"
-        in done.stdout
-    )
     publisher.put(tmp_path / "results", Made("good", 20.0, (1, 1, 2)), Made("bad", 30.0, (2, 1, 3)))
-    done = harness(*options)
+    done = harness("--resamples", "100", "--draws", "2", "--without-queries", "leaked.txt")
     assert done.exit_code == 0 and done.stdout.startswith("**scifact, by nDCG@10, 138 judged queries**")
-    assert (
-        "- scifact is judged without 2 of its 140 queries (leaked.txt, which names 1 (nowhere) that the sample has not)"
-        in done.stdout
-    )
-    Path("leaked.txt").write_text("nowhere\n")
-    refused = harness(*options)
-    assert refused.exit_code == 2 and "none of its 1 queries is in a sample here" in refused.stderr
-
-
-@pytest.mark.slow
-def test_robustness_names_the_judgements_of_stored_runs(harness: Call, tmp_path: Path) -> None:
-    publisher.put(tmp_path / "results", Made("good", 20.0, (1, 1, 2)), Made("bad", 30.0, (2, 1, 3)))
-    Path("more.trec").write_text("".join(f"{query} 0 right 1\n{query} 1 wrong1 -1\n" for query in publisher.QUERIES))
-    done = harness("results", "--qrels", "more.trec", "--resamples", "100", "--draws", "2")
-    assert "- scifact is judged by more.trec (SHA-256 " in done.stdout
-    assert (
-        "; 140 grades are below 0, the first in more.trec:2" in done.stdout
-        and "- Unjudged among the first 10 hits on scifact" in done.stdout
-    )
+    note = "without 2 of its 140 queries (leaked.txt, which names 1 (nowhere) that the sample has not)"
+    assert f"- scifact is judged {note}" in done.stdout

@@ -140,27 +140,6 @@ def test_cpu_count_that_misses_its_target_does_not_affect_the_others(
     assert len(read_jobs(bench.results)) == 13
 
 
-@pytest.mark.slow
-def test_cpu_count_that_does_not_run_does_not_affect_the_others(
-    call: Call,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from harness.driver.records import Outcome
-    from tests.experiments.viability.conftest import Life
-
-    class Breaks(Scripted):
-        def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
-            two = job.spec.envelope.cpus == 2
-            self.script = (lambda *_: Life(Outcome.CRASH)) if two else needs(129)
-            return super().launch(job, progress)
-
-    monkeypatch.setattr(FakeLauncher, "open", lambda *_: Breaks(needs(129)))
-    done = call("viable", "planted", "--cpus", "1,2")
-    assert done.exit_code == 1
-    assert "planted on tiny, 1 CPU" in done.stdout and "144 MiB" in done.stdout
-    assert "harness: planted does not even run" in done.stderr
-
-
 def test_unmeasurable_cpu_count_is_refused_before_any_job(
     call: Call,
     bench: Bench,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.driver.records import Outcome
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError
 from harness.experiments.viability import curve, render, session, validation
 from harness.experiments.viability.acceptance import Criteria
 from harness.experiments.viability.probe import MIB, SUITE
@@ -49,17 +49,6 @@ def test_kill_while_raising_the_limit_gives_the_same_verdict_again(questions: Qu
     assert (verdict.limit_bytes, verdict.below_bytes, verdict.sharp) == (144 * MIB, 128 * MIB, False)
     again, jobs = run_search(questions, needs(1))
     assert again == to_json(verdict) and jobs == 0
-
-
-def test_kill_in_a_stored_job_makes_the_verdict_unsharp(questions: Questions) -> None:
-    """112 passes each time, 116 was killed once and then again: nothing about that is sharp."""
-
-    def script(limit: int | None, _: int) -> Life:
-        return Life(Outcome.OOM) if limit == 116 else needs(100)(limit, 0)
-
-    curve.measure_curve(questions(script)[0], 1, (116 * MIB,))
-    verdict = smallest(questions(script)[0], 1)
-    assert (verdict.limit_bytes, verdict.below_bytes, verdict.sharp) == (128 * MIB, 116 * MIB, False)
 
 
 def chaos(seed: int) -> Script:
@@ -143,36 +132,6 @@ def numbered(questions: Questions, script: Script) -> Script:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (0, 4))])
-def test_interrupted_search_gives_the_same_verdict(questions: Questions, seed: int) -> None:
-    """Killed after every single job; only a control that was never run is lost, so nothing here is in doubt."""
-
-    def script(limit: int | None, before: int) -> Life:
-        life = chaos(seed)(limit, before)
-        return replace(life, ms=10) if life.outcome is Outcome.OOM else Life()
-
-    def one(limit: int | None, before: int) -> Life:
-        if len(launcher.limits) == 1:
-            raise KeyboardInterrupt
-        return numbered(questions, script)(limit, before - launcher.limits.count(limit))
-
-    while True:
-        question, launcher = questions(one)
-        try:
-            in_parts = smallest(question, 1)
-            break
-        except KeyboardInterrupt:
-            continue
-    whole = smallest(questions(script, fresh=True)[0], 1)
-    assert plain(in_parts) == plain(whole)
-
-
-def plain(verdict: ViabilityVerdict) -> tuple[object, ...]:
-    evidence = [(job.purpose, job.limit_bytes, job.finding, job.causes) for job in verdict.evidence]
-    return verdict.limit_bytes, verdict.below_bytes, verdict.sharp, verdict.probes, verdict.jobs, evidence
-
-
-@pytest.mark.slow
 def test_busy_machine_takes_a_bounded_number_of_jobs(questions: Questions, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound holds over any number of repeated commands."""
     monkeypatch.setattr(session, "MAXIMUM_DISCARDED", 12)  # fewer commands until all jobs are used up
@@ -218,13 +177,6 @@ def test_a_control_belongs_to_the_job_right_before_it(questions: Questions) -> N
     assert again == to_json(verdict) and jobs == 0
 
 
-def test_step_larger_than_the_host_is_refused_before_any_job(questions: Questions) -> None:
-    question, launcher = questions(needs(1), step=20_000 * MIB)
-    with pytest.raises(UsageError, match="--step 20,000 MiB: this host leaves 15,872 MiB to a job"):
-        smallest(question, 1)
-    assert launcher.limits == []
-
-
 def test_other_sample_has_its_own_verdict(questions: Questions) -> None:
     """Its verdict is kept beside the first one's."""
     first = smallest(questions(needs(129))[0], 1)
@@ -263,12 +215,6 @@ def test_picture_is_written_completely_or_not_at_all(questions: Questions, monke
 
 
 def test_curves_of_other_queries_or_limits_have_other_names() -> None:
-    question = [
-        (1, 0, 300, ()),
-        (1, 0, 100, ()),
-        (1, 1, 300, ()),
-        (2, 0, 300, ()),
-        (1, 0, 300, (1,)),
-        (1, 0, 300, (2,)),
-    ]
-    assert len({curve.plot_name(*job) for job in question}) == len(question)
+    sizes = [(1, 0, 300), (1, 0, 100), (1, 1, 300), (2, 0, 300)]
+    names = {curve.plot_name(*size, ()) for size in sizes} | {curve.plot_name(1, 0, 300, (limit,)) for limit in (1, 2)}
+    assert len(names) == 6
