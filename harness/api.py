@@ -54,7 +54,7 @@ def load(
         A frame whose ``attrs`` hold ``units`` and ``meanings`` by column, the ``prices``, and the table's ``notes``.
 
     Raises:
-        UsageError: the folder has no job, a measure is unknown, or there are no such prices or types.
+        UsageError: the folder has no job, or a measure, the prices or the types are unknown.
         FileError: the results are not a folder, or a file is damaged.
         RemoteError: results in S3 cannot be read.
     """

@@ -120,9 +120,7 @@ def absolute_folder(folder: Path | str) -> Path:
         return Path(folder).expanduser().absolute()
     except RuntimeError:
         remedy = f"name a cache with {CACHE_VARIABLE} or --cache"
-        raise UsageError(
-            f"{folder}: this system knows no home folder for {Path(folder).parts[0]!r}; {remedy}"
-        ) from None
+        raise UsageError(f"{folder}: this system has no home folder for {Path(folder).parts[0]!r}; {remedy}") from None
 
 
 def read_toml(path: Path, *, links: bool = True) -> dict[str, Any]:

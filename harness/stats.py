@@ -37,7 +37,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 CONFIDENCE = 0.95
-# A normal variable lies within this many standard deviations of its mean with that confidence.
+# A normal variable is within this many standard deviations of its mean with that confidence.
 Z = 1.959963984540054
 # LoadGen's confidence for a claim "at most".
 BOUND_CONFIDENCE = 0.99
@@ -151,7 +151,7 @@ def these_queries(value: float | None, processes: Sequence[float]) -> Estimate:
 
 
 def too_few_processes(count: int) -> str:
-    """Return why so few processes have no interval."""
+    """Return why this few processes give no interval."""
     return f"an interval needs {MIN_PROCESSES} whole processes, there {'is' if count == 1 else 'are'} {count}"
 
 
@@ -165,7 +165,7 @@ def measured_again(like: Estimate, these: Estimate, *, floor: float = 0.0) -> Es
     Args:
         like: the figure with its interval over queries.
         these: the same figure with its interval over processes.
-        floor: what the figure cannot lie below.
+        floor: the lowest possible figure.
     """
     if like.value is None or (like.low is None and like.high is None):
         return like
@@ -390,7 +390,7 @@ def ranks(
 
     Args:
         values: numbers, of any shape.
-        ties: the rank that equal values share: the best of theirs, or their mean.
+        ties: the rank that equal values share: their best rank, or the mean of their ranks.
         descending: the largest value has rank 1, not the smallest.
         equal_within: neighbours in the order that differ by no more are equal.
     """
@@ -439,8 +439,7 @@ def kendall_tau(a: Mapping[str, float], b: Mapping[str, float]) -> float | None:
         b: likewise; larger is better in both, or in neither.
 
     Returns:
-        ``None`` where there is no order to agree on: fewer than two common systems, or all of them equal in one of the
-        two.
+        ``None`` without an order to agree on: fewer than two common systems, or all of them equal in one of the two.
     """
     one, other = (np.sign(values[:, None] - values) for values in _of_common(a, b))
     known = float(np.sum(one != 0)) * float(np.sum(other != 0))

@@ -89,7 +89,7 @@ def one_line(text: str | ForeignText, max_length: int | None = None) -> str:
 
 @functools.total_ordering
 class ForeignText:
-    """Text that a stranger wrote: no ``str``, so that no one writes it by mistake as it is.
+    """Text that a stranger wrote. It is not a ``str``, so that it cannot be written unescaped by mistake.
 
     ``str()`` and f-strings give the form of :func:`one_line`; it equals the same text as a ``str``.  ``raw`` is for
     what programs read (JSON, CSV, Parquet, hashes) alone; ``tests/test_architecture.py`` lists the modules that may
@@ -182,7 +182,7 @@ def check_names(record: object, name: str = "") -> None:
             check_names(value, each)
 
 
-# Text that a writer escapes: a stranger's, or a sentence of ours that may quote one.
+# Text that a writer escapes: a stranger's text, or a sentence of harness that may quote one.
 Text = str | ForeignText
 
 

@@ -31,7 +31,7 @@ from harness.remote.records import RemoteRun
 
 _region_option = click.option("--region", help="AWS region.  [default: the AWS configuration's]")
 _one_region_option = click.option("--region", help="Only this region.  [default: all of the account]")
-_owners_option = click.option("--all-owners", is_flag=True, help="Instances of other owners on the account too.")
+_owners_option = click.option("--all-owners", is_flag=True, help="Include instances of the account's other owners.")
 
 
 @click.group()
@@ -144,7 +144,7 @@ def ls(work: str | None, region: str | None, all_owners: bool) -> None:
 
 @ec2.command()
 @click.option(
-    "--work", metavar="s3://BUCKET[/PREFIX]", envvar="HARNESS_WORK", help="Where its open runs are must be seen."
+    "--work", metavar="s3://BUCKET[/PREFIX]", envvar="HARNESS_WORK", help="Its open runs' regions must be readable."
 )
 @_one_region_option
 @_owners_option
@@ -236,9 +236,15 @@ def _stack_options(command: Command) -> Command:
         "--architecture",
         type=click.Choice(["x86_64", "arm64"]),
         help="Architecture of the instances; give `harness run` the same."
-        "  [default: that of the suite's own types, else x86_64]",
+        "  [default: the architecture of the suite's own types, else x86_64]",
     )
-    @click.option("--max-instances", type=click.IntRange(1, 1000), default=4, show_default=True, help="Of each type.")
+    @click.option(
+        "--max-instances",
+        type=click.IntRange(1, 1000),
+        default=4,
+        show_default=True,
+        help="At most this many instances of each type.",
+    )
     @click.option(
         "--disk",
         "disk_gib",
@@ -275,7 +281,7 @@ def batch_up(connections: Connections, requirements: StackRequirements, subnets:
     roles = account.find(connections, work, region)
     if roles is None:
         raise UsageError(
-            f"{work} has no stack of roles in {region}; an administrator makes it: {quoted('ec2 up', work)}"
+            f"{work} has no stack of roles in {region}; ask an administrator to run {quoted('ec2 up', work)}"
         )
     owner = clients.owner(connections, config.cache_folder())
     suite_stack.up(connections, requirements, roles, owner, subnets)

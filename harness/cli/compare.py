@@ -136,7 +136,7 @@ def _file_pairs(compared: Sequence[str]) -> list[tuple[Path, Path]]:
     """Pair the run files; refuse other files, and options of stored results."""
     for name, option in _OF_RESULTS.items():
         if name in given_parameters():
-            raise UsageError(f"{option} is of stored results, and {' and '.join(compared)} are run files; leave it out")
+            raise UsageError(f"{option} needs stored results, but {' and '.join(compared)} are run files; leave it out")
     return judged_runs.pair_files(compared)
 
 

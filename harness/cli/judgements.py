@@ -69,7 +69,7 @@ _package_options = record_options(
 @runs_options
 @click.option("--depth", type=click.IntRange(1), help="Hits of each run to look at.  [default: 5; with --reranker: 50]")
 @click.option(
-    "--dataset", metavar="NAME|FOLDER", help="Holds the documents' texts.  [default: that of the stored results]"
+    "--dataset", metavar="NAME|FOLDER", help="Holds the documents' texts.  [default: the stored results' own]"
 )
 @click.option("--no-texts", is_flag=True, help="Only ids of the documents; needs no dataset.")
 @click.option("--seed", type=int, default=1, help="Seed of the order.")
@@ -211,7 +211,7 @@ _accuracy_option = click.option(
     type=FiniteRange(0, 1),
     default=packages.ACCURACY,
     show_default=True,
-    help="Least mean share of checked pairs in which reviewers agree with a package.",
+    help="Minimum share of checked pairs in which reviewers agree with a package, on average.",
 )
 
 

@@ -18,7 +18,7 @@ from harness.launch import launchers
 from harness.launch.base import Launcher
 from harness.launch.launchers import LAUNCHERS, LauncherEntry
 
-# Services that run whole suites on machines of theirs: for `harness run` alone.
+# Services that run whole suites on their own machines; only `harness run` takes them.
 BACKENDS = {
     "ec2": LauncherEntry("harness.aws.ec2.backend:Ec2Backend", "containers on EC2 instances, launched for the run"),
     "batch": LauncherEntry(

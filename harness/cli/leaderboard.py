@@ -95,4 +95,4 @@ def _only(datasets: set[str]) -> str:
     if len(datasets) == 1:
         return datasets.pop()
     choices = " | ".join(option("dataset", name) for name in sorted(datasets))
-    raise UsageError(f"the results are of {len(datasets)} datasets; choose one: {choices}")
+    raise UsageError(f"the results cover {len(datasets)} datasets; choose one: {choices}")

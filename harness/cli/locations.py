@@ -30,7 +30,7 @@ class ResultsLocation:
     publisher: ResultPublisher | None = None
 
     def publish(self, *paths: Path) -> None:
-        """Publish files beside the jobs."""
+        """Publish files next to the jobs."""
         if self.publisher is not None:
             for path in paths:
                 self.publisher.write(path.absolute(), path.read_bytes())

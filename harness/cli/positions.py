@@ -56,7 +56,7 @@ sources_options = record_options(
     multiple=True,
     type=click.IntRange(1),
     metavar="TOKENS",
-    help="With DATASET: the share that a system which reads so many tokens does not see; repeatable.",
+    help="With DATASET: the share that a system does not see if it reads this many tokens; repeatable.",
 )
 @click.option(
     "--suite",
@@ -80,7 +80,7 @@ def positions(
 
     DATASET is a dataset with positions.jsonl (harness generate writes it), or any with --passages or --chunks.  RESULTS
     is a folder of results: each system's measure by position, its slope, and the share of relevant passages beyond
-    what it reads.  Tokens are those of bert-base-uncased.
+    what it reads.  Tokens are tokens of bert-base-uncased.
     """
     folder = destination.folder if destination.form in PICTURES else None
     stored = readable(source, cache) if isinstance(source, str) or _is_results(source) else None
@@ -90,7 +90,7 @@ def positions(
         )
     if stored is None:
         if sources.named:
-            raise UsageError(f"--dataset is of RESULTS; {source} is a dataset: leave it out")
+            raise UsageError(f"--dataset needs RESULTS, but {source} is a dataset; leave it out")
         location = datasets.find(str(source), Path.cwd())
         if (missing := datasets.missing_folder(location)) is not None:
             raise missing
@@ -108,7 +108,7 @@ def positions(
         table, per_query = found.table, found.per_query
         made, left_out = position_sources.of_results(stored, table, per_query, sources, cache)
         for name in left_out:
-            say(f"{name}: left out, no positions of it are here; name its folder with --dataset", err=True)
+            say(f"{name}: left out, because its positions are not here; name its folder with --dataset", err=True)
     if folder is not None:
         show_pictures(plots.write_pictures(made, folder, destination.form), [])
     else:

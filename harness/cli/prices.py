@@ -35,7 +35,7 @@ from harness.report.repricing import repricing_document
 @click.option(
     "--reserve/--no-reserve",
     default=False,
-    help="--memory is a job's limit: require it beside the host's reserve (instance_profiles/defaults.toml).",
+    help="--memory is a job's limit: add the host's reserve to it (instance_profiles/defaults.toml).",
 )
 @click.option("--limit", type=click.IntRange(1), default=15, help="Number of types to show; csv and json have all.")
 @click.option("--left-out", is_flag=True, help="Name every type that was left out.")

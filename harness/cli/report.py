@@ -85,7 +85,7 @@ view_options = record_options(
     "goal",
     callback=parsed_by(cheapest.parse_goal),
     metavar="MEASURE=VALUE",
-    help="Find the cheapest row whose mean reaches this (nDCG@10=0.68), or lies at most so far below another system's"
+    help="Find the cheapest row whose mean reaches this (nDCG@10=0.68), or is at most this far below another system's"
     " (nDCG@10=bm25-0.002), and the next cheaper one.",
 )
 @stored_measures_option(
@@ -146,7 +146,7 @@ class ReportRequest:
 
     def read(self, *, distances: bool = False) -> ReadResults:
         """Read the results once, by the layout's measures unless others are chosen, at the selected prices."""
-        # A paper's layout has the measures of its study, any other those of the suite.
+        # A paper's layout has the measures of its study; any other layout has the suite's.
         defaults = study.load(self.layout).MEASURES if self.layout in study.names() else ()
         stored = replace(self.stored, measures=self.stored.measures or defaults)
         return stored.priced(stored.read(distances=distances))
@@ -171,7 +171,7 @@ def _cheapest(request: ReportRequest) -> None:
         or request.form not in FORMATS
     ):
         raise UsageError(
-            "--at-least has columns and a measure of its own, in md, csv or json; leave out --layout, --columns,"
+            "--at-least names its own columns and measure, in md, csv or json; leave out --layout, --columns,"
             " --sort, --measures and other formats"
         )
     results = replace(request, stored=replace(request.stored, measures=(goal.measure,))).read()

@@ -92,7 +92,7 @@ cloud_options = record_options(
         "--architecture",
         type=click.Choice(["x86_64", "arm64"]),
         help="ec2, batch: architecture of the instances and of their images; with GPUs always x86_64."
-        "  [default: that of the suite's own types, else x86_64]",
+        "  [default: the architecture of the suite's own types, else x86_64]",
     ),
     click.option("--subnet", help="ec2: this subnet.  [default: the default VPC's subnets]"),
     click.option(
@@ -412,7 +412,7 @@ def plan(suites: tuple[Path, ...], price: bool, destination: Destination, reques
     metavar="SECONDS",
     type=FiniteRange(min=1),
     default=600.0,
-    help="End after so many seconds without work.",
+    help="End after this many seconds without work.",
 )
 @cache_option
 def worker(folder: Path, idle_s: float, cache: Path) -> None:

@@ -100,7 +100,9 @@ _LEAST_BOOTSTRAPS = 100
 
 def _bootstraps(count: int) -> int:
     if 0 < count < _LEAST_BOOTSTRAPS:
-        raise UsageError(f"--bootstraps {count}: an interval of 95 % takes {_LEAST_BOOTSTRAPS} or more; say 0 for none")
+        raise UsageError(
+            f"--bootstraps {count}: an interval of 95 % needs {_LEAST_BOOTSTRAPS} or more; 0 gives no interval"
+        )
     return count
 
 
@@ -114,7 +116,9 @@ def _bootstraps(count: int) -> int:
     help="Vectors of the documents, from `harness embed`; repeatable.  [default: those stored with the results]",
 )
 @click.option("--encoder", help="Use only the vectors by this system.")
-@click.option("-k", "cutoffs", type=click.IntRange(1), multiple=True, default=(1, 10), help="May come again.")
+@click.option(
+    "-k", "cutoffs", type=click.IntRange(1), multiple=True, default=(1, 10), help="Hits of each query; repeatable."
+)
 @click.option(
     "--judged-per-query",
     "most_judged",
@@ -249,7 +253,10 @@ def leakage(
             trained, str(training), "name a file of training queries, or vectors with --embeddings"
         )
         if blank:
-            say(one_line(f"{training}: {count_and_ids(blank)} queries have no word: nothing is like them"), err=True)
+            say(
+                one_line(f"{training}: {count_and_ids(blank)} queries contain no word, so no query can match them"),
+                err=True,
+            )
     vectors = (vector_files.read(embeddings[0]), vector_files.read(embeddings[1])) if embeddings else None
     samples = runs.judged()
     for sample in samples:
@@ -277,7 +284,7 @@ robustness_options = record_options(
     "options",
     _options,
     measures_option(
-        "As ir_measures writes them: the first makes the order, with which those of the others are compared.",
+        "As ir_measures writes them. The first makes the order; the orders by the others are compared with it.",
         ("nDCG@10", "RR@10", "AP"),
     ),
     click.option(
@@ -289,7 +296,9 @@ robustness_options = record_options(
         help="Fewer judgements: at most N relevant ones by query, best grades first, or a share of all; repeatable.",
     ),
     click.option("--any-grade", is_flag=True, help="Keep N relevant judgements at random, of any grade."),
-    click.option("--resamples", type=click.IntRange(100, 100_000), default=1000, help="Of the queries."),
+    click.option(
+        "--resamples", type=click.IntRange(100, 100_000), default=1000, help="Number of resamples of the queries."
+    ),
     click.option(
         "--draws",
         type=click.IntRange(2, 10_000),
@@ -335,5 +344,5 @@ def _examine(samples: Sequence[JudgedRuns], options: RobustnessOptions) -> list[
         with bar(f"robustness {sample.dataset}", "judging") as step:
             examined.append(examining.examine(sample, options, step))
     for sample in alone:
-        say(one_line(f"{sample.dataset}: left out, {', '.join(sample.runs)} is its only system"), err=True)
+        say(one_line(f"{sample.dataset}: left out, because {', '.join(sample.runs)} is its only system"), err=True)
     return examined

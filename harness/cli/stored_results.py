@@ -141,7 +141,7 @@ class StoredResults:
 
 def tested(found: ReadResults) -> ReadResults:
     """Leave the values by query out where reading them is slow: of a large table, or one of distances alone."""
-    # A Frechet distance is of a whole run.
+    # A Frechet distance describes a whole run, not a query.
     by_query = any(not name.startswith("FD") for name in found.table.measures)
     return found if by_query and len(found.table.rows) <= _MOST_TESTED else replace(found, read_values=dict)
 
@@ -180,7 +180,7 @@ class RunSelection:
         """Return the judged runs, one entry for each dataset, query sample and collection.
 
         Raises:
-            UsageError: the arguments do not go together, there is no run, or no such query.
+            UsageError: the arguments do not go together, or a run or a query does not exist.
             FileError: a file is missing or damaged.
         """
         if self.qrels is None or self.names_results:
@@ -188,7 +188,7 @@ class RunSelection:
         if self.only is not None:
             raise UsageError("--only needs stored results; leave it out, or leave --qrels out")
         if not self.runs:
-            raise UsageError("--qrels needs run files beside it; name at least one")
+            raise UsageError("--qrels needs run files; name at least one")
         return read_run_files(self.qrels, self.paths, self.queries, self.without_queries)
 
     def _stored(self) -> tuple[JudgedRuns, ...]:

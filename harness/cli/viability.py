@@ -162,7 +162,7 @@ def viable(
     """Find the smallest memory limit under which SYSTEM still works, and the instance to rent for it.
 
     With SUITE (a TOML file): of each of its systems, on its datasets and with the CPUs and GPUs of its hardware
-    profiles, beside Table 2 of a shipped paper where that has the system.  A system that fails stops no other.
+    profiles, next to Table 2 of a shipped paper if it has the system.  A system that fails does not stop the others.
 
     Each probe is a stored job, so the same command resumes a stopped search, and shows a finished search at once.  Exit
     code 1 if no limit could be confirmed.
@@ -226,7 +226,7 @@ def validate(
 @_gpus_option
 @click.option("--limits", metavar="SIZE,...", help="Memory limits, e.g. 64MiB,96MiB.  [default: a ladder of eight]")
 @click.option(
-    "--plots", type=click.Path(path_type=Path), help="Plots go to PLOTS.png and PLOTS.svg.  [default: beside the jobs]"
+    "--plots", type=click.Path(path_type=Path), help="Plots go to PLOTS.png and PLOTS.svg.  [default: next to the jobs]"
 )
 @_destination_options
 def curve(bench: Bench, cpus: int, gpus: int, limits: str | None, plots: Path | None, destination: Destination) -> None:

@@ -93,7 +93,7 @@ def test_run_files_note_that_their_collection_is_unknown(harness: Call) -> None:
 
 @pytest.mark.parametrize("few", ["1", "2", "99"])
 def test_interval_of_few_resamples_is_refused(harness: Call, few: str) -> None:
-    refused(harness(*FILES, "--bootstraps", few), f"--bootstraps {few}: an interval of 95 % takes 100 or more; say 0")
+    refused(harness(*FILES, "--bootstraps", few), f"--bootstraps {few}: an interval of 95 % needs 100 or more; 0")
     done = harness(*FILES, "--bootstraps", "100", "--format", "json")
     (sample,) = json.loads(done.stdout)["samples"]
     figure = sample["systems"][0]["distances"][0]["figure"]

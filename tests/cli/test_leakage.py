@@ -78,7 +78,7 @@ def test_leakage_reports_that_there_is_none(harness: Call) -> None:
     Path("training.tsv").write_text("t0\tnothing of the kind\nt1\t?\n")
     done = harness("leakage", "training.tsv", *RUN_FILES, "--queries", "tiny/queries.jsonl")
     assert done.exit_code == 0 and "**qrels.trec: 0 of 6 queries (0.0%) are near duplicates" in done.stdout
-    assert done.stderr == "training.tsv: 1 (t1) queries have no word: nothing is like them\n"
+    assert done.stderr == "training.tsv: 1 (t1) queries contain no word, so no query can match them\n"
 
 
 def test_leakage_share_counts_only_comparable_queries(harness: Call) -> None:

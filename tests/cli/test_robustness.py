@@ -39,7 +39,7 @@ def test_robustness_covers_stored_results_of_several_datasets(harness: Call, tmp
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("**scifact, by nDCG@10, 140 judged queries**")
     assert "good" in done.stdout and "dead" not in done.stdout
-    assert done.stderr == "nfcorpus: left out, only is its only system\n"
+    assert done.stderr == "nfcorpus: left out, because only is its only system\n"
     alone = harness("--only", "only")
     assert alone.exit_code == 2 and alone.stderr.count("\n") == 1
     assert "nfcorpus: an order needs two systems, there is only alone; name more" in alone.stderr

@@ -43,7 +43,7 @@ def calibrate(
         retries: number of further tries for a timed case that is off.
 
     Raises:
-        UsageError: none of the cases matches, or the launcher does not enforce limits.
+        UsageError: no case matches, or the launcher does not enforce limits.
         EngineError, ImageError: jobs cannot run.
     """
     if not launcher.isolation.holds_envelope:

@@ -228,14 +228,14 @@ def _check_attempt(observation: Observation) -> None:
     if result.outcome is not Outcome.OK:
         raise JobError(
             result.outcome,
-            f"{result.spec.cell.system} does not even run with {result.spec.envelope.memory_bytes >> 20:,} MiB: it"
+            f"{result.spec.cell.system} does not run even with {result.spec.envelope.memory_bytes >> 20:,} MiB: it"
             f" ended {result.outcome.value} ({result.detail}); its log is in {observation.job.folder}, --fresh tries"
             " again",
         )
     if result.observed.memory.peak_anon_bytes is None:
         raise JobError(
             result.outcome,
-            "the memory of a container cannot be read on this host, so there is nothing to start from;"
+            "this host does not show the memory of a container, so the search has no starting point;"
             " see `harness doctor`",
         )
 
@@ -295,7 +295,7 @@ def judge(observation: Observation, reference: Reference, criteria: Criteria) ->
 
 def against_control(judgement: Judgement, control: Judgement) -> Judgement | None:
     """Decide a doubtful job by the unconstrained job right after it; ``None``: the machine was too slow to tell."""
-    if judgement.slack >= DOUBTFUL * max(control.slack, 1.0):  # too slow even for such a machine
+    if judgement.slack >= DOUBTFUL * max(control.slack, 1.0):  # too slow even for a slow machine
         return replace(judgement, finding=ProbeFinding.FAIL)
     return judgement if control.slack <= 1 else None
 

@@ -97,7 +97,7 @@ class SubjectJobs:
     ) -> None:
         if "memory_bytes" not in launcher.isolation.enforced:
             raise UsageError(
-                f"isolation {launcher.isolation.name} enforces no memory limit, so nothing can be found out; use"
+                f"isolation {launcher.isolation.name} enforces no memory limit, so a search for one makes no sense; use"
                 " --launcher docker"
             )
         self.subject = subject

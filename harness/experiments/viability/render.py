@@ -112,7 +112,7 @@ def validation_document(verdict: InstanceVerdict) -> ReportDocument:
             headline = f"{instance.instance_type} is not enough for {subject} ({why})."
         notes = (
             f"Emulated: {processors(instance.vcpus, 0)} and {mib(verdict.limit_bytes)}, which {instance.instance_type}"
-            f" ({mib(instance.memory_bytes)}, {instance.architecture}) leaves beside its host's own need.",
+            f" ({mib(instance.memory_bytes)}, {instance.architecture}) leaves after its host's own need.",
             _criteria_line(verdict),
             *_fault_lines(verdict, escape),
             *(f"Not shown: {text}." for text in verdict.not_shown),
@@ -181,7 +181,7 @@ def _headline(verdict: ViabilityVerdict) -> str:
         if verdict.lowest and not verdict.sharp:
             less += ", but not all jobs passed there"
         elif not verdict.lowest:
-            less = f"less may be: none of {verdict.probes} probes failed; take a larger --step"
+            less = f"less may be enough too: all {verdict.probes} probes passed; take a larger --step"
         return f"{limit} is enough, and {less}."
     if not verdict.binding:
         return (
@@ -229,7 +229,7 @@ def _edge_lines(verdict: ViabilityVerdict) -> Iterable[str]:
     if verdict.margin_bytes is not None:
         left = ", ".join(f"{share:.0%} of the {name} target" for name, share in verdict.headroom.items())
         margin = mib(verdict.margin_bytes)
-        yield f"Margin: {margin} beside the anonymous peak; the slowest confirmation leaves {left}."
+        yield f"Margin: {margin} above the anonymous peak; the slowest confirmation leaves {left}."
     yield from _unsharp_lines(verdict)
 
 
@@ -247,9 +247,9 @@ def _unsharp_lines(verdict: ViabilityVerdict) -> Iterable[str]:
 def _rent_lines(rent: RentalOffers | None, verdict: ViabilityVerdict, snapshot: Snapshot) -> Iterable[str]:
     if rent is None:
         return
-    beside = f"beside the host's own {offers.host_reserve()}"
+    beside = f"with the host's own {offers.host_reserve()}"
     if not any(rent.values()):
-        yield f"To rent: no type in the prices of {snapshot} provides it {beside}."
+        yield f"To rent: the prices of {snapshot} list no type that provides it {beside}."
     titles = (f"To rent ({snapshot}, {beside})", "Of any generation", "Of any generation and architecture")
     distinct: dict[Offer, str] = {}
     for title, offer in zip(titles, rent.values(), strict=True):

@@ -139,7 +139,7 @@ class Session:
         while True:
             if len(self.tried) >= self._most:
                 raise HarnessError(
-                    f"{self._where}: {len(self.tried)} jobs settled nothing, and no more are run;"
+                    f"{self._where}: {len(self.tried)} jobs gave no verdict, and the limit of jobs is reached;"
                     " quieten the machine (harness doctor shows its load) and start again with --fresh"
                 )
             under = envelope(self.cpus, limit, self.question.gpus)

@@ -50,7 +50,7 @@ def test_viable_prints_the_verdict_and_the_type_to_rent(call: Call) -> None:
     assert done.stdout.count("144 MiB is the smallest limit") == 2 and len(lines) < 20
     assert "every probe: --wide   prices of aws us-east-1 on-demand of " in lines[-1]
     wide = call("viable", "planted", "--cpus", "1,2", "--wide").stdout
-    assert "- To rent (aws us-east-1 on-demand of " in wide and "beside the host's own 512MiB" in wide
+    assert "- To rent (aws us-east-1 on-demand of " in wide and "with the host's own 512MiB" in wide
     assert "; not measured: this was x86_64" in wide
     again = call("viable", "planted", "--cpus", "1,2", "--as-of", "2022-10-31")
     assert "on-demand of 2022-10-31" in again.stdout and again.stderr == ""

@@ -155,5 +155,5 @@ def test_queries_ranked_differently_by_the_references_are_not_compared() -> None
 
 
 def test_host_without_memory_readings_is_one_line() -> None:
-    with pytest.raises(JobError, match="memory of a container cannot be read on this host"):
+    with pytest.raises(JobError, match="does not show the memory of a container"):
         reference([observation(memory=Memory())])

@@ -144,7 +144,7 @@ def test_busy_machine_takes_a_bounded_number_of_jobs(questions: Questions, monke
         text, jobs = run_search(questions, numbered(questions, busy))
         ran.append(jobs)
     assert sum(ran) <= 3 + MAXIMUM_JOBS and ran[-1] == 0
-    assert f"{MAXIMUM_JOBS} jobs settled nothing" in text and "--fresh" in text
+    assert f"{MAXIMUM_JOBS} jobs gave no verdict" in text and "--fresh" in text
 
 
 def test_crashed_control_is_ignored_with_its_job(questions: Questions) -> None:
