@@ -16,19 +16,8 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "harness").rglob("*.py"))
 # Words that say nothing about what a thing is; the field has a noun for it.
 BANNED = {
-    "asked",
-    "elsewhere",
-    "instead",
-    "kept",
-    "made",
-    "seen",
-    "shown",
-    "standing",
-    "stuff",
-    "there",
-    "told",
-    "wanted",
-    "worth",
+    *("asked", "elsewhere", "instead", "kept", "made", "seen", "shown", "standing", "stuff", "there", "told"),
+    *("wanted", "worth"),
 }
 OPENING = re.compile(r"(What|Which|How|Whether|Why|Who|Whose|Where)\b")
 LONGEST_MODULE = 600
