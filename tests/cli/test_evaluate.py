@@ -132,22 +132,6 @@ def test_json_lists_every_flagged_query(files: Path) -> None:
     assert "- bare: 5 (odd0, odd1, odd2, ...) queries of the run are not among those" in shown
 
 
-def test_runs_without_judged_queries_have_no_table(files: Path) -> None:
-    (files / "queries.tsv").write_text("u1\ttext\n")
-    done = run(files, "--queries", str(files / "queries.tsv"))
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert "qrels.txt: the judgements cover none of the 1 queries; name other judgements" in done.stderr
-    (files / "queries.tsv").write_text("")
-    done = run(files, "--queries", str(files / "queries.tsv"))
-    assert done.exit_code == 2 and "queries.tsv: has no query" in done.stderr
-
-
-def test_run_of_only_other_queries_has_no_depth(files: Path) -> None:
-    (files / "other.run").write_text("odd Q0 d1 1 2.0 x\n")
-    message = run(files, "--measures", "RR@10", runs=("other.run",)).stdout
-    assert "deeper" not in message and "13 (none, q0, q1, ...) judged queries got no hits and count 0" in message
-
-
 def test_pipe_reads_like_a_file(files: Path) -> None:
     for name in ("qrels.txt", "good.run"):
         content = (files / name).read_bytes()
@@ -189,24 +173,6 @@ def test_disjoint_ids_have_a_note(files: Path) -> None:
     message = run(files, "--measures", "RR@10 nDCG@5", runs=("other.run",)).stdout
     assert "- other: the judgements know none of its hits; check that both use the same ids" in message
     assert "- other: RR@10, nDCG@5: look deeper than the 1 hit retrieved" in message
-
-
-@pytest.mark.parametrize(
-    ("line", "what"),
-    [
-        ("q1 Q0 d1 1 2.0\n", "bad.run:2: 5 fields, must be 6"),
-        ("q1 Q0 d1 1 x x\n", "bad.run:2: score 'x' is not a finite"),
-    ],
-)
-def test_wrong_files_are_one_line(files: Path, line: str, what: str) -> None:
-    (files / "bad.run").write_text("q1 Q0 d7 1 2.0 x\n" + line)
-    done = run(files, runs=("bad.run",))
-    assert done.exit_code == 2 and done.stdout == ""
-    assert what in done.stderr and done.stderr.count("\n") == 1
-    assert run(files, runs=("missing.run",)).stderr.endswith(
-        "this file does not exist; restore it, or name the right file\n"
-    )
-    assert run(files, "--measures", "nDCG@ten").exit_code == 2
 
 
 @pytest.mark.parametrize("measures", ["", " "])

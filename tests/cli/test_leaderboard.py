@@ -59,12 +59,6 @@ def test_first_line_names_the_rates(harness: Call) -> None:
     )
 
 
-def test_default_order_of_published_results_is_the_papers(harness: Call) -> None:
-    lines = harness("leaderboard", PUBLISHED, "--dataset", "msmarco").stdout.splitlines()
-    (fifth,) = (line for line in lines if line.startswith("|    5 |"))
-    assert "BT-SPLADE-L" in fifth and "c7g.4xlarge" in fifth
-
-
 @pytest.mark.slow
 def test_csv_and_json_hold_the_same_values(harness: Call) -> None:
     lines = list(csv.DictReader(io.StringIO(harness("leaderboard", "--wide", "--format", "csv").stdout)))

@@ -7,7 +7,6 @@ import datetime
 import io
 import itertools
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -184,8 +183,8 @@ def test_reprice_compares_with_the_newest_prices_by_default(harness: Call) -> No
         (("--architecture", "any", "--generation", "any"), "a1.medium"),
     ],
 )
-def test_preferred_types_reach_table_page_and_reprice(
-    harness: Call, folder: Path, options: tuple[str, ...], instance_type: str
+def test_preferred_types_reach_table_reprice_and_notebooks(
+    harness: Call, options: tuple[str, ...], instance_type: str
 ) -> None:
     dated = ("--as-of", "2026-07-20", *options)
     table = json.loads(harness("report", *dated, "--format", "json").stdout)
@@ -196,30 +195,8 @@ def test_preferred_types_reach_table_page_and_reprice(
     )
     (change,) = json.loads(harness("reprice", *dated, "--format", "json").stdout)["changes"]
     assert change["cheapest"]["instance_type"] == instance_type
-    assert harness("report", *dated, "--format", "html", "-o", "page.html").exit_code == 0
-    content = re.search(
-        r'<script type="application/json" id="data">(.*?)</script>', (folder / "page.html").read_text(), re.S
-    )
-    assert content is not None
-    page = json.loads(content[1])
-    newest = page["snapshots"][page["snapshot"]]
-    assert [page["texts"][place["type"]] for place in newest["places"]] == [instance_type]
     frame = api.load("results", architecture=options[1], generation=table["price_generation"])
     assert list(frame["instance_type"]) == [instance_type]
-
-
-def test_reprice_writes_the_requested_file(harness: Call, folder: Path) -> None:
-    options = ("--as-of", "2022-12-05", "--against", "2022-10-31", "--measures", "P@1")
-    assert harness("reprice", *options, "--format", "csv", "-o", "out.csv").stdout == ""
-    (line,) = csv.DictReader(io.StringIO((folder / "out.csv").read_text()))
-    assert (line["before_price_date"], line["same_price_date"], line["cost_model"]) == (
-        "2022-10-31",
-        "2022-12-05",
-        "sequential",
-    )
-    assert "P@1" in line
-    result = json.loads(harness("reprice", *options, "--format", "json").stdout)
-    assert (result["before"]["date"], result["now"]["date"], len(result["changes"])) == ("2022-10-31", "2022-12-05", 1)
 
 
 @pytest.mark.parametrize("command", ["report", "reprice"])

@@ -26,7 +26,6 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     return functools.partial(call, "robustness")
 
 
-@pytest.mark.slow
 def test_robustness_covers_stored_results_of_several_datasets(harness: Call, tmp_path: Path) -> None:
     publisher.put(
         tmp_path / "results",
@@ -45,7 +44,6 @@ def test_robustness_covers_stored_results_of_several_datasets(harness: Call, tmp
     assert "nfcorpus: an order needs two systems, there is only alone; name more" in alone.stderr
 
 
-@pytest.mark.slow
 def test_robustness_of_run_files_draws_pictures(harness: Call, tmp_path: Path) -> None:
     example_runs.write(tmp_path)
     options = ("zeta.run", "gamma.run", *QRELS, "--resamples", "100", "--draws", "5", "--seed", "3")
@@ -66,7 +64,6 @@ def test_robustness_of_run_files_draws_pictures(harness: Call, tmp_path: Path) -
     assert "gamma" in (tmp_path / "pictures" / "qrels.txt-flips.svg").read_text()
 
 
-@pytest.mark.slow
 def test_robustness_without_a_picture_prints_the_reason(harness: Call, tmp_path: Path) -> None:
     (tmp_path / "qrels.txt").write_text("q1 0 d1 1\n")
     for name in ("one", "two"):
@@ -75,7 +72,6 @@ def test_robustness_without_a_picture_prints_the_reason(harness: Call, tmp_path:
     assert "no matrix of other queries, resampled: resampling needs 11 queries, there are 1" in done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -93,7 +89,6 @@ def test_invalid_options_are_one_line(harness: Call, tmp_path: Path, arguments: 
     assert done.exit_code == 2 and message in done.stderr and done.stderr.count("\n") == 1
 
 
-@pytest.mark.slow
 def test_queries_are_left_out_of_results(harness: Call, tmp_path: Path) -> None:
     Path("leaked.txt").write_text("q001\nq002\nnowhere\n")
     publisher.put(tmp_path / "results", Made("good", 20.0, (1, 1, 2)), Made("bad", 30.0, (2, 1, 3)))

@@ -90,10 +90,7 @@ def test_validate_and_curve_print_their_verdicts(call: Call, bench: Bench) -> No
         (["viable", "planted", "--max-latency", "p95=1ms"], 2, "a sample of 4 queries shows no p95"),
         (["viable", "planted", "--max-latency", "mean=1ms"], 2, "the target is 1 ms: no limit can keep it"),
         (["viable", "planted", "--min", "NumRet=99999"], 2, "at least 99999 is asked: no limit can reach it"),
-        (["viable", "planted", "--min", "RR@10=2"], 2, "RR@10 is at most 1, so no limit could keep it"),
-        (["viable", "planted", "--step", "16"], 2, "--step: '16' is not a memory size"),
         (["viable", "planted", "--step", "64GiB", "--cpus", "1,2"], 2, "--step 65,536 MiB: this host leaves 15,872"),
-        (["viable", "planted", "--cpus", "0"], 2, "--cpus '0': write whole numbers"),
         (["viable", "planted", "--gpus", "1"], 2, "the fake launcher has no GPU; ask for less"),
         (
             ["validate", "planted", "--instance", "m6g.medum"],
@@ -101,7 +98,6 @@ def test_validate_and_curve_print_their_verdicts(call: Call, bench: Bench) -> No
             "unknown instance type 'm6g.medum'; see `harness instances`. Did you mean",
         ),
         (["validate", "planted", "--instance", "r6a.48xlarge"], 2, "192 vCPUs, this host gives 2: this host is too"),
-        (["validate", "planted", "--instance", "x1.16xlarge"], 2, "this host is too small to emulate it"),
         (["curve", "planted", "--limits", "64"], 2, "--limits: '64' is not a memory size"),
     ],
 )

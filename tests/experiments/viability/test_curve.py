@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.driver.records import Outcome
-from harness.errors import FileError, UsageError
+from harness.errors import UsageError
 from harness.experiments.viability import curve, render
 from harness.experiments.viability.curve import CurvePoint
 from harness.experiments.viability.probe import MIB
@@ -137,11 +137,3 @@ def test_invalid_limits_are_one_line(questions: Questions) -> None:
         curve.measure_curve(question, 1, (8 * MIB,))
     with pytest.raises(UsageError, match="20,480 MiB constrain nothing here: this host leaves 15,872 MiB"):
         curve.measure_curve(question, 1, (20 << 30,))
-
-
-@pytest.mark.slow
-def test_a_plot_that_cannot_be_written_is_one_line(questions: Questions, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    question, _ = questions(bending)
-    with pytest.raises(FileError, match="cannot be written"):
-        curve.draw_curve(curve.measure_curve(question, 1, (100 * MIB,)), tmp_path / "file" / "curve")

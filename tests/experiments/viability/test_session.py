@@ -131,7 +131,6 @@ def numbered(questions: Questions, script: Script) -> Script:
     )
 
 
-@pytest.mark.slow
 def test_busy_machine_takes_a_bounded_number_of_jobs(questions: Questions, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound holds over any number of repeated commands."""
     monkeypatch.setattr(session, "MAXIMUM_DISCARDED", 12)  # fewer commands until all jobs are used up

@@ -346,7 +346,6 @@ def test_flaky_limit_is_noted_with_its_counts(questions: Questions) -> None:
     )
 
 
-@pytest.mark.slow
 def test_jobs_of_another_machine_are_not_evidence(questions: Questions, monkeypatch: pytest.MonkeyPatch) -> None:
     smallest(questions(needs(129))[0], 1)
     monkeypatch.setattr("harness.jobs.environment.cpu_model", lambda: "another")
