@@ -70,8 +70,7 @@ def up(
     types = _types(suites, instances, region_name)
     owner = clients.owner(connections, config.cache_folder())
     account.up(connections, folder, region_name, owner, types, subnet=subnet, agent_image=agent_image)
-    run = command("run", "SUITE", launcher="ec2", work=folder, subnet=subnet or None, dry_run=True)
-    say(f"next: {run}")
+    say(f"next: {command('run', 'SUITE', launcher='ec2', work=folder, subnet=subnet or None, dry_run=True)}")
 
 
 @ec2.command()

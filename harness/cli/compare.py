@@ -24,10 +24,10 @@ from harness.cli.options import (
 from harness.cli.output import FORMATS, Destination, destination_options
 from harness.cli.stored_results import (
     StoredResults,
+    measures_option,
     qrels_option,
     queries_option,
     read_run_files,
-    stored_measures_option,
     stored_results,
     without_queries_option,
 )
@@ -53,7 +53,7 @@ _OF_RESULTS = {"results": "--results", "others": "--with", "as_of": "--as-of", "
 @qrels_option("Of run files: their judgements.  Of stored ones: judge by this file, which holds theirs and more.")
 @queries_option()
 @without_queries_option
-@stored_measures_option("As ir_measures writes them; the first is compared with cost.")
+@measures_option("As ir_measures writes them; the first is compared with cost.", None)
 @click.option("--each-seed", is_flag=True, help="Compare the seeds of a model ([seeds] of the suite) one by one.")
 @click.option(
     "--changed",
@@ -105,19 +105,19 @@ def _stored(
     a: str, b: str, ours: StoredResults, theirs: StoredResults, count: int, *, each_seed: bool
 ) -> tuple[list[Comparison], Sequence[str]]:
     """Compare pairs of stored rows, A from our results and B from theirs; notes name unreadable records."""
-    found = others = _rows(ours, each_seed=each_seed)
+
+    def rows(stored: StoredResults) -> ReadResults:
+        found = stored.priced(stored.read())
+        return found if each_seed else stored.averaged(found)
+
+    found = others = rows(ours)
     table = found.table
     if theirs is not ours:
-        others = _rows(replace(theirs, measures=table.measures), each_seed=each_seed)
+        others = rows(replace(theirs, measures=table.measures))
     pairs = comparison.pairs(table.rows, others.table.rows, a, b)
     values = found.per_query, others.per_query
     comparisons = comparison.compare_pairs(pairs, values, table.measures, ours.results, count)
     return comparisons, tuple(dict.fromkeys((*table.unreadable, *others.table.unreadable)))
-
-
-def _rows(stored: StoredResults, *, each_seed: bool) -> ReadResults:
-    found = stored.priced(stored.read())
-    return found if each_seed else stored.averaged(found)
 
 
 def _are_run_files(compared: Sequence[str], stored: StoredResults) -> bool:
@@ -162,7 +162,7 @@ def _run_files(
     metavar="EXACT",
     help="Compare all other systems with this one.  [default: with the system that [exact] of the suite names]",
 )
-@stored_measures_option("As ir_measures writes them; the change of the first is shown.")
+@measures_option("As ir_measures writes them; the change of the first is shown.", None)
 @destination_options(*FORMATS, wide=True)
 @cache_option
 @stored_results

@@ -160,7 +160,7 @@ def _samples(runs: RunSelection, dataset: str | None) -> tuple[tuple[JudgedRuns,
             "without judgements the queries to pool for are unknown; name them with --queries or --dataset, or name"
             " judgements with --qrels"
         )
-    return (judged_runs.read_unjudged_runs("runs", runs.paths, texts),), holder
+    return (judged_runs.read_unjudged_runs("runs", [*map(Path, runs.runs)], texts),), holder
 
 
 def _texts(judging_pool: JudgingPool, holder: Dataset) -> dict[str, dict[str, str]]:

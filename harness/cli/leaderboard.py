@@ -12,7 +12,7 @@ from harness.analysis.leaderboard import LeaderboardQuery
 from harness.cli.locations import mirrored
 from harness.cli.options import FiniteRange, cache_option, parsed_by, price_options, record_options, results_argument
 from harness.cli.output import PAGE, PICTURES, Destination, destination_options
-from harness.cli.stored_results import StoredResults, draw, judging_options, stored_measures_option, stored_results
+from harness.cli.stored_results import StoredResults, draw, judging_options, measures_option, stored_results
 from harness.commands import option
 from harness.errors import UsageError
 from harness.report.leaderboard import leaderboard_document
@@ -58,7 +58,7 @@ leaderboard_options = record_options(
 @mirrored("results")
 @results_argument
 @record_options("bounds", axis_numbers.parse_bounds)  # above the query's options: the query takes the bounds
-@stored_measures_option("As ir_measures writes them; the first is the accuracy.")
+@measures_option("As ir_measures writes them; the first is the accuracy.", None)
 @leaderboard_options
 @click.option("--at-most", metavar="AXIS=X,...", help="Rank only rows of at most these, e.g. latency=50,cost=2.")
 @click.option("--at-least", metavar="AXIS=X,...", help="Rank only rows of at least these, e.g. accuracy=38.")
@@ -77,8 +77,11 @@ def leaderboard(stored: StoredResults, query: LeaderboardQuery, destination: Des
 
     found = stored.read()
     table, per_query = stored.priced(found).table, found.per_query
-    dataset = query.dataset or _only({row.dataset for row in table.rows})
-    query = replace(query, dataset=dataset, measure=(stored.measures or table.measures)[0])
+    datasets = sorted({row.dataset for row in table.rows})
+    if query.dataset is None and len(datasets) != 1:
+        choices = " | ".join(option("dataset", name) for name in datasets)
+        raise UsageError(f"the results cover {len(datasets)} datasets; choose one: {choices}")
+    query = replace(query, dataset=query.dataset or datasets[0], measure=(stored.measures or table.measures)[0])
     if destination.form == PAGE:
         check_view(query)
     board = boards.build(table, per_query, query)
@@ -89,10 +92,3 @@ def leaderboard(stored: StoredResults, query: LeaderboardQuery, destination: Des
         destination.show(stored.page(found, view_fragment(query, board.place)))
     else:
         destination.show_report(leaderboard_document(board))
-
-
-def _only(datasets: set[str]) -> str:
-    if len(datasets) == 1:
-        return datasets.pop()
-    choices = " | ".join(option("dataset", name) for name in sorted(datasets))
-    raise UsageError(f"the results cover {len(datasets)} datasets; choose one: {choices}")

@@ -35,10 +35,6 @@ class ResultsLocation:
             for path in paths:
                 self.publisher.write(path.absolute(), path.read_bytes())
 
-    def display(self, path: Path) -> str:
-        """Return a path as the user named it."""
-        return as_given(str(path), self.cache)
-
 
 def mirrored(
     *names: str, files: Files = "FIGURES", thorough: bool = False

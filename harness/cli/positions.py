@@ -14,7 +14,7 @@ from harness.cli.lines import say
 from harness.cli.locations import readable
 from harness.cli.options import cache_option, record_options, results_path
 from harness.cli.output import FORMATS, PICTURES, Destination, destination_options
-from harness.cli.stored_results import StoredResults, show_pictures, stored_measures_option
+from harness.cli.stored_results import StoredResults, measures_option, show_pictures
 from harness.errors import UsageError
 from harness.jobs import suite as suites
 from harness.jobs.inputs import suite_systems
@@ -64,7 +64,7 @@ sources_options = record_options(
     metavar="FILE",
     help="With DATASET: the share that each system of this suite would not see.",
 )
-@stored_measures_option("As ir_measures writes them; the first counts.")
+@measures_option("As ir_measures writes them; the first counts.", None)
 @destination_options(*FORMATS, *PICTURES, wide=True)
 @cache_option
 def positions(
@@ -83,7 +83,8 @@ def positions(
     what it reads.  Tokens are tokens of bert-base-uncased.
     """
     folder = destination.folder if destination.form in PICTURES else None
-    stored = readable(source, cache) if isinstance(source, str) or _is_results(source) else None
+    is_results = isinstance(source, str) or (source.is_dir() and any(source.rglob(reader.RESULT)))
+    stored = readable(source, cache) if is_results else None
     if isinstance(source, Path) and published.is_in(source):
         raise UsageError(
             f"{source}: a paper's figures have no runs and no passages; name a dataset or measured results"
@@ -113,8 +114,3 @@ def positions(
         show_pictures(plots.write_pictures(made, folder, destination.form), [])
     else:
         destination.show_report(positions_document(made))
-
-
-def _is_results(path: Path) -> bool:
-    """Return whether a folder holds stored jobs."""
-    return path.is_dir() and next(path.rglob(reader.RESULT), None) is not None

@@ -20,7 +20,7 @@ from harness.cli.options import (
     results_argument,
 )
 from harness.cli.output import FORMATS, Destination, columns, destination_options
-from harness.cli.stored_results import StoredResults, stored_measures_option, stored_results
+from harness.cli.stored_results import StoredResults, measures_option, stored_results
 from harness.driver.records import Envelope
 from harness.errors import UsageError
 from harness.pricing import offers, token_prices
@@ -92,7 +92,7 @@ def _today() -> datetime.date:
     "--against", "Compare with the prices of this date.  [default: the newest, or those before the ones asked for]"
 )
 @destination_options(*FORMATS, wide=True)
-@stored_measures_option()
+@measures_option(default=None)
 @cache_option
 @stored_results
 def reprice(stored: StoredResults, against: datetime.date | None, destination: Destination) -> None:

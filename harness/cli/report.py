@@ -21,8 +21,8 @@ from harness.cli.stored_results import (
     StoredResults,
     draw,
     judging_options,
+    measures_option,
     show_pictures,
-    stored_measures_option,
     stored_results,
     tested,
 )
@@ -88,8 +88,8 @@ view_options = record_options(
     help="Find the cheapest row whose mean reaches this (nDCG@10=0.68), or is at most this far below another system's"
     " (nDCG@10=bm25-0.002), and the next cheaper one.",
 )
-@stored_measures_option(
-    "As ir_measures writes them; in tables also FD@10, a Frechet distance by the vectors of harness embed."
+@measures_option(
+    "As ir_measures writes them; in tables also FD@10, a Frechet distance by the vectors of harness embed.", None
 )
 @view_options
 @rates_option

@@ -347,7 +347,7 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
     found = stored.read()
     table, per_query = stored.priced(found).table, tested(found).per_query
     markdown, page = folder / "report.md", folder / "report.html"
-    shown = location.display(folder)
+    shown = as_given(str(folder), location.cache)
     more = f"page: {one_line(str(page))}   all columns and notes: {command('report', shown, wide=True)}"
 
     def show(output: Path | None, *pointers: str) -> None:

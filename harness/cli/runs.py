@@ -45,12 +45,10 @@ from harness.report.plots import order_flips
 from harness.report.robustness import robustness_document
 from harness.untrusted import one_line
 
-_file = click.Path(path_type=Path)
-
 
 @click.command()
-@click.argument("qrels", type=_file)
-@click.argument("runs", nargs=-1, required=True, type=_file, metavar="RUN...")
+@click.argument("qrels", type=click.Path(path_type=Path))
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
 @measures_option()
 @click.option("--by-query", is_flag=True, help="One line for each query and measure.")
 @queries_option("The queries that count, as JSON lines or id<TAB>text.")

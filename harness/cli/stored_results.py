@@ -43,22 +43,14 @@ from harness.untrusted import one_line
 _MOST_TESTED = 500
 
 
-def _measures_option(default: str | None, text: str) -> Decorator:
-    return click.option(
-        "--measures", metavar="NAME,...", default=default, callback=parsed_by(parse_measures), help=text
-    )
-
-
-def stored_measures_option(text: str = "As ir_measures writes them.") -> Decorator:
-    """Make ``--measures`` of stored results; the command gets none where the suite's are to be used."""
-    return _measures_option(None, f"{text}  [default: the suite's, else {' '.join(measure_names.DEFAULT)}]")
-
-
 def measures_option(
-    text: str = "As ir_measures writes them.", default: Sequence[str] = measure_names.DEFAULT
+    text: str = "As ir_measures writes them.", default: Sequence[str] | None = measure_names.DEFAULT
 ) -> Decorator:
-    """Make ``--measures`` of runs."""
-    return _measures_option(" ".join(default), text)
+    """Make ``--measures``; with the default ``None``, of stored results: the command gets none for the suite's."""
+    if default is None:
+        text = f"{text}  [default: the suite's, else {' '.join(measure_names.DEFAULT)}]"
+    words = None if default is None else " ".join(default)
+    return click.option("--measures", metavar="NAME,...", default=words, callback=parsed_by(parse_measures), help=text)
 
 
 without_queries_option = click.option(
@@ -171,11 +163,6 @@ class RunSelection:
         """Return whether a readable run file is named."""
         return any(isinstance(run, Path) and trec_lines.is_readable(run) for run in self.runs)
 
-    @property
-    def paths(self) -> list[Path]:
-        """The run files."""
-        return [Path(run) for run in self.runs]
-
     def judged(self) -> tuple[JudgedRuns, ...]:
         """Return the judged runs, one entry for each dataset, query sample and collection.
 
@@ -189,7 +176,7 @@ class RunSelection:
             raise UsageError("--only needs stored results; leave it out, or leave --qrels out")
         if not self.runs:
             raise UsageError("--qrels needs run files; name at least one")
-        return read_run_files(self.qrels, self.paths, self.queries, self.without_queries)
+        return read_run_files(self.qrels, [*map(Path, self.runs)], self.queries, self.without_queries)
 
     def _stored(self) -> tuple[JudgedRuns, ...]:
         if self.queries is not None:

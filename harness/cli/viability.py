@@ -98,20 +98,22 @@ Ask = Callable[[SuiteQuestion], Question]
 
 
 def _bench_options(metavar: str) -> Decorator:
-    return record_options("bench", Bench, click.argument("system", metavar=metavar), *_BENCH)
-
-
-_BENCH = (
-    click.option(
-        "--dataset", default="scifact", help="A shipped dataset, a folder such as ./my-data, or an id of ir_datasets."
-    ),
-    click.option("--queries", type=click.IntRange(1), default=300, help="Queries in the fixed sample."),
-    click.option("--fresh", is_flag=True, help="Measure stored jobs again too; earlier jobs stay."),
-    results_option,
-    launcher_option,
-    cache_option,
-    models_option,
-)
+    return record_options(
+        "bench",
+        Bench,
+        click.argument("system", metavar=metavar),
+        click.option(
+            "--dataset",
+            default="scifact",
+            help="A shipped dataset, a folder such as ./my-data, or an id of ir_datasets.",
+        ),
+        click.option("--queries", type=click.IntRange(1), default=300, help="Queries in the fixed sample."),
+        click.option("--fresh", is_flag=True, help="Measure stored jobs again too; earlier jobs stay."),
+        results_option,
+        launcher_option,
+        cache_option,
+        models_option,
+    )
 
 
 criteria_options = record_options(

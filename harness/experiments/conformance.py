@@ -51,7 +51,8 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
         envelope: the limits of both jobs.  With GPUs, the index is still built without them (a suite's default), and
         the GPU image searches. folder: an empty folder for all files; the caller removes it.
     """
-    corpus = _corpus(folder)
+    write_dataset(folder / "small", documents(), [{"_id": "d0", "text": "river"}], [("d0", "d0")])
+    corpus = datasets.load(folder / "small", folder).corpus
     with task(f"{system.name}: image"):
         builder = launcher.prepare(system)
         searching = system.for_job("search", gpus=envelope.gpus, build_gpus=0)
@@ -244,11 +245,6 @@ def _search(
     )
     job = LaunchRequest(spec, prepared, folder, corpus.folder, index, _LIMITS, index_is_copy=writes)
     return collect(job, launcher.launch(job, silent), corpus.unknown)
-
-
-def _corpus(folder: Path) -> datasets.PreparedCorpus:
-    write_dataset(folder / "small", documents(), [{"_id": "d0", "text": "river"}], [("d0", "d0")])
-    return datasets.load(folder / "small", folder).corpus
 
 
 def documents() -> list[dict[str, str]]:

@@ -100,12 +100,13 @@ class SubjectJobs:
                 f"isolation {launcher.isolation.name} enforces no memory limit, so a search for one makes no sense; use"
                 " --launcher docker"
             )
-        self.subject = subject
         self.measured = 0
         self._options = RunOptions(results, cache, results, fresh=True, publisher=publisher)
         self._launcher = launcher
         self._images: dict[str, Prepared] = {}
-        self.subject = subject = replace(subject, system=self._pinned(subject.system))
+        # Pins of first use are stored with the jobs of all subjects.
+        system = pin_system(subject.system, Store(results, SUITE, publisher), launcher)
+        self.subject = subject = replace(subject, system=system)
         self._ready(subject.system)
         self.folder = results / SUITE / subject.system.name / subject.dataset.name
         # The mark is written with the first job, so that a search without a job does not outdate stored ones.
@@ -186,10 +187,6 @@ class SubjectJobs:
                 f" says nothing of its limit; see {job.folder} and `harness doctor`, then run the same command again",
             )
         return job
-
-    def _pinned(self, system: System) -> System:
-        """Return the system with the pins of its first use, which are stored with the jobs of all subjects."""
-        return pin_system(system, Store(self._options.results, SUITE, self._options.publisher), self._launcher)
 
     def _ready(self, system: System) -> Prepared:
         prepared = self._images.get(system.image) or self._launcher.find(system)

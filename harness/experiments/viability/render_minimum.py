@@ -75,7 +75,9 @@ def minima_document(
 ) -> ReportDocument:
     """Return the report on the smallest hardware of each system of a suite."""
     lines = [line for minimum in minima for line in _lines_of(minimum, snapshot, choice)]
-    first = [_answer_of(minimum, lines) for minimum in minima]
+    by_minimum = [[line for line in lines if line.minimum is minimum] for minimum in minima]
+    # The smallest hardware, else the first CPU count.
+    first = [next((line for line in own if line.smallest), own[0]) for own in by_minimum]
 
     def whole(escape: Escape) -> Iterable[Section]:
         yield Section(
@@ -97,7 +99,7 @@ def minima_document(
     return ReportDocument(
         sections=whole,
         lines=lambda: lines_of(list(_evidence(lines)), _COLUMNS),
-        content=lambda: {"suite": suite, "minima": [_json(minimum, lines, snapshot) for minimum in minima]},
+        content=lambda: {"suite": suite, "minima": [_json(own, snapshot) for own in by_minimum]},
         answer=answer,
         plain=True,
     )
@@ -113,12 +115,6 @@ def _lines_of(minimum: Minimum, snapshot: Snapshot, choice: TypeChoice) -> Itera
             yield _Line(minimum, count, reason=minimum.failures[count])
 
 
-def _answer_of(minimum: Minimum, lines: Sequence[_Line]) -> _Line:
-    """Return the line of a minimum on the first screen: the smallest hardware, else the first CPU count."""
-    own = [line for line in lines if line.minimum is minimum]
-    return next((line for line in own if line.smallest), own[0])
-
-
 def _grid(lines: Sequence[_Line], escape: Escape) -> Grid:
     columns: list[GridColumn[_Line]] = [("system", False, lambda line: escape(line.minimum.system))]
     if len({line.minimum.dataset for line in lines}) > 1:
@@ -126,7 +122,7 @@ def _grid(lines: Sequence[_Line], escape: Escape) -> Grid:
     columns += [
         ("smallest hardware", False, _hardware),
         ("to rent", False, lambda line: line.offer.instance.instance_type if line.offer else MISSING),
-        ("US$/1M", True, lambda line: _usd(line.usd_per_million)),
+        ("US$/1M", True, lambda line: MISSING if line.usd_per_million is None else f"{line.usd_per_million:.3g}"),
     ]
     if any(line.minimum.published for line in lines):
         columns += [
@@ -142,10 +138,6 @@ def _hardware(line: _Line) -> str:
         return MISSING
     held = f"{processors(line.cpus, line.minimum.gpus)}, {mib(line.verdict.limit_bytes)}"
     return named(line.verdict.isolation).marked(held)
-
-
-def _usd(value: float | None) -> str:
-    return MISSING if value is None else f"{value:.3g}"
 
 
 def _published(line: _Line, text: Callable[[Viable], str]) -> str:
@@ -220,8 +212,8 @@ _COLUMNS: tuple[tuple[str, Callable[[tuple[_Line, Evidence | None]], Value]], ..
 )
 
 
-def _json(minimum: Minimum, lines: Sequence[_Line], snapshot: Snapshot) -> dict[str, Any]:
-    own = [line for line in lines if line.minimum is minimum]
+def _json(own: Sequence[_Line], snapshot: Snapshot) -> dict[str, Any]:
+    minimum = own[0].minimum
     best = next((line for line in own if line.smallest), None)
     paper = minimum.published
     return {
