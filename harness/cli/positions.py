@@ -104,10 +104,8 @@ def positions(
     else:
         if reads or suite is not None:
             raise UsageError("--reads and --suite need a DATASET; stored results record what their systems read")
-        results = StoredResults(stored, cache, measures)
-        found = results.read()
-        table, per_query = found.table, found.per_query
-        made, left_out = position_sources.of_results(stored, table, per_query, sources, cache)
+        found = StoredResults(stored, cache, measures).read()
+        made, left_out = position_sources.of_results(stored, found.table, found.per_query, sources, cache)
         for name in left_out:
             say(f"{name}: left out, because its positions are not here; name its folder with --dataset", err=True)
     if folder is not None:

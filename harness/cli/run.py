@@ -204,8 +204,8 @@ def run(suites: tuple[Path, ...], contested: Path | None, part: Path | None, req
         found = stored.priced(stored.read())
         suites, cells = contested_cells(contested, found.table, found.per_query, suites)
         if not cells:
-            text = f"nothing in {contested} is contested: every row is on the front or surely dominated"
-            say(as_given(text, choice.cache), err=True)
+            nothing = f"nothing in {as_given(str(contested), choice.cache)} is contested"
+            say(f"{nothing}: every row is on the front or surely dominated", err=True)
             return
         request = replace(request, cells=cells)
     if not suites:

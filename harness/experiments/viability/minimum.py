@@ -100,7 +100,10 @@ def find_minima(questions: Sequence[SuiteQuestion], ask: Callable[[SuiteQuestion
         place = f"[{number}/{len(questions)}] {question}"
         log.info(f"{place} ...")
         found = _minimum(question, ask)
-        log.info(f"{place}: {_outcome(found)}")
+        outcome = next(iter(found.failures.values()), "no limit was confirmed")
+        if (verdict := found.smallest) is not None and verdict.limit_bytes is not None:
+            outcome = f"{processors(verdict.cpus, verdict.gpus)}, {verdict.limit_bytes // MIB:,} MiB"
+        log.info(f"{place}: {outcome}")
         yield found
 
 
@@ -124,9 +127,3 @@ def _minimum(question: SuiteQuestion, ask: Callable[[SuiteQuestion], Question]) 
     printed, source = published.minimum_viable(name, question.gpus) or (None, "")
     dataset = dataset_name(question.dataset)
     return Minimum(question.system.name, dataset, question.gpus, tuple(verdicts), failures, printed, source)
-
-
-def _outcome(found: Minimum) -> str:
-    if (verdict := found.smallest) is not None and verdict.limit_bytes is not None:
-        return f"{processors(verdict.cpus, verdict.gpus)}, {verdict.limit_bytes // MIB:,} MiB"
-    return next(iter(found.failures.values()), "no limit was confirmed")

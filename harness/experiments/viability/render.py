@@ -147,12 +147,11 @@ def curve_document(curve: Curve) -> ReportDocument:
                 f"{mib(point.limit_bytes)}: measured on a disturbed machine: {escape(point.disturbed or '')}."
                 for point in disturbed
             ]
-            columns = _POINTS
         else:
             limits = ", ".join(mib(point.limit_bytes) for point in disturbed)
             notes = [f"Measured on a disturbed machine: {limits}."] if disturbed else []
             notes.append("memory, page cache, jobs: --wide")
-            columns = _POINTS[:_FIRST_POINTS]
+        columns = _POINTS if wide else _POINTS[:5]
         yield Section(title, (), (grid_of(curve.points, columns),), (knee,), notes=tuple(notes))
 
     return ReportDocument(
@@ -336,8 +335,7 @@ CSV_COLUMNS: tuple[tuple[str, Callable[[tuple[ViabilityVerdict, RentalOffers | N
     ("usd_per_hour", lambda line: offer.usd_per_hour if (offer := _chosen(line[:2])) else None),
     *((name, lambda line, get=get: get(line[2])) for name, get in _JOB_COLUMNS),
 )
-# The columns of a curve on the first screen.
-_FIRST_POINTS = 5
+# The first five columns are on the first screen.
 _POINTS: tuple[GridColumn[CurvePoint], ...] = (
     ("limit", False, lambda point: mib(point.limit_bytes) + (" (unconstrained)" if point.unconstrained else "")),
     ("outcome", False, lambda point: point.outcome),
@@ -352,9 +350,8 @@ _POINTS: tuple[GridColumn[CurvePoint], ...] = (
 
 def rent_json(rent: RentalOffers, snapshot: Snapshot) -> dict[str, Any]:
     """Return the instances to rent for JSON."""
-    about = {"region": snapshot.region, "term": snapshot.term, "as_of": str(snapshot.as_of)}
     return {
-        **about,
+        **{"region": snapshot.region, "term": snapshot.term, "as_of": str(snapshot.as_of)},
         "reserve": str(offers.host_reserve()),
         **{name: offer and _offer_json(offer) for name, offer in rent.items()},
     }
