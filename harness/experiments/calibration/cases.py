@@ -66,7 +66,6 @@ class Group:
         return replace(self, cases=tuple(case for case in self.cases if case.name in names))
 
 
-_LARGE = Envelope("cpu1-mem3", 1, 3072 * MIB)
 # The bare systems of the memory cases: the same processes without the memory.
 _BARE, _BARE_CHILD = "memory-0", "memory-0-in-child"
 _WARMUP = 10
@@ -209,7 +208,7 @@ MEMORY = (
         _memory("mapped-256-untouched", 0, 0, touch_file=False),
         _memory("memory-128-mapped-256", 128, 256, hold_mib=128, touch_file=True),
         Case("leak-0.25-a-query", _LEAK, {"service_ms": 5, "leak_kib": 256}),
-        envelope=_LARGE,
+        envelope=Envelope("cpu1-mem3", 1, 3072 * MIB),
     ),
 )
 

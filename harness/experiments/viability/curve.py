@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-FORMATS = ("png", "svg")
 # Rungs of the ladder without the unconstrained one, in equal ratios from the first share (of the anonymous peak) to the
 # second (of the cgroup peak): below, nothing can load; above, the kernel evicts nothing.
 RUNGS = 8
@@ -200,7 +199,7 @@ def draw_curve(curve: Curve, stem: Path) -> tuple[Path, ...]:
         _draw_points(axes, curve)
         _draw_marks(axes, curve)
         _draw_frame(axes, curve)
-        return tuple(style.save(figure, stem.with_name(f"{stem.name}.{form}")) for form in FORMATS)
+        return tuple(style.save(figure, stem.with_name(f"{stem.name}.{form}")) for form in ("png", "svg"))
 
 
 def _draw_points(axes: Axes, curve: Curve) -> None:
