@@ -44,16 +44,16 @@ class CurvePoint:
     limit_bytes: int
     unconstrained: bool
     outcome: str
-    detail: ForeignText | None
-    mean_s: float | None
-    mean_low_s: float | None
-    mean_high_s: float | None
-    p95_s: float | None
-    faults_per_query: float | None
-    peak_anon_bytes: int | None
-    page_cache_bytes: int | None
-    disturbed: str | None
-    job: str
+    detail: ForeignText | None = None
+    mean_s: float | None = None
+    mean_low_s: float | None = None
+    mean_high_s: float | None = None
+    p95_s: float | None = None
+    faults_per_query: float | None = None
+    peak_anon_bytes: int | None = None
+    page_cache_bytes: int | None = None
+    disturbed: str | None = None
+    job: str = ""
 
 
 @dataclass(frozen=True)

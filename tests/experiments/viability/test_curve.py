@@ -19,19 +19,7 @@ def points(*means_ms: float | None) -> list[CurvePoint]:
     """Return points at limits of 100, 200 ... MiB, the last one unconstrained; ``None``: killed."""
     return [
         CurvePoint(
-            limit_bytes=number * 100 * MIB,
-            unconstrained=number == len(means_ms),
-            outcome="oom" if mean is None else "ok",
-            detail=None,
-            mean_s=None if mean is None else mean / 1e3,
-            mean_low_s=None,
-            mean_high_s=None,
-            p95_s=None,
-            faults_per_query=None,
-            peak_anon_bytes=None,
-            page_cache_bytes=None,
-            disturbed=None,
-            job="",
+            number * 100 * MIB, number == len(means_ms), "oom" if mean is None else "ok", mean_s=mean and mean / 1e3
         )
         for number, mean in enumerate(means_ms, 1)
     ]
