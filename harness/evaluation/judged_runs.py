@@ -234,7 +234,7 @@ def pair_files(names: Sequence[str]) -> list[tuple[Path, Path]]:
 
     Raises:
         FileError: a name is no run file's.
-        UsageError: all names are of one file.
+        UsageError: all names name the same file.
     """
     named = [[Path(path) for path in sorted(glob.glob(name)) or [name]] for name in names]  # noqa: PTH207 # absolute too
     for number, paths in enumerate(named):
