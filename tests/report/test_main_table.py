@@ -151,7 +151,7 @@ def test_each_cost_has_a_column_and_saturated_cost_only_if_a_scenario_measures_i
         usd_per_million=Estimate(None, reason="batches price no query"),
         usd_per_million_saturated=Estimate(0.0123, 0.0120, 0.0126, reason="no latency target"),
     )
-    single = dataclasses.replace(
+    single = sample_records.row_with(
         table.rows[3], usd_per_million_saturated=Estimate(None, reason="measure scenario server")
     )
     section = main_table.table_section(dataclasses.replace(table, rows=(offline, single)), str)

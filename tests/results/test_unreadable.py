@@ -179,7 +179,7 @@ def test_damaged_file_of_a_job_costs_what_needs_it(ranked: Path, name: str, way:
         done = call(*command.split())
         assert done.exit_code == 0 and ("fast" in done.stdout or "-o" in command), (command, done.output)
     rows = {row["system"]: row for row in json.loads(call("report", "--format", "json").stdout)["rows"]}
-    reasons = [rows["slow"]["latency_mean_s"]["reason"], rows["slow"]["measures"]["P@1"]["reason"]]
+    reasons = [rows["slow"]["latency"]["mean_s"]["reason"], rows["slow"]["measures"]["P@1"]["reason"]]
     assert ["cannot be" in (reason or "") for reason in reasons] == [name == SAMPLES, name == RUN]
 
 
