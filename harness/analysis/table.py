@@ -172,7 +172,7 @@ class FirstStage:
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """How the judgements cover a row's run.
+    """Coverage of a row's run by judgements.
 
     ``unjudged_share`` of the first ``unjudged_depth`` hits has no judgement: the mean over queries with hits.
     ``rejudged`` names judgements that replace the stored ones.
@@ -217,7 +217,7 @@ def _pooled(path: str, rule: Callable[[Sequence[Any]], Any]) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """What the jobs of a row used; a job without a value is left out.
+    """Resources that the jobs of a row used; a job without a value is left out.
 
     ``gpu_energy_j`` is the energy of the GPUs during the trials of all jobs, with idle draw; it is missing if one job
     did not measure it.
