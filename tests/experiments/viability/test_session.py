@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -195,22 +194,6 @@ def test_claim_keeps_its_criteria(questions: Questions, monkeypatch: pytest.Monk
     assert verdict.least == {"RR@10": 0.1} and "RR@10 >= 0.1" in writers.write(
         render.validation_document(verdict), "md"
     )
-
-
-def test_picture_is_written_completely_or_not_at_all(questions: Questions, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = curve.measure_curve(questions(needs(129))[0], 1, (144 * MIB,))
-    stem = questions.bench.folder / curve.plot_name(1, 0, 4, (144 * MIB,))
-
-    def cut(_figure: object, path: object, **_: object) -> None:
-        Path(str(path)).write_text("half", encoding="ascii")
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("matplotlib.figure.Figure.savefig", cut)
-        with pytest.raises(KeyboardInterrupt):
-            curve.draw_curve(drawn, stem)
-    assert not stem.with_name(f"{stem.name}.png").exists()
-    assert all(path.stat().st_size > 5000 for path in curve.draw_curve(drawn, stem))
 
 
 def test_curves_of_other_queries_or_limits_have_other_names() -> None:
