@@ -23,7 +23,7 @@ _BLOCKS = 20_000
 
 
 def main() -> None:
-    """Make the files, read them in a process that did not, and say what it took."""
+    """Write the files, read them in a fresh process, and print time and memory."""
     if len(sys.argv) > 3:  # the second process
         _measure(Path(sys.argv[1]), sys.argv[2] == "duplicate")
         return
@@ -66,11 +66,11 @@ def _measure(folder: Path, duplicate: bool) -> None:
         try:
             datasets.load(folder, folder.parent / "cache")
         except FileError as error:
-            print(f"an id that comes twice: {str(error).removeprefix(str(folder))}; {_taken(started)}", flush=True)
+            print(f"an id that appears twice: {str(error).removeprefix(str(folder))}; {_taken(started)}", flush=True)
             return
-        raise SystemExit("the id that comes twice was not found")
+        raise SystemExit("harness missed the id that appears twice")
     dataset = datasets.load(folder, folder.parent / "cache")
-    print(f"made ready: {dataset.corpus.size:,} documents; {_taken(started)}", flush=True)
+    print(f"prepared: {dataset.corpus.size:,} documents; {_taken(started)}", flush=True)
     for what, work in (
         ("known again", lambda: datasets.load(folder, folder.parent / "cache")),
         (

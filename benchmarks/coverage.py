@@ -19,7 +19,7 @@ from harness.evaluation import evaluate
 from harness.stats import Estimate
 
 Floats = NDArray[np.float64]
-# Sigma of what asking a query again changes, lognormal.
+# Sigma of the lognormal change between two measurements of a query.
 _WITHIN = 0.05
 _SEED = 2023
 
@@ -71,7 +71,7 @@ def covered_again(samples: int, processes: int, queries: int, sigma: float, diff
         processes: jobs, each with one trial over the same queries.
         queries: in the sample, lognormal.
         sigma: of the queries' lognormal.
-        differ: standard deviation of what multiplies all latencies of a process; its mean is 1.
+        differ: standard deviation of the factor on all latencies of a process; the factor's mean is 1.
     """
     rng = np.random.default_rng(_SEED)
     between = math.log(1 + differ**2) ** 0.5
@@ -93,7 +93,7 @@ def covered_again(samples: int, processes: int, queries: int, sigma: float, diff
 
 
 def means(samples: int) -> Iterator[str]:
-    """Yield the coverage of a latency's interval over queries, beside two others of the same samples."""
+    """Yield the coverage of three intervals of a latency over queries, from the same samples."""
     from scipy.stats import bootstrap
 
     def student(values: Floats) -> Estimate:
@@ -144,7 +144,7 @@ def covered(figures: Sequence[Estimate], truth: float) -> float:
 
 
 def holds(figure: Estimate, truth: float) -> bool:
-    """Return whether the truth lies in an interval; an end that is missing bounds nothing."""
+    """Return whether an interval holds the truth; a missing end bounds nothing."""
     low, high = (-math.inf if figure.low is None else figure.low), (math.inf if figure.high is None else figure.high)
     return low <= truth <= high
 

@@ -25,7 +25,7 @@ from harness.launch.images import catalog
 ROUNDS = 15
 QUERIES = 400
 
-# The smallest engine that speaks JSON lines; what it costs beyond its own work is the protocol.
+# The smallest engine that speaks JSON lines: all its cost is the protocol's.
 ENGINE = """
 import json, sys
 HITS = [[f"d{n}", -float(n)] for n in range(10)]

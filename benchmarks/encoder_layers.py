@@ -1,8 +1,8 @@
 """Show which layers take an index build's time: ``python -m benchmarks.encoder_layers``.
 
 The documents of SciFact, cut and batched as ``minilm``'s build does, under OpenVINO on one CPU, with its counters for
-each layer.  Beside the times it prints how many floating-point operations a document needs, and how many a second
-NumPy's matrix product reaches on the same CPU in float32.
+each layer.  It also prints the floating-point operations of a document, and the rate of NumPy's matrix product on the
+same CPU in float32.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Compare inference backends for transformers of the usual sizes: ``python -m benchmarks.encoder_shapes``.
 
-The weights are random: what a forward pass costs does not depend on them.  So this also tells the cost of systems whose
-weights are on the hub alone.  One CPU, real texts of SciFact; texts one at a time (the cross-encoder: pairs with a
-document), then documents of 512 tokens (SPLADE: 256) in batches of 8.  Times are of the processor; each is the lowest
-of three passes.
+The weights are random, because the cost of a forward pass does not depend on them.  So this also shows the cost of
+systems whose weights only the hub has.  One CPU, real texts of SciFact; texts one at a time (the cross-encoder: pairs
+with a document), then documents of 512 tokens (SPLADE: 256) in batches of 8.  Times are of the processor; each is the
+lowest of three passes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measure what each inference backend costs for one real encoder: ``python -m benchmarks.encoders``.
+"""Measure the cost of each inference backend for one real encoder: ``python -m benchmarks.encoders``.
 
 all-MiniLM-L6-v2 on one CPU, each backend in a process of its own: queries one at a time (median of a pass over
 100, the lowest of five passes, since another process on the machine can only add), then documents of 256 tokens in
@@ -41,7 +41,7 @@ for _ in range(5):
         model([query], 256)
         times.append(time.process_time() - start)
     medians.append(statistics.median(times))
-# Queries alone: what a search process holds.
+# Queries alone: the memory of a search process.
 status = dict(line.split(":") for line in open("/proc/self/status").read().splitlines() if ":" in line)
 peak, anonymous = int(status["VmHWM"].split()[0]) / 1024, int(status["RssAnon"].split()[0]) / 1024
 rows = model.many(texts, 256, 16)  # OpenVINO compiles its graph for each length that it meets first

@@ -236,7 +236,7 @@ print("said", json.dumps([same, len(times[0]), difference, *figures]))
 """
 
 
-# What is asked directly, and over how many documents.
+# The systems to query directly, and their number of documents.
 _DIRECTLY = {
     "bm25": (_BM25, 5183),
     "tantivy": (_TANTIVY, 5183),
@@ -263,9 +263,12 @@ def main(systems: list[str]) -> int:
         os.environ["HARNESS_IMAGES"] = str(_SMALL / "images")
         files |= {path.name: path.read_bytes() for path in checkpoint.iterdir()}
     elif not systems or "bt-splade-l-small" in systems:
-        print(f"{checkpoint}: no such checkpoint; run `make small` first, or name other systems", file=sys.stderr)
+        print(
+            f"{checkpoint}: the checkpoint does not exist; run `make small` first, or name other systems",
+            file=sys.stderr,
+        )
         return 2
-    fine = [_judged(system, files) for system in systems or _DIRECTLY]  # all are measured, whatever the first did
+    fine = [_judged(system, files) for system in systems or _DIRECTLY]  # a failure does not stop the others
     return 0 if all(fine) else 1
 
 
@@ -281,7 +284,7 @@ def _judged(system: str, files: dict[str, bytes]) -> bool:
     pairs = dict(zip(names, zip(figures[::2], figures[1::2], strict=True), strict=True))
     for name, (ours, theirs) in pairs.items():
         print(f"{name}: adapter {ours:.3f} ms, plain script {theirs:.3f} ms, ratio {ours / theirs:.3f}")
-    # Medians: a mean of fractions of a millisecond is what the machine's other work makes of it.
+    # Medians, because other work on the machine decides a mean of fractions of a millisecond.
     slower = any(
         ours > max(1.05 * theirs, theirs + 0.003) for name, (ours, theirs) in pairs.items() if name.startswith("median")
     )

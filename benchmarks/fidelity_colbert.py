@@ -35,7 +35,7 @@ def main(documents: int) -> int:
     minilm = catalog.system("minilm")
     start = assets.fetch("minilm", minilm.assets, CACHE, None) / minilm.assets[0].folder
     with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)  # the image's user is nobody of this host
+        Path(name).chmod(0o755)  # this host does not know the image's user
         scifact = ROOT / "datasets" / "scifact"
         with gzip.open(scifact / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
             Path(name, "corpus.jsonl").write_text("".join(islice(lines, documents)), encoding="utf-8")

@@ -26,7 +26,7 @@ CHECKED = 3
 
 
 def main() -> int:
-    """Time it; exit code 1 when it takes longer than allowed, or a distance is another than that of copies."""
+    """Time it; exit code 1 if it takes longer than allowed, or if a distance differs from the distance of copies."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     for name, usual in (("queries", 7000), ("documents", 10), ("dimensions", 768), ("bootstraps", 1000)):
         parser.add_argument(f"--{name}", type=int, default=usual)

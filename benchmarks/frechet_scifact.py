@@ -53,7 +53,7 @@ heap_mib = 96
 """
 # The same weights, read otherwise, are another encoder.
 _OTHER_ENCODER = {'pooling = "mean"': 'pooling = "cls"', "_tokens = 256": "_tokens = 32"}
-# What is taken of the results: run -> (system, dataset).
+# The run files to take from the results: run -> (system, dataset).
 _MEASURED = {
     "bm25": ("bm25", "scifact"),
     "bm25-poor": ("bm25-poor", "scifact"),

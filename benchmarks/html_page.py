@@ -23,7 +23,7 @@ from tests.report.page import made
 ALLOWED_MS = 100.0
 ALLOWED_BYTES = {500: 5_000_000}
 ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-# Each makes one choice as a person does, and says when all of it is on the screen.
+# Each makes one choice as a person does, and returns when the screen shows all of it.
 _TIMED = """async ({ id, values }) => {
   const taken = [];
   const box = document.getElementById(id);
@@ -47,7 +47,7 @@ _CHOICES = {
 
 
 def main() -> int:
-    """Print sizes and times; exit code 1 where one is over what is allowed."""
+    """Print sizes and times; exit code 1 if one is over its limit."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, nargs="+", default=[500, 5000])
     arguments = parser.parse_args()

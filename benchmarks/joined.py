@@ -1,4 +1,4 @@
-"""Measure what joining two systems adds to a query: ``python -m benchmarks.joined``.
+"""Measure the time that joining two systems adds to a query: ``python -m benchmarks.joined``.
 
 Two engines that answer at once, each with a ranking or scores made beforehand, are asked in two ways: in this process,
 one call after the other, and as ``fusion`` and ``two-stage`` ask them, each a process behind a pipe.  The difference is
@@ -83,7 +83,7 @@ def _in_turn(first: Adapter, second: Adapter, depth: int) -> None:
     second.score(QUERY, [hit.doc_id for hit in first.search(QUERY, depth)])
 
 
-# The stage that is the engine's own work, its parameters, and the calls that it makes of its components.
+# The stage of the engine's own work, its parameters, and its calls to the components.
 ENGINES: dict[str, tuple[str, dict[str, Any], Callable[[Adapter, Adapter, int], None]]] = {
     "fusion": ("fuse", {"method": "rrf"}, _both),
     "two-stage": ("merge", {}, _in_turn),

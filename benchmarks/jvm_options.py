@@ -1,4 +1,4 @@
-"""Measure what the options of a searching JVM do to a query: ``python -m benchmarks.jvm_options [ROUNDS]``.
+"""Measure the effect of a searching JVM's options on a query: ``python -m benchmarks.jvm_options [ROUNDS]``.
 
 One container on one CPU holds BM25's index of SciFact.  In each round every set of options gets a fresh process, in
 turn: it loads, answers its first query, warms up on 100 queries, and answers 200 others.  Warm-up is the driver's own;
@@ -79,7 +79,7 @@ for _ in range(ROUNDS):
 """
 
 _SETTLE = ("-XX:-TieredCompilation", "-XX:PerMethodTrapLimit=0", "-XX:PerBytecodeTrapLimit=0")
-# What is tried, the options, and whether the archive of a search's classes is mapped.
+# Name, options, and whether the JVM maps the archive of a search's classes.
 _WAYS = (
     ("C2 alone without traps, class archive (chosen)", _SETTLE, True),
     ("C2 alone without traps", _SETTLE, False),

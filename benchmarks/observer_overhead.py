@@ -1,4 +1,4 @@
-"""Measure how much of a CPU harness takes beside a job."""
+"""Measure the share of a CPU that harness uses while a job runs."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def lines(launcher: DockerLauncher) -> list[Line]:
     sampler, everything = _shares(launcher)
     own_ms, psutil_ms = _process_tree_ms()
     return [
-        Line("the sampling thread, beside a job", f"{sampler:.2%}", "0", "of a CPU", "1 %", sampler < 0.01),
-        Line("all that harness does beside a job", f"{everything:.2%}", "0", "of a CPU", "2 %", everything < 0.02),
+        Line("the sampling thread, during a job", f"{sampler:.2%}", "0", "of a CPU", "1 %", sampler < 0.01),
+        Line("all of harness, during a job", f"{everything:.2%}", "0", "of a CPU", "2 %", everything < 0.02),
         Line(
             f"find a job's processes among {_PROCESSES}, against psutil's children",
             f"{own_ms:.2f} ms",
@@ -60,9 +60,9 @@ def _process_tree_ms() -> tuple[float, float]:
 
 
 def _shares(launcher: DockerLauncher) -> tuple[float, float]:
-    """Return shares of a CPU beside a sleeping job: of the sampling thread, and of the process.
+    """Return the shares of a CPU during a sleeping job: of the sampling thread, and of the process.
 
-    For the process a long job less a short one: what starting, ending and the canary cost is in both.
+    The process's share is a long job less a short one: both include start, end and canary.
     """
     prepared = launcher.prepare(catalog.system("calibration"))
     taken, sampler = [], _ThreadTime("sampler")

@@ -57,7 +57,7 @@ def printed_by(
                 memswap_limit=memory,
                 volumes={str(job): {"bind": "/job", "mode": "ro"}, str(index): {"bind": "/index", "mode": "rw"}},
             )
-            # What lies in the folder belongs to the container's user.
+            # The container's user owns the files in the folder.
             client.containers.run(
                 image.digest,
                 ["-c", "rm -rf /index/* /index/.building"],

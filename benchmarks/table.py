@@ -23,7 +23,7 @@ def verdict(name: str, over: Sequence[str]) -> int:
 
     Args:
         name: the benchmark's, as ``make`` calls it.
-        over: what is over its limit.
+        over: the figures over their limits.
     """
     print(f"{name}: {'OVER THE LIMIT: ' + '; '.join(over) if over else 'all limits hold'}")
     return 1 if over else 0
