@@ -150,7 +150,7 @@ def test_dataset_alone_says_what_is_unseen_before_anything_runs(stored: Path, tm
         "bm25-ms-marco-minilm-l6": (509, 0.5),
         "bm25": (None, 0.0),
     }
-    assert_refused(call("positions", str(stored), "--reads", "300"), "--reads and --suite are of a DATASET")
+    assert_refused(call("positions", str(stored), "--reads", "300"), "--reads and --suite need a DATASET")
     (tmp_path / "far").mkdir()
     (tmp_path / "far" / POSITIONS).write_bytes(position("q000", 5, doc="other").to_line())
     wrong = call("positions", str(stored), "--dataset", str(tmp_path / "far"))
