@@ -80,7 +80,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_measure_by_position_is_that_computed_by_hand(stored: Path) -> None:
     done = call("positions", str(stored), "--format", "json")
     assert done.exit_code == 0, done.output
-    assert "scifact: left out, no positions" in done.stderr
+    assert "scifact: left out, because its positions" in done.stderr
     (made,) = json.loads(done.stdout)["datasets"]
     assert made["histogram"] == [35, 35, 35, 0, 0, 0, 35]
     assert made["length_histogram"] == [0] * 16 + [140], "all documents have 4,096 tokens"

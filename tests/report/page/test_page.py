@@ -409,7 +409,7 @@ def test_file_written_by_the_command_opens(open_file: Open, tmp_path: Path, resu
     assert "2022-10-31" in page.locator("#summary").inner_text()
     refused = CliRunner().invoke(main, ["report", str(shipped), "--format", "html", "--layout", "santhanam2023"])
     assert refused.exit_code == 2 and refused.stderr.startswith(
-        "harness: --layout santhanam2023: a page has one layout"
+        "harness: --layout santhanam2023: a page has its own layout"
     )
 
 
