@@ -172,7 +172,7 @@ class FirstStage:
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """Coverage of a row's run by judgements.
+    """Coverage of a row's run by the judgements.
 
     ``unjudged_share`` of the first ``unjudged_depth`` hits has no judgement: the mean over queries with hits.
     ``rejudged`` names judgements that replace the stored ones.

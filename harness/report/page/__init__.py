@@ -1,11 +1,11 @@
 """Results as one HTML file that opens from disk: table, sliders, plots, evidence; nothing is fetched.
 
-``page.html`` is the frame, ``page.css`` its looks, the ``*.js`` compute and draw, ``vendor/`` is the charting library
-(``scripts/vendor-echarts``).  All data go in as JSON in which no character can end the script element, and the page
-shows texts as texts only; its content security policy lets no other script run and nothing be fetched.
+``page.html`` holds the static elements, ``page.css`` their looks; the ``*.js`` compute and draw with the charting
+library in ``vendor/`` (``scripts/vendor-echarts``).  The data are JSON that cannot end its script element, and the page
+shows texts as texts only.  Its content security policy runs no other script and fetches nothing.
 
-What the page computes from its data (scores, ranks, fronts, costs) is computed in Python by
-:mod:`harness.analysis.dynascore`, :mod:`harness.analysis.pareto_front` and :mod:`harness.pricing.cost`.
+The page computes scores, ranks, fronts and costs as :mod:`harness.analysis.dynascore`,
+:mod:`harness.analysis.pareto_front` and :mod:`harness.pricing.cost` do.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.row_pricing import Tariff
 from harness.analysis.table import Machine, Overhead, Table
 from harness.errors import UsageError
-from harness.report import explain
+from harness.report import document, explain
 from harness.report.figures import Figure, Place
 from harness.report.page.answer import encodable, html_text
 from harness.report.page.groups import DRAWS, RankingData, group_id, group_numbers, group_record
@@ -39,34 +39,30 @@ from harness.report.page.rows import (
     all_tariffs,
     page_figures,
     row_record,
-    short_estimate,
     short_paragraphs,
     snapshot_records,
 )
 from harness.untrusted import Text, one_line
 
-# Version of the data inside a page; a page reads its own alone.
-CONTENT_VERSION = 1
 _HERE = Path(__file__).parent
-# In this order: each may use what stands before it.
+_LIBRARY = "vendor/echarts.js"
+# The page's own script is these files, joined in one scope: a name is declared once in all of them.
 SCRIPTS = (
-    "vendor/echarts.js",
     "numbers.js",
+    "elements.js",
     "data.js",
+    "columns.js",
     "dynascore.js",
     "front.js",
     "winners.js",
-    "columns.js",
     "state.js",
     "view.js",
-    "holds.js",
-    "elements.js",
+    "rank_spans.js",
     "controls.js",
     "cells.js",
     "table.js",
-    "evidence_parts.js",
+    "explained.js",
     "evidence.js",
-    "looks.js",
     "charts.js",
     "chart_front.js",
     "chart_winners.js",
@@ -75,9 +71,9 @@ SCRIPTS = (
     "chart_cost.js",
     "main.js",
 )
-# What could end a script element, open a comment in one, or be no line of JavaScript.
+# Characters that could end a script element, open a comment in it, or break a line of JavaScript.
 _ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-# What a page's sliders weigh, in its own order.
+# The axes of a page's sliders, in their order.
 _WEIGHED = ("accuracy", "cost", "latency")
 
 
@@ -85,9 +81,9 @@ _WEIGHED = ("accuracy", "cost", "latency")
 class PageSource:
     """Inputs of a page.
 
-    ``tariff`` has the prices that the page opens with; ``quantiles_s`` are the quantiles of a row's samples, by
-    :attr:`harness.analysis.table.Row.per_query_key`; ``notes`` are sentences about methods; ``about`` describes the
-    results in one line each.  ``view`` is the URL fragment that the page opens with, where that is not the usual one.
+    ``tariff`` has the prices that the page opens with, ``quantiles_s`` the quantiles of each row's samples by
+    :attr:`harness.analysis.table.Row.per_query_key`.  ``notes`` are sentences about methods, ``about`` lines on the
+    results.  ``view`` is the URL fragment that the page opens with; empty: the usual view.
     """
 
     title: str
@@ -109,7 +105,7 @@ def page_content(source: PageSource) -> dict[str, Any]:
     measures = source.measured.measures
     shared = SharedValues()
     groups = group_numbers(source.measured.rows)
-    # Equal scores stand in this order; the page has it from here, as JavaScript orders texts in another way.
+    # The order of equal scores.  Python decides it, as JavaScript orders texts differently.
     rows = sorted(source.measured.rows, key=lambda row: (row.system, row.profile, row.per_query_key))
     numbers = {row.per_query_key: number for number, row in enumerate(rows)}
     figures, at_one_dollar = page_figures(replace(source.measured, rows=tuple(rows)), source.tariff)
@@ -128,18 +124,26 @@ def page_content(source: PageSource) -> dict[str, Any]:
     known = all_tariffs(source.tariff)
     texts = shared.texts
     content = {
-        "version": CONTENT_VERSION,
         "title": one_line(source.title),
         "about": [one_line(line) for line in source.about],
         "harness": harness.__version__,
         "measures": [one_line(name) for name in measures],
         "axes": [
-            {"name": axis.name, "label": axis.label, "unit": axis.unit, "higher": axis.higher}
+            {
+                "name": axis.name,
+                "label": axis.label,
+                "unit": axis.unit,
+                "heading": axis.unit if axis.name == "cost" else f"{axis.label}, {axis.unit}",
+                "higher": axis.higher,
+            }
             for axis in (axes.accuracy(""), *axes.OTHERS.values())
         ],
         "figures": [_figure(each) for each in figures],
         "columns": list(_columns(source.measured, figures, texts)),
-        "presets": [{"name": preset.name, "weights": dict(preset.weights)} for preset in leaderboard.PRESETS],
+        "presets": [
+            {"name": preset.name, "weights": [round(1000 * preset.weights.get(axis, 0)) for axis in _WEIGHED]}
+            for preset in leaderboard.PRESETS
+        ],
         "perturbation": leaderboard.PERTURBATION,
         "perturbations": np.round(leaderboard.weight_shifts(3)[:DRAWS], 5).tolist(),
         "explained": _explained(source.measured, texts),
@@ -148,8 +152,7 @@ def page_content(source: PageSource) -> dict[str, Any]:
         "view": source.view,
         "groups": [group_record(group, groups, measures, numbers, source.ranking) for group in groups],
         "machines": [_machine(each, texts) for each in shared.machines],
-        "overhead": [_overhead(each, texts) for each in source.measured.overhead],
-        "notes": [one_line(note) for note in source.notes],
+        "notes": [one_line(note) for note in (*map(_overhead, source.measured.overhead), *source.notes)],
         "rows": lines,
     }
     return {**content, "texts": texts.all()}
@@ -220,8 +223,8 @@ def _explained(table: Table, texts: SharedTexts) -> dict[str, Any]:
     causes = {finding.cause for row in table.rows for finding in row.findings}
     return {
         "measures": [column(name) for name in table.measures],
-        "causes": {
-            cause.value: short_paragraphs(explain.cause_paragraphs(cause, ()), texts)
+        "remedies": {
+            cause.value: [texts.number(text) for _, text in list(explain.cause_paragraphs(cause, ()))[1:]]
             for cause in sorted(causes, key=lambda cause: cause.value)
         },
         "cost": {
@@ -233,33 +236,43 @@ def _explained(table: Table, texts: SharedTexts) -> dict[str, Any]:
     }
 
 
-def _machine(machine: Machine, texts: SharedTexts) -> dict[str, Any]:
-    """Return the known facts of a machine."""
+_MACHINE_LABELS = {
+    "cpu_model": "processor",
+    "architecture": "architecture",
+    "kernel": "kernel",
+    "cgroup_version": "cgroup version",
+    "docker_version": "container engine",
+    "harness_version": "harness",
+    "harness_commit": "harness commit",
+    "gpu_models": "GPUs",
+    "instance_type": "instance type",
+    "host_cpus": "CPUs of harness and job",
+}
+
+
+def _machine(machine: Machine, texts: SharedTexts) -> list[tuple[str, int | None]]:
+    """Return the known facts of a machine: labels and numbers of texts."""
     facts = vars(machine) | {"gpu_models": ", ".join(map(str, machine.gpu_models))}
-    return {
-        name: texts.number(value) if isinstance(value, Text) else value
-        for name, value in facts.items()
-        if value not in (None, "")
-    }
+    known = {label: facts[name] for name, label in _MACHINE_LABELS.items() if facts[name] not in (None, "")}
+    return [(label, texts.number(value if isinstance(value, Text) else str(value))) for label, value in known.items()]
 
 
-def _overhead(null: Overhead, texts: SharedTexts) -> dict[str, Any]:
-    return {
-        "suite": texts.number(null.suite),
-        "profile": texts.number(null.profile),
-        "isolation": null.isolation.name,
-        "origin": texts.number(null.origin),
-        "outcome": null.outcome.value,
-        "detail": texts.number(null.detail),
-        "validity": null.validity.value,
-        "key": one_line(null.key),
-        "mean": short_estimate(null.latency.mean_s, texts, digits=4),
-    }
+def _overhead(null: Overhead) -> str:
+    """Return a sentence on the overhead of harness itself."""
+    origin = "" if null.origin is None else f"of {null.origin}, "
+    mean_s = null.latency.mean_s.value
+    mean = "not measured" if mean_s is None else f"{document.number(mean_s, 1e6)} µs"
+    return (
+        f"harness itself on {null.profile} (suite {null.suite}, {origin}{null.isolation.name}, "
+        f"{null.validity.value}): {mean} a query."
+    )
 
 
 def render_page(content: dict[str, Any], answer: str = "") -> str:
     """Return the HTML file of a page's data and its answer; the same data always give the same bytes."""
-    scripts = [_script(name) for name in SCRIPTS]
+    own = "".join(map(_read, SCRIPTS))
+    scripts = [_read(_LIBRARY), f'(() => {{\n"use strict";\n{own}}})();\n']
+    assert not any("</script" in text.lower() or "<!--" in text for text in scripts), "a script would end its element"
     policy = "; ".join(
         (
             "default-src 'none'",
@@ -272,14 +285,17 @@ def render_page(content: dict[str, Any], answer: str = "") -> str:
     )
     parts = {
         "policy": policy,
-        "title": html_text(str(content["title"])),
+        "title": html_text(content["title"]),
+        "about": html_text(" · ".join(content["about"])),
+        "version": html_text(content["harness"]),
+        "notes": "\n".join(f"      <li>{html_text(note)}</li>" for note in content["notes"]),
         "answer": answer,
         "style": _read("page.css"),
         "data": in_script(content),
         "licence": html_text(_read("vendor/NOTICE").strip()),
         "scripts": "\n".join(f"<script>{text}</script>" for text in scripts),
     }
-    # One pass: what is filled in is never looked at for places to fill.
+    # One pass, so that no filled-in text is searched for places to fill.
     frame = _read("page.html").split("%%")
     return "".join(parts[part] if number % 2 else part for number, part in enumerate(frame))
 
@@ -290,12 +306,6 @@ def in_script(content: Any) -> str:
     for character, escape in _ESCAPED.items():
         text = text.replace(character, escape)
     return encodable(text)
-
-
-def _script(name: str) -> str:
-    text = _read(name)
-    assert "</script" not in text.lower() and "<!--" not in text, f"{name} would end its own element"
-    return text
 
 
 def _hash(text: str) -> str:
@@ -310,7 +320,7 @@ def check_view(asked: LeaderboardQuery) -> None:
     """Check that a page can show the leaderboard.
 
     Raises:
-        UsageError: it cannot; names the option.
+        UsageError: it cannot; the message names the option.
     """
     others = {name for name, weight in asked.weights.items() if weight} - set(_WEIGHED)
     for option, given in (

@@ -1,148 +1,102 @@
-// The cells of a row: each number a button that opens its evidence, a missing one a dash with the mark of its reason.
-(function (page) {
-  "use strict";
+// The cells of a row.  A number is a button that opens its evidence; a missing one is a dash with its reason's mark.
+const FRONT_MARKS = { front: "●", contested: "◆", dominated: "○" };
+let reasons = []; // of missing numbers, in the order of their marks
 
-  const { element } = page.elements;
-  const { number, interval, MISSING } = page.numbers;
-  const MARKS = { front: "●", contested: "◆", dominated: "○" };
-  let notes = new Map(); // reasons of missing numbers -> their marks
+function lineOf(row, columns, view) {
+  const failed = row.outcome !== "ok";
+  // A row without numbers says why over the whole width of the columns that it lacks.
+  const lacking = columns.filter(({ numeric, name }) => failed && name !== "rank" && (numeric || name === "front"));
+  const cells = columns.map((column) => {
+    if (!lacking.includes(column)) return cellOf(column, row, view);
+    if (column !== lacking[0]) return null;
+    const why = ended(row);
+    const attributes = { colspan: lacking.length, class: "why" };
+    return element("td", attributes, evidenceButton("score", element("span", null, why), why));
+  });
+  return element("tr", { "data-row": row.number, class: `${failed ? "failed " : ""}${row.validity}` }, cells);
+}
 
-  function line(row, columns, view) {
-    const made = element("tr", {
-      "data-row": row.number,
-      class: `${row.outcome === "ok" ? "" : "failed "}${row.validity}`,
-    });
-    if (row.outcome === "ok") {
-      made.append(...columns.map((column) => cell(column, row, view)));
-      return made;
-    }
-    // A row without numbers says why over the whole width of what it lacks.
-    const lacking = columns
-      .filter((column) => column.numeric || column.name === "front")
-      .filter((column) => column.name !== "rank");
-    for (const column of columns) {
-      if (column === lacking[0]) {
-        const why = page.data.ended(row);
-        made.append(
-          element("td", { colspan: lacking.length, class: "why" }, button("score", element("span", {}, why), why)),
-        );
-      } else if (!lacking.includes(column)) made.append(cell(column, row, view));
-    }
-    return made;
+function evidenceButton(name, inside, label) {
+  const attributes = { type: "button", class: "figure", tabindex: -1, "data-column": name, "aria-label": label };
+  return element("button", attributes, inside);
+}
+
+function cellOf(column, row, view) {
+  const { name, numeric } = column;
+  if (name !== "system") {
+    const attributes = { "data-column": name, "data-label": header(column, view.state), class: numeric && "number" };
+    return element("td", attributes, (INSIDE[name] || numberInside)(row, view, column));
   }
+  const unranked = row.outcome === "ok" && view.why[row.number];
+  const marked = row.system + (row.standIn ? " †" : "") + (row.firstUse ? " ‡" : "");
+  return element(
+    "th",
+    { scope: "row", "data-column": name },
+    element("span", null, marked),
+    unranked && element("span", { class: "small", title: unranked }, `not ranked: ${unranked}`),
+  );
+}
 
-  function button(column, content, label) {
-    return element(
-      "button",
-      { type: "button", class: "figure", tabindex: -1, "data-column": column, "aria-label": label },
-      content,
-    );
+// What a cell around the figures shows.
+const INSIDE = {
+  group: (row) => `${row.dataset}: ${content.groups[row.place].label}`,
+  profile: (row) => row.profile,
+  origin: (row) => row.origin || MISSING,
+  outcome: (row) => evidenceButton("outcome", row.outcome, `outcome ${row.outcome}`),
+  validity: validityInside,
+  instance: instanceInside,
+  front: (row, view) => {
+    const found = view.frontOf[row.number];
+    if (found) return evidenceButton("front", `${FRONT_MARKS[found]} ${found}`, `front: ${found}`);
+    const { why } = members(content.groups[row.place], ["accuracy", view.state.across], view.state);
+    return missingInside("front", why.get(row.number));
+  },
+};
+
+function numberInside(row, view, column) {
+  const { name, figure } = column;
+  const value = sortValue(column, row, view);
+  if (Number.isNaN(value)) {
+    return missingInside(name, figure ? whyMissing(name, row, view.state) : view.why[row.number]);
   }
+  const decimals = { rank: 0, score: 2, accuracy: 1 }[name];
+  const cold = name === "latency" && row.onePass !== undefined;
+  return evidenceButton(name, [
+    number(value, decimals),
+    figure && view.state.intervals && intervalInside(row, view, column),
+    cold && element("span", "small", `after ${row.onePass} warm-up queries`),
+  ]);
+}
 
-  function marked(row) {
-    return row.system + (row.standIn ? " †" : "") + (row.firstUse ? " ‡" : "");
-  }
+function intervalInside(row, view, column) {
+  const { value, low, high } = axisValues(column.name, view.state);
+  const text = interval(value[row.number], low[row.number], high[row.number]);
+  // A dash where too few processes or queries bear an interval.
+  const said = text || (column.interval ? MISSING : "");
+  return said && element("span", "interval", said);
+}
 
-  function cell(column, row, view) {
-    const { name } = column;
-    if (name === "system") {
-      const unranked = row.outcome === "ok" && view.why[row.number];
-      return element(
-        "th",
-        { scope: "row", "data-column": name },
-        element("span", { class: row.system.length <= 24 ? "name" : null }, marked(row)),
-        unranked ? element("span", { class: "small", title: unranked }, `not ranked: ${unranked}`) : null,
-      );
-    }
-    const attributes = { "data-column": name, "data-label": page.columns.header(column, view) };
-    return element("td", { ...attributes, class: column.numeric ? "number" : null }, inside(column, row, view));
-  }
+// "—" and the mark of its reason, which the footnotes repeat.
+function missingInside(name, reason) {
+  const text = reason || UNMEASURED;
+  if (!reasons.includes(text)) reasons.push(text);
+  const mark = element("sup", null, String(reasons.indexOf(text) + 1));
+  return evidenceButton(name, [MISSING, mark], `no number: ${text}`);
+}
 
-  function inside(column, row, view) {
-    const { name } = column;
-    if (name === "group") return `${row.dataset}: ${page.content.groups[row.place].label}`;
-    if (name === "profile") return row.profile;
-    if (name === "origin") return row.origin || MISSING;
-    if (name === "outcome") return button(name, row.outcome, `outcome ${row.outcome}`);
-    if (name === "validity") return validity(row);
-    if (name === "instance") return instance(row, view);
-    if (name === "front") {
-      const found = view.frontOf[row.number];
-      if (found === null) return missing(name, row, view, whyNoFront(row, view));
-      return button(name, [element("span", { "aria-hidden": "true" }, `${MARKS[found]} `), found], `front: ${found}`);
-    }
-    const value = page.columns.value(column, row, view);
-    if (Number.isNaN(value)) return missing(name, row, view, whyMissing(column, row, view));
-    const shown =
-      name === "rank"
-        ? String(value)
-        : name === "score"
-          ? number(value, 2)
-          : number(value, column.name === "accuracy" ? 1 : undefined);
-    const cold =
-      name === "latency" && row.onePass !== undefined
-        ? element("span", { class: "small" }, `after ${row.onePass} warm-up queries`)
-        : null;
-    return button(name, [shown, column.figure && view.state.intervals ? between(column, row, view) : null, cold]);
-  }
+function instanceInside(row, view) {
+  const at = placed(row, view.state);
+  if (at.usd === undefined) return missingInside("instance", at.note);
+  const price = `${at.other === null ? "" : `${at.other}, `}${at.usd} US$/h`;
+  const type = at.own ? at.type : `${at.type}*`;
+  const label = at.own ? null : `${type} ${price}: priced there, measured elsewhere`;
+  return evidenceButton("instance", [type, element("span", "interval", price)], label);
+}
 
-  function between(column, row, view) {
-    const item = page.data.column(column.name, view.settings);
-    const text = interval(item.value[row.number], item.low[row.number], item.high[row.number]);
-    // A dash where too few processes or queries bear an interval.
-    const unknown = column.interval && Number.isFinite(item.value[row.number]) ? MISSING : "";
-    return text || unknown ? element("span", { class: "interval" }, text || unknown) : null;
-  }
-
-  function whyMissing(column, row, view) {
-    if (column.figure) return page.data.whyNot(column.name, row, view.settings);
-    return view.why[row.number];
-  }
-
-  function whyNoFront(row, view) {
-    const missed = page.view.members(page.content.groups[row.place], ["accuracy", view.state.across], view.settings);
-    return missed.why.get(row.number) || null;
-  }
-
-  // "—" and the mark of its reason, which stands below the table.
-  function missing(name, row, view, reason) {
-    const text = reason || "not measured";
-    if (!notes.has(text)) notes.set(text, notes.size + 1);
-    const mark = element("sup", {}, String(notes.get(text)));
-    return button(name, [MISSING, mark], `no number: ${text}`);
-  }
-
-  function instance(row, view) {
-    const at = page.data.placed(row, view.state.snapshot);
-    if (at.usd === undefined) return missing("instance", row, view, page.data.text(at.note));
-    const other = page.data.text(at.other);
-    const price = `${other === null ? "" : `${other}, `}${at.usd} US$/h`;
-    const type = at.own ? page.data.text(at.type) : `${page.data.text(at.type)}*`;
-    const label = at.own ? undefined : `${type} ${price}: priced there, measured elsewhere`;
-    return button("instance", [type, element("span", { class: "interval" }, price)], label);
-  }
-
-  function validity(row) {
-    if (row.outcome !== "ok" && row.validity === "clean") return MISSING;
-    const causes = Array.from(
-      new Set(
-        (row.findings || []).filter(([, worth]) => worth !== "clean").map(([cause]) => cause.replaceAll("_", " ")),
-      ),
-    );
-    const why = causes.length ? element("span", { class: "small" }, causes.join(", ")) : null;
-    return button(
-      "validity",
-      [row.validity, why],
-      `validity ${row.validity}${causes.length ? `: ${causes.join(", ")}` : ""}`,
-    );
-  }
-
-  // The rows' lines, and the reasons that their marks stand for, in order.
-  function lines(rows, columns, view) {
-    notes = new Map();
-    const made = rows.map((row) => line(page.content.rows[row], columns, view));
-    return { made, reasons: Array.from(notes.keys()) };
-  }
-
-  page.cells = { lines };
-})((window.harnessPage = window.harnessPage || {}));
+function validityInside(row) {
+  if (row.outcome !== "ok" && row.validity === "clean") return MISSING;
+  const doubts = row.findings.filter(({ validity }) => validity !== "clean");
+  const causes = unique(doubts.map(({ cause }) => cause.replaceAll("_", " "))).join(", ");
+  const label = `validity ${row.validity}${causes && `: ${causes}`}`;
+  return evidenceButton("validity", [row.validity, causes && element("span", "small", causes)], label);
+}

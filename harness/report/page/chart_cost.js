@@ -1,105 +1,54 @@
 // What a million queries cost on each instance type.
-(function (page) {
-  "use strict";
+const MOST_TYPES = 30;
 
-  const { number } = page.numbers;
-  const { charts, looks } = page;
-  const MOST_TYPES = 30;
-
-  function draw(view, style) {
-    if (!charts.one(view)) return { why: charts.SEVERAL };
-    const cost = page.data.column("cost", view.settings).value;
-    const rows = view.rows.map((row) => page.content.rows[row]).filter((row) => cost[row.number] > 0);
-    if (!rows.length) return { why: "No row that passes the filter has a cost at these prices." };
-    if (rows.length === 1) {
-      const [{ number: only, system, profile }] = rows;
-      const type = page.data.text(page.data.placed(rows[0], view.state.snapshot).type);
-      return { why: `${system} on ${profile} alone has a cost: US$ ${number(cost[only])} per million queries on ${type}.` };
-    }
-    const types = new Map();
-    for (const row of rows) {
-      const at = page.data.placed(row, view.state.snapshot);
-      types.set(page.data.text(at.type), at.usd);
-    }
-    const ordered = Array.from(types)
-      .sort((a, b) => a[1] - b[1] || (a[0] < b[0] ? -1 : 1))
-      .slice(0, MOST_TYPES);
-    const place = new Map(ordered.map(([name], at) => [name, at]));
-    const typeOf = (row) => page.data.text(page.data.placed(row, view.state.snapshot).type);
-    const shown = rows.filter((row) => place.has(typeOf(row)));
-    const xAxis = looks.axis(
-      shown.map((row) => cost[row.number]),
-      "US$ per million queries",
-      style,
-      { nameGap: 32 },
-    );
-    const drawn = looks.thinned(
-      shown,
-      (row) => [cost[row.number], place.get(typeOf(row))],
-      (row) => style.look(row.system).colour,
-      [xAxis.type === "log", false],
-    );
-    const least = looks.smallest(rows.map((row) => cost[row.number]));
-    const cheapest = rows.filter((row) => cost[row.number] === least);
-    const equal = cheapest.length > 1 ? ` and ${cheapest.length - 1} equal` : "";
-    const systems = Array.from(new Set(shown.map((row) => row.system))).sort();
-    const left = types.size > MOST_TYPES ? ` The ${MOST_TYPES} cheapest of ${types.size} types.` : "";
-    return {
-      summary: `US$ per million queries on ${page.numbers.count(ordered.length, "instance type")}; the least is ${cheapest[0].system} on ${typeOf(cheapest[0])}${equal}: ${number(least)}.${left}`,
-      columns: [
-        { text: "instance type" },
-        { text: "US$/h", numeric: true },
-        { text: "system" },
-        { text: "hardware profile" },
-        { text: "US$ per million queries", numeric: true },
-      ],
-      rows: () =>
-        shown
-          .slice()
-          .sort((a, b) => place.get(typeOf(a)) - place.get(typeOf(b)) || cost[a.number] - cost[b.number])
-          .map((row) => [
-            typeOf(row),
-            String(types.get(typeOf(row))),
-            row.system,
-            row.profile,
-            number(cost[row.number]),
-          ]),
-      legend: systems
-        .slice(0, 24)
-        .map((system) => ({ text: system, colour: style.look(system).colour, symbol: style.look(system).symbol })),
-      option: {
-        grid: { left: 150, right: 20, top: 12, bottom: 52 },
-        xAxis,
-        yAxis: {
-          type: "category",
-          inverse: true,
-          data: ordered.map(([name, usd]) => `${name} (${usd})`),
-          axisLabel: { color: style.ink, interval: 0, fontSize: 11, width: 140, overflow: "truncate" },
-          axisTick: { show: false },
-          splitLine: { show: true, lineStyle: { color: style.line } },
-        },
-        series: [
-          {
-            type: "scatter",
-            symbolSize: 10,
-            data: drawn.map((row) => ({
-              value: [cost[row.number], place.get(typeOf(row))],
-              name: `${row.system}, ${row.profile}`,
-              symbol: style.look(row.system).symbol,
-              itemStyle: { color: style.look(row.system).colour, opacity: 0.85 },
-            })),
-            tooltip: { formatter: ({ name, value }) => `${name}\n${number(value[0])} US$ per million queries` },
-          },
-        ],
-      },
-    };
+function drawCost(view, style) {
+  const cost = axisValues("cost", view.state).value;
+  const rows = rowsOf(view).filter((row) => cost[row.number] > 0);
+  const typeOf = (row) => placed(row, view.state).type;
+  if (!rows.length) return { why: "No row that passes the filter has a cost at these prices." };
+  if (rows.length === 1) {
+    const words = `US$ ${number(cost[rows[0].number])} per million queries on ${typeOf(rows[0])}`;
+    return { why: `${nameOf(rows[0])} alone has a cost: ${words}.` };
   }
-
-  charts.register({
-    id: "cost",
-    section: "pictures-more",
-    title: "Cost by instance type (US$/h)",
-    key: (view) => charts.choice(view),
-    draw,
+  const heading = "US$ per million queries";
+  const prices = new Map(rows.map((row) => [typeOf(row), placed(row, view.state).usd]));
+  const types = Array.from(prices.keys()).sort().sort((a, b) => prices.get(a) - prices.get(b)).slice(0, MOST_TYPES);
+  const at = (row) => [cost[row.number], types.indexOf(typeOf(row))];
+  const shown = rows.filter((row) => types.includes(typeOf(row)));
+  const x = axisOf(shown.map((row) => cost[row.number]), heading, style);
+  const least = Math.min(...rows.map((row) => cost[row.number]));
+  const cheapest = rows.filter((row) => cost[row.number] === least);
+  const equal = cheapest.length > 1 ? ` and ${cheapest.length - 1} equal` : "";
+  const mark = (row) => ({
+    value: at(row),
+    tip: `${labelOf(row)}\n${number(cost[row.number])} ${heading}`,
+    symbol: style.look(row.system).symbol,
+    itemStyle: { color: style.look(row.system).colour, opacity: 0.85 },
   });
-})((window.harnessPage = window.harnessPage || {}));
+  const data = thinned(shown, at, (row) => style.look(row.system).colour, x.type === "log").map(mark);
+  const left = prices.size > types.length ? ` The ${types.length} cheapest of ${prices.size} types.` : "";
+  const answer = `the least is ${cheapest[0].system} on ${typeOf(cheapest[0])}${equal}: ${number(least)}`;
+  return {
+    summary: `US$ per million queries on ${count(types.length, "instance type")}; ${answer}.${left}`,
+    columns: [["instance type"], ["US$/h", "number"], ["system"], ["hardware profile"], [heading, "number"]],
+    rows: () =>
+      shown
+        .sort((a, b) => at(a)[1] - at(b)[1] || at(a)[0] - at(b)[0])
+        .map((row) => [typeOf(row), prices.get(typeOf(row)), row.system, row.profile, number(cost[row.number])]),
+    legend: legendOf(unique(shown.map((row) => row.system)).sort(), style, { dash: null }),
+    option: plot({ left: 150 }, x, typeAxis(types, prices, style), [{ type: "scatter", symbolSize: 10, data }]),
+  };
+}
+
+function typeAxis(types, prices, style) {
+  return {
+    type: "category",
+    inverse: true,
+    data: types.map((type) => `${type} (${prices.get(type)})`),
+    axisLabel: { color: style.ink, interval: 0, fontSize: 11, width: 140, overflow: "truncate" },
+    axisTick: { show: false },
+    splitLine: { show: true, lineStyle: { color: style.line } },
+  };
+}
+
+pictures.push({ id: "cost", draw: drawCost });

@@ -1,201 +1,116 @@
-// Which row wins at which weights (Figure 2 of Santhanam et al. 2023): a triangle of all weights, and where we are.
-(function (page) {
-  "use strict";
+// The winner at each weighting (Figure 2 of Santhanam et al. 2023): a triangle of all weights, and the chosen weights.
+const HEIGHT = Math.sqrt(3) / 2;
+const CORNERS = [
+  ["all on accuracy", { position: "top" }],
+  ["all on cost", { position: [-16, 8], align: "left" }],
+  ["all on latency", { position: [16, 8], align: "right" }],
+];
+const OUTSIDE = -0.03; // a click that misses the triangle by more chooses nothing
 
-  const { number } = page.numbers;
-  const { charts, looks } = page;
-  const HEIGHT = Math.sqrt(3) / 2;
-  const AXES = ["accuracy", "cost", "latency"];
+// Accuracy above, cost left, latency right.
+function trianglePoint([accuracy, , latency]) {
+  return [latency + accuracy / 2, accuracy * HEIGHT];
+}
 
-  // Corners: accuracy above, cost left, latency right.
-  function place([accuracy, , latency]) {
-    return [latency + accuracy / 2, accuracy * HEIGHT];
-  }
+function weightsAt([x, y]) {
+  const accuracy = y / HEIGHT;
+  const latency = x - accuracy / 2;
+  const parts = [accuracy, 1 - accuracy - latency, latency];
+  if (parts.some((part) => part < OUTSIDE)) return null;
+  const inside = parts.map((part) => Math.max(0, part));
+  const sum = inside.reduce((total, part) => total + part, 0);
+  return balanced(inside.map((part) => (part / sum) * WHOLE));
+}
 
-  function weightsAt([x, y]) {
-    const accuracy = y / HEIGHT;
-    const latency = x - accuracy / 2;
-    const parts = [accuracy, 1 - accuracy - latency, latency];
-    if (parts.some((part) => part < -0.03)) return null;
-    const inside = parts.map((part) => Math.max(0, part));
-    const sum = inside.reduce((total, part) => total + part, 0);
-    return page.state.balanced(inside.map((part) => (part / sum) * page.state.WHOLE));
-  }
+// The regions of a group, the largest first, as [{row, polygon, share, equal}]; or a sentence.
+function winnerRegions(group, state) {
+  const { rows } = members(group, AXES, state);
+  const rates = METRICS.map((axis) => groupRate(group, rows, AXES, axis, state));
+  if (!rows.length) return "No row has an accuracy, a cost and a latency.";
+  const missing = METRICS.map((axis, at) => rates[at].value === null && `${axis}: ${rates[at].status}`).filter(Boolean);
+  if (missing.length) return `No map: an exchange rate is missing (${missing.join("; ")}).`;
+  const value = (axis, row) => axisValues(axis, state).value[row];
+  const losses = (row) => METRICS.map((axis, at) => -value(axis, row) / rates[at].value);
+  const terms = rows.map((row) => [value("accuracy", row), ...losses(row)]);
+  return regionsOf(terms)
+    .map((region) => ({ ...region, row: content.rows[rows[region.row]], share: area(region.polygon) / area(TRIANGLE) }))
+    .sort((a, b) => b.share - a.share);
+}
 
-  // Rows with all three, what each adds to a score at a weight of 1, and the exchange rates.
-  function found(view, group) {
-    const { rows } = page.view.members(group, AXES, view.settings);
-    const rates = ["cost", "latency"].map((axis) => page.view.rate(group, rows, AXES, axis, view.state));
-    const missing = ["cost", "latency"].filter((_, at) => rates[at].value === null);
-    if (!rows.length) return { why: "No row has an accuracy, a cost and a latency." };
-    if (missing.length) {
-      const said = missing.map((axis) => `${axis}: ${rates[axis === "cost" ? 0 : 1].status}`).join("; ");
-      return { why: `No map: an exchange rate is missing (${said}).` };
-    }
-    const value = (axis, row) => page.data.column(axis, view.settings).value[row];
-    const terms = rows.map((row) => [
-      value("accuracy", row),
-      -value("cost", row) / rates[0].value,
-      -value("latency", row) / rates[1].value,
-    ]);
-    return { rows, regions: page.winners.regions(terms) };
-  }
+function drawWinners({ state, groups }, style) {
+  const key = ["winners", groups[0].number, state.measure, state.snapshot, state.mode, state.rates];
+  const regions = remembered(key, () => winnerRegions(groups[0], state));
+  if (typeof regions === "string") return { why: regions };
+  if (regions.length === 1) return { why: `${nameOf(regions[0].row)}${equalTo(regions[0])} wins at all weights.` };
+  const names = regions.slice(0, 6).map((each) => `${nameOf(each.row)}${equalTo(each)} ${number(each.share * 100)} %`);
+  const more = regions.length > 6 ? ", and others" : "";
+  const circle = "The circle marks the chosen weights; a click chooses others.";
+  return {
+    summary: `Winners by share of all weights: ${names.join(", ")}${more}. ${circle}`,
+    columns: [["system"], ["hardware profile"], ["share of all weights, %", "number"]],
+    rows: () => regions.map((each) => [each.row.system + equalTo(each), each.row.profile, number(each.share * 100)]),
+    legend: regions.slice(0, 12).map((region, at) => ({
+      text: `${at + 1} ${labelOf(region.row)}${equalTo(region)}`,
+      colour: style.look(region.row.system).colour,
+      symbol: "rect",
+    })),
+    option: triangle(regions, state.weights, style),
+  };
+}
 
-  // The regions hang on everything but the weights: while a slider moves they stay.
-  let last = { key: null };
-  function kept(view, group) {
-    const { state } = view;
-    const key = [group.number, state.measure, state.snapshot, state.mode, state.rates.cost, state.rates.latency].join(
-      " ",
-    );
-    if (last.key !== key) last = { key, ...found(view, group) };
-    return last;
-  }
+// Rows of equal terms win together; the first of them is named.
+function equalTo({ equal }) {
+  return equal ? ` and ${equal} equal` : "";
+}
 
-  function draw(view, style) {
-    const group = charts.one(view);
-    if (!group) return { why: charts.SEVERAL };
-    const { rows, regions, why } = kept(view, group);
-    if (why) return { why };
-    if (regions.length === 1) {
-      return { why: `${named(page.content.rows[rows[regions[0].row]], regions[0].equal)} wins at all weights.` };
-    }
-    const whole = page.winners.area([
-      [1, 0, 0],
-      [0, 1, 0],
-      [0, 0, 1],
-    ]);
-    const known = regions
-      .map(({ row, polygon, equal }) => ({
-        row: page.content.rows[rows[row]],
-        polygon,
-        equal,
-        share: page.winners.area(polygon) / whole,
-      }))
-      .sort((a, b) => b.share - a.share);
-    const names = known.slice(0, 6).map(({ row, equal, share }) => `${named(row, equal)} ${number(share * 100)} %`);
-    return {
-      summary: `Winners by share of all weights: ${names.join(", ")}${known.length > 6 ? ", and others" : ""}. The circle marks the chosen weights; a click chooses others.`,
-      columns: [{ text: "system" }, { text: "hardware profile" }, { text: "share of all weights, %", numeric: true }],
-      rows: () => known.map(({ row, equal, share }) => [row.system + also(equal), row.profile, number(share * 100)]),
-      legend: known.slice(0, 12).map(({ row, equal }, at) => ({
-        text: `${at + 1} ${row.system}, ${row.profile}${also(equal)}`,
-        colour: style.look(row.system).colour,
-        symbol: "rect",
-      })),
-      option: option(known, view, style),
-    };
-  }
+function triangle(regions, weights, style) {
+  const side = Math.max(80, Math.min(style.width - 40, (style.height - 64) / HEIGHT));
+  const axis = { show: false, min: 0, max: 1 };
+  const bold = { show: true, formatter: "{b}", color: style.ink, fontSize: 12, fontWeight: "bold" };
+  const corners = CORNERS.map(([name, label], at) => ({ name, value: trianglePoint(TRIANGLE[at]), label }));
+  const ring = { color: "transparent", borderColor: style.ink, borderWidth: 3 };
+  const here = [trianglePoint(weights.map((weight) => weight / WHOLE))];
+  return {
+    grid: { left: (style.width - side) / 2, top: 28, width: side, height: side * HEIGHT },
+    xAxis: axis,
+    yAxis: { ...axis, max: HEIGHT },
+    series: [
+      regionShapes(regions, style),
+      { type: "scatter", silent: true, symbolSize: 1, data: corners, label: bold },
+      { type: "scatter", silent: true, z: 9, symbol: "circle", symbolSize: 16, itemStyle: ring, data: here },
+    ],
+  };
+}
 
-  // Rows of equal terms win together; the first of them is named.
-  function also(equal) {
-    return equal ? ` and ${equal} equal` : "";
-  }
-
-  function named(row, equal) {
-    return `${row.system} on ${row.profile}${also(equal)}`;
-  }
-
-  function option(known, view, style) {
-    const side = Math.max(80, Math.min(style.width - 40, (style.height - 64) / HEIGHT));
-    const left = (style.width - side) / 2;
-    const axis = { show: false, min: 0, max: 1 };
-    return {
-      grid: { left, top: 28, width: side, height: side * HEIGHT },
-      xAxis: axis,
-      yAxis: { ...axis, max: HEIGHT },
-      tooltip: { ...charts.tooltip(style), trigger: "item" },
-      series: [regions(known, style), corners(style), here(view, style)],
-    };
-  }
-
-  function regions(known, style) {
-    return {
-      type: "custom",
-      data: known.map(({ row, share }) => ({
-        value: [0.5, 0.3],
-        name: `${row.system}, ${row.profile}\nwins at ${number(share * 100)} % of all weights`,
-      })),
-      tooltip: { formatter: ({ name }) => name },
-      renderItem: ({ dataIndex }, api) => {
-        const { row, polygon, share } = known[dataIndex];
-        const points = polygon.map((corner) => api.coord(place(corner)));
-        const middle = [0, 1].map((axis) => points.reduce((sum, point) => sum + point[axis], 0) / points.length);
-        const fill = style.look(row.system).colour;
-        const children = [
-          { type: "polygon", shape: { points }, style: { fill, fillOpacity: 0.4, stroke: style.back, lineWidth: 1.5 } },
-        ];
-        const width = looks.largest(points.map(([x]) => x)) - looks.smallest(points.map(([x]) => x));
-        const height = looks.largest(points.map(([, y]) => y)) - looks.smallest(points.map(([, y]) => y));
-        const text =
-          width > 110 && height > 40 && share > 0.06
-            ? `${dataIndex + 1} ${row.system}\n${row.profile}`
-            : share > 0.004
-              ? String(dataIndex + 1)
-              : "";
-        const font = {
-          fill: style.ink,
-          stroke: style.back,
-          lineWidth: 2,
-          fontSize: 11,
-          lineHeight: 15,
-          align: "center",
-          verticalAlign: "middle",
-        };
-        children.push({ type: "text", silent: true, style: { ...font, text, x: middle[0], y: middle[1] } });
-        return { type: "group", children };
-      },
-    };
-  }
-
-  function corners(style) {
-    const texts = [
-      ["accuracy", [0.5, HEIGHT], { position: "top" }],
-      ["cost", [0, 0], { position: [-16, 8], align: "left" }],
-      ["latency", [1, 0], { position: [16, 8], align: "right" }],
+function regionShapes(regions, style) {
+  const tip = ({ row, share }) => `${labelOf(row)}\nwins at ${number(share * 100)} % of all weights`;
+  const data = regions.map((region) => ({ value: [0.5, 0.3], tip: tip(region) }));
+  const font = { fill: style.ink, stroke: style.back, lineWidth: 2, fontSize: 11, lineHeight: 15 };
+  const renderItem = ({ dataIndex }, api) => {
+    const { row, polygon, share } = regions[dataIndex];
+    const points = polygon.map((corner) => api.coord(trianglePoint(corner)));
+    const [xs, ys] = [0, 1].map((axis) => points.map((point) => point[axis]));
+    const [x, y] = [xs, ys].map((values) => values.reduce((sum, value) => sum + value, 0) / values.length);
+    const wide = Math.max(...xs) - Math.min(...xs) > 110 && Math.max(...ys) - Math.min(...ys) > 40 && share > 0.06;
+    const place = share > 0.004 ? String(dataIndex + 1) : "";
+    const text = wide ? `${place} ${row.system}\n${row.profile}` : place;
+    const colours = { fill: style.look(row.system).colour, fillOpacity: 0.4, stroke: style.back, lineWidth: 1.5 };
+    const label = { ...font, x, y, align: "center", verticalAlign: "middle", text };
+    const children = [
+      { type: "polygon", shape: { points }, style: colours },
+      { type: "text", silent: true, style: label },
     ];
-    return {
-      type: "scatter",
-      silent: true,
-      symbolSize: 1,
-      data: texts.map(([name, value, at]) => ({ name: `all on ${name}`, value, label: at })),
-      label: { show: true, formatter: "{b}", color: style.ink, fontSize: 12, fontWeight: "bold" },
-    };
-  }
+    return { type: "group", children };
+  };
+  return { type: "custom", data, renderItem };
+}
 
-  function here(view, style) {
-    const share = view.state.weights.map((weight) => weight / page.state.WHOLE);
-    return {
-      type: "scatter",
-      silent: true,
-      z: 9,
-      symbol: "circle",
-      symbolSize: 16,
-      itemStyle: { color: "transparent", borderColor: style.ink, borderWidth: 3 },
-      data: [place(share)],
-    };
-  }
-
-  function clicked(event, chart) {
+pictures.push({
+  id: "winners",
+  draw: drawWinners,
+  uses: ({ state: { mode, rates, weights } }) => [mode, rates, weights],
+  clicked: (event, chart) => {
     const weights = weightsAt(chart.convertFromPixel({ gridIndex: 0 }, [event.offsetX, event.offsetY]));
-    if (weights) page.main.change({ weights });
-  }
-
-  charts.register({
-    id: "winners",
-    section: "pictures-first",
-    title: "Who wins at which weights",
-    key: (view) => {
-      const { state } = view;
-      return [
-        charts.choice({ state: { ...state, query: "", outcome: "", validity: "" } }),
-        state.mode,
-        state.rates.cost,
-        state.rates.latency,
-        state.weights,
-      ].join("\n");
-    },
-    clicked,
-    draw,
-  });
-})((window.harnessPage = window.harnessPage || {}));
+    if (weights) change({ weights });
+  },
+});

@@ -1,182 +1,217 @@
-// Pictures: what they share.  Each says in one sentence what it shows and can be read as a table.
-(function (page) {
-  "use strict";
+// The builder of all pictures.  Each has a sentence that says what it shows, and a table of its values.
 
-  const { element, find, grid } = page.elements;
-  const { number } = page.numbers;
-  const { styles, swatch } = page.looks;
-  const MOST_ROWS = 500; // of a picture's table
-  const known = []; // {id, section, title, draw, key}
-  const made = new Map(); // id -> {chart, key, ...}
-  let waiting = 0;
+// Okabe and Ito's colours; yellow last and darker, as it is faint on white.
+const COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#B8A800"];
+const DASHES = ["solid", [8, 4], [2, 3], [10, 3, 2, 3]];
+const SYMBOLS = ["circle", "rect", "triangle", "diamond", "roundRect"];
+const SWATCHES = {
+  circle: "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0",
+  rect: "M-4 -4H4V4H-4Z",
+  triangle: "M0 -5L5 4H-5Z",
+  diamond: "M0 -6L6 0L0 6L-6 0Z",
+  roundRect: "M-5 -3H5V3H-5Z",
+  cross: "M-5 -4L-4 -5L0 -1L4 -5L5 -4L1 0L5 4L4 5L0 1L-4 5L-5 4L-1 0Z",
+};
+const MOST_TABLE_ROWS = 500;
+const MOST_NAMES = 24; // of a legend
+const FEW = 200; // points that are all drawn
+const MOST_POINTS = 400;
+const SQUARES = 40; // to a side of a picture
+const SEVERAL = "Choose one comparison group: rows of different groups are not compared.";
+// {id, draw(view, style)}, and optionally uses(view): choices that it depends on besides the rows; controls(view);
+// clicked(event, chart).  draw returns {option, summary, columns, rows(), legend}, or {why}: a sentence in its place.
+const pictures = [];
+const PARTS = { box: ".chart", why: ".why-not", legend: ".legend", caption: ".summary-line", table: ".as-table" };
+let frame = 0;
 
-  // draw(view, style) gives {option, summary, columns, rows(), legend} or {why}: words for a picture that cannot be.
-  // key(view) changes when the picture does; controls(view) may give nodes that stand above it.
-  function register(each) {
-    known.push(each);
+function buildPictures() {
+  for (const picture of pictures) {
+    const figure = find(`figure-${picture.id}`);
+    figure.append(find("picture").content.cloneNode(true));
+    picture.figure = figure;
+    for (const [name, selector] of Object.entries(PARTS)) picture[name] = figure.querySelector(selector);
+    picture.box.id = `chart-${picture.id}`;
+    picture.title = figure.querySelector("figcaption").textContent;
+    picture.table.addEventListener("toggle", () => fillTable(picture));
   }
+  window.addEventListener("resize", () => {
+    window.cancelAnimationFrame(frame);
+    frame = window.requestAnimationFrame(redrawPictures);
+  });
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawPictures);
+}
 
-  function build() {
-    for (const each of known) {
-      const box = element("div", { class: "chart", id: `chart-${each.id}`, role: "img", "aria-label": each.title });
-      const parts = {
-        box,
-        chart: null,
-        key: null,
-        seen: false,
-        controls: element("div", { class: "chart-controls" }),
-        why: element("p", { class: "quiet why-not", hidden: true }),
-        legend: element("ul", { class: "legend", "aria-hidden": "true" }),
-        table: element("details", { class: "as-table" }, element("summary", {}, "Show as table")),
-        caption: element("p", { class: "summary-line" }),
-      };
-      parts.table.addEventListener("toggle", () => fillTable(parts));
-      const figure = element(
-        "figure",
-        { id: `figure-${each.id}`, "data-picture": each.id, "aria-labelledby": `title-${each.id}` },
-        element("figcaption", { id: `title-${each.id}` }, each.title),
-        parts.controls,
-        box,
-        parts.why,
-        parts.legend,
-        parts.caption,
-        parts.table,
-      );
-      find(each.section).append(figure);
-      made.set(each.id, parts);
-    }
-    watch();
-    let resized = 0;
-    window.addEventListener("resize", () => {
-      window.clearTimeout(resized);
-      resized = window.setTimeout(() => redraw(), 100);
-    });
-    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redraw());
+// After the table.  All at once when the page opens, so that a capture has no empty box; later one a frame, so that a
+// slider is never held up by all of them.
+function showPictures(view) {
+  window.cancelAnimationFrame(frame);
+  for (const picture of pictures) picture.controls?.(view);
+  if (pictures.every((picture) => picture.key === undefined)) redrawPictures();
+  else frame = window.requestAnimationFrame(drawNext);
+}
+
+function drawNext() {
+  const next = pictures.find((picture) => picture.key !== keyOf(picture));
+  if (!next) return fitPictures();
+  drawPicture(next);
+  frame = window.requestAnimationFrame(drawNext);
+}
+
+function redrawPictures() {
+  window.cancelAnimationFrame(frame);
+  pictures.forEach(drawPicture);
+  fitPictures();
+}
+
+// A picture next to one that became a sentence, or that was one, has another width now.
+function fitPictures() {
+  pictures.filter(({ drawn, chart, box }) => drawn && chart.getWidth() !== box.clientWidth).forEach(drawPicture);
+}
+
+// Changes when the picture does.
+function keyOf(picture) {
+  const { dataset, group, measure, snapshot, query, outcome, validity } = state;
+  return JSON.stringify([dataset, group, measure, snapshot, query, outcome, validity, picture.uses?.(view)]);
+}
+
+function drawPicture(picture) {
+  const style = { ...styleOf(view), width: picture.box.clientWidth, height: picture.box.clientHeight };
+  const drawn = view.groups.length === 1 ? picture.draw(view, style) : { why: SEVERAL };
+  picture.key = keyOf(picture);
+  picture.drawn = drawn.why ? null : drawn;
+  picture.figure.classList.toggle("sentence", !picture.drawn);
+  picture.why.hidden = Boolean(picture.drawn);
+  picture.why.textContent = drawn.why || "";
+  for (const part of [picture.box, picture.legend, picture.caption, picture.table]) part.hidden = !picture.drawn;
+  if (!picture.drawn) return;
+  if (!picture.chart) {
+    picture.chart = window.echarts.init(picture.box, null, { renderer: "svg" });
+    if (picture.clicked) picture.chart.getZr().on("click", (event) => picture.clicked(event, picture.chart));
   }
+  picture.chart.resize();
+  setOption(picture.chart, drawn.option, style);
+  picture.box.setAttribute("aria-label", `${picture.title}. ${drawn.summary}`);
+  picture.caption.textContent = drawn.summary;
+  const names = (drawn.legend || []).slice(0, MOST_NAMES);
+  picture.legend.replaceChildren(...names.map((entry) => element("li", null, swatch(entry), entry.text)));
+  fillTable(picture);
+}
 
-  // After the table.  All at once when the page opens, so that a capture has no empty box; later one a frame.
-  function show(view) {
-    window.cancelAnimationFrame(waiting);
-    for (const each of known) if (each.controls) each.controls(view, made.get(each.id).controls);
-    if (known.every((each) => made.get(each.id).key === null)) {
-      redraw();
-      return;
-    }
-    waiting = window.requestAnimationFrame(() => drawNext(view, styles(view)));
-  }
+function setOption(chart, option, style) {
+  const tooltip = {
+    renderMode: "richText",
+    confine: true,
+    backgroundColor: style.back,
+    borderColor: style.line,
+    textStyle: { color: style.ink, fontSize: 12 },
+    formatter: ({ data, seriesName }) => data?.tip || seriesName,
+  };
+  chart.setOption({ animation: false, textStyle: { fontFamily: style.font }, tooltip, ...option }, true);
+  // The library gives its drawing a role of its own; the box around it has the words.
+  for (const inner of chart.getDom().querySelectorAll("svg")) inner.setAttribute("aria-hidden", "true");
+}
 
-  // One picture a frame, so that a slider is never held up by all of them; those in sight first.
-  function drawNext(view, style) {
-    const changed = known.filter((each) => made.get(each.id).key !== each.key(view));
-    const next = changed.find((each) => made.get(each.id).seen) || changed[0];
-    if (!next) {
-      fit(view, style);
-      return;
-    }
-    drawChanged(next, view, style);
-    waiting = window.requestAnimationFrame(() => drawNext(view, style));
-  }
+function fillTable({ table, drawn }) {
+  if (!table.open || !drawn) return;
+  const rows = drawn.rows();
+  const first = rows.slice(0, MOST_TABLE_ROWS);
+  const cut = rows.length > first.length ? ` The first ${first.length} of ${number(rows.length, 0)} rows.` : "";
+  table.lastElementChild.replaceChildren(grid(`${drawn.summary}${cut}`, drawn.columns, first));
+}
 
-  // All of them now: on paper, all are seen.
-  function redraw() {
-    window.cancelAnimationFrame(waiting);
-    const view = page.main.view();
-    const style = styles(view);
-    for (const each of known) {
-      made.get(each.id).key = null;
-      drawChanged(each, view, style);
-    }
-    fit(view, style);
-  }
+// Colours of the page as it is shown now, and one look for each system.
+function styleOf(view) {
+  const css = window.getComputedStyle(document.documentElement);
+  const colours = ["ink", "quiet", "line", "back", "font"].map((name) => [name, css.getPropertyValue(`--${name}`)]);
+  const rows = rowsOfGroups(view.groups);
+  // Points of sweeps after the systems, which are drawn together far more often.
+  const systems = unique(rows.map(familyOf)).sort();
+  const points = unique(rows.map((row) => row.system)).sort();
+  const looks = new Map(unique([...systems, ...points]).map((system, at) => [system, lookOf(at)]));
+  return { ...Object.fromEntries(colours), look: (system) => looks.get(system) };
+}
 
-  // A picture beside one that became a sentence, or that was one, has another width now.
-  function fit(view, style) {
-    for (const each of known) {
-      const { chart, box, drawn } = made.get(each.id);
-      if (drawn && chart.getWidth() !== box.clientWidth) drawChanged(each, view, style);
-    }
-  }
+// The system that a row is drawn as: the swept system, or its own.
+function familyOf({ system, sweep }) {
+  return sweep ? sweep.system : system;
+}
 
-  function drawChanged(each, view, style) {
-    const parts = made.get(each.id);
-    parts.key = each.key(view);
-    drawOne(each, parts, view, style);
-  }
+function lookOf(at) {
+  const other = at + Math.floor(at / COLOURS.length);
+  return {
+    colour: COLOURS[at % COLOURS.length],
+    dash: DASHES[other % DASHES.length],
+    symbol: SYMBOLS[other % SYMBOLS.length],
+  };
+}
 
-  function watch() {
-    const watcher = new IntersectionObserver(
-      (entries) => {
-        for (const entry of entries) made.get(entry.target.dataset.picture).seen = entry.isIntersecting;
-        if (entries.some((entry) => entry.isIntersecting)) show(page.main.view());
-      },
-      { rootMargin: "150px" },
-    );
-    for (const figure of document.querySelectorAll("figure")) watcher.observe(figure);
-  }
+function legendOf(systems, style, without) {
+  return systems.map((system) => ({ text: system, ...style.look(system), ...without }));
+}
 
-  function drawOne(each, parts, view, style) {
-    const drawn = each.draw(view, { ...style, width: parts.box.clientWidth, height: parts.box.clientHeight });
-    const none = drawn.why !== undefined;
-    parts.why.hidden = !none;
-    parts.box.parentElement.classList.toggle("sentence", none);
-    parts.why.textContent = none ? drawn.why : "";
-    for (const shown of [parts.box, parts.legend, parts.caption, parts.table]) shown.hidden = none;
-    parts.drawn = none ? null : drawn;
-    if (none) {
-      if (parts.chart) parts.chart.clear();
-      return;
-    }
-    if (!parts.chart) {
-      parts.chart = window.echarts.init(parts.box, null, { renderer: "svg" });
-      if (each.clicked) parts.chart.getZr().on("click", (event) => each.clicked(event, parts.chart));
-    }
-    parts.chart.resize();
-    parts.chart.setOption(
-      { animation: false, textStyle: { fontFamily: style.font }, tooltip: tooltip(style), ...drawn.option },
-      true,
-    );
-    // The library gives its drawing a role of its own; the box around it has the words.
-    for (const inner of parts.box.querySelectorAll("svg")) inner.setAttribute("aria-hidden", "true");
-    parts.box.setAttribute("aria-label", `${each.title}. ${drawn.summary}`);
-    parts.caption.textContent = drawn.summary;
-    parts.legend.replaceChildren(
-      ...(drawn.legend || []).map((entry) => element("li", {}, swatch(entry, style), entry.text)),
-    );
-    fillTable(parts);
-  }
+// A line with its dash, or a point with its shape, next to its name in a legend.
+function swatch({ colour, dash, symbol }) {
+  const half = dash ? 14 : 7;
+  const size = { width: 2 * half, height: 12, viewBox: `${-half} -6 ${2 * half} 12`, "aria-hidden": "true" };
+  const dashes = Array.isArray(dash) ? dash.join(" ") : null;
+  const line = { d: "M-14 0H14", stroke: colour, "stroke-width": 2, "stroke-dasharray": dashes };
+  const shape = { d: SWATCHES[symbol], fill: colour, stroke: colour };
+  return element("svg", size, dash && element("path", line), symbol && element("path", shape));
+}
 
-  function fillTable(parts) {
-    if (!parts.table.open || !parts.drawn) return;
-    const { columns, summary } = parts.drawn;
-    const rows = parts.drawn.rows();
-    const cut = rows.length > MOST_ROWS ? ` The first ${MOST_ROWS} of ${number(rows.length, 0)} rows.` : "";
-    const inside = element("div", { class: "scroll" }, grid(`${summary}${cut}`, columns, rows.slice(0, MOST_ROWS)));
-    parts.table.replaceChildren(parts.table.firstElementChild, inside);
-  }
+// A plot of series over two axes.
+function plot(margins, xAxis, yAxis, series) {
+  return { grid: { right: 24, top: 16, bottom: 52, ...margins }, xAxis: { nameGap: 32, ...xAxis }, yAxis, series };
+}
 
-  function tooltip(style) {
-    return {
-      renderMode: "richText",
-      confine: true,
-      backgroundColor: style.back,
-      borderColor: style.line,
-      textStyle: { color: style.ink, fontSize: 12 },
-    };
-  }
+// An axis of numbers with its unit; logarithmic if they span more than a decade.
+function axisOf(values, name, style, more) {
+  const log = Math.min(...values) > 0 && Math.max(...values) / Math.min(...values) > 10;
+  return {
+    type: log ? "log" : "value",
+    name: log ? `${name} (logarithmic)` : name,
+    nameLocation: "middle",
+    nameTextStyle: { color: style.ink, fontSize: 12 },
+    scale: true,
+    axisLine: { show: true, lineStyle: { color: style.quiet } },
+    axisTick: { show: true },
+    axisLabel: { color: style.ink, hideOverlap: true, formatter: tick },
+    splitLine: { lineStyle: { color: style.line } },
+    minorTick: { show: log },
+    ...more,
+  };
+}
 
-  // The one group that a picture can compare, or null: rows of several groups are never compared.
-  function one(view) {
-    return view.groups.length === 1 ? view.groups[0] : null;
-  }
+// 0.1, 10, 1,000: as short as they are exact.
+function tick(value) {
+  const short = Number(value.toPrecision(3));
+  return Math.abs(short) >= 1000 ? number(short, 0) : String(short);
+}
 
-  const SEVERAL = "Choose one comparison group: rows of different groups are not compared.";
+// One of the points that would cover one another: of one colour, in the same small square of the picture.
+// at(item) gives [x, y].
+function thinned(items, at, colourOf, logX) {
+  if (items.length <= FEW) return items;
+  const places = items.map(at).map(([x, y]) => [logX ? Math.log(x) : x, y]);
+  const sides = [0, 1].map((side) => {
+    const values = places.map((place) => place[side]);
+    const [low, span] = [Math.min(...values), Math.max(...values) - Math.min(...values) || 1];
+    return values.map((value) => Math.round(((value - low) / span) * SQUARES));
+  });
+  const seen = new Set();
+  return items.filter((item, number) => {
+    const key = `${sides[0][number]} ${sides[1][number]} ${colourOf(item)}`;
+    return !seen.has(key) && seen.size < MOST_POINTS && seen.add(key);
+  });
+}
 
-  function choice(view) {
-    const { state } = view;
-    return [state.dataset, state.group, state.measure, state.snapshot, state.query, state.outcome, state.validity].join(
-      "\n",
-    );
-  }
+function rowsOf(view) {
+  return view.rows.map((row) => content.rows[row]);
+}
 
-  page.charts = { register, build, show, redraw, one, choice, tooltip, SEVERAL };
-})((window.harnessPage = window.harnessPage || {}));
+// The best-ranked row of each system, best first.
+function bestOfSystems(rows, view, most) {
+  const seen = new Set();
+  const ordered = rows.slice().sort((a, b) => byRank(a, b, view));
+  return ordered.filter(({ system }) => !seen.has(system) && seen.add(system)).slice(0, most);
+}

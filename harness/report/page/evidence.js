@@ -1,231 +1,145 @@
-// The evidence of one number, in a dialog: how it was made, its trust, its samples, its job, how to repeat it.
-(function (page) {
-  "use strict";
+// The evidence of one number in a dialog: how it was made, its doubts, its samples, its job, how to repeat it.
+let opened = null; // the row and column that the dialog shows
+let drawn = []; // charts in the dialog
 
-  const { element, find } = page.elements;
-  const { number, bytes, count } = page.numbers;
-  const { data, parts } = page;
-  let open = null; // what is shown: {row, column}
-  let drawn = []; // charts in the dialog
+function buildEvidence() {
+  const dialog = find("evidence");
+  dialog.addEventListener("close", closed);
+  find("evidence-close").addEventListener("click", () => dialog.close());
+  dialog.addEventListener("click", (event) => {
+    if (event.target === dialog) dialog.close(); // a click outside its content
+  });
+}
 
-  function build() {
-    const dialog = find("evidence");
-    dialog.addEventListener("close", closed);
-    dialog.addEventListener("click", (event) => {
-      if (event.target === dialog) dialog.close(); // beside it
-    });
+// As the state says; after the table.
+function showEvidence(view) {
+  const wanted = view.state.evidence;
+  const dialog = find("evidence");
+  if (wanted === null) return dialog.close();
+  if (opened?.row === wanted.row && opened.column === wanted.column) return;
+  opened = wanted;
+  const row = content.rows[wanted.row];
+  const column = columnNamed(wanted.column);
+  find("evidence-title").textContent = `${header(column, view.state)}: ${nameOf(row)}`;
+  find("evidence-headline").textContent = headlineOf(row, column, view);
+  find("evidence-parts").replaceChildren(...partsOf(row, column, view).filter(Boolean));
+  if (!dialog.open) dialog.showModal();
+  dialog.scrollTop = 0;
+  drawn = drawDistribution(row, dialog); // a closed dialog has no width
+}
+
+function closed() {
+  const { row, column } = opened;
+  opened = null;
+  for (const chart of drawn) chart.dispose();
+  if (state.evidence !== null) change({ evidence: null });
+  find("body").querySelector(`tr[data-row="${row}"] button[data-column="${column}"]`)?.focus();
+}
+
+function headlineOf(row, { name, figure }, view) {
+  if (figure) {
+    const item = read(name, row, view.state);
+    return item.value === null ? `${MISSING} ${whyMissing(name, row, view.state)}` : bounded(item);
   }
+  if (name === "rank" || name === "score") return number(view[name][row.number], name === "rank" ? 0 : 3);
+  if (name === "front") return view.frontOf[row.number] || MISSING;
+  if (name === "instance") return placed(row, view.state).type || MISSING;
+  return row[name];
+}
 
-  // As the state says; called after the table was made.
-  function show(view) {
-    const wanted = view.state.evidence;
-    const dialog = find("evidence");
-    if (wanted === null) {
-      if (dialog.open) dialog.close();
-      return;
-    }
-    const same = open && dialog.open && open.row === wanted.row && open.column === wanted.column;
-    if (same) return;
-    open = wanted;
-    fillIn(dialog, page.content.rows[wanted.row], wanted.column, view);
-    if (!dialog.open) dialog.showModal();
-    dialog.scrollTop = 0;
-    drawn = page.charts.distribution(page.content.rows[wanted.row], dialog); // a closed dialog has no width
+function partsOf(row, column, view) {
+  const all = explained(row, view);
+  const titles = all.map(([title]) => title);
+  const trust = all.slice(titles.indexOf("Trust"), titles.includes("Stored jobs") ? -1 : undefined);
+  const own = all.filter(([title]) => ["Outcome", column.title].includes(title));
+  const others = all.filter((each) => !own.includes(each) && !trust.includes(each));
+  const made = MADE_OF[column.name]?.(row, view) || [];
+  return [
+    part("How it was made", paragraphs(own), list("ul", made), paragraphs(meaningOf(column, view))),
+    part("Trust, and what to do", paragraphs([...trust, ...remediesOf(row)]), list("ul", notesOf(row))),
+    part("Samples", samplesPart(row, view)),
+    part("The other numbers of this row", paragraphs(others)),
+    part("All figures of this row", row.outcome === "ok" && facts(figuresOf(row, view))),
+    part("Job", facts(jobOf(row))),
+    part("Environment", environmentPart(row)),
+    part("To measure it again", againPart(row)),
+  ];
+}
+
+function part(title, ...inside) {
+  const known = inside.flat().filter(Boolean);
+  return known.length > 0 && element("section", null, element("h3", null, title), known);
+}
+
+function paragraphs(pairs) {
+  const parts = ([title, text]) => [element("strong", null, title), element("span", null, text)];
+  return pairs.map((pair) => element("p", "explained", parts(pair)));
+}
+
+function facts(pairs) {
+  const known = pairs.filter(([, value]) => ![null, undefined, ""].includes(value));
+  const lines = known.map(([name, value]) => [element("dt", null, name), element("dd", null, String(value))]);
+  return element("dl", null, lines);
+}
+
+function samplesPart(row, view) {
+  const sentence = (text) => element("p", null, text);
+  if (!row.quantiles) {
+    const reason = read("p50_ms", row, view.state).reason || "no samples of single queries are stored";
+    return sentence(`No distribution: ${row.outcome === "ok" ? reason : "it has no samples"}.`);
   }
+  const at = (share) => `${number(quantile(row, share))} ms`;
+  if (quantile(row, 0) === quantile(row, 1)) return sentence(`${samplesOf(row)}; all took ${at(0)}.`);
+  const words = `${samplesOf(row)}; minimum ${at(0)}, median ${at(0.5)}, maximum ${at(1)}`;
+  const boxes = ["histogram", "ecdf"].map((kind) => {
+    const label = `${kind} of latency: ${words}`;
+    return element("div", { class: "chart small-chart", "data-chart": kind, role: "img", "aria-label": label });
+  });
+  return [sentence(words), element("div", "two", boxes)];
+}
 
-  function closed() {
-    const was = open;
-    open = null;
-    for (const chart of drawn) chart.dispose();
-    drawn = [];
-    if (page.main.current().evidence !== null) page.main.change({ evidence: null });
-    const back = was && page.table.button(was.row, was.column);
-    if (back) back.focus();
+function notesOf(row) {
+  return [
+    row.standIn && `† a stand-in for the published checkpoint: ${row.standIn}`,
+    row.firstUse && `‡ pinned at first use: ${row.firstUse}`,
+    ...(row.notes || []).map(textOf),
+  ].filter(Boolean);
+}
+
+function figuresOf(row, view) {
+  const means = (row.trialMeans || []).map((value) => `${number(value * 1e3)} ms`).join(", ");
+  const known = content.figures.map(({ name, label, unit }) => {
+    const item = read(name, row, view.state);
+    return [label, item.value === null && !item.reason ? null : bounded(item, unit)];
+  });
+  return [...known, ["means of trials", means]];
+}
+
+function jobOf(row) {
+  const memory = row.nominal ? `${bytes(row.nominal)} (limit ${bytes(row.memory)})` : bytes(row.memory);
+  const hardware = [count(row.cpus, "CPU"), memory, row.gpus && count(row.gpus, "GPU")].filter(Boolean).join(", ");
+  return [
+    ["origin", row.origin],
+    ["suite", row.suite],
+    ["dataset, scenario", `${row.dataset}, ${row.scenario}`],
+    ["hardware profile", `${row.profile}: ${hardware}`],
+    ["compared with", content.groups[row.place].label],
+    ["started", row.started],
+    ["stored attempts", row.attempts],
+    ["page cache", row.pageCache],
+    ["harness on CPUs of its own", { true: "yes", false: "no" }[row.apart]],
+  ];
+}
+
+function environmentPart(row) {
+  if (row.machine === undefined) return element("p", null, "Published, not measured here: no environment is known.");
+  return facts(content.machines[row.machine].map(([label, text]) => [label, textOf(text)]));
+}
+
+function againPart(row) {
+  if (row.machine === undefined) {
+    return element("p", null, "Nothing of this row was run here, so nothing here repeats it.");
   }
-
-  function label(column, view) {
-    return page.columns.header(page.columns.named(column), view);
-  }
-
-  function headline(row, column, view) {
-    if (page.columns.named(column).figure) {
-      const item = data.read(column, row, view.settings);
-      return item.value === null ? `— ${data.whyNot(column, row, view.settings)}` : parts.bounded(item);
-    }
-    if (column === "rank" || column === "score") {
-      const value = view[column][row.number];
-      return Number.isNaN(value) ? "—" : number(value, column === "rank" ? 0 : 3);
-    }
-    if (column === "front") return view.frontOf[row.number] || "—";
-    if (column === "instance") return data.text(data.placed(row, view.state.snapshot).type) || "—";
-    return row[column];
-  }
-
-  function fillIn(dialog, row, column, view) {
-    const made = parts.MADE_OF[column] || (() => []);
-    const all = parts.explained(row, view);
-    const titles = all.map(([title]) => title);
-    const trust = all.slice(titles.indexOf("Trust"), titles.includes("Stored jobs") ? -1 : undefined);
-    const own = all.filter(([title]) => ["Outcome", parts.titleOf(column)].includes(title));
-    const others = all.filter((each) => !own.includes(each) && !trust.includes(each));
-    const content = [
-      element(
-        "div",
-        { class: "dialog-head" },
-        element("h2", { id: "evidence-title" }, `${label(column, view)}: ${row.system} on ${row.profile}`),
-        element(
-          "button",
-          { type: "button", class: "close", "aria-label": "Close", onclick: () => dialog.close() },
-          "Close ✕",
-        ),
-      ),
-      element("p", { class: "headline" }, headline(row, column, view)),
-      part("How it was made", paragraphs(own), list(made(row, view)), paragraphs(parts.meaning(column, view))),
-      part("Trust, and what to do", paragraphs([...trust, ...parts.remedies(row)]), list(notes(row))),
-      distribution(row, view),
-      part("The other numbers of this row", paragraphs(others)),
-      part("All figures of this row", figures(row, view)),
-      part("Job", facts(job(row))),
-      part("Environment", environment(row)),
-      part("To measure it again", again(row)),
-    ];
-    dialog.replaceChildren(...content.filter(Boolean));
-  }
-
-  function part(title, ...content) {
-    const known = content.flat().filter(Boolean);
-    return known.length ? element("section", {}, element("h3", {}, title), known) : null;
-  }
-
-  function list(lines) {
-    return lines.length
-      ? element(
-          "ul",
-          {},
-          lines.map((line) => element("li", {}, line)),
-        )
-      : null;
-  }
-
-  function facts(pairs) {
-    const known = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
-    return element(
-      "dl",
-      {},
-      known.map(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]),
-    );
-  }
-
-  function distribution(row, view) {
-    if (!row.quantiles) {
-      const why =
-        row.outcome === "ok"
-          ? data.read("p50_ms", row, view.settings).reason || "no samples of single queries are stored"
-          : "it has no samples";
-      return part("Samples", element("p", {}, `No distribution: ${why}.`));
-    }
-    const [first, last] = [row.quantiles[0], row.quantiles[row.quantiles.length - 1]];
-    if (first === last) {
-      return part("Samples", element("p", {}, `${parts.samples(row)}; all took ${number(first * 1e3)} ms.`));
-    }
-    const at = (share) => number(row.quantiles[Math.round(share * (row.quantiles.length - 1))] * 1e3);
-    const said = `${parts.samples(row)}; minimum ${at(0)} ms, median ${at(0.5)} ms, maximum ${at(1)} ms`;
-    return part(
-      "Samples",
-      element("p", {}, said),
-      element(
-        "div",
-        { class: "two" },
-        ["histogram", "ecdf"].map((kind) =>
-          element("div", {
-            class: "chart small-chart",
-            "data-chart": kind,
-            role: "img",
-            "aria-label": `${kind} of latency: ${said}`,
-          }),
-        ),
-      ),
-    );
-  }
-
-  function paragraphs(pairs) {
-    return pairs.map(([title, text]) =>
-      element("p", { class: "explained" }, element("strong", {}, title), element("span", {}, text)),
-    );
-  }
-
-  function notes(row) {
-    const standIn = row.standIn ? [`† not the published checkpoint but a stand-in: ${row.standIn}`] : [];
-    const firstUse = row.firstUse ? [`‡ pinned at first use: ${row.firstUse}`] : [];
-    return [...standIn, ...firstUse, ...(row.notes || []).map((note) => data.text(note))];
-  }
-
-  function figures(row, view) {
-    if (row.outcome !== "ok") return null;
-    const means = (row.trialMeans || []).map((value) => `${number(value * 1e3)} ms`).join(", ");
-    return facts([
-      ...page.content.figures.map(({ name, label, unit }) => {
-        const item = data.read(name, row, view.settings);
-        return [label, item.value === null && !item.reason ? null : parts.bounded(item, unit)];
-      }),
-      ["means of trials", means],
-    ]);
-  }
-
-  function job(row) {
-    return [
-      ["origin", row.origin],
-      ["suite", row.suite],
-      ["dataset, scenario", `${row.dataset}, ${row.scenario}`],
-      [
-        "hardware profile",
-        `${row.profile}: ${count(row.cpus, "CPU")}, ${row.nominal ? `${bytes(row.nominal)} (limit ${bytes(row.memory)})` : bytes(row.memory)}${row.gpus ? `, ${count(row.gpus, "GPU")}` : ""}`,
-      ],
-      ["compared with", page.content.groups[row.place].label],
-      ["started", row.started],
-      ["stored attempts", String(row.attempts)],
-      ["page cache", data.text(row.pageCache)],
-      ["harness on CPUs of its own", row.apart === undefined ? null : row.apart ? "yes" : "no"],
-    ];
-  }
-
-  const MACHINE = {
-    cpu_model: "processor",
-    architecture: "architecture",
-    kernel: "kernel",
-    cgroup_version: "cgroup version",
-    docker_version: "container engine",
-    harness_version: "harness",
-    harness_commit: "harness commit",
-    gpu_models: "GPUs",
-    instance_type: "instance type",
-    host_cpus: "CPUs of harness and job",
-  };
-
-  function environment(row) {
-    if (row.machine === undefined) return element("p", {}, "Published, not measured here: no environment is known.");
-    const machine = page.content.machines[row.machine];
-    const numeric = ["cgroup_version", "host_cpus"];
-    return facts(
-      Object.entries(MACHINE).map(([name, said]) => {
-        const value = machine[name];
-        return [said, value === undefined ? null : numeric.includes(name) ? String(value) : data.text(value)];
-      }),
-    );
-  }
-
-  function again(row) {
-    if (row.machine === undefined)
-      return element("p", {}, "Nothing of this row was run here, so nothing here repeats it.");
-    return [
-      element("pre", {}, element("code", {}, data.text(row.again))),
-      element(
-        "p",
-        { class: "quiet" },
-        `SUITE is the file of the suite “${row.suite}”; what is stored stays, and is compared with.`,
-      ),
-    ];
-  }
-
-  page.evidence = { build, show };
-})((window.harnessPage = window.harnessPage || {}));
+  const words = `SUITE is the file of the suite “${row.suite}”; stored jobs stay, and are compared with.`;
+  return [element("pre", null, element("code", null, row.again)), element("p", "quiet", words)];
+}

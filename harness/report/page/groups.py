@@ -1,4 +1,4 @@
-"""Comparison groups as a page's data: what rows have in common to be compared, and what they are weighed with."""
+"""Comparison groups as a page's data: the facts that make rows comparable, and the data that ranks them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from harness.evaluation.per_query import PerQuery
 from harness.untrusted import one_line
 
 _LARGEST = 2**16 - 1
-# Accuracy of a run against another's: better, equal, worse; all others are undecided, ``u``.
+# How a run's accuracy compares with another's: better, equal, worse; ``u``: undecided.
 _LETTERS = {BETTER: "b", EQUAL: "e", WORSE: "w"}
-# Of a leaderboard's 1,000 resamples and sets of weights, so many; none of larger groups: a file to send is small.
+# A page holds the first draws of a leaderboard's 1,000, and none for larger groups, so that its file stays small.
 DRAWS, MOST_ROWS = 200, 1000
-# A leaderboard's usual axes: its cut-off is of the rows that have all of them.
+# A leaderboard's usual axes; its cut-off is computed from the rows that have all of them.
 _NEEDED = (ACCURACY, "cost", "latency")
 
 
@@ -42,14 +42,14 @@ def ranking_data(table: Table, found: Mapping[str, PerQuery]) -> RankingData:
 
     Args:
         table: priced rows.
-        found: what they are made of, by :attr:`harness.analysis.table.Row.per_query_key`.
+        found: values by query, by :attr:`harness.analysis.table.Row.per_query_key`.
     """
     known = {}
     for group, rows in axes.group_rows(table.rows).items():
         for measure in table.measures:
             needed = [axes.axis(name, measure) for name in _NEEDED]
             ranked = [row for row in rows if pareto_front.reason_not_ranked(row, needed) is None]
-            # Where no row has all of them, those with an accuracy can still be told apart.
+            # If no row has all of them, the accuracies can still be compared.
             ranked = ranked or [row for row in rows if pareto_front.reason_not_ranked(row, needed[:1]) is None]
             if ranked:
                 uncertainty = pareto_front.uncertainty(ranked, found, measure, table.rounded_to)

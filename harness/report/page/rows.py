@@ -1,6 +1,6 @@
 """Measured rows as a page's data, and the prices of the machines that they need at every date.
 
-Figures that rank rows are in full, figures that are only shown in fewer digits.  The page itself only multiplies.
+Figures that rank rows are complete, other figures are rounded.  The page itself only multiplies.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def short_estimate(item: Estimate | None, texts: SharedTexts, *, digits: int | N
     """Return an estimate as a list without trailing nulls.
 
     Args:
-        item: the figure; ``None``: there is none.
-        texts: where its reason is kept.
-        digits: significant ones; ``None``: as many as it has, for what scores are made of.
+        item: the figure, if the row has it.
+        texts: takes its reason.
+        digits: significant digits; ``None``: all, for figures that scores are computed from.
     """
     if item is None:
         return None
@@ -116,7 +116,7 @@ def snapshot_records(
     Args:
         needs: every need with one row that has it.
         known: the prices.
-        texts: where words are kept.
+        texts: takes the words.
     """
     return [
         {
@@ -136,7 +136,7 @@ def _price_record(row: Row, tariff: Tariff, texts: SharedTexts) -> dict[str, Any
     placed: dict[str, Any] = {"note": texts.number(note)}
     if price is None:
         return placed
-    # Whether a throughput is of the whole of that machine: asked with a measured one, as the row may lack it.
+    # Ask with a made-up throughput, which the row may lack, whether the row has the whole machine.
     asked = replace(row, scenario="server", outcome=Outcome.OK, throughput_qps=Estimate(1.0))
     part = row_pricing.saturated(asked, price, note)
     return placed | {
@@ -147,12 +147,11 @@ def _price_record(row: Row, tariff: Tariff, texts: SharedTexts) -> dict[str, Any
         "own": row_pricing.is_own_machine(row, price),
         "vcpus": price.vcpus,
         "memory": price.memory_bytes,
-        "gpus": price.gpus,
         "part": texts.number(part.reason) if part.value is None else None,
     }
 
 
-# What is only looked at; a histogram is made of quantiles.
+# Digits of figures that are only shown, and of a histogram's quantiles.
 _SHOWN_DIGITS, _QUANTILE_DIGITS = 5, 3
 
 
@@ -192,7 +191,7 @@ def row_record(
         place: the number of its comparison group.
         figures: of the page, in its order.
         quantiles_s: of its samples: minimum, every further 2 %, maximum.
-        shared: takes what other rows have as well.
+        shared: takes the values that other rows have too.
         tariff: the prices that the page opens with.
     """
     texts, ok = shared.texts, row.outcome is Outcome.OK
@@ -213,7 +212,7 @@ def row_record(
 
 
 def _explained(row: Row) -> Iterable[explain.Paragraph]:
-    """Yield how the row was made; the page fills in its cost at the chosen prices, its jobs' keys and other figures."""
+    """Yield how the row was made, without the texts that the page fills in: cost, keys of jobs and other figures."""
     others = {figure.title for figure in row_figures.untold()}
     for title, text in explain.row_paragraphs(row):
         if title not in others:

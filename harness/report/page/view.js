@@ -1,209 +1,139 @@
-// What is chosen -> what is shown: who is ranked, scores, ranks, fronts, what passes the filter, in which order.
-(function (page) {
-  "use strict";
+// What is chosen -> what is shown: scores, ranks, fronts, the rows that pass the filter, and their order.
+const MOST_KEPT = 200;
+const kept = new Map(); // rates and fronts that hold until other rows, prices or measures are chosen
 
-  const METRICS = ["cost", "latency"];
-  const kept = new Map(); // rates and fronts that hold until other rows, prices or measures are chosen
+function remembered(key, compute) {
+  const name = JSON.stringify(key);
+  if (kept.size > MOST_KEPT) kept.clear();
+  if (!kept.has(name)) kept.set(name, compute());
+  return kept.get(name);
+}
 
-  function remembered(key, make) {
-    if (kept.size > 200) kept.clear();
-    if (!kept.has(key)) kept.set(key, make());
-    return kept.get(key);
+function chosenGroups(state) {
+  if (state.group !== null) return [content.groups[state.group]];
+  return content.groups.filter((group) => state.dataset === ALL || group.dataset === state.dataset);
+}
+
+// Why a row takes no part in a ranking by these axes, or null.  As harness/analysis/leaderboard.py: rankable.
+function whyUnranked(row, axes, state) {
+  if (row.outcome !== "ok") return ended(row);
+  if (row.validity === "invalid") {
+    const finding = row.findings.find(({ validity }) => validity === "invalid");
+    return `invalid: ${finding ? finding.text : "see its notes"}`;
   }
+  const lacking = axes.find((axis) => Number.isNaN(axisValues(axis, state).value[row.number]));
+  return lacking ? `no ${lacking}: ${whyMissing(lacking, row, state)}` : null;
+}
 
-  function settings(state) {
-    return { measure: state.measure, snapshot: state.snapshot };
+// The rows of a group that take part: {rows, why: number -> reason}.
+function members(group, axes, state) {
+  return remembered(["members", group.number, axes, state.measure, state.snapshot], () => {
+    const why = new Map(group.rows.map((row) => [row, whyUnranked(content.rows[row], axes, state)]));
+    const rows = group.rows.filter((row) => why.get(row) === null);
+    rows.forEach((row) => why.delete(row));
+    return { rows, why };
+  });
+}
+
+function cutoffOf(group, state) {
+  return group.cutoffs[content.measures[state.measure]] || 0;
+}
+
+// The rates that a paper's scores of this group were made with, by the chosen measure; else undefined.
+function publishedRates(group, state) {
+  return group.rates.find((each) => each.measure === content.measures[state.measure]);
+}
+
+function groupRate(group, rows, axes, axis, state) {
+  const paper = state.mode === PUBLISHED ? publishedRates(group, state)?.values[axis] : undefined;
+  const given = state.rates[axis] ?? paper ?? null;
+  const metric = { value: axisValues(axis, state).value, higher: axisNamed(axis).higher, given };
+  return remembered(["rate", group.number, axes, axis, state.mode, given, state.measure, state.snapshot], () =>
+    exchangeRate(rows, axisValues("accuracy", state).value, metric, state.mode, cutoffOf(group, state)),
+  );
+}
+
+// In words: where a rate is from.
+function rateSource(group, { name, rate }, state) {
+  if (rate.status !== "given") {
+    return `mode ${state.mode === PUBLISHED ? COMPUTED[0] : state.mode}, ${count(rate.pairs, "pair")}`;
   }
+  return state.rates[name] === null ? publishedRates(group, state).source : "given";
+}
 
-  function shownGroups(state) {
-    if (state.group !== null) return [page.content.groups[state.group]];
-    return page.content.groups.filter((group) => state.dataset === page.state.ALL || group.dataset === state.dataset);
-  }
+// The leaderboard of one group.
+function rankingOf(group, state) {
+  const share = Object.fromEntries(AXES.map((axis, at) => [axis, state.weights[at] / WHOLE]));
+  const active = METRICS.filter((axis) => share[axis] > 0);
+  const axes = ["accuracy", ...active];
+  const { rows, why } = members(group, axes, state);
+  const metrics = active.map((name) => ({
+    name,
+    higher: false,
+    weight: share[name],
+    value: axisValues(name, state).value,
+    rate: groupRate(group, rows, axes, name, state),
+  }));
+  const found = scores(rows, axisValues("accuracy", state).value, share.accuracy, metrics);
+  const ranks = found && ranksOf(found);
+  return { group, rows, why, share, metrics, scores: found, ranks, cutoff: cutoffOf(group, state) };
+}
 
-  // Why a row takes no part in a ranking by these axes; null where it does.  As harness/analysis/leaderboard.py: rankable.
-  function whyUnranked(row, axes, chosen) {
-    if (row.outcome !== "ok") return page.data.ended(row);
-    if (row.validity === "invalid") {
-      const found = (row.findings || []).find(([, worth]) => worth === "invalid");
-      return `invalid: ${found ? page.data.text(found[2]) : "see its notes"}`;
-    }
-    for (const axis of axes) {
-      if (Number.isNaN(page.data.column(axis, chosen).value[row.number])) {
-        return `no ${axis}: ${page.data.whyNot(axis, row, chosen)}`;
-      }
-    }
-    return null;
-  }
-
-  // The rows of a group that take part: {rows, why: number -> reason}.
-  function members(group, axes, chosen) {
-    return remembered(`members ${group.number} ${axes} ${chosen.measure} ${chosen.snapshot}`, () => {
-      const why = new Map();
-      const rows = [];
-      for (const number of group.rows) {
-        const reason = whyUnranked(page.content.rows[number], axes, chosen);
-        if (reason === null) rows.push(number);
-        else why.set(number, reason);
-      }
-      return { rows, why };
+// The front of one group over accuracy and another axis: its rows, their axes, and each row's state.
+function frontOfGroup(group, state) {
+  const { across, measure, snapshot } = state;
+  const { rows } = members(group, ["accuracy", across], state);
+  return remembered(["front", group.number, across, measure, snapshot], () => {
+    // The other axis first: it tells most pairs apart.
+    const axes = [across, "accuracy"].map((axis) => {
+      const relations = axis === "accuracy" ? relationsOf(group, state) : null;
+      return turned(axisValues(axis, state), axisNamed(axis).higher, relations);
     });
-  }
+    const states = frontStates(rows, axes, content.rows.map((row) => row.system));
+    return { rows, axes, of: new Map(rows.map((row, at) => [row, states[at]])) };
+  });
+}
 
-  function cutoff(group, measure) {
-    return group.cutoffs[page.content.measures[measure]] || 0;
-  }
+// What Python knows of how accuracies compare in a group, pair by pair of runs.
+function relationsOf(group, state) {
+  const known = group.relations[content.measures[state.measure]];
+  return known ? { run: content.rows.map((row) => known.runs[row.number] ?? -1), pairs: known.pairs } : null;
+}
 
-  // The rates that a paper's scores of this group were made with, by the chosen measure; else undefined.
-  function publishedRates(group, state) {
-    return group.rates.find((each) => each.measure === page.content.measures[state.measure]);
-  }
+// A row that is better than this one, surely or else by value.
+function betterRow(row, state) {
+  const { rows, axes } = frontOfGroup(content.groups[content.rows[row].place], state);
+  const same = (other) => content.rows[other].system === content.rows[row].system;
+  const sure = rows.find((other) => other !== row && surelyBetter(axes, other, row, same(other)));
+  return sure ?? rows.find((other) => betterByValue(axes, other, row));
+}
 
-  function givenRate(group, axis, state) {
-    if (state.rates[axis] !== null || state.mode !== page.state.PUBLISHED) return state.rates[axis];
-    return publishedRates(group, state)?.values[axis] ?? null;
-  }
+// The rows of some groups that pass the filter.
+function filtered(groups, state) {
+  const words = state.query.toLowerCase().split(/\s+/).filter(Boolean);
+  const passes = (row) => {
+    if (state.outcome && row.outcome !== state.outcome) return false;
+    if (state.validity && row.validity !== state.validity) return false;
+    const texts = [row.system, row.profile, placed(row, state).type, row.outcome, row.origin].join("\n").toLowerCase();
+    return words.every((word) => texts.includes(word));
+  };
+  return groups.flatMap((group) => group.rows).filter((row) => passes(content.rows[row]));
+}
 
-  function rate(group, rows, axes, axis, state) {
-    const chosen = settings(state);
-    const given = givenRate(group, axis, state);
-    const key = ["rate", group.number, axes, axis, state.mode, given, chosen.measure, chosen.snapshot].join(" ");
-    const higher = page.content.axes.find((each) => each.name === axis).higher;
-    const accuracy = page.data.column("accuracy", chosen).value;
-    const metric = { value: page.data.column(axis, chosen).value, higher, given };
-    return remembered(key, () => page.dynascore.rate(rows, accuracy, metric, state.mode, cutoff(group, state.measure)));
-  }
-
-  // In words: where a rate is from.
-  function rateSource(group, metric, state) {
-    if (metric.rate.status !== "given") {
-      const mode = state.mode === page.state.PUBLISHED ? page.state.COMPUTED[0] : state.mode;
-      return `mode ${mode}, ${page.numbers.count(metric.rate.pairs, "pair")}`;
-    }
-    if (state.rates[metric.name] !== null) return "given";
-    return publishedRates(group, state).source;
-  }
-
-  // The leaderboard of one group.
-  function ranking(group, state) {
-    const chosen = settings(state);
-    const share = Object.fromEntries(page.state.AXES.map((axis, at) => [axis, state.weights[at] / page.state.WHOLE]));
-    const active = METRICS.filter((axis) => share[axis] > 0);
-    const axes = ["accuracy", ...active];
-    const { rows, why } = members(group, axes, chosen);
-    const accuracy = page.data.column("accuracy", chosen).value;
-    const metrics = active.map((axis) => ({
-      name: axis,
-      higher: false,
-      weight: share[axis],
-      value: page.data.column(axis, chosen).value,
-      rate: rate(group, rows, axes, axis, state),
-    }));
-    const scores = page.dynascore.scores(rows, accuracy, share.accuracy, metrics);
-    const ranked = scores && page.dynascore.ranks(scores);
-    return { group, rows, why, share, metrics, scores, ranked, cutoff: cutoff(group, state.measure) };
-  }
-
-  // The front of one group over accuracy and another axis: who is on the picture, and where each stands.
-  function front(group, state, across) {
-    const chosen = settings(state);
-    const { rows } = members(group, ["accuracy", across], chosen);
-    return remembered(["front", group.number, across, chosen.measure, chosen.snapshot].join(" "), () => {
-      // The other axis first: it tells most pairs apart.
-      const axes = [across, "accuracy"].map((axis) =>
-        page.front.turned(
-          page.data.column(axis, chosen),
-          page.content.axes.find((each) => each.name === axis).higher,
-          axis === "accuracy" ? related(group, state.measure) : null,
-        ),
-      );
-      const states = page.front.states(rows, axes, systems());
-      return { rows, axes, of: new Map(rows.map((row, at) => [row, states[at]])) };
+function computeView(state) {
+  const groups = chosenGroups(state);
+  const blank = (value) => new Array(content.rows.length).fill(value);
+  const view = { state, groups, score: blank(NaN), rank: blank(NaN), why: blank(null), frontOf: blank(null) };
+  view.rankings = groups.map((group) => rankingOf(group, state));
+  for (const { group, rows, why, scores, ranks, metrics } of view.rankings) {
+    why.forEach((reason, row) => (view.why[row] = reason));
+    const lacking = metrics.find((metric) => metric.rate.value === null);
+    rows.forEach((row, at) => {
+      if (scores) [view.score[row], view.rank[row]] = [scores[at], ranks[at]];
+      else view.why[row] = `no score: the exchange rate of ${lacking.name} has the status “${lacking.rate.status}”`;
     });
+    frontOfGroup(group, state).of.forEach((found, row) => (view.frontOf[row] = found));
   }
-
-  // What Python knows of how accuracies compare in a group, pair by pair of runs.
-  function related(group, measure) {
-    const known = group.relations[page.content.measures[measure]];
-    if (!known) return null;
-    const run = new Int32Array(page.content.rows.length).fill(-1);
-    for (const [row, number] of Object.entries(known.runs)) run[Number(row)] = number;
-    return { run, pairs: known.pairs };
-  }
-
-  function systems() {
-    return remembered("systems", () => {
-      const numbers = new Map();
-      return Int32Array.from(page.content.rows, (row) => {
-        if (!numbers.has(row.system)) numbers.set(row.system, numbers.size);
-        return numbers.get(row.system);
-      });
-    });
-  }
-
-  // A row that is better than this one, surely or by value alone; null where there is none.
-  function above(row, state) {
-    const { rows, axes } = front(page.content.groups[page.content.rows[row].place], state, state.across);
-    const of = systems();
-    const sure = rows.find((other) => other !== row && page.front.surely(axes, other, row, of[other] === of[row]));
-    const found = sure === undefined ? rows.find((other) => page.front.byValue(axes, other, row)) : sure;
-    return found === undefined ? null : found;
-  }
-
-  function instanceOf(row, state) {
-    return page.data.text(page.data.placed(row, state.snapshot).type);
-  }
-
-  // What the filter's words are looked for in.
-  function haystacks(snapshot) {
-    return remembered(`words ${snapshot}`, () =>
-      page.content.rows.map((row) =>
-        [row.system, row.profile, instanceOf(row, { snapshot }) || "", row.outcome, row.origin || ""]
-          .join("\n")
-          .toLowerCase(),
-      ),
-    );
-  }
-
-  function filtered(groups, state) {
-    const words = state.query.toLowerCase().split(/\s+/).filter(Boolean);
-    const texts = haystacks(state.snapshot);
-    const found = [];
-    for (const group of groups) {
-      for (const number of group.rows) {
-        const row = page.content.rows[number];
-        if (state.outcome && row.outcome !== state.outcome) continue;
-        if (state.validity && row.validity !== state.validity) continue;
-        if (words.every((word) => texts[number].includes(word))) found.push(number);
-      }
-    }
-    return found;
-  }
-
-  function compute(state) {
-    const groups = shownGroups(state);
-    const many = page.content.rows.length;
-    const score = new Float64Array(many).fill(NaN);
-    const rank = new Float64Array(many).fill(NaN);
-    const why = new Array(many).fill(null);
-    const frontOf = new Array(many).fill(null);
-    const rankings = groups.map((group) => ranking(group, state));
-    for (const each of rankings) {
-      each.why.forEach((reason, row) => (why[row] = reason));
-      each.rows.forEach((row, at) => {
-        if (each.scores) {
-          score[row] = each.scores[at];
-          rank[row] = each.ranked.ranks[at];
-        } else {
-          const missing = each.metrics.find((metric) => metric.rate.value === null);
-          why[row] = `no score: the exchange rate of ${missing.name} has the status “${missing.rate.status}”`;
-        }
-      });
-      front(each.group, state, state.across).of.forEach((found, row) => (frontOf[row] = found));
-    }
-    const view = { state, settings: settings(state), groups, rankings, score, rank, why, frontOf };
-    view.rows = page.columns.sorted(filtered(groups, state), view);
-    return view;
-  }
-
-  page.view = { compute, members, front, above, rate, rateSource, instanceOf, settings };
-})((window.harnessPage = window.harnessPage || {}));
+  view.rows = sorted(filtered(groups, state), view);
+  return view;
+}

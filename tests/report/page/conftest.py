@@ -1,22 +1,26 @@
-"""Pages in a headless Chromium that has no network; whatever a page complains about fails its test."""
+"""Pages in a headless Chromium without a network; a complaint of a page fails its test."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from harness.analysis.table import Row
+from harness.evaluation.per_query import PerQuery
 from harness.report.page import PageSource
 from tests.report.page import made
 
 BLANK = "about:blank"
 Open = Callable[..., Page]
+Samples = dict[str, PerQuery]
+Rows = tuple[list[Row], Samples]
 Colours = Literal["light", "dark"]
 
-# Image builds may run beside.
+# Image builds may run at the same time.
 expect.set_options(timeout=30_000)
 
 
@@ -44,7 +48,7 @@ class Tab:
         return self.page
 
     def clear(self) -> list[str]:
-        """Leave nothing of what was open; return what it complained about."""
+        """Close the page; return its complaints."""
         self.page.mouse.move(0, 0)
         self.page.goto(BLANK)
         complaints, self.complaints = self.complaints, []
@@ -76,25 +80,42 @@ def open_file(browser: Browser, tabs: list[Tab]) -> Iterator[Open]:
     assert complaints == []
 
 
-@pytest.fixture(scope="session")
-def results() -> PageSource:
-    """Two datasets, 60 rows each: ok, noisy, invalid and failed ones."""
-    return made.page_of(*made.rows(120, datasets=("scifact", "nfcorpus")))
+@pytest.fixture
+def open_rows(open_file: Open, tmp_path: Path) -> Open:
+    """Opens a page of some rows and their samples; then as ``open_file``."""
+
+    def opened(rows: Sequence[Row], found: Samples | None = None, *arguments: object, **how: object) -> Page:
+        return open_file(_written(tmp_path, rows, found), *arguments, **how)
+
+    return opened
 
 
-@pytest.fixture(scope="session")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(made.html(*made.rows(120, datasets=("scifact", "nfcorpus"))), encoding="utf-8")
+def _written(folder: Path, rows: Sequence[Row], found: Samples | None = None) -> Path:
+    path = folder / "page.html"
+    path.write_text(made.html(rows, found), encoding="utf-8")
     return path
+
+
+@pytest.fixture(scope="session")
+def rows() -> Rows:
+    """Two datasets, 60 rows each: ok, noisy, invalid and failed ones; and their samples."""
+    return made.rows(120, datasets=("scifact", "nfcorpus"))
+
+
+@pytest.fixture(scope="session")
+def results(rows: Rows) -> PageSource:
+    return made.page_of(*rows)
+
+
+@pytest.fixture(scope="session")
+def file(rows: Rows, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _written(tmp_path_factory.mktemp("page"), *rows)
 
 
 @pytest.fixture(scope="session")
 def hostile_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows of a stranger."""
-    path = tmp_path_factory.mktemp("hostile") / "hostile.html"
-    path.write_text(made.html(made.hostile()), encoding="utf-8")
-    return path
+    """A page of a stranger's rows."""
+    return _written(tmp_path_factory.mktemp("hostile"), made.hostile())
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from harness.analysis import leaderboard, row_pricing
+from harness.analysis import row_pricing
 from harness.analysis.table import Cause, Finding, Latency, Machine, Overhead, Row, Table, Timing, Validity
 from harness.driver.records import Envelope, Outcome
 from harness.evaluation.per_query import SHARES, PerQuery
@@ -32,21 +33,18 @@ _LIMITS = (256, 512, 1024, 4096, 16384, 32768)
 _ALTRA: Machine = sample_records.as_record(
     Machine, "Ampere Altra", "aarch64", "6.12", 2, "28.0", "0.1.0", None, (), None, 8
 )
-_MACHINES = (
-    sample_records.MACHINE,
-    _ALTRA,
-)
+_MACHINES = (sample_records.MACHINE, _ALTRA)
 _NOTE = "drift: the slowest trial's mean is 1.53 times the fastest's (steady: up to 1.25)"
 
 
 def rows(count: int, *, datasets: Sequence[str] = ("scifact",), seed: int = 1) -> tuple[list[Row], dict[str, PerQuery]]:
-    """So many rows, and what those with samples are made of; the same for the same arguments."""
+    """Return rows and the values by query of rows with samples; equal for equal arguments."""
     rng = random.Random(seed)
     made: list[Row] = []
     found: dict[str, PerQuery] = {}
     per_dataset = -(-count // len(datasets))
     for dataset in datasets:
-        systems = [_system(number, rng) for number in range(-(-per_dataset // (len(_SHAPES) * len(_LIMITS))) + 5)]
+        systems = [_System(number, rng) for number in range(-(-per_dataset // (len(_SHAPES) * len(_LIMITS))) + 5)]
         cells = [(system, shape, limit) for limit in _LIMITS for shape in _SHAPES for system in systems]
         rng.shuffle(cells)
         for system, shape, limit in cells[: min(per_dataset, count - len(made))]:
@@ -57,34 +55,28 @@ def rows(count: int, *, datasets: Sequence[str] = ("scifact",), seed: int = 1) -
     return made, found
 
 
-def _system(number: int, rng: random.Random) -> tuple[str, float, float, int, int]:
-    """Name, accuracy, milliseconds on one CPU, least memory, seed of its answers."""
-    quality = rng.random()
-    return (
-        f"{rng.choice(('bm25', 'dpr', 'splade', 'colbert', 'ance', 'hybrid'))}-{number}",
-        0.2 + 0.3 * quality,
-        10 ** (0.2 + 2 * quality + rng.random() * 0.7),
-        rng.choice((100, 300, 700, 3000)),
-        rng.randrange(10**6),
-    )
+class _System:
+    """A system: its name, accuracy, time on one CPU, least memory in MiB, and the seed of its answers."""
+
+    def __init__(self, number: int, rng: random.Random) -> None:
+        quality = rng.random()
+        self.name = f"{rng.choice(('bm25', 'dpr', 'splade', 'colbert', 'ance', 'hybrid'))}-{number}"
+        self.accuracy = 0.2 + 0.3 * quality
+        self.base_ms = 10 ** (0.2 + 2 * quality + rng.random() * 0.7)
+        self.least = rng.choice((100, 300, 700, 3000))
+        self.seed = rng.randrange(10**6)
 
 
 def _row(
-    dataset: str,
-    system: tuple[str, float, float, int, int],
-    shape: tuple[int, int],
-    limit: int,
-    number: int,
-    rng: random.Random,
+    dataset: str, system: _System, shape: tuple[int, int], limit: int, number: int, rng: random.Random
 ) -> tuple[Row, PerQuery | None]:
-    name, accuracy, base_ms, least, seed = system
-    cpus, gpus = shape
-    gpu = f"gpu{gpus}-" if gpus else ""
+    (cpus, gpus), least, seed = shape, system.least, system.seed
+    size = limit // 1024 or f"{limit}m"
     common = {
         "suite": "made-up",
-        "system": name,
+        "system": system.name,
         "dataset": dataset,
-        "profile": f"{gpu}cpu{cpus}-mem{limit // 1024 or f'{limit}m'}",
+        "profile": f"gpu{gpus}-cpu{cpus}-mem{size}" if gpus else f"cpu{cpus}-mem{size}",
         "key": f"{number:016x}",
         "keys": (f"{number:016x}", f"{number + 1:015x}b"),
         "cpus": cpus,
@@ -100,30 +92,28 @@ def _row(
         return sample_records.row(**common, outcome=outcome, detail=detail), None
     numbers = np.random.default_rng(seed)
     values = {
-        measure: np.round(np.clip(numbers.normal(accuracy + 0.1 * place, 0.25, QUERIES), 0, 1), 4)
+        measure: np.round(np.clip(numbers.normal(system.accuracy + 0.1 * place, 0.25, QUERIES), 0, 1), 4)
         for place, measure in enumerate(MEASURES)
     }
-    mean_ms = base_ms / cpus**0.7 * (1.5 if limit < 2 * least else 1) * (0.3 if gpus else 1) * rng.uniform(0.97, 1.03)
+    slower = (1.5 if limit < 2 * least else 1) * (0.3 if gpus else 1)
+    mean_ms = system.base_ms / cpus**0.7 * slower * rng.uniform(0.97, 1.03)
     spread = np.random.default_rng(number).lognormal(0, 0.5, QUERIES)
     latencies_s = mean_ms / 1e3 * spread / spread.mean()
-    low, high = (float(np.mean(latencies_s) * factor) for factor in (0.94, 1.07))
+    mean_s = float(np.mean(latencies_s))
+    low, high = mean_s * 0.94, mean_s * 1.07
     quantiles = tuple(np.quantile(latencies_s, SHARES).tolist())
     findings = _findings(rng)
     worst = max((each.validity for each in findings), key=lambda each: each is Validity.INVALID, default=None)
-    bounds = {measure: 1.96 * float(of.std(ddof=1)) / QUERIES**0.5 for measure, of in values.items()}
     row = sample_records.row(
         **common,
         queries=QUERIES,
         trials=3,
         jobs=3,
         queries_judged=QUERIES,
-        measures={
-            measure: Estimate(float(of.mean()), float(of.mean()) - bounds[measure], float(of.mean()) + bounds[measure])
-            for measure, of in values.items()
-        },
-        latency_mean_s=Estimate(float(np.mean(latencies_s)), low, high),
-        like_queries_s={"mean": Estimate(float(np.mean(latencies_s)), low * 1.03, high * 0.99)},
-        these_queries_s={"mean": Estimate(float(np.mean(latencies_s)), low * 1.05, high * 0.97)},
+        measures={measure: _interval(of) for measure, of in values.items()},
+        latency_mean_s=Estimate(mean_s, low, high),
+        like_queries_s={"mean": Estimate(mean_s, low * 1.03, high * 0.99)},
+        these_queries_s={"mean": Estimate(mean_s, low * 1.05, high * 0.97)},
         p50_s=Estimate(quantiles[25], quantiles[22], quantiles[28]),
         p95_s=Estimate(quantiles[47], quantiles[45], quantiles[49]),
         p99_s=Estimate(None, reason="p99 needs 662 queries, timed 60"),
@@ -147,6 +137,11 @@ def _row(
     )
     ids = tuple(f"q{place:03}" for place in range(QUERIES))
     return row, PerQuery(row.key, ids, latencies_s, values, quantiles)
+
+
+def _interval(values: NDArray[np.float64]) -> Estimate:
+    mean, half = float(values.mean()), 1.96 * float(values.std(ddof=1)) / QUERIES**0.5
+    return Estimate(mean, mean - half, mean + half)
 
 
 def _findings(rng: random.Random) -> tuple[Finding, ...]:
@@ -199,7 +194,7 @@ def page_of(
     measures: tuple[str, ...] = MEASURES,
     title: str = "Made-up results",
 ) -> page.PageSource:
-    """Source of a page: its rows and all that belongs to them."""
+    """Return the source of a page of these rows."""
     at = row_pricing.tariff(prices.snapshot())
     latency = Latency(mean_s=Estimate(4e-7))
     overhead = Overhead("made-up", "cpu1-mem1", CONTAINER, Outcome.OK, None, Validity.CLEAN, (), "00ff", latency)
@@ -216,11 +211,8 @@ def page_of(
 
 
 def html(made: Sequence[Row], found: dict[str, PerQuery] | None = None) -> str:
-    """The file."""
+    """Return the file of a page of these rows."""
     source = page_of(made, found)
     priced = row_pricing.price(source.measured, source.tariff)
     answer = summary_section(priced, found or {}, lambda text: one_line(text, MAX_TEXT))
     return page.render_page(page.page_content(source), answer_html(answer))
-
-
-PRESETS = leaderboard.PRESETS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -26,22 +25,9 @@ from tests.report.page.test_access import cell
 
 pytestmark = pytest.mark.browser
 
-# An address that says which number's evidence is open.
+# An address that opens the evidence of a number.
 EVIDENCE = re.compile("[#&]e=")
-COLUMNS = (
-    "rank",
-    "instance",
-    "score",
-    "accuracy",
-    "latency",
-    "p95",
-    "cost",
-    "memory",
-    "index",
-    "front",
-    "outcome",
-    "validity",
-)
+NUMBERS = ["rank", "instance", "score", "accuracy", "latency", "p95", "cost", "memory", "index"]
 
 
 def opened(page: Page, line: int, column: str) -> str:
@@ -50,14 +36,14 @@ def opened(page: Page, line: int, column: str) -> str:
     return page.locator("#evidence").inner_text()
 
 
-@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("column", [*NUMBERS, "front", "outcome", "validity"])
 def test_every_number_has_evidence(shared: Page, results: PageSource, column: str) -> None:
     page = shared
-    page.evaluate("harnessPage.main.change(harnessPage.state.parse(''))")
+    page.evaluate("harnessPage.change(harnessPage.parse(''))")
     text = opened(page, 1, column)
     page.keyboard.press("Escape")
     expect(page.locator("#evidence")).to_be_hidden()
-    first = page.evaluate("harnessPage.content.rows[harnessPage.main.view().rows[0]].key")
+    first = page.evaluate("harnessPage.content.rows[harnessPage.view().rows[0]].key")
     row = next(each for each in results.measured.rows if each.key == first)
     assert row.machine is not None
     for part in (*row.keys, row.machine.cpu_model, row.machine.kernel, row.system, row.profile):
@@ -68,23 +54,21 @@ def test_every_number_has_evidence(shared: Page, results: PageSource, column: st
 
 def explained(page: Page) -> list[list[list[str]]]:
     """The page's texts on all rows, at the chosen prices."""
-    script = "(row) => harnessPage.parts.explained(row, harnessPage.main.view())"
+    script = "(row) => harnessPage.explained(row, harnessPage.view())"
     return list(page.evaluate(f"harnessPage.content.rows.map({script})"))
 
 
 @pytest.mark.parametrize("made_of", ["usual", "hostile"])
-def test_evidence_has_the_texts_of_explain_at_all_prices(open_file: Open, tmp_path: Path, made_of: str) -> None:
+def test_evidence_has_the_texts_of_explain_at_all_prices(open_rows: Open, made_of: str) -> None:
     rows, found = made.rows(40) if made_of == "usual" else (made.hostile(), {})
     rows = [*rows, *made.throughputs()]
-    path = tmp_path / "page.html"
-    path.write_text(made.html(rows, found), encoding="utf-8")
-    page = open_file(path)
+    page = open_rows(rows, found)
     ordered = sorted(rows, key=lambda row: (row.system, row.profile, row.per_query_key))
     opening = row_pricing.tariff(prices.snapshot())
     tariffs = all_tariffs(opening)
     assert len(tariffs) > 3
     for number, tariff in enumerate(tariffs):
-        page.evaluate("(snapshot) => harnessPage.main.change({ snapshot })", number)
+        page.evaluate("(snapshot) => harnessPage.change({ snapshot })", number)
         for row, shown in zip(ordered, explained(page), strict=True):
             priced = row_pricing.price_row(row, tariff)
             wanted = [[one_line(title), one_line(text)] for title, text in explain.row_paragraphs(priced)]
@@ -96,7 +80,7 @@ def test_evidence_has_the_texts_of_explain_at_all_prices(open_file: Open, tmp_pa
 def test_panel_shows_every_paragraph_of_its_row_once(page: Page) -> None:
     opened(page, 2, "latency")
     shown = page.locator("#evidence .explained strong").all_inner_texts()
-    row = page.evaluate("harnessPage.main.view().rows[1]")
+    row = page.evaluate("harnessPage.view().rows[1]")
     all_titles = [title for title, _ in explained(page)[row]]
     assert shown[0] == "Latency" and {"Cost", "Measured on", "Trust", "Stored jobs"} < set(all_titles)
     assert sorted(each for each in shown if each in all_titles) == sorted(all_titles)
@@ -106,8 +90,8 @@ def test_panel_shows_every_paragraph_of_its_row_once(page: Page) -> None:
 def test_a_score_shows_its_terms(page: Page) -> None:
     text = opened(page, 1, "score")
     view = page.evaluate(
-        """() => { const view = harnessPage.main.view(); const row = view.rows[0];
-          const of = (axis) => harnessPage.data.column(axis, view.settings).value[row];
+        """() => { const view = harnessPage.view(); const row = view.rows[0];
+          const of = (axis) => harnessPage.axisValues(axis, view.state).value[row];
           return { score: view.score[row], rates: view.rankings[0].metrics.map((each) => each.rate.value),
                    values: ["accuracy", "cost", "latency"].map(of) }; }"""
     )
@@ -116,6 +100,9 @@ def test_a_score_shows_its_terms(page: Page) -> None:
     assert view["score"] == pytest.approx(by_hand)
     assert f"= {view['score']:.6g}" in text
     assert "0.5 ×" in text and "exchange rate of cost" in text
+    for change in ("with other queries", "without each other system", "with weights moved by up to 0.1"):
+        assert re.search(rf"rank {change}: \d", text), change
+    assert "set of systems: " in text
 
 
 def test_a_cost_shows_its_formula_its_machine_and_the_price(page: Page) -> None:
@@ -130,7 +117,7 @@ def test_samples_are_a_histogram_and_a_distribution(page: Page) -> None:
     for kind in ("histogram", "ecdf"):
         assert page.locator(f'#evidence [data-chart="{kind}"] svg path').count() > 3
     bins = page.evaluate(
-        """() => harnessPage.charts.bins(harnessPage.content.rows[harnessPage.main.view().rows[0]].quantiles, true)"""
+        """() => harnessPage.binsOf(harnessPage.content.rows[harnessPage.view().rows[0]].quantiles, true)"""
     )
     assert sum(share for _, _, share in bins) == pytest.approx(100)
     assert all(share >= 0 for _, _, share in bins)
@@ -150,12 +137,9 @@ def test_a_noisy_row_shows_its_finding(page: Page) -> None:
     assert f"What to do{causes.TEXTS[Cause.DRIFT].advice}" in text.replace("\n", "")
 
 
-def test_equal_samples_are_a_sentence_not_pictures(open_file: Open, tmp_path: Path) -> None:
+def test_equal_samples_are_a_sentence_not_pictures(open_rows: Open) -> None:
     (row, *_), found = made.rows(1)
-    same = {row.key: replace(found[row.key], quantiles_s=(0.002,) * len(found[row.key].quantiles_s))}
-    path = tmp_path / "same.html"
-    path.write_text(made.html([row], same), encoding="utf-8")
-    page = open_file(path)
+    page = open_rows([row], {row.key: replace(found[row.key], quantiles_s=(0.002,) * 51)})
     assert "all took 2.00 ms" in opened(page, 1, "latency")
     assert page.locator("#evidence .chart").count() == 0
     expect(page.locator("#figure-ecdf .chart")).to_be_hidden()
@@ -169,19 +153,17 @@ def test_contested_point_names_the_contesting_rows(page: Page) -> None:
     assert "by their values" in opened(page, place, "front")
 
 
-def test_escape_closes_the_evidence_and_restores_the_focus(page: Page) -> None:
+@pytest.mark.parametrize("leave", ["Escape", "Back"])
+def test_closed_evidence_leaves_the_address_and_restores_the_focus(page: Page, leave: str) -> None:
     opened(page, 3, "cost")
-    page.keyboard.press("Escape")
+    expect(page).to_have_url(EVIDENCE)
+    if leave == "Escape":
+        page.keyboard.press("Escape")
+    else:
+        page.go_back()
     expect(page.locator("#evidence")).to_be_hidden()
     expect(cell(page, "cost", 3)).to_be_focused()  # a moment after it is hidden
     expect(page).not_to_have_url(EVIDENCE)
-
-
-def test_back_closes_the_evidence(page: Page) -> None:
-    opened(page, 2, "latency")
-    expect(page).to_have_url(EVIDENCE)
-    page.go_back()
-    expect(page.locator("#evidence")).to_be_hidden()
 
 
 def test_evidence_fits_a_narrow_window(page: Page) -> None:

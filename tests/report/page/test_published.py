@@ -20,7 +20,8 @@ SHIPPED = Path(__file__).parents[3] / "results" / "published" / "santhanam2023"
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("published") / "page.html"
     arguments = ["report", str(SHIPPED), "--format", "html", "-o", str(path), "--as-of", "2022-12-02"]
-    assert CliRunner().invoke(main, arguments).exit_code == 0
+    done = CliRunner().invoke(main, arguments)
+    assert (done.exit_code, done.output) == (0, "")
     return path
 
 
@@ -31,13 +32,13 @@ def published(open_file: Open, path: Path) -> Page:
 
 @pytest.mark.parametrize("dataset", ["msmarco", "xortydi"])
 def test_table_4_with_the_papers_rates(published: Page, dataset: str) -> None:
-    """Costs are made again from printed latencies here, so scores differ by more than those of printed costs do."""
+    """The page computes costs from printed latencies, so its scores differ more than scores of printed costs."""
     published.locator("#dataset").select_option(dataset)
     assert published.locator("#mode").input_value() == "published", "the page opens with the paper's rates"
     source = f"(Santhanam et al. 2023, Table {'4a' if dataset == 'msmarco' else '4b'})"
     assert published.locator("#summary").inner_text().count(source) == 2
     shown = published.evaluate(
-        """() => { const view = harnessPage.main.view();
+        """() => { const view = harnessPage.view();
           return view.rows.map((row) => { const { system, cpus, gpus, memory } = harnessPage.content.rows[row];
             return [system, cpus, gpus, memory / 2 ** 30, view.score[row]]; }); }"""
     )
@@ -48,6 +49,13 @@ def test_table_4_with_the_papers_rates(published: Page, dataset: str) -> None:
         parts = {words.split()[1]: int(words.split()[0]) for words in line.hardware.split(", ")}
         key = (line.system, parts["CPU"], parts.get("GPU", 0), parts["GB"])
         assert scores[key] == pytest.approx(float(line.dynascore.value), abs=0.1), key
+
+
+def test_page_has_no_layout_of_a_paper() -> None:
+    refused = CliRunner().invoke(main, ["report", str(SHIPPED), "--format", "html", "--layout", "santhanam2023"])
+    assert refused.exit_code == 2 and refused.stderr.startswith(
+        "harness: --layout santhanam2023: a page has one layout"
+    )
 
 
 def test_computed_rates_are_one_choice_away(published: Page) -> None:
@@ -67,7 +75,7 @@ def test_computed_rates_are_one_choice_away(published: Page) -> None:
 
 def test_front_of_table_3a_has_the_systems_of_the_paper(published: Page) -> None:
     front = published.evaluate(
-        """() => { const view = harnessPage.main.view();
+        """() => { const view = harnessPage.view();
           const front = view.rows.filter((row) => view.frontOf[row] !== "dominated");
           return front.map((row) => harnessPage.content.rows[row].system); }"""
     )
