@@ -56,7 +56,7 @@ TEXTS: dict[Cause, CauseText] = {
     ),
     Cause.PROTOCOL: CauseText(
         "the suite departs from the protocol that it names",
-        "The numbers follow other rules than the paper's, so they cannot be set beside its tables.",
+        "The numbers follow other rules than the paper's, so they cannot be compared with its tables.",
         "use the protocol's own values in the suite",
         Again.NOT,
     ),
@@ -99,13 +99,13 @@ TEXTS: dict[Cause, CauseText] = {
     ),
     Cause.CANARY: CauseText(
         "the machine changed its speed",
-        "A fixed piece of work took different times beside the trials, so trials are not comparable.",
+        "The same fixed work took different times around the trials, so trials are not comparable.",
         _STOP_OTHERS,
         Again.RETRY,
     ),
     Cause.SLOW_MACHINE: CauseText(
         "the machine was slower than for other rows",
-        "A fixed piece of work took longer than beside other rows, so this row looks slow against them.",
+        "The same fixed work took longer than for other rows, so this row looks slow against them.",
         again=Again.RETRY,
     ),
     Cause.GPU_THROTTLING: CauseText(
@@ -136,7 +136,7 @@ TEXTS: dict[Cause, CauseText] = {
     ),
     Cause.SHARED_HOST: CauseText(
         "other jobs may have run on the host",
-        "Neighbours take caches and memory bandwidth whatever the limits are.",
+        "Neighbours use caches and memory bandwidth in spite of the limits.",
         "create the queues without --shared (harness batch up), then",
     ),
     Cause.PAGE_CACHE: CauseText(
@@ -193,7 +193,7 @@ TEXTS: dict[Cause, CauseText] = {
     ),
     Cause.LATENCY_TARGET: CauseText(
         "no arrival rate kept the latency target",
-        "Some jobs found no rate that meets the target twice, so the throughput is missing or lacks them.",
+        "Some jobs found no rate that meets the target twice, so the throughput is missing or leaves those jobs out.",
         "raise server.latency_target_s in the suite, then",
     ),
 }

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from harness import stats
 from harness.analysis import timings, validity
 from harness.analysis.pooling import Pool
-from harness.analysis.table import Timing
+from harness.analysis.table import Latency, Timing
 from harness.analysis.timings import Timings
 from harness.analysis.validity import machine_speed, sample_checks
 from harness.analysis.validity.findings import trials_s
@@ -32,25 +32,24 @@ SHOWN = ("p50", "p95", "p99")
 _MISSING = Estimate(None)
 # This count is a model's size, so it is the same for each query.
 _SIZE = "parameters"
-_NEGATIVE = "a sample has less than 0 s; let the adapter say seconds since a start"
+_NEGATIVE = "a sample has a negative time; let the adapter report a duration"
 
 
 @dataclass(frozen=True)
 class CellSummary:
     """Statistics of one cell.  A figure that its scenario does not define is missing, with a reason.
 
-    ``latency`` is ``None`` where no samples can be used, for ``reason``.  ``by_query_s`` has each query's mean over its
-    trials, ``quantiles_s`` all timed samples at :data:`harness.evaluation.per_query.SHARES`; both are empty where the
-    scenario has no latency of single queries.  ``counts`` are means over all timed samples.  ``facts`` and
-    ``disagreements`` are evidence for :func:`assess`.
+    ``reason`` says why the samples cannot be used.  ``by_query_s`` has each query's mean over its trials,
+    ``quantiles_s`` all timed samples at :data:`harness.evaluation.per_query.SHARES`; both are empty where the scenario
+    has no latency of single queries.  ``counts`` are means over all timed samples.  ``facts`` and ``disagreements`` are
+    evidence for :func:`assess`.
     """
 
-    latency: LatencySummary | None = None
+    latency: Latency
+    queries: int | None = None
+    trials: int | None = None
     reason: str | None = None
     throughput_qps: Estimate = _MISSING
-    service_s: Timing | None = None
-    stages_s: dict[str, Timing] = field(default_factory=dict)
-    spread_s: dict[str, Estimate] = field(default_factory=dict)
     counts: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     by_query_s: dict[str, float] = field(default_factory=dict)
@@ -79,10 +78,10 @@ def summarise(jobs: Sequence[StoredJob], *, rankings: bool = True) -> CellSummar
         summary = replace(summary, counts=_counts(timed), notes=(*summary.notes, *holes))
     # ValueError and KeyError are what pyarrow raises for a damaged file and for a missing column.
     except (HarnessError, OSError, ValueError, KeyError) as error:
-        return CellSummary(
-            reason=f"samples cannot be used: {reason_of(error)}", facts=facts, disagreements=disagreements
-        )
-    assert summary.latency is not None
+        reason = f"samples cannot be used: {reason_of(error)}"
+        missing = Estimate(None, reason=reason)
+        latency = Latency(mean_s=missing, p50_s=missing, p95_s=missing, p99_s=missing)
+        return CellSummary(latency, reason=reason, facts=facts, disagreements=disagreements)
     facts = replace(facts, mean_within=_within(summary.latency))
     return replace(summary, facts=facts, disagreements=disagreements)
 
@@ -113,12 +112,12 @@ def _summary(results: Sequence[Result], timed: Timings) -> CellSummary:
     rate = server_throughput(results)
     timed = confirming_samples(results, timed)
     if not len(timed.query):
-        return _without_latency(timed, "no rate was believed, so no latency belongs to it", rate, {})
+        return _without_latency(timed, "no rate was confirmed, so there is no latency", rate, {})
     service = None if timed.service_s is None else _timing(timed, timed.service_s)
     return _with_latency(timed, throughput_qps=rate, service_s=service)
 
 
-def _within(latency: LatencySummary) -> float | None:
+def _within(latency: Latency) -> float | None:
     """Return half the width of the mean's interval as a share of the mean; with few processes, over queries alone."""
     mean = latency.mean_s if latency.mean_s.low is not None else latency.like_queries_s["mean"]
     if not mean.value or mean.low is None or mean.high is None:
@@ -127,12 +126,13 @@ def _within(latency: LatencySummary) -> float | None:
 
 
 def _with_latency(timed: Timings, throughput_qps: Estimate = _MISSING, service_s: Timing | None = None) -> CellSummary:
+    found = stats.summarise(timed.query, timed.trial, timed.latency_s, jobs=timed.job, shown=SHOWN)
+    spread_s = stats.variance_components(timed.whole(), [job for job, _ in timed.whole_trials()])
     return CellSummary(
-        stats.summarise(timed.query, timed.trial, timed.latency_s, jobs=timed.job, shown=SHOWN),
+        replace(_latency(found), service_s=service_s, stages_s=_stages(timed), spread_s=spread_s),
+        found.queries,
+        found.trials,
         throughput_qps=throughput_qps,
-        service_s=service_s,
-        stages_s=_stages(timed),
-        spread_s=stats.variance_components(timed.whole(), [job for job, _ in timed.whole_trials()]),
         notes=_overlong_stages(timed),
         by_query_s=_by_query(timed),
         quantiles_s=stats.quantiles(timed.latency_s, SHARES) if len(timed.latency_s) else (),
@@ -141,8 +141,24 @@ def _with_latency(timed: Timings, throughput_qps: Estimate = _MISSING, service_s
 
 def _without_latency(timed: Timings, reason: str, rate: Estimate, stages_s: dict[str, Timing]) -> CellSummary:
     """Describe a cell whose scenario gives no latency of single queries."""
-    latency = stats.nothing(reason, SHOWN, len(timed.queries), len(timed.trials))
-    return CellSummary(latency, throughput_qps=rate, stages_s=stages_s)
+    latency = replace(_latency(stats.nothing(reason, SHOWN)), stages_s=stages_s)
+    return CellSummary(latency, len(timed.queries), len(timed.trials), throughput_qps=rate)
+
+
+def _latency(found: LatencySummary) -> Latency:
+    """Return a summary as a row's record, without the times of other clocks."""
+    p50_s, p95_s, p99_s = (found.percentiles_s[name] for name in SHOWN)
+    return Latency(
+        mean_s=found.mean_s,
+        p50_s=p50_s,
+        p95_s=p95_s,
+        p99_s=p99_s,
+        like_queries_s=found.like_queries_s,
+        these_queries_s=found.these_queries_s,
+        at_most_s=found.at_most_s,
+        trial_means_s=found.trial_means_s,
+        trial_spread_s=found.trial_spread_s,
+    )
 
 
 def _by_query(timed: Timings) -> dict[str, float]:
@@ -175,7 +191,7 @@ def _complete(timed: Timings) -> tuple[Timings, tuple[str, ...]]:
         counts={name: filled(name, values) for name, values in timed.counts.items()},
     )
     return complete, tuple(
-        f"{number:,} of {len(timed.query):,} samples do not say {', '.join(names)}: the means take 0 for them"
+        f"{number:,} of {len(timed.query):,} samples have no {', '.join(names)}; the means count 0 for them"
         for number, names in holes.items()
     )
 
@@ -251,41 +267,30 @@ def _disagreements(jobs: Sequence[StoredJob]) -> int | None:
 
 
 # Queries per second are never 1 / latency (measuring rule 10).
-def batches(timed: Timings) -> list[tuple[tuple[int, int], int, float]]:
-    """Return each batch once: its trial, number of queries, and seconds."""
-    if timed.batch is None:
-        return []
-    pairs = np.stack([timed.trial, timed.batch])
-    found, first, sizes = np.unique(pairs, axis=1, return_index=True, return_counts=True)
-    return [
-        (timed.trials[int(trial)], int(size), float(timed.latency_s[place]))
-        for trial, place, size in zip(found[0], first, sizes, strict=True)
-    ]
-
-
 def offline_throughput(timed: Timings) -> Estimate:
     """Return queries per second of work: all queries over the summed durations of their batches.
 
     The interval is Student's over the jobs' durations.
     """
-    found = batches(timed)
-    if not found:
+    if timed.batch is None or not len(timed.batch):
         return Estimate(None, reason="no batches were timed")
-    taken = sum(seconds for _, _, seconds in found)
+    # Each query of a batch has the batch's duration: count it once.
+    first = np.unique(np.stack([timed.trial, timed.batch]), axis=1, return_index=True)[1]
+    by_trial = np.bincount(timed.trial[first], weights=timed.latency_s[first], minlength=len(timed.trials))
+    taken = float(by_trial.sum())
     if taken <= 0:
         return Estimate(None, reason="the batches took no time")
-    queries = len(timed.query)
-    value = queries / taken
-    whole = timed.whole_trials()
-    seconds = {pair: sum(duration for trial, _, duration in found if trial == pair) for pair in whole}
-    jobs = {job for job, _ in whole}
-    if len(jobs) < stats.MIN_PROCESSES:
-        return Estimate(value, reason=stats.too_few_processes(len(jobs)))
-    by_job = [statistics.fmean(time for pair, time in seconds.items() if pair[0] == job) for job in sorted(jobs)]
-    low, high = stats.student(np.asarray(by_job))
+    value, whole = len(timed.query) / taken, timed.whole_trials()
+    by_job: dict[int, list[float]] = {}
+    for pair, seconds in zip(timed.trials, by_trial.tolist(), strict=True):
+        if pair in whole:
+            by_job.setdefault(pair[0], []).append(seconds)
+    if len(by_job) < stats.MIN_PROCESSES:
+        return Estimate(value, reason=stats.too_few_processes(len(by_job)))
+    low, high = stats.student(np.asarray([statistics.fmean(seconds) for seconds in by_job.values()]))
     size = len(timed.queries)
     fastest = size / low if low > 0 else None
-    return Estimate(value, size / high, fastest, reason=f"interval for these queries, over {len(jobs)} jobs")
+    return Estimate(value, size / high, fastest, reason=f"interval for these queries, over {len(by_job)} jobs")
 
 
 def server_throughput(results: Sequence[Result]) -> Estimate:
@@ -303,7 +308,7 @@ def server_throughput(results: Sequence[Result]) -> Estimate:
     value = stats.median(believed) if not none else believed[int(place)]
     bounded = jobs >= stats.MIN_PROCESSES
     extremes = f"lowest and highest of {jobs} jobs" if bounded else stats.too_few_processes(jobs)
-    own = "latencies are of each job's own believed rate" if len(set(believed)) > 1 else None
+    own = "latencies were measured at each job's own confirmed rate" if len(set(believed)) > 1 else None
     probes = [probe for one in searched if one.rate_qps is not None for probe in one.probes]
     failed = sum(probe.check and not probe.passed for probe in probes)
     checks = f"{counted(failed, 'check')} failed before" if failed else None

@@ -132,11 +132,8 @@ class CheapestPoint:
     def cheaper(self) -> OperatingPoint | None:
         """The next cheaper point than the cheapest, which misses the goal; one of equal cost is not cheaper."""
         held = self.cheapest
-        return (
-            None
-            if held is None
-            else next((point for point in reversed(self.points) if _cost(point) < (1 - _SAME) * _cost(held)), None)
-        )
+        below = (point for point in reversed(self.points) if held and _cost(point) < (1 - _SAME) * _cost(held))
+        return next(below, None)
 
     @property
     def sure(self) -> OperatingPoint | None:
@@ -223,11 +220,8 @@ def _relative(
     """Return the points of rows against another row's mean; differences are paired by query."""
     points = []
     for row in rows:
-        values = per_query.get(base.per_query_key), per_query.get(row.per_query_key)
-        (done,) = comparison.corrected([comparison.compare_measure(base, row, *values, measure)])  # each row by itself
-        difference, mean = done.of(measure), row.measures[measure]
-        gap = (mean.value or 0.0) - (base.measured(measure) or 0.0)
-        interval = Estimate(gap, reason="not compared") if difference is None else difference.interval
-        interval = replace(interval, value=gap)
-        points.append(OperatingPoint(row, mean, interval.map(lambda value: value - offset)))
+        (difference,) = comparison.paired([(base, row)], per_query, measure)  # each row by itself
+        mean = row.measures[measure]
+        gap = replace(difference.interval, value=(mean.value or 0.0) - (base.measured(measure) or 0.0))
+        points.append(OperatingPoint(row, mean, gap.map(lambda value: value - offset)))
     return points

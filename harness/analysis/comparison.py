@@ -13,10 +13,9 @@ import numpy as np
 from harness import stats
 from harness.analysis import axes, notes, paired_differences, significance
 from harness.analysis.paired_differences import LATENCY, Difference, QueryChange, QueryChoice, difference, with_test
-from harness.analysis.table import Row, Validity
+from harness.analysis.table import Row, Validity, ended
 from harness.driver.records import Outcome
 from harness.errors import FileError, UsageError
-from harness.evaluation.evaluate import Evaluation
 from harness.evaluation.evaluate_runs import FlaggedQueries, evaluate_runs
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.per_query import PerQuery
@@ -105,8 +104,8 @@ def pairs(a_rows: Sequence[Row], b_rows: Sequence[Row], a: str, b: str) -> list[
         raise UsageError(f"{which} {what}; name a second system")
     if not matched:
         raise UsageError(
-            f"{a!r} ({len(ours)} rows) and {b!r} ({len(theirs)} rows) share no dataset, query sample and "
-            "profile; name one row each as system/dataset/scenario/profile"
+            f"{a!r} ({len(ours)} rows) and {b!r} ({len(theirs)} rows) have no dataset, query sample and "
+            "profile in common; name one row each as system/dataset/scenario/profile"
         )
     return matched
 
@@ -132,8 +131,7 @@ def compare(
     means = [row.latency.mean_s.value for row in (a, b)]
     latencies = _aligned(values_a, values_b, lambda values: values.latency_s)
     differences = [difference(LATENCY, means, latencies, functools.partial(_again, a, b))]
-    for measure in measures:
-        differences += compare_measure(a, b, values_a, values_b, measure).differences
+    differences += [_measure(name, (a.measured(name), b.measured(name)), values_a, values_b) for name in measures]
     texts = [*_notes(a, b)]
     if a.outcome is b.outcome is Outcome.OK:  # a failed row has no value at all, and a note says so
         reasons = [{name: of.reason for name, of in row.measures.items() if of.value is None} for row in (a, b)]
@@ -181,24 +179,23 @@ def _texts(results: Path, row: Row) -> Mapping[str, str]:
         return {}
 
 
-def compare_measure(a: Row, b: Row, values_a: PerQuery | None, values_b: PerQuery | None, measure: str) -> Comparison:
-    """Compare two rows by one measure; arguments as for :func:`compare`."""
-    figures = [row.measured(measure) for row in (a, b)]
-    sides = ComparisonSide(called(a), a), ComparisonSide(called(b), b)
-    return _comparison(sides, [_measure(measure, figures, values_a, values_b)], (), (values_a, values_b), None)
+def paired(
+    pairs: Sequence[tuple[Row, Row]], per_query: Mapping[str, PerQuery], measure: str, candidates: int = 1
+) -> list[Difference]:
+    """Test the second row of each pair against the first by one measure; all pairs form one family of tests.
 
-
-def compare_runs(
-    names: tuple[str, str],
-    evaluations: tuple[Evaluation, Evaluation],
-    values: tuple[PerQuery, PerQuery],
-    measures: Sequence[str],
-    choice: QueryChoice | None = None,
-) -> Comparison:
-    """Compare the measures of two run files; arguments as for :func:`compare`."""
-    differences = [_measure(name, [run.values[name] for run in evaluations], *values) for name in measures]
-    texts = _missing(measures, *(run.reasons for run in evaluations))
-    return _comparison((ComparisonSide(names[0]), ComparisonSide(names[1])), differences, texts, values, choice)
+    Args:
+        pairs: rows of one group each.
+        per_query: values by query, by :attr:`Row.per_query_key`.
+        measure: its name.
+        candidates: as for :func:`corrected`.
+    """
+    compared = []
+    for a, b in pairs:
+        values = per_query.get(a.per_query_key), per_query.get(b.per_query_key)
+        found = _measure(measure, (a.measured(measure), b.measured(measure)), *values)
+        compared.append(Comparison(ComparisonSide(called(a), a), ComparisonSide(called(b), b), (found,), ()))
+    return [comparison.differences[0] for comparison in corrected(compared, candidates)]
 
 
 def compare_run_pairs(
@@ -216,16 +213,13 @@ def compare_run_pairs(
         evaluated = evaluate_runs(runs, measures, step)
     choice = QueryChoice(evaluated.measures[0], count, runs.queries)
     comparisons = []
-    for one, two in pairs:
-        compared = compare_runs(
-            (f"{one}/{runs.dataset}", f"{two}/{runs.dataset}"),
-            (evaluated.evaluations[one], evaluated.evaluations[two]),
-            (evaluated.by_query[one], evaluated.by_query[two]),
-            evaluated.measures,
-            choice,
-        )
-        a, b = replace(compared.a, flagged=evaluated.flagged[one]), replace(compared.b, flagged=evaluated.flagged[two])
-        comparisons.append(replace(compared, a=a, b=b))
+    for pair in pairs:
+        judged = [evaluated.evaluations[name] for name in pair]
+        values = evaluated.by_query[pair[0]], evaluated.by_query[pair[1]]
+        differences = [_measure(name, [run.values[name] for run in judged], *values) for name in evaluated.measures]
+        texts = _missing(evaluated.measures, *(run.reasons for run in judged))
+        a, b = (ComparisonSide(f"{name}/{runs.dataset}", flagged=evaluated.flagged[name]) for name in pair)
+        comparisons.append(_comparison((a, b), differences, texts, values, choice))
     return comparisons, evaluated.notes
 
 
@@ -358,7 +352,7 @@ def _notes(a: Row, b: Row) -> Sequence[str]:
     texts = []
     for name, row in (("A", a), ("B", b)):
         if row.outcome is not Outcome.OK:
-            texts.append(f"{name} ended {row.outcome.value}: {row.detail or 'no detail was stored'}")
+            texts.append(f"{name} ended {ended(row.outcome, row.detail)}")
         texts += [
             f"{name} is {finding.validity.value}: {finding.text}"
             for finding in row.findings

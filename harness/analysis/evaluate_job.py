@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import logging
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from harness.evaluation.evaluate import Evaluation
 from harness.evaluation.frechet import RESAMPLES, Distance, Distances, Settings, distances
 from harness.evaluation.judged_runs import JudgedRuns, UnjudgedHits
 from harness.evaluation.measure_names import DistanceName
-from harness.evaluation.trec import QrelsCache, Run
+from harness.evaluation.trec import Run
 from harness.results import reader
 from harness.results.reader import StoredJob, judges_hits_alone, read_job_run
 from harness.stats import Estimate
@@ -75,7 +76,7 @@ class JobEvaluator:
         self.override = override
         self._vectors = vectors
         self._bases: dict[Path, JudgementBasis] = {}
-        self._qrels = QrelsCache()
+        self._qrels = functools.cache(trec.read_stored_qrels)
 
     def evaluate(self, job: StoredJob) -> JobEvaluation:
         """Score a job's run.
@@ -186,8 +187,8 @@ class Vectors:
         if not fitting:
             encoder = name.encoder or "minilm"
             raise UsageError(
-                f"no vectors of its documents{f' by {name.encoder}' if name.encoder else ''} are kept beside the"
-                f" results; make them with {quoted('embed', encoder, runs.dataset, results=self.folder)}"
+                f"the results folder has no vectors of the documents{f' by {name.encoder}' if name.encoder else ''};"
+                f" make them with {quoted('embed', encoder, runs.dataset, results=self.folder)}"
             )
         if len(fitting) > 1:
             raise UsageError(

@@ -265,7 +265,7 @@ def _comparable(table: Table, query: LeaderboardQuery) -> tuple[ComparisonGroup,
         if row.dataset == query.dataset and query.suite in (None, row.suite) and query.scenario in (None, row.scenario)
     ]
     if not candidates:
-        raise UsageError(f"no row of {query.dataset} is of that suite and scenario; harness report shows what is there")
+        raise UsageError(f"no row of {query.dataset} has that suite and scenario; harness report lists the rows")
     groups = axes.group_rows(candidates)
     largest = max(groups, key=lambda group: sum(row.outcome is Outcome.OK for row in groups[group]))
     others = [

@@ -8,14 +8,14 @@ one machine only.  Axes and relative gains follow Boytsov et al. (2025), Figure 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from harness.analysis import axes, comparison, pareto_front
 from harness.analysis.axes import Axis, ComparisonGroup
 from harness.analysis.paired_differences import Difference
 from harness.analysis.pareto_front import FrontPoint, FrontState
-from harness.analysis.table import Row, Table, Validity
+from harness.analysis.table import Row, Table, Validity, ended
 from harness.driver.records import Outcome
 from harness.evaluation.per_query import PerQuery
 from harness.stats import Estimate
@@ -131,16 +131,9 @@ def build(table: Table, per_query: Mapping[str, PerQuery], firstp: Mapping[str, 
         measure: the measure of the gain.
     """
     matched = [(row, *_first_of(row, table.rows, firstp[row.system])) for row in table.rows if row.system in firstp]
-    pairs = [(row, first) for row, first, reason in matched if first is not None and reason is None]
-    compared = comparison.corrected(
-        [
-            comparison.compare_measure(
-                first, row, per_query.get(first.per_query_key), per_query.get(row.per_query_key), measure
-            )
-            for row, first in pairs
-        ]
-    )
-    gains = {id(row): done.of(measure) for (row, _), done in zip(pairs, compared, strict=True)}
+    pairs = [(first, row) for row, first, reason in matched if first is not None and reason is None]
+    tested = comparison.paired(pairs, per_query, measure)
+    gains = {id(row): gain for (_, row), gain in zip(pairs, tested, strict=True)}
     held: dict[tuple[ComparisonGroup, str], list[ReadingOn]] = {}
     for row, first, reason in matched:
         held.setdefault((axes.comparison_group(row), row.profile), []).append(
@@ -155,7 +148,7 @@ def build(table: Table, per_query: Mapping[str, PerQuery], firstp: Mapping[str, 
 def _first_of(row: Row, rows: Sequence[Row], name: str) -> tuple[Row | None, str | None]:
     """Return a row's FirstP, preferably from the same machine, and why the two are not compared."""
     if row.outcome is not Outcome.OK:
-        return None, f"{row.outcome.value}: {row.detail or 'no detail was stored'}"
+        return None, ended(row.outcome, row.detail)
     group = axes.comparison_group(row)
     found = [each for each in rows if each.system == name and axes.comparison_group(each) == group]
     measured = [each for each in found if each.outcome is Outcome.OK]
@@ -195,7 +188,7 @@ def _reading_on(row: Row, first: Row | None, reason: str | None, gain: Differenc
 def _relative(gain: Difference | None, base: float | None, measure: str) -> Estimate:
     """Return a gain in per cent of FirstP's value."""
     if gain is None or gain.a is None or gain.b is None:
-        return Estimate(None, reason=f"no {measure} of both")
+        return Estimate(None, reason=f"{measure} is missing for one of the two")
     if not base:
         return Estimate(None, reason=f"FirstP has {measure} 0")
     interval = gain.interval
@@ -218,28 +211,20 @@ def _ratio(axis: RatioAxis, row: Row, first: Row) -> Estimate:
     if ours.value is None or not theirs.value:
         missing, of = (ours, row) if ours.value is None else (theirs, first)
         return Estimate(None, reason=f"{missing.reason or 'not measured'} ({of.system})")
-    ends = (ours.low, ours.high, theirs.low, theirs.high)
-    if any(end is None for end in ends) or not theirs.low:
-        return Estimate(ours.value / theirs.value)
-    assert ours.low is not None and ours.high is not None and theirs.high is not None
-    return Estimate(ours.value / theirs.value, ours.low / theirs.high, ours.high / theirs.low)
+    value = ours.value / theirs.value
+    if ours.low is None or ours.high is None or theirs.high is None or not theirs.low:
+        return Estimate(value)
+    return Estimate(value, ours.low / theirs.high, ours.high / theirs.low)
 
 
 def _group(place: ComparisonGroup, profile: str, systems: Sequence[ReadingOn]) -> LongGroup:
     firsts = {id(each.first): each.first for each in systems if each.first is not None}
     states = {axis.name: _states(axis, systems) for axis in RATIOS}
-    placed = tuple(
-        ReadingOn(
-            each.row,
-            each.first,
-            each.reason,
-            each.gain,
-            each.relative,
-            each.ratios,
-            {name: by_key[key] for name, by_key in states.items() if (key := each.row.per_query_key) in by_key},
-        )
+    fronts = [
+        {name: by_key[key] for name, by_key in states.items() if (key := each.row.per_query_key) in by_key}
         for each in systems
-    )
+    ]
+    placed = tuple(replace(each, front=front) for each, front in zip(systems, fronts, strict=True))
     return LongGroup(place, profile, tuple(firsts.values()), placed)
 
 

@@ -42,11 +42,11 @@ FLOP_METHOD = (
 WORK_METHOD = f"Work (pairs, tokens, GFLOP ...) depends on no machine. {COUNT_METHOD} {FLOP_METHOD}"
 CEILING_METHOD = (
     "Ceiling: R@depth, the mean share of a query's relevant documents among those that the first stage gives to the "
-    "second; documents that nobody judged count as not relevant."
+    "second; unjudged documents count as not relevant."
 )
 GAIN_METHOD = (
-    "Gain: the measure less that of the first stage alone, cut at as many hits and judged alike; the interval is that "
-    "of a paired randomisation test over queries."
+    "Gain: the measure minus the first stage's own, at the same cutoff and with the same judgements; the interval "
+    "comes from a paired randomisation test over queries."
 )
 HARM_METHOD = (
     "Harm: the share of judged queries whose measure is lower than the first stage's; the interval is Clopper and "
@@ -84,7 +84,6 @@ def of_table(
         *of_recordings(rows),
         *of_unjudged(rows),
         *_smallest(rows),
-        *_shared_cpus(rows),
         *not_comparable(rows),
     )
 
@@ -93,7 +92,7 @@ def of_cost(rows: Sequence[Row], choice: TypeChoice = DEFAULT_CHOICE) -> Iterato
     """Yield how the cost of queries was computed, by cost model, and on which machines."""
     yield from cost.describe_models(row.scenario for row in rows)
     if any(figure.low is not None for row in rows for figure in (row.cost.sequential, row.cost.saturated)):
-        yield "A cost's interval is that of its latency or throughput times the same factor: prices have none."
+        yield "A cost has the interval of its latency or throughput, scaled by the price; prices have no interval."
     if rows and all(row.scenario == "single_stream" for row in rows):
         yield (
             f"Cost, {cost.SATURATED.name}: not shown, no row here has a throughput; measure scenario server on a "
@@ -108,7 +107,7 @@ def of_cost(rows: Sequence[Row], choice: TypeChoice = DEFAULT_CHOICE) -> Iterato
             f"and bare-metal ones left out, with preference for {choice}: its latency was measured elsewhere."
         )
     if any(row.published_type for row in rows):
-        yield "A published row is priced on the very instance type that its paper names for it."
+        yield "A published row is priced on the instance type that its paper names."
 
 
 def _of_index_cost(rows: Sequence[Row], storage: StoragePrice | None) -> Iterator[str]:
@@ -132,7 +131,7 @@ def _of_tokens(rows: Sequence[Row]) -> Iterator[str]:
     if found is not None:
         yield (
             f"Cost, tokens: {token_prices.FORMULA}; at list prices of {found.date}, without cache or batch discount, "
-            f"beside the cost of the instance and never added to it (source: {found.source.rpartition('; ')[0]})."
+            f"shown next to the instance's cost and never added to it (source: {found.source.rpartition('; ')[0]})."
         )
 
 
@@ -222,27 +221,6 @@ def _smallest_profile(rows: Sequence[Row]) -> str:
     passed = [row for row in rows if row.outcome is Outcome.OK]
     smallest = min(passed, key=lambda row: (row.memory_limit_bytes, row.cpus, row.gpus, row.profile), default=None)
     return smallest.profile if smallest else "none"
-
-
-def _shared_cpus(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the profiles that use all CPUs of their host, and so share them with harness's own sampling.
-
-    Rows that record where their jobs ran (``harness_apart``) have this among their findings.
-    """
-    full = {
-        f"{row.profile}: {row.cpus} of {row.machine.host_cpus}"
-        for row in rows
-        if row.outcome is Outcome.OK
-        and row.machine is not None
-        and not row.isolation.scripted
-        and row.harness_apart is None
-        and row.machine.host_cpus <= row.cpus
-    }
-    if full:
-        yield (
-            f"Profiles with all CPUs of their host ({', '.join(sorted(full))}) share them with the harness's own "
-            "sampling; measure on a machine with more CPUs to separate the two."
-        )
 
 
 def not_comparable(rows: Sequence[Row]) -> tuple[str, ...]:

@@ -66,7 +66,7 @@ class Latencies:
             return Estimate(value, reason=found.reason)
         beyond = next((centre * 2**n for n in range(1, 11) if (self._ends(centre * 2**n, level).high or 0) < 0), None)
         if beyond is None:
-            return Estimate(value, reason="A's latency may be next to 0: its ratio has no upper end")
+            return Estimate(value, reason="A's latency may be close to 0, so the ratio has no upper end")
         from scipy.optimize import brentq
 
         def end(held: Callable[[Estimate], float], outer: float) -> float:

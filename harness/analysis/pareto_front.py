@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from harness.analysis import axes, resampling
 from harness.analysis.axes import ACCURACY, Axis
 from harness.analysis.resampling import BETTER, EQUAL, UNDECIDED, WORSE, PairedSigns, Resampled, Signs
-from harness.analysis.table import Row, Table, Validity
+from harness.analysis.table import Row, Table, Validity, ended
 from harness.driver.records import Outcome
 from harness.evaluation.per_query import PerQuery
 from harness.results.schema import Cell
@@ -69,7 +69,7 @@ def uncertainty(
 def reason_not_ranked(row: Row, needed: Sequence[Axis]) -> str | None:
     """Return the reason why a row cannot be ranked by these axes; ``None``: it can be ranked."""
     if row.outcome is not Outcome.OK:
-        return f"{row.outcome.value}: {row.detail or 'no detail was stored'}"
+        return ended(row.outcome, row.detail)
     if row.validity is Validity.INVALID:
         texts = (finding.text for finding in row.findings if finding.validity is Validity.INVALID)
         return f"invalid: {next(texts, 'see its notes')}"

@@ -12,8 +12,7 @@ from harness.analysis import positions
 from harness.analysis.positions import BIN, DatasetPositions, FirstPassages
 from harness.analysis.table import Row, Table
 from harness.datasets import Dataset, DatasetLocation, IrDataset, dataset_name
-from harness.datasets.judged_passages import read_chunks, read_passages
-from harness.datasets.passage_matching import JudgedPassage, match_passages
+from harness.datasets.passage_matching import JudgedPassage, match_passages, read_chunks, read_passages
 from harness.datasets.passage_positions import POSITIONS, has_positions, read_positions, read_positions_file
 from harness.errors import FileError, UnknownName, UsageError
 from harness.evaluation.per_query import PerQuery
@@ -38,7 +37,7 @@ class PositionSources:
 
     def __post_init__(self) -> None:
         if self.passages is not None and self.chunks is not None:
-            raise UsageError("--passages and --chunks are two sources of positions; name one")
+            raise UsageError("--passages and --chunks both give positions; name one of them")
 
     @property
     def matched(self) -> bool:
@@ -50,7 +49,7 @@ def of_dataset(name: str, location: DatasetLocation, sources: PositionSources, c
     """Return a dataset's first relevant passages with their positions.
 
     Raises:
-        UsageError: it has no positions and no source of them is named, or there is no relevant passage.
+        UsageError: it has no positions and none are named, or no passage is relevant.
         FileError: a file is missing or wrong.
     """
     shown = dataset_name(name)
@@ -79,8 +78,7 @@ def of_dataset(name: str, location: DatasetLocation, sources: PositionSources, c
 
 def _relevant(dataset: Dataset) -> list[tuple[str, str]]:
     """Return the pairs of a query and a document that are judged relevant."""
-    fields = (line.split() for line in dataset.qrels.decode("utf-8").splitlines())
-    return [(query, doc) for query, _, doc, grade in fields if int(grade) > 0]
+    return [(query, doc) for query, doc, grade in dataset.graded() if grade > 0]
 
 
 def _passages(name: str, cache: Path) -> list[JudgedPassage]:
@@ -133,7 +131,7 @@ def of_results(
         raise UsageError(f"{results}: has no results of the dataset {', '.join(unknown)}; leave --dataset out")
     if not made:
         raise UsageError(
-            f"{results}: no positions of {', '.join(missing)} are here; name the dataset's folder with --dataset"
+            f"{results}: has no positions of {', '.join(missing)}; name the dataset's folder with --dataset"
         )
     return made, missing
 

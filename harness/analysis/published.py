@@ -383,7 +383,7 @@ class Published:
         instance = snapshot.instance(line.instance_type)
         if instance is None:
             raise FileError(
-                f"{self.folder}: {line.system!r} stands on instance type {line.instance_type!r}, which has no price in"
+                f"{self.folder}: {line.system!r} names instance type {line.instance_type!r}, which has no price in"
                 f" {snapshot}; correct the type, or name another date"
             )
         return instance

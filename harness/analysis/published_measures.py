@@ -210,10 +210,6 @@ class PublishedMeasures:
             elif not ends[0] - _half(printed) <= Fraction(printed) <= ends[1] + _half(printed):
                 yield place, printed, f"{float(ends[0]):+.2f} to {float(ends[1]):+.2f}"
 
-    def checked_gains(self) -> int:
-        """Return how many printed gains can be checked by printed figures."""
-        return sum(ends is not None for _, _, ends in self._gains())
-
     def _gains(self) -> Iterator[tuple[str, str, tuple[Fraction, Fraction] | None]]:
         """Yield each printed gain with its place, and the least and the largest gain that the figures allow."""
         for table in self.about.tables:
@@ -365,5 +361,5 @@ def _notes(
         said = [f"{cell.gain} % over {paper.baseline(table, system)}"] if cell.gain else []
         said += [str(table.marks.get(mark, f"mark {mark}")) for mark in cell.marks]
         if said:
-            yield f"printed beside {table.columns[column].measure}: {'; '.join(said)}"
+            yield f"printed with {table.columns[column].measure}: {'; '.join(said)}"
     yield from (f"{kind} {each}" for kind, each in paper.contradictions(table.number, system))

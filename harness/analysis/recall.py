@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.analysis import comparison
-from harness.analysis.table import Row, Table
+from harness.analysis.table import Row, Table, ended
 from harness.driver.records import Outcome, Scalar
 from harness.errors import HarnessError, UnknownName, UsageError
 from harness.evaluation import evaluate
@@ -114,8 +114,8 @@ def compare_with_exact(
         exact = {system: named for system in systems if system != named}
     elif not exact:
         raise UsageError("no suite of these results names an exact search ([exact] in its file); name one with --of")
-    wanted = [(dataset, system) for dataset, system in found if system in exact]
-    pairs = [_pair(found, dataset, system, exact[system]) for dataset, system in wanted]
+    wanted = [ExactPair(dataset, system, exact[system]) for dataset, system in found if system in exact]
+    pairs = [_pair(found, pair) for pair in wanted]
     measure = (*table.measures, "")[0]
     return RecallTable(measure, _with_changes(pairs, table, per_query, measure))
 
@@ -135,23 +135,23 @@ def _rank(job: StoredJob) -> tuple[bool, bool]:
 
 
 def _pair(
-    found: Mapping[tuple[str, str], Sequence[StoredJob]], dataset: str, system: str, exact: str
-) -> tuple[ExactPair, StoredJob | None, StoredJob | None]:
-    """Return a pair, and the two jobs behind it."""
-    mine, theirs = found[dataset, system], found.get((dataset, exact), ())
+    found: Mapping[tuple[str, str], Sequence[StoredJob]], pair: ExactPair
+) -> tuple[ExactPair, tuple[StoredJob, StoredJob] | None]:
+    """Compare a pair; return the two jobs behind it as well, if they could be compared."""
+    mine, theirs = found[pair.dataset, pair.system], found.get((pair.dataset, pair.exact), ())
     if not theirs:
-        elsewhere = sorted(other for other, name in found if name == exact)
+        elsewhere = sorted(other for other, name in found if name == pair.exact)
         where = f"on {', '.join(elsewhere)} alone" if elsewhere else "nowhere"
-        return ExactPair(dataset, system, exact, f"dataset: {exact} was measured {where}"), None, None
+        return replace(pair, reason=f"dataset: {pair.exact} was measured {where}"), None
     # The first two jobs that fit, over hardware profiles, scenarios and suites.
     reasons = [(_reason(job, other), job, other) for job in mine for other in theirs]
     fitting = next(((job, other) for reason, job, other in reasons if reason is None), None)
     if fitting is None:
-        return ExactPair(dataset, system, exact, reasons[0][0]), None, None
+        return replace(pair, reason=reasons[0][0]), None
     try:
-        return _compared(dataset, system, exact, *fitting), *fitting
+        return _compared(pair, *fitting), fitting
     except HarnessError as error:  # a damaged file affects one row only
-        return ExactPair(dataset, system, exact, f"stored run cannot be read: {error}"), None, None
+        return replace(pair, reason=f"stored run cannot be read: {error}"), None
 
 
 def _reason(job: StoredJob, exact: StoredJob) -> str | None:
@@ -159,7 +159,7 @@ def _reason(job: StoredJob, exact: StoredJob) -> str | None:
     for each, name in ((job, None), (exact, exact.result.spec.cell.system)):
         prefix = f"{name}: " if name else ""
         if each.result.outcome is not Outcome.OK:
-            return f"{prefix}{each.result.outcome.value}: {each.result.detail or 'no detail was stored'}"
+            return f"{prefix}{ended(each.result.outcome, each.result.detail)}"
         if each.run_path is None:
             return f"{prefix}no stored run; measure it again"
     ours, theirs = job.result.spec, exact.result.spec
@@ -184,18 +184,16 @@ def _differences(ours: Mapping[str, Scalar], theirs: Mapping[str, Scalar], names
     )
 
 
-def _compared(dataset: str, system: str, exact: str, job: StoredJob, other: StoredJob) -> ExactPair:
+def _compared(pair: ExactPair, job: StoredJob, other: StoredJob) -> ExactPair:
     spec = job.result.spec
     run, exact_run = read_job_run(job).rankings, read_job_run(other).rankings
     sample = other.sample_ids()
     cutoffs = tuple(k for k in CUTOFFS if k <= spec.k) or (spec.k,)
     ranked = [query for query in sample if exact_run.get(query)]
     if not ranked:
-        return ExactPair(dataset, system, exact, f"{exact} ranks nothing for any query")
-    return ExactPair(
-        dataset,
-        system,
-        exact,
+        return replace(pair, reason=f"{pair.exact} ranks nothing for any query")
+    return replace(
+        pair,
         k=spec.k,
         overlaps=tuple(
             _overlap({query: (run.get(query, ()), exact_run[query]) for query in ranked}, k) for k in cutoffs
@@ -216,29 +214,17 @@ def _overlap(rankings: Mapping[str, tuple[Sequence[str], Sequence[str]]], k: int
 
 
 def _with_changes(
-    pairs: Sequence[tuple[ExactPair, StoredJob | None, StoredJob | None]],
+    pairs: Sequence[tuple[ExactPair, tuple[StoredJob, StoredJob] | None]],
     table: Table,
     per_query: Mapping[str, PerQuery],
     measure: str,
 ) -> tuple[ExactPair, ...]:
     """Add to each compared pair its rows and the paired difference of their measure."""
     by_key = {(row.origin, key): row for row in table.rows for key in (row.key, *row.keys)}
-    rows = [
-        tuple(None if job is None else by_key.get((job.origin, job.result.key)) for job in jobs) for _, *jobs in pairs
-    ]
-    both = [(row, exact) for row, exact in rows if row is not None and exact is not None]
-    tested = comparison.corrected(
-        [
-            comparison.compare_measure(
-                exact, row, per_query.get(exact.per_query_key), per_query.get(row.per_query_key), measure
-            )
-            for row, exact in both
-        ]
+    rows = [[by_key.get((job.origin, job.result.key)) for job in jobs] if jobs else (None, None) for _, jobs in pairs]
+    both = [(exact, row) for row, exact in rows if row is not None and exact is not None]
+    differences = iter(comparison.paired(both, per_query, measure))
+    return tuple(
+        replace(pair, row=row, exact_row=exact, change=next(differences).interval if row and exact else pair.change)
+        for (pair, _), (row, exact) in zip(pairs, rows, strict=True)
     )
-    differences = iter([done.of(measure) for done in tested])
-    complete = []
-    for (pair, *_), (row, exact) in zip(pairs, rows, strict=True):
-        difference = next(differences) if row is not None and exact is not None else None
-        change = pair.change if difference is None else difference.interval
-        complete.append(replace(pair, row=row, exact_row=exact, change=change))
-    return tuple(complete)

@@ -59,8 +59,8 @@ class QrelsOverride:
             own[query][document] != grade for query, judged in stored.items() for document, grade in judged.items()
         )
         said = (
-            f"by {self.name} (SHA-256 {self.sha256[:12]}), not by the judgements that were stored: {more:,} more than "
-            f"those {pairs:,}, and {other:,} other grades"
+            f"by {self.name} (SHA-256 {self.sha256[:12]}) instead of the {pairs:,} stored judgements, with "
+            f"{more:,} more and {other:,} other grades"
         )
         return "; ".join((said, *self.remarks))
 
@@ -111,7 +111,7 @@ def judgement_basis(stored: Qrels, override: QrelsOverride) -> JudgementBasis:
     total = sum(len(judged) for judged in stored.values())
     if lacking == total:  # another dataset's
         return JudgementBasis(stored)
-    note = f"judged by the stored judgements: {override.name} lacks {lacking:,} of those {total:,}"
+    note = f"judged by the stored judgements: {override.name} lacks {lacking:,} of the {total:,}"
     return JudgementBasis(stored, notes=(note,))
 
 
@@ -176,7 +176,7 @@ def _without(runs: Sequence[JudgedRuns], override: QrelsOverride) -> tuple[Judge
 def _of_fewer_queries(runs: JudgedRuns, override: QrelsOverride) -> JudgedRuns:
     queries = {query: text for query, text in runs.queries.items() if query not in override.without}
     if not queries:
-        raise UsageError(f"{override.without_name}: leaves no query of {runs.dataset} to judge by; name fewer")
+        raise UsageError(f"{override.without_name}: leaves no query of {runs.dataset} to score; name fewer queries")
     if len(queries) == len(runs.queries):
         return runs
     fewer = {
@@ -190,12 +190,12 @@ def _of_fewer_queries(runs: JudgedRuns, override: QrelsOverride) -> JudgedRuns:
 def _fewer(sample: Sequence[str], override: QrelsOverride, more: str = "") -> str:
     gone = len(override.without.intersection(sample))
     others = sorted(override.without.difference(sample))
-    also = f", which names {count_and_ids(others)} that the sample has not" if others else ""
+    also = f", which also names {count_and_ids(others)} outside the sample" if others else ""
     return f"{_WITHOUT}{gone:,} of its {len(sample):,} queries ({override.without_name}{also}{more})"
 
 
 def _leaves_out_none(override: QrelsOverride) -> UsageError:
-    return UsageError(f"{override.without_name}: none of its {len(override.without):,} queries is in a sample here")
+    return UsageError(f"{override.without_name}: no sample here contains any of its {len(override.without):,} queries")
 
 
 def _replaces_none(override: QrelsOverride) -> UsageError:

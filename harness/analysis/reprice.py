@@ -332,12 +332,10 @@ def _summary(
             for was, is_now in (change.pairs[way] for change in changes)
             if way != SAME or not (was.substituted or is_now.substituted)
         ]
-        differences = [is_now - was for was, is_now in costs if was is not None and is_now is not None]
-        more, less = sum(usd > 0 for usd in differences), sum(usd < 0 for usd in differences)
         flipped = sum(flip.way == way for flip in flips)
         datasets = {change.place.dataset for change in best if change.way == way}
         yield (
-            f"{words}: of {counted(len(differences), 'row')} {more:,} cost more and {less:,} less; "
+            f"{words}: {_more_and_less(costs)}; "
             f"{counted(ranks_changed(changes, way), 'rank')} changed; {counted(flipped, 'verdict')} flipped; "
             f"{counted(len(datasets), 'dataset')} with another cheapest row."
         )
@@ -346,6 +344,13 @@ def _summary(
     substituted = sum(each.rows for each in gone if each.successor is not None)
     of = f", of {counted(substituted, 'row')} that a substitute prices" if substituted else ""
     yield f"{counted(len(gone), 'instance type')} gone{of}; {counted(len(lost), 'profile')} no type provides any more."
+
+
+def _more_and_less(costs: Iterable[tuple[float | None, float | None]]) -> str:
+    """Count the rows with a cost at both dates, and those that cost more or less now."""
+    differences = [is_now - was for was, is_now in costs if was is not None and is_now is not None]
+    more, less = sum(usd > 0 for usd in differences), sum(usd < 0 for usd in differences)
+    return f"of {counted(len(differences), 'row')} {more:,} cost more and {less:,} less"
 
 
 def _token_dates(changes: Sequence[RowChange], before: Tariff, now: Tariff) -> tuple[str, ...]:
@@ -358,14 +363,10 @@ def _token_dates(changes: Sequence[RowChange], before: Tariff, now: Tariff) -> t
 def _token_summary(changes: Sequence[RowChange], flips: Sequence[OrderFlip]) -> Iterator[str]:
     """Count the changes by token prices, if a row has tokens."""
     priced = [change for change in changes if change.row.token_model is not None]
-    costs = [(change.tokens_before.cost.value, change.tokens.cost.value) for change in priced]
-    differences = [is_now - was for was, is_now in costs if was is not None and is_now is not None]
     if priced:
-        yield (
-            f"By token prices: of {counted(len(differences), 'row')} {sum(usd > 0 for usd in differences):,} cost more "
-            f"and {sum(usd < 0 for usd in differences):,} less; "
-            f"{counted(sum(flip.way == TOKENS for flip in flips), 'verdict')} flipped."
-        )
+        costs = [(change.tokens_before.cost.value, change.tokens.cost.value) for change in priced]
+        flipped = counted(sum(flip.way == TOKENS for flip in flips), "verdict")
+        yield f"By token prices: {_more_and_less(costs)}; {flipped} flipped."
 
 
 def _gain(changes: Sequence[RowChange], side: int) -> int:
@@ -381,7 +382,7 @@ def _notes(changes: Sequence[RowChange], choice: TypeChoice, failed: int) -> Ite
         "again on any of these instances."
     )
     yield (
-        "Ranks count from the cheapest of the rows that may be compared: those of one dataset, scenario, isolation, "
+        "Ranks count from the cheapest of the rows that may be compared: rows of one dataset, scenario, isolation, "
         "latency target, query sample and corpus, with as many hits asked for (published: of one table). A verdict "
         "between two systems compares each at its cheapest row there. Rows whose numbers are invalid have no rank."
     )

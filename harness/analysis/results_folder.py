@@ -37,10 +37,10 @@ class Selection:
     """The part of a results folder to read, and how its runs are judged.
 
     ``measures`` are names as ir_measures writes them; none: the suites' measures, else the default ones (published
-    tables have their own). ``keys`` are those of the jobs that count, where not all do
+    tables have their own). ``keys`` name the jobs that count, if not all do
     (:func:`harness.analysis.rows.build_rows`). ``override`` holds other qrels, or queries to leave out; it is ignored
     with ``keys``. ``columns`` are the records in a row to read from the cache; other records, not plain values, may be
-    missing. ``distances`` allows Frechet distances among the measures, from the vectors stored beside the results.
+    missing. ``distances`` allows Frechet distances among the measures, from the vectors stored with the results.
     """
 
     measures: Sequence[str] = ()
@@ -139,21 +139,6 @@ def suite_measures(folder: Path, *, distances: bool = False) -> tuple[str, ...]:
     return tuple(name for name in named if distances or not name.startswith("FD")) or measure_names.DEFAULT
 
 
-def load_firstp(folder: Path) -> dict[str, str]:
-    """Return the FirstP of each system, as the suites of stored results name it."""
-    return suite_record.read_pairs(folder, suite_record.FIRSTP)
-
-
-def load_seeds(folder: Path) -> dict[str, str]:
-    """Return the model of each system that is one of its seeds, as the suites of stored results name it."""
-    return suite_record.read_pairs(folder, suite_record.SEEDS)
-
-
-def load_exact(folder: Path) -> dict[str, str]:
-    """Return the exact search of each approximate system, as the suites of stored results name it."""
-    return suite_record.read_pairs(folder, suite_record.EXACT)
-
-
 def _named(built: RowSet, jobs: reader.StoredJobs) -> RowSet:
     """Add the records that could not be read to a table."""
     return replace(built, table=replace(built.table, unreadable=tuple(map(reader.left_out, jobs.unreadable))))
@@ -193,7 +178,7 @@ def price_date(folder: Path) -> datetime.date | None:
 def _published(folder: Path, override: QrelsOverride | None) -> Table:
     if override is not None:
         raise UsageError(
-            f"{folder}: a paper's figures have no runs to judge again; leave --qrels, --without-queries out"
+            f"{folder}: a paper publishes no runs that can be judged again; leave out --qrels and --without-queries"
         )
     if published.has_measures_alone(folder):
         return published_measures.measures_table(published_measures.read(folder))

@@ -127,7 +127,7 @@ def examine(runs: JudgedRuns, options: RobustnessOptions, step: Progress = silen
     """
     if len(runs.runs) < 2:
         raise UsageError(
-            f"{runs.dataset}: an order needs two systems, there is {', '.join(runs.runs)} alone; name more"
+            f"{runs.dataset}: an order needs two systems, but only {', '.join(runs.runs)} is here; name another"
         )
     main, *others = measure_names.parse((options.measure, *options.against))
     options = replace(options, measure=str(main), against=tuple(map(str, others)))

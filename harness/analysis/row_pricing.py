@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -113,13 +113,8 @@ def tariff(
 
 def formulas() -> dict[str, str]:
     """Return the formula of each cost, by its name."""
-    models = {model.name: model.formula for model in cost.MODELS}
-    return {
-        **models,
-        "tokens": token_prices.FORMULA,
-        "build": cost.BUILD_FORMULA,
-        "storage": cost.STORAGE_FORMULA,
-    }
+    others = {"tokens": token_prices.FORMULA, "build": cost.BUILD_FORMULA, "storage": cost.STORAGE_FORMULA}
+    return {model.name: model.formula for model in cost.MODELS} | others
 
 
 def price_row(row: Row, tariff: Tariff) -> Row:
@@ -168,7 +163,7 @@ def price(table: Table, tariff: Tariff) -> Table:
         price_architecture=tariff.choice.architecture,
         price_generation=tariff.choice.generation,
         price_machine="cheapest" if tariff.choice.cheapest else "measured",
-        price_tokens_date=_tokens_date(rows),
+        price_tokens_date=next((row.cost.token_price.date for row in rows if row.cost.token_price is not None), ""),
         cost_formula=cost.SEQUENTIAL.formula,
         cost_formulas=formulas(),
         notes=(
@@ -334,7 +329,7 @@ def saturated(row: Row, price: Price | None, note: str | None) -> Estimate:
         has, all_of = (_resources(*each) for each in ((row.cpus, row.gpus), (price.vcpus, price.gpus)))
         return Estimate(
             None,
-            reason=f"the throughput is of {has} alone, {price.instance_type} has {all_of}; "
+            reason=f"the throughput was measured on {has}, but {price.instance_type} has {all_of}; "
             f"measure on a hardware profile with {all_of}",
         )
     found = cost.saturated(row.throughput_qps, price.usd_per_hour)
@@ -374,10 +369,6 @@ def tokens(row: Row, snapshot: TokenSnapshot | None) -> tuple[TokenPrice | None,
     if prompt is None or completion is None:
         return found, Estimate(None, reason="the system counts no prompt and completion tokens")
     return found, Estimate(token_prices.usd_per_million_queries(price, prompt, completion))
-
-
-def _tokens_date(rows: Sequence[Row]) -> str:
-    return next((row.cost.token_price.date for row in rows if row.cost.token_price is not None), "")
 
 
 def _build(row: Row, tariff: Tariff) -> tuple[Price | None, Estimate]:

@@ -13,9 +13,9 @@ from harness.analysis.cell_summary import CellSummary
 from harness.analysis.evaluate_job import JobEvaluation, JobEvaluator
 from harness.analysis.pooling import Pool
 from harness.analysis.row_cache import CellRow, RowSet, cell_stamp
-from harness.analysis.table import IndexFigures, Judged, Latency, Machine, Overhead, Resources, Row, Table, Validity
+from harness.analysis.table import IndexFigures, Judged, Machine, Overhead, Resources, Row, Table, Validity
 from harness.analysis.validity import counter_checks, machine_speed
-from harness.driver.records import Envelope, Outcome, Scalar
+from harness.driver.records import Outcome, Scalar
 from harness.errors import HarnessError
 from harness.evaluation import evaluate, measure_names, per_query
 from harness.evaluation.evaluate_runs import measure_notes
@@ -224,11 +224,12 @@ def _fact(result: Result, path: str) -> Any:
 def _index(index: IndexFacts | None) -> IndexFigures:
     if index is None:
         return IndexFigures()
+    parts = (index, *index.components.values())
     return IndexFigures(
         size_bytes=index.index_bytes,
         build_s=index.build_s,
-        envelope=_build_envelope(index),
-        machine=_build_machine(index),
+        envelope=index.envelope if len({part.envelope for part in parts}) == 1 else None,
+        machine=_build_machine([part.environment for part in parts]),
         parts_s={name: part.build_s for name, part in index.components.items()},
     )
 
@@ -269,42 +270,19 @@ def _machine(environment: Environment) -> Machine:
     return Machine(**{item.name: getattr(environment, item.name) for item in fields(Machine)})
 
 
-def _build_envelope(index: IndexFacts) -> Envelope | None:
-    """Return the envelope of an index build; None if its components were built in different ones."""
-    return index.envelope if all(part.envelope == index.envelope for part in index.components.values()) else None
-
-
-def _build_machine(index: IndexFacts) -> Machine | None:
-    """Return the machine of an index build; None if it is unknown or differs between components."""
-    environments = [index.environment, *(part.environment for part in index.components.values())]
+def _build_machine(environments: Sequence[Environment | None]) -> Machine | None:
+    """Return the machine of an index and its components; None if it is unknown or differs."""
     known = [environment for environment in environments if environment is not None]
     models = {(each.cpu_model, each.instance_type, each.gpu_models) for each in known}
     return _machine(known[0]) if len(known) == len(environments) and len(models) == 1 else None
 
 
 def _with_latency(row: Row, summary: CellSummary) -> Row:
-    latency = summary.latency
-    if latency is None:
-        missing = Estimate(None, reason=summary.reason)
-        return replace(row, latency=Latency(mean_s=missing, p50_s=missing, p95_s=missing, p99_s=missing))
     return replace(
         row,
-        queries=latency.queries,
-        trials=latency.trials,
-        latency=Latency(
-            mean_s=latency.mean_s,
-            p50_s=latency.percentiles_s["p50"],
-            p95_s=latency.percentiles_s["p95"],
-            p99_s=latency.percentiles_s["p99"],
-            like_queries_s=latency.like_queries_s,
-            these_queries_s=latency.these_queries_s,
-            at_most_s=latency.at_most_s,
-            service_s=summary.service_s,
-            stages_s=summary.stages_s,
-            spread_s=summary.spread_s,
-            trial_means_s=latency.trial_means_s,
-            trial_spread_s=latency.trial_spread_s,
-        ),
+        queries=summary.queries,
+        trials=summary.trials,
+        latency=summary.latency,
         throughput_qps=summary.throughput_qps,
         counts=summary.counts,
         notes=(*row.notes, *summary.notes),

@@ -194,7 +194,7 @@ def _between(mean: float, low: Floats, high: Floats, rejected: int) -> Estimate:
         ends = float(np.partition(low, rejected)[rejected]), -float(np.partition(-high, rejected)[rejected])
         if all(map(math.isfinite, ends)):
             return Estimate(mean, *ends)
-    return Estimate(mean, reason="so few queries have no interval when so many comparisons are corrected for")
+    return Estimate(mean, reason="too few queries for an interval that is corrected for this many comparisons")
 
 
 def fingerprint(differences: Floats) -> str:

@@ -67,6 +67,11 @@ class Cause(str, Enum):
     LATENCY_TARGET = "latency_target"
 
 
+def ended(outcome: Outcome, detail: object) -> str:
+    """Say how a failed job or row ended, and why."""
+    return f"{outcome.value}: {detail or 'no detail was stored'}"
+
+
 def processors(cpus: int, gpus: int) -> str:
     """Return CPUs and GPUs in words: ``2 CPUs``, ``1 CPU, 1 GPU``."""
     return ", ".join((counted(cpus, "CPU"), *([counted(gpus, "GPU")] if gpus else [])))
@@ -284,7 +289,7 @@ class Row:
     snapshot fits the profile; ``price_note`` says why, or how the priced machine differs from the measured one.
     ``counts`` holds the work of a query (pairs, tokens, flop ...), the mean over all timed samples; it does not depend
     on the machine.  ``token_model`` is the language model whose token prices the system names.  ``backend`` ran the
-    encoder of queries, ``document_backend`` that of documents.  ``stand_in`` says which checkpoint replaces the
+    encoder of queries, ``document_backend`` the encoder of documents.  ``stand_in`` says which checkpoint replaces the
     published one; ``pinned_at_first_use`` names the files that the run pinned.  ``sweep`` is a point of a sweep or
     curve.  ``origin`` names the merged results (:mod:`harness.results.merge`); jobs of two origins never share a row.
     ``one_pass_warmup`` counts the warm-up queries if warm-up was one pass.  ``data_faults`` are faults of the corpus.
@@ -423,7 +428,7 @@ class Table:
 
     ``measures`` are the measure names in column order, as ir_measures writes them.  ``notes`` are sentences about
     the table: methods, formulas, and rows that must not be compared.  ``overhead`` holds the null system on each
-    profile.  ``cost_formula`` is that of the model ``sequential``; ``cost_formulas`` holds all, by name.
+    profile.  ``cost_formula`` belongs to the model ``sequential``; ``cost_formulas`` holds all, by name.
     ``unreadable``: sentences about records that could not be read and are left out.
     ``rounded_to``: the step to which published rows print a measure (0.001 for tenths of a per cent).
     ``rates``: exchange rates of published scores.

@@ -159,7 +159,7 @@ def read(tables: Iterable[tuple[int, pa.Table]]) -> Timings:
     numbers = joined.column("trial").to_numpy().astype(np.int64)
     numbers = np.where(joined.column("warmup").to_numpy() & (numbers >= 0), -1, numbers)
     if not np.all(np.isfinite(latency) & (latency >= 0)):
-        raise StoreError("samples: a latency is negative or no number; measure the job again")
+        raise StoreError("samples: a latency is negative or not a number; measure the job again")
     timed, repeated = numbers >= 0, numbers == REPEAT_TRIAL
     queries, known_places = _timed_queries(places[timed], names)
     query = known_places[places[timed]]
@@ -167,7 +167,7 @@ def read(tables: Iterable[tuple[int, pa.Table]]) -> Timings:
     trial = trial.reshape(-1)
     if len(queries) * pairs.shape[1] > max(_FREE_PLACES, _MOST_PLACES_A_SAMPLE * len(query)):
         raise StoreError(
-            f"samples: {len(queries):,} queries in {pairs.shape[1]:,} trials make no sense; measure the job again"
+            f"samples: {len(queries):,} queries in {pairs.shape[1]:,} trials cannot be right; measure the job again"
         )
     if timed.any() and np.bincount(query * pairs.shape[1] + trial).max() > 1:
         raise StoreError("samples: a query was timed twice in one trial; measure the job again")
@@ -203,21 +203,8 @@ def _joined(tables: Iterable[tuple[int, pa.Table]]) -> pa.Table:
     """Join the samples of several jobs, with job numbers and one dictionary of query ids."""
     import pyarrow as pa
 
-    numbered = [_with_places(table).append_column("job", pa.repeat(job, len(table))) for job, table in tables]
+    numbered = [table.append_column("job", pa.repeat(job, len(table))) for job, table in tables]
     return pa.concat_tables(numbered, promote_options="default").unify_dictionaries()
-
-
-def _with_places(table: pa.Table) -> pa.Table:
-    """Return the samples with query ids as dictionary indices."""
-    import pyarrow as pa
-
-    index = table.column_names.index("query_id")
-    column = table.column(index)
-    return (
-        table
-        if pa.types.is_dictionary(column.type)
-        else table.set_column(index, "query_id", column.dictionary_encode())
-    )
 
 
 def _query_places(joined: pa.Table) -> tuple[Ints, list[str]]:

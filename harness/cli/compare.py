@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from harness.analysis import comparison, published, results_folder
+from harness.analysis import comparison, published
 from harness.analysis import recall as overlaps
 from harness.analysis.comparison import Comparison
 from harness.analysis.results_folder import ReadResults
@@ -35,7 +35,7 @@ from harness.errors import UsageError
 from harness.evaluation import judged_runs, measure_names, trec_lines
 from harness.report.comparison import comparison_document
 from harness.report.recall import answer, recall_document
-from harness.results import reader
+from harness.results import reader, suite_record
 
 # Names with these endings are run files, even if the file is missing.
 _ENDINGS = frozenset({".run", ".trec", ".res", ".txt", ".gz", ".zst"})
@@ -174,7 +174,7 @@ def recall(stored: StoredResults, exact: str | None, destination: Destination) -
     """
     if published.is_in(stored.results):
         raise UsageError(f"{stored.results}: a paper's figures have no ranked lists; name measured results")
-    read, declared = stored.read(), results_folder.load_exact(stored.results)
+    read, declared = stored.read(), suite_record.read_pairs(stored.results, suite_record.EXACT)
     found = overlaps.compare_with_exact(reader.read_jobs(stored.results), declared, exact, read.table, read.per_query)
     if destination.form == "md" and not destination.wide:
         destination.show_answer(lambda escape, width: (answer(found, escape, width),))

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import click
 
-from harness.analysis import cheapest, long_documents, published, published_measures, results_folder, seeds
+from harness.analysis import cheapest, long_documents, published, published_measures, seeds
 from harness.analysis.cheapest import QualityGoal
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.published import Published
@@ -34,6 +34,7 @@ from harness.report.long_documents import answer, long_documents_document
 from harness.report.plots import long_documents as long_plots
 from harness.report.published_measures import measures_document
 from harness.report.summary import SummaryView, summary_section
+from harness.results import suite_record
 from harness.untrusted import split_list
 
 LONG_DOCUMENTS = "long-documents"
@@ -201,7 +202,10 @@ def _long_documents(request: ReportRequest) -> None:
             " its printed gains"
         )
     found = stored.averaged(request.read())
-    firstp = seeds.models_of(results_folder.load_firstp(stored.results), results_folder.load_seeds(stored.results))
+    firstp = seeds.models_of(
+        suite_record.read_pairs(stored.results, suite_record.FIRSTP),
+        suite_record.read_pairs(stored.results, suite_record.SEEDS),
+    )
     made = long_documents.build(found.table, found.per_query, firstp, (*found.table.measures, "")[0])
     paper = published_measures.long_documents()
     if folder is not None:

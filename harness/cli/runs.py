@@ -27,13 +27,13 @@ from harness.cli.stored_results import (
     without_queries_option,
 )
 from harness.errors import UsageError
-from harness.evaluation import document_vectors, evaluate_runs, judged_runs, measure_names, qrels_subsample
 from harness.evaluation import embeddings as vector_files
+from harness.evaluation import evaluate_runs, judged_runs, measure_names, qrels_subsample
 from harness.evaluation import leakage as leaking
 from harness.evaluation.embeddings import Embeddings
 from harness.evaluation.evaluate import evaluate as evaluate_run
 from harness.evaluation.evaluate_runs import count_and_ids
-from harness.evaluation.frechet import Distances, Settings, distances
+from harness.evaluation.frechet import Distances, Settings, distances, read_vectors, vectors_of
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.leakage import queries_without_words
 from harness.progress import Progress, bar
@@ -162,11 +162,11 @@ def frechet(
     measured, failed = [], False
     with named_as_given(runs.cache):
         samples = runs.judged()
-        given = document_vectors.read_vectors(files, samples)
+        given = read_vectors(files, samples)
         for each in samples:
             sample = replace(each, notes=(*each.notes, *evaluate_runs.unknown_query_notes(each)))
             try:
-                encoded = document_vectors.vectors_of(sample, given, _folder(runs), encoder)
+                encoded = vectors_of(sample, given, _folder(runs), encoder)
                 measured += [_measured(sample, vectors, depths, settings, measures) for vectors in encoded]
             except UsageError as error:
                 if len(samples) == 1:

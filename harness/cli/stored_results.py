@@ -37,6 +37,7 @@ from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.per_query import PerQuery
 from harness.progress import Progress
 from harness.report.plots import KINDS
+from harness.results import suite_record
 from harness.untrusted import one_line
 
 # Up to this number of rows, values by query are read for one sentence.
@@ -118,7 +119,7 @@ class StoredResults:
 
     def averaged(self, found: ReadResults) -> ReadResults:
         """Replace the rows of each model's seeds by one row."""
-        models = {} if published.is_in(self.results) else results_folder.load_seeds(self.results)
+        models = {} if published.is_in(self.results) else suite_record.read_pairs(self.results, suite_record.SEEDS)
         if not models:
             return found
         table, per_query = seeds.averaged(found.table, found.per_query, models)

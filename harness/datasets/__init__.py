@@ -73,7 +73,7 @@ def find(name: str, beside: Path) -> DatasetLocation:
     shipped = {qrels.parent.name: qrels.parent for qrels in (data_root() / "datasets").glob("*/qrels.trec*")}
     if name in shipped:
         return shipped[name]
-    if _split(path)[0].is_dir():
+    if folder_of(path).is_dir():
         return path
     nearest = ir_datasets.nearest(name)
     if isinstance(nearest, IrDataset):
@@ -84,14 +84,12 @@ def find(name: str, beside: Path) -> DatasetLocation:
 
 def is_here(location: DatasetLocation) -> bool:
     """Return whether a dataset's files are on this machine, complete or not."""
-    if isinstance(location, IrDataset):
-        return ir_datasets.is_fetched(location)
-    return _split(location)[0].exists()
+    return ir_datasets.is_fetched(location) if isinstance(location, IrDataset) else folder_of(location).exists()
 
 
 def missing_folder(location: DatasetLocation) -> FileError | None:
     """Return the error of a location whose folder does not exist; ir_datasets may still fetch its own."""
-    return None if isinstance(location, IrDataset) else _formats.missing_folder(_split(location)[0])
+    return None if isinstance(location, IrDataset) else _formats.missing_folder(folder_of(location))
 
 
 def load(location: DatasetLocation, cache: Path, progress: Progress = silent) -> Dataset:
@@ -112,18 +110,9 @@ def load(location: DatasetLocation, cache: Path, progress: Progress = silent) ->
     else:
         path, split = _split(location)
         name, source = location.name.replace("#", "-"), _formats.read(path, split)
-        language, positions = _language(path), positions_content(path)
-    corpus = prepare_corpus(source.documents, cache, progress)
-    return Dataset(
-        name,
-        corpus,
-        source.queries,
-        source.qrels.content,
-        source.answers,
-        language,
-        positions,
-        repeated=source.qrels.repeated,
-    )
+        language, positions = _facts(path).language, positions_content(path)
+    corpus, qrels = prepare_corpus(source.documents, cache, progress), source.qrels
+    return Dataset(name, corpus, source.queries, qrels.content, source.answers, language, positions, qrels.repeated)
 
 
 def load_named(declared: str, beside: Path, cache: Path) -> Dataset:
@@ -151,16 +140,12 @@ def licence(location: DatasetLocation) -> Licence:
     """
     if isinstance(location, IrDataset):
         return MS_MARCO if location.name.startswith("msmarco") else Licence(None)
-    folder = _split(location)[0]
+    folder = folder_of(location)
     form = _formats.name_of(folder)
     if form == msmarco.FORMAT.name:
         return MS_MARCO
     stated = read_licence(folder) or Licence(_facts(folder).licence)
     return XOR_TYDI if stated.text is None and form == xor_tydi.FORMAT.name else stated
-
-
-def _language(folder: Path) -> str | None:
-    return _facts(folder).language
 
 
 def _facts(folder: Path) -> DatasetFacts:

@@ -19,7 +19,6 @@ from harness.evaluation.answer_recall import MAX_TOKENS, AnswerDepth, render_dep
 
 RULE = "xor-tydi retrieve, nltk word_tokenize"
 _LEFT_OUT = ("yes", "no")
-_MAX_CACHED_PAIRS = 1_000_000  # some 200 bytes each
 _BATCH = 32  # queries whose hits' texts are in memory
 
 # Yields (id, text) of the documents of these ids.
@@ -32,8 +31,6 @@ class Answers:
 
     by_query: Mapping[str, tuple[str, ...]]
     languages: Mapping[str, str] = field(default_factory=dict)
-    # Relevance of (query, document): systems retrieve the same documents again and again.
-    _relevance: dict[tuple[str, str], bool] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def content(self) -> bytes:
@@ -48,24 +45,20 @@ class Answers:
         Raises:
             UsageError: NLTK's sentence model is missing.
         """
-        if len(self._relevance) > _MAX_CACHED_PAIRS:
-            self._relevance.clear()
-        pairs = list(_hits(run))
-        new: dict[str, list[str]] = defaultdict(list)
-        for query_id, doc_id in pairs:
-            if (query_id, doc_id) not in self._relevance:
-                new[doc_id].append(query_id)
-        for doc_id, text in texts(new):
-            bare = _bare(text)
-            for query_id in new[doc_id]:
-                possible = [answer for answer in self.by_query.get(query_id, ()) if may_hold(bare, answer)]
-                self._relevance[query_id, doc_id] = any(answer in tokenise(text) for answer in possible)
+        asked: dict[str, list[str]] = defaultdict(list)
+        for query_id, doc_id in _hits(run):
+            asked[doc_id].append(query_id)
         # An unknown document is not relevant; the job's outcome reports it.
-        lines = [
-            f"{query_id} 0 {doc_id} {int(self._relevance.get((query_id, doc_id), False))}\n"
-            for query_id, doc_id in pairs
-        ]
-        return "".join(lines).encode()
+        relevant = {
+            (query_id, doc_id)
+            for doc_id, text in texts(asked)
+            for query_id in asked[doc_id]
+            if self._holds(text, query_id)
+        }
+        return "".join(f"{query} 0 {doc} {int((query, doc) in relevant)}\n" for query, doc in _hits(run)).encode()
+
+    def _holds(self, text: str, query_id: str) -> bool:
+        return any(may_hold(text, answer) and answer in tokenise(text) for answer in self.by_query.get(query_id, ()))
 
     def depths(self, run: bytes, texts: Texts) -> bytes:
         """Return the depth of answers in each query's hits: the content of ``answer_recall.render_depths``.
@@ -125,18 +118,15 @@ def searchable_answers(answers: Iterable[str]) -> tuple[str, ...]:
     return tuple(answer for answer in answers if answer not in _LEFT_OUT)
 
 
-def may_hold(bare: str, answer: str) -> bool:
+def may_hold(text: str, answer: str) -> bool:
     """Return whether a text's tokens may hold an answer; most texts cannot, and splitting one takes a millisecond.
 
     The tokenizer adds and drops white space and rewrites double quotes, nothing else.
-
-    Args:
-        bare: the text without white space.
-        answer: text to look for.
     """
-    return any(quote in answer for quote in "\"'`") or _bare(answer) in bare
+    return any(quote in answer for quote in "\"'`") or _bare(answer) in _bare(text)
 
 
+@functools.lru_cache(maxsize=10_000)
 def _bare(text: str) -> str:
     return "".join(text.split())
 

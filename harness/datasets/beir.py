@@ -6,7 +6,6 @@ from pathlib import Path
 
 from harness.datasets import native, source
 from harness.datasets.source import DatasetSource, Format
-from harness.evaluation.trec import judgement_rows
 
 
 def _splits(folder: Path) -> dict[str, Path]:
@@ -18,13 +17,9 @@ def _splits(folder: Path) -> dict[str, Path]:
 
 def _read(folder: Path, split: str) -> DatasetSource:
     """Read a folder that has all files; raise FileError if a query or judgement is wrong."""
-    queries_file = source.find_one(folder, ["queries.jsonl"])
+    corpus, queries_file = source.find_one(folder, ["corpus.jsonl"]), source.find_one(folder, ["queries.jsonl"])
     queries = native.read_json_queries(queries_file)
-    return DatasetSource(
-        native.json_documents(source.find_one(folder, ["corpus.jsonl"])),
-        queries,
-        source.collect_qrels(judgement_rows(_splits(folder)[split]), queries, queries_file.name),
-    )
+    return source.judged_source(native.json_documents(corpus), queries, _splits(folder)[split], queries_file)
 
 
 FORMAT = Format("BEIR", (("corpus.jsonl",), ("queries.jsonl",), ("qrels/*.tsv",)), _read, _splits, default_split="test")

@@ -7,6 +7,7 @@ import random
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Annotated
@@ -42,7 +43,7 @@ class Dataset:
     ``qrels`` is the text of a TREC qrels file.  A dataset with ``answers`` has no list of relevant documents:
     :meth:`judge` looks for an answer in each retrieved document.  ``language``: a code, where the dataset states one.
     ``positions``: the content of ``positions.jsonl``, empty without one.  ``repeated``: documents of judgements that
-    said the same as earlier ones.
+    repeat an earlier one.
     """
 
     name: str
@@ -64,12 +65,16 @@ class Dataset:
         """Suffix and content of the file of judgements in a results folder."""
         return ("answers.json", self.answers.content) if self.answers else ("trec", self.qrels)
 
+    def graded(self) -> Iterator[tuple[str, str, int]]:
+        """Yield query, document and grade of each judgement."""
+        for line in self.qrels.decode("utf-8").splitlines():
+            query, _, document, grade = line.split(" ")
+            yield query, document, int(grade)
+
     @property
     def judged(self) -> frozenset[str]:
         """Ids of the queries that can be judged."""
-        if self.answers:
-            return frozenset(self.answers.by_query)
-        return frozenset(line.split(maxsplit=1)[0] for line in self.qrels.decode("utf-8").splitlines())
+        return frozenset(self.answers.by_query if self.answers else (query for query, _, _ in self.graded()))
 
     @cached_property
     def faults(self) -> tuple[DataFault, ...]:
@@ -78,7 +83,7 @@ class Dataset:
         Raises:
             HarnessError: the corpus has none of the judged documents.
         """
-        pairs = [(fields[0], fields[2]) for fields in map(str.split, self.qrels.decode("utf-8").splitlines())]
+        pairs = [(query, document) for query, document, _ in self.graded()]
         unknown = self.corpus.unknown({document for _, document in pairs})
         asked = {query.query_id for query in self.queries}
         other_form = self._in_other_form(unknown)
@@ -155,8 +160,8 @@ class QuerySample:
 def draw_sample(dataset: Dataset, size: int, warmup: int, seed: int) -> QuerySample:
     """Draw a fixed sample of at most ``size`` judged queries, and at most ``warmup`` queries to warm up with.
 
-    Warm-up queries are those outside the sample.  If they are fewer than a fifth of it, queries of the sample fill up
-    to that fifth; those are judged and never timed.  Titles of documents would not do: a just-in-time compiler compiles
+    Queries outside the sample warm up.  If they are fewer than a fifth of the sample, queries of the sample fill the
+    gap; these are judged and never timed.  Titles of documents cannot warm up: a just-in-time compiler would compile
     other code for them.
 
     Raises:

@@ -66,7 +66,7 @@ def _documents(parts: list[Path], ids: Path, passage_ids: _PassageIds) -> Iterat
         for place, fields in source.read_columns(path, ["- - text -"]):
             if number >= len(passage_ids):
                 raise FileError(
-                    f"{place}: passage {number} has no id in {ids.name}, which has {len(passage_ids)}; give it one"
+                    f"{place}: passage {number} has no id among the {len(passage_ids)} of {ids.name}; add it"
                 )
             yield SourceDocument(place, passage_ids[number], "", fields[2])
             number += 1
@@ -122,9 +122,8 @@ def _entries(path: Path) -> Iterator[tuple[int, bytes]]:
             if len(rest) > _CHUNK:
                 break
     if rest.strip() or ended != b"}":
-        raise FileError(
-            f"{path}: not a JSON object of numbers and ids near {rest[:40].decode('utf-8', 'replace')!r}; correct it"
-        )
+        near = rest[:40].decode("utf-8", "replace")
+        raise FileError(f"{path}: not a JSON object of numbers and ids near {near!r}; correct it")
 
 
 def _check_utf8(path: Path, name: bytes) -> None:

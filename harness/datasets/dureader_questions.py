@@ -6,7 +6,6 @@ people wrote.  :mod:`harness.datasets.span_labels` has the rules.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import statistics
@@ -17,8 +16,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from harness import filesystem, stats
 from harness.datasets import source, span_labels
-from harness.datasets.generate.collection import new_folder
-from harness.driver.records import Query, corpus_line
+from harness.datasets.generate.collection import DatasetWriter, new_folder
+from harness.driver.records import Query
 from harness.errors import FileError, UsageError
 from harness.progress import Progress, silent
 
@@ -62,9 +61,8 @@ class LabelledCollection:
         }
 
 
-class _Page(NamedTuple):
-    title: str
-    paragraphs: tuple[str, ...]
+# A page: its title and its paragraphs.
+_Page = tuple[str, tuple[str, ...]]
 
 
 class _Question(NamedTuple):
@@ -72,13 +70,6 @@ class _Question(NamedTuple):
     query: Query
     answers: tuple[str, ...]
     pages: tuple[_Page, ...]
-
-
-class _Passage(NamedTuple):
-    passage_id: str
-    title: str
-    text: str
-    relevant: bool
 
 
 def label_questions(
@@ -100,85 +91,80 @@ def label_questions(
         UsageError: no answer makes any passage relevant.
     """
     with new_folder(out) as folder:
-        made = _write(_questions(files), folder, rule, progress)
-        if not any(made.relevant.values()):
+        labelled = _write(_questions(files), folder, rule, progress)
+        if not any(labelled.relevant.values()):
             names = ", ".join(path.name for path in files)
             raise UsageError(f"{names}: no answer makes a passage relevant; name files with answers, e.g. dev or train")
-        _describe(folder, files, rule, made)
-    return made
+        _describe(folder, files, rule, labelled)
+    return labelled
 
 
 def _write(questions: Iterator[_Question], folder: Path, rule: LabelRule, progress: Progress) -> LabelledCollection:
-    made = LabelledCollection()
+    labelled = LabelledCollection()
     named: dict[bytes, str] = {}  # the id of each text, by its hash: eight million texts are too many to keep
-    with (
-        (folder / "corpus.jsonl.gz").open("wb") as raw,
-        gzip.GzipFile("", "wb", 6, raw, mtime=0) as corpus,
-        (folder / "queries.jsonl").open("w", encoding="utf-8") as queries,
-        (folder / "qrels.trec").open("w", encoding="utf-8") as qrels,
-    ):
+    with DatasetWriter(folder) as writer:
         for number, question in enumerate(questions, start=1):
             query_id = question.query.query_id
-            if query_id in made.relevant:
+            if query_id in labelled.relevant:
                 raise FileError(f"{question.place}: question {query_id!r} comes twice; remove one")
-            positive: dict[str, None] = {}
-            for passage in _passages(question, rule):
-                key = hashlib.sha256(f"{passage.title}\0{passage.text}".encode()).digest()
-                doc_id = named.setdefault(key, passage.passage_id)
-                if doc_id == passage.passage_id:
-                    corpus.write(corpus_line(doc_id, passage.title, passage.text))
-                    made.lengths.append(len(passage.text))
+            relevant: dict[str, None] = {}
+            for passage_id, title, text, is_relevant in _passages(question, rule):
+                doc_id = named.setdefault(hashlib.sha256(f"{title}\0{text}".encode()).digest(), passage_id)
+                if doc_id == passage_id:
+                    writer.add_document(doc_id, text, 0, title)
+                    labelled.lengths.append(len(text))
                 else:
-                    made.repeated += 1
-                if passage.relevant:
-                    positive[doc_id] = None
-            made.relevant[query_id] = len(positive)
-            made.unanswered += not question.answers
-            queries.write(json.dumps({"_id": query_id, "text": question.query.text}, ensure_ascii=False) + "\n")
-            qrels.writelines(f"{query_id} 0 {doc_id} 1\n" for doc_id in positive)
+                    labelled.repeated += 1
+                if is_relevant:
+                    relevant[doc_id] = None
+            labelled.relevant[query_id] = len(relevant)
+            labelled.unanswered += not question.answers
+            writer.add_query(question.query)
+            for doc_id in relevant:
+                writer.add_judgement(query_id, doc_id)
             progress(number)
-    return made
+    return labelled
 
 
 def _questions(files: Sequence[Path]) -> Iterator[_Question]:
     for path in files:
         for place, raw in source.read_json_lines(path):
-            query_id = raw.get("question_id")
-            if isinstance(query_id, bool) or not isinstance(query_id, str | int):
-                raise FileError(f"{place}: key 'question_id' is missing or no id; add it")
-            source.check_id(place, str(query_id))
+            query_id = source.id_field(place, raw, "question_id")
+            source.check_id(place, query_id)
             text = source.encodable(source.text_field(place, raw, "question"))
             pages = []
             for page in _list(place, raw, "documents", dict):
                 title = source.text_field(place, page, "title") if page.get("title") is not None else ""
                 paragraphs = map(source.encodable, _list(place, page, "paragraphs", str))
-                pages.append(_Page(source.encodable(title), tuple(filter(str.strip, paragraphs))))
+                pages.append((source.encodable(title), tuple(filter(str.strip, paragraphs))))
             answers = tuple(_list(place, raw, "answers", str)) if "answers" in raw else ()
-            yield _Question(place, Query(str(query_id), text), answers, tuple(pages))
+            yield _Question(place, Query(query_id, text), answers, tuple(pages))
 
 
 def _list(place: str, raw: dict[str, Any], key: str, kind: type[_Item]) -> list[_Item]:
     value = raw.get(key)
-    if not isinstance(value, list) or not all(isinstance(each, kind) for each in value):
+    if not isinstance(value, list) or not all(isinstance(item, kind) for item in value):
         what = "objects" if kind is dict else "texts"
         raise FileError(f"{place}: key '{key}' is not a list of {what}; correct it")
     return value
 
 
-def _passages(question: _Question, rule: LabelRule) -> Iterator[_Passage]:
-    """Yield a question's passages; paragraphs are labelled before they are joined."""
+def _passages(question: _Question, rule: LabelRule) -> Iterator[tuple[str, str, str, bool]]:
+    """Yield id, title and text of a question's passages, and whether they are relevant.
+
+    Paragraphs are labelled before they are joined.
+    """
     answers = [tokens for tokens in map(span_labels.split, question.answers) if tokens]
-    for page_number, page in enumerate(question.pages):
-        positive = [span_labels.is_positive(text, answers, rule.threshold) for text in page.paragraphs]
-        for number, part in enumerate(span_labels.join_paragraphs(page.paragraphs, rule.characters)):
-            text = span_labels.join_texts([page.paragraphs[place] for place in part])
+    for page_number, (title, paragraphs) in enumerate(question.pages):
+        positive = [span_labels.is_positive(text, answers, rule.threshold) for text in paragraphs]
+        for number, places in enumerate(span_labels.join_paragraphs(paragraphs, rule.characters)):
+            text = span_labels.join_texts([paragraphs[place] for place in places])
             passage_id = f"{question.query.query_id}-{page_number}-{number}"
-            title = page.title if rule.titles else ""
-            yield _Passage(passage_id, title, text, any(positive[place] for place in part))
+            yield passage_id, title if rule.titles else "", text, any(positive[place] for place in places)
 
 
-def _describe(folder: Path, files: Sequence[Path], rule: LabelRule, made: LabelledCollection) -> None:
-    facts = made.facts()
+def _describe(folder: Path, files: Sequence[Path], rule: LabelRule, labelled: LabelledCollection) -> None:
+    facts = labelled.facts()
     sources = {path.name: filesystem.sha256(path) for path in files}
     record = {"rule": asdict(rule), "sources": sources, **facts}
     (folder / RECORD).write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -41,11 +41,11 @@ def name_of(folder: Path) -> str:
 
 
 def missing_folder(folder: Path) -> FileError | None:
-    """Return the error for a folder that does not exist; it suggests the folder there with the nearest name."""
+    """Return the error for a folder that does not exist; the error suggests the neighbour with the nearest name."""
     if folder.is_dir():
         return None
-    beside = [path.name for path in folder.parent.glob("*/")]
-    near = did_you_mean(folder.name, beside)
+    neighbours = [path.name for path in folder.parent.glob("*/")]
+    near = did_you_mean(folder.name, neighbours)
     return FileError(f"{folder}: this folder does not exist; give one with corpus, queries and qrels{near}")
 
 

@@ -81,23 +81,16 @@ def read(dataset: IrDataset) -> DatasetSource:
             raise UsageError(f"{dataset.id}: ir_datasets has no {part} for it; name a part that has them")
     place = f"{dataset.id} (ir_datasets)"
     topics = _fetch(dataset, lambda: [(place, item.query_id, _query(dataset, item)) for item in loaded.queries_iter()])
-    rows = _fetch(
-        dataset,
-        lambda: [(place, item.query_id, item.doc_id, str(item.relevance)) for item in loaded.qrels_iter()],
-    )
+    judged = _fetch(dataset, lambda: list(loaded.qrels_iter()))
+    rows = [(place, item.query_id, item.doc_id, str(item.relevance)) for item in judged]
     corpus_id = ir_datasets.docs_parent_id(dataset.id)
     # ir_datasets checks its downloads, but not files that a user put in its folder.  All are in the folder of the id's
     # first part, sometimes with other collections; fetching the first document ensures that they exist.
     _fetch(dataset, lambda: next(loaded.docs_iter(), None))
     folder = ir_datasets.util.home_path().resolve() / corpus_id.split("/")[0]
     kind = digest(["ir_datasets", corpus_id, ir_datasets.__version__, str(folder), folder_state(folder)])
-    documents = DocumentStream(
-        f"{corpus_id} (ir_datasets)",
-        kind,
-        (),
-        lambda: _documents(dataset),
-        lambda: ir_datasets.util.count_hint(corpus_id)() or 0,
-    )
+    label, count = f"{corpus_id} (ir_datasets)", ir_datasets.util.count_hint(corpus_id)
+    documents = DocumentStream(label, kind, (), lambda: _documents(dataset), lambda: count() or 0)
     return DatasetSource(documents, collect_queries(topics), collect_qrels(rows))
 
 
@@ -122,7 +115,7 @@ def language(dataset: IrDataset) -> str | None:
 
 
 def _is_no_download_error(record: logging.LogRecord) -> bool:
-    """Drop messages of failed downloads: the error that follows reports them."""
+    """Return False for messages of failed downloads: the error that follows reports them."""
     return not record.getMessage().lower().startswith(("download error", "download failed"))
 
 

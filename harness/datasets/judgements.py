@@ -1,4 +1,4 @@
-"""A dataset's judgements as a base for others, and the documents that are judged."""
+"""Judgements of a dataset that others are added to, and the documents to judge."""
 
 from __future__ import annotations
 
@@ -23,12 +23,9 @@ def judgements_of_dataset(dataset: Dataset) -> BaseQrels:
         UsageError: it is judged by answers in texts.
     """
     if dataset.answers:
-        raise UsageError(f"dataset {dataset.name}: is judged by answers in texts; there are no judgements to add to")
-    rows = (line.split() for line in dataset.qrels.decode("utf-8").split("\n") if line)
-    lines = tuple(
-        GradedPair(f"{dataset.name}'s judgements", query, document, int(grade), iteration)
-        for query, iteration, document, grade in rows
-    )
+        raise UsageError(f"dataset {dataset.name}: answers in texts judge its hits; there are no judgements to add to")
+    place = f"{dataset.name}'s judgements"
+    lines = tuple(GradedPair(place, *judgement, iteration="0") for judgement in dataset.graded())
     return BaseQrels(lines, dataset.qrels_sha256)
 
 
@@ -62,7 +59,7 @@ def check_known(given: Sequence[GradedPair], holder: Dataset) -> None:
             for judgement in strange[:_SHOWN]
         )
         more = f" and {len(strange) - _SHOWN:,} more" if len(strange) > _SHOWN else ""
-        raise UsageError(f"dataset {holder.name} has not what is judged: {named}{more}; correct or remove the lines")
+        raise UsageError(f"dataset {holder.name} lacks judged ids: {named}{more}; correct or remove the lines")
 
 
 def documents_of(pairs: Iterable[tuple[str, str]], holder: Dataset) -> dict[str, dict[str, str]]:
@@ -76,7 +73,7 @@ def documents_of(pairs: Iterable[tuple[str, str]], holder: Dataset) -> dict[str,
     missing = sorted(map(repr, needed - documents.keys()))
     if missing:
         raise UsageError(
-            f"dataset {holder.name}: lacks documents of the runs, {count_and_ids(missing)}; name theirs with --dataset"
+            f"{holder.name} lacks documents of the runs: {count_and_ids(missing)}; name theirs with --dataset"
         )
     return documents
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from harness.datasets import source
 from harness.datasets.source import DatasetSource, DocumentStream, Format, SourceDocument
-from harness.evaluation.trec import judgement_rows
 
 
 def _splits(folder: Path) -> dict[str, Path]:
@@ -22,9 +21,8 @@ def _read(folder: Path, split: str) -> DatasetSource:
     queries = source.collect_queries(
         (place, query_id, text) for place, (query_id, text) in source.read_columns(queries_file, ["id text"])
     )
-    rows = judgement_rows(_by_split(folder, "qrels")[split])
     documents = DocumentStream(str(collection), "msmarco", (collection,), lambda: _documents(collection))
-    return DatasetSource(documents, queries, source.collect_qrels(rows, queries, queries_file.name))
+    return source.judged_source(documents, queries, _by_split(folder, "qrels")[split], queries_file)
 
 
 def _documents(path: Path) -> Iterator[SourceDocument]:

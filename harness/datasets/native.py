@@ -20,7 +20,6 @@ from harness.datasets.dataset import Dataset
 from harness.datasets.source import DatasetSource, DocumentStream, Format, SourceDocument
 from harness.driver.records import Query
 from harness.errors import FileError
-from harness.evaluation.trec import judgement_rows
 from harness.untrusted import parse_json, read_whole, reason_of
 
 _FILES = (("corpus.jsonl",), ("queries.jsonl",), ("qrels.trec",))
@@ -37,10 +36,7 @@ _MODEL_FILES = ("abbrev_types.txt", "collocations.tab", "ortho_context.tab", "se
 def _read(folder: Path) -> DatasetSource:
     """Read a folder that has all files; raise FileError if a query or judgement is wrong."""
     corpus, queries_file, qrels = (source.find_one(folder, patterns) for patterns in _FILES)
-    queries = read_json_queries(queries_file)
-    return DatasetSource(
-        json_documents(corpus), queries, source.collect_qrels(judgement_rows(qrels), queries, _QUERIES)
-    )
+    return source.judged_source(json_documents(corpus), read_json_queries(queries_file), qrels, queries_file)
 
 
 def json_documents(path: Path) -> DocumentStream:
@@ -93,7 +89,7 @@ def read_copy(folder: Path) -> DatasetSource:
     documents, queries = json_documents(folder / CORPUS), read_json_queries(folder / _QUERIES)
     qrels = folder / _COPIED_QRELS
     if qrels.is_file():
-        return DatasetSource(documents, queries, source.collect_qrels(judgement_rows(qrels)))
+        return source.judged_source(documents, queries, qrels)
     _use_model(folder / _NLTK)
     answers.check_tokenizer()
     return DatasetSource(documents, queries, answers=_read_answers(folder / _COPIED_ANSWERS))
@@ -106,14 +102,14 @@ def _read_answers(path: Path) -> Answers:
         languages = {str(query): str(language) for query, language in raw.get("languages", {}).items()}
         rule = raw["rule"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FileError(f"{path}: no answers of this harness ({reason_of(error)}); copy the dataset again") from error
+        raise FileError(f"{path}: cannot be read ({reason_of(error)}); copy the dataset again") from error
     if rule != answers.RULE:
         raise FileError(f"{path}: rule {rule!r}, this harness uses {answers.RULE!r}; use the same version")
     return Answers(by_query, languages)
 
 
 def _use_model(folder: Path) -> None:
-    """Let NLTK look for its model in a folder first."""
+    """Make NLTK look for its model in this folder first."""
     import nltk.data
 
     if folder.is_dir() and str(folder) not in nltk.data.path:

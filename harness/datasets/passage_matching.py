@@ -1,8 +1,9 @@
-"""Find passages in documents that hold them, changed or not: the places of passages that were judged apart.
+"""Positions of relevant passages from passages or chunks that were judged apart from their documents.
 
-The rule follows Boytsov et al. (2025): the longest common substring has 80 % of the passage, else the longest common
-subsequence has 70 % of it in a window of 1.2 times its length, moved by a tenth of it.  Both are sequences of tokens of
-bert-base-uncased, which have neither case nor accents; punctuation is left out.
+The rule by which a document holds a passage, changed or not, follows Boytsov et al. (2025): the longest common
+substring has 80 % of the passage, else the longest common subsequence has 70 % of it in a window of 1.2 times its
+length, moved by a tenth of it.  Both are sequences of tokens of bert-base-uncased, which have neither case nor accents;
+punctuation is left out.
 """
 
 from __future__ import annotations
@@ -10,9 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import Match, SequenceMatcher
+from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+from pydantic import ConfigDict, Field, TypeAdapter
 
+from harness.datasets import source
 from harness.datasets.generate.wordpieces import split_tokens
 from harness.datasets.passage_positions import RelevantPosition
 
@@ -21,6 +26,8 @@ _WINDOW, _STEP = 1.2, 0.1
 # Blocks of fewer tokens match by chance.
 _LEAST_BLOCK = 3
 _UNKNOWN = "[UNK]"
+# The study judged at most 36 chunks of some 256 tokens of each document.
+CHUNK_TOKENS, MOST_CHUNKS = 256, 36
 
 
 @dataclass(frozen=True)
@@ -32,12 +39,61 @@ class JudgedPassage:
     doc: str | None = None
 
 
+@dataclass(frozen=True)
+class JudgedChunk:
+    """Grade of chunk number ``chunk`` (from 0) of a document; ``start_token``: where it starts, if it is known."""
+
+    __pydantic_config__ = ConfigDict(strict=True, defer_build=True)
+
+    query: str
+    doc: str
+    chunk: Annotated[int, Field(ge=0, lt=MOST_CHUNKS)]
+    grade: int
+    start_token: Annotated[int, Field(ge=0)] | None = None
+
+
+_PASSAGE: TypeAdapter[JudgedPassage] = TypeAdapter(JudgedPassage)
+_CHUNK: TypeAdapter[JudgedChunk] = TypeAdapter(JudgedChunk)
+
+
 @dataclass
 class MatchedPassages:
     """Positions that were found, of ``pairs`` of a query and a document that were searched."""
 
     records: list[RelevantPosition] = field(default_factory=list)
     pairs: int = 0
+
+
+def read_passages(path: Path) -> Iterator[JudgedPassage]:
+    """Yield relevant passages from JSON lines ``{"query", "text"}``, with ``"doc"`` where it is known.
+
+    Raises:
+        FileError: the file is missing, or a line is wrong.
+    """
+    return source.read_records(path, _PASSAGE)
+
+
+def read_chunks(path: Path) -> MatchedPassages:
+    """Return the first relevant chunk (grade 1 or more) of each pair of query and document.
+
+    The file has JSON lines ``{"query", "doc", "chunk", "grade"}``.  Without ``"start_token"``, chunk n starts at token
+    256 n.
+
+    Raises:
+        FileError: the file is missing, or a line is wrong.
+    """
+    first: dict[tuple[str, str], int] = {}
+    length: dict[tuple[str, str], int] = {}
+    for chunk in source.read_records(path, _CHUNK):
+        pair = (chunk.query, chunk.doc)
+        start = chunk.chunk * CHUNK_TOKENS if chunk.start_token is None else chunk.start_token
+        length[pair] = max(length.get(pair, 0), start + CHUNK_TOKENS)
+        if chunk.grade > 0:
+            first[pair] = min(start, first.get(pair, start))
+    records = [
+        RelevantPosition(*pair, start, start + CHUNK_TOKENS, 0, 1, length[pair]) for pair, start in first.items()
+    ]
+    return MatchedPassages(records, len(length))
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, model_validator
 
 from harness.datasets import source
 from harness.errors import FileError
-from harness.untrusted import mistake
 
 POSITIONS = "positions.jsonl"
 
@@ -31,7 +30,7 @@ class RelevantPosition:
 
     ``start_token``, ``end_token``: tokens of bert-base-uncased in the text without [CLS] and [SEP], from 0, end
     exclusive.  ``start_char``, ``end_char``: the same place in characters.  ``length``: tokens of the document.
-    ``depth`` (0 first, 1 last) and ``target_length`` (tokens) are those that the generator was given, if any.
+    ``depth`` (0 first, 1 last) and ``target_length`` (tokens) are parameters of the generator, if it had them.
     """
 
     __pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False, defer_build=True)
@@ -45,6 +44,13 @@ class RelevantPosition:
     length: _Offset
     depth: Annotated[float, Field(ge=0, le=1)] | None = None
     target_length: _Offset | None = None
+
+    @model_validator(mode="after")
+    def _is_ordered(self) -> RelevantPosition:
+        """Refuse a line of a file; positions that harness makes are not checked."""
+        if not (self.start_token < self.end_token <= self.length and self.start_char < self.end_char):
+            raise ValueError("the passage ends before it starts, or after the document; correct the line")
+        return self
 
     def to_line(self) -> bytes:
         """Return the record as a line of ``positions.jsonl``; missing values are left out."""
@@ -77,7 +83,7 @@ def positions_content(folder: Path) -> bytes:
 
 
 def read_positions(folder: Path) -> Iterator[RelevantPosition]:
-    """Yield the positions of a dataset's folder in the order of the file; memory holds one line.
+    """Return the positions of a dataset's folder in the order of the file; memory holds one line.
 
     Raises:
         FileError: the file is missing, or a line is wrong.
@@ -85,20 +91,9 @@ def read_positions(folder: Path) -> Iterator[RelevantPosition]:
     paths = source.find_files(folder, (POSITIONS,))
     if not paths:
         raise FileError(f"{folder}: has no {POSITIONS}; name a folder that `harness generate` wrote")
-    yield from read_positions_file(paths[0])
+    return read_positions_file(paths[0])
 
 
 def read_positions_file(path: Path) -> Iterator[RelevantPosition]:
     """Yield the positions of a file as :func:`read_positions` does."""
-    for place, raw in source.read_json_lines(path):
-        yield _checked(place, raw)
-
-
-def _checked(place: str, raw: dict[str, Any]) -> RelevantPosition:
-    try:
-        record = _RECORD.validate_json(json.dumps(raw))  # JSON: a dict is not a record in strict Python mode
-    except ValidationError as error:
-        raise FileError(f"{place}: {mistake(error)}") from None
-    if not (record.start_token < record.end_token <= record.length and record.start_char < record.end_char):
-        raise FileError(f"{place}: the passage ends before it starts, or after the document; correct the line")
-    return record
+    return source.read_records(path, _RECORD)

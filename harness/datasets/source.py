@@ -1,4 +1,4 @@
-"""The common ground of dataset formats: what a format's reader returns, and how it reads files.
+"""Records that a reader of a dataset format returns, and functions that read its files.
 
 Files may be plain, gzipped or packed with zstd; their names do not matter.
 Every line has a place, ``FILE: line N``, that errors name.
@@ -11,16 +11,20 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from harness import filesystem
 from harness.datasets.answers import Answers
 from harness.driver.adapter import MAX_ID_CHARS
 from harness.driver.records import Query
 from harness.errors import FileError
+from harness.evaluation.trec import judgement_rows
 from harness.evaluation.trec_lines import DAMAGED, open_input, parse_grade
-from harness.untrusted import bounded_lines, in_other_form, reading, reason_of
+from harness.untrusted import bounded_lines, in_other_form, mistake, reading, reason_of
 
+_Record = TypeVar("_Record")
 _SUFFIXES = ("", ".gz", ".zst")
 # More than any line, document or file of topics has: compression can hide any number of bytes in a small file.
 MAX_TEXT_BYTES = 1 << 24
@@ -134,9 +138,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
         except UnicodeDecodeError as error:
             raise FileError(f"{path}: line {number}: {reason_of(error)}; save the file as UTF-8") from None
         except DAMAGED as error:
-            raise FileError(
-                f"{path}: cannot be read after line {number}: {reason_of(error)}; restore or recreate it"
-            ) from error
+            raise FileError(f"{path}: cannot be read after line {number}: {reason_of(error)}; restore it") from error
 
 
 def read_text(path: Path) -> str:
@@ -169,6 +171,15 @@ def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         yield place, raw
 
 
+def read_records(path: Path, adapter: TypeAdapter[_Record]) -> Iterator[_Record]:
+    """Yield a record of each line's object; raise FileError as :func:`read_json_lines`, or if an object is wrong."""
+    for place, raw in read_json_lines(path):
+        try:
+            yield adapter.validate_json(json.dumps(raw))  # JSON: a dict is not a record in strict Python mode
+        except ValidationError as error:
+            raise FileError(f"{place}: {mistake(error)}") from None
+
+
 def read_columns(path: Path, layouts: Iterable[str], header: bool = False) -> Iterator[tuple[str, list[str]]]:
     """Yield the tab-separated fields of each line with their place; skip empty lines.
 
@@ -187,9 +198,7 @@ def read_columns(path: Path, layouts: Iterable[str], header: bool = False) -> It
         fields = line.split("\t")
         if len(fields) not in expected:
             allowed = " or ".join(f"'{layout}'" for layout in expected.values())
-            raise FileError(
-                f"{path}: line {number}: {len(fields)} fields between tabs, expected {allowed}; correct the line"
-            )
+            raise FileError(f"{path}: line {number}: {len(fields)} fields between tabs, expected {allowed}; correct it")
         yield f"{path}: line {number}", fields
 
 
@@ -243,13 +252,11 @@ def collect_qrels(
             raise FileError(f"{place}: grade {text[:80]!r} {error}; correct it") from None
         if ids is not None and query_id not in ids:
             form = in_other_form(query_id, ids)
-            said = f", which has {form!r}: they differ in Unicode normalisation only (NFC, NFD)" if form else ""
-            raise FileError(f"{place}: query {query_id!r} is not in {queries_file}{said}; add it or remove the line")
+            hint = f", which has {form!r}: they differ in Unicode normalisation only (NFC, NFD)" if form else ""
+            raise FileError(f"{place}: query {query_id!r} is not in {queries_file}{hint}; add it or remove the line")
         if (known := grades.get((query_id, doc_id))) is not None:
             if known != grade:
-                raise FileError(
-                    f"{place}: document {doc_id!r} has the grades {known} and {grade} for {query_id!r}; keep one line"
-                )
+                raise FileError(f"{place}: document {doc_id!r} has grades {known}, {grade} for {query_id!r}; keep one")
             repeated.append(doc_id)
             continue
         check_query_id(place, query_id)
@@ -257,6 +264,21 @@ def collect_qrels(
         grades[query_id, doc_id] = grade
         lines.append(f"{query_id} 0 {doc_id} {grade}\n")
     return CollectedQrels("".join(lines).encode("utf-8"), tuple(repeated))
+
+
+def judged_source(
+    documents: DocumentStream, queries: tuple[Query, ...], qrels: Path, queries_file: Path | None = None
+) -> DatasetSource:
+    """Return a dataset with a file of qrels; raise FileError as :func:`collect_qrels`.
+
+    Args:
+        documents: the corpus.
+        queries: the queries.
+        qrels: file of judgements.
+        queries_file: refuse judgements of queries that this file lacks; ``None``: keep them.
+    """
+    known = (queries, queries_file.name) if queries_file else ()
+    return DatasetSource(documents, queries, collect_qrels(judgement_rows(qrels), *known))
 
 
 def encodable(text: str) -> str:

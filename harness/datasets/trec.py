@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from harness.datasets import source
 from harness.datasets.source import DatasetSource, DocumentStream, Format, SourceDocument
 from harness.errors import FileError
-from harness.evaluation.trec import judgement_rows
 
 _DOCUMENTS = ("documents.*", "documents/*", "documents/*/*")
 _TOPICS = ("topics", "topics.*")
@@ -33,12 +32,11 @@ _PART = re.compile(
     r"|^[ \t]*<(?!/|(?:a|b|i|u|em|strong|sub|sup|tt|code|br|p|span|font|small|big|q|s)\b)[A-Za-z][\w-]*>",
     re.I | re.M,
 )
-# The elements of a topic that may be the query, by the name after a folder's '#', and their label.
+# The elements of a topic that may be the query, by the name after a folder's '#', with their label and usual tag.
 _PARTS = {
-    "title": (re.compile(r"<(title|query)(?:\s[^<>]*)?>", re.I), "Topic:"),
-    "description": (re.compile(r"<(desc|description|question)(?:\s[^<>]*)?>", re.I), "Description:"),
+    "title": (re.compile(r"<(title|query)(?:\s[^<>]*)?>", re.I), "Topic:", "<title>"),
+    "description": (re.compile(r"<(desc|description|question)(?:\s[^<>]*)?>", re.I), "Description:", "<desc>"),
 }
-_NAMES = {"title": "title", "description": "desc"}
 _LONG_NUMBER = re.compile("&#[0-9]{4000}")
 
 
@@ -59,7 +57,7 @@ def _read(folder: Path, part: str) -> DatasetSource:
     queries = source.collect_queries(_topics(topics, part))
     paths = tuple(sorted(source.find_files(folder, _DOCUMENTS)))
     documents = DocumentStream(str(paths[0].parent), "trec", paths, lambda: _documents(paths))
-    return DatasetSource(documents, queries, source.collect_qrels(judgement_rows(qrels), queries, topics.name))
+    return source.judged_source(documents, queries, qrels, topics)
 
 
 def _documents(paths: Iterable[Path]) -> Iterator[SourceDocument]:
@@ -89,9 +87,7 @@ def _sgml_documents(path: Path) -> Iterator[SourceDocument]:
             size += len(line)
             if size > source.MAX_TEXT_BYTES:
                 most = source.MAX_TEXT_BYTES >> 20
-                raise FileError(
-                    f"{path}: line {begun}: this <DOC> has more than {most} MiB; end it with a line '</DOC>'"
-                )
+                raise FileError(f"{path}: line {begun}: this <DOC> exceeds {most} MiB; end it with a line '</DOC>'")
         elif tag:
             raise FileError(f"{path}: line {number}: expected a line '<DOC>', got {line.strip()[:40]!r}; correct it")
     if lines is not None:
@@ -143,15 +139,16 @@ def _without(opening: re.Pattern[str], content: str) -> str:
 
 def _plain(place: str, marked: str) -> str:
     """Return a text without comments, tags and references, with single blanks."""
-    return " ".join(_unescape(place, _TAG.sub(" ", _without_comments(marked))).split())
+    return " ".join(_unescape(place, _TAG.sub(" ", _replaced(marked, "<!--", "-->", lambda _: " "))).split())
 
 
-def _without_comments(marked: str) -> str:
+def _replaced(marked: str, opening: str, closing: str, change: Callable[[str], str]) -> str:
+    """Return a text with each section between two marks changed, and without the marks."""
     parts, at = [], 0
-    while (begin := marked.find("<!--", at)) >= 0 and (end := marked.find("-->", begin + 4)) >= 0:
-        parts.append(marked[at:begin])
-        at = end + 3
-    return " ".join([*parts, marked[at:]])
+    while (begin := marked.find(opening, at)) >= 0 and (end := marked.find(closing, begin + len(opening))) >= 0:
+        parts += [marked[at:begin], change(marked[begin + len(opening) : end])]
+        at = end + len(closing)
+    return "".join([*parts, marked[at:]])
 
 
 def _unescape(place: str, text: str) -> str:
@@ -172,12 +169,13 @@ def _topics(path: Path, wanted: str) -> Iterator[tuple[str, str, str]]:
     for topic, end in zip(topics, [*(following.start() for following in topics[1:]), len(text)], strict=True):
         place = f"{path}: line {line}"
         line += text.count("\n", topic.start(), end)
-        yield place, *_parse_topic(place, topic, _unwrapped(text[topic.end() : end]), wanted)
+        content = _replaced(text[topic.end() : end], "<![CDATA[", "]]>", html.escape)
+        yield place, *_parse_topic(place, topic, content, wanted)
 
 
 def _parse_topic(place: str, topic: re.Match[str], content: str, wanted: str) -> tuple[str, str]:
     """Return a topic's id, which may be an attribute of its tag, and its title or description."""
-    opening, label = _PARTS[wanted]
+    opening, label, tag = _PARTS[wanted]
     attribute, number = _NUMBER_ATTRIBUTE.search(topic[0]), _NUMBER.search(content)
     query_id = attribute[1][1:-1] if attribute else _part(content, number) if number else ""
     found = opening.search(content, 0 if attribute or number is None else number.end())
@@ -185,18 +183,9 @@ def _parse_topic(place: str, topic: re.Match[str], content: str, wanted: str) ->
     # <topic number="1"> a text </topic>
     bare = attribute and wanted == "title" and (first is None or first[0].lower().startswith("</top"))
     if not query_id or not (found or bare):
-        raise FileError(f"{place}: this <{topic[1]}> has no <num> with a <{_NAMES[wanted]}> after it; add them")
+        raise FileError(f"{place}: this <{topic[1]}> has no <num> with a {tag} after it; add them")
     text = _plain(place, _without_label(_part(content, found), label))
     return _plain(place, _without_label(query_id, "Number:")), text
-
-
-def _unwrapped(marked: str) -> str:
-    """Return XML with the texts of its CDATA sections, escaped."""
-    parts, at = [], 0
-    while (begin := marked.find("<![CDATA[", at)) >= 0 and (end := marked.find("]]>", begin)) >= 0:
-        parts += [marked[at:begin], html.escape(marked[begin + len("<![CDATA[") : end])]
-        at = end + len("]]>")
-    return "".join([*parts, marked[at:]])
 
 
 def _part(content: str, opening: re.Match[str] | None) -> str:

@@ -101,9 +101,7 @@ def _documents(path: Path) -> Iterator[SourceDocument]:
                 continue
             place = f"{path}: line {rows.line_num}"
             if len(fields) != 3:
-                raise FileError(
-                    f"{place}: {len(fields)} fields between tabs, expected 'id text title'; correct the line"
-                )
+                raise FileError(f"{place}: {len(fields)} fields between tabs, expected 'id text title'; correct it")
             if any("\t" in field for field in fields):
                 raise FileError(f"{place}: a quote before this line swallows whole lines; close it or double it")
             doc_id, text, title = fields

@@ -104,9 +104,7 @@ def read(path: Path) -> Embeddings:
     except FileNotFoundError:
         raise FileError(f"{path}: this file does not exist; make it with `harness embed`") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
-        raise FileError(
-            f"{path}: no embeddings that this harness reads ({reason_of(error)}); make them again"
-        ) from error
+        raise FileError(f"{path}: cannot be read as embeddings ({reason_of(error)}); make them again") from error
     if not np.isfinite(embeddings.vectors).all():
         raise FileError(f"{path}: a vector is not finite; make them again with harness embed")
     if len(embeddings.rows) != len(ids):
@@ -137,13 +135,9 @@ def _facts(schema: Any) -> dict[str, Any]:
 
 def embeddings_path(results: Path, embeddings: Embeddings) -> Path:
     """Return the path of embeddings in a results folder: one file for each checkpoint, role, source and setting."""
-    parts = (
-        embeddings.checkpoint_sha256[:16],
-        embeddings.role,
-        embeddings.source[:16],
-        embeddings.made_with[:8],
-    )
-    return results / _FOLDER / f"{'-'.join(filter(None, parts))}.parquet"
+    weights, setting = embeddings.checkpoint_sha256[:16], embeddings.made_with[:8]
+    parts = filter(None, (weights, embeddings.role, embeddings.source[:16], setting))
+    return results / _FOLDER / f"{'-'.join(parts)}.parquet"
 
 
 def find_embeddings(results: Path, role: str, source: str) -> tuple[Path, ...]:

@@ -40,14 +40,7 @@ _MAX_ROWS = 1_000_000
 # Errors of providers on input that they cannot take: Accuracy divides by 0 without pairs, gdeval's process fails,
 # pytrec_eval refuses a type.  The other measures are not affected.
 _PROVIDER_ERRORS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError),
     SubprocessError,
 )
 
@@ -234,8 +227,8 @@ def _provider(measure: Any) -> str:
     return next((item.NAME for item in providers if item.is_available() and item.supports(measure)), "")
 
 
-# Measures by name, the provider's id of each judged entry, and ir_measures' evaluator.
-_Evaluator = tuple[Mapping[str, Any], Mapping[str, str], Any]
+# Measures by name, and the evaluator that computes them.
+_Evaluator = tuple[Mapping[str, Any], Any]
 
 
 @dataclass(frozen=True)
@@ -296,26 +289,22 @@ class _Scorer:
             yield part
 
     def _evaluators(self, part: Sequence[str], named: Mapping[str, Any]) -> list[_Evaluator]:
-        """Return an evaluator of gdeval's measures, which accepts only numbers as ids, and one of all others.
+        """Return an evaluator of gdeval's measures, and one of all others.
 
         Each entry of the others gets a grade of 0 or more: pytrec_eval 0.5 reads foreign memory for a query without
         one, and may never return.  No document has the empty id, so the added one is neither relevant nor retrieved.
         """
         import ir_measures
 
-        numbered = {name: measure for name, measure in named.items() if _provider(measure) == "gdeval"}
-        others = {name: measure for name, measure in named.items() if name not in numbered}
-        numbers = {name: str(number) for number, name in enumerate(part, start=1)}
+        of_gdeval = {name: measure for name, measure in named.items() if _provider(measure) == "gdeval"}
+        others = {name: measure for name, measure in named.items() if name not in of_gdeval}
+        judged = {name: self.judged[name] for name in part}
         evaluators: list[_Evaluator] = []
         if others:
-            judged = ((name, self.judged[name]) for name in part)
-            qrels = {name: own if max(own.values()) >= 0 else {**own, "": 0} for name, own in judged}
-            evaluators.append(
-                (others, {name: name for name in part}, ir_measures.evaluator(list(others.values()), qrels))
-            )
-        if numbered:
-            of_numbers = {numbers[name]: self.judged[name] for name in part}
-            evaluators.append((numbered, numbers, GdevalEvaluator(list(numbered.values()), of_numbers)))
+            qrels = {name: own if max(own.values()) >= 0 else {**own, "": 0} for name, own in judged.items()}
+            evaluators.append((others, ir_measures.evaluator(list(others.values()), qrels)))
+        if of_gdeval:
+            evaluators.append((of_gdeval, GdevalEvaluator(list(of_gdeval.values()), judged)))
         return evaluators
 
     def _score(
@@ -333,8 +322,8 @@ class _Scorer:
             for query in dict.fromkeys(self.query_of[name] for name in part)
             if (ranking := rankings.get(query))
         }
-        for measures, ids, evaluator in evaluators:
-            scored = {ids[name]: scores[query] for name in part if (query := self.query_of[name]) in scores}
+        scored = {name: scores[query] for name in part if (query := self.query_of[name]) in scores}
+        for measures, evaluator in evaluators:
             by_measure: dict[Any, dict[str, float]] = defaultdict(dict)
             last, by_id = None, {}
             for metric in evaluator.iter_calc(scored):
@@ -346,7 +335,7 @@ class _Scorer:
                 for query in part:
                     count = _judgement_count(measure, self.judged[query])
                     # Accuracy, computed alone, leaves out queries.
-                    values[name][query] = by_id.get(ids[query], float(measure.DEFAULT)) if count is None else count
+                    values[name][query] = by_id.get(query, float(measure.DEFAULT)) if count is None else count
 
 
 def _judgement_count(measure: Any, judged: dict[str, int]) -> float | None:

@@ -99,6 +99,8 @@ def evaluate_runs(runs: JudgedRuns, measures: Sequence[Any], step: Progress = si
             runs.unknown[system].queries if system in runs.unknown else (),
         )
     unjudged = count_unjudged_hits(runs, measures)
+    shares = {system: {hits.share} for system, hits in unjudged.items() if hits.share is not None}
+    depth = next((hits.depth for hits in unjudged.values()), 0)
     return EvaluatedRuns(
         measures=tuple(str(measure) for measure in measures),
         queries=tuple(sorted(runs.query_ids if runs.hits_alone else runs.judged_ids)),
@@ -108,7 +110,7 @@ def evaluate_runs(runs: JudgedRuns, measures: Sequence[Any], step: Progress = si
         run_notes={
             system: tuple(_run_notes(runs, system, evaluation, measures)) for system, evaluation in evaluations.items()
         },
-        common_notes=(*tie_notes(runs), *qrels_notes(runs), *_unjudged_notes(runs.dataset, unjudged)),
+        common_notes=(*tie_notes(runs), *qrels_notes(runs), *unjudged_share_notes(runs.dataset, depth, shares)),
     )
 
 
@@ -123,7 +125,7 @@ def count_unjudged_hits(runs: JudgedRuns, measures: Sequence[Any]) -> dict[str, 
 
 
 def _run_notes(runs: JudgedRuns, system: str, evaluation: Evaluation, measures: Sequence[Any]) -> Iterator[str]:
-    """Yield notes on one run: queries its measures leave out, and reasons to doubt them."""
+    """Yield notes on one run: queries without a value, and reasons to doubt its measures."""
     run, stored = runs.runs[system], runs.corpus_sha256 is not None
     yield from _form_notes(runs, system)
     k = max(map(len, run.rankings.values()), default=0)
@@ -138,7 +140,7 @@ def _run_notes(runs: JudgedRuns, system: str, evaluation: Evaluation, measures: 
         yield _unknown_query_note(runs.unknown[system])
     judged = (document in runs.qrels.get(query, ()) for query, ranking in run.rankings.items() for document in ranking)
     if run.rankings and not any(judged):
-        yield "the judgements know none of its hits; check that both use the same ids"
+        yield "none of its hits is in the judgements; check that both use the same ids"
 
 
 def _form_notes(runs: JudgedRuns, system: str) -> Iterator[str]:
@@ -152,16 +154,13 @@ def _form_notes(runs: JudgedRuns, system: str) -> Iterator[str]:
         if not document.isascii() and document not in judged
     )
     for kind, pairs in (("query", queries), ("document", documents)):
-        found = dict.fromkeys(name for name, form in pairs if form)
-        if found:
-            example = next(iter(found))
-            count = f"1 {kind} id ({example!r}) differs" if len(found) == 1 else f"{len(found):,} {kind} ids differ"
-            such = "" if len(found) == 1 else f", such as {example!r}"
-            yield f"{count} from the judgements' in Unicode normalisation only (NFC, NFD){such}"
+        if names := tuple(dict.fromkeys(repr(name) for name, form in pairs if form)):
+            form = "in Unicode normalisation only (NFC, NFD)"
+            yield f"{count_and_ids(names)} {kind} ids differ from the judgements' {form}"
 
 
 def measure_notes(evaluation: Evaluation, deep: Sequence[str], k: int) -> tuple[str, ...]:
-    """Return notes on what a run's measures leave out.
+    """Return notes on the queries and ranks that a run's measures leave out.
 
     Args:
         evaluation: of the run.
@@ -219,7 +218,7 @@ def unknown_query_notes(runs: JudgedRuns) -> tuple[str, ...]:
 
 def _unknown_query_note(unknown: UnknownQueries) -> str:
     return (
-        f"{count_and_ids(unknown.queries)} queries of the run are not among those to be judged and are left out; the"
+        f"{count_and_ids(unknown.queries)} queries of the run are not to be judged and are left out; the"
         f" first is in {unknown.place}"
     )
 
@@ -230,12 +229,6 @@ def qrels_notes(runs: JudgedRuns) -> tuple[str, ...]:
         return runs.notes
     count = f"{count_and_ids(queries)} of {len(runs.judged_ids):,} judged queries"
     return (*runs.notes, f"{count} have no relevant document; they count")
-
-
-def _unjudged_notes(dataset: str, unjudged: Mapping[str, UnjudgedHits]) -> Iterator[str]:
-    shares = {system: {hits.share} for system, hits in unjudged.items() if hits.share is not None}
-    if shares:
-        yield from unjudged_share_notes(dataset, next(iter(unjudged.values())).depth, shares)
 
 
 def unjudged_share_notes(dataset: str, depth: int, systems: Mapping[str, set[float]]) -> Iterator[str]:

@@ -10,13 +10,14 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 
 from harness.commands import quoted
 from harness.errors import UsageError
+from harness.evaluation import embeddings as vector_files
 from harness.evaluation import frechet_distance
-from harness.evaluation.document_vectors import check_source
 from harness.evaluation.embeddings import Embeddings
 from harness.evaluation.frechet_distance import VectorRows
 from harness.evaluation.judged_runs import JudgedRuns
@@ -93,6 +94,61 @@ class Distances:
     source_checked: bool = False
 
 
+def read_vectors(files: Sequence[Path], samples: Sequence[JudgedRuns]) -> tuple[Embeddings, ...]:
+    """Read files of vectors, each of which must encode the documents of a sample.
+
+    Raises:
+        FileError: a file cannot be read.
+        UsageError: a file encodes other texts.
+    """
+    given = tuple(map(vector_files.read, files))
+    for path, vectors in zip(files, given, strict=True):
+        faults = [_source_fault(sample, vectors) for sample in samples]
+        if all(faults):
+            raise UsageError(f"{path}: {faults[0]}")
+    return given
+
+
+def vectors_of(
+    runs: JudgedRuns, given: Sequence[Embeddings], folder: Path | None, encoder: str | None
+) -> list[Embeddings]:
+    """Return vectors of the runs' documents: from the given files, else from the results folder.
+
+    Args:
+        runs: of one sample.
+        given: vectors of files.
+        folder: of results, which stores vectors; ``None`` without one.
+        encoder: use only vectors by this system; ``None``: by all.
+
+    Raises:
+        UsageError: there are no vectors, or none by this encoder.
+    """
+    if not runs.corpus_sha256 and not given:
+        raise UsageError("run files need vectors of their documents; name a file of harness embed with --embeddings")
+    stored = (
+        () if given or folder is None else vector_files.find_embeddings(folder, "document", runs.corpus_sha256 or "")
+    )
+    vectors = [*(one for one in given if not _source_fault(runs, one)), *map(vector_files.read, stored)]
+    if not vectors:
+        where = "among the files" if given else f"stored{f' in {folder}/embeddings' if folder else ''}"
+        command = quoted("embed", encoder or "minilm", runs.dataset, results=folder)
+        raise UsageError(
+            f"{runs.dataset}: no vectors of its documents are {where}; run {command} or name a file with --embeddings"
+        )
+    if chosen := [one for one in vectors if encoder in (None, one.encoder)]:
+        return chosen
+    raise UsageError(f"no file has vectors by {encoder!r}; make them with {quoted('embed', encoder, runs.dataset)}")
+
+
+def _source_fault(runs: JudgedRuns, vectors: Embeddings) -> str | None:
+    """Return why vectors do not belong to the documents of the runs, if so."""
+    if vectors.role != "document":
+        return f"vectors of {vectors.role} texts, not of documents; make those with harness embed"
+    if runs.corpus_sha256 not in (None, vectors.source):
+        return f"vectors of other texts than {runs.dataset}'s documents; make those with harness embed"
+    return None
+
+
 def queries_with_relevant(qrels: Qrels, queries: Sequence[str], relevant_from: int) -> tuple[str, ...]:
     """Return the queries with a document of at least that grade."""
     return tuple(query for query in queries if max(qrels.get(query, {}).values(), default=0) >= relevant_from)
@@ -145,10 +201,9 @@ def distances(
         UsageError: a document has no vector, the vectors encode other texts, or only hits are judged.
     """
     if runs.hits_alone:
-        raise UsageError(
-            f"{runs.dataset}: only hits are judged; a distance needs relevant documents that no system chose"
-        )
-    check_source(runs, embeddings)
+        raise UsageError(f"{runs.dataset}: only hits are judged; a distance needs judgements that no system chose")
+    if fault := _source_fault(runs, embeddings):
+        raise UsageError(fault)
     if settings.against not in (None, *runs.runs):
         raise UsageError(f"{runs.dataset}: no system {settings.against!r}; there are {', '.join(sorted(runs.runs))}")
     queries = queries_with_relevant(runs.qrels, runs.query_ids, settings.relevant_from)
@@ -193,9 +248,7 @@ def _check_vectors(embeddings: Embeddings, documents: Collection[str], dataset: 
     # abs() would take as much memory again.
     largest = max(float(embeddings.vectors.max(initial=0.0)), -float(embeddings.vectors.min(initial=0.0)))
     if largest > _LARGEST:
-        raise UsageError(
-            f"vectors of {embeddings.encoder} have numbers up to {largest:.3g}: too large; embed them again"
-        )
+        raise UsageError(f"vectors of {embeddings.encoder} reach {largest:.3g}, which is too large; embed them again")
 
 
 def _compared(

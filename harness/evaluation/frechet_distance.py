@@ -7,10 +7,8 @@ No root of a matrix is taken.  With ``S = H' H`` for each set (a *half* ``H``: i
 ``sqrt(n - 1)``), ``Tr((S1 S2)^(1/2))`` is the sum of the singular values of ``H1 H2'``.  That is sound where
 a covariance is singular, as it is with fewer vectors than dimensions; scipy's ``sqrtm`` is not.
 
-A resample gives each query a weight, the times that it was drawn; no vector is copied.  A set of vectors with these
-weights has sums and cross-products that are weighted sums over its queries: for many resamples at once that is a
-product of the weights, (resamples, queries), and the queries' cross-products, (queries, dimensions^2), which are made
-in blocks and never held whole.
+A resample gives each query a weight, the times that it was drawn.  A vector counts with the root of its query's weight,
+so no vector is copied.
 
 Each CPU gets one process, with libraries of one thread: the eigenvalues of a few hundred dimensions gain nothing from
 a second thread, and two resamples at once take half the time.
@@ -37,15 +35,10 @@ from harness.progress import Progress, silent
 from harness.stats import Floats, Ints
 
 # With this many vectors per dimension, a covariance is far enough from singular that single precision cannot be seen in
-# a distance; single precision then sums changes from the whole set only.
+# a distance.
 _SINGLE_FROM = 4
-# A resample draws 1 - 1/e of the vectors, some of these several times.
-_DISTINCT = 0.632
-# Numbers in a block of cross-products, and dimensions on its longest side.
-_BLOCK_NUMBERS = 1 << 25
-_BLOCK_SIDE = 64
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-# Of the processes; with the second, none of them imports a module of the working directory.
+# Environment of the processes; PYTHONSAFEPATH keeps them from importing modules of the working directory.
 _VARIABLES = {**dict.fromkeys(_ONE_THREAD, "1"), "PYTHONSAFEPATH": "1"}
 _CHUNK = 250  # resamples at once: their covariances are held together
 _MAX_BYTES = 8 << 30  # of all processes together
@@ -195,41 +188,13 @@ def _work(path: Path, task: _Task) -> Floats:
 
 
 def _run_task(vectors: NDArray[np.float32], task: _Task) -> Floats:
-    queries = task.weights.shape[1]
     centre = vectors[task.one.rows].mean(axis=0, dtype=np.float64) if len(task.one.rows) else 0.0
-    sets = []
-    for rows in (task.one, task.other):
-        kind = precision(len(rows.rows), vectors.shape[1])
-        centred = np.empty((len(rows.rows), vectors.shape[1]), dtype=kind)
-        np.subtract(vectors[rows.rows], centre, out=centred, casting="same_kind")
-        sets.append(Points(centred, rows.query, queries))
-    return weighted_distances(sets[0], sets[1], task.weights)
+    resamples = (_resamples(vectors, rows, centre, task.weights) for rows in (task.one, task.other))
+    return np.asarray([_distance(*both) for both in zip(*resamples, strict=True)])
 
 
 @dataclass(frozen=True)
-class Points:
-    """Vectors, shape (vectors, dimensions), and the query of each; sorted by query.
-
-    Their mean should be near 0, so that nothing is lost where products of means are subtracted.
-    """
-
-    vectors: Any
-    query: Ints
-    queries: int
-
-    @property
-    def by_rows(self) -> bool:
-        """True if a resample has too few different vectors for its covariance to pay."""
-        return bool(_DISTINCT * len(self.vectors) < self.vectors.shape[1])
-
-
-def precision(vectors: int, dimensions: int) -> Any:
-    """Return the type of number for a set of this size."""
-    return np.float32 if vectors >= _SINGLE_FROM * dimensions else np.float64
-
-
-@dataclass(frozen=True)
-class Resample:
+class _Resample:
     """Resample of a set: its mean, and its covariance as a half or whole.
 
     ``half`` has the shape (different vectors, dimensions), ``whole`` (dimensions, dimensions).
@@ -241,121 +206,50 @@ class Resample:
     whole: Any = None
 
 
-def weighted_distances(one: Points, other: Points, weights: Ints) -> Floats:
-    """Return the distance between two sets under each row of weights, shape (resamples, queries).
-
-    It is ``nan`` where a set has fewer than two vectors, which have no covariance.
-    """
-    results = np.full(len(weights), np.nan)
-    for number, (left, right) in enumerate(zip(_resamples(one, weights), _resamples(other, weights), strict=True)):
-        if left is not None and right is not None:
-            difference = left.mean - right.mean
-            whole = float(difference @ difference) + left.trace + right.trace
-            results[number] = max(whole - 2.0 * _root_trace(left, right), 0.0)
-    return results
+def _distance(one: _Resample | None, other: _Resample | None) -> float:
+    """Return the distance of two resamples; ``nan`` if one has fewer than two vectors, and so no covariance."""
+    if one is None or other is None:
+        return math.nan
+    difference = one.mean - other.mean
+    return max(float(difference @ difference) + one.trace + other.trace - 2.0 * _root_trace(one, other), 0.0)
 
 
-def _resamples(points: Points, weights: Ints) -> Iterator[Resample | None]:
-    sums, squares, sizes = _by_query(points)
+def _resamples(
+    vectors: NDArray[np.float32], rows: VectorRows, centre: Any, weights: Ints
+) -> Iterator[_Resample | None]:
+    """Yield a set's resample for each row of weights, relative to a centre near the mean of the set."""
+    dims = vectors.shape[1]
+    kind = np.float32 if len(rows.rows) >= _SINGLE_FROM * dims else np.float64
+    points: Any = np.empty((len(rows.rows), dims), dtype=kind)
+    np.subtract(vectors[rows.rows], centre, out=points, casting="same_kind")
+    sums, squares, sizes = _by_query(points, rows.query, weights.shape[1])
     counts, totals, squared = weights @ sizes, weights @ sums, weights @ squares
-    crossed = None if points.by_rows else CrossProducts(points, weights)
-    for number, (count, total, square) in enumerate(zip(counts.tolist(), totals, squared.tolist(), strict=True)):
+    for drawn, count, total, square in zip(weights, counts.tolist(), totals, squared.tolist(), strict=True):
         if count < 2:
             yield None
             continue
         mean, freedom = total / count, count - 1
+        times = drawn[rows.query]
+        half = points[times > 0] - mean.astype(kind)
+        half *= np.sqrt(times[times > 0] / freedom)[:, None].astype(kind)
         trace = max(square - count * float(mean @ mean), 0.0) / freedom
-        if crossed is None:
-            times = weights[number][points.query]
-            drawn = np.flatnonzero(times)
-            scale = np.sqrt(times[drawn] / freedom)[:, None]
-            yield Resample(mean, trace, half=(points.vectors[drawn] - mean) * scale)
+        if len(half) < dims:
+            yield _Resample(mean, trace, half=half)
         else:
-            whole = crossed.of(number)
-            whole -= np.outer(count * mean, mean)
-            whole /= freedom
-            yield Resample(mean, trace, whole=whole)
+            yield _Resample(mean, trace, whole=(half.T @ half).astype(np.float64))
 
 
-def _by_query(points: Points) -> tuple[Floats, Floats, Ints]:
+def _by_query(points: Any, query: Ints, queries: int) -> tuple[Floats, Floats, Ints]:
     """Return sums, sums of squares, and numbers of the vectors of each query."""
-    present, firsts = np.unique(points.query, return_index=True)
-    sums = np.zeros((points.queries, points.vectors.shape[1]))
-    squares = np.zeros(points.queries)
+    present, firsts = np.unique(query, return_index=True)
+    sums, squares = np.zeros((queries, points.shape[1])), np.zeros(queries)
     if len(present):
-        sums[present] = np.add.reduceat(points.vectors, firsts, axis=0, dtype=np.float64)
-        lengths = np.einsum("ij,ij->i", points.vectors, points.vectors, dtype=np.float64)
-        squares[present] = np.add.reduceat(lengths, firsts)
-    return sums, squares, np.bincount(points.query, minlength=points.queries)
+        sums[present] = np.add.reduceat(points, firsts, axis=0, dtype=np.float64)
+        squares[present] = np.add.reduceat(np.einsum("ij,ij->i", points, points, dtype=np.float64), firsts)
+    return sums, squares, np.bincount(query, minlength=queries)
 
 
-class CrossProducts:
-    """Sums of cross-products under each row of weights."""
-
-    def __init__(self, points: Points, weights: Ints) -> None:
-        self._points = points
-        self._all = _cross_product(points.vectors)
-        self._changes = (weights - 1).astype(points.vectors.dtype)
-        # Vector by vector for each resample, or the queries' cross-products for all of them: whichever is less work.
-        self._blocks: list[tuple[slice, slice, Any]] | None = None
-        if points.queries < _DISTINCT * len(points.vectors):
-            self._blocks = list(self._blocked())
-
-    def of(self, number: int) -> Floats:
-        """Return the sum for one row."""
-        if self._blocks is None:
-            return np.asarray(self._all + self._by_vector(self._changes[number][self._points.query]))
-        total = self._all.copy()
-        for one, other, changes in self._blocks:
-            block = changes[number].reshape(one.stop - one.start, other.stop - other.start)
-            if one == other:
-                # Rounding leaves it not quite symmetric, and eigenvalues that should be 0 would become noise.
-                total[one, one] += (block + block.T) / 2
-            else:
-                total[one, other] += block
-                total[other, one] += block.T
-        return total
-
-    def _by_vector(self, change: Any) -> Any:
-        """Sum additions and subtractions apart: each is a matrix times its own transpose, which is half the work."""
-        total: Any = 0.0
-        for sign in (1.0, -1.0):
-            changed = np.flatnonzero(change * sign > 0)
-            scaled = self._points.vectors[changed] * np.sqrt(np.abs(change[changed]))[:, None]
-            total = total + sign * (scaled.T @ scaled)
-        return total
-
-    def _blocked(self) -> Iterator[tuple[slice, slice, Any]]:
-        groups = list(_groups(self._points))
-        changes = np.ascontiguousarray(self._changes[:, np.concatenate([queries for queries, _ in groups])])
-        dims = len(self._all)
-        side = max(8, min(_BLOCK_SIDE, math.isqrt(_BLOCK_NUMBERS // changes.shape[1])))
-        sides = [slice(first, min(first + side, dims)) for first in range(0, dims, side)]
-        for number, one in enumerate(sides):
-            for other in sides[number:]:
-                crossed = [np.matmul(part[:, :, one].transpose(0, 2, 1), part[:, :, other]) for _, part in groups]
-                flat = np.concatenate([products.reshape(len(products), -1) for products in crossed])
-                yield one, other, changes @ flat
-
-
-def _cross_product(vectors: Any) -> Floats:
-    """Return the sum of cross-products in double precision."""
-    total = np.zeros((vectors.shape[1],) * 2)
-    for first in range(0, len(vectors), 8192):
-        part = vectors[first : first + 8192].astype(np.float64)
-        total += part.T @ part
-    return total
-
-
-def _groups(points: Points) -> Iterator[tuple[Ints, Any]]:
-    """Yield the queries with equally many vectors, and those vectors, shape (queries, vectors each, dimensions)."""
-    numbers, firsts, counts = np.unique(points.query, return_index=True, return_counts=True)
-    for count in np.unique(counts).tolist():
-        equal = counts == count
-        yield numbers[equal], points.vectors[firsts[equal][:, None] + np.arange(count)]
-
-
-def _root_trace(one: Resample, other: Resample) -> float:
+def _root_trace(one: _Resample, other: _Resample) -> float:
     """Return ``Tr((S1 S2)^(1/2))`` from the eigenvalues of the smallest matrix that has them.
 
     Squaring costs small eigenvalues digits that singular values keep; an interval does not show it.

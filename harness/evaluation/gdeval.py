@@ -20,15 +20,15 @@ _SCRIPT = "bin/gdeval.pl"
 class GdevalEvaluator:
     """Evaluator of measures that gdeval computes, used as ir_measures' evaluators are.
 
-    ``judged`` maps numbers as ids, which gdeval needs, to documents and grades.  gdeval looks at grades above 0 alone
-    and leaves out a query without one.
+    gdeval accepts only numbers as ids of queries.  It looks at grades above 0 alone and leaves out a query without one.
     """
 
     def __init__(self, measures: Sequence[Any], judged: Mapping[str, Mapping[str, int]]) -> None:
         self._measures = measures
+        self._queries = list(judged)
         self._qrels = "".join(
-            f"{query} 0 {document} {grade}\n"
-            for query, grades in judged.items()
+            f"{number} 0 {document} {grade}\n"
+            for number, grades in enumerate(judged.values())
             for document, grade in grades.items()
             if grade > 0
         )
@@ -42,9 +42,9 @@ class GdevalEvaluator:
         from ir_measures import Metric
 
         lines = (
-            f"{query} Q0 {document} {rank} {score} run\n"
-            for query, scores in run.items()
-            for rank, (document, score) in enumerate(scores.items())
+            f"{number} Q0 {document} {rank} {score} run\n"
+            for number, query in enumerate(self._queries)
+            for rank, (document, score) in enumerate(run.get(query, {}).items())
         )
         with tempfile.TemporaryDirectory() as named:
             folder = Path(named)
@@ -57,7 +57,8 @@ class GdevalEvaluator:
                 command = ["perl", str(script), str(qrels), str(ranked), str(cutoff)]
                 done = subprocess.run(command, capture_output=True, check=True, env=environment(LC_ALL="C"))
                 for line in done.stdout.decode("utf-8").splitlines()[1:]:
-                    _, query, ndcg, err = line.split(",")
+                    _, number, ndcg, err = line.split(",")
                     for measure in self._measures:
                         if measure["cutoff"] == cutoff:
-                            yield Metric(query, measure, float(ndcg if measure.NAME == "nDCG" else err))
+                            value = float(ndcg if measure.NAME == "nDCG" else err)
+                            yield Metric(self._queries[int(number)], measure, value)

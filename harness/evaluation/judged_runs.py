@@ -138,7 +138,7 @@ def run_names(paths: Sequence[Path]) -> tuple[str, ...]:
         whole = [path.name if name in clashes else name for name, path in zip(names, paths, strict=True)]
         if whole == names:
             path = next(path for name, path in reversed([*zip(names, paths, strict=True)]) if name in clashes)
-            raise UsageError(f"{path}: two runs are called {path.name!r}; rename one")
+            raise UsageError(f"{path}: another run is called {path.name!r} too; rename one")
         names = whole
     return tuple(names)
 
@@ -192,9 +192,7 @@ def _parse_query(path: Path, number: int, line: str) -> tuple[str, str]:
             # As in datasets, `?` stands for half a surrogate pair, which UTF-8 cannot hold.
             return fields["_id"], fields["text"].encode("utf-8", "replace").decode("utf-8")
         except (ValueError, KeyError, RecursionError) as error:
-            raise FileError(
-                f"{path}:{number}: no JSON with '_id' and 'text' ({reason_of(error)}); correct the line"
-            ) from error
+            raise FileError(f"{path}:{number}: not JSON with _id and text ({reason_of(error)}); correct it") from error
     query, tab, text = line.partition("\t")
     if not tab or not query:
         raise FileError(f"{path}:{number}: neither JSON nor 'id<TAB>text'; correct the line")

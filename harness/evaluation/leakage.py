@@ -1,4 +1,4 @@
-"""Find training queries that are near duplicates of evaluation queries, and what measures are without them.
+"""Find training queries that are near duplicates of evaluation queries, and measure systems without them.
 
 Two queries are near duplicates if their texts are the same but for case, white space and punctuation, or if the cosine
 of their vectors reaches a threshold.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -112,12 +112,11 @@ def find_leaks(
         cosines = _cosines(own.vectors[rows], other.vectors[columns]).tolist()
         same = tuple(replace(leak, cosine=min(1.0, cosine)) for leak, cosine in zip(same, cosines, strict=True))
     leaks |= {(leak.query_id, leak.training_id): leak for leak in same}
-    return tuple(
-        sorted(
-            leaks.values(),
-            key=lambda leak: (-(leak.cosine or 0), not leak.same_text, leak.query_id, leak.training_id),
-        )
-    )
+
+    def order(leak: Leak) -> tuple[float, bool, str, str]:
+        return -(leak.cosine or 0), not leak.same_text, leak.query_id, leak.training_id
+
+    return tuple(sorted(leaks.values(), key=order))
 
 
 def examine(
@@ -127,7 +126,7 @@ def examine(
     threshold: float,
     measures: Sequence[Any],
 ) -> Leakage:
-    """Return the training queries that recur in a sample, and what they do to its measures.
+    """Return the training queries that recur in a sample, and their effects on its measures.
 
     Args:
         sample: its queries and runs.
@@ -138,33 +137,22 @@ def examine(
     """
     remedy = "name a file of their texts with --queries, or vectors with --embeddings"
     blank = () if vectors else queries_without_words(sample.queries, sample.dataset, remedy)
-    unchecked = _unchecked(sample, training, vectors)
+    sets = ((vectors[0], sample.queries, "the sample"), (vectors[1], training, "the training set")) if vectors else ()
+    unchecked = [note for checked in sets if (note := check_vector_texts(*checked)) is not None]
     cosines = len(sample.queries) * len(training)
     with bar("near duplicates", "comparing") as step:
         leaks = find_leaks(sample.queries, training, vectors, threshold, step if cosines >= _MANY else silent)
-    without_effects = Leakage(
+    return Leakage(
         dataset=sample.dataset,
         queries=sample.queries,
         training=training,
         leaks=leaks,
-        effects=(),
+        effects=measure_effects(sample, {leak.query_id for leak in leaks}, measures),
         threshold=None if vectors is None else threshold,
         encoder=None if vectors is None else vectors[0].encoder,
         notes=(*unchecked, *unknown_query_notes(sample), *sample.notes),
         not_compared=blank,
     )
-    effects = measure_effects(sample, without_effects.leaked, measures)
-    return replace(without_effects, effects=effects)
-
-
-def _unchecked(
-    sample: JudgedRuns, training: dict[str, str], vectors: tuple[Embeddings, Embeddings] | None
-) -> tuple[str, ...]:
-    """Return notes on vectors that may be of other texts."""
-    if vectors is None:
-        return ()
-    sets = ((vectors[0], sample.queries, "the sample"), (vectors[1], training, "the training set"))
-    return tuple(why for checked in sets if (why := check_vector_texts(*checked)) is not None)
 
 
 def same_texts(sample: Mapping[str, str], training: Mapping[str, str]) -> tuple[Leak, ...]:
@@ -226,9 +214,7 @@ def check_vector_texts(embeddings: Embeddings, texts: Mapping[str, str], name: s
     orders = (texts, {query: texts[query] for query in embeddings.ids})
     hashes = [sha256_of_texts(order) for order in orders]
     if embeddings.source not in hashes:
-        raise UsageError(
-            f"the vectors of {name} belong to other texts than its queries; embed the queries with --texts FILE"
-        )
+        raise UsageError(f"the vectors of {name} belong to other texts; embed its queries with --texts FILE")
     return None
 
 
@@ -278,10 +264,10 @@ def check_encoders(sample: Embeddings, training: Embeddings) -> None:
         one, other = (getattr(embeddings, fact, "") for embeddings in (sample, training))
         if one != other:
             makers = f"{sample.encoder} ({fact} {one[:16]}) and {training.encoder} ({other[:16]})"
-            raise UsageError(f"vectors by {makers}: their cosines mean nothing; embed both alike")
+            raise UsageError(f"cannot compare vectors by {makers}; embed both alike")
     if sample.vectors.shape[1] != training.vectors.shape[1]:
         sizes = f"{sample.vectors.shape[1]} and {training.vectors.shape[1]}"
-        raise UsageError(f"vectors of {sizes} dimensions; embed both alike")
+        raise UsageError(f"cannot compare vectors of {sizes} dimensions; embed both alike")
 
 
 def select_vectors(embeddings: Embeddings, ids: Iterable[str], name: str) -> Embeddings:
@@ -302,9 +288,7 @@ def _lengths(embeddings: Embeddings) -> NDArray[np.float64]:
     zero = np.flatnonzero(lengths == 0)
     if len(zero):
         first = embeddings.ids[int(zero[0])]
-        raise UsageError(
-            f"{counted(len(zero), 'vector')} of length 0 cannot be compared (first: query {first!r}); embed it again"
-        )
+        raise UsageError(f"cannot compare {counted(len(zero), 'vector')} of length 0 (query {first!r}); embed it again")
     return lengths
 
 
@@ -318,23 +302,20 @@ def _cosines(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np
     return cosines
 
 
-def measure_effects(runs: JudgedRuns, leaked: Sequence[str], measures: Sequence[Any]) -> tuple[Effect, ...]:
-    """Evaluate each system with all queries, without the leaked ones, and over those alone; none if none leaked."""
+def measure_effects(runs: JudgedRuns, leaked: Collection[str], measures: Sequence[Any]) -> tuple[Effect, ...]:
+    """Evaluate each system with all queries, without the leaked queries, and over these alone, if there are any."""
     effects = []
-    leaked_ids = set(leaked)
     for system, run in runs.runs.items() if leaked else ():
         evaluation = evaluate(run, runs.qrels, runs.query_ids, measures, hits_alone=runs.hits_alone)
-        leaked_and_judged = len(leaked_ids - set(evaluation.unjudged))
+        counts = evaluation.queries, len(set(leaked) - set(evaluation.unjudged))
         for measure in map(str, measures):
             values = evaluation.per_query.get(measure, {})
-            if measure not in evaluation.means:
-                reason = evaluation.reasons.get(measure) or "no mean over queries"
-                whole = without = alone = Estimate(None, reason=reason)
-            else:
-                whole = _mean(values)
-                without = _mean({query: value for query, value in values.items() if query not in leaked_ids})
-                alone = _mean({query: value for query, value in values.items() if query in leaked_ids})
-            effects.append(Effect(system, measure, whole, without, alone, evaluation.queries, leaked_and_judged))
+            without = {query: value for query, value in values.items() if query not in leaked}
+            alone = {query: value for query, value in values.items() if query in leaked}
+            reason = evaluation.reasons.get(measure) or "no mean over queries"
+            missing = None if measure in evaluation.means else Estimate(None, reason=reason)
+            whole, rest, part = (missing or _mean(some) for some in (values, without, alone))
+            effects.append(Effect(system, measure, whole, rest, part, *counts))
     return tuple(effects)
 
 

@@ -163,7 +163,10 @@ def _parse_one(name: str, *, distances: bool) -> Any:
     if name.strip() == "":
         raise _unknown(name, "it is empty")
     if recall := re.fullmatch(r"R(\(mean=(['\"])languages\2\))?@(\w*)kt", name):
-        return _answer_recall(name, recall[3], by_language=recall[1] is not None)
+        # Digits only and no leading zero: the measure's text must parse back.
+        if re.fullmatch(r"[1-9][0-9]{0,3}", recall[3]) and int(recall[3]) * 1000 <= MAX_TOKENS:
+            return AnswerRecall(int(recall[3]) * 1000, by_language=recall[1] is not None)
+        raise UsageError(f"unknown measure {name!r}: write R@1kt to R@{MAX_TOKENS // 1000}kt")
     if distance := parse_distance(name):
         if not distances:
             raise UsageError(
@@ -181,13 +184,6 @@ def _parse_one(name: str, *, distances: bool) -> Any:
             raise _unknown(name, fault)
         return SetAtCutoff(measure, int(set_measure[2]))
     return _ir_measure(name, name)
-
-
-def _answer_recall(name: str, thousands: str, *, by_language: bool) -> AnswerRecall:
-    # Digits only and no leading zero: the measure's text must parse back.
-    if re.fullmatch(r"[1-9][0-9]{0,3}", thousands) is None or int(thousands) * 1000 > MAX_TOKENS:
-        raise UsageError(f"unknown measure {name!r}: write R@1kt to R@{MAX_TOKENS // 1000}kt")
-    return AnswerRecall(int(thousands) * 1000, by_language)
 
 
 def parse_distance(name: str) -> DistanceName | None:
@@ -247,35 +243,26 @@ def _ir_measure(name: str, text: str) -> Any:
     if fault is not None:
         raise _unknown(name, fault)
     if not exists or not any(provider.supports(measure) for provider in providers):
-        raise UsageError(
-            f"no installed provider of ir_measures computes the measure {name!r}; install one, or name another measure"
-        )
+        raise UsageError(f"no installed provider of ir_measures computes {name!r}; install one or name another measure")
     return measure
 
 
-# Names of other tools, in small letters alone, and the same measures' names here.
-_OTHER_NAMES = {
-    "map": "AP",
-    "mapcut": "AP",
-    "averageprecision": "AP",
-    "mrr": "RR",
-    "reciprank": "RR",
-    "reciprocalrank": "RR",
-    "ndcgcut": "nDCG",
-    "precision": "P",
-    "recall": "R",
-    "recallcap": "R",
-    "hit": "Success",
-    "hits": "Success",
-    "hitrate": "Success",
-    "acc": "Success",
-    "setmap": "SetAP",
-    "setrecall": "SetR",
-    "setprecision": "SetP",
-    "fscore": "SetF",
-    "iprecatrecall": "IPrec",
-    "rprecision": "Rprec",
+# Names here, and the same measures' names in other tools, in small letters alone.
+_SYNONYMS = {
+    "AP": "map mapcut averageprecision",
+    "RR": "mrr reciprank reciprocalrank",
+    "nDCG": "ndcgcut",
+    "P": "precision",
+    "R": "recall recallcap",
+    "Success": "hit hits hitrate acc",
+    "SetAP": "setmap",
+    "SetR": "setrecall",
+    "SetP": "setprecision",
+    "SetF": "fscore",
+    "IPrec": "iprecatrecall",
+    "Rprec": "rprecision",
 }
+_OTHER_NAMES = {name: measure for measure, names in _SYNONYMS.items() for name in names.split()}
 
 
 def _suggestion(text: str) -> str:
@@ -311,9 +298,7 @@ def _is_measure(name: str) -> bool:
 
 
 def _unknown(name: str, reason: str, hint: str = "") -> UsageError:
-    return UsageError(
-        f"unknown measure {name!r}: {reason}; write it as ir_measures does, e.g. nDCG@10, RR@10, AP(rel=2)@100{hint}"
-    )
+    return UsageError(f"unknown measure {name!r}: {reason}; write it like nDCG@10, RR@10 or AP(rel=2)@100{hint}")
 
 
 _EXAMPLES = {"cutoff": "@10", "recall": "@0.1"}

@@ -1,8 +1,8 @@
 """Packages of a pool for assessors, and their check by reviewers (Qiu et al. 2022, appendix A.3).
 
-A pool is cut into packages of 1,000 pairs, one file each.  At least two reviewers judge 100 random pairs of a package,
-each other ones and without seeing its grades.  Where their mean agreement with the package is below 93 %, the assessors
-revise it, and the reviewers judge other pairs: the next round.
+A pool is cut into packages of 1,000 pairs, one file each.  At least two reviewers each judge 100 random pairs of a
+package without seeing its grades.  If they agree with less than 93 % of the grades on average, the assessors revise the
+package, and the reviewers judge other pairs in the next round.
 
 ``package-001.tsv`` is a package, ``package-001.check-2-1.tsv`` the sheet of its second round for reviewer 1.
 """
@@ -30,7 +30,7 @@ _SHEET = re.compile(r"(?P<package>[^.]+)\.check-(?P<round>[0-9]{1,4})-(?P<review
 
 @dataclass(frozen=True)
 class CheckPlan:
-    """Division of a pool into packages, and the check of these; the defaults follow the paper.
+    """Division of a pool into packages, and their check; the defaults follow the paper.
 
     ``pairs`` of a package, ``checked`` of them by each of ``reviewers``, drawn for this ``round``.
     """
@@ -183,7 +183,7 @@ def require_accuracy(check: PackageCheck, least: float) -> None:
 
 
 def exact(share: float) -> Fraction:
-    """Return a share as it was written: 0.93 is 93 of 100, which its binary number is not."""
+    """Return a share as its decimals say: binary floating point has no exact 0.93."""
     return Fraction(str(share))
 
 
@@ -193,5 +193,5 @@ def limit(share: float) -> str:
 
 
 def percent(share: Fraction) -> str:
-    """Return a share in per cent, rounded down: below a limit it never reads as the limit."""
+    """Return a share in per cent, rounded down, so that a share below a limit never reads as the limit."""
     return f"{math.floor(1000 * share) / 10:.1f}%"

@@ -1,6 +1,6 @@
 """Store a row's latencies and measures by query, for paired comparisons, resampling and distributions.
 
-They are apart from the rows, which are read far more often.
+A file of their own keeps them out of the rows, which are read far more often.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Pool unjudged documents for judging; write the pool as a table or JSON lines; read it back with grades.
 
-A pool has the unjudged documents that any run ranks high, in an order that hides whose they are: a document's position
-follows from a hash of the seed and of the pair's ids.  No system, rank or score has a part in it, and another run
-moves no pair.  Of a deep pool, an ensemble of rerankers may choose what to judge (Qiu et al. 2022, section 2.3).
+A pool has the unjudged documents that any run ranks high.  A hash of the seed and of the pair's ids decides the order,
+so that it reveals no system, rank or score, and a further run moves no pair.  An ensemble of rerankers may choose which
+pairs of a deep pool to judge (Qiu et al. 2022, section 2.3).
 
 Tables are csv's dialect ``excel-tab``.  Each text is one printable line, with an apostrophe before what a spreadsheet
 would take for a formula.  JSON lines keep texts as they are.  A spreadsheet may also rewrite ids (``007`` becomes 7):
@@ -154,22 +154,15 @@ def build_pool(
     """
     candidates = pool_candidates(samples, depth)
     chosen = ensemble.choose(candidates) if ensemble else candidates
-    to_judge: dict[str, list[str]] = {}
-    queries: dict[str, str] = {}
+    queries = {query: text for runs in samples for query, text in runs.queries.items()}
+    pairs: list[tuple[str, str]] = []
     judged = 0
-    for runs in samples:
-        queries.update(runs.queries)
-    for query, documents in chosen.items():
+    for query in sorted(chosen, key=lambda query: shuffle_key(seed, query)):
+        documents = chosen[query]
         known = {document for document in documents if any(document in runs.qrels.get(query, {}) for runs in samples)}
         wanted = documents if again else documents - known
         judged += len(documents) - len(wanted)
-        if wanted:
-            to_judge[query] = sorted(wanted, key=lambda document: shuffle_key(seed, query, document))
-    pairs = [
-        (query, document)
-        for query in sorted(to_judge, key=lambda query: shuffle_key(seed, query))
-        for document in to_judge[query]
-    ]
+        pairs += ((query, document) for document in sorted(wanted, key=lambda name: shuffle_key(seed, query, name)))
     total = sum(map(len, candidates.values())) if ensemble else 0
     return JudgingPool(tuple(pairs), queries, judged, tuple(_count_unjudged(samples, depth)), depth, total)
 
@@ -315,9 +308,7 @@ def _grade(place: str, value: object) -> int | None:
     if not text:
         return None
     if isinstance(value, bool) or not _GRADE.fullmatch(text):
-        raise FileError(
-            f"{place}: grade {one_line(text)!r} is not a whole number of 0 or more; write 0, 1 ... or nothing"
-        )
+        raise FileError(f"{place}: grade {one_line(text)!r} is not a whole number from 0 on; write 0, 1 ... or nothing")
     return int(text)
 
 
@@ -332,9 +323,7 @@ def _json_lines(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]]
                 yield f"{path}:{number}", {name: raw[name] for name in _REQUIRED} | {"pair": raw.get("pair")}
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 fields = ", ".join(_REQUIRED)
-                raise FileError(
-                    f"{path}:{number}: no JSON with {fields} ({reason_of(error)}); correct the line"
-                ) from error
+                raise FileError(f"{path}:{number}: not JSON with {fields} ({reason_of(error)}); correct it") from error
 
 
 def _table_lines(path: Path, text: str, delimiter: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

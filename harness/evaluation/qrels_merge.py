@@ -1,7 +1,7 @@
 """Add judgements to a qrels file, and record each merge next to it, in ``<file>.provenance.jsonl``.
 
-A merge marks its judgements with a number, the iteration: the second column of a TREC qrels file, which trec_eval and
-all others skip.  The record names for each iteration the judge, the date, the file, and the changes.
+A merge marks its judgements with a number in the second column of a TREC qrels file, the iteration, which trec_eval and
+other readers skip.  The record names for each iteration the judge, the date, the file, and the changes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from harness.errors import FileError, UsageError
 from harness.evaluation import trec, trec_lines
 from harness.evaluation.packages import Review
 from harness.evaluation.pool import GradedPair
-from harness.evaluation.trec import FlaggedLines
 from harness.untrusted import parse_json, read_whole, reading, reason_of
 
 _MAX_NAMED = 3
@@ -120,8 +119,7 @@ def read_base(path: Path) -> BaseQrels:
     Raises:
         FileError: as :func:`harness.evaluation.trec.read_qrels`, or the provenance is damaged.
     """
-    negative, repeated = FlaggedLines(), FlaggedLines()
-    trec.read_qrels(path, negative=negative, repeated=repeated)  # checks every line
+    notes = trec.read_noted_qrels(path).notes  # checks every line
     lines: dict[tuple[str, str], GradedPair] = {}
     comments = []
     layout = trec.QRELS
@@ -139,7 +137,6 @@ def read_base(path: Path) -> BaseQrels:
                 query, document, grade = fields[0], fields[layout.document], trec_lines.parse_grade(fields[-1].encode())
                 pair = GradedPair(f"{path}:{number}", query, document, grade, fields[1] if len(fields) == 4 else "0")
                 lines.setdefault((query, document), pair)
-    notes = trec.flagged_line_notes(str(path), negative, repeated)
     return BaseQrels(tuple(lines.values()), filesystem.sha256(path), tuple(comments), _read_provenance(path), notes)
 
 
@@ -228,9 +225,7 @@ def _conflict_error(differing: Sequence[tuple[GradedPair, GradedPair]]) -> Usage
         for line, pair in differing[:_MAX_NAMED]
     )
     more = f" and {len(differing) - _MAX_NAMED:,} more" if len(differing) > _MAX_NAMED else ""
-    return UsageError(
-        f"{len(differing):,} grades differ from the existing ones: {named}{more}; use --conflicts keep or override"
-    )
+    return UsageError(f"{len(differing):,} existing grades differ: {named}{more}; use --conflicts keep or override")
 
 
 def write_merged(path: Path, merged: MergedQrels) -> MergeRecord:
@@ -267,9 +262,8 @@ def _read_provenance(path: Path) -> tuple[MergeRecord, ...]:
                 raise ValueError("another version")
             records.append(_RECORD.validate_json(json.dumps(raw)))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            why = reason_of(error)
             raise FileError(
-                f"{provenance}:{number}: not provenance that this harness reads ({why}); restore or move it"
+                f"{provenance}:{number}: cannot be read ({reason_of(error)}); restore or move it"
             ) from error
     return tuple(records)
 

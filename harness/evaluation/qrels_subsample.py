@@ -50,9 +50,7 @@ def parse_keep(text: str) -> KeepRule:
     match = re.fullmatch(r"([0-9]*\.?[0-9]+)(%?)", text)
     share = float(match[1]) / (100 if match[2] else 1) if match else 0.0
     if not 0 < share < 1:
-        raise UsageError(
-            f"--keep {text}: no number of relevant judgements (1, 5) or share of all (0.5, 50%); write one"
-        )
+        raise UsageError(f"--keep {text}: write a number of relevant judgements (1, 5) or a share of all (0.5, 50%)")
     return KeepRule(share=share)
 
 
@@ -129,7 +127,7 @@ def _draw_once(
 def _draw_relevant(
     relevant: Mapping[str, int], most: int, rng: np.random.Generator, *, any_grade: bool
 ) -> frozenset[str]:
-    """Return at most so many documents: all of the better grades, and some of the last at random."""
+    """Return at most ``most`` documents: the better grades whole, and a random part of the last grade."""
     kept: list[str] = []
     grades = [None] if any_grade else sorted(set(relevant.values()), reverse=True)
     for grade in grades:

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from harness.errors import FileError
 from harness.evaluation import trec_lines
@@ -40,7 +41,7 @@ _NEGATIVE = "no more relevant than 0 (Bpref and infAP treat them as unjudged)"
 
 @dataclass
 class FlaggedLines:
-    """Lines of a file that its user should know of: their count, and the number of the first."""
+    """Number of suspicious lines in a file, and the first line number."""
 
     count: int = 0
     first: int = 0
@@ -132,32 +133,40 @@ def _read_run(path: Path, layout: LineLayout, progress: Progress | None = None, 
     return replace(run, tied_queries=tuple(sorted(tied)), lines=lines)
 
 
-def read_qrels(
-    path: Path,
-    progress: Progress | None = None,
-    bound: FileLimits | None = None,
-    negative: FlaggedLines | None = None,
-    repeated: FlaggedLines | None = None,
-) -> Qrels:
+def read_qrels(path: Path, bound: FileLimits | None = None) -> Qrels:
+    """Read qrels as :func:`read_noted_qrels` does; ``bound`` limits a stored file."""
+    return read_noted_qrels(path, bound=bound).qrels
+
+
+def read_noted_qrels(
+    path: Path, progress: Progress | None = None, *, name: str | None = None, bound: FileLimits | None = None
+) -> QrelsFile:
     """Read qrels, plain or compressed: TREC's (``query iteration document relevance``), or BEIR's with their header.
 
-    ``bound`` limits a stored file; lines with grades below 0 are added to ``negative``, lines that say what an earlier
-    one says to ``repeated``.
+    Notes on negative grades and on lines that repeat others call the file ``name``, by default its path.
 
     Raises:
         FileError: the file is missing or damaged, a line is malformed, or a document has two grades.
     """
     qrels: Qrels = {}
+    negative, repeated = FlaggedLines(), FlaggedLines()
     faults: list[_Fault] = []
     for query, block in _by_query(path, QRELS, progress, bound):
         (grades,) = block.numbers
         judged = qrels[query] = dict(zip(block.documents, grades, strict=True))
         if len(judged) < len(grades):
             faults += _contradiction(query, block, repeated)
-        if negative is not None and min(grades) < 0:
+        if min(grades) < 0:
             negative.add([line for line, grade in zip(block.lines, grades, strict=True) if grade < 0])
     _refuse(path, faults)
-    return qrels
+    name = name or str(path)
+    notes = (
+        *_flagged(name, negative, "1 grade is below 0", "grades are below 0", _NEGATIVE),
+        *_flagged(
+            name, repeated, "1 line repeats an earlier one", "lines repeat earlier ones", "each judgement counts once"
+        ),
+    )
+    return QrelsFile(qrels, notes)
 
 
 def judgement_rows(path: Path) -> Iterator[tuple[str, str, str, str]]:
@@ -170,16 +179,11 @@ def judgement_rows(path: Path) -> Iterator[tuple[str, str, str, str]]:
 
 
 def read_qrels_file(path: Path, progress: Progress | None = None, *, name: str | None = None) -> QrelsFile:
-    """Read qrels that a user named; notes call the file ``name``, by default its path.
-
-    Raises:
-        FileError: as :func:`read_qrels`, or the file has no judgements.
-    """
-    negative, repeated = FlaggedLines(), FlaggedLines()
-    qrels = read_qrels(path, progress, negative=negative, repeated=repeated)
-    if not qrels:
+    """Read qrels that a user named; raise FileError as :func:`read_noted_qrels`, or if there are no judgements."""
+    file = read_noted_qrels(path, progress, name=name)
+    if not file.qrels:
         raise FileError(f"{path}: has no judgements; name a file with lines 'query iteration document relevance'")
-    return QrelsFile(qrels, flagged_line_notes(name or str(path), negative, repeated))
+    return file
 
 
 def read_stored_qrels(path: Path) -> Qrels:
@@ -187,43 +191,11 @@ def read_stored_qrels(path: Path) -> Qrels:
     return read_qrels(path, bound=FileLimits(_MAX_JUDGEMENTS))
 
 
-@dataclass
-class QrelsCache:
-    """Reader of stored qrels that reads each file once, even a damaged one: many jobs name it."""
-
-    _known: dict[Path, Qrels | str] = field(default_factory=dict)
-
-    def __call__(self, path: Path) -> Qrels:
-        """Return the qrels as :func:`read_stored_qrels`."""
-        if path not in self._known:
-            try:
-                self._known[path] = read_stored_qrels(path)
-            except FileError as error:
-                self._known[path] = str(error)
-        qrels = self._known[path]
-        if isinstance(qrels, str):
-            raise FileError(qrels)
-        return qrels
-
-
-def flagged_line_notes(name: str, negative: FlaggedLines, repeated: FlaggedLines) -> tuple[str, ...]:
-    """Return notes on the lines of a qrels file with negative grades, and on lines that repeat others."""
-    return (
-        *_flagged(name, negative, "1 grade is below 0", f"{negative.count:,} grades are below 0", f": {_NEGATIVE}"),
-        *_flagged(
-            name,
-            repeated,
-            "1 line repeats an earlier one",
-            f"{repeated.count:,} lines repeat earlier ones",
-            ": each judgement counts once",
-        ),
-    )
-
-
-def _flagged(name: str, lines: FlaggedLines, one: str, several: str, more: str) -> tuple[str, ...]:
+def _flagged(name: str, lines: FlaggedLines, one: str, several: str, more: str) -> Iterator[str]:
     where = f"{name}:{lines.first}"
-    text = f"{one}, in {where}" if lines.count == 1 else f"{several}, the first in {where}"
-    return (f"{text}{more}",) if lines.count else ()
+    if lines.count:
+        text = f"{one}, in {where}" if lines.count == 1 else f"{lines.count:,} {several}, the first in {where}"
+        yield f"{text}: {more}"
 
 
 def negative_grade_notes(grades: Iterable[int]) -> Iterator[str]:
@@ -263,16 +235,14 @@ def _by_query(
 
 def _duplicate(query: str, block: LineBlock) -> _Fault:
     """Return the first line whose document or rank is on an earlier line of its query."""
-    ranks = block.numbers[0] if len(block.numbers) > 1 else None
-    documents: set[str] = set()
-    used: set[int] = set()
-    for index, document in enumerate(block.documents):
-        if document in documents or (ranks is not None and ranks[index] in used):
-            what = f"document {document!r}" + (f" or rank {ranks[index]}" if ranks is not None else "")
-            return block.lines[index], f"{what} appears twice in query {query!r}; remove one"
-        documents.add(document)
-        if ranks is not None:
-            used.add(ranks[index])
+    columns = (block.documents, *block.numbers[:-1])  # scores are last
+    known: list[set[Any]] = [set() for _ in columns]
+    for line, *values in zip(block.lines, *columns, strict=True):
+        if any(value in earlier for value, earlier in zip(values, known, strict=True)):
+            what = " or rank ".join((f"document {values[0]!r}", *map(str, values[1:])))
+            return line, f"{what} appears twice in query {query!r}; remove one"
+        for value, earlier in zip(values, known, strict=True):
+            earlier.add(value)
     raise AssertionError(query)
 
 
@@ -286,7 +256,7 @@ def _inversion(block: LineBlock, order: Sequence[int]) -> list[_Fault]:
     return []
 
 
-def _contradiction(query: str, block: LineBlock, repeated: FlaggedLines | None) -> list[_Fault]:
+def _contradiction(query: str, block: LineBlock, repeated: FlaggedLines) -> list[_Fault]:
     """Return the first line with another grade than an earlier line; a repeated grade is harmless."""
     judged: dict[str, int] = {}
     again = []
@@ -295,8 +265,7 @@ def _contradiction(query: str, block: LineBlock, repeated: FlaggedLines | None) 
             again.append(line)
         elif judged.setdefault(document, grade) != grade:
             return [(line, f"{document!r} has two grades for query {query!r}; remove one line")]
-    if repeated is not None:
-        repeated.add(again)
+    repeated.add(again)
     return []
 
 

@@ -114,9 +114,7 @@ def read_blocks(
                 if progress is not None and seekable:
                     progress(raw.tell())
         except DAMAGED as error:
-            raise FileError(
-                f"{path}: damaged after line {number - 1}: {reason_of(error)}; restore or recreate it"
-            ) from error
+            raise FileError(f"{path}: damaged after line {number - 1}: {reason_of(error)}; restore it") from error
 
 
 @contextmanager
@@ -224,48 +222,30 @@ def _parse_block(layout: LineLayout, first: int, content: bytes) -> LineBlock | 
     try:
         if not content.isascii():
             content.decode("utf-8")
-        split = _split_block(layout, first, content)
+        split = _split_block(len(layout.names), first, content)
         if split is None or (_COMMENT in content and _COMMENT in split[0][0]):
             return None
-        columns, lines, longer = split
+        columns, lines = split
         documents = b"\n".join(columns[layout.document]).decode("utf-8").split("\n")
         numbers = [_parse_column(number, columns[number.column]) for number in layout.numbers]
     except (ValueError, OverflowError):
         return None
-    return LineBlock(columns[0], documents, numbers, array("q", lines), longer)
+    return LineBlock(columns[0], documents, numbers, array("q", lines))
 
 
-def _split_block(
-    layout: LineLayout, first: int, content: bytes
-) -> tuple[Sequence[Sequence[bytes]], Iterable[int], Sequence[int]] | None:
-    """Return a block's columns, line numbers and longer lines; ``None`` if a line has a wrong number of fields."""
-    count, lines = len(layout.names), content.count(b"\n")
+def _split_block(count: int, first: int, content: bytes) -> tuple[Sequence[Sequence[bytes]], Iterable[int]] | None:
+    """Return a block's columns and line numbers; ``None`` if a line has another number of fields."""
+    lines = content.count(b"\n")
     # With one separator between fields and one line end, no line can have too many fields, so the total proves each.
     spaces = content.translate(None, _NO_SPACE)
     pattern = spaces[:count]
     if pattern.find(b"\n") == count - 1 and spaces == pattern * lines:
         fields = content.split()
         columns = [fields[column::count] for column in range(count)]
-        return (columns, range(first, first + lines), ()) if len(fields) == count * lines else None
+        return (columns, range(first, first + lines)) if len(fields) == count * lines else None
     rows = {number: row for number, line in enumerate(content.split(b"\n"), start=first) if (row := line.split())}
-    longer = [number for number, row in rows.items() if len(row) > count]
-    if (
-        not rows
-        or min(map(len, rows.values())) < count
-        or not all(_has_tail(layout, rows[number]) for number in longer)
-    ):
-        return None
-    return list(zip(*(row[:count] for row in rows.values()), strict=True)), rows, longer
-
-
-def _has_tail(layout: LineLayout, row: Sequence[bytes]) -> bool:
-    """Return whether a longer line clearly has no misplaced field; unclear lines are parsed alone."""
-    if not layout.tail:
-        return False
-    first, value = layout.tail[0].column, row[layout.tail[-1].column]
-    further = row[first + 1 : first + 1 + len(row) - len(layout.names)]  # the first number may also be here
-    integer_further = any(field.lstrip(b"+-").isdigit() for field in further)
-    return row[first].isdigit() and len(row[first]) < 19 and b"." in value and not integer_further
+    regular = rows and all(len(row) == count for row in rows.values())
+    return (list(zip(*rows.values(), strict=True)), rows) if regular else None
 
 
 def _parse_column(number: NumberColumn, column: Sequence[bytes]) -> array[Any]:

@@ -7,7 +7,8 @@ stands under ``harness``.  What is not known is left out, and nothing is made up
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from shutil import copyfileobj
@@ -19,6 +20,7 @@ from harness.commands import command
 from harness.driver.records import Outcome
 from harness.errors import FileError, HarnessError, StoreError
 from harness.evaluation import evaluate, measure_names, trec
+from harness.evaluation.trec import Qrels
 from harness.progress import Progress, silent
 from harness.report.export import new_path
 from harness.results import reader
@@ -66,7 +68,7 @@ def export_ir_metadata(
         FileError: ``out`` is there and not empty.
         StoreError: it cannot be written, or what was written does not read back as what was meant.
     """
-    parsed, qrels_cache = measure_names.parse(measures), trec.QrelsCache()
+    parsed, qrels_cache = measure_names.parse(measures), functools.cache(trec.read_stored_qrels)
     with new_path(out, folder=True) as folder:
         for number, job in enumerate(jobs, start=1):
             target = folder / job.folder.relative_to(root)
@@ -100,7 +102,7 @@ def _copy(run: Path, target: Path) -> None:
         copyfileobj(source, sink)
 
 
-def _evaluation(job: StoredJob, measures: tuple[Any, ...], qrels_cache: trec.QrelsCache) -> dict[str, Any]:
+def _evaluation(job: StoredJob, measures: tuple[Any, ...], qrels_cache: Callable[[Path], Qrels]) -> dict[str, Any]:
     """Return the measures of a job, or the reason why they are missing."""
     if job.result.outcome is not Outcome.OK or job.run_path is None:
         return {}

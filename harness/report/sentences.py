@@ -145,11 +145,7 @@ def _spent(row: Row) -> float:
 
 def _tested(a: Row, b: Row, per_query: Mapping[str, PerQuery], measure: str, candidates: int) -> Difference | None:
     """Compare b with a, the best of some candidates; p and interval are corrected for their number."""
-    if not measure:
-        return None
-    values = per_query.get(a.per_query_key), per_query.get(b.per_query_key)
-    (tested,) = comparison.corrected([comparison.compare_measure(a, b, *values, measure)], candidates)
-    return tested.of(measure)
+    return comparison.paired([(a, b)], per_query, measure, candidates)[0] if measure else None
 
 
 def _times(factor: float) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from harness.driver.records import MAX_PROBES, Outcome
 from harness.errors import counted
 from harness.evaluation import answer_recall, trec
 from harness.evaluation.answer_recall import MAX_TOKENS
-from harness.evaluation.trec import Qrels, QrelsCache, Run
+from harness.evaluation.trec import Qrels, Run
 from harness.results import reader
 from harness.results.reader import StoredJob, judges_hits_alone, most_first_stage_hits, most_hits
 from harness.results.samples import query_ids
@@ -93,7 +94,7 @@ class Runs:
     """Checks runs; equal runs, and judgements, are read once."""
 
     _runs: dict[str, Run] = field(default_factory=dict)
-    _qrels: QrelsCache = field(default_factory=QrelsCache)
+    _qrels: Callable[[Path], Qrels] = field(default_factory=lambda: functools.cache(trec.read_stored_qrels))
 
     def check(self, job: StoredJob) -> Iterator[Mismatch]:
         """Check that a run ranks only the sample's queries, with at most k hits, and can be judged.

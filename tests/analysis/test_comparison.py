@@ -225,5 +225,5 @@ def test_globs_without_pairs_are_refused(a: str, b: str, why: str) -> None:
     rows = [row("a"), row("b", sample_sha256="other")]
     with pytest.raises(UsageError, match=why):
         comparison.pairs(rows, rows, a, b)
-    with pytest.raises(UsageError, match="share no dataset, query sample and profile"):
+    with pytest.raises(UsageError, match="have no dataset, query sample and profile in common"):
         comparison.pairs(rows, rows, "a", "b")

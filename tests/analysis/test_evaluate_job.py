@@ -86,28 +86,13 @@ def test_names_of_other_measures_are_not_parsed(text: str) -> None:
     assert measure_names.parse_distance(text) is None
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(
-            "FD",
-            "FD@0",
-            "FD()@x",
-            "FD(5)@10",
-            "FD(judged=0)@10",
-            "FD(judged=True)@10",
-            "FD(k=3)@10",
-            "FD(unlabelled=1)@10",
-        ),
-        *(
-            "FD(encoder='')@10",
-            "FD(encoder=open('x'))@10",
-            "FD(judged=5)(x)@10",
-            "FD(**x)@10",
-            "FD(judged=5,judged=6)@1",
-        ),
-    ],
+MALFORMED = (
+    "FD FD@0 FD()@x FD(5)@10 FD(judged=0)@10 FD(judged=True)@10 FD(k=3)@10 FD(unlabelled=1)@10 "
+    "FD(encoder='')@10 FD(encoder=open('x'))@10 FD(judged=5)(x)@10 FD(**x)@10 FD(judged=5,judged=6)@1"
 )
+
+
+@pytest.mark.parametrize("text", MALFORMED.split())
 def test_malformed_distance_name_is_refused_with_the_right_form(text: str) -> None:
     with pytest.raises(UsageError, match=r"unknown distance .*; write FD@10, with any of judged=5"):
         measure_names.parse_distance(text)
@@ -119,7 +104,7 @@ def test_a_report_shows_distances_beside_cost(harness: Call, tmp_path: Path) -> 
     asked = ("--measures", "RR@10 FD@10 FD(unlabelled=True)@2")
     before = rows(harness, *asked)
     assert {row["FD@10"] for row in before} == {""}
-    message = "FD@10: no vectors of its documents are kept beside the results; make them with"
+    message = "FD@10: the results folder has no vectors of the documents; make them with"
     assert f"{message} `harness embed minilm scifact --results " in harness("report", "--wide", *asked).stdout
 
     made = vectors(corpus_of(results))
@@ -155,7 +140,7 @@ def test_one_of_several_encoders_must_be_named(harness: Call, tmp_path: Path) ->
     text = harness("report", "--wide", "--measures", "FD@10 FD(encoder='other')@10 FD(encoder='third')@10").stdout
     assert "FD@10: vectors by minilm, other are kept; ask for one encoder, e.g. FD(encoder='minilm')@10" in text
     assert "FD(encoder='other')@10: Frechet distance between the first 10 hits" in text
-    assert "FD(encoder='third')@10: no vectors of its documents by third are kept beside the results" in text
+    assert "FD(encoder='third')@10: the results folder has no vectors of the documents by third" in text
 
 
 @pytest.mark.slow

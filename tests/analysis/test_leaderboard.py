@@ -188,10 +188,6 @@ def test_contested_cells_are_named() -> None:
     }
 
 
-def test_leaderboard_lists_its_systems() -> None:
-    assert board(row("b", 40, 10), row("a", 30, 5), replace(row("a", 30, 5), profile="p2")).systems == ("a", "b")
-
-
 WEIGHING = DynascoreOptions({"accuracy": 0.5, "latency": 0.5}, frozenset(), given={"latency": 10.0})
 
 
@@ -286,9 +282,3 @@ def test_ranks_are_missing_with_a_reason_without_a_rate() -> None:
     rates = dynascore.rates(rows, free)
     assert leaderboard.intervals_by_weights(rows, free, rates) == none
     assert leaderboard.intervals_by_systems(rows, leaderboard.dynascore_scorer(free)) == none
-
-
-def test_one_axis_alone_ranks_in_its_direction() -> None:
-    rows = [entry("a", 40, 30), entry("b", 30, 20)]
-    assert stats.competition_ranks(leaderboard.axis_scorer("latency", False)(rows), descending=True) == [2, 1]
-    assert stats.competition_ranks(leaderboard.axis_scorer("accuracy", True)(rows), descending=True) == [1, 2]

@@ -10,7 +10,7 @@ from harness.analysis import notes
 from harness.analysis.table import Table, Validity
 from harness.driver.records import Envelope, Outcome
 from harness.pricing.prices import Snapshot
-from harness.results.isolation import CONTAINER, FAKE, PROCESS, Isolation
+from harness.results.isolation import CONTAINER, PROCESS, Isolation
 from harness.results.schema import Cell, IndexFacts
 from tests.support import sample_records
 from tests.support.sample_records import FakeJob
@@ -48,33 +48,17 @@ def test_smallest_profile_needs_containers_of_two_sizes(
     assert notes_with(jobs, snapshot, "Smallest profile") == []
 
 
-def test_fewer_cpus_are_smaller_at_equal_memory(make: Maker, snapshot: Snapshot) -> None:
-    four = Envelope("cpu1-mem4", 1, 4096 * MIB)
-    cell = Cell("quick", "bm25", "scifact", "single_stream", "cpu1-mem4")
-    jobs = [make(profile="cpu2-mem4"), make(cell=cell, envelope=four), make(profile="cpu1-mem1", outcome=Outcome.OOM)]
-    assert "bm25 cpu1-mem4." in notes_with(jobs, snapshot, "Smallest profile")[0]
-
-
-def test_less_memory_is_smaller_at_any_cpu_count(make: Maker, snapshot: Snapshot) -> None:
-    lean = Envelope("cpu2-mem256m", 2, 256 * MIB)
-    cell = Cell("quick", "bm25", "scifact", "single_stream", "cpu2-mem256m")
-    jobs = [make(profile="cpu1-mem1"), make(cell=cell, envelope=lean)]
-    assert "bm25 cpu2-mem256m." in notes_with(jobs, snapshot, "Smallest profile")[0]
-
-
-@pytest.mark.slow
-def test_profiles_that_take_the_whole_host_have_one_note(make: Maker, snapshot: Snapshot) -> None:
-    jobs = [make(profile="cpu2-mem4"), make("minilm", "cpu2-mem4"), make(profile="cpu1-mem1")]
-    (note,) = notes_with(jobs, snapshot, "sampling")
-    assert note.startswith("Profiles with all CPUs of their host (cpu2-mem4: 2 of 2) share them")
-    assert {row.validity for row in build_table(jobs, snapshot=snapshot).rows} == {Validity.CLEAN}
-    larger = replace(jobs[0].result.environment, host_cpus=3)
-    apart = [
-        make(profile="cpu2-mem4", changes={"environment": larger}),
-        make("minilm", "cpu2-mem4", Outcome.OOM),
-        make("fake", "cpu2-mem4", isolation=FAKE.name),
-    ]
-    assert notes_with(apart, snapshot, "sampling") == []
+@pytest.mark.parametrize(
+    ("name", "cpus", "memory", "larger"),
+    [("cpu1-mem4", 1, 4096 * MIB, "cpu2-mem4"), ("cpu2-mem256m", 2, 256 * MIB, "cpu1-mem1")],
+)
+def test_less_memory_and_then_fewer_cpus_make_a_profile_smaller(
+    make: Maker, snapshot: Snapshot, name: str, cpus: int, memory: int, larger: str
+) -> None:
+    cell = Cell("quick", "bm25", "scifact", "single_stream", name)
+    jobs = [make(profile=larger), make(cell=cell, envelope=Envelope(name, cpus, memory))]
+    jobs.append(make(profile="cpu1-mem256m", outcome=Outcome.OOM))
+    assert f"bm25 {name}." in notes_with(jobs, snapshot, "Smallest profile")[0]
 
 
 def test_incomparable_rows_have_a_note(make: Maker, snapshot: Snapshot) -> None:

@@ -60,10 +60,6 @@ def test_paired_comparisons_decide_if_intervals_do_not() -> None:
     assert states(*points, relations=paired) == {"a": "front", "b": "dominated", "c": "dominated"}
 
 
-def test_equal_rows_do_not_dominate_each_other() -> None:
-    assert set(states(point("a", 30, 10), point("b", 30, 10)).values()) == {"front"}
-
-
 def test_three_axes_include_throughput_where_larger_is_better() -> None:
     three = (*AXES, axes.OTHERS["throughput"])
     figures = [(30.0, 10.0, 5.0), (30.0, 10.0, 9.0), (29.0, 9.0, 1.0)]

@@ -32,12 +32,6 @@ def test_jobs_of_a_cell_are_pooled() -> None:
     assert pool.lead is jobs[0]
 
 
-def test_cell_of_one_job_equals_that_job() -> None:
-    job = sample_records.job(detail="said something")
-    pool = pooling.pool([job])
-    assert (pool.jobs, pool.detail, pool.missing, pool.notes) == ((job,), "said something", 0, ())
-
-
 def test_missing_jobs_are_counted() -> None:
     assert pooling.pool(five()[1:4]).missing == 2
 
@@ -88,14 +82,6 @@ def test_several_other_environments_are_listed_separately() -> None:
     assert all(note.startswith("1 of 5 trials was measured") for note in notes)
 
 
-def test_a_failed_job_fails_the_cell() -> None:
-    jobs = five()
-    jobs[3] = sample_records.job(3, Outcome.OOM, detail="killed at 256 MiB", job=3, jobs=5, trials=1)
-    pool = pooling.pool(jobs)
-    assert (pool.outcome, pool.lead) == (Outcome.OOM, jobs[3])
-    assert pool.detail == "1 of 5 trials ended oom: killed at 256 MiB"
-
-
 def test_the_first_failure_names_the_outcome_and_counts_the_others() -> None:
     jobs = five()
     jobs[1] = sample_records.job(1, Outcome.CRASH, detail="raised", job=1, jobs=5, trials=1)
@@ -103,6 +89,7 @@ def test_the_first_failure_names_the_outcome_and_counts_the_others() -> None:
     jobs[4] = sample_records.job(4, Outcome.CRASH, job=4, jobs=5, trials=1)
     pool = pooling.pool(jobs)
     assert (pool.outcome, pool.detail) == (Outcome.CRASH, "2 of 5 trials ended crash, 1 otherwise not ok: raised")
+    assert pool.lead == jobs[1]
 
 
 def test_failure_of_the_only_job_keeps_its_message() -> None:

@@ -161,7 +161,7 @@ def test_dataset_alone_says_what_is_unseen_before_anything_runs(stored: Path, tm
     assert_refused(call("positions", "scifact"), "has no positions.jsonl; name judged passages with --passages")
     assert_refused(call("positions", str(stored), "--dataset", "./missing"), "has no results of the dataset missing")
     both = call("positions", "far", "--passages", "x", "--chunks", "y")
-    assert_refused(both, "--passages and --chunks are two sources of positions; name one")
+    assert_refused(both, "--passages and --chunks both give positions; name one of them")
 
 
 def test_run_stores_positions_with_the_results(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,7 @@ def test_run_stores_positions_with_the_results(bench: Bench, monkeypatch: pytest
     wrong = call("positions", "results", "--cache", str(bench.cache))
     left_out, refused = [line for line in wrong.stderr.splitlines() if not line.endswith(": corpus ...")]
     assert left_out.startswith("left out: results/test-suite/suite.json: damaged: 'positions' must name a SHA-256")
-    assert wrong.exit_code == 2 and "no positions of tiny are here" in refused
+    assert wrong.exit_code == 2 and "has no positions of tiny" in refused
 
 
 @pytest.mark.parametrize(

@@ -133,12 +133,6 @@ def test_only_valid_rows_with_a_cost_have_ranks(root: Path) -> None:
     ]
 
 
-def test_rows_of_another_isolation_or_dataset_are_not_ranked_together(root: Path) -> None:
-    one = row("a", 2, 8, 0.1)
-    some = (one, row("b", 2, 8, 0.2, isolation=PROCESS), row("c", 2, 8, 0.3, dataset="other"))
-    assert [each.before.rank for each in compare(root, *some).changes] == [1, 1, 1]
-
-
 @pytest.mark.parametrize(
     "other",
     [
@@ -148,6 +142,7 @@ def test_rows_of_another_isolation_or_dataset_are_not_ranked_together(root: Path
         {"latency_target_s": 0.5},
         {"latency_percentile": 95.0},
         {"isolation": PROCESS},
+        {"dataset": "other"},
     ],
 )
 def test_each_group_has_its_own_ranks(root: Path, other: dict[str, Any]) -> None:

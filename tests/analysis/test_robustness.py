@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -168,24 +167,6 @@ def test_block_size_does_not_change_the_results(monkeypatch: pytest.MonkeyPatch)
     assert robustness.examine(runs, asked) == whole
 
 
-def test_remaining_judgements_are_read_once_for_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    import ir_measures
-
-    runs = runs_of({query: {"right": 1, "wrong1": 1} for query in QUERIES}, a=[1, 2], b=[3], c=[4, 1])
-    (measure,) = measure_names.parse(["AP"])
-    drawn = qrels_subsample.draw_qrels(runs.qrels, QUERIES, KeepRule(relevant=1), 5, seed=0)
-    read: list[int] = []
-    ours = ir_measures.evaluator
-
-    def evaluator(measures: list[Any], judged: Qrels) -> Any:
-        read.append(len(judged))
-        return ours(measures, judged)
-
-    monkeypatch.setattr(ir_measures, "evaluator", evaluator)
-    assert qrels_subsample.mean_per_draw(runs, drawn, measure).shape == (5, 3)
-    assert read == [len(drawn.qrels)]
-
-
 def test_one_draw_is_enough_if_all_draws_are_equal() -> None:
     found = robustness.examine(runs_of(ONE, a=[1], b=[2]), RobustnessOptions("RR@10", keeps=(KeepRule(relevant=1),)))
     once = condition(found, ConditionKind.JUDGEMENTS)
@@ -209,7 +190,7 @@ def test_impossible_conditions_have_a_reason() -> None:
         robustness.examine(alone, RobustnessOptions("nDCG@10"))
     with pytest.raises(UsageError, match="NumRet makes no leaderboard: it is not a mean over queries"):
         robustness.examine(runs_of(ONE, a=[1], b=[2]), RobustnessOptions("NumRet"))
-    with pytest.raises(UsageError, match="an order needs two systems, there is a alone"):
+    with pytest.raises(UsageError, match="an order needs two systems, but only a is here"):
         robustness.examine(runs_of(ONE, a=[1]), RobustnessOptions("RR@10"))
     with pytest.raises(UsageError, match="the judgements cover none of the 2 queries"):
         robustness.examine(
@@ -271,5 +252,5 @@ def test_keep_is_a_number_or_a_share(text: str, keep: KeepRule) -> None:
 
 @pytest.mark.parametrize("text", ["0", "1.0", "100%", "-1", "1e-3", "half", "", "nan", "0%"])
 def test_malformed_keep_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="no number of relevant judgements"):
+    with pytest.raises(UsageError, match="write a number of relevant judgements"):
         qrels_subsample.parse_keep(text)

@@ -251,12 +251,6 @@ def test_rows_are_not_cached_if_the_folder_changes_during_the_build(tmp_path: Pa
     assert not (made.home / "tables").exists()
 
 
-def test_cache_folder_holds_only_complete_files(folder: Folder) -> None:
-    names = {path.name for path in (folder.home / "tables").iterdir()}
-    stem = folder.file.name.partition(".")[0]
-    assert names == {f"{stem}.rows.parquet", f"{stem}.queries.parquet"}
-
-
 def test_cached_values_by_query_read_back_bit_for_bit(folder: Folder) -> None:
     (again,) = (folder.cache().per_query() or {}).values()
     assert (again.key, again.query_ids, again.quantiles_s) == (ROW.key, VALUES.query_ids, VALUES.quantiles_s)
@@ -370,19 +364,6 @@ def test_a_changed_run_rebuilds_its_cell(results: Path, summarised: list[str], t
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ending", [".rows.parquet", ".queries.parquet"])
-def test_a_damaged_file_rebuilds_all_cells(results: Path, summarised: list[str], tmp_path: Path, ending: str) -> None:
-    cache = tmp_path / "cache"
-    results_folder.read(results, cache=cache)
-    (path,) = (cache / "tables").glob(f"*{ending}")
-    path.write_bytes(path.read_bytes()[:-7])
-    summarised.clear()
-    publisher.put(results, Made("c", 9.0))
-    results_folder.read(results, cache=cache)
-    assert sorted(summarised) == ["a", "b", "c"]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("odd", [os.mkfifo, Path.mkdir])
 def test_rows_are_made_anew_where_their_cache_is_an_odd_thing(results: Path, odd: Callable[[Path], object]) -> None:
     cache = results.parent / "cache"
@@ -397,12 +378,3 @@ def test_rows_are_made_anew_where_their_cache_is_an_odd_thing(results: Path, odd
 def test_an_odd_thing_in_place_of_values_by_query_holds_none(tmp_path: Path, odd: Callable[[Path], object]) -> None:
     odd(tmp_path / "x.queries.parquet")
     assert per_query.read(tmp_path / "x.queries.parquet", "stamp") is None
-
-
-@pytest.mark.slow
-def test_other_measures_rebuild_all_cells(results: Path, summarised: list[str], tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    results_folder.read(results, cache=cache)
-    summarised.clear()
-    assert results_folder.read(results, results_folder.Selection(("P@1",)), cache=cache).table.measures == ("P@1",)
-    assert sorted(summarised) == ["a", "b"]

@@ -152,17 +152,14 @@ def test_row_is_priced_by_the_nominal_memory_of_its_profile(tariff: Tariff) -> N
 
 @pytest.mark.parametrize("model", ["NVIDIA H100 80GB HBM3", "NVIDIA T4G"])
 def test_row_measured_on_another_gpu_has_a_note(tariff: Tariff, model: str) -> None:
-    assert on_gpu(tariff, model).price_note == (
+    priced = on_gpu(tariff, model)
+    assert row_pricing.other_machine(priced, priced.price) == "t4"
+    assert priced.price_note == (
         f"priced on g.one (x86_64), whose GPU is a t4; latency was measured on {model}, and the cost takes it to be the"
         " same there"
     )
-    assert on_gpu(tariff, "Tesla T4").price_note is None
-
-
-def test_gpu_of_a_price_is_named_where_another_was_measured(tariff: Tariff) -> None:
-    for model, other in (("NVIDIA H100 80GB HBM3", "t4"), ("Tesla T4", None)):
-        priced = on_gpu(tariff, model)
-        assert row_pricing.other_machine(priced, priced.price) == other
+    same = on_gpu(tariff, "Tesla T4")
+    assert same.price_note is row_pricing.other_machine(same, same.price) is None
 
 
 def on_gpu(tariff: Tariff, model: str) -> Row:
@@ -256,7 +253,7 @@ def test_half_a_machine_is_not_saturated(tariff: Tariff) -> None:
     found = row_pricing.price_row(row(cpus=3, **served), tariff).cost.saturated
     assert found.value is None
     assert found.reason == (
-        "the throughput is of 3 vCPUs alone, plain.four has 4 vCPUs; measure on a hardware profile with 4 vCPUs"
+        "the throughput was measured on 3 vCPUs, but plain.four has 4 vCPUs; measure on a hardware profile with 4 vCPUs"
     )
     without_its_gpu = row_pricing.price_row(row(published_type="g.one", **served), tariff).cost.saturated
     assert "g.one has 4 vCPUs and 1 GPU" in str(without_its_gpu.reason)

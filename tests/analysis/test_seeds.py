@@ -15,6 +15,7 @@ from harness.analysis.table import Row
 from harness.driver.records import Outcome
 from harness.evaluation.per_query import PerQuery
 from harness.launch.fake import FakeLauncher
+from harness.results import suite_record
 from harness.stats import INTERVAL_MIN_QUERIES
 from tests.conftest import Bench
 from tests.support import publisher
@@ -41,7 +42,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def averaged(stored: Path) -> tuple[dict[str, Row], dict[str, PerQuery]]:
     table, values = results_folder.read(stored).table, results_folder.read(stored).per_query
-    found, by_query = seeds.averaged(table, values, results_folder.load_seeds(stored))
+    found, by_query = seeds.averaged(table, values, suite_record.read_pairs(stored, suite_record.SEEDS))
     return {row.system: row for row in found.rows}, by_query
 
 
@@ -94,7 +95,7 @@ def test_note_has_every_number_of_seeds_of_a_model(stored: Path) -> None:
 
 def test_run_stores_the_seeds_of_its_suite(bench: Bench) -> None:
     bench.run(FakeLauncher(), bench.suite('[seeds]\nmodel = ["planted", "null"]\n', systems=["planted", "null"]))
-    assert results_folder.load_seeds(bench.results) == {"planted": "model", "null": "model"}
+    assert suite_record.read_pairs(bench.results, suite_record.SEEDS) == {"planted": "model", "null": "model"}
 
 
 @pytest.mark.slow

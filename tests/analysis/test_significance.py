@@ -131,7 +131,7 @@ def test_correction_that_few_queries_cannot_meet_leaves_no_interval() -> None:
     column = np.linspace(0.1, 0.5, 11)
     ((test,), (p,), _) = significance.corrected([column], candidates=200)
     assert p == pytest.approx(200 * 2**-10) and test.interval == Estimate(
-        column.mean(), reason="so few queries have no interval when so many comparisons are corrected for"
+        column.mean(), reason="too few queries for an interval that is corrected for this many comparisons"
     )
 
 

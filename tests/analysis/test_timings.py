@@ -95,7 +95,7 @@ def test_trial_cut_short_is_incomplete() -> None:
 
 
 def test_impossible_samples_are_refused() -> None:
-    with pytest.raises(StoreError, match="negative or no number"):
+    with pytest.raises(StoreError, match="negative or not a number"):
         sample_records.timed(sample_records.samples(np.array([[-1.0]])))
     with pytest.raises(StoreError, match="timed twice in one trial"):
         sample_records.timed(sample_records.samples(np.array([[1.0, 2.0]]), names=["a", "a"]))

@@ -126,7 +126,7 @@ def test_compare_reads_run_files(harness: Call, files: Path) -> None:
     assert any(line.startswith("| RR@10 | 0.500 | 1.000 |") and "| better | 19 |" in line for line in lines)
     assert r"| q01 | what is \*q01\*? | 0.500 | 1.000 | +0.500 |" in lines
     assert "- 1 (q00) of 20 queries have no judgements, left out of the measures" in lines
-    message = "- two: 1 (stray) queries of the run are not among those to be judged and are left out; the first is in "
+    message = "- two: 1 (stray) queries of the run are not to be judged and are left out; the first is in "
     assert any(line.startswith(message) and "two.run:" in line for line in lines)
     (result,) = json.loads(harness(*options, "--queries", str(files / "queries.tsv"), "--format", "json").stdout)[
         "comparisons"
@@ -147,7 +147,7 @@ def test_queries_of_run_files_are_left_out(harness: Call, files: Path, tmp_path:
     (result,) = content["comparisons"]
     assert {each["queries"] for each in result["differences"]} == {17}
     assert (
-        "qrels.txt is judged without 2 of its 19 queries (leaked.txt, which names 1 (nowhere) that the sample has not)"
+        "qrels.txt is judged without 2 of its 19 queries (leaked.txt, which also names 1 (nowhere) outside the sample)"
         in content["notes"]
     )
     assert not any("q01" in note for note in content["notes"]), "what is left out is no stranger"

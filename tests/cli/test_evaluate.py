@@ -44,7 +44,7 @@ def test_evaluate_prints_each_run_with_intervals_and_omissions(files: Path) -> N
     notes = [line.removeprefix("- ") for line in done.stdout.splitlines() if line.startswith("- ")]
     assert notes[:3] == [
         "half: 2 (none, q11) judged queries got no hits and count 0",
-        f"half: 2 (new, other) queries of the run are not among those to be judged and are left out; the first is "
+        f"half: 2 (new, other) queries of the run are not to be judged and are left out; the first is "
         f"in {files}/half.run:1",
         "half: 6 (q0, q10, q2, ...) queries have equal scores, ordered by document id, the largest first, as trec_eval "
         "does",
@@ -129,7 +129,7 @@ def test_json_lists_every_flagged_query(files: Path) -> None:
         "unknown": odd,
     }
     shown = run(files, "--measures", "P@1", "--queries", str(files / "queries.tsv"), runs=("bare.run",)).stdout
-    assert "- bare: 5 (odd0, odd1, odd2, ...) queries of the run are not among those" in shown
+    assert "- bare: 5 (odd0, odd1, odd2, ...) queries of the run are not to be judged" in shown
 
 
 def test_pipe_reads_like_a_file(files: Path) -> None:
@@ -147,13 +147,13 @@ def test_evaluate_leaves_out_the_queries_of_a_file(files: Path) -> None:
     done = run(files, "--measures", "RR@10", "--without-queries", str(files / "leaked.txt"))
     assert "| half |      10 | " in done.stdout
     assert (
-        "qrels.txt is judged without 3 of its 13 queries (leaked.txt, which names 1 (nowhere) that the sample has not)"
+        "qrels.txt is judged without 3 of its 13 queries (leaked.txt, which also names 1 (nowhere) outside the sample)"
         in done.stdout
     )
-    assert "- half: 2 (new, other) queries of the run are not among those to be judged" in done.stdout
+    assert "- half: 2 (new, other) queries of the run are not to be judged" in done.stdout
     (files / "leaked.txt").write_text("nowhere\n")
     done = run(files, "--without-queries", str(files / "leaked.txt"))
-    assert done.exit_code == 2 and "leaked.txt: none of its 1 queries is in a sample here" in done.stderr
+    assert done.exit_code == 2 and "leaked.txt: no sample here contains any of its 1 queries" in done.stderr
 
 
 def test_unjudged_hits_have_a_note(files: Path) -> None:
@@ -171,7 +171,7 @@ def test_unjudged_hits_have_a_note(files: Path) -> None:
 def test_disjoint_ids_have_a_note(files: Path) -> None:
     (files / "other.run").write_text("q1 Q0 doc-1 1 2.0 x\n")
     message = run(files, "--measures", "RR@10 nDCG@5", runs=("other.run",)).stdout
-    assert "- other: the judgements know none of its hits; check that both use the same ids" in message
+    assert "- other: none of its hits is in the judgements; check that both use the same ids" in message
     assert "- other: RR@10, nDCG@5: look deeper than the 1 hit retrieved" in message
 
 

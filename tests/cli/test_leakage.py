@@ -57,7 +57,7 @@ def test_vectors_of_other_texts_are_refused(harness: Call) -> None:
     for name in ("training", "changed", "more"):
         write_vectors(name, f"{name}.tsv")
     options = ("leakage", "training.tsv", *RUN_FILES, "--queries", "tiny/queries.jsonl", "--embeddings", "sample")
-    message = "the vectors of the training set belong to other texts than its queries"
+    message = "the vectors of the training set belong to other texts; embed its queries"
     assert_refused(harness(*options, "changed"), message)
     assert "Cannot check" not in harness(*options, "training").stdout
     some = harness(*options, "more")
@@ -114,7 +114,7 @@ def test_leakage_share_counts_only_comparable_queries(harness: Call) -> None:
         (
             "t0\tx\n",
             ("--queries", "half.jsonl"),
-            "half.jsonl:1: no JSON with '_id' and 'text' (half of a surrogate pair",
+            "half.jsonl:1: not JSON with _id and text (half of a surrogate pair",
         ),
     ],
 )
@@ -131,7 +131,7 @@ def test_leakage_names_queries_left_out_of_a_run(harness: Call) -> None:
     Path("training.tsv").write_text("t0\tx\n")
     Path("queries.tsv").write_text("q1\tsome\n")
     done = harness("leakage", "training.tsv", *RUN_FILES, "--queries", "queries.tsv")
-    assert "- one: 3 (q0, q2, q3) queries of the run are not among those to be judged and are left out" in done.stdout
+    assert "- one: 3 (q0, q2, q3) queries of the run are not to be judged and are left out" in done.stdout
 
 
 def test_leakage_writes_every_leaked_query(harness: Call) -> None:

@@ -52,7 +52,7 @@ def test_pool_of_run_files_is_written_with_or_without_texts(harness: Call) -> No
         (RUN_FILES, "name their --dataset, or say --no-texts"),
         ((*RUN_FILES, "--dataset", "none"), "unknown dataset 'none'"),
         ((*RUN_FILES, "--dataset", "tiny", "--no-texts"), "remove one of the two"),
-        ((*RUN_FILES, "--dataset", "scifact"), "lacks documents of the runs, 7 ('d1', 'd2', 'd3', ...); name"),
+        ((*RUN_FILES, "--dataset", "scifact"), "lacks documents of the runs: 7 ('d1', 'd2', 'd3', ...); name"),
         ((*RUN_FILES, "--dataset", "tiny", "-o", "one.run"), "one.run: exists already"),
         (
             ("one.run", "--no-texts"),
@@ -97,7 +97,7 @@ def test_a_first_pool_needs_no_judgements(harness: Call) -> None:
     Path("queries.tsv").write_text("q1\tsome\nq9\tother\n")
     named = harness(*options, "--no-texts", "--queries", "queries.tsv")
     assert {line["query_id"] for line in pooled(named)} == {"q1"}
-    left = "  one: 3 (q0, q2, q3) queries of the run are not among those to be judged and are left out"
+    left = "  one: 3 (q0, q2, q3) queries of the run are not to be judged and are left out"
     assert f"{left}; the first is in one.run:1\n" in named.stderr
     Path("none.trec").write_text("# nobody has judged anything\n\n")
     again = harness(*options, "--no-texts", "--queries", "queries.tsv", "--qrels", "none.trec")
@@ -117,7 +117,7 @@ def test_pool_prints_both_shares_and_names_omitted_queries(harness: Call) -> Non
     Path("few.trec").write_text("q0 0 d0 1\nq1 0 d1 1\nq1 0 d2 0\nq1 0 d3 0\n")
     done = harness("pool", "some.run", "--qrels", "few.trec", "--no-texts")
     assert "  some: 2 of 5 hits unjudged (40.0%); mean over queries 62.5%\n" in done.stderr
-    left = "  some: 1 (q7) queries of the run are not among those to be judged and are left out"
+    left = "  some: 1 (q7) queries of the run are not to be judged and are left out"
     assert f"{left}; the first is in some.run:6\n" in done.stderr
 
 

@@ -54,10 +54,10 @@ def test_judgements_without_a_record_are_shown(harness: Call) -> None:
     ("content", "options", "message"),
     [
         ("q0\td1\tgood\n", (), "judged:2: grade 'good' is not a whole number"),
-        ("q0\td0\t3\n", (), "1 grades differ from the existing ones: judged:2: 'q0', document 'd0': 3; "),
+        ("q0\td0\t3\n", (), "1 existing grades differ: judged:2: 'q0', document 'd0': 3; "),
         ("q0\td99\t1\nq9\td1\t1\n", ("--dataset", "tiny"), "judged:2: document 'd99'; judged:3: query 'q9'"),
         ("q0\td1\t1\n", ("-o", "one.run"), "one.run: exists already; name another file"),
-        ("q0\td1\t-1\n", (), "judged:2: grade '-1' is not a whole number of 0 or more"),
+        ("q0\td1\t-1\n", (), "judged:2: grade '-1' is not a whole number from 0 on"),
     ],
 )
 def test_unusable_judgements_are_refused(harness: Call, content: str, options: tuple[str, ...], message: str) -> None:

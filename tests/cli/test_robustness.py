@@ -41,7 +41,7 @@ def test_robustness_covers_stored_results_of_several_datasets(harness: Call, tmp
     assert done.stderr == "nfcorpus: left out, because only is its only system\n"
     alone = harness("--only", "only")
     assert alone.exit_code == 2 and alone.stderr.count("\n") == 1
-    assert "nfcorpus: an order needs two systems, there is only alone; name more" in alone.stderr
+    assert "nfcorpus: an order needs two systems, but only only is here; name another" in alone.stderr
 
 
 def test_robustness_of_run_files_draws_pictures(harness: Call, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_robustness_without_a_picture_prints_the_reason(harness: Call, tmp_path:
     [
         (("--measures", "XYZ@10"), "unknown measure 'XYZ@10'"),
         (("--measures", "nDCG@10 AP ABC"), "unknown measure 'ABC'"),
-        (("--keep", "2.5"), "--keep 2.5: no number of relevant judgements"),
+        (("--keep", "2.5"), "--keep 2.5: write a number of relevant judgements"),
         (("--format", "png"), "--format png writes several files; name a folder for them with -o"),
         (("--measures", "NumRet"), "NumRet makes no leaderboard: it is not a mean over queries; name another first in"),
         (("missing.run",), "missing.run: this file does not exist"),
@@ -94,5 +94,5 @@ def test_queries_are_left_out_of_results(harness: Call, tmp_path: Path) -> None:
     publisher.put(tmp_path / "results", Made("good", 20.0, (1, 1, 2)), Made("bad", 30.0, (2, 1, 3)))
     done = harness("--resamples", "100", "--draws", "2", "--without-queries", "leaked.txt")
     assert done.exit_code == 0 and done.stdout.startswith("**scifact, by nDCG@10, 138 judged queries**")
-    note = "without 2 of its 140 queries (leaked.txt, which names 1 (nowhere) that the sample has not)"
+    note = "without 2 of its 140 queries (leaked.txt, which also names 1 (nowhere) outside the sample)"
     assert f"- scifact is judged {note}" in done.stdout

@@ -16,7 +16,7 @@ from harness.analysis.rows import build_rows
 from harness.cli import main
 from harness.datasets import answers
 from harness.datasets.answers import Answers, answer_depth
-from harness.errors import FileError, UsageError
+from harness.errors import FileError
 from harness.evaluation import answer_recall, evaluate, measure_names
 from harness.evaluation.answer_recall import MAX_TOKENS, AnswerDepth
 from harness.evaluation.trec import Run
@@ -52,21 +52,7 @@ def ours(passages: list[str], spans: list[str]) -> AnswerDepth:
 
 
 WORDS = [
-    "North",
-    "Sea",
-    "the",
-    "U.S.",
-    "(a)",
-    "1,000",
-    "it's",
-    '"x"',
-    "cannot",
-    "東京。",
-    "--",
-    "a.b",
-    "$5",
-    "seas",
-    "",
+    *("North", "Sea", "the", "U.S.", "(a)", "1,000", "it's", '"x"', "cannot", "東京。", "--", "a.b", "$5", "seas", ""),
 ]
 
 
@@ -119,12 +105,6 @@ def test_name_of_an_answer_depth_parses_back(name: str) -> None:
     assert not measure_names.looks_deeper(measure, 1)
 
 
-@pytest.mark.parametrize("name", ["R@0kt", "R@kt", "R@2.5kt", "R@11kt", "P@2kt", "R@2kt "])
-def test_malformed_answer_depths_are_unknown(name: str) -> None:
-    with pytest.raises(UsageError, match="unknown measure"):
-        measure_names.parse([name])
-
-
 def judged(depths: dict[str, AnswerDepth] | None, *names: str, hits_alone: bool = True) -> evaluate.Evaluation:
     run = Run(dict.fromkeys(depths or {"a": 0}, ("x", "y")), (), depths=depths)
     sample = ["a", "b", "c", "d"]
@@ -141,26 +121,17 @@ def test_answer_recall_is_a_mean_that_counts_queries_without_hits_as_zero() -> N
 
 
 def test_mean_over_languages_is_the_mean_of_their_means() -> None:
-    depths = {
-        "a": AnswerDepth(9, 9, "ja"),
-        "b": AnswerDepth(9, 9, "ja"),
-        "c": AnswerDepth(None, 6000, "ja"),
-        "d": AnswerDepth(None, 0, "fi"),  # without hits
-    }
+    depths = {"a": AnswerDepth(9, 9, "ja"), "b": AnswerDepth(9, 9, "ja"), "c": AnswerDepth(None, 6000, "ja")}
+    depths["d"] = AnswerDepth(None, 0, "fi")  # without hits
     run = Run(dict.fromkeys("abc", ("x",)), (), depths=depths)
     names = ("R@2kt", "R(mean='languages')@2kt", 'R(mean="languages")@5kt')
     evaluation = evaluate.evaluate(run, {}, list("abcd"), measure_names.parse(names), hits_alone=True)
     by_language = "R(mean='languages')@2kt"
     assert evaluation.values["R@2kt"] == 0.5
-    assert (
-        evaluation.values[by_language] == evaluation.values["R(mean='languages')@5kt"] == pytest.approx((2 / 3 + 0) / 2)
-    )
+    assert evaluation.values[by_language] == evaluation.values["R(mean='languages')@5kt"] == pytest.approx(1 / 3)
     # Paired tests take the mean over queries: it must be the same.
     assert evaluation.per_query[by_language] == pytest.approx({"a": 2 / 3, "b": 2 / 3, "c": 0, "d": 0})
-    assert (
-        by_language not in evaluation.means
-        and "d" not in evaluation.truncated.get("R@2kt", answer_recall.TruncatedHits((), 0)).queries
-    )
+    assert by_language not in evaluation.means and "R@2kt" not in evaluation.truncated
     figure = evaluate.estimate(evaluation, by_language)
     assert figure.low is None and figure.reason == "no interval: it is not a mean over queries"
 
@@ -247,13 +218,6 @@ def test_depths_are_stored_with_the_job_and_reported(bench: Bench, job: StoredJo
     assert "R@2kt" in printed.stdout and printed.exit_code == 0
 
 
-def test_job_without_answer_depths_has_all_other_measures(job: StoredJob) -> None:
-    (job.folder / ANSWER_DEPTHS).unlink()
-    (row,) = build_rows([job], JobEvaluator(["R@2kt", "RR@10"])).table.rows
-    assert row.measures["RR@10"].value == 0.5 and row.measures["R@2kt"].value is None
-    assert (row.measures["R@2kt"].reason or "").startswith("the depth of answers was not stored")
-
-
 def test_runs_with_too_few_hits_have_a_note(job: StoredJob) -> None:
     (job.folder / ANSWER_DEPTHS).write_bytes(gzip.compress(b"q1\t-\t20\n"))
     (row,) = build_rows([job], JobEvaluator(["R@2kt"])).table.rows
@@ -265,21 +229,15 @@ def test_runs_with_too_few_hits_have_a_note(job: StoredJob) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("content", "what"),
-    [
-        (b"q1\t-\t15\n", "no answer for query 'q1'"),
-        (b"q7\t1\t1\n", "depths of 1 query"),
-        (b"", "depths of 0 queries"),
-    ],
-)
-def test_verify_names_wrong_depths(job: StoredJob, content: bytes, what: str) -> None:
+def test_verify_names_wrong_depths(job: StoredJob) -> None:
     from harness.results.integrity_samples import Runs
 
     assert list(Runs().check(job)) == []
-    (job.folder / ANSWER_DEPTHS).write_bytes(gzip.compress(content))
-    first = next(iter(Runs().check(job)))
-    assert (first.place, first.stored) == (ANSWER_DEPTHS, what)
+    wrong = {b"q1\t-\t15\n": "no answer for query 'q1'", b"q7\t1\t1\n": "depths of 1 query", b"": "depths of 0 queries"}
+    for content, what in wrong.items():
+        (job.folder / ANSWER_DEPTHS).write_bytes(gzip.compress(content))
+        first = next(iter(Runs().check(job)))
+        assert (first.place, first.stored) == (ANSWER_DEPTHS, what)
 
 
 def test_unknown_documents_have_no_tokens() -> None:

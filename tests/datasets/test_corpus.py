@@ -51,12 +51,8 @@ def test_duplicate_id_is_detected_among_ids_of_one_hash(tmp_path: Path) -> None:
 
 def test_texts_are_returned_for_existing_ids_only(tmp_path: Path) -> None:
     prepared = corpus.prepare_corpus(made(5000), tmp_path)
-    wanted = ["d4999", "d0", "d2500", "d5000", "D1", "", "d0"]
-    assert dict(prepared.texts(wanted)) == {
-        "d4999": "the text of 4999",
-        "d0": "the text of 0",
-        "d2500": "the text of 2500",
-    }
+    found = dict(prepared.texts(["d4999", "d0", "d2500", "d5000", "D1", "", "d0"]))
+    assert found == {f"d{number}": f"the text of {number}" for number in (4999, 0, 2500)}
 
 
 def test_corpus_counts_empty_documents(tmp_path: Path) -> None:
@@ -67,9 +63,7 @@ def test_corpus_counts_empty_documents(tmp_path: Path) -> None:
 
     prepared = corpus.prepare_corpus(DocumentStream("made", "empty", (), read), tmp_path)
     assert (prepared.size, prepared.empty) == (3, 2)
-    assert corpus.prepare_corpus(DocumentStream("made", "empty", (), read), tmp_path) == prepared, (
-        "also when it is there already"
-    )
+    assert corpus.prepare_corpus(DocumentStream("made", "empty", (), read), tmp_path) == prepared, "made once"
     lines = (prepared.folder / "corpus.jsonl").read_text().splitlines()
     assert json.loads(lines[0]) == {"_id": "d1", "title": "", "text": ""}
 

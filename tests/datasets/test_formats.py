@@ -9,14 +9,10 @@ from pathlib import Path
 import pytest
 
 from harness import datasets
-from harness.analysis import results_folder
-from harness.config import data_root
 from harness.datasets import IrDataset, formats
 from harness.driver.records import Query
 from harness.errors import FileError, HarnessError, UnknownName
 from harness.evaluation import trec
-from harness.launch.process import ProcessLauncher
-from tests.conftest import Bench
 from tests.datasets import examples
 from tests.datasets.conftest import Example, load, load_error, replace_text
 
@@ -40,13 +36,7 @@ WRONG = [
     ("MS MARCO", "collection.tsv", "d2\tGlaciers are slow rivers of ice.", "\t", "line 2: id '' must be"),
     ("MS MARCO", "collection.tsv", "d2\t", "d1\t", "line 2: id 'd1' comes twice"),
     ("MS MARCO", "queries.dev.small.tsv", "q1\t", "q 1\t", "line 1: id 'q 1' must be"),
-    (
-        "MS MARCO",
-        "qrels.dev.small.tsv",
-        "q1\t0\t",
-        "q1\t",
-        ":1: 3 fields, must be 4 (query iteration document relevance)",
-    ),
+    ("MS MARCO", "qrels.dev.small.tsv", "q1\t0\t", "q1\t", ":1: 3 fields, must be 4 (query iteration document"),
     ("MS MARCO", "qrels.dev.small.tsv", "q1", "q7", "line 1: query 'q7' is not in queries.dev.small.tsv"),
     ("TREC", "documents.trec", "<DOCNO> d2 </DOCNO>\n", "", "line 9: this document has no <DOCNO>"),
     ("TREC", "documents.trec", "<DOCNO> d2 </DOCNO>", "<DOCNO> d 2 </DOCNO>", "line 9: id 'd 2' must be"),
@@ -57,13 +47,7 @@ WRONG = [
     ("TREC", "topics.trec", "<num> Number: q1\n", "", "line 1: this <top> has no <num>"),
     ("TREC", "topics.trec", "Number: q1", "Number: q 1", "line 1: id 'q 1' must be"),
     ("TREC", "qrels.trec", "q1 0 d1 1", "q1 0 d1", ":1: 3 fields, must be 4 (query iteration document relevance)"),
-    (
-        "DuReader-retrieval",
-        "passage-collection/part-01",
-        "-\t-\t",
-        "-\t",
-        "line 1: 3 fields between tabs, expected '- -",
-    ),
+    ("DuReader-retrieval", "passage-collection/part-01", "-\t-\t", "-\t", "line 1: 3 fields between tabs, expected"),
     ("DuReader-retrieval", "dev/dev.json", '"question_id"', '"qid"', "line 1: key 'question_id' is missing"),
     ("DuReader-retrieval", "dev/dev.json", '"paragraph_id"', '"pid"', "line 1: key 'paragraph_id' is missing"),
     ("DuReader-retrieval", "dev/dev.json", '"q1"', '"q 1"', "line 1: id 'q 1' must be"),
@@ -111,18 +95,6 @@ def test_beir_reads_the_test_split_by_default(example: Example) -> None:
     assert load(path.with_name("data#dev")).qrels == b"q1 0 d2 2\n"
 
 
-def test_trec_title_is_not_part_of_the_text(example: Example) -> None:
-    path = example("TREC")
-    replace_text(path / "documents.trec", "<TITLE>Rivers</TITLE>\n<TEXT>\n", "<TEXT>\n<HEADLINE>R &amp; D</HEADLINE>\n")
-    assert documents(path)[0] == {"_id": "d1", "title": "R & D", "text": "Rivers run to the sea."}
-
-
-def test_trec_document_without_marked_text_uses_its_whole_content(example: Example) -> None:
-    path = example("TREC")
-    (path / "documents.trec").write_text("<DOC>\n<DOCNO>d1</DOCNO>\n<F P=1>Rivers</F>\nrun.\n</DOC>\n")
-    assert documents(path) == [{"_id": "d1", "title": "", "text": "Rivers run."}]
-
-
 def test_trec_documents_may_be_a_folder_of_files_or_tab_separated(example: Example) -> None:
     path = example("TREC")
     (path / "documents" / "b").mkdir(parents=True)
@@ -131,13 +103,8 @@ def test_trec_documents_may_be_a_folder_of_files_or_tab_separated(example: Examp
     # The same name in another folder is another file.
     (path / "documents" / "c").mkdir()
     (path / "documents" / "c" / "part1").write_text("<DOC>\n<DOCNO>d5</DOCNO>\n</DOC>\n")
-    assert [(document["_id"], document["title"]) for document in documents(path)] == [
-        ("d3", "Sea"),
-        ("d4", ""),
-        ("d1", "Rivers"),
-        ("d2", ""),
-        ("d5", ""),
-    ]
+    found = [(document["_id"], document["title"]) for document in documents(path)]
+    assert found == [("d3", "Sea"), ("d4", ""), ("d1", "Rivers"), ("d2", ""), ("d5", "")]
 
 
 def test_trec_topics_may_be_tab_separated_or_in_the_old_form(example: Example) -> None:
@@ -180,7 +147,7 @@ def test_chinese_texts_are_read(example: Example) -> None:
 @pytest.mark.parametrize(
     ("ids", "what"),
     [
-        ('{"0": "d1"}', "part-01: line 1: passage 1 has no id in passage2id.map.json, which has 1"),
+        ('{"0": "d1"}', "part-01: line 1: passage 1 has no id among the 1 of passage2id.map.json"),
         ('{"0": "d1", "1": "d2", "2": "d3"}', "map.json: 3 ids for 2 passages; is a part missing?"),
         ('{"0": "d1", "2": "d2"}', "map.json: its keys are not each number from 0 to 1 once"),
         ('{"0": "d1", "1": ["d2"]}', """map.json: not a JSON object of numbers and ids near ' "1": ["d2"]}'"""),
@@ -224,22 +191,6 @@ def test_an_empty_passage_is_kept(example: Example) -> None:
     replace_text(path / "collection.tsv", "d2\tGlaciers are slow rivers of ice.", "\r\nd2\t\r")
     assert documents(path)[1] == {"_id": "d2", "title": "", "text": ""}
     assert load(path).corpus.empty == 1
-
-
-@pytest.mark.slow
-def test_dureader_measures_are_reported_with_a_note_on_depth(bench: Bench) -> None:
-    """Its papers' RR@10 (MRR@10), R@1 and R@50; three hits are asked for here."""
-    examples.write("DuReader-retrieval", bench.folder / "dureader")
-    dev = bench.folder / "dureader" / "dev" / "dev.json"
-    text = dev.read_text()
-    question = json.loads(text)["question"]
-    each = [text.replace('"q1"', f'"q{n}"').replace(question, question + str(n)) for n in range(1, 5)]
-    dev.write_text("".join(each))
-    bench.run(ProcessLauncher(bench.cache), bench.suite(datasets=["./dureader"], measures=["RR@10", "R@1", "R@50"]))
-    (row,) = results_folder.read(bench.results, results_folder.Selection(["RR@10", "R@1", "R@50"])).table.rows
-    assert row.judged.queries and all(0 <= (figure.value or 0) <= 1 for figure in row.measures.values())
-    assert row.measures["R@50"].value == 1.0, "both of its documents are retrieved"
-    assert f"RR@10, R@50: look deeper than the {row.k} hits retrieved" in row.notes
 
 
 ALIKE = ("harness", "BEIR", "TREC", "MS MARCO")
@@ -295,10 +246,8 @@ def test_missing_files_are_named_for_the_nearest_formats(example: Example) -> No
 
 
 def test_missing_folder_is_named(tmp_path: Path) -> None:
-    assert (
-        load_error(tmp_path / "absent")
-        == f"{tmp_path / 'absent'}: this folder does not exist; give one with corpus, queries and qrels"
-    )
+    what = "this folder does not exist; give one with corpus, queries and qrels"
+    assert load_error(tmp_path / "absent") == f"{tmp_path / 'absent'}: {what}"
 
 
 def test_a_split_is_chosen_by_name(example: Example) -> None:
@@ -306,10 +255,8 @@ def test_a_split_is_chosen_by_name(example: Example) -> None:
     (path / "queries.train.tsv").write_text("t1\twhy ice\n")
     (path / "qrels.train.tsv").write_text("t1\t0\td2\t1\n")
     assert load_error(path) == f"{path}: has the splits dev.small, train; name one, e.g. data#dev.small"
-    assert (
-        load_error(path.with_name("data#trian"))
-        == f"{path}: no split 'trian'; it has dev.small, train. Did you mean 'train'?"
-    )
+    unknown = "no split 'trian'; it has dev.small, train. Did you mean 'train'?"
+    assert load_error(path.with_name("data#trian")) == f"{path}: {unknown}"
     dataset = load(path.with_name("data#train"))
     assert (dataset.name, dataset.queries) == ("data-train", (Query("t1", "why ice"),))
 
@@ -358,23 +305,13 @@ def test_shipped_collections_are_whole(tmp_path: Path, name: str, size: int, jud
     assert "**Licence.**" in readme and "**Attribution.**" in readme and f"{size:,}" in readme
 
 
-def test_demo_collections_of_dureader_differ_in_titles_alone() -> None:
-    folders = [data_root() / "datasets" / name for name in ("dureader-demo-zh", "dureader-demo-zh-titles")]
-    texts = [gzip.decompress((folder / "corpus.jsonl.gz").read_bytes()).decode() for folder in folders]
-    bare, titled = ([json.loads(line) for line in text.splitlines()] for text in texts)
-    assert bare == [each | {"title": ""} for each in titled]
-    assert sum(bool(each["title"]) for each in titled) > 7000
-    for name in ("queries.jsonl.gz", "qrels.trec", "dataset.toml"):
-        assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes()
-
-
 def test_a_trec_document_without_end_is_bounded(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets.source, "MAX_TEXT_BYTES", 1 << 16)
     folder = example("TREC")
     (path,) = folder.glob("documents*")
     path.with_name("documents.endless.gz").write_bytes(gzip.compress(b"<DOC>\n" + b"a line\n" * 1_000_000))
     assert load_error(folder) == (
-        f"{folder / 'documents.endless.gz'}: line 1: this <DOC> has more than 0 MiB; end it with a line '</DOC>'"
+        f"{folder / 'documents.endless.gz'}: line 1: this <DOC> exceeds 0 MiB; end it with a line '</DOC>'"
     )
 
 
@@ -404,11 +341,7 @@ def test_passage_id_that_is_not_utf8_is_named(example: Example) -> None:
         ("documents", b"<DOC>\n" + b"<TITLE>" * 200_000 + b"\n</DOC>\n", "this document has no <DOCNO>"),
         ("documents", b"<DOC>\n<DOCNO>x</DOCNO>\n" + b"<TEXT>" * 200_000 + b"\n</DOC>\n", ""),
         ("documents", b"<DOC>\n<DOCNO>x</DOCNO>\n" + b"<!-- " * 200_000 + b"\n</DOC>\n", ""),
-        (
-            "documents",
-            b"<DOC>\n<DOCNO>x</DOCNO>\n<TEXT>&#" + b"9" * 5000 + b";</TEXT>\n</DOC>\n",
-            "thousands of digits",
-        ),
+        ("documents", b"<DOC>\n<DOCNO>x</DOCNO>\n<TEXT>&#" + b"9" * 5000 + b";</TEXT>\n</DOC>\n", "thousands of"),
     ],
 )
 def test_trec_takes_a_time_that_grows_with_the_text_alone(
@@ -431,11 +364,12 @@ def test_trec_comments_titles_and_references_are_no_text(example: Example) -> No
         "<DOC>\n<docno> d1 </docno>\n<headline>On <b>ice</b></HEADLINE>\n"
         "<TEXT>one<!-- <P> not --> &amp; <title>two</title> <P>three</P></TEXT>\n<TEXT>four</TEXT>\n</DOC>\n"
         "<DOC>\n<DOCNO>d2</DOCNO>\n<TITLE>open\n<HL>closed</HL>\nfive\n</DOC>\n"
+        "<DOC>\n<DOCNO>d3</DOCNO>\n<F P=1>Rivers</F>\nrun.\n</DOC>\n"
+        "<DOC>\n<DOCNO>d4</DOCNO>\n<TEXT>\n<HEADLINE>R &amp; D</HEADLINE>\nRivers\n</TEXT>\n</DOC>\n"
     )
-    assert [(each["title"], each["text"]) for each in documents(folder)] == [
-        ("On ice", "one & three four"),
-        ("closed", "open five"),
-    ]
+    found = [(document["title"], document["text"]) for document in documents(folder)]
+    expected = [("On ice", "one & three four"), ("closed", "open five"), ("", "Rivers run."), ("R & D", "Rivers")]
+    assert found == expected
 
 
 @pytest.mark.parametrize(
@@ -518,7 +452,7 @@ def test_judgements_have_one_reader(example: Example, name: str) -> None:
     ]
     assert trec.read_qrels_file(qrels).qrels == {"q1": {"d1": 1}}
     qrels.write_text(f"{header}{lines}{lines.replace(chr(49) + chr(10), '2' + chr(10))}", encoding="utf-8")
-    assert load_error_of(path).endswith("document 'd1' has the grades 1 and 2 for 'q1'; keep one line")
+    assert load_error_of(path).endswith("document 'd1' has grades 1, 2 for 'q1'; keep one")
 
 
 def load_error_of(path: Path) -> str:

@@ -58,21 +58,12 @@ def archive(path: Path, corpus: bytes | None = None) -> None:
 
 
 def in_a_process(name: str, folder: Path) -> dict[str, Any]:
-    closed = "http://127.0.0.1:9"  # nobody downloads anything here
-    environment = {
-        **os.environ,
-        "IR_DATASETS_HOME": str(folder / "home"),
-        "IR_DATASETS_DL_TRIES": "1",
-        **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), closed),
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, name, str(folder / "cache")],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    # Nothing listens there, so nothing is downloaded.
+    proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
+    home = {"IR_DATASETS_HOME": str(folder / "home"), "IR_DATASETS_DL_TRIES": "1"}
+    command = [sys.executable, "-c", SCRIPT, name, str(folder / "cache")]
+    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+    done = subprocess.run(command, env={**os.environ, **home, **proxies}, check=True, **options)
     assert "ownload error" not in done.stderr and "ownload failed" not in done.stderr, "it is told once"
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -191,31 +182,23 @@ def register() -> Iterator[Register]:
         del ir_datasets.registry._registered[name]
 
 
+ONE = Docs(lambda: iter([GenericDoc("d1", "x")]))
 QUERY, QREL = Queries(GenericQuery("q1", "a river")), Qrels(TrecQrel("q1", "d1", 1, "0"))
 
 
 def test_fields_of_every_kind_become_title_and_text(register: Register, tmp_path: Path) -> None:
-    documents = [
-        GenericDoc("d1", "text"),
-        Page("d2", "u", "a title", "a body"),
-        Post("d3", ("one", "two")),
-        Titled("d4", "a title", ""),
-    ]
+    documents = [GenericDoc("d1", "text"), Page("d2", "u", "a title", "a body"), Post("d3", ("one", "two"))]
+    documents.append(Titled("d4", "a title", ""))
     dataset = load(register(Docs(lambda: iter(documents)), QUERY, QREL), tmp_path)
     with (dataset.corpus.folder / "corpus.jsonl").open() as lines:
         found = [tuple(json.loads(line).values()) for line in lines]
     assert found == [("d1", "", "text"), ("d2", "a title", "a body"), ("d3", "", "one two"), ("d4", "a title", "")]
 
 
-def test_query_is_the_title_of_a_topic(register: Register, tmp_path: Path) -> None:
-    topics = Queries(TrecQuery("q1", "rivers", "about rivers", "long"))
-    dataset = load(register(Docs(lambda: iter([GenericDoc("d1", "x")])), topics, QREL), tmp_path)
-    assert dataset.queries == (Query("q1", "rivers"),)
-
-
-def test_query_is_the_named_field_of_a_topic(register: Register, tmp_path: Path) -> None:
+def test_query_is_the_title_of_a_topic_or_its_named_field(register: Register, tmp_path: Path) -> None:
     topics = Queries(TrecQuery("q1", "rivers", "about\n rivers", "long"))
-    place = register(Docs(lambda: iter([GenericDoc("d1", "x")])), topics, QREL)
+    place = register(ONE, topics, QREL)
+    assert load(place, tmp_path).queries == (Query("q1", "rivers"),)
     described = find(f"{place.id}#description", tmp_path)
     assert isinstance(described, IrDataset) and described == IrDataset(place.id, "description")
     dataset = load(described, tmp_path)
@@ -225,19 +208,12 @@ def test_query_is_the_named_field_of_a_topic(register: Register, tmp_path: Path)
         load(IrDataset(place.id, "desc"), tmp_path)
 
 
-def test_judgements_of_unknown_queries_are_ignored(register: Register, tmp_path: Path) -> None:
-    qrels = Qrels(TrecQrel("q0", "d1", 1, "0"), TrecQrel("q1", "d1", 2, "0"))
-    dataset = load(register(Docs(lambda: iter([GenericDoc("d1", "x")])), QUERY, qrels), tmp_path)
-    assert dataset.qrels == b"q0 0 d1 1\nq1 0 d1 2\n"
-
-
-def test_a_repeated_judgement_counts_once_and_two_grades_are_refused(register: Register, tmp_path: Path) -> None:
+def test_judgements_of_unknown_queries_stay_and_repeated_ones_count_once(register: Register, tmp_path: Path) -> None:
     """A user cannot edit the files of ir_datasets."""
-    documents, one = Docs(lambda: iter([GenericDoc("d1", "x")])), TrecQrel("q1", "d1", 2, "0")
-    dataset = load(register(documents, QUERY, Qrels(one, one)), tmp_path)
-    assert dataset.qrels == b"q1 0 d1 2\n"
-    with pytest.raises(FileError, match="has the grades 2 and 1"):
-        load(register(documents, QUERY, Qrels(one, TrecQrel("q1", "d1", 1, "0"))), tmp_path)
+    unknown, one = TrecQrel("q0", "d1", 1, "0"), TrecQrel("q1", "d1", 2, "0")
+    assert load(register(ONE, QUERY, Qrels(unknown, one, one)), tmp_path).qrels == b"q0 0 d1 1\nq1 0 d1 2\n"
+    with pytest.raises(FileError, match="has grades 2, 1"):
+        load(register(ONE, QUERY, Qrels(one, TrecQrel("q1", "d1", 1, "0"))), tmp_path)
 
 
 def test_an_id_with_a_blank_is_named(register: Register, tmp_path: Path) -> None:
@@ -257,6 +233,6 @@ def test_interrupted_preparation_leaves_no_file(register: Register, tmp_path: Pa
 
 
 def test_a_part_without_judgements_is_refused(register: Register, tmp_path: Path) -> None:
-    place = register(Docs(lambda: iter([GenericDoc("d1", "x")])), QUERY)
+    place = register(ONE, QUERY)
     with pytest.raises(UsageError, match="made-by-a-test/0: ir_datasets has no qrels for it"):
         load(place, tmp_path)

@@ -18,7 +18,7 @@ from harness.driver.records import Outcome, Query
 from harness.errors import FileError, UsageError
 from harness.launch.fake import FakeLauncher
 from harness.launch.process import ProcessLauncher
-from harness.results.reader import StoredJob, read_jobs
+from harness.results.reader import read_jobs
 from harness.results.schema import JUDGED_HITS
 from tests.conftest import Bench
 from tests.datasets import examples
@@ -67,21 +67,8 @@ def test_one_of_several_answers_is_enough() -> None:
 def test_prefilter_skips_no_text_with_an_answer() -> None:
     chance = random.Random(7)
     parts = [
-        "cannot",
-        "U.S.",
-        "(a)",
-        "1,000",
-        "--",
-        "...",
-        '"x"',
-        "it's",
-        "``",
-        "東京。",
-        "he\u00a0said",
-        "d'ye",
-        "$5",
-        "a.b",
-        "“q”",
+        *("cannot", "U.S.", "(a)", "1,000", "--", "...", '"x"', "it's", "``", "東京。", "he\u00a0said", "d'ye", "$5"),
+        *("a.b", "“q”"),
     ]
     found = 0
     for _ in range(300):
@@ -90,7 +77,7 @@ def test_prefilter_skips_no_text_with_an_answer() -> None:
         for _ in range(20):
             first, last = sorted(chance.sample(range(len(tokens) + 1), 2))
             # Every piece of the tokens is an answer that the evaluator finds.
-            assert answers.may_hold("".join(text.split()), tokens[first:last]), (text, tokens[first:last])
+            assert answers.may_hold(text, tokens[first:last]), (text, tokens[first:last])
             found += 1
     assert found == 6000
     assert not answers.may_hold("theNorthSea", "South")
@@ -137,12 +124,7 @@ WRONG = [
     (QUESTIONS, '"id": "q1"', '"id": null', f"{QUESTIONS}: line 1: key 'id' is missing"),
     (QUESTIONS, '["North Sea"]', '"North Sea"', f"{QUESTIONS}: line 1: key 'answers' is not a list of texts"),
     (QUESTIONS, '["North Sea"]', '["North Sea", ""]', f"{QUESTIONS}: line 1: an empty answer"),
-    (
-        "queries.tsv",
-        "q2\tis ice cold\n",
-        "",
-        f"{QUESTIONS}: line 2: question 'q2' has no translation in queries.tsv or",
-    ),
+    ("queries.tsv", "q2\tis ice cold\n", "", f"{QUESTIONS}: line 2: question 'q2' has no translation in queries.tsv"),
     ("queries.tsv", "q2", "q1", "queries.tsv: line 2: question 'q1' has two translations"),
     ("psgs_w100.tsv", "d2\t", "d 2\t", "psgs_w100.tsv: line 3: id 'd 2' must be"),
     ("psgs_w100.tsv", "d2\t", "d1\t", "psgs_w100.tsv: line 3: id 'd1' comes twice"),
@@ -163,10 +145,8 @@ def test_quote_that_spans_lines_is_named(example: Example) -> None:
     replace_text(path / "psgs_w100.tsv", "d2\tGlaciers are slow rivers of ice.", 'd2\t"Glaciers')
     with (path / "psgs_w100.tsv").open("a") as file:
         file.write('d3\tIce." it goes\tIce\n')
-    assert (
-        load_error(path)
-        == f"{path}/psgs_w100.tsv: line 4: a quote before this line swallows whole lines; close it or double it"
-    )
+    what = "line 4: a quote before this line swallows whole lines; close it or double it"
+    assert load_error(path) == f"{path}/psgs_w100.tsv: {what}"
 
 
 def test_questions_without_translations_are_left_out(example: Example) -> None:
@@ -196,20 +176,14 @@ def test_judgements_hash_depends_on_the_answers(example: Example) -> None:
 # One job from end to end.
 
 
-def run(bench: Bench, **keys: object) -> StoredJob:
+@pytest.mark.slow
+def test_hits_are_judged_after_the_job_and_judgements_are_stored_with_it(bench: Bench) -> None:
     examples.write("XOR-TyDi", bench.folder / "xor")
     (bench.folder / "xor" / "psgs_w100.tsv").write_text(
         "".join(f"d{n}\tall about where rivers {n}{' end: the North Sea' if n == 8 else ''}\tR\n" for n in range(10))
     )
-    path = bench.suite(datasets=["./xor"], measures=["RR@10", "nDCG@10"], **keys)
-    bench.run(ProcessLauncher(bench.cache), path)
+    bench.run(ProcessLauncher(bench.cache), bench.suite(datasets=["./xor"], measures=["RR@10", "nDCG@10"]))
     (job,) = read_jobs(bench.results)
-    return job
-
-
-@pytest.mark.slow
-def test_hits_are_judged_after_the_job_and_judgements_are_stored_with_it(bench: Bench) -> None:
-    job = run(bench)
     assert job.result.outcome is Outcome.OK, job.result.detail
     # The planted engine ranks equal scores from the last id on: d9, d8, d7.
     judged = gzip.decompress((job.folder / JUDGED_HITS).read_bytes()).decode()
@@ -217,27 +191,12 @@ def test_hits_are_judged_after_the_job_and_judgements_are_stored_with_it(bench: 
     assert JUDGED_HITS in job.result.files
     kept = bench.results / "test-suite" / "qrels" / f"{job.result.spec.qrels_sha256}.answers.json.gz"
     assert json.loads(gzip.decompress(kept.read_bytes()))["answers"] == {"q1": ["North Sea"]}
-
-
-@pytest.mark.slow
-def test_measures_of_the_hits_have_values_and_the_others_a_reason(bench: Bench) -> None:
-    job = run(bench)
-    (row,) = build_rows(
-        [job], JobEvaluator(["RR@10", "Success@1", "Success@10", "P@2", "nDCG@10", "R@10", "AP"])
-    ).table.rows
+    known = {"RR@10": 0.5, "Success@1": 0.0, "Success@10": 1.0, "P@2": 0.5}
+    (row,) = build_rows([job], JobEvaluator([*known, "nDCG@10", "R@10", "AP"])).table.rows
     values = {name: figure.value for name, figure in row.measures.items()}
-    assert values == {
-        "RR@10": 0.5,
-        "Success@1": 0.0,
-        "Success@10": 1.0,
-        "P@2": 0.5,
-        "nDCG@10": None,
-        "R@10": None,
-        "AP": None,
-    }
+    assert values == known | dict.fromkeys(("nDCG@10", "R@10", "AP"))
     assert (row.measures["nDCG@10"].reason or "").startswith("needs all relevant documents")
-    assert row.judged.queries == 1
-    assert row.judged.unjudged_share is None, "each hit is judged by its text"
+    assert row.judged.queries == 1 and row.judged.unjudged_share is None, "each hit is judged by its text"
 
 
 def test_job_without_a_run_has_no_judgements(bench: Bench) -> None:
@@ -251,20 +210,6 @@ def test_job_without_a_run_has_no_judgements(bench: Bench) -> None:
 def test_unknown_document_holds_no_answer() -> None:
     judged = Answers({"q": ("x",)}).judge(b"q Q0 nowhere 1 1.0 x\n", lambda _: iter(()))
     assert judged == b"q 0 nowhere 0\n"
-
-
-def test_document_is_searched_once_for_each_question() -> None:
-    asked: list[list[str]] = []
-
-    def texts(ids: object) -> object:
-        asked.append(sorted(ids))
-        return ((each, "x y") for each in asked[-1])
-
-    judge = Answers({"q": ("x",), "p": ("z",)})
-    lines = b"p Q0 a 1 2.0 s\nq Q0 a 1 2.0 s\nq Q0 b 2 1.0 s\n"
-    assert judge.judge(lines, texts) == b"p 0 a 0\nq 0 a 1\nq 0 b 1\n"
-    assert judge.judge(lines, texts) == b"p 0 a 0\nq 0 a 1\nq 0 b 1\n"
-    assert asked == [["a", "b"], []]
 
 
 @pytest.mark.usefixtures("no_model")

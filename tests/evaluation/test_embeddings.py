@@ -39,12 +39,12 @@ def test_files_without_embeddings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="this file does not exist"):
         embeddings.read(tmp_path / "made")
     (tmp_path / "made").write_text("text")
-    with pytest.raises(FileError, match="no embeddings"):
+    with pytest.raises(FileError, match="cannot be read as embeddings"):
         embeddings.read(tmp_path / "made")
     pq.write_table(pa.table({"id": ["a"]}), tmp_path / "other")
-    with pytest.raises(FileError, match=r"no embeddings that this harness reads \(it does not say what made them\)"):
+    with pytest.raises(FileError, match=r"cannot be read as embeddings \(it does not say what made them\)"):
         embeddings.read(tmp_path / "other")
     (tmp_path / "folder").mkdir()
     embeddings.write(tmp_path / "folder" / "one.parquet", FOUND)
-    with pytest.raises(FileError, match=r"folder: no embeddings that this harness reads \(a folder\)"):
+    with pytest.raises(FileError, match=r"folder: cannot be read as embeddings \(a folder\)"):
         embeddings.read(tmp_path / "folder")

@@ -80,8 +80,7 @@ def test_note_of_all_runs_appears_once() -> None:
         "1 (q4) of 4 queries have no judgements, left out of the measures",
         "RR@10: looks deeper than the 2 hits retrieved",
         "few: 2 (q2, q3) judged queries got no hits and count 0",
-        "few: 4 (s1, s2, s3, ...) queries of the run are not among those to be judged and are left out; the first "
-        "is in few.run:3",
+        "few: 4 (s1, s2, s3, ...) queries of the run are not to be judged and are left out; the first is in few.run:3",
         "1 (q1) queries have equal scores, ordered by document id, the largest first, as trec_eval does",
         "made is judged otherwise",
         "1 (q3) of 3 judged queries have no relevant document; they count",

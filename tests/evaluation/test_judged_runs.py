@@ -32,7 +32,7 @@ def test_runs_are_named_by_file_stem_and_measured_on_all_judged_queries(files: P
 
 
 def test_duplicate_file_names_are_refused_before_reading(files: Path) -> None:
-    with pytest.raises(UsageError, match=r"there/one\.run: two runs are called 'one\.run'; rename one"):
+    with pytest.raises(UsageError, match=r"there/one\.run: another run is called 'one\.run' too; rename one"):
         judged_runs.read_runs(files / "qrels.txt", [files / "one.run", files / "there" / "one.run"])
 
 
@@ -137,12 +137,8 @@ def test_profiles_with_equal_rankings_are_one_system(tmp_path: Path) -> None:
         raw["files"]["run.trec.gz"] = "other bytes"
         (path.parent / "result.json").write_text(json.dumps(raw))
     (found,) = read_stored_runs(tmp_path)
-    assert sorted(found.runs) == [
-        "other/moved/cpu1-mem1",
-        "quick/moved/cpu1-mem1",
-        "quick/moved/cpu2-mem4",
-        "same",
-    ]
+    moved = [f"{place}/cpu1-mem1" for place in ("other/moved", "quick/moved")]
+    assert sorted(found.runs) == [*moved, "quick/moved/cpu2-mem4", "same"]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -95,21 +96,13 @@ def test_blanks_comments_and_line_endings_do_not_matter(tmp_path: Path, content:
 
 # What is refused.
 
+SIX = "must be 6 (query Q0 document rank score tag)"
 WRONG_RUNS = [
-    (
-        b"q Q0 d 3 1.0",
-        "4: 5 fields, must be 6 (query Q0 document rank score tag); the file ends there: restore",
-    ),
-    (b"q Q0 d 3 1.0\n", "4: 5 fields, must be 6 (query Q0 document rank score tag); correct the line"),
-    (
-        b"q,Q0,d,3,1.0,x\n",
-        "4: 1 fields, must be 6 (query Q0 document rank score tag), separated by blanks or tabs, not",
-    ),
-    (
-        b"q;Q0;d;3;1,0;x\n",
-        "4: 1 fields, must be 6 (query Q0 document rank score tag), separated by blanks or tabs, not",
-    ),
-    (b"q Q0 my doc 3 1.0 x\n", "4: 7 fields, must be 6 (query Q0 document rank score tag)"),
+    (b"q Q0 d 3 1.0", f"4: 5 fields, {SIX}; the file ends there: restore"),
+    (b"q Q0 d 3 1.0\n", f"4: 5 fields, {SIX}; correct the line"),
+    (b"q,Q0,d,3,1.0,x\n", f"4: 1 fields, {SIX}, separated by blanks or tabs, not commas"),
+    (b"q;Q0;d;3;1,0;x\n", f"4: 1 fields, {SIX}, separated by blanks or tabs, not commas"),
+    (b"q Q0 my doc 3 1.0 x\n", f"4: 7 fields, {SIX}"),
     (b"q Q0 d 3 nan x\n", "4: score 'nan' is not a finite number; correct or remove the line"),
     (b"q Q0 d 3 -inf x\n", "4: score '-inf' is not a finite number"),
     (b"q Q0 d 3 1e400 x\n", "4: score '1e400' is not a finite number"),
@@ -130,14 +123,35 @@ def test_a_wrong_line_of_a_run_is_named(tmp_path: Path, line: bytes, what: str, 
     assert isinstance(found, str) and found.startswith(f"{path}:{what}") and "\n" not in found
 
 
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("q Q0 d three 1.0 x", "rank 'three' is not a whole number"),
+        ("q Q0 d 1 0.1 x", "document 'd' or rank 1 appears twice in query 'q'"),
+        ("q Q0 d 3 2.5 x", "'d' scores 2.5, more than the 1.0 ranked above it"),
+    ],
+)
+def test_ranks_of_a_stored_run_must_agree_with_its_scores(tmp_path: Path, line: str, what: str) -> None:
+    path = write(tmp_path, f"q Q0 b 2 1.0 x\nq Q0 a 1 2.0 x\n{line}\n".encode())
+    assert str(outcome(trec.read_run, path)).startswith(f"{path}:3: {what}")
+
+
+def test_damaged_and_missing_files_are_named(tmp_path: Path) -> None:
+    assert "this file does not exist" in str(outcome(trec.read_run, tmp_path / "none.gz"))
+    whole = gzip.compress(ROWS * 2000)
+    for content in (whole[: len(whole) // 2], whole[:60] + bytes([whole[60] ^ 0xFF]) + whole[61:]):
+        (tmp_path / "damaged.gz").write_bytes(content)
+        assert re.search(r":\d+: |: damaged after line ", str(outcome(trec.read_run, tmp_path / "damaged.gz")))
+
+
 def test_further_fields_belong_to_the_tag_in_scored_runs(tmp_path: Path) -> None:
     content = b"q Q0 a 1 1.5 x\nq Q0 b 2 2.5 my own tag\nq Q0 c 3 0.5 k1 0.9 b 4\nq Q0 d 4 -1 tag 3 0.5\n"
     run = trec.read_scored_run(write(tmp_path, content))
     assert run.rankings == {"q": ("b", "a", "c", "d")} and run.longer == FlaggedLines(3, 2)
     assert trec.read_scored_run(write(tmp_path, b"q Q0 a 1 1.5 x\n")).longer.count == 0
-    assert str(outcome(trec.read_run, write(tmp_path, content))).endswith(
-        ":2: 8 fields, must be 6 (query Q0 document rank score tag); correct the line"
-    ), "harness writes no such tag"
+    assert str(outcome(trec.read_run, write(tmp_path, content))).endswith(f":2: 8 fields, {SIX}; correct the line"), (
+        "harness writes no such tag"
+    )
 
 
 @pytest.mark.parametrize(
@@ -156,8 +170,7 @@ def test_further_fields_belong_to_the_tag_in_scored_runs(tmp_path: Path) -> None
 )
 def test_shifted_columns_are_refused(tmp_path: Path, line: str, why: str) -> None:
     path = write(tmp_path, f"q Q0 a 1 2.0 x\n{line}\n".encode())
-    count = len(line.split())
-    start = f"{path}:2: {count} fields, must be 6 (query Q0 document rank score tag): {why}"
+    start = f"{path}:2: {len(line.split())} fields, {SIX}: {why}"
     assert str(outcome(trec.read_scored_run, path)).startswith(start)
 
 
@@ -169,6 +182,7 @@ def test_score_beyond_32_bits_is_refused_if_scores_decide(tmp_path: Path) -> Non
     assert trec.read_run(path).rankings == {"q": ("a",)}
 
 
+FOUR = "must be 4 (query iteration document relevance)"
 WRONG_QRELS = [
     (b"q 0 d yes\n", "2: relevance 'yes' is not a whole number"),
     (b"q 0 d 1.5\n", "2: relevance '1.5' is not a whole number"),
@@ -176,12 +190,8 @@ WRONG_QRELS = [
     (b"q 0 d \xd9\xa3\n", "2: relevance '\u0663' is not a whole number"),
     (b"q 0 1 8841823\n", "2: relevance '8841823' is beyond 65,535: is it an id?"),
     (b"q 0 1 99999999999999999999\n", "2: relevance '99999999999999999999' is not a whole number of at most 64 bits"),
-    (
-        b"q 0 d\n",
-        "2: 3 fields, must be 4 (query iteration document relevance), or below a header 'query-id corpus-id score'; "
-        "correct the line or add the header",
-    ),
-    (b"q\t0,d,1\n", "2: 2 fields, must be 4 (query iteration document relevance), separated by blanks or tabs, not"),
+    (b"q 0 d\n", f"2: 3 fields, {FOUR}, or below a header 'query-id corpus-id score'; correct the line or add"),
+    (b"q\t0,d,1\n", f"2: 2 fields, {FOUR}, separated by blanks or tabs, not"),
     (b"q 0 a 2\n", "2: 'a' has two grades for query 'q'; remove one line"),
 ]
 
@@ -252,24 +262,26 @@ def test_first_of_two_wrong_lines_is_named_at_any_block_boundary(
 
 TOKENS = st.sampled_from(
     [
-        "q1",
-        "q2",
-        "d1",
-        "d2",
-        "d3",
-        "Q0",
-        "0",
-        "1",
-        "2",
-        "-1",
-        "3.5",
-        "1e39",
-        "nan",
-        "x",
-        "#",
-        "é",
-        "\u00a0",
-        "1_0",
+        *(
+            "q1",
+            "q2",
+            "d1",
+            "d2",
+            "d3",
+            "Q0",
+            "0",
+            "1",
+            "2",
+            "-1",
+            "3.5",
+            "1e39",
+            "nan",
+            "x",
+            "#",
+            "é",
+            "\u00a0",
+            "1_0",
+        ),
         "a,b",
     ]
 )
@@ -328,15 +340,7 @@ def test_run_order_matches_its_lines(
     first = {(query, document): score for query, document, score in reversed(hits)}
     content = "".join(f"q{query} Q0 d{document} 0 {score} x\n" for (query, document), score in first.items())
     run = trec.read_scored_run(write(tmp_path_factory.mktemp("read"), content.encode()))
-    expected = {
-        f"q{query}": tuple(
-            f"d{document}"
-            for document in sorted(
-                (document for other, document in first if other == query),
-                key=lambda document, query=query: (first[query, document], f"d{document}"),
-                reverse=True,
-            )
-        )
-        for query in {query for query, _ in first}
-    }
+    expected: dict[str, tuple[str, ...]] = {}
+    for _, document, query in sorted(((score, f"d{d}", f"q{q}") for (q, d), score in first.items()), reverse=True):
+        expected[query] = (*expected.get(query, ()), document)
     assert run.rankings == expected

@@ -61,8 +61,5 @@ def test_an_archive_in_a_pipe_is_refused(tmp_path: Path) -> None:
 
 def test_pipes_are_accepted_as_files_and_folders_are_not(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    assert [trec_lines.is_readable(path) for path in (tmp_path / "pipe", tmp_path, tmp_path / "none")] == [
-        True,
-        False,
-        False,
-    ]
+    readable = [trec_lines.is_readable(path) for path in (tmp_path / "pipe", tmp_path, tmp_path / "none")]
+    assert readable == [True, False, False]

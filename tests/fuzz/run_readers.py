@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.analysis import rejudge
-from harness.datasets import judged_passages, passage_positions
+from harness.datasets import passage_matching, passage_positions
 from harness.datasets.passage_positions import RelevantPosition
 from harness.evaluation import embeddings, judged_runs, pool, qrels_merge, trec
 from harness.evaluation.embeddings import Embeddings
@@ -127,8 +127,8 @@ READERS = (
         "judged chunks",
         _texts(a__jsonl=_CHUNKS, b__jsonl=_PASSAGES),
         lambda folder, _: (
-            judged_passages.read_chunks(folder / "a.jsonl"),
-            list(judged_passages.read_passages(folder / "b.jsonl")),
+            passage_matching.read_chunks(folder / "a.jsonl"),
+            list(passage_matching.read_passages(folder / "b.jsonl")),
         ),
         ("a.jsonl", "b.jsonl"),
         skips=NAMED,

@@ -78,7 +78,7 @@ def test_both_price_lists_of_2022_agree_on_the_papers_types(published: Published
 
 def test_type_without_price_raises_one_line(altered: Spoil, follows: Snapshot) -> None:
     wrong = altered("table2_minimum_viable.csv", "r6a.2xlarge", "r6a.2xl")
-    with pytest.raises(FileError, match=r"'PLAID ColBERTv2 \(CPU\)' stands on instance type 'r6a.2xl'.*has no price"):
+    with pytest.raises(FileError, match=r"'PLAID ColBERTv2 \(CPU\)' names instance type 'r6a.2xl'.*has no price"):
         recompute.costs(wrong, follows)
 
 

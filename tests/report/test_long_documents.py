@@ -25,6 +25,7 @@ from harness.report.document import MOST_LINES
 from harness.report.long_documents import answer, long_documents_document
 from harness.report.plots import long_documents as plots
 from harness.report.plots import style
+from harness.results import suite_record
 from harness.stats import Estimate
 from harness.untrusted import ForeignText
 from tests.support import publisher
@@ -72,7 +73,7 @@ def per_query(results: Path) -> dict[str, PerQuery]:
 
 @pytest.fixture(scope="module")
 def compared(results: Path, table: Table, per_query: dict[str, PerQuery]) -> LongDocuments:
-    return long_documents.build(table, per_query, results_folder.load_firstp(results), "RR@10")
+    return long_documents.build(table, per_query, suite_record.read_pairs(results, suite_record.FIRSTP), "RR@10")
 
 
 def systems(compared: LongDocuments) -> dict[str, ReadingOn]:

@@ -17,7 +17,7 @@ from harness.analysis.recall import ExactPair, RecallTable
 from harness.driver.records import Outcome
 from harness.launch.process import ProcessLauncher
 from harness.report import recall as report
-from harness.results import reader
+from harness.results import reader, suite_record
 from harness.results.reader import RUN
 from tests.conftest import Bench
 from tests.support import publisher
@@ -60,7 +60,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def compared(results: Path, named: str | None = None) -> RecallTable:
     return recall.compare_with_exact(
         reader.read_jobs(results),
-        results_folder.load_exact(results),
+        suite_record.read_pairs(results, suite_record.EXACT),
         named,
         results_folder.read(results).table,
         results_folder.read(results).per_query,

@@ -330,7 +330,7 @@ def samples(
     before, after = [None] * 10, [None] * (2 * len(repeats))
     return pa.table(
         {
-            "query_id": [name for name, _, _ in rows],
+            "query_id": pa.array([name for name, _, _ in rows], pa.string()).dictionary_encode(),
             "trial": pa.array([trial for _, trial, _ in rows], pa.int32()),
             "warmup": [trial == -1 for _, trial, _ in rows],
             "latency_ns": pa.array([round(seconds * 1e9) for _, _, seconds in rows], pa.int64()),

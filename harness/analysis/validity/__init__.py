@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from harness.analysis.causes import Again
 from harness.analysis.table import Cause, Finding, Validity
 from harness.analysis.validity import build_checks, counter_checks, machine_speed
 from harness.analysis.validity.findings import (
+    Doubt,
     again,
-    doubt,
+    build_again,
     invalid,
-    noisy,
+    of_cell,
     remark,
     trials_s,
     warm_longer,
@@ -38,10 +40,9 @@ MIN_WARMUP_QUERIES = 10
 # The largest share of the trials' time that just-in-time compilers may take.
 MAX_COMPILING = 0.05
 
-# Figures of a named protocol's paper, by the keys of a suite.
-_PAPERS = {"santhanam2023": {"warmup_queries": 10, "trials": 5, "k": 10}}
-# The paper's sample has 1,000 queries, or all queries of a smaller dataset: only a larger sample departs from it.
-_LARGEST_SAMPLES = {"santhanam2023": 1000}
+# Figures of a named protocol's paper, by the keys of a suite.  ``sample_size`` is the largest: the paper's sample has
+# 1,000 queries, or all queries of a smaller dataset.
+_PAPERS = {"santhanam2023": {"warmup_queries": 10, "trials": 5, "k": 10, "sample_size": 1000}}
 
 _ORDER = (Validity.CLEAN, Validity.NOISY, Validity.INVALID)
 
@@ -81,21 +82,21 @@ def assess(
         disagreements: queries that different jobs ranked differently; ``None``: not compared.
         levels: the canary's levels of all jobs in the results.
     """
-    findings = [*_isolation(results[0])]
+    doubts = [*_isolation(results[0])]
     if all(result.outcome is Outcome.OK for result in results):
         facts = facts or SampleFacts()
-        findings += [
+        doubts += [
             *counter_checks.check(results, levels or {}, facts),
             *_preparation(results),
             *_completeness(results, facts, missing),
             *_rankings(results, disagreements),
             *_warmth(results, facts),
-            *_steadiness(results, facts),
-            *_stages(results, facts),
+            *_steadiness(facts),
+            *_stages(facts),
             *_scenario(results),
             *_protocol(results[0].spec),
         ]
-    return _with_worst(findings)
+    return _with_worst(of_cell(doubts, results[0].spec.cell))
 
 
 def assess_build(build: IndexFacts | None, cell: Cell, levels: machine_speed.Levels) -> Assessment:
@@ -108,7 +109,8 @@ def assess_build(build: IndexFacts | None, cell: Cell, levels: machine_speed.Lev
     """
     if build is None or any(part.environment is None for part in (build, *build.components.values())):
         return Assessment(Validity.UNKNOWN, ())
-    return _with_worst(build_checks.check(build, cell, levels))
+    command = build_again(cell)
+    return _with_worst([doubt.finding(command) for doubt in build_checks.check(build, levels)])
 
 
 def _with_worst(findings: Sequence[Finding]) -> Assessment:
@@ -116,68 +118,55 @@ def _with_worst(findings: Sequence[Finding]) -> Assessment:
     return Assessment(worst, tuple(findings))
 
 
-def _isolation(result: Result) -> Iterator[Finding]:
+def _isolation(result: Result) -> Iterator[Doubt]:
     isolation = result.isolation
     text = f"isolation: {isolation.name}: {isolation.sentence}"
     if isolation.scripted:
-        yield invalid(Cause.ISOLATION, text, result.spec.cell, launcher="docker")
+        yield invalid(Cause.ISOLATION, text)
     elif isolation.mark:
         docker = again(result.spec.cell, launcher="docker")
         yield remark(Cause.ISOLATION, f"{text}; not comparable with container results; {docker}")
 
 
-def _preparation(results: Sequence[Result]) -> Iterator[Finding]:
+def _preparation(results: Sequence[Result]) -> Iterator[Doubt]:
     """Check the preparation: warm-up (rule 8), thread counts read back (rule 3)."""
     spec = results[0].spec
-    warmup = max(
-        spec.warmup_queries, min(result.answers.warmup_done for result in results)
-    )  # in several passes, where few
+    # A small collection has fewer queries, which then run in several passes.
+    warmup = max(spec.warmup_queries, min(result.answers.warmup_done for result in results))
     if warmup < MIN_WARMUP_QUERIES:
-        yield noisy(
-            Cause.WARMUP,
-            f"{warmup} warm-up queries ran, the minimum is {MIN_WARMUP_QUERIES}",
-            spec.cell,
-            warm_longer(spec),
+        yield Doubt(
+            Cause.WARMUP, f"{warmup} warm-up queries ran, the minimum is {MIN_WARMUP_QUERIES}", warm_longer(spec)
         )
     if any(one.effective is not None and not one.effective.threads for one in measurements(results)):
-        yield noisy(
-            Cause.THREADS_UNSAID,
-            f"the adapter reports no thread counts for {counted(spec.envelope.cpus, 'CPU')}",
-            spec.cell,
+        yield Doubt(
+            Cause.THREADS_UNSAID, f"the adapter reports no thread counts for {counted(spec.envelope.cpus, 'CPU')}"
         )
 
 
-def _completeness(results: Sequence[Result], facts: SampleFacts, missing: int) -> Iterator[Finding]:
+def _completeness(results: Sequence[Result], facts: SampleFacts, missing: int) -> Iterator[Doubt]:
     spec = results[0].spec
     if missing:
         unit = "trial" if spec.trials == 1 else "job"
-        yield noisy(
-            Cause.INCOMPLETE,
-            f"only {spec.jobs - missing} of {spec.jobs} {unit}s are in these numbers",
-            spec.cell,
-        )
+        yield Doubt(Cause.INCOMPLETE, f"only {spec.jobs - missing} of {spec.jobs} {unit}s are in these numbers")
     finished, planned = sum(result.answers.trials_finished for result in results), spec.trials * len(results)
     if spec.scenario_params.latency_target_s is None and finished < planned:
-        fact = f"only {finished} of {planned} trials finished"
-        yield doubt(Validity.NOISY, Cause.INCOMPLETE, fact, again(spec.cell))
+        yield Doubt(Cause.INCOMPLETE, f"only {finished} of {planned} trials finished", again=Again.FRESH)
     if facts.queries is not None and facts.queries != spec.timed_queries:
-        fact = f"{facts.queries:,} of {spec.timed_queries:,} sample queries were timed"
-        yield doubt(Validity.NOISY, Cause.INCOMPLETE, fact, again(spec.cell))
+        text = f"{facts.queries:,} of {spec.timed_queries:,} sample queries were timed"
+        yield Doubt(Cause.INCOMPLETE, text, again=Again.FRESH)
 
 
-def _rankings(results: Sequence[Result], between_jobs: int | None) -> Iterator[Finding]:
+def _rankings(results: Sequence[Result], between_jobs: int | None) -> Iterator[Doubt]:
     """Check that queries are ranked alike within and between jobs; a query counts once."""
     spec = results[0].spec
     differing = max(*(result.answers.ranking_disagreements or 0 for result in results), between_jobs or 0)
     if differing:
-        yield noisy(
-            Cause.RANKINGS,
-            f"{differing:,} of {spec.sample_size:,} queries were ranked differently in different trials",
-            spec.cell,
+        yield Doubt(
+            Cause.RANKINGS, f"{differing:,} of {spec.sample_size:,} queries were ranked differently in different trials"
         )
 
 
-def _warmth(results: Sequence[Result], facts: SampleFacts) -> Iterator[Finding]:
+def _warmth(results: Sequence[Result], facts: SampleFacts) -> Iterator[Doubt]:
     """Check that warm-up reached a steady level, and that the first timed queries and compilers confirm it."""
     spec = results[0].spec
     unsteady = [
@@ -185,18 +174,16 @@ def _warmth(results: Sequence[Result], facts: SampleFacts) -> Iterator[Finding]:
     ]
     if unsteady:
         jobs = f" in {len(unsteady)} of {len(results)} jobs" if len(results) > 1 else ""
-        yield noisy(
+        yield Doubt(
             Cause.WARMUP,
             f"warm-up ended at its cap after {max(unsteady):,} queries{jobs} without a steady level",
-            spec.cell,
             warm_longer(spec),
         )
     elif facts.start is not None:
-        yield noisy(
+        yield Doubt(
             Cause.WARMUP,
             f"the first {facts.start.queries} queries of a trial took {facts.start.ratio:.2f} times their later "
             f"time: {results[0].answers.warmup_done} warm-up queries are too few for this system",
-            spec.cell,
             (warm_longer if spec.warmup_cap is None else warm_wider)(spec),
         )
     compiled = [
@@ -207,11 +194,10 @@ def _warmth(results: Sequence[Result], facts: SampleFacts) -> Iterator[Finding]:
     compiled_s, lasted_s = (sum(column) for column in zip(*compiled, strict=True)) if compiled else (0.0, 0.0)
     if lasted_s and compiled_s > MAX_COMPILING * lasted_s:
         raise_it = "raise protocol.warmup_cap in the suite, or give the engine other options, then"
-        yield noisy(
+        yield Doubt(
             Cause.WARMUP,
             f"just-in-time compiler threads took {compiled_s / lasted_s:.0%} of the trials' time "
             f"(warm: up to {MAX_COMPILING:.0%}): the system was not warm",
-            spec.cell,
             warm_longer(spec) if spec.warmup_cap is None else raise_it,
         )
     if facts.drift is not None and not (unsteady and facts.drift.cold):
@@ -219,43 +205,38 @@ def _warmth(results: Sequence[Result], facts: SampleFacts) -> Iterator[Finding]:
     # A system that still gets faster answers a repeated query sooner even without a cache.
     gets_faster = facts.repeat is not None and facts.repeat.falling and (unsteady or facts.start is not None)
     if facts.repeat is not None and not spec.result_cache and not gets_faster:
-        yield noisy(
+        yield Doubt(
             Cause.RESULT_CACHE,
             f"a query repeated at once took {facts.repeat.ratio:.2g} of its first time (median of "
             f"{facts.repeat.queries}, {facts.repeat.first_s * 1e3:.3g} ms at first): the system caches results",
-            spec.cell,
         )
 
 
-def _drift(results: Sequence[Result], drift: Drift, trial_means_s: Sequence[float]) -> Finding:
-    cell = results[0].spec.cell
+def _drift(results: Sequence[Result], drift: Drift, trial_means_s: Sequence[float]) -> Doubt:
     if drift.cold and len(results) == 1:
         # A busy machine slows any trial; only a cold system slows the first.
         means = ", ".join(f"{mean * 1e3:.3g}" for mean in trial_means_s)
-        return noisy(
+        return Doubt(
             Cause.WARMUP,
             f"the first trial is the slowest (trial means {means} ms): {results[0].answers.warmup_done} warm-up "
             "queries do not warm this system up (a JIT compiler, caches)",
-            cell,
             "set protocol.warmup_cap in the suite (warm-up then goes on until it is steady), then",
         )
-    return noisy(
+    return Doubt(
         Cause.DRIFT,
         f"drift: the slowest trial's mean is {drift.ratio:.2f} times the fastest's (steady: up to {MAX_TRIAL_RATIO}), "
         f"{drift.slow_s * 1e3:.3g} against {drift.fast_s * 1e3:.3g} ms",
-        cell,
     )
 
 
-def _steadiness(results: Sequence[Result], facts: SampleFacts) -> Iterator[Finding]:
+def _steadiness(facts: SampleFacts) -> Iterator[Doubt]:
     """Check for few samples that carry the mean (slow queries are only a remark), and for unclaimed time."""
-    cell, few, tail = results[0].spec.cell, facts.carried, facts.tail
+    few, tail = facts.carried, facts.tail
     if few is not None:
-        yield noisy(
+        yield Doubt(
             Cause.FEW_SAMPLES,
             f"{few.few:,} of {few.samples:,} samples hold {few.share:.0%} of the time, and their queries are fast in "
             "other trials: they carry the mean (a JIT compiler, garbage collection, the machine)",
-            cell,
         )
     if tail is not None:
         alone = "in the only trial, which cannot tell whether they always do"
@@ -266,27 +247,25 @@ def _steadiness(results: Sequence[Result], facts: SampleFacts) -> Iterator[Findi
             "interval may be too narrow; raise sample_size, or compare p50",
         )
     if facts.between is not None:
-        yield noisy(
+        yield Doubt(
             Cause.UNACCOUNTED_TIME,
             f"{facts.between.per_query_s * 1e3:.3g} ms a query passed outside the reported latencies, "
             f"{facts.between.share:.0%} of the trials",
-            cell,
         )
 
 
-def _stages(results: Sequence[Result], facts: SampleFacts) -> Iterator[Finding]:
+def _stages(facts: SampleFacts) -> Iterator[Doubt]:
     """Check that the stages of a two-stage system account for its latency."""
     gap = facts.stages
     if gap is not None:
-        yield noisy(
+        yield Doubt(
             Cause.STAGES,
             f"the stages sum to {gap.staged_s * 1e3:.3g} ms of a mean latency of {gap.latency_s * 1e3:.3g} ms "
             f"(allowed: {MAX_STAGE_GAP_SHARE:.0%} or {MAX_STAGE_GAP_S * 1e6:.0f} us)",
-            results[0].spec.cell,
         )
 
 
-def _scenario(results: Sequence[Result]) -> Iterator[Finding]:
+def _scenario(results: Sequence[Result]) -> Iterator[Doubt]:
     """Find ``server`` jobs without a confirmed rate, which have no latency."""
     spec = results[0].spec
     without = len(results) - sum(one.rate_qps is not None for one in measurements(results))
@@ -294,23 +273,15 @@ def _scenario(results: Sequence[Result]) -> Iterator[Finding]:
         target, wanted = spec.scenario_params, "the latency target"
         if target.latency_target_s is not None and target.latency_percentile is not None:
             wanted = f"p{target.latency_percentile:g} <= {target.latency_target_s * 1e3:g} ms"
-        yield noisy(
-            Cause.LATENCY_TARGET,
-            f"no rate met {wanted} twice in {without} of {len(results)} jobs",
-            spec.cell,
-        )
+        yield Doubt(Cause.LATENCY_TARGET, f"no rate met {wanted} twice in {without} of {len(results)} jobs")
 
 
-def _protocol(spec: ResultSpec) -> Iterator[Finding]:
+def _protocol(spec: ResultSpec) -> Iterator[Doubt]:
     """Remark on values of a named protocol that the suite changed."""
-    paper = dict(_PAPERS.get(spec.protocol, {}))
-    largest = _LARGEST_SAMPLES.get(spec.protocol, spec.sample_size)
-    if spec.sample_size > largest:
-        paper["sample_size"] = largest
     changed = [
-        f"{name} {getattr(spec, name):,} (the paper: {figure:,})"
-        for name, figure in paper.items()
-        if getattr(spec, name) != figure
+        f"{name} {value:,} (the paper: {figure:,})"
+        for name, figure in _PAPERS.get(spec.protocol, {}).items()
+        if (value := getattr(spec, name)) > figure or (value < figure and name != "sample_size")
     ]
     if spec.warmup_cap is not None and spec.protocol in _PAPERS:
         changed.append(f"warm-up until steady, {spec.warmup_cap:,} queries at most (the paper: one pass)")

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from harness.analysis.table import Cause, Finding, Validity
+from harness.analysis.table import Cause
 from harness.analysis.validity import counter_checks, machine_speed
-from harness.analysis.validity.findings import build_again, covers, doubt, remark, throttled
+from harness.analysis.validity.findings import Doubt, covers, invalid, remark
 from harness.errors import counted
 from harness.results.isolation import named
-from harness.results.schema import Cell, Counters, IndexFacts
+from harness.results.schema import Counters, IndexFacts
 
 # A shorter build may end before the second reading of the counters (every 0.25 s).
 _COUNTED_FROM_S = 1.0
@@ -22,42 +22,30 @@ _LARGER = "switch swap off (swapoff -a) or take a larger build_profile, then"
 _READABLE = "use an engine on this host whose cgroups harness doctor can read, then"
 
 
-def check(build: IndexFacts, cell: Cell, levels: machine_speed.Levels) -> list[Finding]:
+def check(build: IndexFacts, levels: machine_speed.Levels) -> list[Doubt]:
     """Judge the counters, the canary, the GPUs and the host during the build of a cell's index.
 
     Args:
         build: facts about a build, with known environments of it and its components.
-        cell: any cell that uses the index.
         levels: the canary's levels of all jobs in the results.
     """
     isolation = named(build.isolation) if build.isolation else None
     if isolation and isolation.scripted:
-        return [Finding(Cause.ISOLATION, Validity.INVALID, f"isolation: {isolation.name}: {isolation.sentence}")]
-    again = build_again(cell)
-    findings = [
-        *_limits(build, again),
-        *_counted(build, again),
-        *_speed(build, levels, again),
-        *_gpus(build, again),
-        *_host(build, again),
+        return [invalid(Cause.ISOLATION, f"isolation: {isolation.name}: {isolation.sentence}")]
+    doubts = [
+        *counter_checks.limits("build", [build.observed], _LARGER),
+        *_counted(build),
+        *_speed(build, levels),
+        *_gpus(build),
     ]
+    if build.observed.shared_host:
+        doubts.append(Doubt(Cause.SHARED_HOST, "other jobs of AWS Batch may have run on the same host"))
     for name, part in build.components.items():
-        findings += [replace(found, text=f"{name}: {found.text}") for found in check(part, cell, levels)]
-    return findings
+        doubts += [replace(doubt, text=f"{name}: {doubt.text}") for doubt in check(part, levels)]
+    return doubts
 
 
-def _limits(build: IndexFacts, again: str) -> Iterator[Finding]:
-    """Find a CPU quota that stopped the build, and memory that was swapped out."""
-    counters = build.observed.counters
-    if build.observed.throttled_periods or counters.throttled_s:
-        stopped = throttled("build", build.observed.throttled_periods or 0, counters.throttled_s or 0.0)
-        yield doubt(Validity.INVALID, Cause.THROTTLING, stopped, again)
-    if counters.swap_bytes:
-        fact = f"{counters.swap_bytes / 2**20:.3g} MiB of the build were swapped out"
-        yield doubt(Validity.INVALID, Cause.SWAP, fact, again, _LARGER)
-
-
-def _counted(build: IndexFacts, again: str) -> Iterator[Finding]:
+def _counted(build: IndexFacts) -> Iterator[Doubt]:
     """Find CPU time that other processes took, or missing counters; waiting threads are a remark."""
     counters, length_s = build.observed.counters, build.watched_s
     if counters == Counters() and length_s < _COUNTED_FROM_S:
@@ -67,8 +55,7 @@ def _counted(build: IndexFacts, again: str) -> Iterator[Finding]:
             "not judged",
         )
     elif counters == Counters():
-        fact = "the kernel's counters of this build could not be read"
-        yield doubt(Validity.NOISY, Cause.COUNTERS, fact, again, _READABLE)
+        yield Doubt(Cause.COUNTERS, "the kernel's counters of this build could not be read", _READABLE)
     if not covers(counters.wall_s, length_s):
         yield remark(
             Cause.COUNTERS,
@@ -76,14 +63,10 @@ def _counted(build: IndexFacts, again: str) -> Iterator[Finding]:
             "judge steal or other processes",
         )
         return
-    for cause, seconds, most, who in (
-        (Cause.STEAL, counters.steal_s, counter_checks.MAX_STEAL, "the hypervisor took"),
-        (Cause.FOREIGN_CPU, counters.foreign_cpu_s, counter_checks.MAX_FOREIGN, "other processes had"),
-    ):
-        share = counter_checks.share_of_cpus(build.observed, build.envelope, seconds)
+    for cause, name, most, who in counter_checks.TAKEN:
+        share = counter_checks.share_of_cpus(build.observed, build.envelope, getattr(counters, name))
         if share is not None and share > most:
-            fact = f"{who} {share:.1%} of the build's CPU time (steady: up to {most:.0%}), {_ONCE}"
-            yield doubt(Validity.NOISY, cause, fact, again)
+            yield Doubt(cause, f"{who} {share:.1%} of the build's CPU time (steady: up to {most:.0%}), {_ONCE}")
     waited = counter_checks.waiting(counters)
     if waited is not None and waited > counter_checks.MAX_WAIT:
         # The number of threads is the system's choice, and its build time includes the cost of that choice.
@@ -94,29 +77,22 @@ def _counted(build: IndexFacts, again: str) -> Iterator[Finding]:
         )
 
 
-def _speed(build: IndexFacts, levels: machine_speed.Levels, again: str) -> Iterator[Finding]:
+def _speed(build: IndexFacts, levels: machine_speed.Levels) -> Iterator[Doubt]:
     """Find a machine that changed its speed, or was slower than for other jobs."""
     changed = machine_speed.changed(build.observed)
     if changed:
-        yield doubt(Validity.NOISY, Cause.CANARY, f"{changed} beside the build, {_ONCE}", again)
+        yield Doubt(Cause.CANARY, f"{changed} beside the build, {_ONCE}")
     slower = machine_speed.slower([build.observed], machine_speed.others(build, levels))
     if slower:
-        fact = f"the machine was slow for this build: {slower}, {_ONCE}"
-        yield doubt(Validity.NOISY, Cause.SLOW_MACHINE, fact, again)
+        yield Doubt(Cause.SLOW_MACHINE, f"the machine was slow for this build: {slower}, {_ONCE}")
 
 
-def _gpus(build: IndexFacts, again: str) -> Iterator[Finding]:
+def _gpus(build: IndexFacts) -> Iterator[Doubt]:
     shares = counter_checks.in_force(build.observed, *counter_checks.THROTTLING)
     if shares:
         reasons = ", ".join(f"{name} in {share:.0%}" for name, share in sorted(shares.items()))
-        fact = f"the GPU was throttled: {reasons} of the moments beside and within the build, {_ONCE}"
-        yield doubt(Validity.NOISY, Cause.GPU_THROTTLING, fact, again)
+        text = f"the GPU was throttled: {reasons} of the readings during and around the build, {_ONCE}"
+        yield Doubt(Cause.GPU_THROTTLING, text)
     if (gpu := build.observed.gpu) and gpu.foreign_processes:
-        fact = f"{counted(gpu.foreign_processes, 'process')} of others used the build's GPUs (expected: none)"
-        yield doubt(Validity.NOISY, Cause.GPU_SHARED, fact, again)
-
-
-def _host(build: IndexFacts, again: str) -> Iterator[Finding]:
-    if build.observed.shared_host:
-        fact = "other jobs of AWS Batch may have run on the same host"
-        yield doubt(Validity.NOISY, Cause.SHARED_HOST, fact, again)
+        text = f"{counted(gpu.foreign_processes, 'process')} of others used the build's GPUs (expected: none)"
+        yield Doubt(Cause.GPU_SHARED, text)

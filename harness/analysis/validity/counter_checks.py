@@ -5,14 +5,14 @@ Shares are relative to the time of the job's CPUs while its trials ran.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from harness.analysis.table import Cause, Finding
+from harness.analysis.table import Cause, Validity
 from harness.analysis.validity import machine_speed
 from harness.analysis.validity.findings import (
+    Doubt,
     covers,
     invalid,
-    noisy,
     of_jobs,
     remark,
     throttled,
@@ -28,6 +28,11 @@ from harness.results.schema import Counters, GpuUse, Observed, Result
 MAX_STEAL = 0.01
 # Harness's own sampling must stay well below this if it shares the job's CPUs.
 MAX_FOREIGN = 0.05
+# Time that the job did not get: its counter, the largest steady share, and who had it.
+TAKEN = (
+    (Cause.STEAL, "steal_s", MAX_STEAL, "the hypervisor took"),
+    (Cause.FOREIGN_CPU, "foreign_cpu_s", MAX_FOREIGN, "other processes had"),
+)
 # The kernel counts both in ticks of up to 10 ms, so a few ticks in a short trial are not evidence.
 MIN_TAKEN_S = 0.05
 # Time that the job's threads waited for one another, as a share of their CPU time, from MIN_CPU_S of it on.
@@ -50,7 +55,7 @@ MAX_CLOCK = 1.15
 MIN_READINGS = 4
 
 
-def check(results: Sequence[Result], levels: machine_speed.Levels, facts: SampleFacts) -> list[Finding]:
+def check(results: Sequence[Result], levels: machine_speed.Levels, facts: SampleFacts) -> list[Doubt]:
     """Judge the counters, the canary, the GPUs and the placement of a cell's jobs.
 
     Args:
@@ -60,7 +65,7 @@ def check(results: Sequence[Result], levels: machine_speed.Levels, facts: Sample
     """
     covered = [result for result in results if covers(result.observed.counters.wall_s, trials_s(result))]
     return [
-        *_limits(results),
+        *limits("job", [result.observed for result in results]),
         *_unread(results),
         *_uncovered(results),
         *_taken(covered),
@@ -72,10 +77,10 @@ def check(results: Sequence[Result], levels: machine_speed.Levels, facts: Sample
     ]
 
 
-def _worst(results: Sequence[Result], share: Callable[[Result], float | None], most: float) -> tuple[float, str] | None:
+def _worst(shares: Sequence[float | None], most: float) -> tuple[float, str] | None:
     """Return the largest share above ``most``, and the number of jobs above it in words."""
-    above = [value for result in results if (value := share(result)) is not None and value > most]
-    return (max(above), of_jobs(len(above), len(results))) if above else None
+    above = [share for share in shares if share is not None and share > most]
+    return (max(above), of_jobs(len(above), len(shares))) if above else None
 
 
 def share_of_cpus(job: Observed, envelope: Envelope, seconds: float | None) -> float | None:
@@ -85,27 +90,25 @@ def share_of_cpus(job: Observed, envelope: Envelope, seconds: float | None) -> f
     return None if seconds is None or seconds < MIN_TAKEN_S or not wall or not cpus else seconds / (wall * cpus)
 
 
-def _limits(results: Sequence[Result]) -> Iterator[Finding]:
-    """Find jobs that a CPU quota stopped or that the kernel swapped out."""
-    cell = results[0].spec.cell
-    periods = sum(result.observed.throttled_periods or 0 for result in results)
-    seconds = sum(result.observed.counters.throttled_s or 0.0 for result in results)
+def limits(what: str, observed: Sequence[Observed], larger: str | None = None) -> Iterator[Doubt]:
+    """Find jobs or builds that a CPU quota stopped or that the kernel swapped out.
+
+    Args:
+        what: ``job`` or ``build``.
+        observed: what was read of each.
+        larger: remedy for swapping; by default the remedy of its cause.
+    """
+    periods = sum(each.throttled_periods or 0 for each in observed)
+    seconds = sum(each.counters.throttled_s or 0.0 for each in observed)
     if periods or seconds:
-        yield invalid(
-            Cause.THROTTLING,
-            throttled("job", periods, seconds),
-            cell,
-        )
-    most = max(result.observed.counters.swap_bytes or 0 for result in results)
+        yield invalid(Cause.THROTTLING, throttled(what, periods, seconds))
+    most = max(each.counters.swap_bytes or 0 for each in observed)
     if most:
-        yield invalid(
-            Cause.SWAP,
-            f"{most / 2**20:.3g} MiB of the job were swapped out",
-            cell,
-        )
+        text = f"{most / 2**20:.3g} MiB of the {what} were swapped out"
+        yield Doubt(Cause.SWAP, text, larger, Validity.INVALID)
 
 
-def _unread(results: Sequence[Result]) -> Iterator[Finding]:
+def _unread(results: Sequence[Result]) -> Iterator[Doubt]:
     """Find containers without counters, such as those on a remote engine."""
     silent = [
         result
@@ -121,14 +124,10 @@ def _unread(results: Sequence[Result]) -> Iterator[Finding]:
             "were not judged there",
         )
     elif silent:
-        yield noisy(
-            Cause.COUNTERS,
-            f"the kernel's counters of this job could not be read{where}",
-            results[0].spec.cell,
-        )
+        yield Doubt(Cause.COUNTERS, f"the kernel's counters of this job could not be read{where}")
 
 
-def _uncovered(results: Sequence[Result]) -> Iterator[Finding]:
+def _uncovered(results: Sequence[Result]) -> Iterator[Doubt]:
     others = [result for result in results if not covers(result.observed.counters.wall_s, trials_s(result))]
     if others:
         yield remark(
@@ -139,27 +138,12 @@ def _uncovered(results: Sequence[Result]) -> Iterator[Finding]:
         )
 
 
-def _taken(results: Sequence[Result]) -> Iterator[Finding]:
+def _taken(results: Sequence[Result]) -> Iterator[Doubt]:
     """Find CPU time of the job's CPUs that the hypervisor or other processes took."""
-
-    def worst_of(name: str, most: float) -> tuple[float, str] | None:
-        return _worst(
-            results,
-            lambda job: share_of_cpus(job.observed, job.spec.envelope, getattr(job.observed.counters, name)),
-            most,
-        )
-
-    steal, foreign = worst_of("steal_s", MAX_STEAL), worst_of("foreign_cpu_s", MAX_FOREIGN)
-    for cause, worst, most, who in (
-        (Cause.STEAL, steal, MAX_STEAL, "the hypervisor took"),
-        (Cause.FOREIGN_CPU, foreign, MAX_FOREIGN, "other processes had"),
-    ):
-        if worst:
-            yield noisy(
-                cause,
-                f"{who} {worst[0]:.1%} of the job's CPU time{worst[1]} (steady: up to {most:.0%})",
-                results[0].spec.cell,
-            )
+    for cause, name, most, who in TAKEN:
+        taken = [(one.observed, one.spec.envelope, getattr(one.observed.counters, name)) for one in results]
+        if worst := _worst([share_of_cpus(*of_job) for of_job in taken], most):
+            yield Doubt(cause, f"{who} {worst[0]:.1%} of the job's CPU time{worst[1]} (steady: up to {most:.0%})")
 
 
 def waiting(counters: Counters) -> float | None:
@@ -173,44 +157,39 @@ def waiting(counters: Counters) -> float | None:
     return (counters.wait_s - counters.foreign_cpu_s - (counters.steal_s or 0.0)) / (counters.cpu_s or 1.0)
 
 
-def _crowded(results: Sequence[Result]) -> Iterator[Finding]:
+def _crowded(results: Sequence[Result]) -> Iterator[Doubt]:
     """Find more runnable threads than CPUs, after subtracting the waiting that a busy machine causes."""
-    if worst := _worst(results, lambda result: waiting(result.observed.counters), MAX_WAIT):
+    if worst := _worst([waiting(result.observed.counters) for result in results], MAX_WAIT):
         spec = results[0].spec
-        yield noisy(
+        yield Doubt(
             Cause.OVERSUBSCRIPTION,
             f"more runnable threads than CPUs: they waited {worst[0]:.2f} s for one another in each second of CPU time"
             f"{worst[1]} ({counted(spec.envelope.cpus, 'CPU')}; expected: up to {MAX_WAIT})",
-            spec.cell,
         )
 
 
-def _faults(results: Sequence[Result], queries: int | None) -> Iterator[Finding]:
-    def per_query(result: Result) -> float | None:
-        faults, queries_run = (
-            result.observed.counters.major_faults,
-            (queries or 0) * max(result.answers.trials_finished, 1),
-        )
-        return None if faults is None or not queries_run else faults / queries_run
-
-    if worst := _worst(results, per_query, MAX_FAULTS_PER_QUERY):
-        yield noisy(
+def _faults(results: Sequence[Result], queries: int | None) -> Iterator[Doubt]:
+    shares = []
+    for result in results:
+        faults = result.observed.counters.major_faults
+        queries_run = (queries or 0) * max(result.answers.trials_finished, 1)
+        shares.append(None if faults is None or not queries_run else faults / queries_run)
+    if worst := _worst(shares, MAX_FAULTS_PER_QUERY):
+        yield Doubt(
             Cause.PAGE_FAULTS,
             f"{worst[0]:.2g} major page faults a query{worst[1]} (expected: up to {MAX_FAULTS_PER_QUERY})",
-            results[0].spec.cell,
             f"take a larger profile, or {warm_wider(results[0].spec)}",
         )
 
 
-def _placement(results: Sequence[Result]) -> Iterator[Finding]:
+def _placement(results: Sequence[Result]) -> Iterator[Doubt]:
     """Find other work on the job's CPUs, cores or host, and index pages that stayed in the page cache."""
     placements = [placement for result in results if (placement := result.observed.placement) is not None]
     spec = results[0].spec
     if any(not placement.apart for placement in placements):
-        yield noisy(
+        yield Doubt(
             Cause.PLACEMENT,
             f"the harness had to share the job's CPUs ({spec.envelope.cpus} of {results[0].environment.host_cpus})",
-            spec.cell,
         )
     if any(placement.whole_cores is False for placement in placements):
         yield remark(
@@ -218,10 +197,8 @@ def _placement(results: Sequence[Result]) -> Iterator[Finding]:
         )
     shared = sum(result.observed.shared_host for result in results)
     if shared:
-        yield noisy(
-            Cause.SHARED_HOST,
-            f"other jobs of AWS Batch may have run on the same host{of_jobs(shared, len(results))}",
-            spec.cell,
+        yield Doubt(
+            Cause.SHARED_HOST, f"other jobs of AWS Batch may have run on the same host{of_jobs(shared, len(results))}"
         )
     if any(result.page_cache is None for result in results):
         yield remark(
@@ -236,7 +213,7 @@ def energy_j(result: Result) -> float | None:
     return gpu.energy_j if gpu and covers(gpu.wall_s, trials_s(result)) else None
 
 
-def check_gpus(results: Sequence[Result]) -> list[Finding]:
+def check_gpus(results: Sequence[Result]) -> list[Doubt]:
     """Judge the readings of NVML while a cell's jobs ran.
 
     Args:
@@ -248,22 +225,21 @@ def check_gpus(results: Sequence[Result]) -> list[Finding]:
     return [*_gpu_throttled(with_gpus), *_gpu_shared(with_gpus), *_gpu_clocks(with_gpus), *_gpu_unread(with_gpus)]
 
 
-def _gpu_throttled(results: Sequence[Result]) -> Iterator[Finding]:
+def _gpu_throttled(results: Sequence[Result]) -> Iterator[Doubt]:
     slowed = [shares for result in results if (shares := in_force(result.observed, *THROTTLING))]
     if slowed:
         worst = max(slowed, key=lambda shares: max(shares.values()))
         reasons = ", ".join(f"{name} in {share:.0%}" for name, share in sorted(worst.items()))
-        yield noisy(
+        yield Doubt(
             Cause.GPU_THROTTLING,
-            f"the GPU was throttled: {reasons} of the moments beside and within the trials"
-            f"{of_jobs(len(slowed), len(results))} (steady: up to {MAX_THROTTLED:.0%} of those within, none beside)",
-            results[0].spec.cell,
+            f"the GPU was throttled: {reasons} of the readings during and around the trials"
+            f"{of_jobs(len(slowed), len(results))} (steady: up to {MAX_THROTTLED:.0%} during them, none around them)",
         )
     capped = [shares[_POWER_LIMIT] for result in results if (shares := in_force(result.observed, _POWER_LIMIT))]
     if capped:
         yield remark(
             Cause.GPU_THROTTLING,
-            f"the GPU was at its power limit in {max(capped):.0%} of the moments beside and within the trials"
+            f"the GPU was at its power limit in {max(capped):.0%} of the readings during and around the trials"
             f"{of_jobs(len(capped), len(results))}: another limit (nvidia-smi --power-limit) gives another speed",
         )
 
@@ -283,7 +259,7 @@ def in_force(job: Observed, *reasons: str) -> dict[str, float]:
     return shares
 
 
-def _gpu_shared(results: Sequence[Result]) -> Iterator[Finding]:
+def _gpu_shared(results: Sequence[Result]) -> Iterator[Doubt]:
     # Count and memory must be from the same reading.
     shared = [
         (gpu.foreign_processes, gpu.foreign_bytes)
@@ -294,15 +270,14 @@ def _gpu_shared(results: Sequence[Result]) -> Iterator[Finding]:
         most, held = max(shared, key=lambda pair: (pair[0], pair[1] or 0))
         amount = "an amount of memory that NVML does not say" if held is None else f"{held / 2**20:,.0f} MiB"
         # Not transient: a display server stays, and the next measurement would meet it again.
-        yield noisy(
+        yield Doubt(
             Cause.GPU_SHARED,
             f"{counted(most, 'process')} of others had {amount} on the job's GPUs"
             f"{of_jobs(len(shared), len(results))} (expected: none)",
-            results[0].spec.cell,
         )
 
 
-def _gpu_clocks(results: Sequence[Result]) -> Iterator[Finding]:
+def _gpu_clocks(results: Sequence[Result]) -> Iterator[Doubt]:
     """Remark on different clocks: a GPU's clock follows its load, so the system itself may be the cause.
 
     External causes have their own clock reasons.  Readings outside the trials are not compared: an idle GPU and one
@@ -321,7 +296,7 @@ def _gpu_clocks(results: Sequence[Result]) -> Iterator[Finding]:
         )
 
 
-def _gpu_unread(results: Sequence[Result]) -> Iterator[Finding]:
+def _gpu_unread(results: Sequence[Result]) -> Iterator[Doubt]:
     """Remark on missing readings, so that silence is not taken for a quiet GPU."""
     uses = [result.observed.gpu or GpuUse() for result in results]
     unread = {

@@ -1,9 +1,12 @@
-"""Findings of the validity checks: constructors, and the phrases that they share.
+"""Doubts of the validity checks, the findings made of them, and the phrases that they share.
 
-A doubt's text is its fact, the remedy of its cause (:mod:`harness.analysis.causes`) and the command for its cell.
+A finding's text is its fact, the remedy of its cause (:mod:`harness.analysis.causes`) and the command for its cell.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from harness.analysis.causes import TEXTS, Again
 from harness.analysis.table import Cause, Finding, Validity
@@ -12,9 +15,6 @@ from harness.results.schema import Cell, Result, ResultSpec, glob_of
 
 # Allowed ratio of the counted time to the length of the trials.
 COVERED = (0.5, 2.0)
-# Options of ``harness run``: measure a cell again, and repeat while a transient finding makes it noisy.
-FRESH: dict[str, str | int | bool] = {"fresh": True}
-RETRY: dict[str, str | int | bool] = {"retry_noisy": 3}
 
 
 def trials_s(result: Result) -> float:
@@ -28,28 +28,48 @@ def covers(counted_s: float | None, length_s: float) -> bool:
     return counted_s is None or not length_s or COVERED[0] * length_s <= counted_s <= COVERED[1] * length_s
 
 
-def invalid(cause: Cause, fact: str, cell: Cell, **options: str | int | bool) -> Finding:
-    """Make a finding that makes the numbers worthless; ``options`` as of :func:`again`."""
-    return doubt(Validity.INVALID, cause, fact, again(cell, **options))
+@dataclass(frozen=True)
+class Doubt:
+    """A fact that makes numbers doubtful, or a remark (``clean``).
+
+    ``remedy`` replaces the remedy of the cause, and ``again`` its way to measure again.
+    """
+
+    cause: Cause
+    text: str
+    remedy: str | None = None
+    validity: Validity = Validity.NOISY
+    again: Again | None = None
+
+    def finding(self, command: str) -> Finding:
+        """Return the finding: the fact, and for a doubt the remedy and the command that measures again."""
+        if self.validity is Validity.CLEAN:
+            return Finding(self.cause, self.validity, self.text)
+        cause = TEXTS[self.cause]
+        remedy = cause.remedy if self.remedy is None else self.remedy
+        lead = f"{remedy}{':' if cause.again is Again.NOT else ''} " if remedy else ""
+        return Finding(self.cause, self.validity, f"{self.text}; {lead}{command}", cause.transient)
 
 
-def noisy(cause: Cause, fact: str, cell: Cell, remedy: str | None = None) -> Finding:
-    """Make a finding that makes the numbers doubtful; ``remedy`` takes the place of the cause's own."""
-    how = {Again.RETRY: again(cell, **RETRY), Again.MISSING: go_on(cell)}
-    return doubt(Validity.NOISY, cause, fact, how.get(TEXTS[cause].again, again(cell)), remedy)
+def of_cell(doubts: Iterable[Doubt], cell: Cell) -> list[Finding]:
+    """Return the findings about a cell, each with the command that measures the cell again."""
+    commands = {
+        Again.NOT: again(cell, launcher="docker"),
+        Again.FRESH: again(cell),
+        Again.MISSING: go_on(cell),
+        Again.RETRY: again(cell, retry_noisy=3),
+    }
+    return [doubt.finding(commands[doubt.again or TEXTS[doubt.cause].again]) for doubt in doubts]
 
 
-def doubt(validity: Validity, cause: Cause, fact: str, command: str, remedy: str | None = None) -> Finding:
-    """Make a finding from its fact, the remedy of its cause and a command that measures again."""
-    text = TEXTS[cause]
-    remedy = text.remedy if remedy is None else remedy
-    lead = f"{remedy}{':' if text.again is Again.NOT else ''} " if remedy else ""
-    return Finding(cause, validity, f"{fact}; {lead}{command}", text.transient)
+def remark(cause: Cause, text: str) -> Doubt:
+    """Return a fact that does not make the numbers doubtful."""
+    return Doubt(cause, text, validity=Validity.CLEAN)
 
 
-def remark(cause: Cause, text: str) -> Finding:
-    """Make a finding that informs without doubting the numbers."""
-    return Finding(cause, Validity.CLEAN, text)
+def invalid(cause: Cause, text: str) -> Doubt:
+    """Return a fact that makes the numbers worthless."""
+    return Doubt(cause, text, validity=Validity.INVALID)
 
 
 def of_jobs(count: int, jobs: int) -> str:
@@ -83,7 +103,7 @@ def again(cell: Cell, **options: str | int | bool) -> str:
         cell: the cell.
         options: options of ``harness run``; ``fresh=True`` by default.
     """
-    return f"run {quoted('run', 'SUITE', **(options or FRESH), only=glob_of(cell))}"
+    return f"run {quoted('run', 'SUITE', **(options or {'fresh': True}), only=glob_of(cell))}"
 
 
 def go_on(cell: Cell) -> str:

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness import stats
-from harness.analysis.table import Cause, Finding
-from harness.analysis.validity.findings import noisy, remark
+from harness.analysis.table import Cause
+from harness.analysis.validity.findings import Doubt, remark
 from harness.analysis.validity.sample_checks import SampleFacts
 from harness.driver.records import Outcome
 from harness.results.schema import CanaryReading, Environment, IndexFacts, Observed, Result
+from harness.stats import Floats
 
 # Chance of a false alarm if the machine's speed is constant.
 CHANCE = 0.003
@@ -28,7 +28,6 @@ MAX_MOVED = 0.10
 MAX_LEVEL = 1.15
 _LEVEL_JOBS = 3
 
-Floats = NDArray[np.float64]
 # Canary levels: environment and number of CPUs -> mean log of the processor seconds of each of its jobs.
 Levels = dict[tuple[Environment, int], list[float]]
 
@@ -67,7 +66,7 @@ def others(build: IndexFacts, all_levels: Levels) -> Sequence[float]:
     return all_levels.get((build.environment, build.envelope.cpus), []) if build.environment else []
 
 
-def check(results: Sequence[Result], all_levels: Levels, facts: SampleFacts) -> list[Finding]:
+def check(results: Sequence[Result], all_levels: Levels, facts: SampleFacts) -> list[Doubt]:
     """Judge the canary's readings around a cell's trials.
 
     Args:
@@ -83,21 +82,21 @@ def check(results: Sequence[Result], all_levels: Levels, facts: SampleFacts) -> 
             continue
         low, high = 1e3 * np.exp(speeds.min()), 1e3 * np.exp(speeds.max())
         text = (
-            f"the machine changed its speed: fixed {kind.name} work took {low:.3g} to {high:.3g} ms beside the trials"
+            f"the machine changed its speed: fixed {kind.name} work took {low:.3g} to {high:.3g} ms around the trials"
         )
         moved = _moved(speeds, facts.trial_means_s)
         if kind is _DISK:
             findings.append(remark(Cause.CANARY, text))
         elif moved > limit:
             text += f" and may have moved the mean by {moved:.1%} (steady: up to {limit:.1%})"
-            findings.append(noisy(Cause.CANARY, text, results[0].spec.cell))
+            findings.append(Doubt(Cause.CANARY, text))
         elif moved > MIN_MOVED:
             text += f" and may have moved the mean by {moved:.1%}, less than its interval"
             findings.append(remark(Cause.CANARY, text))
     machine = results[0].environment, results[0].spec.envelope.cpus
     if slow := slower(seen, all_levels.get(machine, [])):
         text = f"the machine was slow for this cell: {slow}"
-        findings.append(noisy(Cause.SLOW_MACHINE, text, results[0].spec.cell))
+        findings.append(Doubt(Cause.SLOW_MACHINE, text))
     return findings
 
 

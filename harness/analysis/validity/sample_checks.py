@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from harness import stats
 from harness.analysis.timings import Timings
-
-Floats = NDArray[np.float64]
+from harness.stats import Floats
 
 # The largest ratio of slowest to fastest trial mean in a steady cell.  A task drifted 1.49-fold while another job
 # shared the machine (measuring rule 21); the limit is half of that.

@@ -10,7 +10,7 @@ from typing import Any
 
 from harness import datasets
 from harness.commands import option
-from harness.datasets import Dataset, DatasetLocation, IrDataset
+from harness.datasets import DatasetLocation, IrDataset
 from harness.datasets.generate.collection import (
     CANDIDATES,
     GENERATOR,
@@ -20,14 +20,13 @@ from harness.datasets.generate.collection import (
     Written,
     new_folder,
 )
-from harness.datasets.generate.enlarging import Enlarging, write_larger
+from harness.datasets.generate.enlarging import write_larger
 from harness.datasets.generate.hiding import LADDER, Ladder, write_needles, write_pass_keys
 from harness.datasets.generate.joining import write_joined
 from harness.datasets.generate.passages import CUTS, RULE, PassageCut, PassageSource
 from harness.datasets.generate.placing import FULL, UNIFORM, Placing, write_placed
-from harness.datasets.generate.shuffling import Shuffling, known_places, write_shuffled
+from harness.datasets.generate.shuffling import Places, Shuffling, known_places, write_shuffled
 from harness.datasets.licence import Licence
-from harness.datasets.passage_positions import has_positions
 from harness.errors import UsageError
 
 __all__ = ["CANDIDATES", "CUTS", "FULL", "GENERATOR", "KINDS", "UNIFORM", "Generated", "generate"]
@@ -47,6 +46,13 @@ KINDS: dict[str, dict[str, Any]] = {
     "joined": {},
     "larger": {"documents": 100_000, "passage_tokens": (5, 100), "max_tokens": 512},
 }
+# What ``generator.json`` and README.md call relevant, where it does not follow from the passages.
+_RELEVANT = {
+    "joined": "the part judged relevant",
+    "larger": "as in the source",
+    "needle": RULE,
+    "passkey": "the sentences with the pass key asked for",
+}
 
 
 @dataclass(frozen=True)
@@ -55,26 +61,6 @@ class Generated:
 
     folders: dict[Path, Written]
     licence: Licence
-
-
-@dataclass(frozen=True)
-class _Request:
-    """A kind with all of its parameters, and its source."""
-
-    kind: str
-    parameters: dict[str, Any]
-    seed: int
-    dataset: Dataset
-    licence: Licence
-    positions: Path | None
-
-    def passage_cut(self) -> PassageCut:
-        low, high = self.parameters.get("passage_tokens", (1, math.inf))
-        return PassageCut(self.parameters.get("passages", CUTS[1]), low, high)
-
-    def writer(self, folder: Path, relevant: str) -> CollectionWriter:
-        made = Provenance(self.kind, self.seed, self.parameters, self.dataset, self.licence, relevant)
-        return CollectionWriter(folder, made)
 
 
 def generate(
@@ -103,30 +89,24 @@ def generate(
     parameters = _parameters(kind, given or {})
     with new_folder(out) as folder:
         dataset = datasets.load(location, cache)
-        home = None if isinstance(location, IrDataset) else datasets.folder_of(location)
-        positions = home if home is not None and has_positions(home) else None
-        request = _Request(kind, parameters, seed, dataset, datasets.licence(location), positions)
+        if dataset.answers:
+            raise UsageError(f"{dataset.name}: has answers, no qrels; name a dataset with qrels")
+        provenance = Provenance(kind, seed, parameters, dataset, datasets.licence(location))
         if kind == "shuffled":
-            folders = _write_copies(request, folder, step)
-        elif kind == "joined":
-            with request.writer(folder, "the part judged relevant") as writer:
-                write_joined(writer, dataset, step)
-            folders = {folder: writer.written}
-        elif kind == "larger":
-            folders = {folder: _write_larger(request, folder, step)}
+            places = None if isinstance(location, IrDataset) else known_places(datasets.folder_of(location))
+            folders = _write_copies(provenance, folder, places, step)
         else:
-            folders = {folder: _write_one(request, folder, step)}
-    return Generated({out / each.relative_to(folder): written for each, written in folders.items()}, request.licence)
+            folders = {folder: _write_one(provenance, folder, step)}
+    return Generated({out / copy.relative_to(folder): written for copy, written in folders.items()}, provenance.licence)
 
 
 def _parameters(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all parameters of a kind; raise UsageError for one that the kind has not, or a wrong value."""
+    """Return all parameters of a kind; raise UsageError for a parameter of other kinds, or a wrong value."""
     defaults = KINDS[kind]
     for name in given:
         if name not in defaults:
             others = ", ".join(other for other, known in KINDS.items() if name in known)
-            flag = option(name)
-            raise UsageError(f"{flag} belongs to {others}, not to {kind}; remove it")
+            raise UsageError(f"{option(name)} belongs to {others}, not to {kind}; remove it")
     parameters = {**defaults, **given}
     for name in ("passage_tokens", "segments"):
         low, high = parameters.get(name, (1, 1))
@@ -138,46 +118,41 @@ def _parameters(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return parameters
 
 
-def _write_one(request: _Request, folder: Path, step: Step) -> Written:
-    parameters, kind = request.parameters, request.kind
-    source = PassageSource(request.dataset, request.passage_cut(), request.seed)
-    relevant = {
-        "passkey": "the sentences with the pass key asked for",
-        "needle": RULE,
-    }.get(kind, RULE if source.cut.how != CUTS[0] else "the document judged relevant, one at random of several")
-    with request.writer(folder, relevant) as writer:
-        if kind in ("needle", "passkey"):
+def _passage_cut(parameters: Mapping[str, Any]) -> PassageCut:
+    return PassageCut(parameters.get("passages", CUTS[1]), *parameters.get("passage_tokens", (1, math.inf)))
+
+
+def _write_one(provenance: Provenance, folder: Path, step: Step) -> Written:
+    parameters, kind = provenance.parameters, provenance.kind
+    source = PassageSource(provenance.source, _passage_cut(parameters), provenance.seed, hold_out=kind != "larger")
+    relevant = RULE if source.cut.how != CUTS[0] else "the document judged relevant, one at random of several"
+    with CollectionWriter(folder, provenance, _RELEVANT.get(kind, relevant)) as writer:
+        if kind == "joined":
+            write_joined(writer, provenance.source, step)
+        elif kind == "larger":
+            write_larger(writer, source, parameters["documents"], parameters["max_tokens"], step)
+        elif kind in ("needle", "passkey"):
             ladder = Ladder(parameters["lengths"], parameters["queries"], parameters["documents"])
             (write_needles if kind == "needle" else write_pass_keys)(writer, source, ladder, step)
         else:
             geometry = {name: parameters[name] for name in parameters if name in Placing.__annotations__}
             write_placed(writer, source, Placing(kind, **geometry), parameters["queries"], step)
-        writer.written.notes |= {} if kind == "passkey" else source.left_out
-        writer.write_candidates(parameters["candidates"], request.seed)
+        if "candidates" in parameters:
+            writer.written.notes |= {} if kind == "passkey" else source.left_out
+            writer.write_candidates(parameters["candidates"], provenance.seed)
     return writer.written
 
 
-def _write_larger(request: _Request, folder: Path, step: Step) -> Written:
-    enlarging = Enlarging(request.parameters["documents"], request.parameters["max_tokens"])
-    source = PassageSource(request.dataset, request.passage_cut(), request.seed, hold_out=False)
-    with request.writer(folder, "as in the source") as writer:
-        write_larger(writer, source, enlarging, step)
-    return writer.written
-
-
-def _write_copies(request: _Request, folder: Path, step: Step) -> dict[Path, Written]:
-    parameters = request.parameters
+def _write_copies(provenance: Provenance, folder: Path, places: Places | None, step: Step) -> dict[Path, Written]:
+    parameters = provenance.parameters
     shuffling = Shuffling(parameters["segments"], parameters["max_tokens"], parameters["train_share"])
-    places = known_places(request.positions)
-    relevant = (
-        "as in the source; positions are its own" if places is not None else f"as in the source; positions: {RULE}"
-    )
+    relevant = f"as in the source; positions{': ' + RULE if places is None else ' are its own'}"
     written: dict[Path, Written] = {}
-    for name, queries in shuffling.split(request.dataset, request.seed).items():
+    for name, queries in shuffling.split(provenance.source, provenance.seed).items():
         copy = folder / name
         copy.mkdir()
-        with request.writer(copy, relevant) as writer:
-            cut, seed = request.passage_cut(), f"{request.seed}:{name}"
-            write_shuffled(writer, request.dataset, queries, shuffling, places, cut, seed, step)
+        with CollectionWriter(copy, provenance, relevant) as writer:
+            cut, seed = _passage_cut(parameters), f"{provenance.seed}:{name}"
+            write_shuffled(writer, provenance.source, queries, shuffling, places, cut, seed, step)
         written[copy] = writer.written
     return written

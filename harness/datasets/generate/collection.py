@@ -8,18 +8,19 @@ from __future__ import annotations
 import gzip
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Self, cast
 
 import harness
 from harness import filesystem
 from harness.commands import quoted
 from harness.datasets.dataset import Dataset
 from harness.datasets.generate import wordpieces
-from harness.datasets.generate.passages import source_facts
+from harness.datasets.generate.passages import Passage, source_facts
 from harness.datasets.licence import Licence
 from harness.datasets.passage_positions import POSITIONS, RelevantPosition
 from harness.driver.records import Query, corpus_line
@@ -35,7 +36,7 @@ _FILES = {
     "corpus.jsonl.gz": "one JSON object a line: `_id`, `title`, `text`",
     "queries.jsonl": "one JSON object a line: `_id`, `text`",
     "qrels.trec": "TREC qrels: query, 0, document, grade",
-    POSITIONS: "where relevant passages lie: query, document, tokens of bert-base-uncased, characters",
+    POSITIONS: "places of relevant passages: query, document, tokens of bert-base-uncased, characters",
     CANDIDATES: "TREC run: each query's relevant document among others, in random order",
     GENERATOR: "parameters, checksums and counts",
 }
@@ -50,12 +51,11 @@ class Provenance:
     parameters: dict[str, Any]
     source: Dataset
     licence: Licence
-    relevant_passage: str
 
 
 @dataclass
 class Written:
-    """A collection's counts: documents, their tokens (those that were counted), queries, and notes by their text."""
+    """A collection's counts: documents, counted tokens, queries, and notes by their text."""
 
     documents: int = 0
     tokens: int = 0
@@ -65,7 +65,7 @@ class Written:
 
 @contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
-    """Yield a folder to fill; it becomes ``out`` if the block ends well, else nothing stays.
+    """Yield a folder to fill; the folder becomes ``out`` if the block succeeds; otherwise nothing is left.
 
     Raises:
         FileError: ``out`` exists, or cannot be written.
@@ -88,32 +88,27 @@ def new_folder(out: Path) -> Iterator[Path]:
         raise kind(f"{out}: cannot be written: {error.strerror}; {remedy}") from error
 
 
-class CollectionWriter:
-    """Writes one dataset folder; ``close`` (or the end of the block) completes it."""
+class DatasetWriter:
+    """Writes corpus, queries and judgements of a dataset folder; the end of the block completes them."""
 
-    def __init__(self, folder: Path, provenance: Provenance) -> None:
+    def __init__(self, folder: Path) -> None:
         self.written = Written()
-        self._folder, self._provenance = folder, provenance
-        self._groups: dict[str, _Group] = {}
+        self._folder = folder
         self._stack = ExitStack()
 
-    def __enter__(self) -> CollectionWriter:
-        with ExitStack() as stack:
-            raw = stack.enter_context((self._folder / "corpus.jsonl.gz").open("wb", buffering=_BUFFER))
-            # Neither name nor time in the header: the same documents are the same bytes.
-            packed = gzip.GzipFile("", "wb", _GZIP_LEVEL, raw, mtime=0)
-            self._corpus: IO[bytes] = stack.enter_context(cast(IO[bytes], packed))
-            names = ("queries.jsonl", "qrels.trec", POSITIONS)
-            self._queries, self._qrels, self._positions = (
-                stack.enter_context((self._folder / name).open("wb", buffering=_BUFFER)) for name in names
-            )
-            self._stack = stack.pop_all()
+    def __enter__(self) -> Self:
+        raw = self._open("corpus.jsonl.gz")
+        # Neither name nor time in the header: the same documents are the same bytes.
+        packed = gzip.GzipFile("", "wb", _GZIP_LEVEL, raw, mtime=0)
+        self._corpus: IO[bytes] = self._stack.enter_context(cast(IO[bytes], packed))
+        self._queries, self._qrels = self._open("queries.jsonl"), self._open("qrels.trec")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def _open(self, name: str) -> IO[bytes]:
+        return self._stack.enter_context((self._folder / name).open("wb", buffering=_BUFFER))
+
+    def __exit__(self, *error: object) -> None:
         self._stack.close()
-        if kind is None:
-            self._complete()
 
     def add_document(self, doc_id: str, text: str, tokens: int, title: str = "") -> None:
         """Write a document of a known number of tokens (0: not counted)."""
@@ -131,33 +126,71 @@ class CollectionWriter:
         """Write a judgement."""
         self._qrels.write(f"{query_id} 0 {doc_id} {grade}\n".encode())
 
+
+class CollectionWriter(DatasetWriter):
+    """Writes a generated collection: a dataset folder with positions, candidates and the generator's record."""
+
+    def __init__(self, folder: Path, provenance: Provenance, relevant: str) -> None:
+        super().__init__(folder)
+        self._provenance, self._relevant = provenance, relevant
+        self._candidates: dict[int | None, list[_Candidate]] = defaultdict(list)
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._positions = self._open(POSITIONS)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        if error[0] is None:
+            self._complete()
+
     def add_position(self, position: RelevantPosition) -> None:
         """Write the place of a relevant passage."""
         self._positions.write(position.to_line())
 
-    def add_candidate(self, group: str, doc_id: str, query_id: str | None, relevant: frozenset[str]) -> None:
-        """Keep a document as a candidate of the group's queries.
+    def add_around(
+        self,
+        doc_id: str,
+        query: Query | None,
+        passage: Passage,
+        around: Sequence[tuple[str, int]],
+        place: int,
+        depth: float | None,
+        target_length: int | None,
+    ) -> None:
+        """Write a document that holds a passage among other texts, and the query that asks for the passage.
 
         Args:
-            group: documents that compete, e.g. all of one length.
-            doc_id: the document.
-            query_id: the query that it answers, if any.
-            relevant: ids of the source documents judged relevant for that query; documents that share one never
-                compete.
+            doc_id: id of the document.
+            query: ``None`` if no query asks for the passage.
+            passage: the passage.
+            around: the other texts with their tokens.
+            place: number of texts before the passage.
+            depth: as in the position.
+            target_length: as in the position; documents of one target compete as candidates, because their lengths
+                would give the relevant one away.
         """
-        members = self._groups.setdefault(group, _Group())
-        members.docs.append(doc_id)
-        members.queries.append(query_id)
-        members.relevant.append(relevant)
+        texts, counts = [text for text, _ in around], [tokens for _, tokens in around]
+        length = passage.tokens + sum(counts)
+        self.add_document(doc_id, " ".join([*texts[:place], passage.text, *texts[place:]]), length)
+        self._candidates[target_length].append((doc_id, query.query_id if query else None, passage.relevant))
+        if query is None:
+            return
+        token, char = sum(counts[:place]), sum(len(text) + 1 for text in texts[:place])
+        ends = token + passage.tokens, char + len(passage.text)
+        self.add_query(query)
+        self.add_judgement(query.query_id, doc_id)
+        self.add_position(
+            RelevantPosition(query.query_id, doc_id, token, ends[0], char, ends[1], length, depth, target_length)
+        )
 
     def write_candidates(self, number: int, seed: int) -> None:
-        """Write each query's document among ``number - 1`` others of its group, in random order; 0: no file."""
-        if not number or not self._groups:
-            return
-        with (self._folder / CANDIDATES).open("wb", buffering=_BUFFER) as run:
-            for members in self._groups.values():
-                for line in members.run_lines(number, seed):
-                    run.write(line)
+        """Write each query's document among ``number - 1`` others of its target length, in random order; 0: no file."""
+        if number and self._candidates:
+            with (self._folder / CANDIDATES).open("w", buffering=_BUFFER, encoding="utf-8") as run:
+                for candidates in self._candidates.values():
+                    run.writelines(_run_lines(candidates, number, seed))
 
     def _complete(self) -> None:
         made = self._provenance
@@ -179,7 +212,7 @@ class CollectionWriter:
             "parameters": made.parameters,
             "tokenizer": {"name": wordpieces.NAME, "vocabulary_sha256": wordpieces.VOCABULARY_SHA256},
             "source": {**source_facts(made.source), "licence": made.licence.text},
-            "relevant_passage": made.relevant_passage,
+            "relevant_passage": self._relevant,
             "documents": written.documents,
             "queries": written.queries,
             "mean_tokens": round(written.tokens / written.documents, 1) if written.tokens else None,
@@ -200,38 +233,27 @@ class CollectionWriter:
             f"together from passages of `{made.source.name}`.\n\n"
             f"**Licence.** {licence}\n\n{attribution}"
             f"**Changes.** {quoted('generate', made.kind)} with seed {made.seed} and the parameters in `{GENERATOR}`. "
-            f"Relevant: {made.relevant_passage}.\n\n"
+            f"Relevant: {self._relevant}.\n\n"
             f"| file | content |\n|---|---|\n{files}\n"
         )
 
 
-@dataclass
-class _Group:
-    """Documents that compete for the same queries."""
-
-    docs: list[str] = field(default_factory=list)
-    queries: list[str | None] = field(default_factory=list)
-    relevant: list[frozenset[str]] = field(default_factory=list)
-
-    def run_lines(self, number: int, seed: int) -> Iterator[bytes]:
-        """Yield the TREC run lines of each query, in the order of queries."""
-        holders: dict[str, list[int]] = {}
-        for place, sources in enumerate(self.relevant):
-            for source_id in sources:
-                holders.setdefault(source_id, []).append(place)
-        for place, query_id in enumerate(self.queries):
-            if query_id is None:
-                continue
-            rng = random.Random(f"candidates:{seed}:{query_id}")
-            alike = {other for source_id in self.relevant[place] for other in holders[source_id]} | {place}
-            others = min(number - 1, len(self.docs) - len(alike))
-            chosen = _draw(rng, len(self.docs), others, alike)
-            chosen.insert(rng.randrange(others + 1), place)
-            lines = [
-                f"{query_id} Q0 {self.docs[each]} {rank} {others + 2 - rank} random\n"
-                for rank, each in enumerate(chosen, 1)
-            ]
-            yield "".join(lines).encode()
+def _run_lines(candidates: Sequence[_Candidate], number: int, seed: int) -> Iterator[str]:
+    """Yield the TREC run lines of each query's candidates; documents that share a relevant source never compete."""
+    holders: dict[str, list[int]] = defaultdict(list)
+    for place, (_, _, relevant) in enumerate(candidates):
+        for source_id in relevant:
+            holders[source_id].append(place)
+    for place, (_, query_id, relevant) in enumerate(candidates):
+        if query_id is None:
+            continue
+        rng = random.Random(f"candidates:{seed}:{query_id}")
+        alike = {other for source_id in relevant for other in holders[source_id]} | {place}
+        others = min(number - 1, len(candidates) - len(alike))
+        chosen = _draw(rng, len(candidates), others, alike)
+        chosen.insert(rng.randrange(others + 1), place)
+        for rank, index in enumerate(chosen, 1):
+            yield f"{query_id} Q0 {candidates[index][0]} {rank} {others + 2 - rank} random\n"
 
 
 def _draw(rng: random.Random, size: int, number: int, without: set[int]) -> list[int]:
@@ -246,5 +268,7 @@ def _draw(rng: random.Random, size: int, number: int, without: set[int]) -> list
     return list(drawn)
 
 
+# A document, the query that it answers (if any), and the source documents judged relevant for that query.
+_Candidate = tuple[str, str | None, frozenset[str]]
 # Called with the numbers of documents written and of all.
 Step = Callable[[int, int], object]

@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from itertools import accumulate, cycle, islice, product
 
 from harness.datasets.generate.collection import CollectionWriter, Step
-from harness.datasets.generate.passages import PassageSource, sentence_spans
+from harness.datasets.generate.passages import Passage, PassageSource, sentence_spans
 from harness.datasets.generate.wordpieces import count_tokens, cut_at_token
-from harness.datasets.passage_positions import RelevantPosition
 from harness.driver.records import Query
 from harness.errors import UsageError
 
 LADDER = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
-_REFRAIN_TOKENS = 30  # the repeated sentences of a pass key's document have so many at least
+_REFRAIN_TOKENS = 30  # minimum of the repeated sentences around a pass key
 _KEYS = range(10_000, 100_000)
 _FIRST_NAMES = (
     "Ada Ahmed Alma Amara Anton Bela Bruno Carla Chen Clara Dara David Elena Elias Emma Farah Felix Greta Hana Hugo "
@@ -37,16 +36,6 @@ _PEOPLE = tuple(product(_FIRST_NAMES.split(), _LAST_NAMES.split()))
 
 
 @dataclass(frozen=True)
-class HiddenSentence:
-    """Sentence to hide, and the query that asks for it, if any; ``relevant`` as in a relevant passage."""
-
-    text: str
-    tokens: int
-    query: Query | None
-    relevant: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
 class Ladder:
     """Lengths in tokens, and the numbers of queries and documents of each."""
 
@@ -59,12 +48,10 @@ class Ladder:
         """Documents of all lengths."""
         return len(self.lengths) * self.documents
 
-    def check(self) -> None:
-        """Raise UsageError if a length has more queries than documents."""
+    def __post_init__(self) -> None:
         if self.queries > self.documents:
             raise UsageError(
-                f"{self.queries} queries in {self.documents} documents a length: each query needs its own; "
-                "raise --documents"
+                f"{self.queries} queries need as many documents of each length, not {self.documents}; raise --documents"
             )
 
 
@@ -76,7 +63,6 @@ def write_needles(writer: CollectionWriter, source: PassageSource, ladder: Ladde
     Raises:
         UsageError: the source has too little text, or fewer usable queries than lengths.
     """
-    ladder.check()
     found = list(source.relevant_passages(ladder.queries * len(ladder.lengths)))
     share = len(found) // len(ladder.lengths)
     if not share:
@@ -84,11 +70,10 @@ def write_needles(writer: CollectionWriter, source: PassageSource, ladder: Ladde
             f"{source.dataset.name}: has {len(found)} usable queries for {len(ladder.lengths)} lengths; name fewer "
             "--lengths or a larger source"
         )
-    asked = [HiddenSentence(each.text, each.tokens, each.query, each.relevant) for each in found]
     background, others = _background(source, max(ladder.lengths), ladder.documents_in_all - share * len(ladder.lengths))
     for number, length in enumerate(ladder.lengths):
-        mine = asked[number * share : (number + 1) * share]
-        hidden = [*mine, *islice(others, ladder.documents - share)]
+        asked = found[number * share : (number + 1) * share]
+        hidden: list[_Hidden] = [*asked, *islice(others, ladder.documents - share)]
         _write_length(writer, background, hidden, length, f"needle:{source.seed}")
         step((number + 1) * ladder.documents, ladder.documents_in_all)
 
@@ -99,7 +84,6 @@ def write_pass_keys(writer: CollectionWriter, source: PassageSource, ladder: Lad
     Raises:
         UsageError: there are more documents than names, or the source has too little text.
     """
-    ladder.check()
     if ladder.documents_in_all > len(_PEOPLE):
         raise UsageError(
             f"{ladder.documents_in_all:,} documents need as many names, harness has {len(_PEOPLE):,}; "
@@ -117,21 +101,23 @@ def write_pass_keys(writer: CollectionWriter, source: PassageSource, ladder: Lad
     total = sum(tokens for _, tokens in refrain)
     background = list(islice(cycle(refrain), len(refrain) * (max(ladder.lengths) // total + 1)))
     for number, length in enumerate(ladder.lengths):
-        hidden = []
-        for each in range(number * ladder.documents, (number + 1) * ladder.documents):
-            name = " ".join(names[each])
-            place = each - number * ladder.documents
-            query = Query(f"passkey-{length}-{place}", f"what is the pass key for {name}?")
-            hidden.append(HiddenSentence(texts[each], counts[each], query if place < ladder.queries else None))
+        hidden: list[_Hidden] = []
+        for place in range(ladder.documents):
+            person = number * ladder.documents + place
+            query = Query(f"passkey-{length}-{place}", f"what is the pass key for {' '.join(names[person])}?")
+            passage = Passage(texts[person], counts[person])
+            hidden.append((query if place < ladder.queries else None, passage))
         _write_length(writer, background, hidden, length, f"passkey:{source.seed}")
         step((number + 1) * ladder.documents, ladder.documents_in_all)
 
 
 # A sentence and its number of tokens.
 _Counted = tuple[str, int]
+# A passage to hide, and the query that asks for it, if there is one.
+_Hidden = tuple[Query | None, Passage]
 
 
-def _background(source: PassageSource, length: int, others: int) -> tuple[list[_Counted], Iterator[HiddenSentence]]:
+def _background(source: PassageSource, length: int, others: int) -> tuple[list[_Counted], Iterator[_Hidden]]:
     """Return sentences of at least ``length`` tokens, and sentences of further documents to hide."""
     sentences, total = list[_Counted](), 0
     documents = iter(source.filler_documents)
@@ -148,7 +134,7 @@ def _background(source: PassageSource, length: int, others: int) -> tuple[list[_
         )
     used = {text for text, _ in sentences}
     further = (each for text in documents for each in _counted(text) if each[0] not in used)
-    hidden = [HiddenSentence(text, tokens, None) for text, tokens in further if source.cut.admits(tokens)]
+    hidden: list[_Hidden] = [(None, Passage(text, tokens)) for text, tokens in further if source.cut.admits(tokens)]
     if len(hidden) < others:
         raise UsageError(
             f"{source.dataset.name}: {len(hidden):,} sentences can be hidden besides the queries' own, but {others:,} "
@@ -175,7 +161,7 @@ def _counted(text: str) -> list[_Counted]:
 
 
 def _write_length(
-    writer: CollectionWriter, background: list[_Counted], hidden: list[HiddenSentence], length: int, seed: str
+    writer: CollectionWriter, background: list[_Counted], hidden: list[_Hidden], length: int, seed: str
 ) -> None:
     """Write the documents of one length: a beginning of the background, with a sentence at a random border.
 
@@ -183,34 +169,14 @@ def _write_length(
     """
     rng = random.Random(f"{seed}:{length}")
     rng.shuffle(hidden)
-    for number, each in enumerate(hidden):
-        if each.tokens > length:
-            raise UsageError(f"a sentence of {each.tokens} tokens does not fit into {length}; name longer --lengths")
-        around = _beginning(background, length - each.tokens)
+    for number, (query, passage) in enumerate(hidden):
+        if passage.tokens > length:
+            raise UsageError(f"a sentence of {passage.tokens} tokens does not fit into {length}; name longer --lengths")
+        around = _beginning(background, length - passage.tokens)
         token_ends = [0, *accumulate(tokens for _, tokens in around)]
         place = rng.randint(0, len(around))
-        texts = [text for text, _ in around]
-        texts.insert(place, each.text)
-        doc_id, tokens = f"d{length}-{number}", token_ends[-1] + each.tokens
-        writer.add_document(doc_id, " ".join(texts), tokens)
-        writer.add_candidate(f"{length}", doc_id, each.query.query_id if each.query else None, each.relevant)
-        if each.query:
-            start_token, start_char = token_ends[place], sum(len(text) + 1 for text in texts[:place])
-            writer.add_query(each.query)
-            writer.add_judgement(each.query.query_id, doc_id)
-            writer.add_position(
-                RelevantPosition(
-                    each.query.query_id,
-                    doc_id,
-                    start_token,
-                    start_token + each.tokens,
-                    start_char,
-                    start_char + len(each.text),
-                    tokens,
-                    round(start_token / token_ends[-1], 4) if token_ends[-1] else 0.0,
-                    length,
-                )
-            )
+        depth = round(token_ends[place] / token_ends[-1], 4) if token_ends[-1] else 0.0
+        writer.add_around(f"d{length}-{number}", query, passage, around, place, depth, length)
 
 
 def _beginning(background: list[_Counted], most: int) -> list[_Counted]:

@@ -5,7 +5,6 @@ Paragraphs of one article (XQuAD) or pages of one book become one document.  The
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -41,14 +40,11 @@ def write_joined(writer: CollectionWriter, dataset: Dataset, step: Step) -> None
     """Write the joined documents, the judged queries, and their judgements and positions.
 
     Raises:
-        UsageError: the dataset has answers instead of qrels, or no two neighbouring documents share a title.
+        UsageError: no two neighbouring documents share a title.
     """
-    if dataset.answers:
-        raise UsageError(f"{dataset.name}: has answers, no qrels; name a dataset with qrels")
     judged: dict[str, list[tuple[str, int]]] = {}
-    for line in dataset.qrels.decode("utf-8").splitlines():
-        query_id, _, doc_id, grade = line.split(" ")
-        judged.setdefault(doc_id, []).append((query_id, int(grade)))
+    for query_id, doc_id, grade in dataset.graded():
+        judged.setdefault(doc_id, []).append((query_id, grade))
     for query in dataset.queries:
         if query.query_id in dataset.judged:
             writer.add_query(query)
@@ -77,22 +73,13 @@ def _key(document: dict[str, Any]) -> tuple[str, str]:
 def _write_judgements(
     writer: CollectionWriter, doc_id: str, joined: _Joined, judged: dict[str, list[tuple[str, int]]]
 ) -> int:
-    """Write each query's highest grade in a document, and its relevant parts; return the judgements used."""
+    """Write each query's highest grade in a document, and its relevant parts; return the number of judgements used."""
+    rows = [(*judgement, place) for part, place in joined.places.items() for judgement in judged.get(part, ())]
     grades: dict[str, int] = {}
-    used = 0
-    for query_id, grade, place in _judgements(joined, judged):
-        used += 1
+    for query_id, grade, place in rows:
         grades[query_id] = max(grade, grades.get(query_id, grade))
         if grade > 0:
             writer.add_position(RelevantPosition(query_id, doc_id, *place, joined.tokens))
     for query_id, grade in grades.items():
         writer.add_judgement(query_id, doc_id, grade)
-    return used
-
-
-def _judgements(
-    joined: _Joined, judged: dict[str, list[tuple[str, int]]]
-) -> Iterator[tuple[str, int, tuple[int, int, int, int]]]:
-    for part, place in joined.places.items():
-        for query_id, grade in judged.get(part, ()):
-            yield query_id, grade, place
+    return len(rows)

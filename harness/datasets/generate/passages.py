@@ -1,8 +1,8 @@
-"""Passages of a source: the relevant one of each query, and fillers that no query's judgements name.
+"""Passages of a source: the relevant one of each query, and fillers from unjudged documents.
 
 Texts are normalised: white space becomes single blanks.  A source document is one passage, or is cut into sentences or
 into chunks of whole words.  Sources judge documents, so of a document that was cut the passage with the largest word
-overlap with the query (Dice, words of four letters or more and numbers) stands for the relevant one.
+overlap with the query (Dice, words of four letters or more and numbers) counts as the relevant one.
 
 Memory holds queries, judgements and at most ``_MOST_FILLERS`` fillers; the corpus is streamed.
 """
@@ -14,6 +14,7 @@ import hashlib
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -59,13 +60,12 @@ class PassageCut:
 
 
 @dataclass(frozen=True)
-class RelevantPassage:
-    """Passage that is relevant for a query; ``relevant``: ids of the source documents judged relevant for it."""
+class Passage:
+    """Text with its number of tokens; ``relevant``: ids of the source documents judged relevant for its query."""
 
-    query: Query
     text: str
     tokens: int
-    relevant: frozenset[str]
+    relevant: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,36 @@ class Fillers:
         """The number of each passage, the shortest first."""
         return sorted(range(len(self.tokens)), key=self.tokens.__getitem__)
 
+    def pick(self, numbers: Iterable[int]) -> list[tuple[str, int]]:
+        """Return text and tokens of these passages."""
+        return [(self.texts[number], self.tokens[number]) for number in numbers]
+
+    def draw(
+        self, most: int, rng: random.Random, begun: Iterable[int] = (), fewest: int = 0, *, over: bool = False
+    ) -> list[int]:
+        """Draw different passages until the next one would exceed a number of tokens.
+
+        Args:
+            most: tokens of all passages together.
+            rng: source of chance.
+            begun: passages drawn already.
+            fewest: number of passages that may exceed ``most``.
+            over: draw the passage that exceeds ``most`` too.
+        """
+        drawn = dict.fromkeys(begun)
+        total = sum(map(self.tokens.__getitem__, drawn))
+        while len(drawn) < len(self.texts):
+            number = int(rng.random() * len(self.texts))
+            if number in drawn:
+                continue
+            total += self.tokens[number]
+            exceeds = total > most and len(drawn) >= fewest
+            if not exceeds or over:
+                drawn[number] = None
+            if exceeds:
+                break
+        return list(drawn)
+
 
 @dataclass
 class PassageSource:
@@ -98,15 +128,12 @@ class PassageSource:
     cut: PassageCut
     seed: int
     hold_out: bool = True
-    left_out: dict[str, int] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        if self.dataset.answers:
-            raise UsageError(f"{self.dataset.name}: has answers, no qrels; name a dataset with qrels")
         by_query: dict[str, tuple[str, ...]] = {}  # a set takes four times the memory
-        for line in self.dataset.qrels.decode("utf-8").splitlines():
-            query_id, _, doc_id, grade = line.split(" ")
-            if int(grade) > 0:
+        for query_id, doc_id, grade in self.dataset.graded():
+            if grade > 0:
                 by_query[query_id] = (*by_query.get(query_id, ()), doc_id)
         judged = sorted({doc_id for docs in by_query.values() for doc_id in docs})
         held: set[str] = set()
@@ -114,32 +141,32 @@ class PassageSource:
             held = set(random.Random(f"held out:{self.seed}").sample(judged, len(judged) // 2))
         self._relevant = {query: docs for query, docs in by_query.items() if held.isdisjoint(docs)}
         self._judged = frozenset(judged) - held
-        self.left_out = {"queries held out, their documents are fillers": len(by_query) - len(self._relevant)}
+        self.left_out["queries held out, their documents are fillers"] = len(by_query) - len(self._relevant)
         self._queries = sorted(
             (query for query in self.dataset.queries if query.query_id in self._relevant), key=lambda q: q.query_id
         )
         random.Random(f"queries:{self.seed}").shuffle(self._queries)
 
-    def relevant_passages(self, most: int) -> Iterator[RelevantPassage]:
-        """Yield the relevant passages of at most ``most`` queries in random order, each passage once.
+    def relevant_passages(self, most: int) -> Iterator[tuple[Query, Passage]]:
+        """Yield the relevant passage of each of at most ``most`` queries in random order, each passage once.
 
         Counts in ``left_out`` the queries whose passage repeats, is missing, or is too short or too long.
         """
         yielded, used, texts = 0, set[int](), set[str]()
         for start in range(0, len(self._queries), _QUERIES_A_BATCH):
-            for found in self._batch(self._queries[start : start + _QUERIES_A_BATCH]):
-                key = _key(found.text)
-                if key in used or found.query.text in texts:
-                    self._leave_out("queries whose text or relevant passage is another's")
+            for query, passage in self._batch(self._queries[start : start + _QUERIES_A_BATCH]):
+                key = _key(passage.text)
+                if key in used or query.text in texts:
+                    self.left_out["queries whose text or relevant passage is another's"] += 1
                     continue
                 used.add(key)
-                texts.add(found.query.text)
-                yield found
+                texts.add(query.text)
+                yield query, passage
                 yielded += 1
                 if yielded == most:
                     return
 
-    def _batch(self, queries: list[Query]) -> Iterator[RelevantPassage]:
+    def _batch(self, queries: list[Query]) -> Iterator[tuple[Query, Passage]]:
         ids = {doc_id for query in queries for doc_id in self._relevant[query.query_id]}
         bodies = {document["_id"]: body(document) for document in self.dataset.corpus.documents(ids)}
         chosen: list[tuple[Query, str]] = []
@@ -148,22 +175,21 @@ class PassageSource:
             if passage := self._choose(query, texts):
                 chosen.append((query, passage))
             else:
-                self._leave_out("queries whose relevant documents are missing or empty")
+                self.left_out["queries whose relevant documents are missing or empty"] += 1
         counts = count_tokens([text for _, text in chosen])
         for (query, text), tokens in zip(chosen, counts, strict=True):
             if self.cut.admits(tokens):
-                yield RelevantPassage(query, text, tokens, frozenset(self._relevant[query.query_id]))
+                yield query, Passage(text, tokens, frozenset(self._relevant[query.query_id]))
             else:
-                self._leave_out(f"queries whose passage has not {self.cut.low} to {self.cut.high} tokens")
+                self.left_out[
+                    f"queries whose passage has fewer than {self.cut.low} or more than {self.cut.high} tokens"
+                ] += 1
 
     def _choose(self, query: Query, texts: list[str]) -> str | None:
         if self.cut.how == "documents":
             return random.Random(f"passage:{self.seed}:{query.query_id}").choice(texts) if texts else None
         passages = [passage for text in texts for passage in self.cut.passages(text)]
         return passages[best_overlap(query.text, passages)] if passages else None
-
-    def _leave_out(self, reason: str) -> None:
-        self.left_out[reason] = self.left_out.get(reason, 0) + 1
 
     @functools.cached_property
     def filler_documents(self) -> list[str]:
@@ -210,10 +236,9 @@ class PassageSource:
             if len(texts) >= _MOST_FILLERS:
                 break
         if not texts:
-            limits = f"{self.cut.low}-{self.cut.high}"
+            name, limits = self.dataset.name, f"{self.cut.low}-{self.cut.high}"
             raise UsageError(
-                f"{self.dataset.name}: no unjudged passage of {limits} tokens; try --passages sentences or other "
-                "--passage-tokens"
+                f"{name}: no unjudged passage has {limits} tokens; try other --passages or --passage-tokens"
             )
         return Fillers(texts[:_MOST_FILLERS], tokens[:_MOST_FILLERS])
 

@@ -9,27 +9,19 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_right
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
 from harness.datasets.generate.collection import CollectionWriter, Step
-from harness.datasets.generate.passages import Fillers, PassageSource, RelevantPassage
-from harness.datasets.passage_positions import RelevantPosition
+from harness.datasets.generate.passages import Fillers, Passage, PassageSource
 from harness.errors import UsageError
 
 UNIFORM, FULL = "uniform", "full"
 _STEP = 500
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Order of a document's passages: fillers by number, and the place among them of the relevant passage."""
-
-    fillers: list[int]
-    place: int
-    depth: float | None = None
-    target_length: int | None = None
+# Fillers of a document by number, the place of the relevant passage among them, its depth, and the target length.
+_Layout = tuple[list[int], int, float | None, int | None]
 
 
 @dataclass(frozen=True)
@@ -62,49 +54,25 @@ class Placing:
                 f"{2 * most:,}; name a larger source or shorter documents"
             )
 
-    def layout(self, number: int, passage: RelevantPassage, fillers: Fillers, rng: random.Random) -> Layout:
+    def layout(self, number: int, passage: Passage, fillers: Fillers, rng: random.Random) -> _Layout:
         """Draw the document of a passage; ``number`` counts documents, so that depths take turns."""
         if self.kind == "placed":
             depth = self.depths[number % len(self.depths)]
             target = self.lengths[number // len(self.depths) % len(self.lengths)]
-            drawn = _close(_fill([], fillers, target - passage.tokens, rng), fillers, target - passage.tokens)
-            return Layout(drawn, _place_at(depth, [fillers.tokens[each] for each in drawn]), depth, target)
+            room = target - passage.tokens
+            drawn = _close(fillers.draw(room, rng), fillers, room)
+            return drawn, _place_at(depth, [fillers.tokens[filler] for filler in drawn]), depth, target
         target = self.max_tokens
         if self.length == UNIFORM:
             target = rng.randint(self.min_tokens + passage.tokens, self.max_tokens)
-        first = _first_part(fillers, self.min_tokens, rng) if self.kind == "far-relevant" else []
-        drawn = _fill(first, fillers, target - passage.tokens, rng)
+        first = fillers.draw(self.min_tokens, rng, over=True) if self.kind == "far-relevant" else []
+        drawn = fillers.draw(target - passage.tokens, rng, first)
         if self.kind == "uniform":
             depth = (0.0, 1.0, round(rng.random(), 3))[number % 3]
-            return Layout(drawn, _place_at(depth, [fillers.tokens[each] for each in drawn]), depth)
+            return drawn, _place_at(depth, [fillers.tokens[filler] for filler in drawn]), depth, None
         second = drawn[len(first) :]
         rng.shuffle(second)
-        return Layout([*first, *second], len(first) + rng.randint(0, len(second)))
-
-
-def _first_part(fillers: Fillers, more_than: int, rng: random.Random) -> list[int]:
-    """Draw fillers until their total first exceeds a number of tokens."""
-    drawn, total = dict[int, None](), 0
-    while total <= more_than:
-        each = int(rng.random() * len(fillers.texts))
-        if each not in drawn:
-            drawn[each] = None
-            total += fillers.tokens[each]
-    return list(drawn)
-
-
-def _fill(begun: list[int], fillers: Fillers, most: int, rng: random.Random) -> list[int]:
-    """Draw further fillers up to ``most`` tokens; stop before the first filler that would exceed the limit."""
-    drawn, total = dict.fromkeys(begun), sum(fillers.tokens[each] for each in begun)
-    while len(drawn) < len(fillers.texts):
-        each = int(rng.random() * len(fillers.texts))
-        if each in drawn:
-            continue
-        total += fillers.tokens[each]
-        if total > most:
-            break
-        drawn[each] = None
-    return list(drawn)
+        return [*first, *second], len(first) + rng.randint(0, len(second)), None, None
 
 
 def _close(drawn: list[int], fillers: Fillers, most: int) -> list[int]:
@@ -134,10 +102,10 @@ def write_placed(writer: CollectionWriter, source: PassageSource, placing: Placi
     """
     placing.check(source)
     number = 0
-    for number, passage in enumerate(source.relevant_passages(queries), 1):
-        rng = random.Random(f"{placing.kind}:{source.seed}:{passage.query.query_id}")
-        layout = placing.layout(number - 1, passage, source.fillers, rng)
-        _write_document(writer, f"d{number}", passage, layout, source.fillers)
+    for number, (query, passage) in enumerate(source.relevant_passages(queries), 1):
+        rng = random.Random(f"{placing.kind}:{source.seed}:{query.query_id}")
+        drawn, place, depth, target = placing.layout(number - 1, passage, source.fillers, rng)
+        writer.add_around(f"d{number}", query, passage, source.fillers.pick(drawn), place, depth, target)
         if number % _STEP == 0:
             step(number, queries)
     if not number:
@@ -149,38 +117,3 @@ def write_placed(writer: CollectionWriter, source: PassageSource, placing: Placi
 
 def _reasons(source: PassageSource) -> str:
     return "; ".join(f"{count:,} {reason}" for reason, count in source.left_out.items() if count) or "none is judged"
-
-
-def _write_document(
-    writer: CollectionWriter, doc_id: str, passage: RelevantPassage, layout: Layout, fillers: Fillers
-) -> None:
-    before, after = layout.fillers[: layout.place], layout.fillers[layout.place :]
-    start_token = sum(fillers.tokens[each] for each in before)
-    length = start_token + passage.tokens + sum(fillers.tokens[each] for each in after)
-    start_char = sum(len(fillers.texts[each]) + 1 for each in before)
-    text = " ".join(_texts(before, passage.text, after, fillers))
-    query_id = passage.query.query_id
-    writer.add_document(doc_id, text, length)
-    writer.add_query(passage.query)
-    writer.add_judgement(query_id, doc_id)
-    writer.add_position(
-        RelevantPosition(
-            query_id,
-            doc_id,
-            start_token,
-            start_token + passage.tokens,
-            start_char,
-            start_char + len(passage.text),
-            length,
-            layout.depth,
-            layout.target_length,
-        )
-    )
-    # Among documents of other lengths, its length would give the relevant one away.
-    writer.add_candidate(f"{layout.target_length}", doc_id, query_id, passage.relevant)
-
-
-def _texts(before: list[int], passage: str, after: list[int], fillers: Fillers) -> Iterator[str]:
-    yield from (fillers.texts[each] for each in before)
-    yield passage
-    yield from (fillers.texts[each] for each in after)

@@ -18,7 +18,7 @@ from harness.datasets.dataset import Dataset
 from harness.datasets.generate.collection import CollectionWriter, Step
 from harness.datasets.generate.passages import PassageCut, best_overlap
 from harness.datasets.generate.wordpieces import count_tokens, cut_at_word
-from harness.datasets.passage_positions import RelevantPosition, read_positions
+from harness.datasets.passage_positions import RelevantPosition, has_positions, read_positions
 from harness.driver.records import Query
 from harness.errors import FileError, UsageError
 
@@ -26,8 +26,9 @@ COPIES = ("train", "test")
 _WORD = re.compile(r"\S+")
 _STEP = 500
 
-# A place in a text, in characters, that is relevant for a query.
+# A query, and the characters of a text that are relevant for it.
 _Place = tuple[str, int, int]
+Places = Mapping[str, list[_Place]]  # by document
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,8 @@ class Shuffling:
         """Return the judged queries of each copy that has some.
 
         Raises:
-            UsageError: the dataset has answers instead of qrels, or no judged query.
+            UsageError: the dataset has no judged query.
         """
-        if dataset.answers:
-            raise UsageError(f"{dataset.name}: has answers, no qrels; name a dataset with qrels")
         judged = dataset.judged
         queries = sorted((query for query in dataset.queries if query.query_id in judged), key=lambda q: q.query_id)
         if not queries:
@@ -56,13 +55,13 @@ class Shuffling:
         return {name: part for name, part in parts.items() if part}
 
 
-def known_places(folder: Path | None) -> dict[str, list[_Place]] | None:
-    """Return the places of relevant passages by document, from a source's positions; ``None``: it has none."""
-    if folder is None:
+def known_places(folder: Path) -> Places | None:
+    """Return the places of relevant passages by document, from a folder's positions; ``None``: it has none."""
+    if not has_positions(folder):
         return None
     places: dict[str, list[_Place]] = {}
-    for each in read_positions(folder):
-        places.setdefault(each.doc, []).append((each.query, each.start_char, each.end_char))
+    for position in read_positions(folder):
+        places.setdefault(position.doc, []).append((position.query, position.start_char, position.end_char))
     return places
 
 
@@ -71,7 +70,7 @@ def write_shuffled(
     dataset: Dataset,
     queries: list[Query],
     shuffling: Shuffling,
-    places: Mapping[str, list[_Place]] | None,
+    places: Places | None,
     cut: PassageCut,
     seed: str,
     step: Step,
@@ -86,11 +85,10 @@ def write_shuffled(
     relevant: dict[str, list[str]] = {}
     for query in queries:
         writer.add_query(query)
-    for line in dataset.qrels.decode("utf-8").splitlines():
-        query_id, _, doc_id, grade = line.split(" ")
+    for query_id, doc_id, grade in dataset.graded():
         if query_id in asked:
-            writer.add_judgement(query_id, doc_id, int(grade))
-            if int(grade) > 0:
+            writer.add_judgement(query_id, doc_id, grade)
+            if grade > 0:
                 relevant.setdefault(doc_id, []).append(query_id)
     for number, document in enumerate(dataset.corpus, 1):
         doc_id, whole = document["_id"], document["text"]
@@ -100,7 +98,8 @@ def write_shuffled(
         if doc_id in relevant:
             known = _chosen_places(text, asked, relevant[doc_id], cut) if places is None else places.get(doc_id, [])
             mine = [place for place in known if place[0] in asked]
-            _check_places(mine, whole, dataset, doc_id)
+            if any(end > len(whole) for _, _, end in mine):
+                raise FileError(f"{dataset.name}: positions.jsonl does not fit document {doc_id!r}; generate it again")
         positions = list(_moved(doc_id, text, segments, mine)) if mine else []
         shuffled = " ".join(text[start:end] for start, end in segments)
         writer.add_document(doc_id, shuffled, 0, document["title"])
@@ -133,13 +132,6 @@ def _chosen_places(text: str, asked: Mapping[str, str], queries: list[str], cut:
             yield query_id, *spans[best_overlap(asked[query_id], passages)]
 
 
-def _check_places(places: list[_Place], text: str, dataset: Dataset, doc_id: str) -> None:
-    if any(end > len(text) for _, _, end in places):
-        raise FileError(
-            f"{dataset.name}: positions.jsonl does not fit the text of document {doc_id!r}; generate it again"
-        )
-
-
 def _moved(doc_id: str, text: str, segments: list[tuple[int, int]], places: list[_Place]) -> Iterator[RelevantPosition]:
     """Yield the pieces of each place in the order of the shuffled document; a border may cut one in two."""
     counts = count_tokens([text[start:end] for start, end in segments])
@@ -153,13 +145,7 @@ def _moved(doc_id: str, text: str, segments: list[tuple[int, int]], places: list
                 first += len(piece) - len(piece.lstrip())
                 last = first + len(piece.strip())
                 before, inside = count_tokens([text[start:first], text[first:last]])
-                yield RelevantPosition(
-                    query_id,
-                    doc_id,
-                    token + before,
-                    token + before + inside,
-                    char + first - start,
-                    char + last - start,
-                    length,
-                )
+                tokens_in, chars_in = token + before, char + first - start
+                ends = tokens_in + inside, chars_in + last - first
+                yield RelevantPosition(query_id, doc_id, tokens_in, ends[0], chars_in, ends[1], length)
             char, token = char + end - start + 1, token + tokens

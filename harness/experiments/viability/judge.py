@@ -75,13 +75,13 @@ def inspect(job: StoredJob, measures: Sequence[Any], levels: machine_speed.Level
     if job.result.outcome is not Outcome.OK:
         return Observation(job)
     summary = cell_summary.summarise([job], rankings=False)
-    if summary.latency is None:
+    if summary.reason is not None:
         raise StoreError(f"{job.folder}: {summary.reason}; move the folder away and measure again")
     samples = job.samples()
     timed = [trial >= 0 for trial in samples.column("trial").to_pylist()]
     latency = samples.column("latency_ns").to_numpy()[timed] / 1e9
     figures = {MEAN: summary.latency.mean_s}
-    figures |= {name: percentile(latency, name, summary.latency.queries) for name in MIN_QUERIES}
+    figures |= {name: percentile(latency, name, summary.queries or 0) for name in MIN_QUERIES}
     run = read_job_run(job) if job.run_path else trec.Run({}, ())
     values: dict[str, float | None] = {}
     if measures:

@@ -10,6 +10,7 @@ import pytest
 
 from harness.analysis.table import Cause, Finding, Validity
 from harness.analysis.validity import counter_checks, machine_speed
+from harness.analysis.validity.findings import of_cell
 from harness.analysis.validity.sample_checks import SampleFacts
 from harness.driver.records import Envelope, Phase
 from harness.results.isolation import PROCESS
@@ -22,7 +23,7 @@ RETRY = FRESH.replace("--fresh", "--retry-noisy 3")
 
 
 def findings(*results: Result, queries: int = 300) -> list[Finding]:
-    return counter_checks.check(results, {}, SampleFacts(queries))
+    return of_cell(counter_checks.check(results, {}, SampleFacts(queries)), results[0].spec.cell)
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -72,48 +73,28 @@ def test_counters_that_do_not_cover_the_trials_are_ignored(trials_s: float, expe
 
 
 @pytest.mark.parametrize(
-    ("counters", "cause", "validity", "fact", "command"),
+    ("cause", "counters", "text"),
     [
+        (Cause.THROTTLING, {"throttled_s": 0.5}, "throttled the job for 0.5 s; remove the quota"),
+        (Cause.SWAP, {"swap_bytes": 3 << 20}, "3 MiB of the job were swapped out"),
+        (Cause.STEAL, {"steal_s": 0.2}, "took 2.0% of the job's CPU time (steady: up to 1%)"),
+        (Cause.FOREIGN_CPU, {"foreign_cpu_s": 1.2}, "other processes had 12.0% of the job's CPU time"),
         (
-            {"throttled_s": 0.5},
-            Cause.THROTTLING,
-            Validity.INVALID,
-            "throttled the job for 0.5 s; remove the quota",
-            FRESH,
-        ),
-        ({"swap_bytes": 3 << 20}, Cause.SWAP, Validity.INVALID, "3 MiB of the job were swapped out", FRESH),
-        ({"steal_s": 0.2}, Cause.STEAL, Validity.NOISY, "took 2.0% of the job's CPU time (steady: up to 1%)", RETRY),
-        (
-            {"foreign_cpu_s": 1.2},
-            Cause.FOREIGN_CPU,
-            Validity.NOISY,
-            "other processes had 12.0% of the job's CPU time",
-            RETRY,
-        ),
-        (
-            {"wait_s": 28.61},
             Cause.OVERSUBSCRIPTION,
-            Validity.NOISY,
+            {"wait_s": 28.61},
             "they waited 3.00 s for one another in each second of CPU time (1 CPU; expected: up to 0.25)",
-            FRESH,
         ),
-        (
-            {"major_faults": 600},
-            Cause.PAGE_FAULTS,
-            Validity.NOISY,
-            "0.4 major page faults a query (expected: up to 0.1)",
-            FRESH,
-        ),
+        (Cause.PAGE_FAULTS, {"major_faults": 600}, "0.4 major page faults a query (expected: up to 0.1)"),
     ],
 )
 def test_counter_findings_state_the_fact_the_figure_and_the_command(
-    counters: dict[str, Any], cause: Cause, validity: Validity, fact: str, command: str
+    cause: Cause, counters: dict[str, Any], text: str
 ) -> None:
     (finding,) = findings(result(counters=quiet(**counters)))
-    assert (finding.cause, finding.validity) == (cause, validity)
-    assert fact in finding.text
-    assert command in finding.text
-    assert finding.transient is (command == RETRY)
+    invalid = cause in (Cause.THROTTLING, Cause.SWAP)
+    assert (finding.cause, finding.validity) == (cause, Validity.INVALID if invalid else Validity.NOISY)
+    assert finding.transient is (cause in (Cause.STEAL, Cause.FOREIGN_CPU))
+    assert text in finding.text and (RETRY if finding.transient else FRESH) in finding.text
 
 
 def test_shares_are_of_all_cpus_of_the_job() -> None:
@@ -153,26 +134,28 @@ def test_sleeping_system_has_no_oversubscription() -> None:
     assert findings(result(counters=quiet(cpu_s=0.1, wait_s=0.09))) == []
 
 
-def test_shared_cpus_are_not_transient() -> None:
-    (finding,) = findings(result(placement=Placement((0, 1), (0,), True, (0, 1), False)))
-    assert finding.validity is Validity.NOISY
-    assert not finding.transient
-    assert "the harness had to share the job's CPUs (1 of 4)" in finding.text
-
-
-def test_shared_batch_host_is_not_transient() -> None:
-    (finding,) = findings(result(shared_host=True))
-    assert (finding.cause, finding.validity, finding.transient) == (Cause.SHARED_HOST, Validity.NOISY, False)
-    assert "other jobs of AWS Batch may have run on the same host" in finding.text
-    assert "without --shared" in finding.text and "--fresh" in finding.text
+@pytest.mark.parametrize(
+    ("changes", "cause", "text"),
+    [
+        (
+            {"placement": Placement((0, 1), (0,), True, (0, 1), False)},
+            Cause.PLACEMENT,
+            "the harness had to share the job's CPUs (1 of 4)",
+        ),
+        ({"shared_host": True}, Cause.SHARED_HOST, "other jobs of AWS Batch may have run on the same host"),
+    ],
+)
+def test_shared_cpus_and_hosts_are_not_transient(changes: dict[str, Any], cause: Cause, text: str) -> None:
+    (finding,) = findings(result(**changes))
+    assert (finding.cause, finding.validity, finding.transient) == (cause, Validity.NOISY, False)
+    assert text in finding.text and "--fresh" in finding.text
 
 
 def test_half_cores_and_undropped_page_cache_are_remarks() -> None:
-    half = result(placement=replace(sample_records.PLACEMENT, whole_cores=False))
-    assert [finding.validity for finding in findings(half)] == [Validity.CLEAN]
-    assert findings(result(placement=replace(sample_records.PLACEMENT, whole_cores=None))) == []
-    kept = result(page_cache=None)
-    assert [finding.validity for finding in findings(kept)] == [Validity.CLEAN]
+    half, unknown = (replace(sample_records.PLACEMENT, whole_cores=whole) for whole in (False, None))
+    for changes in ({"placement": half}, {"page_cache": None}):
+        assert [finding.validity for finding in findings(result(**changes))] == [Validity.CLEAN]
+    assert findings(result(placement=unknown)) == []
 
 
 GPU_ENVELOPE = Envelope("cpu1-mem1", 1, 2**30, gpus=1)
@@ -189,7 +172,7 @@ def gpu_result(*looks: GpuReading, gpu: GpuUse | None = None, job: int = 0, **ch
 
 
 def gpu_findings(*results: Result) -> list[Finding]:
-    return counter_checks.check_gpus(results)
+    return of_cell(counter_checks.check_gpus(results), results[0].spec.cell)
 
 
 def test_exclusive_gpu_raises_no_alarm() -> None:
@@ -211,7 +194,7 @@ def test_gpu_throttled_outside_the_trials_is_reported(reason: str) -> None:
     (finding,) = gpu_findings(gpu_result(RESTING, GpuReading(900, ("gpu_idle", reason), 90)))
     assert (finding.cause, finding.validity, finding.transient) == (Cause.GPU_THROTTLING, Validity.NOISY, True)
     assert (
-        f"the GPU was throttled: {reason} in 2% of the moments beside and within the trials (steady: " in finding.text
+        f"the GPU was throttled: {reason} in 2% of the readings during and around the trials (steady: " in finding.text
     )
     assert "nvidia-smi -q" in finding.text and RETRY in finding.text
 
@@ -224,14 +207,14 @@ def test_gpu_throttled_within_the_trials_is_reported(readings: int, expected: bo
     )
     assert [finding.cause for finding in found] == [Cause.GPU_THROTTLING] * expected
     if expected:
-        assert f"sw_thermal_slowdown in {readings / 42:.0%} of the moments" in found[0].text
+        assert f"sw_thermal_slowdown in {readings / 42:.0%} of the readings" in found[0].text
         assert "(in 1 of 2 jobs)" in found[0].text
 
 
 def test_a_gpu_at_its_power_limit_is_a_remark() -> None:
     (finding,) = gpu_findings(gpu_result(gpu=sample_records.gpu(clock_reasons={"sw_power_cap": 40})))
     assert (finding.cause, finding.validity) == (Cause.GPU_THROTTLING, Validity.CLEAN)
-    assert f"at its power limit in {40 / 42:.0%} of the moments" in finding.text
+    assert f"at its power limit in {40 / 42:.0%} of the readings" in finding.text
 
 
 def test_slowdown_read_once_may_be_a_clock_change() -> None:
@@ -292,7 +275,7 @@ def test_a_clock_that_differs_between_jobs_is_a_remark() -> None:
 @pytest.mark.parametrize(
     ("gpu", "message"),
     [
-        (GpuUse(), "no reading of throttling and of processes of others and of energy on the job's GPUs (in 1 of 2 "),
+        (None, "no reading of throttling and of processes of others and of energy on the job's GPUs (in 1 of 2 "),
         (
             sample_records.gpu(wall_s=None, energy_j=None),
             "no reading of energy on the job's GPUs (in 1 of 2 jobs): NVML does",
@@ -304,8 +287,8 @@ def test_a_clock_that_differs_between_jobs_is_a_remark() -> None:
         (sample_records.gpu(clock_reasons=None), "no reading of throttling on the job's GPUs (in 1 of 2 jobs)"),
     ],
 )
-def test_missing_gpu_readings_are_a_remark(gpu: GpuUse, message: str) -> None:
-    (finding,) = gpu_findings(gpu_result(), gpu_result(gpu=gpu, job=1))
+def test_missing_gpu_readings_are_a_remark(gpu: GpuUse | None, message: str) -> None:
+    (finding,) = gpu_findings(gpu_result(), sample_records.nested(gpu_result(job=1), {"gpu": gpu}))
     assert (finding.cause, finding.validity) == (Cause.GPU_UNSAID, Validity.CLEAN)
     assert message in finding.text
 
@@ -320,11 +303,6 @@ def test_energy_measured_outside_the_trials_is_missing(counted_s: float, covered
     assert [(each.cause, each.validity) for each in found] == [(Cause.GPU_UNSAID, Validity.CLEAN)] * (not covered)
     if not covered:
         assert f"the GPUs' energy was counted over {counted_s:.2g} s for 1 s of trials, too far off" in found[0].text
-
-
-def test_job_without_gpu_readings_has_a_remark() -> None:
-    (finding,) = gpu_findings(sample_records.nested(gpu_result(), {"gpu": None}))
-    assert finding.cause is Cause.GPU_UNSAID
 
 
 def test_gpu_checks_are_part_of_the_machine_checks() -> None:

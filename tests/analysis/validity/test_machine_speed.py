@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from harness.analysis.table import Cause, Finding, Validity
 from harness.analysis.validity import machine_speed
+from harness.analysis.validity.findings import of_cell
 from harness.analysis.validity.machine_speed import levels
 from harness.analysis.validity.sample_checks import SampleFacts
 from harness.driver.records import Outcome
@@ -25,7 +26,7 @@ RETRY = "run `harness run SUITE --retry-noisy 3 --only bm25/scifact/single_strea
 def look(
     *results: Result, known: machine_speed.Levels | None = None, facts: SampleFacts | None = None
 ) -> list[Finding]:
-    return machine_speed.check(results, known or {}, facts or SampleFacts())
+    return of_cell(machine_speed.check(results, known or {}, facts or SampleFacts()), results[0].spec.cell)
 
 
 def cell(looks: NDArray[np.float64]) -> list[Result]:
@@ -52,7 +53,7 @@ def rng(name: str) -> np.random.Generator:
 def test_changing_machine_speed_is_reported() -> None:
     (finding,) = look(result(canary=(canary(0.010), canary(0.0125))))
     assert (
-        "fixed processor work took 10 to 12.5 ms beside the trials and may have moved the mean by 12.5% "
+        "fixed processor work took 10 to 12.5 ms around the trials and may have moved the mean by 12.5% "
         in finding.text
     )
     assert "(steady: up to 10.0%)" in finding.text
@@ -75,7 +76,7 @@ def test_speed_change_within_the_interval_is_a_remark() -> None:
     assert noisy(look(*jobs, facts=SampleFacts(trial_means_s=means, mean_within=0.07)))
     (finding,) = look(*jobs, facts=SampleFacts(trial_means_s=means, mean_within=0.08))
     assert finding.validity is Validity.CLEAN
-    assert "took 10 to 14 ms beside the trials and may have moved the mean by 7.5%, less than its" in finding.text
+    assert "took 10 to 14 ms around the trials and may have moved the mean by 7.5%, less than its" in finding.text
     # A trial that was slowed that much widens the interval, too.
     means = (1.0, 1.0, 1.0, 1.5)
     assert noisy(look(*jobs, facts=SampleFacts(trial_means_s=means, mean_within=0.9)))

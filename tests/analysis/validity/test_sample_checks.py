@@ -53,6 +53,12 @@ def simulated(
     return sample_records.timed(*tables)
 
 
+def by_trials(grid: Floats) -> Timings:
+    """One job for each trial of a grid of seconds."""
+    tables = (sample_records.samples(grid[[trial]], first_trial=trial, seed=trial) for trial in range(len(grid)))
+    return sample_records.timed(*tables)
+
+
 def phases(timings: Timings, between_s: float = 50e-6) -> dict[int, float]:
     jobs = timings.job
     return {
@@ -269,9 +275,7 @@ def few_slow(seed: int, slow: int, held: float, trials: int = 3) -> Timings:
     for trial in grid:
         places, spread = rng.choice(300, slow, replace=False), rng.lognormal(0, 0.35, slow)
         trial[places] = spread / spread.sum() * np.delete(trial, places).sum() * held / (1 - held)
-    return sample_records.timed(
-        *(sample_records.samples(grid[[trial]], first_trial=trial, seed=trial) for trial in range(trials))
-    )
+    return by_trials(grid)
 
 
 @pytest.mark.parametrize(("slow", "held"), [(37, 0.6), (45, 0.6), (6, 0.68)])
@@ -288,9 +292,7 @@ def test_lognormal_latencies_have_no_few_slow_samples(sigma: float, within: floa
     for seed in range(20):
         rng = np.random.default_rng(seed)
         grid = 1e-3 * rng.lognormal(0, sigma, 300) * rng.lognormal(0, within, (3, 300))
-        timings = sample_records.timed(
-            *(sample_records.samples(grid[[trial]], first_trial=trial, seed=trial) for trial in range(3))
-        )
+        timings = by_trials(grid)
         assert sample_checks.carried(timings) is None and sample_checks.tail(timings) is None
         one = sample_records.timed(sample_records.samples(grid[[0]], seed=0))
         assert sample_checks.carried(one) is None and sample_checks.tail(one) is None
@@ -301,9 +303,7 @@ def test_slow_queries_are_reported_as_a_tail_and_not_as_slow_samples() -> None:
     level = 1e-3 * rng.lognormal(0, 0.3, 300)
     level[rng.choice(300, 15, replace=False)] *= 40
     grid = level * rng.lognormal(0, 0.05, (3, 300))
-    timings = sample_records.timed(
-        *(sample_records.samples(grid[[trial]], first_trial=trial, seed=trial) for trial in range(3))
-    )
+    timings = by_trials(grid)
     assert sample_checks.carried(timings) is None
     found = sample_checks.tail(timings)
     assert found is not None and found.few <= 15 and found.trials == 3
@@ -319,11 +319,7 @@ def test_slow_trial_is_reported_as_drift_and_not_as_slow_samples() -> None:
 def test_interrupt_of_a_few_microseconds_does_not_dominate_the_mean() -> None:
     grid = np.full((3, 300), 3e-7)
     grid[1, 7] = 2e-3
-    timings = sample_records.timed(
-        *(sample_records.samples(grid[[trial]], first_trial=trial, seed=trial) for trial in range(3))
-    )
+    timings = by_trials(grid)
     assert sample_checks.carried(timings) is None
-    slower = sample_records.timed(
-        *(sample_records.samples(100 * grid[[trial]], first_trial=trial, seed=trial) for trial in range(3))
-    )
+    slower = by_trials(100 * grid)
     assert sample_checks.carried(slower) is not None

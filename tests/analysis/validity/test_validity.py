@@ -46,73 +46,66 @@ def test_missing_readings_raise_no_finding() -> None:
     assert assess(unread) == validity.Assessment(Validity.CLEAN, ())
 
 
-@pytest.mark.parametrize(
-    ("changes", "facts", "expected", "fact", "command"),
-    [
-        ({"throttled_periods": 1234}, {}, Validity.INVALID, "throttled the job in 1,234 periods", FRESH),
-        ({"trials_finished": 3}, {}, Validity.NOISY, "only 3 of 5 trials finished", FRESH),
-        ({}, {"queries": 290}, Validity.NOISY, "290 of 300 sample queries were timed", FRESH),
-        ({"ranking_disagreements": 7}, {}, Validity.NOISY, "7 of 300 queries were ranked differently", FRESH),
-        (
-            {},
-            {"drift": Drift(1.3, 0.013, 0.010, True), "trial_means_s": (0.013, 0.010, 0.010)},
-            Validity.NOISY,
-            "the first trial is the slowest (trial means 13, 10, 10 ms)",
-            FRESH,
-        ),
-        (
-            {},
-            {"drift": Drift(1.3, 0.013, 0.010, False)},
-            Validity.NOISY,
-            "1.30 times the fastest's (steady: up to 1.25), 13 against 10 ms",
-            RETRY,
-        ),
-        (
-            {},
-            {"carried": SlowSamples(9, 900, 0.42)},
-            Validity.NOISY,
-            "9 of 900 samples hold 42% of the time, and their queries are fast in other trials: they carry the mean",
-            RETRY,
-        ),
-        (
-            {"warmup_steady": False, "warmup_done": 90},
-            {},
-            Validity.NOISY,
-            "warm-up ended at its cap after 90 queries without a steady level",
-            FRESH,
-        ),
-        (
-            {"warmup_done": 10},
-            {"start": ColdStart(40, 1.5)},
-            Validity.NOISY,
-            "the first 40 queries of a trial took 1.50 times their later time: 10 warm-up queries are too few for this",
-            FRESH,
-        ),
-        (
-            {},
-            {"repeat": RepeatSpeedup(20, 0.05, 0.005)},
-            Validity.NOISY,
-            "repeated at once took 0.05 of its first time (median of 20, 5 ms at first)",
-            FRESH,
-        ),
-        (
-            {},
-            {"between": UnclaimedTime(0.004, 0.8)},
-            Validity.NOISY,
-            "4 ms a query passed outside the reported latencies",
-            FRESH,
-        ),
-    ],
+FINDINGS = (
+    (Cause.THROTTLING, {"throttled_periods": 1234}, {}, "throttled the job in 1,234 periods"),
+    (Cause.INCOMPLETE, {"trials_finished": 3}, {}, "only 3 of 5 trials finished"),
+    (Cause.INCOMPLETE, {}, {"queries": 290}, "290 of 300 sample queries were timed"),
+    (Cause.RANKINGS, {"ranking_disagreements": 7}, {}, "7 of 300 queries were ranked differently"),
+    (
+        Cause.WARMUP,
+        {},
+        {"drift": Drift(1.3, 0.013, 0.010, True), "trial_means_s": (0.013, 0.010, 0.010)},
+        "the first trial is the slowest (trial means 13, 10, 10 ms)",
+    ),
+    (
+        Cause.DRIFT,
+        {},
+        {"drift": Drift(1.3, 0.013, 0.010, False)},
+        "1.30 times the fastest's (steady: up to 1.25), 13 against 10 ms",
+    ),
+    (
+        Cause.FEW_SAMPLES,
+        {},
+        {"carried": SlowSamples(9, 900, 0.42)},
+        "9 of 900 samples hold 42% of the time, and their queries are fast in other trials: they carry the mean",
+    ),
+    (
+        Cause.WARMUP,
+        {"warmup_steady": False, "warmup_done": 90},
+        {},
+        "warm-up ended at its cap after 90 queries without a steady level",
+    ),
+    (
+        Cause.WARMUP,
+        {"warmup_done": 10},
+        {"start": ColdStart(40, 1.5)},
+        "the first 40 queries of a trial took 1.50 times their later time: 10 warm-up queries are too few for this",
+    ),
+    (
+        Cause.RESULT_CACHE,
+        {},
+        {"repeat": RepeatSpeedup(20, 0.05, 0.005)},
+        "repeated at once took 0.05 of its first time (median of 20, 5 ms at first)",
+    ),
+    (
+        Cause.UNACCOUNTED_TIME,
+        {},
+        {"between": UnclaimedTime(0.004, 0.8)},
+        "4 ms a query passed outside the reported latencies",
+    ),
 )
+
+
+@pytest.mark.parametrize(("cause", "changes", "facts", "text"), FINDINGS)
 def test_findings_state_the_fact_the_figure_and_the_command(
-    changes: dict[str, Any], facts: dict[str, Any], expected: Validity, fact: str, command: str
+    cause: Cause, changes: dict[str, Any], facts: dict[str, Any], text: str
 ) -> None:
     verdict = assess(result(**changes), facts=SampleFacts(**{"queries": 300, **facts}))
-    assert verdict.validity is expected
-    assert len(verdict.reasons) == 1
-    assert fact in verdict.reasons[0]
-    assert command in verdict.reasons[0]
-    assert verdict.transient is (command == RETRY)
+    (finding,) = verdict.findings
+    assert verdict.validity is (Validity.INVALID if cause is Cause.THROTTLING else Validity.NOISY)
+    assert finding.cause is cause and text in finding.text
+    assert verdict.transient is (cause in (Cause.DRIFT, Cause.FEW_SAMPLES))
+    assert (RETRY if verdict.transient else FRESH) in finding.text
 
 
 @pytest.mark.parametrize("falling", [False, True])
