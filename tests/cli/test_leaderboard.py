@@ -113,7 +113,7 @@ def test_thresholds_exclude_rows_with_a_reason(harness: Call) -> None:
         (("--rank-by", "speed"), "unknown axis 'speed'"),
         (("--dataset", "scifct"), "Did you mean 'scifact'?"),
         (("--measures", "NDCG@10"), "unknown measure"),
-        (("--suite", "other"), "no row of scifact is of that suite"),
+        (("--suite", "other"), "no row of scifact has that suite"),
     ],
 )
 def test_invalid_options_are_one_line(harness: Call, arguments: tuple[str, ...], message: str) -> None:
