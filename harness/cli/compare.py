@@ -174,7 +174,7 @@ def recall(stored: StoredResults, exact: str | None, destination: Destination) -
     """
     if published.is_in(stored.results):
         raise UsageError(f"{stored.results}: a paper's figures have no ranked lists; name measured results")
-    read, declared = stored.read(), suite_record.read_pairs(stored.results, suite_record.EXACT)
+    read, declared = stored.read(), suite_record.read_pairs(stored.results, "exact")
     found = overlaps.compare_with_exact(reader.read_jobs(stored.results), declared, exact, read.table, read.per_query)
     if destination.form == "md" and not destination.wide:
         destination.show_answer(lambda escape, width: (answer(found, escape, width),))

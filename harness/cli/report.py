@@ -203,8 +203,8 @@ def _long_documents(request: ReportRequest) -> None:
         )
     found = stored.averaged(request.read())
     firstp = seeds.models_of(
-        suite_record.read_pairs(stored.results, suite_record.FIRSTP),
-        suite_record.read_pairs(stored.results, suite_record.SEEDS),
+        suite_record.read_pairs(stored.results, "firstp"),
+        suite_record.read_pairs(stored.results, "seeds"),
     )
     made = long_documents.build(found.table, found.per_query, firstp, (*found.table.measures, "")[0])
     paper = published_measures.long_documents()

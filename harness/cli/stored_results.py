@@ -119,7 +119,7 @@ class StoredResults:
 
     def averaged(self, found: ReadResults) -> ReadResults:
         """Replace the rows of each model's seeds by one row."""
-        models = {} if published.is_in(self.results) else suite_record.read_pairs(self.results, suite_record.SEEDS)
+        models = {} if published.is_in(self.results) else suite_record.read_pairs(self.results, "seeds")
         if not models:
             return found
         table, per_query = seeds.averaged(found.table, found.per_query, models)

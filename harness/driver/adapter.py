@@ -32,19 +32,14 @@ class Corpus:
     """The documents of ``/corpus/corpus.jsonl``, streamed; ``len()`` is their number."""
 
     def __init__(self, path: Path, size: int) -> None:
-        self._path = path
+        self.path = path  # for engines that read the file themselves
         self._size = size
-
-    @property
-    def path(self) -> Path:
-        """The file, for engines that read it themselves."""
-        return self._path
 
     def __len__(self) -> int:
         return self._size
 
     def __iter__(self) -> Iterator[Document]:
-        with self._path.open(encoding="utf-8") as lines:
+        with self.path.open(encoding="utf-8") as lines:
             for line in lines:
                 raw = json.loads(line)
                 yield Document(raw["_id"], raw.get("title", ""), raw["text"])
@@ -116,7 +111,7 @@ class Adapter(ABC):
         return [self.search(query, k) for query in queries]
 
     def shares_batches(self) -> bool:
-        """Return whether ``search_batch`` answers all queries at once; else stages are those of its last query."""
+        """Return whether ``search_batch`` answers all queries at once; else its stages are of the last query."""
         return type(self).search_batch is not Adapter.search_batch
 
     def score(self, query: str, doc_ids: Sequence[str]) -> Sequence[float]:

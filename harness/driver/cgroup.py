@@ -14,7 +14,7 @@ from harness.driver.procfs import ReadFile, number_after, parse_list, read_text
 
 ROOT = Path("/sys/fs/cgroup")
 UNLIMITED = -1
-# v1 shows "no limit" as the largest page-aligned int64; anything above this is no limit that exists.
+# v1 shows "no limit" as the largest page-aligned int64; no real limit is above this.
 _V1_UNLIMITED = 1 << 62
 
 
@@ -71,7 +71,7 @@ class Cgroup:
     def cpu_parents(self) -> list[Cgroup]:
         """Return the visible ancestors, whose CPU quotas hold too, each with its ``cpuset``.
 
-        On v1 each controller has its own tree: the cpuset of a parent is that of the same path, if it is an ancestor.
+        On v1 each controller has its own tree: a parent has the cpuset of the same path, if that is an ancestor.
         """
         cpusets = _by_path(_above(self.cpuset)) if self.cpuset else {}
         parents = _by_path(_above(self.cpu)).items()

@@ -1,8 +1,8 @@
 """A Python engine behind JSON lines: ``python3 -m harness.driver.component``.
 
 An engine of several components runs each in its own process, so that their packages may differ.  This is the far end
-of :mod:`harness.driver.subprocess_adapter`.  The reply to a request with ``"packed": true`` is a packed ranking: the
-ids as JSON, the scores as the base64 of an array of doubles.
+of :mod:`harness.driver.subprocess_adapter`, except that its rankings are packed: the ids as JSON, the scores as the
+base64 of an array of doubles.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def unpack(reply: dict[str, Any]) -> Ranking:
     """
     ids, scores = reply.get("ids"), unpack_scores(reply)
     if type(ids) is not list or len(ids) != len(scores):
-        raise BadAnswer(f"the engine's reply has {len(scores)} scores and not as many ids")
+        raise BadAnswer(f"the engine's reply has {len(scores)} scores, but not as many ids")
     return ids, scores
 
 
@@ -157,8 +157,8 @@ class ComponentServer:
         return {"search_batch": adapter.shares_batches(), "device": adapter.device()}
 
     def _search(self, request: dict[str, Any]) -> Reply:
-        hits = self._loaded.search(request["query"], request["k"])
-        return {**_answer(hits, request), **self._work()}
+        k = request["k"]
+        return {**pack(self._loaded.search(request["query"], k), k), **self._work()}
 
     def _score(self, request: dict[str, Any]) -> Reply:
         """Answer with the packed scores of the given documents, in their order."""
@@ -169,9 +169,7 @@ class ComponentServer:
         answers = self._loaded.search_batch(request["queries"], request["k"])
         if type(answers) not in (list, tuple) or len(answers) != len(request["queries"]):
             raise BadAnswer(f"search_batch has no answer for each of {len(request['queries'])} queries")
-        packed = [_answer(hits, request) for hits in answers]
-        replies = packed if request.get("packed") else [answer["hits"] for answer in packed]
-        return {"answers": replies, **self._work()}
+        return {"answers": [pack(hits, request["k"]) for hits in answers], **self._work()}
 
     def _threads(self, _: dict[str, Any]) -> Reply:
         return {"threads": self._loaded.threads()}
@@ -199,21 +197,10 @@ def _start(request: dict[str, Any]) -> Adapter:
     source = Path(str(module.__file__))
     expected = request.get("adapter_sha256")
     if expected and hashlib.sha256(source.read_bytes()).hexdigest() != expected:
-        raise ValueError(f"{source} is another engine's: one that is joined keeps its files in /opt/<its name>")
+        raise ValueError(
+            f"{source} belongs to another engine; an engine that is joined keeps its files in /opt/<its name>"
+        )
     return cast(Adapter, module.ENGINE(Parameters(request["params"]), envelope, Path(request["assets"])))
-
-
-def _answer(hits: Sequence[Hit], request: dict[str, Any]) -> Reply:
-    """Write hits as requested, packed or as pairs; the reader checks pairs."""
-    if request.get("packed"):
-        return pack(hits, request["k"])
-    # A lazy sequence would do its work outside its engine's clock.
-    if type(hits) not in (list, tuple):
-        raise BadAnswer(f"search returned {type(hits).__name__}, not a list or tuple of hits")
-    try:
-        return {"hits": [(hit.doc_id, hit.score) for hit in hits]}
-    except AttributeError as error:
-        raise BadAnswer(f"search returned what is no Hit: {error}") from None
 
 
 def _write(replies: int, reply: Reply) -> None:

@@ -13,18 +13,18 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib.machinery import PathFinder
 from pathlib import Path
 from time import perf_counter_ns  # by name: see output.py
-from typing import Any, cast
+from typing import cast
 
 from harness.driver import cgroup, envelope
 from harness.driver.adapter import Adapter, BadAnswer, Corpus, Parameters
 from harness.driver.output import Output, throttled
 from harness.driver.records import JobSpec, Measurement, Outcome, Query, spec_from_json
-from harness.driver.scenarios import QuerySource, ScenarioResult, closed_loop, planned_queries
+from harness.driver.scenarios import QuerySource, closed_loop, planned_queries
 from harness.driver.server import server
 
 # Messages of the JVM, CUDA, PyTorch and the C library.
@@ -42,8 +42,14 @@ _CUDA_ADVICE = re.compile(
 )
 
 
+class EnvelopeMismatch(Exception):
+    """The limits in force differ from the spec's."""
+
+
 def outcome_of(error: BaseException) -> Outcome:
     """Return the outcome of an adapter's exception; memory that the engine refused is ``oom``."""
+    if isinstance(error, EnvelopeMismatch):
+        return Outcome.ENVELOPE_MISMATCH
     if isinstance(error, BadAnswer):
         return Outcome.BAD_OUTPUT
     text = f"{type(error).__name__} {error}"
@@ -73,14 +79,14 @@ def _place(error: BaseException) -> str:
     lines = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     if isinstance(error, SyntaxError):
         lines.append((str(error.filename), error.lineno or 0))
-    # A plain process has the driver in a folder beside the adapter.
+    # In a plain process the driver's folder is next to the adapter.
     own = f"{Path(__file__).parent.parent}/"
     lines = [(name, line) for name, line in lines if name.startswith(folder) and not name.startswith(own)]
     inside = [(name.removeprefix(folder), line) for name, line in lines]
     return f"({inside[-1][0][-100:]}:{inside[-1][1]})" if inside else ""
 
 
-SCENARIOS: dict[str, Callable[[Adapter, JobSpec, Output, QuerySource], ScenarioResult]] = {
+SCENARIOS: dict[str, Callable[[Adapter, JobSpec, Output, QuerySource, Measurement[str]], None]] = {
     "single_stream": closed_loop,
     "offline": closed_loop,
     "server": server,
@@ -101,51 +107,37 @@ class JobPaths:
         self.assets = Path(environ.get("HARNESS_ASSETS", "/opt/assets"))
 
 
-@dataclass
-class GrowingMeasurement:
-    """The measurement so far, so that a crash loses no facts."""
-
-    measurement: Measurement[str]
-
-    def note(self, **facts: Any) -> None:
-        """Add facts to the measurement."""
-        self.measurement = replace(self.measurement, **facts)
-
-
-class EnvelopeMismatch(Exception):
-    """The limits in force differ from the spec's."""
-
-
 def main() -> int:
     """Run the job of ``spec.json``, write how it ended; exit code 0 means ``ok``."""
     paths = JobPaths(dict(os.environ))
     spec = spec_from_json((paths.job / "spec.json").read_text(encoding="utf-8"))
     with closing(Output(paths.job / "out")) as out:
         effective = envelope.read()
-        report = GrowingMeasurement(Measurement(Outcome.OK, None, effective))
+        measured: Measurement[str] = Measurement(Outcome.OK, None, effective)
         try:
             _verify(envelope.mismatches(spec.envelope, effective, spec.enforced, spec.cpuset))
-            (run_build if spec.kind == "build" else run_search)(spec, paths, out, report)
-        except EnvelopeMismatch as error:
-            report.note(outcome=Outcome.ENVELOPE_MISMATCH, detail=str(error))
-        except BadAnswer as error:
-            report.note(outcome=Outcome.BAD_OUTPUT, detail=str(error))
+            (run_build if spec.kind == "build" else run_search)(spec, paths, out, measured)
+        except (EnvelopeMismatch, BadAnswer) as error:
+            measured.outcome, measured.detail = outcome_of(error), str(error)
         except BaseException as error:  # noqa: BLE001 # foreign code raises anything, and all of it is an outcome
             traceback.print_exc()
-            report.note(outcome=outcome_of(error), detail=one_line(error))
-        report.note(phases=tuple(out.phases), **_cgroup_counters(spec))
+            measured.outcome, measured.detail = outcome_of(error), one_line(error)
+        measured.phases = tuple(out.phases)
+        # While the cgroup still exists.  Without a memory limit it is not the job's.
+        if "memory_bytes" in spec.enforced and (group := cgroup.own()):
+            measured.peak_cgroup_bytes = group.peak_bytes()
+            measured.throttled_periods, measured.oom_kills = group.throttled_periods(), group.oom_kills()
         try:
-            out.measurement(report.measurement)
+            out.measurement(measured)
         except (TypeError, ValueError) as error:
             # The adapter's facts about itself do not fit into JSON.
-            report.note(outcome=Outcome.CRASH, detail=one_line(error), libraries={}, device=None)
-            if report.measurement.effective is not None:
-                report.note(effective=replace(report.measurement.effective, threads={}))
-            out.measurement(report.measurement)
-    return 0 if report.measurement.outcome is Outcome.OK else 1
+            measured.outcome, measured.detail = Outcome.CRASH, one_line(error)
+            measured.libraries, measured.device, measured.effective = {}, None, effective
+            out.measurement(measured)
+    return 0 if measured.outcome is Outcome.OK else 1
 
 
-def run_build(spec: JobSpec, paths: JobPaths, out: Output, report: GrowingMeasurement) -> None:
+def run_build(spec: JobSpec, paths: JobPaths, out: Output, measured: Measurement[str]) -> None:
     """Build the index under the clock, then verify it."""
     with out.phase("build", spec.corpus_size):
         start = perf_counter_ns()
@@ -154,33 +146,31 @@ def run_build(spec: JobSpec, paths: JobPaths, out: Output, report: GrowingMeasur
         corpus = Corpus(paths.corpus, spec.corpus_size)
         adapter.build(corpus, paths.index, throttled(out.progress))
         resumed_s = adapter.resumed_s()
-        report.note(build_s=(perf_counter_ns() - start) / 1e9 + resumed_s, resumed_s=resumed_s or None)
+        measured.build_s, measured.resumed_s = (perf_counter_ns() - start) / 1e9 + resumed_s, resumed_s or None
     with out.phase("check"):
-        # Outside: verifying an index is no part of making it.
+        # Outside: a build ends before its index is verified.
         adapter.verify_index(corpus, paths.index)
-    report.note(libraries=adapter.libraries(), device=adapter.device())
+    measured.libraries, measured.device = adapter.libraries(), adapter.device()
 
 
-def run_search(spec: JobSpec, paths: JobPaths, out: Output, report: GrowingMeasurement) -> None:
+def run_search(spec: JobSpec, paths: JobPaths, out: Output, measured: Measurement[str]) -> None:
     """Load the index, run the scenario, close the adapter."""
     with out.phase("load"):
         start = perf_counter_ns()
         # Inside: importing the engine is part of what a restart costs.
         adapter = _adapter(spec, paths)
         adapter.load(paths.index)
-        report.note(load_s=(perf_counter_ns() - start) / 1e9)
+        measured.load_s = (perf_counter_ns() - start) / 1e9
     threads = adapter.threads()
-    assert report.measurement.effective is not None
-    effective = replace(report.measurement.effective, threads=threads)
-    report.note(effective=effective, libraries=adapter.libraries(), device=adapter.device())
+    assert measured.effective is not None
+    measured.effective = replace(measured.effective, threads=threads)
+    measured.libraries, measured.device = adapter.libraries(), adapter.device()
     _verify(envelope.thread_mismatches(spec.envelope, threads))
     if spec.scenario not in SCENARIOS:
         raise ValueError(f"this image knows no scenario {spec.scenario!r}, only {', '.join(SCENARIOS)}")
     hand = partial(_hand, spec, paths, out)
     spec = replace(spec, warmup=tuple(hand(0)))
-    done = SCENARIOS[spec.scenario](adapter, spec, out, hand)
-    report.note(warmup_steady=done.warmup_steady, compiled_s=done.compiled_s)
-    report.note(probes=done.probes, rate_qps=done.rate_qps)
+    SCENARIOS[spec.scenario](adapter, spec, out, hand, measured)
     with out.phase("close"):
         adapter.close()
 
@@ -212,15 +202,3 @@ def _adapter(spec: JobSpec, paths: JobPaths) -> Adapter:
 def _verify(mismatches: list[str]) -> None:
     if mismatches:
         raise EnvelopeMismatch("; ".join(mismatches))
-
-
-def _cgroup_counters(spec: JobSpec) -> dict[str, int | None]:
-    """Read the kernel's own counters while the cgroup still exists; without a memory limit it is not the job's."""
-    group = cgroup.own() if "memory_bytes" in spec.enforced else None
-    if group is None:
-        return {}
-    return {
-        "peak_cgroup_bytes": group.peak_bytes(),
-        "throttled_periods": group.throttled_periods(),
-        "oom_kills": group.oom_kills(),
-    }

@@ -1,10 +1,10 @@
-"""The limits in force, read from inside the job, and their differences from the requested ones."""
+"""The limits in force, read from inside the job, and their differences from the requested limits."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 from harness.driver import cgroup
@@ -30,6 +30,19 @@ LIMITS = (
 )
 
 
+# Limits with one right value, and the text for another.
+_SINGLE_VALUES: dict[str, tuple[object, str]] = {
+    "swap_bytes": (0, "swap limit {} bytes, asked for 0: turn swap accounting on or swap off"),
+    "root_read_only": (True, "the root file system is writable, asked for read-only"),
+    "effective_capabilities": (0, "capabilities {}, asked for none"),
+    "no_new_privileges": (True, "no-new-privileges is off"),
+}
+_NO_QUOTA = (
+    "CPU quota unknown, asked for none: the container does not see the cpu controller; delegate it to the engine"
+    " (cgroup v2) or mount it (v1)"
+)
+
+
 def read() -> EffectiveEnvelope:
     """Read the effective envelope of this process."""
     group = cgroup.own()
@@ -47,7 +60,7 @@ def read() -> EffectiveEnvelope:
         gpus=len([name for name in _listdir("/dev") if re.fullmatch(r"nvidia\d+", name)]),
         network_interfaces=tuple(sorted(_listdir("/sys/class/net"))),
         root_read_only=bool(os.statvfs("/").f_flag & os.ST_RDONLY),
-        effective_capabilities=_hexadecimal(status.get("CapEff")),
+        effective_capabilities=int(status["CapEff"], 16) if status.get("CapEff") else None,
         no_new_privileges={"1": True, "0": False}.get(status.get("NoNewPrivs", "")),
         uid=os.getuid(),
         # Of the process, like the affinity: independent of its cgroup's controllers.
@@ -58,72 +71,45 @@ def read() -> EffectiveEnvelope:
 def mismatches(
     requested: Envelope, effective: EffectiveEnvelope, enforced: Collection[str], cpuset: Cpuset | None = None
 ) -> list[str]:
-    """Describe every enforced limit that differs from the requested one.
+    """Describe every enforced limit that differs from the request.
 
     Args:
-        enforced: the limits that the launcher enforces, of :data:`LIMITS`.
+        enforced: the :data:`LIMITS` that the launcher enforces.
         cpuset: the chosen CPUs and NUMA nodes; ``None``: any CPUs, as many as requested.
     """
-    checks = (*_cpu_checks(requested, effective, cpuset), *_other_checks(requested, effective))
-    return [text for limit, is_wrong, text in checks if is_wrong and limit in enforced]
-
-
-def _cpu_checks(
-    requested: Envelope, effective: EffectiveEnvelope, cpuset: Cpuset | None
-) -> Iterator[tuple[str, bool, str]]:
-    """Yield each check of CPUs and NUMA nodes: the limit, whether the check fails, and the text if it does."""
+    wrong = {
+        limit: text.format(value)
+        for limit, (right, text) in _SINGLE_VALUES.items()
+        if (value := getattr(effective, limit)) != right
+    }
     if len(effective.cpus) != requested.cpus:
-        yield "cpus", True, f"{len(effective.cpus)} CPUs in the affinity mask, asked for {requested.cpus}"
+        wrong["cpus"] = f"{len(effective.cpus)} CPUs in the affinity mask, asked for {requested.cpus}"
     elif cpuset and set(effective.cpus) != set(cpuset.cpus):
         # The same number of other CPUs: perhaps the harness's own, or two threads of one core.
         held = format_list(effective.cpus)
-        yield "cpus", True, f"CPUs {held} in the affinity mask, asked for CPUs {format_list(cpuset.cpus)}"
+        wrong["cpus"] = f"CPUs {held} in the affinity mask, asked for CPUs {format_list(cpuset.cpus)}"
     if cpuset and cpuset.numa_nodes and set(effective.numa_nodes or ()) != set(cpuset.numa_nodes):
         nodes = "unknown" if effective.numa_nodes is None else format_list(effective.numa_nodes)
-        yield "numa_nodes", True, f"memory from NUMA nodes {nodes}, asked for nodes {format_list(cpuset.numa_nodes)}"
-
-
-def _other_checks(requested: Envelope, effective: EffectiveEnvelope) -> list[tuple[str, bool, str]]:
-    """Return each check of the other limits and walls: the limit, whether the check fails, and the text if it does."""
+        wrong["numa_nodes"] = f"memory from NUMA nodes {nodes}, asked for nodes {format_list(cpuset.numa_nodes)}"
     memory, quota, pids = effective.memory_bytes, effective.cpu_quota, effective.pids
-    interfaces = effective.network_interfaces
-    return [
-        (
-            "memory_bytes",
-            memory is None or not same_memory(requested, memory),
-            f"memory limit {memory} bytes, asked for {requested.memory_bytes}",
-        ),
-        (
-            "swap_bytes",
-            effective.swap_bytes != 0,
-            f"swap limit {effective.swap_bytes} bytes, asked for 0: turn swap accounting on or swap off",
-        ),
-        (
-            "cpu_quota",
-            quota is None,  # a quota further up may still be in force
-            "CPU quota unknown, asked for none: the container does not see the cpu controller; delegate it to the"
-            " engine (cgroup v2) or mount it (v1)",
-        ),
-        ("cpu_quota", quota not in (None, UNLIMITED), f"CPU quota of {quota} CPUs, asked for none"),
-        ("pids", pids is None or not 0 < pids <= requested.pids, f"pids limit {pids}, asked for {requested.pids}"),
-        ("gpus", effective.gpus != requested.gpus, f"{effective.gpus} GPUs visible, asked for {requested.gpus}"),
-        # Without a network there is "lo".
-        ("network_interfaces", not interfaces, "network interfaces unknown, asked for none that leads out"),
-        # Tunnel stubs (tunl0, sit0 ...) come with kernel modules and lead nowhere; a veth (eth0) leads out.
-        (
-            "network_interfaces",
-            any(re.match(r"(eth|en|wl|veth)", name) for name in interfaces),
-            f"network interfaces {', '.join(interfaces)}, asked for none",
-        ),
-        ("root_read_only", not effective.root_read_only, "the root file system is writable, asked for read-only"),
-        (
-            "effective_capabilities",
-            effective.effective_capabilities != 0,
-            f"capabilities {effective.effective_capabilities}, asked for none",
-        ),
-        ("no_new_privileges", effective.no_new_privileges is not True, "no-new-privileges is off"),
-        ("uid", effective.uid == 0, "runs as root"),
-    ]
+    if memory is None or not same_memory(requested, memory):
+        wrong["memory_bytes"] = f"memory limit {memory} bytes, asked for {requested.memory_bytes}"
+    if quota is None:  # a quota further up may still be in force
+        wrong["cpu_quota"] = _NO_QUOTA
+    elif quota != UNLIMITED:
+        wrong["cpu_quota"] = f"CPU quota of {quota} CPUs, asked for none"
+    if pids is None or not 0 < pids <= requested.pids:
+        wrong["pids"] = f"pids limit {pids}, asked for {requested.pids}"
+    if effective.gpus != requested.gpus:
+        wrong["gpus"] = f"{effective.gpus} GPUs visible, asked for {requested.gpus}"
+    if not effective.network_interfaces:  # without a network there is "lo"
+        wrong["network_interfaces"] = "network interfaces unknown, asked for none that leads out"
+    # Tunnel stubs (tunl0, sit0 ...) come with kernel modules and lead nowhere; a veth (eth0) leads out.
+    elif any(re.match(r"(eth|en|wl|veth)", name) for name in effective.network_interfaces):
+        wrong["network_interfaces"] = f"network interfaces {', '.join(effective.network_interfaces)}, asked for none"
+    if effective.uid == 0:
+        wrong["uid"] = "runs as root"
+    return [wrong[limit] for limit in LIMITS if limit in wrong and limit in enforced]
 
 
 def same_memory(requested: Envelope, limit_bytes: int) -> bool:
@@ -143,10 +129,6 @@ def thread_mismatches(requested: Envelope, threads: dict[str, int]) -> list[str]
 def _status() -> dict[str, str]:
     lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
     return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
-
-
-def _hexadecimal(text: str | None) -> int | None:
-    return int(text, 16) if text else None
 
 
 def _host_swap_bytes() -> int | None:

@@ -90,22 +90,26 @@ def judge_probe(
     time.  The latter matters if the sample is shorter than the target: a queue that grows without end would pass
     because it ends in time.
     """
-    percentile, target_ns = target.latency_percentile or 0.0, round((target.latency_target_s or 0.0) * 1e9)
-    latencies = sorted(query.latency_ns for query in served)
-    # The guard keeps 0.95 * 200 from becoming rank 191 by rounding.
-    rank = max(1, math.ceil(percentile / 100 * len(latencies) - 1e-9))
-    late = sum(latency > target_ns for latency in latencies)
-    allowed = late_allowed(len(served), percentile)
+    latency_s, late = latency_and_late([query.latency_ns for query in served], target)
+    allowed = late_allowed(len(served), target.latency_percentile or 0.0)
     kept_up = sum(query.busy_ns for query in served) <= streams * max(query.scheduled_ns for query in served)
     return Probe(
         trial=trial,
         rate_qps=rate_qps,
         queries=len(served),
-        latency_s=latencies[rank - 1] / 1e9,
+        latency_s=latency_s,
         late=late,
         passed=allowed is not None and late <= allowed and kept_up,
         check=check,
     )
+
+
+def latency_and_late(latencies_ns: Sequence[int], target: ScenarioParams) -> tuple[float, int]:
+    """Return the latency (s) at the target's percentile, and the number of queries beyond the target."""
+    percentile, target_ns = target.latency_percentile or 0.0, round((target.latency_target_s or 0.0) * 1e9)
+    # The guard keeps 0.95 * 200 from becoming rank 191 by rounding.
+    rank = max(1, math.ceil(percentile / 100 * len(latencies_ns) - 1e-9))
+    return sorted(latencies_ns)[rank - 1] / 1e9, sum(latency > target_ns for latency in latencies_ns)
 
 
 def out_of_reach(served: Sequence[ServedQuery], target: ScenarioParams) -> bool:

@@ -2,7 +2,7 @@
 
 Immutable records, standard library only: this module is copied into every system image.  The host
 validates what comes back with pydantic (which reads plain dataclasses); the in-image driver only builds
-them.  Units stand in the names.
+them.  Field names contain units.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Text = TypeVar("Text")
 class Outcome(str, Enum):
     """Outcome of a job; every cell has one.
 
-    ``interrupted``: its machine was taken away (spot capacity, a failed host), which says nothing of the system.
+    ``interrupted``: its machine was taken away (spot capacity, a failed host), so that the system is not at fault.
     """
 
     OK = "ok"
@@ -58,7 +58,7 @@ class Envelope:
 
 @dataclass(frozen=True)
 class Cpuset:
-    """The very CPUs of the host that a job is held to, and the NUMA nodes that its memory is (none: to no node)."""
+    """The host CPUs that a job is pinned to, and the NUMA nodes of its memory (empty: any)."""
 
     cpus: tuple[int, ...]
     numa_nodes: tuple[int, ...] = ()
@@ -102,7 +102,7 @@ class JobSpec:
     job are numbered from ``first_trial``.  After them ``repeats`` queries are each asked again at once, which shows a
     result cache.  With ``pause`` the file holds no queries: the driver waits before warm-up, each trial and the repeats
     until the host hands over theirs.
-    ``cpuset`` is the launcher's to say, when it has chosen; ``None``: any CPUs, as many as the envelope has.
+    The launcher sets ``cpuset`` once it has chosen CPUs; ``None``: any CPUs, as many as the envelope has.
     ``enforced`` names the fields of :class:`EffectiveEnvelope` that the launcher limits, which the driver verifies.
     """
 
@@ -133,7 +133,7 @@ class EffectiveEnvelope:
     """The limits in force, read from inside the job.  ``None``: could not be read here, not "no limit".
 
     ``memory_bytes`` and ``swap_bytes`` are ``-1`` when the kernel says "unlimited".  ``threads`` is what
-    each library says of itself, e.g. ``{"torch_intraop": 1}``.  ``numa_nodes`` are those that memory may come from.
+    each library reports, e.g. ``{"torch_intraop": 1}``.  ``numa_nodes`` may hold its memory.
     """
 
     cpus: tuple[int, ...]
@@ -179,9 +179,9 @@ class Probe:
     check: bool
 
 
-@dataclass(frozen=True)
+@dataclass
 class Measurement(Generic[Text]):
-    """Output of the driver at the end of a job: the content of ``out/measurement.json``.
+    """Output of the driver: the content of ``out/measurement.json``.  It grows, so that a crash loses no fact.
 
     ``outcome`` is the driver's own view; the host may know better (an OOM kill, a time-out).
     ``peak_cgroup_bytes`` is the kernel's own high-water mark, ``throttled_periods`` and ``oom_kills``
@@ -226,7 +226,7 @@ def _fields(record: Any) -> dict[str, Any]:
     """Return a record's fields as they are, because ``dataclasses.asdict`` would copy all of them first.
 
     Raises:
-        TypeError: it is no record.
+        TypeError: it is not a record.
     """
     return {each.name: getattr(record, each.name) for each in dataclasses.fields(type(record))}
 
@@ -240,7 +240,7 @@ def spec_from_json(text: str) -> JobSpec:
     """Read a :class:`JobSpec` inside the image, where pydantic is not.
 
     Raises:
-        ValueError: the text is no JSON, a key is missing or unknown, or the contract's version is another.
+        ValueError: the text is not JSON, a key is missing or unknown, or the contract's version is another.
     """
     try:
         raw = json.loads(text)
@@ -260,6 +260,6 @@ def spec_from_json(text: str) -> JobSpec:
 
 
 def corpus_line(doc_id: str, title: str, text: str) -> bytes:
-    """Write a prepared document; the hash of a corpus is that of all its lines."""
+    """Write a prepared document; a corpus's hash is the hash of all its lines."""
     document = {"_id": doc_id, "title": title, "text": text}
     return json.dumps(document, ensure_ascii=False).encode("utf-8", "replace") + b"\n"

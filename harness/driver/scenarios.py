@@ -9,14 +9,13 @@ import gc
 import itertools
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from statistics import fmean, median
 from time import perf_counter_ns  # by name: see output.py
 
 from harness.driver.adapter import Adapter, BadAnswer, check_hits
 from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL, Output
 from harness.driver.procfs import CompilerClock
-from harness.driver.records import JobSpec, Probe, Query, most_first_stage
+from harness.driver.records import JobSpec, Measurement, Query, most_first_stage
 
 
 def trial_order(sample: Sequence[Query], seed: int, trial: int) -> list[Query]:
@@ -73,7 +72,7 @@ class QueryRunner:
     def in_batches(self, trial: int, queries: Sequence[Query]) -> int:
         """Send the queries in batches of the spec's size; return the nanoseconds of all batches.
 
-        Each query's latency is that of its batch, because no answer comes sooner.
+        Each query has the latency of its batch, because no answer comes sooner.
 
         Raises:
             BadAnswer: a batch's answers are not one for each of its queries.
@@ -224,16 +223,6 @@ QuerySource = Callable[[int], Sequence[Query]]
 Pass = Callable[[int, Sequence[Query]], int]
 
 
-@dataclass(frozen=True)
-class ScenarioResult:
-    """The result of a scenario besides its samples; fields are those of ``Measurement``."""
-
-    warmup_steady: bool | None
-    probes: tuple[Probe, ...] = ()
-    rate_qps: float | None = None
-    compiled_s: float | None = None
-
-
 def planned_queries(spec: JobSpec, number: int) -> list[Query]:
     """Return the queries of a stretch in their order: 0 is the warm-up, then the trials, then the repeats."""
     if number == 0:
@@ -248,19 +237,20 @@ def repeat_queries(spec: JobSpec) -> list[Query]:
     return trial_order(spec.sample, spec.seed, REPEAT_TRIAL)[: spec.repeats]
 
 
-def run_warmup(ask: Pass, spec: JobSpec, out: Output, compiled_ns: CompilerClock) -> tuple[int, bool | None]:
-    """Run the warm-up phase; see :func:`warm_up`."""
+def run_warmup(ask: Pass, spec: JobSpec, out: Output, compiled_ns: CompilerClock, measured: Measurement[str]) -> int:
+    """Run the warm-up phase; return the last pass's nanoseconds (see :func:`warm_up`)."""
     pause_collector()
-    queries = len(spec.warmup)
+    queries, most = len(spec.warmup), spec.warmup_cap if spec.warmup else 0
     with out.phase("warmup", queries):
-        return warm_up(lambda: ask(WARMUP_TRIAL, spec.warmup), queries, spec.warmup_cap if queries else 0, compiled_ns)
+        level_ns, measured.warmup_steady = warm_up(lambda: ask(WARMUP_TRIAL, spec.warmup), queries, most, compiled_ns)
+    return level_ns
 
 
-def closed_loop(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource) -> ScenarioResult:
+def closed_loop(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource, measured: Measurement[str]) -> None:
     """Warm up, run the trials query by query or in batches, then repeat some queries."""
     runner, compiled_ns = QueryRunner(adapter, spec, out), CompilerClock()
     ask = runner.in_batches if spec.scenario == "offline" else runner.one_by_one
-    _, steady = run_warmup(ask, spec, out, compiled_ns)
+    run_warmup(ask, spec, out, compiled_ns, measured)
     compiled_s = 0.0
     for number in range(spec.trials):
         pause_collector()  # walk what warm-up left once, not after each query
@@ -275,4 +265,4 @@ def closed_loop(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource)
         with out.phase("repeat", 2 * len(again)):
             for query in again:
                 runner.one_by_one(REPEAT_TRIAL, (query, query))
-    return ScenarioResult(steady, compiled_s=compiled_s if compiled_ns.seen else None)
+    measured.compiled_s = compiled_s if compiled_ns.seen else None

@@ -16,8 +16,8 @@ from harness.driver.adapter import Adapter
 from harness.driver.output import Output
 from harness.driver.procfs import CompilerClock
 from harness.driver.rate_search import ServedQuery, Unreachable, arrivals_ns, highest_rate, judge_probe, out_of_reach
-from harness.driver.records import MAX_PROBES, JobSpec, Probe, Query
-from harness.driver.scenarios import QueryRunner, QuerySource, ScenarioResult, pause_collector, run_warmup
+from harness.driver.records import MAX_PROBES, JobSpec, Measurement, Probe, Query
+from harness.driver.scenarios import QueryRunner, QuerySource, pause_collector, run_warmup
 
 _MAX_STREAMS = 1024
 # The kernel wakes a sleeper tens of microseconds late: yield for the last stretch.
@@ -28,7 +28,7 @@ _REPORT_NS = 1_000_000_000
 _LEAD_NS = 2_000_000
 
 
-def server(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource) -> ScenarioResult:
+def server(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource, measured: Measurement[str]) -> None:
     """Warm up one query at a time, then search the highest rate that meets the target.
 
     Each tried rate is a probe, numbered and stored like a trial.
@@ -37,7 +37,7 @@ def server(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource) -> S
     if type(streams) is not int or not 1 <= streams <= _MAX_STREAMS:
         raise ValueError(f"streams() is {streams!r}, must be a whole number from 1 to {_MAX_STREAMS}")
     runner, compiled_ns = QueryRunner(adapter, spec, out), CompilerClock()
-    level_ns, steady = run_warmup(runner.one_by_one, spec, out, compiled_ns)
+    level_ns = run_warmup(runner.one_by_one, spec, out, compiled_ns, measured)
     service_qps = streams * len(spec.warmup) * 1e9 / max(1, level_ns) if spec.warmup else 1.0
     probes: list[Probe] = []
     compiled_s = 0.0
@@ -56,8 +56,8 @@ def server(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource) -> S
             raise Unreachable
         return probes[-1].passed
 
-    rate_qps = highest_rate(probe, service_qps, MAX_PROBES, streams)
-    return ScenarioResult(steady, tuple(probes), rate_qps, compiled_s if compiled_ns.seen else None)
+    measured.rate_qps, measured.probes = highest_rate(probe, service_qps, MAX_PROBES, streams), tuple(probes)
+    measured.compiled_s = compiled_s if compiled_ns.seen else None
 
 
 class _Arrivals:

@@ -30,7 +30,7 @@ _END_S = 10.0
 
 
 def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 # Created once, because it runs under the clock.  It refuses Python's additions to JSON (NaN, Infinity).
@@ -92,10 +92,9 @@ class JsonLines(Adapter):
         if not self._batches:
             return super().search_batch(queries, k)
         request = {"verb": "search_batch", "queries": list(queries), "k": k}
-        answers = self._searched(request, len(queries) * k).get("answers")
-        if not isinstance(answers, list):
-            raise BadAnswer(f"the engine's reply has no list of answers, but {type(answers).__name__}")
-        return [hits_of(answer) for answer in answers]
+        return [
+            hits_of(answer) for answer in _listed("answers", self._searched(request, len(queries) * k).get("answers"))
+        ]
 
     def shares_batches(self) -> bool:
         """Return whether the engine offers batches."""
@@ -104,10 +103,7 @@ class JsonLines(Adapter):
     def score(self, query: str, doc_ids: Sequence[str]) -> Sequence[float]:
         """Send one request and read one reply, with a score for each document."""
         reply = self._searched({"verb": "score", "query": query, "doc_ids": list(doc_ids)}, len(doc_ids))
-        scores = reply.get("scores")
-        if not isinstance(scores, list):
-            raise BadAnswer(f"the engine's reply has no list of scores, but {type(scores).__name__}")
-        return scores
+        return _listed("scores", reply.get("scores"))
 
     def stages_s(self) -> dict[str, float]:
         """Return the stages of the last reply."""
@@ -122,7 +118,7 @@ class JsonLines(Adapter):
         return _mapping("threads", self._ask({"verb": "threads"}).get("threads", {}), (int,))
 
     def libraries(self) -> dict[str, str]:
-        """Ask the engine for its libraries; after a build, return those of its last reply."""
+        """Ask the engine for its libraries; after a build, return the libraries of its last reply."""
         if self._process is not None:
             self._libraries = self._ask({"verb": "libraries"}).get("libraries", {})
         return _mapping("libraries", self._libraries, (str,))
@@ -227,7 +223,7 @@ class JsonLines(Adapter):
         except (ValueError, RecursionError):
             raise self._broken(f"the engine wrote no JSON: {_quoted(line)}") from None
         if type(reply) is not dict:
-            raise self._broken(f"the engine's reply is no JSON object: {_quoted(line)}")
+            raise self._broken(f"the engine's reply is not a JSON object: {_quoted(line)}")
         if reply.get("error") is not None:
             failure = _FAILURES.get(str(reply.get("outcome")), EngineFailed)
             raise failure(f"the engine says: {' '.join(str(reply['error']).split())[:400]}")
@@ -264,26 +260,30 @@ def command(*arguments: str | Path) -> type[JsonLines]:
     """Return an adapter class that runs a command; name it ``ENGINE`` in an image's ``adapter.py``.
 
     Args:
-        arguments: the program and its arguments.  ``{cpus}`` in one stands for the envelope's CPUs, the name of a
-            parameter in braces for its value; a brace itself is written twice.
+        arguments: the program and its arguments.  ``{cpus}`` becomes the envelope's CPUs, and the name of a
+            parameter in braces becomes its value; write a brace itself twice.
     """
     return type("Engine", (JsonLines,), {"arguments": tuple(str(argument) for argument in arguments)})
 
 
 def hits_of(answer: object) -> list[Hit]:
     """Convert pairs of id and score into hits; the driver checks their content."""
-    if type(answer) is not list:
-        raise BadAnswer(f"the engine's reply has no list of hits, but {type(answer).__name__}")
     try:
-        return [Hit(doc_id, score) for doc_id, score in answer]
+        return [Hit(doc_id, score) for doc_id, score in _listed("hits", answer)]
     except (TypeError, ValueError):
-        raise BadAnswer("a hit of the engine's reply is no pair [id, score]") from None
+        raise BadAnswer("a hit of the engine's reply is not a pair [id, score]") from None
+
+
+def _listed(name: str, value: object) -> list[Any]:
+    if type(value) is not list:
+        raise BadAnswer(f"the engine's reply has no list of {name}, but {type(value).__name__}")
+    return value
 
 
 def _mapping(name: str, value: object, kinds: tuple[type, ...]) -> dict[str, Any]:
     if type(value) is not dict or not all(type(item) in kinds for item in value.values()):
         names = " or ".join(kind.__name__ for kind in kinds)
-        raise BadAnswer(f"the engine's {name} is no object whose values are {names}: {str(value)[:80]!r}")
+        raise BadAnswer(f"the engine's {name} is not an object whose values are {names}: {str(value)[:80]!r}")
     return value
 
 

@@ -1,4 +1,4 @@
-"""The cells of suites with the time that they take: jobs that are left, and index builds, each counted once."""
+"""The cells of suites with their estimated times: the remaining jobs, and the index builds, each counted once."""
 
 from __future__ import annotations
 
@@ -20,17 +20,13 @@ from harness.results.reader import stored_jobs
 from harness.results.schema import NULL_SYSTEM, Cell
 
 _NO_DATA = "to do: its data is not here"
-# Notes on what keeps cells from being measured here.
 _MOST_NOTES = 3
 _NOTHING = DurationEstimate(0.0, 0.0, True)
 
 
 @dataclass(frozen=True)
 class SuitePlan:
-    """A suite's cells, and what was found for them; ``absent`` are cells whose data is not here.
-
-    ``engine``: a container engine answered.
-    """
+    """A suite's cells with their jobs; ``absent`` cells lack their data here.  ``engine``: an engine answered."""
 
     inputs: Inputs
     jobs: list[Planned]
@@ -41,7 +37,7 @@ class SuitePlan:
 
 @dataclass
 class Planner:
-    """Plans suites one after the other; an index that several of them search counts with the first."""
+    """Planner of several suites; an index that several of them search counts with the first."""
 
     launcher: Launcher
     _built: set[tuple[str, str]] = field(default_factory=set)
@@ -65,10 +61,7 @@ class Planner:
 
 @dataclass
 class _Estimator:
-    """The time of a suite's cells; each index build counts once.
-
-    ``built``: the builds that were counted already, each by its inputs and its corpus.
-    """
+    """Estimator of the times of a suite's cells; ``built``: inputs and corpora of the builds counted so far."""
 
     inputs: Inputs
     options: RunOptions
@@ -80,8 +73,7 @@ class _Estimator:
         stored = [job.result for job in stored_jobs(self.options.results / self.inputs.suite.name)]
         self._model = DurationModel(stored, job_timeout_s=limits.job_s, build_timeout_s=limits.build_s)
         declared = {dataset_name(name): name for name in self.inputs.suite.datasets}
-        beside = self.options.suite_dir
-        self._corpora = {name: str(datasets.find(each, beside)) for name, each in declared.items()}
+        self._corpora = {name: str(datasets.find(each, self.options.suite_dir)) for name, each in declared.items()}
 
     def present(self, jobs: Sequence[Planned]) -> Iterator[CellPlan]:
         """Yield the cells whose data is here."""
@@ -123,7 +115,7 @@ class _Estimator:
         return build
 
     def _components_here(self, builder: System, dataset: Dataset) -> set[str]:
-        """Return the components whose indexes need no build."""
+        """Return the components whose indexes are in the cache."""
         if self.options.fresh_index:
             return set()
         keys = component_keys(builder, self.launcher, dataset.corpus.sha256)
@@ -154,38 +146,30 @@ def missing_folders(suite: Suite, options: RunOptions) -> dict[str, FileError]:
 
 
 def plan_notes(plans: Sequence[SuitePlan], cells: Iterable[CellPlan], missing: Collection[str]) -> list[str]:
-    """Return the first notes on what keeps cells from being measured here, and whether an engine answered.
+    """Return the first notes on cells that cannot be measured here, and a note if no engine answered.
 
     Args:
         plans: of all suites.
         cells: their cells, priced or not.
         missing: names of the datasets whose folders do not exist; these are errors of their own.
     """
-    notes = [*_refusals(cells), *suite_notes(plans, missing), *_cannot_run_here(plans)][:_MOST_NOTES]
+    refused = [cell.refused for cell in cells if cell.refused]
+    cannot = {job.cell: job.cannot for each in plans for job in each.jobs if job.cannot and not job.done}
+    notes = [f"no price: {counted(len(refused), 'cell')}, e.g. {refused[0]}"] if refused else []
+    notes += suite_notes(plans, missing)
+    if cannot:
+        notes.append(f"not on this machine: {counted(len(cannot), 'cell')}, e.g. {next(iter(cannot.values()))}")
+    del notes[_MOST_NOTES:]
     if not all(each.engine for each in plans):
         notes.append("no Docker engine answers, so it is not known which images are built; see harness doctor")
     return notes
 
 
 def suite_notes(plans: Sequence[SuitePlan], missing: Collection[str]) -> Iterator[str]:
-    """Yield what suites still need, a line for each kind: data, and pins."""
+    """Yield a line about missing data, and a line about files that are not pinned."""
     unfetched = [cell.dataset for each in plans for cell in each.absent if cell.dataset not in missing]
     if unfetched:
         yield f"data is not here: {', '.join(dict.fromkeys(unfetched))}; run where ir_datasets can fetch it"
     systems = [system for each in plans for system in each.inputs.systems.values()]
     if unpinned := [name for system in systems for name in system.unpinned]:
         yield f"pinned at first use, by harness run: {', '.join(dict.fromkeys(unpinned))}"
-
-
-def _cannot_run_here(plans: Sequence[SuitePlan]) -> Iterator[str]:
-    """Count the cells that this host cannot run."""
-    cannot = {job.cell: job.cannot for each in plans for job in each.jobs if job.cannot and not job.done}
-    if cannot:
-        yield f"not on this machine: {counted(len(cannot), 'cell')}, e.g. {next(iter(cannot.values()))}"
-
-
-def _refusals(cells: Iterable[CellPlan]) -> Iterator[str]:
-    """Count the cells that no machine of the price list takes."""
-    refused = [cell.refused for cell in cells if cell.refused]
-    if refused:
-        yield f"no price: {counted(len(refused), 'cell')}, e.g. {refused[0]}"

@@ -1,13 +1,14 @@
 """Collect an ended job: its outcome, samples and run, and the result to store.
 
 An untrusted image wrote ``out/``: it is bounded, parsed line by line, and checked against the spec.  Observations of
-the kernel and the engine outrank the job's own measurement.  Memory that ran out is a statement on hardware, so that
-the host must have seen it: what an image says of it is only its reason.
+the kernel and the engine outrank the job's own measurement.  An outcome ``oom`` says something about hardware, so the
+host must have seen the full memory: the image's claim is only the reason.
 """
 
 from __future__ import annotations
 
 import re
+import signal
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from harness.driver import envelope
 from harness.driver.output import MEASUREMENT, WARMUP_TRIAL
 from harness.driver.records import JobSpec, Measurement, Outcome
+from harness.errors import counted
 from harness.jobs.environment import shared_host
 from harness.jobs.job_samples import Sample, clock_contradiction, incomplete, read_samples, worked_s
 from harness.launch.base import LaunchEnd, LaunchRequest, StopReason
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
 
 Measured = Measurement[ForeignText]
 _MEASUREMENT = TypeAdapter(Measured)
-# The share of a record that a measurement may take: names of its phases come twice, and plan and host say the rest.
+# The share of a record that a measurement may take: the names of its phases come twice, and the record holds more.
 _MEASUREMENT_BYTES = RESULT_BYTES // 4
 _LAST_BYTES = 4096
 _KILLED = 137  # 128 + SIGKILL
@@ -62,13 +64,7 @@ _KILLED = 137  # 128 + SIGKILL
 _FATAL = re.compile(rb"^Fatal Python error: (.{1,200})$", re.MULTILINE)
 _FRAME = re.compile(rb'^  File "(.{1,4096})", line (\d{1,9}) in (.{1,200})$', re.MULTILINE)
 _REPORT_BYTES = 32 << 10
-_FATAL_SIGNALS = {
-    "Aborted": "SIGABRT",
-    "Bus error": "SIGBUS",
-    "Floating-point exception": "SIGFPE",
-    "Illegal instruction": "SIGILL",
-    "Segmentation fault": "SIGSEGV",
-}
+_SIGNAL_NAMES = {signal.strsignal(each): each.name for each in signal.Signals}
 _AT_LIMIT = 0.98
 _OTHER_PHASES = 8  # load, warm-up, close or build, and some to spare
 # A job out of memory that the kernel does not kill: its file pages are dropped and read back at once.
@@ -270,43 +266,39 @@ def _judge(
         why = unreadable or "it left no measurement"
         return Outcome.CRASH, f"ended with exit code {ended.exit_code}: {why}; {_last_line(ended.log)}"
     if measurement.outcome in (Outcome.TIMEOUT, Outcome.NOT_APPLICABLE, Outcome.INTERRUPTED):
-        return (
-            Outcome.BAD_OUTPUT,
-            f"the image reported '{measurement.outcome.value}'; only the launcher may decide that",
-        )
+        text = f"the image reported '{measurement.outcome.value}'; only the launcher may decide that"
+        return Outcome.BAD_OUTPUT, text
     if measurement.outcome is not Outcome.OK:
-        detail = one_line(measurement.detail or "the image does not say why", MAX_TEXT)
-        return (
-            _lacked_memory(job, ended, detail) if measurement.outcome is Outcome.OOM else (measurement.outcome, detail)
-        )
+        detail = one_line(measurement.detail or "the image gives no reason", MAX_TEXT)
+        lacked = measurement.outcome is Outcome.OOM
+        return _lacked_memory(job, ended, detail) if lacked else (measurement.outcome, detail)
     if wrong := _unusable(job, measurement):
         return Outcome.BAD_OUTPUT, wrong
     assert measurement.effective is not None, "_unusable checks it"
     cpuset = ended.placement.cpuset if ended.placement else None
-    lying = envelope.mismatches(job.spec.envelope, measurement.effective, job.spec.enforced, cpuset)
-    lying += envelope.thread_mismatches(job.spec.envelope, measurement.effective.threads)
-    if lying:
-        return Outcome.ENVELOPE_MISMATCH, one_line("; ".join(lying), MAX_TEXT)
+    wrong_limits = envelope.mismatches(job.spec.envelope, measurement.effective, job.spec.enforced, cpuset)
+    wrong_limits += envelope.thread_mismatches(job.spec.envelope, measurement.effective.threads)
+    if wrong_limits:
+        return Outcome.ENVELOPE_MISMATCH, one_line("; ".join(wrong_limits), MAX_TEXT)
     if ended.exit_code != 0:
         return Outcome.CRASH, f"exit code {ended.exit_code} after a complete measurement; {_last_line(ended.log)}"
     needed = measurement.build_s if job.spec.kind == "build" else measurement.load_s
     before = measurement.resumed_s or 0.0
     if needed is None or not 0 <= before <= needed < float("inf"):
-        says = f"says it took {needed} s to {job.spec.kind}, {before} s of them earlier"
-        silent = f"does not say how long the {job.spec.kind} took"
-        return Outcome.BAD_OUTPUT, f"the image {silent if needed is None else says}"
+        took = "no time" if needed is None else f"{needed} s, {before} s of them earlier,"
+        return Outcome.BAD_OUTPUT, f"the image reported {took} for its {job.spec.kind}"
     return Outcome.OK, None
 
 
 def _unusable(job: LaunchRequest, measurement: Measured) -> str | None:
-    """Return why a measurement that ended well by its own account cannot be one."""
+    """Return why a measurement that reports success is not sound; None if it is."""
     if measurement.oom_kills:
         # The host may have missed the last kill, or the image invents one: neither is a sound measurement.
         return f"the image counted {measurement.oom_kills} kills at the memory limit; the host saw none"
     if len(measurement.phases) > max_trials(job.spec) + _OTHER_PHASES:
-        return f"the image names {len(measurement.phases)} phases for {job.spec.trials} trials"
+        return f"the image reported {len(measurement.phases)} phases for {job.spec.trials} trials"
     if measurement.effective is None:
-        return "the image does not say what limits it ran under"
+        return "the image did not report the limits that it ran under"
     return None
 
 
@@ -385,9 +377,7 @@ def _unstorable(why: str) -> str:
 
 def _unknown(doc_ids: set[str], unknown_ids: Callable[[set[str]], set[str]]) -> str | None:
     unknown = unknown_ids(doc_ids)
-    if not unknown:
-        return None
-    return f"{len(unknown)} document ids that the corpus does not have, such as {min(unknown)!r}"
+    return f"the corpus lacks {counted(len(unknown), 'document id')}, such as {min(unknown)!r}" if unknown else None
 
 
 def _impossible(spec: JobSpec, measurement: Measured, samples: list[Sample], wall_s: float) -> str | None:
@@ -396,7 +386,7 @@ def _impossible(spec: JobSpec, measurement: Measured, samples: list[Sample], wal
     inside_s = (measurement.load_s or 0) + here_s + worked_s(spec, samples)
     if inside_s <= wall_s + CLOCK_SLACK_S:
         return None
-    return f"the image says it worked {inside_s:.3f} s in a {spec.kind} job that lasted {wall_s:.3f} s"
+    return f"the image reported {inside_s:.3f} s of work in a {spec.kind} job that lasted {wall_s:.3f} s"
 
 
 def _signalled(log: bytes, fatal: re.Match[bytes]) -> str:
@@ -414,9 +404,9 @@ def _signalled(log: bytes, fatal: re.Match[bytes]) -> str:
     own = [frame for frame in frames if frame[0].endswith("/adapter.py")]
     places = dict.fromkeys(f"{'/'.join(file.split('/')[-2:])[-100:]} {line}" for file, line in [*frames[:1], *own[:1]])
     at = f" at {', called from '.join(places)}" if places else ""
-    return f"{one_line(f'{_FATAL_SIGNALS.get(name, name)}{at}', MAX_TEXT // 2)}; {_last_line(log[: fatal.start()])}"
+    return f"{one_line(f'{_SIGNAL_NAMES.get(name, name)}{at}', MAX_TEXT // 2)}; {_last_line(log[: fatal.start()])}"
 
 
 def _last_line(log: bytes) -> str:
     lines = log[-_LAST_BYTES:].decode("utf-8", "replace").strip().splitlines()
-    return f"its last words: {one_line(lines[-1].strip()[:200], MAX_TEXT)}" if lines else "it said nothing"
+    return f"its last line: {one_line(lines[-1].strip()[:200], MAX_TEXT)}" if lines else "it printed nothing"

@@ -1,6 +1,6 @@
 """Encode texts: build a dense system's exact index of them in its container, and read the vectors from the index.
 
-So an encoder runs in the same envelope and isolation as for any index, and not at all where a run built the index.
+So an encoder has the envelope and isolation of any index build, and does not run again if a run built the index.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from harness import datasets, filesystem
 from harness.datasets import native
 from harness.datasets.corpus import PreparedCorpus, prepare_corpus
 from harness.driver.records import Envelope, Outcome, Scalar, digest
-from harness.errors import FileError, JobError, UsageError
+from harness.errors import FileError, JobError, UsageError, counted
 from harness.evaluation import embeddings, judged_runs
 from harness.evaluation.embeddings import Embeddings, Vectors
 from harness.evaluation.judged_runs import JudgedRuns
@@ -31,20 +31,19 @@ from harness.untrusted import open_regular, parse_json, read_whole, reason_of
 
 ENGINE = "dense"
 KIND = "flat"
-_FACTS_BYTES = 1 << 20
-_MOST_ID_BYTES = 1024  # 256 characters
 # As np.save writes it.  np.load would take the memory that any header declares, and fail in its own ways.
 _ARRAY_HEADER_BYTES = 128
 _ARRAY_HEADER = re.compile(
     rb"\x93NUMPY\x01\x00..{'descr': '<i8', 'fortran_order': False, 'shape': \(([0-9]{1,18}),\), } *\n", re.DOTALL
 )
-# Facts about the amount, which decide no vector.
-_OF_SIZE = ("documents",)
+DOCUMENT, QUERY = "document", "query"
+_FACTS_BYTES = 1 << 20
+_MOST_ID_BYTES = 1024  # 256 characters
 
 
 @dataclass(frozen=True)
 class TextSet:
-    """Texts to encode: those of ``corpus`` with these ids (``None``: all), called ``name`` for people."""
+    """Texts to encode: the texts of ``corpus`` with these ids (``None``: all), called ``name`` in messages."""
 
     name: str
     corpus: PreparedCorpus
@@ -68,12 +67,14 @@ def check_exact_index(system: System) -> None:
         UsageError: its engine has no single vectors, or its index changes them.
     """
     if system.engine != ENGINE:
-        raise UsageError(f"{system.name} is of the engine {system.engine!r}: one vector a text is what 'dense' makes")
+        raise UsageError(
+            f"{system.name} has the engine {system.engine!r}; name a system of 'dense', with one vector a text"
+        )
     kind = system.params.get("index", KIND)
     if kind != KIND:
         raise UsageError(
             f"{system.name} keeps its vectors in an index {kind!r}, which changes them; name a system with an exact"
-            f" one ({KIND!r})"
+            f" index ({KIND!r})"
         )
 
 
@@ -85,7 +86,7 @@ def needed(runs: Iterable[JudgedRuns], depth: int, corpus: PreparedCorpus, name:
     """
     chosen = [judged for judged in runs if judged.corpus_sha256 in (None, corpus.sha256)]
     if not chosen:
-        raise UsageError(f"no stored run is over the documents of {name}; run a suite over it first, or ask for --all")
+        raise UsageError(f"no stored run searches the documents of {name}; run a suite over it first, or pass --all")
     documents: set[str] = set()
     for judged in chosen:
         for query, grades in judged.qrels.items():
@@ -151,7 +152,7 @@ def as_documents(system: System) -> System:
     model = params.get("query_model", params.get("model", ""))
     head = params.get("query_head", params.get("head", params.get("pooling")))
     if not model or head is None or "query_tokens" not in params:
-        raise UsageError(f"{system.name} has no encoder of queries; name another system, or --role document")
+        raise UsageError(f"{system.name} has no query encoder; name another system, or --role document")
     changed: dict[str, Scalar] = {
         "document_model": model,
         "document_head": head,
@@ -171,11 +172,11 @@ def encode(
     cache: Path,
     envelope: Envelope | None = None,
 ) -> VectorFile:
-    """Encode texts into a file, beside the vectors that it has already.
+    """Encode texts into a file, in addition to the vectors that it holds already.
 
     Args:
         into: returns the file's path, given empty embeddings of the system.
-        envelope: of the encoding, by default that of index builds.
+        envelope: by default the envelope of index builds.
 
     Raises:
         ImageError: the image cannot be built.
@@ -183,7 +184,7 @@ def encode(
         UsageError: an id names no text.
         FileError: the file holds other vectors.
     """
-    index = read_flat_index(_built(system, texts, launcher, cache, envelope or indexes.build_envelope()))
+    index = read_flat_index(_built(system, texts, launcher, cache, envelope))
     empty = Embeddings(
         (),
         np.zeros((0, index.dimensions), np.float32),
@@ -202,10 +203,8 @@ def encode(
     ids, vectors = index.take(requested)
     missing = sorted(requested - set(ids)) if requested is not None else []
     if missing:
-        raise UsageError(
-            f"{texts.name}: {len(missing)} ids are of no text in it, e.g. {missing[0]!r}; the runs are of another"
-            " collection"
-        )
+        fault = f"the runs have {counted(len(missing), 'id')} without a text, e.g. {missing[0]!r}"
+        raise UsageError(f"{texts.name}: {fault}; they search another collection")
     encoded = replace(empty, ids=ids, vectors=vectors)
     path.parent.mkdir(parents=True, exist_ok=True)
     embeddings.write(path, encoded)
@@ -216,7 +215,7 @@ def _before(path: Path, empty: Embeddings) -> Embeddings | None:
     """Read the vectors that the file has already.
 
     Raises:
-        FileError: they are of other texts, another encoder or another role.
+        FileError: they come from other texts, another encoder or another role.
     """
     if not path.exists():
         return None
@@ -228,9 +227,9 @@ def _before(path: Path, empty: Embeddings) -> Embeddings | None:
     return stored
 
 
-def _built(system: System, texts: TextSet, launcher: Launcher, cache: Path, envelope: Envelope) -> Path:
+def _built(system: System, texts: TextSet, launcher: Launcher, cache: Path, envelope: Envelope | None) -> Path:
     """Return the index folder, from the cache or built now."""
-    able = system.for_job("build", gpus=envelope.gpus)
+    able = system.for_job("build", gpus=envelope.gpus if envelope else 0)
     builder = as_documents(able) if texts.role == QUERY else able
     launcher.check()
     with task(f"{system.name}: image"):
@@ -259,7 +258,7 @@ def _built(system: System, texts: TextSet, launcher: Launcher, cache: Path, enve
 
 @dataclass(frozen=True)
 class FlatIndex:
-    """Exact index of the engine ``dense``, from an untrusted image; ``made_with`` hashes all that decides a vector."""
+    """Exact index of the engine ``dense``, from an untrusted image; ``made_with`` hashes what decides a vector."""
 
     folder: Path
     documents: int
@@ -289,7 +288,7 @@ class FlatIndex:
         with open_regular(self.folder / "ids.npy") as file:
             header = _ARRAY_HEADER.match(file.read(_ARRAY_HEADER_BYTES))
             if header is None:
-                raise ValueError("ids.npy is no array of whole numbers of 64 bits")
+                raise ValueError("ids.npy is not an array of 64-bit integers")
             file.seek(header.end())
             ends = np.frombuffer(file.read(8 * self.documents), dtype="<i8")
         if not len(ends) == int(header[1]) == self.documents:
@@ -313,7 +312,7 @@ def read_flat_index(folder: Path) -> FlatIndex:
         facts: dict[str, Any] = parse_json(read_whole(folder / "built-with.json", _FACTS_BYTES))
         if (facts["engine"], facts["index"]) != (ENGINE, KIND):
             raise ValueError(f"an index {facts['index']!r} of {facts['engine']!r}")
-        made_with = digest({name: value for name, value in facts.items() if name not in _OF_SIZE})
+        made_with = digest({name: value for name, value in facts.items() if name != "documents"})
         documents, dimensions = int(facts["documents"]), int(facts["dimensions"])
         index = FlatIndex(folder, documents, dimensions, str(facts["checkpoint_sha256"]), made_with)
         with open_regular(folder / "vectors.f32") as file:
@@ -326,8 +325,5 @@ def read_flat_index(folder: Path) -> FlatIndex:
 
 
 def _damaged(folder: Path, why: str) -> JobError:
-    text = f"{folder}: no vectors can be read from this index ({why}); remove its folder, and it is built again"
+    text = f"{folder}: the vectors of this index cannot be read ({why}); remove its folder, and it is built again"
     return JobError(Outcome.BAD_OUTPUT, text)
-
-
-DOCUMENT, QUERY = "document", "query"

@@ -32,7 +32,7 @@ _VALUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._:/-]{0,127}")
 
 
 def machine() -> RentedMachine | None:
-    """Return this machine's EC2 facts and CPU model, none of which names its owner; None outside EC2."""
+    """Return this machine's EC2 facts and CPU model; None outside EC2.  No fact names the machine's owner."""
     names = {
         "instance_id": "instance-id",
         "instance_type": "instance-type",
@@ -51,7 +51,7 @@ def machine() -> RentedMachine | None:
 
 
 def spot_notice() -> str | None:
-    """Return what EC2 has announced for this spot instance (``terminate at 2023-...``)."""
+    """Return EC2's announcement for this spot instance (``terminate at 2023-...``), if any."""
     [content] = _metadata("spot/instance-action")
     if content is None:
         return None
@@ -79,7 +79,7 @@ def _firmware(name: str) -> str:
 
 
 def _metadata(*paths: str) -> list[str | None]:
-    """Return the facts of the instance metadata service; ``None``: no such fact, or no such service."""
+    """Return facts of the instance metadata service; a fact is ``None`` if the service lacks it or does not answer."""
     for _ in range(_TRIES if is_ec2() else 0):
         if token := _request("api/token", {"X-aws-ec2-metadata-token-ttl-seconds": _TTL_S}, "PUT"):
             header = {"X-aws-ec2-metadata-token": token}
@@ -88,7 +88,7 @@ def _metadata(*paths: str) -> list[str | None]:
 
 
 def _request(path: str, headers: dict[str, str], method: str) -> str | None:
-    """Return the answer; ``None``: no such fact."""
+    """Return the service's answer; None if it has no such fact."""
     endpoint = (os.environ.get(_ENDPOINT) or _DEFAULT_ENDPOINT).rstrip("/")
     if not endpoint.startswith(("http://", "https://")):
         return None
@@ -136,7 +136,7 @@ _ARM_CORES = {"0xd08": "Cortex-A72", "0xd0c": "Neoverse-N1", "0xd40": "Neoverse-
 
 
 def cpu_model() -> str:
-    """Return the processor's name from the kernel; different ones never share a name."""
+    """Return the kernel's name of the processor; two kinds of processor never share a name."""
     content = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     pattern = r"^(model name|CPU implementer|CPU part)\s*:\s*(.+?)\s*$"
     facts: dict[str, str] = dict(re.findall(pattern, content, re.MULTILINE))
@@ -150,17 +150,8 @@ def cpu_model() -> str:
 
 
 # The same changes give the same text with any git configuration.
-_PLAIN = [
-    "--binary",
-    "--full-index",
-    "--no-color",
-    "--no-ext-diff",
-    "--no-textconv",
-    "--unified=3",
-    "--diff-algorithm=myers",
-]
-_PLAIN += ["--src-prefix=a/", "--dst-prefix=b/"]
-
+_PLAIN = ["--binary", "--full-index", "--no-color", "--no-ext-diff", "--no-textconv", "--unified=3"]
+_PLAIN += ["--diff-algorithm=myers", "--src-prefix=a/", "--dst-prefix=b/"]
 
 # File with the commit, in a copy of a checkout without git.
 COMMIT_FILE = "COMMIT"

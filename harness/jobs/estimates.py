@@ -12,10 +12,9 @@ from harness.analysis import published
 from harness.driver.records import Outcome
 from harness.results.schema import Cell, Result, ResultSpec
 
-# Starting a container, loading a small system, two looks at the machine, handing over: what jobs of the demo take
-# beside their queries.
+# The time of a job of the demo without its queries: starting a container, loading a small system, canaries.
 JOB_S = 30.0
-# A query of the slower systems of the published tables takes a tenth of a second on one CPU.
+# A query takes the slower systems of the published tables a tenth of a second on one CPU.
 QUERY_S = 0.1
 # The `server` scenario finds its rate in some ten probes of a sample each.
 PROBES = 10
@@ -30,9 +29,9 @@ BYTES_PER_S = 50e6
 
 @dataclass(frozen=True)
 class DurationEstimate:
-    """Seconds; ``worst_s`` is what the protocol's time-outs allow, ``measured`` says that none of it is assumed.
+    """Seconds; ``worst_s`` is the protocol's time-outs.  ``measured``: nothing is assumed.
 
-    ``published``: some of it follows from latencies that a paper prints.
+    ``published``: a part follows from latencies that a paper prints.
     """
 
     seconds: float
@@ -126,12 +125,12 @@ def _estimate(known: list[float] | None, factor: int, assumed_s: float, worst_s:
 
 
 def setup(shipped_bytes: int) -> DurationEstimate:
-    """From the launch to the first job."""
+    """Estimate the time from the launch to the first job."""
     seconds = SETUP_S + shipped_bytes / BYTES_PER_S
     return DurationEstimate(seconds, 3 * seconds, True)
 
 
 def _queries(spec: ResultSpec) -> int:
-    """Return how often a job asks its system."""
+    """Return the number of queries that a job asks."""
     passes = spec.trials * (PROBES if spec.cell.scenario == "server" else 1)
     return spec.warmup_queries + spec.timed_queries * passes + 2 * spec.repeats

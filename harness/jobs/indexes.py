@@ -1,4 +1,4 @@
-"""Indexes in the cache: built once for each image, corpus and build parameters."""
+"""Indexes in the cache, built once for each image, corpus and set of build parameters."""
 
 from __future__ import annotations
 
@@ -36,8 +36,6 @@ _MOST_LEVELS = 64
 _INDEX_OF_CORPUS = 2  # size of an index over its corpus, roughly
 _FACTS_FILE = "facts.json"
 _MOST_FACT_BYTES = 16 << 20
-_REBUILT = "rebuilt"  # beside facts.json: replaced an index that did not load
-_LOADED = "loaded"  # beside facts.json: a job has opened it
 # Folder in which an adapter keeps the state of an unfinished build for the next attempt.
 _UNFINISHED = ".building"
 _CLOCK = "begun"  # holds the start of the first attempt; out of the job's reach
@@ -50,27 +48,17 @@ class Index:
     folder: Path
     facts: IndexFacts
 
-    def has_loaded(self) -> None:
-        """Note that a job opened this index: later failures are not its fault while it is unchanged."""
-        with contextlib.suppress(OSError):  # a shared cache may be read-only for us
-            (self.folder.parent / _LOADED).touch()
-
     def in_use(self) -> contextlib.AbstractContextManager[bool | None]:
         """Keep other runs from building this index again while a job reads it."""
         return _flock(self.folder.parent, shared=True)
 
     def used_elsewhere(self) -> bool:
-        """Return whether a job of another run reads this index now: then the index is not at fault."""
+        """Return whether a job of another run reads this index now."""
         with _flock(self.folder.parent) as alone:
             return alone is False
 
-    def faultless(self, until: float) -> bool:
-        """Return whether it is unchanged, and a job opened it or it replaced one that did not load."""
-        proved = any((self.folder.parent / name).exists() for name in (_LOADED, _REBUILT))
-        return proved and self.unchanged(until)
-
     def unchanged(self, until: float) -> bool:
-        """Return whether its content is still the one that was built."""
+        """Return whether the content is still as it was built."""
         try:
             return content(self.folder, self.facts.index_bytes, until)[1] == self.facts.content_sha256
         except (JobError, OSError):
@@ -105,8 +93,8 @@ def build(
     title: str,
     cache: Path,
     *,
-    envelope: Envelope,
     limits: Limits,
+    envelope: Envelope | None = None,
     environment: Environment | None = None,
     replacing: Index | None = None,
     again: bool = False,
@@ -115,16 +103,18 @@ def build(
     """Run one build job and keep its index.
 
     Args:
-        title: names the index beside its bar.
-        environment: of this host, for the facts.
-        replacing: an index of that key that did not load; it is removed first.
+        title: names the index next to its progress bar.
+        envelope: by default all CPUs and half of the host's memory.
+        environment: this host's, for the facts.
+        replacing: a changed index of that key; it is removed first.
         again: measure the build of an index that exists; it stays until the new one is finished.
         components: finished indexes by folder; they join the index after the job, which could change them.
 
     Raises:
-        JobError: with the build's outcome.  Only the state of a resumable build is kept.
+        JobError: with the build's outcome; only the state of a resumable build is kept.
         StoreError: the cache's disk is full.
     """
+    envelope = envelope or Envelope("build", host.cpus(), host.memory_bytes() // 2 // 2**20 * 2**20, pids=2048)
     if reason := launcher.cannot(envelope):
         raise _failed(Outcome.NOT_APPLICABLE, reason)
     target = folder(cache, key)
@@ -145,8 +135,6 @@ def build(
             check_room(cache)
         filesystem.remove_tree(job.folder)
         (staging / _CLOCK).unlink()
-        if replacing is not None:
-            (staging / _REBUILT).touch()
         (staging / _FACTS_FILE).write_text(to_json(facts, indent=2), encoding="utf-8")
         return _keep(staging, target, Index(target / "data", facts), again)
 
@@ -175,12 +163,10 @@ def _measure(
     before_s: float,
     environment: Environment | None,
 ) -> IndexFacts:
-    """Run a build job to its end, and join its own measurement with what the launcher observed.
+    """Run a build job to its end, and join its own measurement with the launcher's observations.
 
     Args:
-        title: names the index beside its bar.
         before_s: age of the work of earlier attempts that the job may take over.
-        environment: of this host.
 
     Raises:
         JobError: with the build's outcome, or the image claims more time of earlier attempts than has passed.
@@ -199,7 +185,7 @@ def _measure(
         raise _failed(collected.outcome, collected.detail)
     size, checksum = content(job.index_dir, most_index_bytes(job), time.monotonic() + job.limits.build_s)
     if (measured.resumed_s or 0) > before_s:
-        text = f"the image takes over {measured.resumed_s:.1f} s of work, begun {before_s:.1f} s before"
+        text = f"the image reported {measured.resumed_s:.1f} s of earlier work, which began {before_s:.1f} s ago"
         raise _failed(Outcome.BAD_OUTPUT, text)
     return IndexFacts(
         build_s=measured.build_s or 0.0,
@@ -215,13 +201,13 @@ def _measure(
 
 
 def _keep(staging: Path, target: Path, built: Index, again: bool) -> Index:
-    """Rename a finished index into place, and return the one that is there.
+    """Rename a finished index into place, and return the index that is then in the cache.
 
-    Of an index that was built again with equal content, only the facts are replaced.
+    An index that was built again with equal content only replaces the facts.
     """
     other = read(target)
     if other is None:
-        filesystem.remove_tree(target)  # damaged, else it had been found
+        filesystem.remove_tree(target)  # damaged, else ``find`` had read it
         staging.rename(target)
     elif not again:  # another run was faster; jobs may be reading its index
         return other
@@ -273,7 +259,7 @@ def _folder(target: Path, resumable: bool) -> Iterator[tuple[Path, float]]:
 
 
 def _entries(folder: Path) -> list[tuple[str, int]] | None:
-    """Return the entries below a folder, with sizes; ``None``: unknown."""
+    """Return the entries below a folder with their sizes; None if the folder cannot be read."""
     try:
         return sorted((entry.path, entry.stat(follow_symlinks=False).st_size) for entry in filesystem.walk(folder))
     except OSError:
@@ -296,9 +282,7 @@ def _flock(folder: Path, *, shared: bool = False, wait: bool = False) -> Iterato
 
 
 def _join(data: Path, own: IndexFacts, components: Mapping[str, Index], until: float, *, copies: bool) -> IndexFacts:
-    """Lay the components' indexes into folders of their names; return the facts of the whole.
-
-    Times and sizes add up.
+    """Link the components' indexes into folders of their names; return the joined facts, with added times and sizes.
 
     Raises:
         JobError: the build wrote there itself, or a component's index is damaged.
@@ -306,7 +290,7 @@ def _join(data: Path, own: IndexFacts, components: Mapping[str, Index], until: f
     """
     for name, index in components.items():
         if os.path.lexists(data / name):
-            raise _failed(Outcome.BAD_OUTPUT, f"it wrote {name!r}, the folder of its component's index")
+            raise _failed(Outcome.BAD_OUTPUT, f"the image wrote {name!r}, the folder of its component's index")
         try:
             with index.in_use():
                 filesystem.link_tree(index.folder, data / name, copies=copies)
@@ -325,11 +309,6 @@ def _join(data: Path, own: IndexFacts, components: Mapping[str, Index], until: f
     )
 
 
-def build_envelope() -> Envelope:
-    """Return the envelope of builds without a profile: all CPUs, half of the host's memory."""
-    return Envelope("build", host.cpus(), host.memory_bytes() // 2 // 2**20 * 2**20, pids=2048)
-
-
 def _failed(outcome: Outcome, reason: str | None) -> JobError:
     return JobError(outcome, f"index build: {reason}")
 
@@ -338,11 +317,11 @@ def content(data: Path, most: int | None = None, until: float | None = None) -> 
     """Return size and hash of an index; refuse links and pipes, which could lead out of it.
 
     Args:
-        most: largest sensible size, holes of sparse files counted, because they are read too.
+        most: the largest sensible size, including the holes of sparse files, which are read too.
         until: deadline of hashing, on the monotonic clock.
 
     Raises:
-        JobError: it holds something else than files in folders, or what cannot be read; or it is too large to hash.
+        JobError: it holds something other than files in folders, cannot be read, or is too large to hash.
     """
     size, content = 0, hashlib.sha256()
     try:
@@ -363,11 +342,9 @@ def content(data: Path, most: int | None = None, until: float | None = None) -> 
                 checksum = filesystem.sha256(file, until)
             content.update(f"{name} {checksum}\n".encode("utf-8", "surrogateescape"))
     except TimeoutError as error:
-        text = "hashing what it made took longer than protocol.build_timeout_s"
-        raise _failed(Outcome.TIMEOUT, text) from error
+        raise _failed(Outcome.TIMEOUT, "hashing the index took longer than protocol.build_timeout_s") from error
     except OSError as error:
-        text = f"the index cannot be read: {reason_of(error)}"
-        raise _failed(Outcome.BAD_OUTPUT, text) from error
+        raise _failed(Outcome.BAD_OUTPUT, f"the index cannot be read: {reason_of(error)}") from error
     if not size:
         raise _failed(Outcome.BAD_OUTPUT, "the index is empty")
     return size, content.hexdigest()

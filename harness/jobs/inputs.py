@@ -1,6 +1,6 @@
-"""Everything that a run needs before it plans: its options, and all that the suite names, loaded and checked.
+"""The inputs of a run: its options, and all that the suite names, loaded and checked.
 
-Gathering takes seconds and runs no job; it writes nothing but prepared corpora in the cache.
+Gathering takes seconds and runs no job.  It writes prepared corpora into the cache, and nothing else.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from harness import datasets
 from harness.commands import quoted
 from harness.datasets import Dataset, QuerySample, dataset_name
 from harness.driver.records import Envelope
-from harness.errors import JobError, UsageError
+from harness.errors import JobError, UsageError, counted
 from harness.evaluation import measure_names
-from harness.jobs import machine_limits
 from harness.jobs.suite import Suite
+from harness.launch import host
 from harness.launch.base import Limits
 from harness.launch.images import catalog, first_use
 from harness.launch.images.systems import System
+from harness.pricing import instances, offers
 from harness.results import pin_lock
 from harness.results.pin_lock import PinLock
 from harness.results.reader import StoredJob
@@ -59,9 +60,9 @@ class AssignedJob:
 
 @dataclass(frozen=True)
 class IndexBuild:
-    """One index to build, and its key: of ``component`` where given, which ``system`` joins.
+    """One index to build, with its key: the index of ``system``, or of its ``component``.
 
-    ``components`` are the keys of the indexes that it joins, by name.
+    ``components`` maps the components of the index to the keys of their indexes.
     """
 
     key: str
@@ -92,10 +93,10 @@ class AssignedWork:
 class RunOptions:
     """The options of a run, from the command line.
 
-    ``cells`` restricts the cells that ``only`` matches.  ``publisher`` also receives results, besides ``results``.
-    ``fresh_index`` builds the indexes of the jobs to do again.  ``assigned`` restricts the run to a part of another
-    machine's plan.  ``instance_types`` maps a profile to the machine that its jobs are planned for, ``platforms`` to
-    that machine's platform; empty: the launcher's own.
+    ``cells`` restricts the cells that ``only`` matches.  ``publisher`` receives results in addition to the folder
+    ``results``.  ``fresh_index`` builds again the indexes of the jobs to do.  ``assigned`` restricts the run to a part
+    of another machine's plan.  ``instance_types`` maps a profile to the machine that its jobs are planned for, and
+    ``platforms`` maps it to that machine's platform (empty: the launcher's own).
     """
 
     results: Path
@@ -131,7 +132,7 @@ class Inputs:
     platforms: Mapping[str, str] = field(default_factory=dict)
 
     def system(self, cell: Cell) -> System:
-        """Return the system that searches, as it is with its profile's GPUs, in the language of its dataset."""
+        """Return the searching system, for the GPUs of the cell's profile and the language of its dataset."""
         return self._searching(cell.system, cell.profile, self.language(cell.dataset))
 
     def builder(self, cell: Cell) -> System:
@@ -157,7 +158,7 @@ class Inputs:
         return self.systems[system].for_job("build", gpus=self.build_gpus, language=language, platform=platform)
 
     def language(self, dataset: str) -> str | None:
-        """Return the language of a dataset: the suite's word counts, then its folder's."""
+        """Return the language of a dataset: by the suite, else by the dataset's folder."""
         return self.suite.language(dataset) or self.datasets[dataset].language
 
     @property
@@ -177,18 +178,14 @@ class Inputs:
         )
 
     def cell_of(self, system: str, dataset: str) -> Cell:
-        """Return some cell of a system and a dataset.
-
-        Raises:
-            UsageError: the suite has none.
-        """
+        """Return a cell of a system and a dataset; raise UsageError if the suite has no such cell."""
         for cell in self.cells:
             if (cell.system, cell.dataset) == (system, dataset):
                 return cell
         raise UsageError(f"the suite {self.suite.name} has no cell of {system} on {dataset}; see `harness plan`")
 
     def sweep_point(self, system: str) -> SweepPoint | None:
-        """Return the point that a system is on a sweep, or on a curve: the parameters that differ there."""
+        """Return a system's point on a sweep or a curve: the parameters that differ there."""
         for curve, names in self.suite.curve.items():
             if system in names:
                 others, own = [self.systems[name].params for name in names], self.systems[system].params
@@ -217,12 +214,12 @@ def gather(suite: Suite, options: RunOptions, absent: list[Cell] | None = None) 
     if options.assigned is None:  # a worker makes no table
         _check_measures(suite)
     asked = suite.envelopes()
-    profiles = machine_limits.enforced(asked, options.instance_types)
+    profiles = enforced_limits(asked, options.instance_types)
     cells = suite.chosen(options.only)
     if options.cells is not None:
         cells = [cell for cell in cells if cell in options.cells]
         if not cells:
-            raise UsageError(f"the suite {suite.name} declares none of the contested cells; name the suite that does")
+            raise UsageError(f"the suite {suite.name} declares no contested cell; name a suite that declares them")
     declared = suite.datasets
     if absent is not None:
         declared = tuple(name for name in declared if datasets.is_here(datasets.find(name, options.suite_dir)))
@@ -236,7 +233,10 @@ def gather(suite: Suite, options: RunOptions, absent: list[Cell] | None = None) 
     served = tuple(dict.fromkeys(cell.dataset for cell in cells if cell.scenario == "server"))
     for name in served:
         _check_proves(suite, name, suite.protocol.sample_size)  # a large corpus takes its time to load
-    loaded = {dataset_name(name): _load(name, options) for name in declared}
+    loaded = {dataset_name(name): datasets.load_named(name, options.suite_dir, options.cache) for name in declared}
+    for dataset in loaded.values():
+        for fault in dataset.faults:
+            log.info(f"  {dataset.name}: {fault.text}")
     protocol = suite.protocol
     samples = {
         name: datasets.draw_sample(dataset, protocol.sample_size, protocol.warmup_queries, protocol.seed)
@@ -258,6 +258,32 @@ def gather(suite: Suite, options: RunOptions, absent: list[Cell] | None = None) 
     for cell in cells if options.assigned is None else ():
         inputs.builder(cell)  # fails without an analyser for the dataset's language
     return inputs
+
+
+def enforced_limits(profiles: Mapping[str, Envelope], instance_types: Mapping[str, str | None]) -> dict[str, Envelope]:
+    """Return the limits of each profile on its machine; a profile that is too large for it stays as it is.
+
+    A profile asks for nominal memory.  Where that is the whole machine, the limit is what the machine's host leaves.
+
+    Args:
+        profiles: the declared limits, by name.
+        instance_types: by profile, the EC2 type that its jobs are planned for; ``None``: any machine with the profile's
+            memory; empty: this host runs them all.
+    """
+    reserve, shown = offers.host_reserve(), host.memory_bytes()
+    known = instances.read_instances("aws") if instance_types else {}
+    limits = dict(profiles)
+    for name, asked in profiles.items():
+        machine = known.get(instance_types.get(name) or "")
+        if not instance_types:
+            limit = reserve.limit_on_host(asked.memory_bytes, shown)
+        elif machine and asked.memory_bytes <= machine.memory_bytes:
+            limit = reserve.limit(asked.memory_bytes, machine.memory_bytes)
+        else:
+            limit = None
+        if limit:
+            limits[name] = replace(asked, memory_bytes=limit)
+    return limits
 
 
 def with_pins(inputs: Inputs, lock: PinLock, folder: Path) -> Inputs:
@@ -287,10 +313,8 @@ def _systems(suite: Suite, names: Iterable[str]) -> dict[str, System]:
     points = {name: (at.system, at.params) if (at := variants.get(name)) else (name, {}) for name in names}
     known = catalog.named(dict.fromkeys(base for base, _ in points.values()))
     for name in variants.keys() & (catalog.systems(wrong={}) if variants else {}):
-        raise UsageError(
-            f"[sweep.{variants[name].system}]: {name} is the name of another system; rename that one, or sweep other"
-            " values"
-        )
+        sweep = f"[sweep.{variants[name].system}]"
+        raise UsageError(f"{sweep}: {name} is the name of another system; rename that system, or sweep other values")
     return {
         name: known[base].vary(name, params, suite.sweep[base]) if params else known[base]
         for name, (base, params) in points.items()
@@ -298,11 +322,7 @@ def _systems(suite: Suite, names: Iterable[str]) -> dict[str, System]:
 
 
 def _check_curves(suite: Suite, systems: Mapping[str, System]) -> None:
-    """Refuse curves whose systems differ in more than numbers: nothing lies between two models or two texts.
-
-    Raises:
-        UsageError: names the curve and two of its systems.
-    """
+    """Refuse curves whose systems differ in more than numbers: there is no point between two models or two texts."""
     for curve in suite.curve.keys() & (catalog.systems(wrong={}) if suite.curve else {}):
         raise UsageError(f"[curve]: {curve} is the name of a system; choose another")
     for curve, names in suite.curve.items():
@@ -315,36 +335,28 @@ def _check_curves(suite: Suite, systems: Mapping[str, System]) -> None:
                 raise UsageError(f"{pair} are the same point; keep one")
             for key in differ:
                 if any(isinstance(each.params[key], str | bool) for each in (one, other)):
-                    raise UsageError(f"{pair} differ in {key}, which is no number; take one of them away")
+                    raise UsageError(f"{pair} differ in {key}, which is not a number; remove one of them")
 
 
 def _model(system: System) -> tuple[object, ...]:
-    """Return what the systems of a curve have in common."""
+    """Return the parts that all systems of a curve share."""
     components = [component.name for component in system.components]
     return system.engine, system.assets, components, set(system.params)
 
 
-def _load(declared: str, options: RunOptions) -> Dataset:
-    """Load a dataset, with a bar while a large corpus is made ready."""
-    dataset = datasets.load_named(declared, options.suite_dir, options.cache)
-    for fault in dataset.faults:
-        log.info(f"  {dataset.name}: {fault.text}")
-    return dataset
-
-
 def _check_measures(suite: Suite) -> None:
-    """Refuse a wrong measure before anything costs time; say which look beyond the hits that are asked for."""
+    """Refuse a wrong measure before anything costs time; name the measures that look beyond ``k`` hits."""
     k = suite.protocol.k
     deep = [measure for measure in measure_names.parse(suite.measures) if (measure_names.cutoff(measure) or 0) > k]
     if deep:
-        log.info(f"  {', '.join(map(str, deep))}: deeper than the {k} hits that are asked for; raise protocol.k")
+        log.info(f"  {', '.join(map(str, deep))}: deeper than {counted(k, 'hit')}; raise protocol.k")
 
 
 def _check_depths(systems: Iterable[System], k: int) -> None:
     """Refuse more hits than a fusion takes of its systems."""
     for system in systems:
         depth = system.params.get("depth") if system.components and not system.two_stages else None
-        if type(depth) is int and 0 < depth < k:  # what is no depth, the engine itself refuses
+        if type(depth) is int and 0 < depth < k:  # the engine refuses any other depth
             raise UsageError(
                 f"{system.name} fuses the first {depth} hits of its systems, protocol.k asks for {k}; lower k, or raise"
                 f" `depth` in a system of your own ({quoted('systems', system.name)})"

@@ -82,7 +82,7 @@ def read_samples(job: LaunchRequest) -> tuple[list[Sample], set[str], str | None
     counts: set[str] = set()
     warmed: set[str] = set()
     longest = max_line_bytes(job.spec)
-    maximum = 2 * max_samples(job.spec)  # ``incomplete`` names the doubled ones
+    maximum = 2 * max_samples(job.spec)  # ``incomplete`` names doubled samples
     try:
         with open_regular(job.out / SAMPLES) as file:
             for line in bounded_lines(file, longest):

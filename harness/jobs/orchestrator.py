@@ -25,22 +25,22 @@ from harness.launch import host
 from harness.launch.base import Launcher, LaunchRequest, Prepared
 from harness.launch.images.systems import System
 from harness.progress import TimeLeft, duration, task
-from harness.results import suite_record
 from harness.results.reader import FIRST_STAGE, read_jobs
 from harness.results.schema import STORED_RUN, Cell, Environment, JobProvenance, RentedMachine, Result, job_key
 from harness.results.store import Store, check_room
+from harness.results.suite_record import PairKind
 
 log = logging.getLogger(__name__)
 
-# Cells that a complaint names; further ones are counted.
+# A complaint names the first cells and counts the others.
 _MOST_CELLS = 3
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """The end of a run: jobs done before, and each job of this run with its expected outcome.
+    """Summary of a run: the number of jobs done before, and each job of this run with its expected outcome.
 
-    ``keys`` name the stored jobs that answer the suite now; its folder may hold others too.
+    ``keys`` names the stored jobs that answer the suite now; the suite's folder may hold others too.
     """
 
     done_before: int
@@ -55,14 +55,12 @@ class RunSummary:
     @property
     def complaints(self) -> list[str]:
         """Return a line for each outcome that was not expected and its reason, with its cells."""
-        found: dict[tuple[Outcome, str], dict[Cell, list[Result]]] = defaultdict(lambda: defaultdict(list))
+        found: dict[str, dict[Cell, list[Result]]] = defaultdict(lambda: defaultdict(list))
         for result, expected in self.jobs:
             if result.outcome is not expected:
-                found[result.outcome, _reason(result, expected)][result.spec.cell].append(result)
-        return [
-            f"{_listed(list(map(_trials, cells.values())))} ended {outcome.value}: {reason}"
-            for (outcome, reason), cells in found.items()
-        ]
+                ended = f"ended {result.outcome.value}: {_reason(result, expected)}"
+                found[ended][result.spec.cell].append(result)
+        return [f"{_listed(list(map(_trials, cells.values())))} {ended}" for ended, cells in found.items()]
 
 
 @dataclass
@@ -78,6 +76,11 @@ class _RunState:
     prepared: dict[str, Prepared | ImageError] = field(default_factory=dict)
     indexes: dict[str, Index | JobError] = field(default_factory=dict)
     built: set[str] = field(default_factory=set)  # keys of indexes that this run has built
+
+    @property
+    def recipes(self) -> dict[str, str]:
+        """Return the recipes of the images that this run has prepared, by name."""
+        return {name: image.recipe for name, image in self.prepared.items() if isinstance(image, Prepared)}
 
 
 def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSummary:
@@ -105,9 +108,9 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
                     break
                 cells = counted(len({job.cell for job in noisy}), "cell")
                 log.info(f"noisy: measuring {cells} again ({retry} of at most {options.retry_noisy} times)")
-                _prepare(run, inputs.images(job.cell for job in noisy))  # those of cells that were done before
+                _prepare(run, inputs.images(job.cell for job in noisy))  # images of cells that were done before
                 todo = order(noisy, inputs.suite.protocol.seed)
-            for job in todo:  # before the first timed job, so that the time left can be told from those
+            for job in todo:  # before the first job, so that builds are no part of the jobs' times
                 builder = _prepared(run, inputs.builder(job.cell))
                 if isinstance(builder, Prepared) and not job.cannot:
                     _index(run, job.cell, builder)
@@ -203,13 +206,11 @@ def run_job(run: _RunState, job: Planned) -> Result:
         further[FIRST_STAGE] = first_stage
     stored = run.store.put(result, collected.table(), trec_run, output, further)
     run.options.callbacks.stored(stored)
-    if collected.outcome is Outcome.OK and isinstance(index, Index):
-        index.has_loaded()
     return stored.result
 
 
 def _provenance(inputs: Inputs, cell: Cell, prepared: Prepared | ImageError | None) -> JobProvenance:
-    """Return what a cell's system and dataset are made of."""
+    """Return the origin of a cell's system and dataset."""
     system, dataset = inputs.system(cell), inputs.datasets[cell.dataset]
     return JobProvenance(
         image_digest=prepared.digest if isinstance(prepared, Prepared) else None,
@@ -224,19 +225,19 @@ def _provenance(inputs: Inputs, cell: Cell, prepared: Prepared | ImageError | No
 
 
 def _first_stage_tag(system: System) -> str:
-    """Return the name of the system's first stage, marked where it is a stored ranking."""
+    """Return the name of the system's first stage; a stored ranking has a mark before the name."""
     first = next(iter(system.components), system)
     return f"{STORED_RUN}/{first.name}" if first.engine == STORED_RUN else first.name
 
 
 def keep_inputs(inputs: Inputs, store: Store) -> None:
-    """Store what a table needs besides the jobs."""
+    """Store the suite's record, judgements and samples, which tables need in addition to the jobs."""
     positions = {name: dataset.positions for name, dataset in inputs.datasets.items() if dataset.positions}
     suite = inputs.suite
-    pairs = {
-        suite_record.FIRSTP: suite.firstp,
-        suite_record.EXACT: suite.exact,
-        suite_record.SEEDS: {system: model for model, systems in suite.seeds.items() for system in systems},
+    pairs: dict[PairKind, dict[str, str]] = {
+        "firstp": suite.firstp,
+        "exact": suite.exact,
+        "seeds": {system: model for model, systems in suite.seeds.items() for system in systems},
     }
     store.keep_suite(inputs.suite.measures, pairs, positions)
     for name, dataset in inputs.datasets.items():
@@ -256,7 +257,7 @@ def _plan(run: _RunState) -> list[Planned]:
     inputs = run.inputs
     _prepare(run, inputs.images(job.cell for job in todo))
     # Planned again: pins change recipes, and somebody may have edited an engine's files since.
-    jobs = plan_here(inputs, options, run.launcher, prepared=_recipes(run))
+    jobs = plan_here(inputs, options, run.launcher, prepared=run.recipes)
     for build in options.assigned.builds if options.assigned else ():
         cell = inputs.cell_of(build.system, build.dataset)
         builder = inputs.builder(cell)
@@ -270,11 +271,6 @@ def _plan(run: _RunState) -> list[Planned]:
     return jobs
 
 
-def _recipes(run: _RunState) -> dict[str, str]:
-    """Return the recipes of the images that this run has prepared, by name."""
-    return {name: image.recipe for name, image in run.prepared.items() if isinstance(image, Prepared)}
-
-
 def _pin(run: _RunState, todo: Iterable[Planned]) -> None:
     """Pin the systems of these jobs; one that cannot be pinned has no image."""
     run.inputs, errors = pin_inputs(run.inputs, run.store, run.launcher, (job.cell.system for job in todo))
@@ -285,7 +281,7 @@ def _pin(run: _RunState, todo: Iterable[Planned]) -> None:
 
 
 def _prepare(run: _RunState, systems: Mapping[str, System]) -> None:
-    """Prepare the systems' images that are not yet; remember one that fails, and go on with the others."""
+    """Prepare missing images; record a failure and continue."""
     for name, system in systems.items():
         if name in run.prepared:
             continue
@@ -306,12 +302,12 @@ def _prepared(run: _RunState, system: System) -> Prepared | ImageError | None:
 
 
 def _noisy(run: _RunState, jobs: list[Planned], keys: Collection[str]) -> list[Planned]:
-    """Plan again the jobs of cells whose numbers are in doubt for a transient reason."""
+    """Plan again the jobs of cells with a transient doubt about their numbers."""
     verdicts, isolation = rows.verdicts(read_jobs(run.store.folder), keys), run.launcher.isolation.name
-    # The store may hold a cell measured in another isolation; this run does not mend it.
+    # The store may hold a cell measured in another isolation, which this run cannot improve.
     judged = {job.cell: verdicts.get((job.cell, isolation)) for job in jobs}
     doubted = {cell for cell, verdict in judged.items() if verdict and verdict.transient}
-    again = plan_here(run.inputs, replace(run.options, fresh=True), run.launcher, prepared=_recipes(run))
+    again = plan_here(run.inputs, replace(run.options, fresh=True), run.launcher, prepared=run.recipes)
     return [job for job in again if job.cell in doubted]
 
 
@@ -353,18 +349,18 @@ def _job_spec(inputs: Inputs, job: Planned, prepared: Prepared, enforced: tuple[
 
 
 def _rebuild(run: _RunState, cell: Cell, builder: Prepared, index: Index) -> bool:
-    """Build an earlier run's index again, once, because it did not load; return whether there is a new one."""
+    """Build an earlier run's index again, once, if it did not load and has changed; return whether it was built."""
     key = index.folder.parent.name
     until = time.monotonic() + run.inputs.limits.build_s
-    if key in run.built or index.used_elsewhere() or index.faultless(until):
+    if key in run.built or index.used_elsewhere() or index.unchanged(until):
         return False
-    log.info(f"  {builder.system.name}: the cached index of {cell.dataset} does not load; building it again")
+    log.info(f"  {builder.system.name}: the cached index of {cell.dataset} has changed; building it again")
     _index(run, cell, builder, replacing=index)
     return True
 
 
 def _index(run: _RunState, cell: Cell, prepared: Prepared, replacing: Index | None = None) -> Index | JobError:
-    """Return the cell's index, built at its first use or in place of a broken one; a failed build is not repeated."""
+    """Return the cell's index, built at its first use or in place of a broken index; a failed build is not repeated."""
     system, dataset = prepared.system, run.inputs.datasets[cell.dataset]
     key = index_key(system, prepared.recipe, dataset.corpus.sha256)
     if replacing is not None or key not in run.indexes:
@@ -380,12 +376,12 @@ def _index(run: _RunState, cell: Cell, prepared: Prepared, replacing: Index | No
 
 
 def _components(run: _RunState, cell: Cell, prepared: Prepared, *, check: bool) -> dict[str, Index]:
-    """Return the indexes that an index joins, each from the cache, or built as the component's own.
+    """Return the indexes of an index's components, from the cache or built now.
 
-    With ``check``, one that has changed since it was built is built again.
+    With ``check``, an index that has changed since its build is built again.
 
     Raises:
-        JobError: a component has none; it names the component.
+        JobError: a component has no index; the error names the component.
     """
     found, until = {}, time.monotonic() + run.inputs.limits.build_s
     for part in prepared.system.components:
@@ -412,7 +408,7 @@ def _build_index(
     components = _components(run, cell, prepared, check=replacing is not None)
     run.options.callbacks.builds()
     run.built.add(key)
-    profile = run.inputs.suite.build_profile
+    inputs, profile = run.inputs, run.inputs.suite.build_profile
     index = indexes.build(
         run.launcher,
         prepared,
@@ -420,8 +416,8 @@ def _build_index(
         key,
         f"index of {dataset.name}",
         run.options.cache,
-        envelope=run.inputs.profiles[profile] if profile else indexes.build_envelope(),
-        limits=run.inputs.limits,
+        envelope=inputs.profiles[profile] if profile else None,
+        limits=inputs.limits,
         environment=run.environment,
         replacing=replacing,
         again=run.options.fresh_index,
@@ -443,13 +439,8 @@ def _cell_name(cell: Cell) -> str:
     return f"{cell.system} {cell.dataset} {cell.profile}{scenario}"
 
 
-def _named(result: Result) -> str:
-    name = _cell_name(result.spec.cell)
-    return f"{name} trial {result.spec.job + 1}/{result.spec.jobs}" if result.spec.jobs > 1 else name
-
-
 def _trials(results: Sequence[Result]) -> str:
-    """Name a cell, and how many of its trials these are, where there are others."""
+    """Name a cell, and count the trials if the cell has more."""
     spec, trials = results[0].spec, len({result.spec.job for result in results})
     part = f" ({trials} of {spec.jobs} trials)" if trials < spec.jobs else ""
     return _cell_name(spec.cell) + part
@@ -462,15 +453,15 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _reason(result: Result, expected: Outcome) -> str:
-    """Return a job's detail, or that its suite expects another outcome."""
-    return str(result.detail or "") or f"the suite foresees {expected.value}; change its [[expect]]"
+    """Return a job's detail, else the outcome that its suite expects."""
+    return str(result.detail or "") or f"the suite expects {expected.value}; change its [[expect]]"
 
 
 def line(number: int, total: int, results: Sequence[Result], expected: Outcome) -> str:
-    """Return the line that tells the user how a job ended, or that several jobs of a cell ended alike."""
-    result, count = results[0], len(results)
-    name = _named(result) if count == 1 else f"{_cell_name(result.spec.cell)} {count} trials"
-    text = f"  [{number}/{total}] {name}: {result.outcome.value}"
+    """Return the line about the end of a job, or of several jobs of a cell that ended alike."""
+    result, count, spec = results[0], len(results), results[0].spec
+    trials = f" {count} trials" if count > 1 else f" trial {spec.job + 1}/{spec.jobs}" if spec.jobs > 1 else ""
+    text = f"  [{number}/{total}] {_cell_name(spec.cell)}{trials}: {result.outcome.value}"
     if result.outcome is expected and expected is not Outcome.OK:
         text += " (foreseen)"
     if result.outcome is not expected or result.detail:

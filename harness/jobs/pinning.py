@@ -1,4 +1,4 @@
-"""Pins at first use of a run: the lock beside its results, read before it plans and written before it measures."""
+"""Pins at first use of a run: a run reads the lock of its results before it plans, and writes it before it measures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 def pin_inputs(
     inputs: Inputs, store: Store, launcher: Launcher, names: Iterable[str]
 ) -> tuple[Inputs, dict[str, ImageError]]:
-    """Pin what these systems leave unpinned, and keep the pins beside the results, whose folder is held.
+    """Pin the unpinned files of these systems, and keep the pins with the results, whose folder the run holds.
 
     Returns:
         The inputs with pinned systems, and the errors of systems that cannot be pinned.
@@ -38,13 +38,20 @@ def pin_inputs(
     if not unpinned or not launcher.fetches_files:
         store.keep_pins(lock)
         return inputs, {}
-    pinned, errors, lock = _pin(unpinned, lock, store.folder / pin_lock.FILE, launcher.models)
-    store.keep_pins(lock)
+    use = FirstUse(lock, store.folder / pin_lock.FILE, launcher.models)
+    pinned: dict[str, System] = {}
+    errors: dict[str, ImageError] = {}
+    for system in unpinned:
+        try:
+            pinned[system.name] = use.pin(system)
+        except ImageError as error:
+            errors[system.name] = ImageError(f"{system.name}: {error}")
+    store.keep_pins(use.lock)
     return replace(inputs, systems={**inputs.systems, **pinned}), errors
 
 
 def pin_system(system: System, store: Store, launcher: Launcher) -> System:
-    """Pin one system for a launcher that fetches files, and keep its pins beside the results in a folder of its own.
+    """Pin one system for a launcher that fetches files, and keep its pins with the results.
 
     Raises:
         UsageError: the lock and the system's file name different bytes.
@@ -73,30 +80,11 @@ def pin_alone(system: System, launcher: Launcher, results: Path | None = None) -
     """
     if not system.unpinned or not launcher.fetches_files:
         return system
-    for place in _locks(results) if results is not None else ():
+    # The locks of a folder's suites, or of the suite that the folder is.
+    for place in sorted({*results.glob(pin_lock.FILE), *results.glob(f"*/{pin_lock.FILE}")}) if results else ():
         known = first_use.locked(system, pin_lock.read(place.parent), place)
         if not known.unpinned:
             return known
     pinned = FirstUse(PinLock(), Path(pin_lock.FILE), launcher.models).pin(system)
     log.info(f"  {system.name}: this command stores no results, so its pins are not kept; `harness run` keeps them")
     return pinned
-
-
-def _locks(results: Path) -> list[Path]:
-    """Return the locks of the suites in a results folder, or of the one that it is."""
-    return sorted({path for pattern in (pin_lock.FILE, f"*/{pin_lock.FILE}") for path in results.glob(pattern)})
-
-
-def _pin(
-    systems: Iterable[System], lock: PinLock, place: Path, models: Path | None
-) -> tuple[dict[str, System], dict[str, ImageError], PinLock]:
-    """Pin systems; one that fails stops no other."""
-    use = FirstUse(lock, place, models)
-    pinned: dict[str, System] = {}
-    errors: dict[str, ImageError] = {}
-    for system in systems:
-        try:
-            pinned[system.name] = use.pin(system)
-        except ImageError as error:
-            errors[system.name] = ImageError(f"{system.name}: {error}")
-    return pinned, errors, use.lock

@@ -25,9 +25,9 @@ NO_RECIPE = "none"
 
 @dataclass(frozen=True)
 class Planned:
-    """One job of a cell: done, or to do, and why.  ``spec.repetition`` is the attempt's, the next free one if to do.
+    """One job of a cell, done or to do.  The ``repetition`` of a job to do is the next free one.
 
-    ``built``: its image is here, as far as anybody looked.
+    ``built``: the image exists here, or nothing has looked for it.
     """
 
     cell: Cell
@@ -105,10 +105,10 @@ def plan(
     fresh: bool = False,
     instance_types: Mapping[str, str | None] | None = None,
 ) -> list[Planned]:
-    """Decide of each job of each cell whether it is done.
+    """Decide for each job of each cell whether it is done.
 
-    Done means: stored under exactly this spec with the outcome that the suite expects (``ok``, unless declared).
-    A cell that the host cannot run at all is done once that is stored.
+    A job is done if a result is stored under exactly this spec with the outcome that the suite expects (``ok``, unless
+    declared).  A cell that the host cannot run at all is done once a result says so.
 
     Args:
         isolation: name of the launcher's isolation.
@@ -131,7 +131,7 @@ def plan(
         spec = _spec(inputs, cell, isolation, {} if reason else recipes)
         spec = replace(spec, instance_type=(instance_types or {}).get(cell.profile))
         expected = inputs.suite.expected(cell.system, cell.profile)
-        # A suite may name GPUs or systems that are not here; a profile that is too large is its author's to mend.
+        # A suite may name GPUs or systems that this host lacks; its author must mend a profile that is too large.
         if missing or (reason and envelope.gpus):
             expected = Outcome.NOT_APPLICABLE
         for job in range(spec.jobs):
@@ -160,7 +160,8 @@ def assigned(planned: Iterable[Planned], work: AssignedWork, stored: Collection[
     missing = work.jobs.keys() - {(job.cell, job.spec.job) for job in jobs}
     if missing:
         cell, number = min(missing, key=str)
-        raise UsageError(f"{_named(cell)} job {number}: the suite here does not declare it; ship the same suite")
+        name = f"{' '.join(cell.names)} job {number}"
+        raise UsageError(f"{name}: the suite here does not declare it; ship the same suite")
     return jobs
 
 
@@ -168,7 +169,7 @@ def _check_key(job: Planned, key: str) -> None:
     """Refuse a job that differs from the one that another machine planned under this key, or has no image here."""
     if job_key(job.spec) == key and (job.built or job.cannot):
         return
-    name = f"{_named(job.cell)} job {job.spec.job}"
+    name = f"{' '.join(job.cell.names)} job {job.spec.job}"
     if job.cannot:
         raise UsageError(f"{name}: this machine cannot run it: {job.cannot}; choose another instance type")
     if not job.built:
@@ -179,10 +180,6 @@ def _check_key(job: Planned, key: str) -> None:
         f"{name}: would be another job here ({job_key(job.spec)}) than was planned ({key}): its image, dataset,"
         " parameters, profile, protocol or instance type differ; ship all inputs again"
     )
-
-
-def _named(cell: Cell) -> str:
-    return f"{cell.system} {cell.dataset} {cell.scenario} {cell.profile}"
 
 
 def _planned(spec: ResultSpec, stored: list[Result], expected: Outcome, cannot: str | None, fresh: bool) -> Planned:
@@ -211,13 +208,15 @@ def states(planned: Iterable[Planned]) -> list[tuple[Cell, str]]:
     by_cell: dict[Cell, Counter[str]] = defaultdict(Counter)
     for job in planned:
         by_cell[job.cell][job.why] += 1
-    return [(cell, _state(counts)) for cell, counts in by_cell.items()]
-
-
-def _state(counts: Counter[str]) -> str:
-    if len(counts) == 1:
-        return next(iter(counts))
-    return "; ".join(f"{count} of {counts.total()} {why}" for why, count in counts.items())
+    return [
+        (
+            cell,
+            "; ".join(
+                f"{count} of {counts.total()} {why}" if len(counts) > 1 else why for why, count in counts.items()
+            ),
+        )
+        for cell, counts in by_cell.items()
+    ]
 
 
 def order(planned: Iterable[Planned], seed: int) -> list[Planned]:
@@ -234,10 +233,10 @@ def order(planned: Iterable[Planned], seed: int) -> list[Planned]:
 
 
 def index_key(system: System, recipe: str, corpus_sha256: str) -> str:
-    """Return the key of an index: all that decides its content, the recipe of the building image included.
+    """Return the key of an index: the hash of all that decides its content, including the building image's recipe.
 
-    A recipe depends on those of the components' images, a system's parameters hold theirs: so the key of a joined index
-    depends on its components' keys.
+    A recipe depends on the recipes of the components' images, and a system's parameters include its components'.  So
+    the key of a joined index depends on its components' keys.
     """
     return digest([recipe, corpus_sha256, system.build_params])[:24]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,16 +21,9 @@ from harness.evaluation import measure_names
 from harness.pricing import instances
 from harness.pricing.instances import HardwareProfile
 from harness.results.reader import names_folder
-from harness.results.schema import NULL_SYSTEM, Cell, SweepPoint, matches, unmatched
+from harness.results.schema import NULL_SYSTEM, PAPERS, Cell, SweepPoint, matches, unmatched
 
-# Defaults that differ between the named protocols.
-_PROTOCOLS: dict[str, dict[str, Any]] = {
-    "interleaved": {"warmup_queries": 20, "warmup_cap": 50_000},
-    "santhanam2023": {"warmup_queries": 10, "warmup_cap": None},
-}
-
-
-# Most points of a sweep: a grid of a few lists is soon larger than anybody has time for.
+# A grid of a few lists soon has more points than there is time to measure.
 MOST_POINTS = 500
 _FOLDER_RULE = "its last part must be 1 to 255 bytes of printable characters (a blank is the only white space)"
 _NAME_RULE = "lowercase letters, digits, '.', '_', '-'; at most 63"
@@ -46,29 +40,23 @@ def _check_dataset_names(value: tuple[str, ...]) -> tuple[str, ...]:
     names = [dataset_name(declared) for declared in value]
     for declared, name in zip(value, names, strict=True):
         if not names_folder(name):
-            remedy = f"{_FOLDER_RULE}; write a folder's own name, e.g. '../my-data', or rename it"
-            raise ValueError(f"{declared!r} gives no name of a dataset: {remedy}")
+            remedy = "write a folder's own name, e.g. '../my-data', or rename it"
+            raise ValueError(f"{declared!r} does not name a dataset: {_FOLDER_RULE}; {remedy}")
         if names.count(name) > 1:
             raise ValueError(f"two datasets are called {name!r}; rename a folder")
     return value
 
 
-def _check_firstp(value: dict[str, str]) -> dict[str, str]:
-    for system, first in value.items():
-        if system == first:
-            raise ValueError(f"{system!r} is its own FirstP; name the system that reads the first part alone")
-    return value
-
-
-def _check_exact(value: dict[str, str]) -> dict[str, str]:
-    for system, exact in value.items():
-        if system == exact:
-            raise ValueError(f"{system!r} is its own exact search; name the system that scores every document")
+def _check_pairs(value: dict[str, str]) -> dict[str, str]:
+    for system, partner in value.items():
+        if system == partner:
+            raise ValueError(f"{system!r} is paired with itself; name another system")
     return value
 
 
 Names = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_check_once)]
 DatasetNames = Annotated[Names, AfterValidator(_check_dataset_names)]
+Pairs = Annotated[dict[str, str], AfterValidator(_check_pairs)]
 Values = Annotated[tuple[Scalar, ...], Field(min_length=1), AfterValidator(_check_once)]
 Scenario = Literal["single_stream", "offline", "server"]
 
@@ -111,10 +99,7 @@ class SuiteProtocol(ConfigModel):
     @classmethod
     def _named(cls, value: Any) -> Any:
         """Fill in the defaults of the named protocol."""
-        if not isinstance(value, dict):
-            return value
-        defaults = _PROTOCOLS.get(str(value.get("name", "interleaved")), {})
-        return {**defaults, **value}
+        return {**PAPERS.get(str(value.get("name")), {}), **value} if isinstance(value, dict) else value
 
     @property
     def jobs(self) -> int:
@@ -168,7 +153,7 @@ class CellGroup(ConfigModel):
 
 
 class Ec2Settings(ConfigModel):
-    """Machines for ``--launcher ec2`` and ``--launcher batch``, where they differ from the priced ones."""
+    """Machines for ``--launcher ec2`` and ``--launcher batch``, where they differ from the priced machines."""
 
     instances: dict[str, str] = Field(
         default={},
@@ -185,7 +170,7 @@ class Ec2Settings(ConfigModel):
 class Suite(ConfigModel):
     """Systems x datasets x scenarios x hardware profiles, less restrictions, and a protocol.
 
-    With groups the product is of each group; ``systems``, ``datasets`` and ``profiles`` are those of all groups.
+    With groups, each group has a product; ``systems``, ``datasets`` and ``profiles`` then hold the names of all groups.
     """
 
     name: str = Field(
@@ -246,12 +231,12 @@ class Suite(ConfigModel):
     restrict: tuple[Restriction, ...] = Field(
         default=(), description="profiles for some systems only, where the suite is not the whole product"
     )
-    firstp: Annotated[dict[str, str], AfterValidator(_check_firstp)] = Field(
+    firstp: Pairs = Field(
         default={},
         description='the FirstP of each system that reads on, of the same model: `[firstp]`, `maxp = "firstp"`'
         " (of swept systems those with the same parameters); `harness report --layout long-documents` compares them",
     )
-    exact: Annotated[dict[str, str], AfterValidator(_check_exact)] = Field(
+    exact: Pairs = Field(
         default={},
         description='the exact search of each approximate system, of the same model: `[exact]`, `hnsw = "flat"` (of'
         " swept systems those with the same parameters); `harness recall` compares them",
@@ -307,7 +292,7 @@ class Suite(ConfigModel):
         return cells
 
     def envelopes(self) -> dict[str, Envelope]:
-        """Return the limits of each hardware profile, that of index builds too.
+        """Return the limits of each hardware profile, including the profile of index builds.
 
         Raises:
             UnknownName: neither the suite nor harness has the profile.
@@ -325,11 +310,8 @@ class Suite(ConfigModel):
 
     def scenario_params(self, scenario: str) -> ScenarioParams:
         """Return the parameters of a scenario."""
-        target_s, percentile = self.server.latency_target_s, float(self.server.latency_percentile)
-        return {
-            "offline": ScenarioParams(batch_size=self.offline.batch_size),
-            "server": ScenarioParams(latency_target_s=target_s, latency_percentile=percentile),
-        }.get(scenario, ScenarioParams())
+        given = {"offline": self.offline.model_dump(), "server": self.server.model_dump()}
+        return ScenarioParams(**given.get(scenario, {}))
 
     def allows(self, system: str, profile: str) -> bool:
         """Return whether a system is measured on a profile, given ``[[restrict]]``."""
@@ -357,8 +339,14 @@ def parse(raw: dict[str, Any], path: Path) -> Suite:
         FileError: an unknown or wrong key: one line that names file, key and fix.
     """
     if "name" not in raw and not re.fullmatch(NAME_PATTERN, path.stem):
-        raise FileError(f"{path}: {path.stem!r} is no good as the suite's name; set `name` in the file ({_NAME_RULE})")
-    suite = validate(Suite, {"name": path.stem, **_united(_swept(raw))}, path)
+        raise FileError(f"{path}: {path.stem!r} is not a valid suite name. Set `name` in the file ({_NAME_RULE})")
+    suite = validate(Suite, {"name": path.stem, **_united(raw)}, path)
+    for system, grid in suite.sweep.items():
+        if (points := math.prod(map(len, grid.values()))) > MOST_POINTS:
+            fault = f"has {points:,} points; the limit is {MOST_POINTS}. Remove some values"
+            raise FileError(f"{path}: key 'sweep.{system}': {fault}")
+    if suite.sweep:
+        suite = validate(Suite, _swept(suite), path)
     for mistake in itertools.chain(_wrong_variants(suite), _unused_names(suite), _mistakes(suite)):
         raise FileError(f"{path}: {mistake}")
     return suite
@@ -378,46 +366,18 @@ def _named_value(key: str, value: Scalar) -> str:
     return f"{key.lower()}{'' if joined else '_'}{text}"
 
 
-def _size(grid: Mapping[str, Sequence[Scalar]]) -> int:
-    return math.prod(len(values) for values in grid.values())
+def _swept(suite: Suite) -> dict[str, Any]:
+    """Return the suite's keys, with the variants of each swept system in the system's place."""
+    variants = {system: [name for name, _ in _points(system, grid)] for system, grid in suite.sweep.items()}
 
+    def spread(names: Iterable[str]) -> list[str]:
+        return [variant for name in names for variant in variants.get(name, [name])]
 
-def _swept(raw: dict[str, Any]) -> dict[str, Any]:
-    """Put the variants of swept systems in their place, wherever systems are named; leave wrong types to the checks."""
-    sweep = raw.get("sweep")
-    if not isinstance(sweep, dict):
-        return raw
-    variants = {
-        system: [name for name, _ in _points(system, grid)]
-        for system, grid in sweep.items()
-        if isinstance(grid, dict)
-        and all(isinstance(values, list) for values in grid.values())
-        and _size(grid) <= MOST_POINTS
-    }
-
-    def spread(part: Any) -> Any:
-        if not isinstance(part, dict) or not isinstance(names := part.get("systems"), list):
-            return part
-        known = [variants.get(name, [name]) if isinstance(name, str) else [name] for name in names]
-        return {**part, "systems": [one for several in known for one in several]}
-
-    tables: dict[str, Any] = {
-        key: [*map(spread, raw[key])] for key in ("group", "restrict") if isinstance(raw.get(key), list)
-    }
-    if isinstance(expected := raw.get("expect"), list):
-        tables["expect"] = [one for entry in expected for one in _swept_expectations(entry, variants)]
-    for key in ("firstp", "exact"):
-        pairs = raw.get(key)
-        if isinstance(pairs, dict) and all(isinstance(other, str) for other in pairs.values()):
-            tables[key] = _swept_pairs(pairs, variants)
-    return {**spread(raw), **tables}
-
-
-def _swept_expectations(entry: Any, variants: Mapping[str, Sequence[str]]) -> list[Any]:
-    """Return an expectation for each variant of its system."""
-    if not isinstance(entry, dict) or not isinstance(system := entry.get("system"), str):
-        return [entry]
-    return [{**entry, "system": name} for name in variants.get(system, [system])]
+    raw = suite.model_dump(mode="json")
+    for part in (raw, *raw["group"], *raw["restrict"]):
+        part["systems"] = spread(part["systems"])
+    raw["expect"] = [{**entry, "system": name} for entry in raw["expect"] for name in spread([entry["system"]])]
+    return raw | {key: _swept_pairs(raw[key], variants) for key in ("firstp", "exact")}
 
 
 def _swept_pairs(named: Mapping[str, str], variants: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -462,41 +422,27 @@ def _unused_names(suite: Suite) -> Iterator[str]:
 
 
 def _wrong_variants(suite: Suite) -> Iterator[str]:
-    """Yield each sweep that is too large, whose system is missing, or whose variants have no names of their own."""
+    """Yield each sweep of a missing system, and each variant with an invalid name."""
     for system, grid in suite.sweep.items():
-        if (size := _size(grid)) > MOST_POINTS:
-            yield f"key 'sweep.{system}': has {size:,} points, at most {MOST_POINTS}; take values away"
-            continue
-        names = [name for name, _ in _points(system, grid)]
-        for name in names:
+        for name, _ in _points(system, grid):
             if not re.fullmatch(NAME_PATTERN, name):
-                yield f"key 'sweep.{system}': {name!r} is no good as a name ({_NAME_RULE})"
+                yield f"key 'sweep.{system}': {name!r} is not a valid name ({_NAME_RULE})"
             elif name not in suite.systems:
                 yield f"key 'sweep.{system}': {system!r} is not in this suite{did_you_mean(system, suite.systems)}"
 
 
-def _wrong_curves(suite: Suite) -> Iterator[str]:
-    """Yield each curve with another's name or another's systems."""
-    drawn = {name: f"sweep.{point.system}" for name, point in suite.variants.items()}
-    for curve, systems in suite.curve.items():
-        if curve in (*suite.systems, *suite.sweep):
-            yield f"key 'curve.{curve}': a system of this suite has this name; choose another"
-        for system in systems:
-            if system in drawn:
-                yield f"key 'curve.{curve}': {system} is on '{drawn[system]}' already; take it from one of them"
-            drawn[system] = f"curve.{curve}"
-
-
-def _wrong_seeds(suite: Suite) -> Iterator[str]:
-    """Yield each model with a system's name, and each system that is a seed of two models."""
-    model_of: dict[str, str] = {}
-    for model, systems in suite.seeds.items():
-        if model in suite.systems:
-            yield f"key 'seeds.{model}': a system of this suite has this name; choose another"
-        for system in systems:
-            if system in model_of:
-                yield f"key 'seeds.{model}': {system} is a seed of {model_of[system]} already; take it from one of them"
-            model_of[system] = model
+def _wrong_groups(suite: Suite) -> Iterator[str]:
+    """Yield each curve and model with the name of a system, and each system of two curves or two models."""
+    points = {name: f"sweep.{point.system}" for name, point in suite.variants.items()}
+    for kind, groups, held in (("curve", suite.curve, points), ("seeds", suite.seeds, {})):
+        for name, systems in groups.items():
+            key = f"{kind}.{name}"
+            if name in (*suite.systems, *suite.sweep):
+                yield f"key '{key}': a system of this suite has this name; choose another"
+            for system in systems:
+                if system in held:
+                    yield f"key '{key}': {system} is in '{held[system]}' already; remove it from one of them"
+                held[system] = key
 
 
 def _mistakes(suite: Suite) -> Iterator[str]:
@@ -511,38 +457,27 @@ def _mistakes(suite: Suite) -> Iterator[str]:
     for index, restriction in enumerate(suite.restrict):
         names[f"restrict.{index}.profiles"] = (restriction.profiles, suite.profiles)
         names[f"restrict.{index}.systems"] = (restriction.systems, suite.systems)
-    for index, entry in enumerate(suite.expect):
-        names[f"expect.{index}.system"] = ((entry.system,), suite.systems)
-        names[f"expect.{index}.profile"] = ((entry.profile,), suite.profiles)
+    names["expect.system"] = ((entry.system for entry in suite.expect), suite.systems)
+    names["expect.profile"] = ((entry.profile for entry in suite.expect), suite.profiles)
     for key, (named, declared) in names.items():
         for name in named:
             if name not in declared:
-                hint = did_you_mean(name, declared) or f"; it has {', '.join(declared)}"
+                hint = did_you_mean(name, declared) or f"; known: {', '.join(declared)}"
                 yield f"key '{key}': {name!r} is not in this suite{hint}"
-    yield from _wrong_curves(suite)
-    yield from _wrong_seeds(suite)
-    restricted: set[str] = set()
-    for index, restriction in enumerate(suite.restrict):
-        if again := restricted.intersection(restriction.profiles):
-            yield (
-                f"key 'restrict.{index}.profiles': {', '.join(sorted(again))} is restricted already; name all its"
-                " systems in one [[restrict]]"
-            )
-        restricted.update(restriction.profiles)
+    yield from _wrong_groups(suite)
+    restricted = Counter(profile for restriction in suite.restrict for profile in restriction.profiles)
+    for profile in (name for name, count in restricted.items() if count > 1):
+        yield f"key 'restrict': {profile} comes {restricted[profile]} times; name all its systems in one [[restrict]]"
     measured = {cell.system for cell in suite.cells()}
     for system in suite.systems:
         if system not in measured:
             yield (
-                f"key 'restrict': leaves {system} no profile, so it would never be measured; take it from `systems`,"
-                " or add it to a [[restrict]]"
+                f"key 'restrict': no profile is left for {system}, so it would never be measured; remove it from"
+                " `systems`, or add it to a [[restrict]]"
             )
-    expected: set[tuple[str, str]] = set()
-    for index, entry in enumerate(suite.expect):
-        if (entry.system, entry.profile) in expected:
-            yield f"key 'expect.{index}': {entry.system} on {entry.profile} comes twice; keep one"
-        if not suite.allows(entry.system, entry.profile):
-            yield (
-                f"key 'expect.{index}': a [[restrict]] keeps {entry.system} off {entry.profile}, so there is no such"
-                " cell; remove one of the two"
-            )
-        expected.add((entry.system, entry.profile))
+    expected = Counter((entry.system, entry.profile) for entry in suite.expect)
+    for (system, profile), count in expected.items():
+        if count > 1:
+            yield f"key 'expect': {system} on {profile} comes {count} times; keep one"
+        if not suite.allows(system, profile):
+            yield f"key 'expect': a [[restrict]] removes {system} on {profile}; remove one of the two"

@@ -125,10 +125,6 @@ def verify_results(root: Path, *, cache: Path | None, progress: Progress = silen
 def _notes(root: Path, suites: Collection[Path], others: Sequence[Path]) -> tuple[str, ...]:
     """Say which files were not checked, or only in part."""
     notes = []
-    if unsealed := [below(root, path) for suite in suites for path in integrity.unsealed_files(suite)]:
-        notes.append(
-            f"not sealed: {_listed(unsealed)}: an older harness wrote {seals.MANIFEST}; the suite's next run seals them"
-        )
     homes = {suite.parent for suite in suites}
     if unknown := [path for path in others if not _is_mark(path.absolute(), suites, homes)]:
         names = [below(root, path) for path in unknown]

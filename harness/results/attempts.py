@@ -18,26 +18,18 @@ from harness.errors import FileError
 from harness.results.reader import StoredJob
 from harness.results.schema import Cell, ResultSpec
 
-# The reader's word for each field of the spec in which attempts may differ; other fields are "parameters".
-_DIFFERENCES = {
+# The words for fields of the spec in which attempts may differ; other fields have their own names.
+_WORDS = {
     "recipe": "image",
     "corpus_sha256": "corpus",
     "index_key": "index",
-    "sample_sha256": "query sample",
-    "sample_size": "query sample",
+    "params": "parameters",
     "qrels_sha256": "judgements",
-    "protocol": "protocol",
-    "trials": "protocol",
-    "jobs": "protocol",
-    "repeats": "protocol",
     "scenario_params": "scenario",
-    "warmup_queries": "protocol",
-    "warmup_cap": "protocol",
     "warmup_sha256": "warm-up queries",
     "k": "hits asked for",
-    "seed": "seed",
-    "envelope": "envelope",
-    "instance_type": "instance type",
+    **dict.fromkeys(("sample_sha256", "sample_size"), "query sample"),
+    **dict.fromkeys(("trials", "jobs", "repeats", "warmup_queries", "warmup_cap"), "protocol"),
 }
 
 
@@ -113,12 +105,12 @@ def _age(job: StoredJob) -> tuple[datetime.datetime, int, str]:
     try:
         time = datetime.datetime.fromisoformat(result.started_at)
     except ValueError as error:
-        raise FileError(f"{job.folder}: started_at {result.started_at!r} is no ISO time; correct the file") from error
+        raise FileError(f"{job.folder}: started_at {result.started_at!r} is not an ISO time; correct it") from error
     return time if time.tzinfo else time.replace(tzinfo=datetime.UTC), result.spec.repetition, result.key
 
 
 def _hidden_notes(shown: StoredJob, same: Sequence[StoredJob]) -> Iterator[str]:
-    """Yield notes on other attempts with the same spec: newer ones, and good ones before a failure."""
+    """Yield notes on other attempts with the same spec: newer attempts, and good attempts before a failure."""
     spec, outcome = shown.result.spec, shown.result.outcome
     prefix = f"{unit(spec)} {spec.job + 1} of {spec.jobs}: " if spec.jobs > 1 else ""
     index = next(index for index, job in enumerate(same) if job is shown)
@@ -154,7 +146,7 @@ def _other_notes(shown: StoredJob, ordered: Sequence[StoredJob]) -> Iterator[str
 
 def _differences(one: ResultSpec, other: ResultSpec) -> set[str]:
     return {
-        _DIFFERENCES.get(item.name, "parameters")
+        _WORDS.get(item.name, item.name.replace("_", " "))
         for item in fields(one)
         if item.name not in ("repetition", "job") and getattr(one, item.name) != getattr(other, item.name)
     }

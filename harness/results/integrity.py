@@ -112,7 +112,8 @@ def _check_record(job: StoredJob, place: str) -> Iterator[Mismatch]:
     if ok and seen.exit_code not in (None, 0):
         yield Mismatch(f"{where}: observed.exit_code", f"{seen.exit_code}", "0: the job ended ok")
     if ok != (result.detail is None):
-        yield Mismatch(f"{where}: detail", as_text(result.detail), f"what belongs to outcome {result.outcome.value}")
+        follows = "a reason" if not ok else "no reason"
+        yield Mismatch(f"{where}: detail", as_text(result.detail), f"{follows}: the job ended {result.outcome.value}")
     if seen.oom_kills and result.outcome is not Outcome.OOM:
         yield Mismatch(f"{where}: observed.oom_kills", f"{seen.oom_kills}", f"0: the job ended {result.outcome.value}")
     load_s = measured.load_s if measured else None
@@ -146,7 +147,7 @@ def check_facts_between(checked: Sequence[CheckedJob], root: Path) -> Iterator[M
 
 
 def _check_files(job: StoredJob, place: str) -> Iterator[Mismatch]:
-    """Check that the record names all files beside it, each with its hash."""
+    """Check that the record names all other files of its folder, each with its hash."""
     names = {entry.name for entry in filesystem.without_litter(job.folder.iterdir())} - {reader.RESULT}
     for name in sorted(names - job.result.files.keys()):
         yield Mismatch(f"{place}/{name}", "is there", f"no such file: {reader.RESULT} does not name it")
@@ -154,13 +155,22 @@ def _check_files(job: StoredJob, place: str) -> Iterator[Mismatch]:
         if Path(name).name != name:
             yield Mismatch(f"{place}/{reader.RESULT}: files", as_text(name), "names of files beside it")
             continue
-        try:
-            actual = untrusted.sha256(job.folder / name)
-        except OSError as error:
-            yield Mismatch(f"{place}/{name}", _damaged(error), f"a file of sha256 {sha256}")
-            continue
-        if actual != sha256:
-            yield Mismatch(f"{place}/{name}", f"sha256 {actual}", f"{sha256}, by its {reader.RESULT}")
+        yield from _check_sha256(job.folder / name, f"{place}/{name}", sha256, f"its {reader.RESULT}")
+
+
+def _check_sha256(path: Path, place: str, sha256: str, source: str, *, packed: bool = False) -> Iterator[Mismatch]:
+    """Compare a file's content with the hash that a source names."""
+    try:
+        actual = untrusted.sha256(path, packed=packed)
+    except (OSError, EOFError, zlib.error) as error:
+        yield Mismatch(place, _damaged(error), f"a file of sha256 {sha256}")
+    else:
+        yield from _check_hash(place, actual, sha256, source)
+
+
+def _check_hash(place: str, actual: str, sha256: str, source: str) -> Iterator[Mismatch]:
+    if actual != sha256:
+        yield Mismatch(place, f"sha256 {actual}", f"{sha256}, by {source}")
 
 
 def _damaged(error: Exception) -> str:
@@ -181,15 +191,8 @@ def input_files(suite: Path) -> Iterator[tuple[Path, bool]]:
 def check_inputs(suite: Path, place: str) -> Iterator[Mismatch]:
     """Find input files whose content does not match the hash in their name."""
     for path, packed in input_files(suite):
-        named = path.name.partition(".")[0]
         where = f"{place}/{path.parent.name}/{path.name}"
-        try:
-            sha256 = untrusted.sha256(path, packed=packed)
-        except (OSError, EOFError, zlib.error) as error:
-            yield Mismatch(where, _damaged(error), f"a file of content {named}")
-            continue
-        if sha256 != named:
-            yield Mismatch(where, f"content of sha256 {sha256}", f"{named}, by its name")
+        yield from _check_sha256(path, where, path.name.partition(".")[0], "its name", packed=packed)
 
 
 def check_manifest(suite: Path, root: Path, jobs: Mapping[Path, CheckedJob]) -> Iterator[Mismatch]:
@@ -233,20 +236,12 @@ def _check_sealed_files(suite: Path, root: Path, sealed: Mapping[str, str]) -> I
         place = below(root, present.get(name, suite / name))
         if name not in present:
             yield Mismatch(place, "gone", f"a file, by {seals.MANIFEST}; bring it back, or run its suite again")
-            continue
-        try:
-            actual = present[name].name.partition(".")[0] if _is_input(name) else untrusted.sha256(present[name])
-        except OSError as error:
-            yield Mismatch(place, _damaged(error), f"a file of sha256 {sha256}")
-            continue
-        if actual != sha256:
-            yield Mismatch(place, f"sha256 {actual}", f"{sha256}, by {seals.MANIFEST}")
+        elif name.partition("/")[0] in INPUT_FOLDERS:
+            yield from _check_hash(place, present[name].name.partition(".")[0], sha256, seals.MANIFEST)
+        else:
+            yield from _check_sha256(present[name], place, sha256, seals.MANIFEST)
     for name in sorted(present.keys() - listed.keys()) if listed else ():
         yield Mismatch(below(root, present[name]), "is there", f"no such file: {seals.MANIFEST} does not list it")
-
-
-def _is_input(name: str) -> bool:
-    return name.partition("/")[0] in INPUT_FOLDERS
 
 
 def _suite_files(suite: Path) -> dict[str, Path]:
@@ -255,15 +250,6 @@ def _suite_files(suite: Path) -> dict[str, Path]:
     others[seals.ORIGIN] = suite.parent / origins.FILE
     inputs = {path.relative_to(suite).as_posix(): path for path, _ in input_files(suite)}
     return {name: path for name, path in others.items() if os.path.lexists(path)} | inputs
-
-
-def unsealed_files(suite: Path) -> list[Path]:
-    """Return a suite's files if its manifest lists none of them, which an older harness wrote."""
-    try:
-        sealed = seals.read(suite) or {}
-    except (OSError, ValueError):  # a mismatch before
-        return []
-    return [] if any(map(seals.names_file, sealed)) else list(_suite_files(suite).values())
 
 
 def _exists(job: Path) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL
+from harness.driver.rate_search import latency_and_late
 from harness.driver.records import MAX_PROBES, Outcome
 from harness.errors import counted
 from harness.evaluation import answer_recall, trec
@@ -106,20 +107,13 @@ class Runs:
         """
         if job.run_path is None:
             if job.result.outcome is Outcome.OK:
-                yield Mismatch(reader.RUN, "no run", "that of its first trial: the job ended ok")
+                yield Mismatch(reader.RUN, "no run", "the run of its first trial: the job ended ok")
             return
         if not job.run_path.lstat().st_size:
             yield Mismatch(reader.RUN, "an empty file", "a run, compressed: even one without hits has a head")
             return
-        run, k = self._run(job.run_path, job), job.result.spec.k
-        strangers = sorted(run.rankings.keys() - set(job.sample_ids()))
-        if strangers:
-            stored = f"{len(strangers)} queries such as {strangers[0]!r}"
-            yield Mismatch(reader.RUN, stored, "queries of its sample alone")
-        long = {query: len(ranking) for query, ranking in run.rankings.items() if len(ranking) > k}
-        for query, count in list(long.items())[:1]:
-            stored = f"{count} hits for query {query!r}, too many for {len(long)} queries"
-            yield Mismatch(reader.RUN, stored, f"at most {k}")
+        run = self._run(job.run_path, job)
+        yield from _check_rankings(reader.RUN, job, run, job.result.spec.k)
         yield from self._check_judgements(job, run)
 
     def check_first_stage(self, job: StoredJob) -> Iterator[Mismatch]:
@@ -131,19 +125,11 @@ class Runs:
         path, spec = job.first_stage_path, job.result.spec
         if path is None:
             return
-        given = trec.read_run(path, most_first_stage_hits(spec)).rankings
-        strangers = sorted(given.keys() - set(job.sample_ids()))
-        if strangers:
-            stored = f"{len(strangers)} queries such as {strangers[0]!r}"
-            yield Mismatch(reader.FIRST_STAGE, stored, "queries of its sample alone")
-        depth = spec.params.get("depth")
-        most = max(spec.k, depth) if type(depth) is int else spec.k
-        long = next((query for query, hits in given.items() if len(hits) > most), None)
-        if long is not None:
-            yield Mismatch(reader.FIRST_STAGE, f"{len(given[long])} hits for query {long!r}", f"at most {most}")
+        first, depth = trec.read_run(path, most_first_stage_hits(spec)), spec.params.get("depth")
+        yield from _check_rankings(reader.FIRST_STAGE, job, first, max(spec.k, depth) if type(depth) is int else spec.k)
         ranked = self._run(job.run_path, job).rankings if job.run_path else {}
         for query, ranking in ranked.items():
-            if new := sorted(set(ranking).difference(given.get(query, ()))):
+            if new := sorted(set(ranking).difference(first.rankings.get(query, ()))):
                 follows = f"document {new[0]!r} of query {query!r}, which {reader.RUN} ranks"
                 yield Mismatch(reader.FIRST_STAGE, "not there", follows)
                 return
@@ -157,7 +143,7 @@ class Runs:
         hits = {(query, document) for query, ranking in run.rankings.items() for document in ranking}
         judged = {(query, document) for query, documents in qrels.items() for document in documents}
         if hits != judged:
-            follows = f"those of the {len(hits)} hits of its run"
+            follows = f"judgements of the {len(hits)} hits of its run"
             yield Mismatch(JUDGED_HITS, f"judgements of {counted(len(judged), 'hit')}", follows)
         yield from _check_depths(job.folder / ANSWER_DEPTHS, run, qrels)
 
@@ -172,6 +158,16 @@ class Runs:
         return self._runs[sha256]
 
 
+def _check_rankings(name: str, job: StoredJob, run: Run, most: int) -> Iterator[Mismatch]:
+    """Find rankings of queries outside the sample, and rankings with too many hits."""
+    if strangers := sorted(run.rankings.keys() - set(job.sample_ids())):
+        yield Mismatch(name, f"{len(strangers)} queries such as {strangers[0]!r}", "queries of its sample alone")
+    if long := {query: len(hits) for query, hits in run.rankings.items() if len(hits) > most}:
+        query, count = next(iter(long.items()))
+        stored = f"{count} hits for query {query!r}, too many for {counted(len(long), 'query')}"
+        yield Mismatch(name, stored, f"at most {most}")
+
+
 def _check_depths(path: Path, run: Run, qrels: Qrels) -> Iterator[Mismatch]:
     """Compare the stored answer depths with the run and its judgements."""
     if not os.path.lexists(path):
@@ -179,7 +175,7 @@ def _check_depths(path: Path, run: Run, qrels: Qrels) -> Iterator[Mismatch]:
     depths = answer_recall.read_depths(path)
     with_hits = {query for query, depth in depths.items() if depth.tokens or not depth.language}
     if not with_hits <= run.rankings.keys() <= depths.keys():
-        follows = f"those of the {len(run.rankings)} queries of its run"
+        follows = f"depths of the {len(run.rankings)} queries of its run"
         yield Mismatch(path.name, f"depths of {counted(len(depths), 'query')}", follows)
     # Searches stop at the last token, so an answer beyond it is not found.
     lost = [
@@ -188,7 +184,7 @@ def _check_depths(path: Path, run: Run, qrels: Qrels) -> Iterator[Mismatch]:
         if depth.found is None and depth.tokens < MAX_TOKENS and any(qrels.get(query, {}).values())
     ]
     if lost:
-        yield Mismatch(path.name, f"no answer for query {lost[0]!r}", f"the depth of the one that {JUDGED_HITS} has")
+        yield Mismatch(path.name, f"no answer for query {lost[0]!r}", f"the depth of the answer in {JUDGED_HITS}")
 
 
 def check(job: StoredJob) -> Iterator[Mismatch]:
@@ -200,22 +196,23 @@ def check(job: StoredJob) -> Iterator[Mismatch]:
     """
     table, spec, ok = job.samples(), job.result.spec, job.result.outcome is Outcome.OK
     if ok and not table.num_rows:
-        yield Mismatch(reader.SAMPLES, "no samples", f"those of {counted(spec.sample_size, 'query')}: the job ended ok")
+        yield Mismatch(
+            reader.SAMPLES, "no samples", f"samples of {counted(spec.sample_size, 'query')}: the job ended ok"
+        )
         return
     sample = job.sample_ids()
-    follows = f"{len(sample)}, as many as its query sample has"
-    yield from _check_number("spec.sample_size", spec.sample_size, len(sample), follows)
+    follows = ", as many as its query sample has"
+    yield from differences(f"{reader.RESULT}: spec.sample_size", spec.sample_size, len(sample), reason=follows)
     trials = [int(trial) for trial in table.column("trial").to_pylist()]
     latency_ns = table.column("latency_ns").to_pylist()
-    yield from _check_times(table)
-    yield from _check_work(table)
+    yield from _check_figures(table)
     yield from _check_trials(job, trials)
     if ok:
         counts = Counter(zip(trials, query_ids(table), strict=True))
         timed = tuple(query for query in sample if (WARMUP_TRIAL, query) not in counts)
         warm = len(sample) - len(timed)
-        follows = f"{warm}, as many queries of the sample as warmed up"
-        yield from _check_number("spec.held_out", spec.held_out, warm, follows)
+        follows = ", as many queries of the sample as warmed up"
+        yield from differences(f"{reader.RESULT}: spec.held_out", spec.held_out, warm, reason=follows)
         yield from _check_whole(job, counts, timed)
     yield from _check_counts(job, trials, latency_ns)
     if ok and spec.cell.scenario == "server":
@@ -224,30 +221,15 @@ def check(job: StoredJob) -> Iterator[Mismatch]:
         yield from _check_wall_time(job, table)
 
 
-def _check_number(name: str, stored: int, number: int, follows: str) -> Iterator[Mismatch]:
-    if stored != number:
-        yield Mismatch(f"{reader.RESULT}: {name}", f"{stored}", follows)
-
-
-def _check_times(table: pa.Table) -> Iterator[Mismatch]:
-    for name in table.column_names:
-        if name.endswith("_ns"):
-            least = 1 if name == "latency_ns" else 0
-            values = table.column(name).to_pylist()
-            wrong = [value for value in values if (value is None and least) or (value is not None and value < least)]
-            if wrong:
-                stored = f"{len(wrong)} such as {wrong[0]}"
-                yield Mismatch(f"{reader.SAMPLES}: {name}", stored, f"at least {least} ns throughout")
-
-
-def _check_work(table: pa.Table) -> Iterator[Mismatch]:
-    """Find negative counts of work, and more real tokens than padded ones."""
-    counts = {name: table.column(name).to_pylist() for name in table.column_names if name.startswith("count_")}
-    for name, values in counts.items():
-        wrong = [value for value in values if value is not None and value < 0]
-        if wrong:
-            yield Mismatch(f"{reader.SAMPLES}: {name}", f"{len(wrong)} such as {wrong[0]}", "at least 0 throughout")
-    pairs = zip(counts.get("count_tokens", ()), counts.get("count_padded_tokens", ()), strict=False)
+def _check_figures(table: pa.Table) -> Iterator[Mismatch]:
+    """Find times and counts below their least values, and more real tokens than padded ones."""
+    names = [name for name in table.column_names if name.endswith("_ns") or name.startswith("count_")]
+    columns = {name: table.column(name).to_pylist() for name in names}
+    for name, values in columns.items():
+        least = 1 if name == "latency_ns" else 0
+        if wrong := [value for value in values if value is not None and value < least]:
+            yield Mismatch(f"{reader.SAMPLES}: {name}", f"{len(wrong)} such as {wrong[0]}", f"at least {least}")
+    pairs = zip(columns.get("count_tokens", ()), columns.get("count_padded_tokens", ()), strict=False)
     for real, padded in pairs:
         if None not in (real, padded) and real > padded:
             yield Mismatch(f"{reader.SAMPLES}: count_tokens", f"{real}", f"at most {padded}, by count_padded_tokens")
@@ -320,14 +302,12 @@ def _check_probes(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> I
     if measured is None:
         return
     for number, probe in enumerate(measured.probes, start=1):
-        timed = sorted(ns for trial, ns in zip(trials, latency_ns, strict=True) if trial == probe.trial)
+        timed = [ns for trial, ns in zip(trials, latency_ns, strict=True) if trial == probe.trial]
         if not timed or target.latency_percentile is None or target.latency_target_s is None:
             continue
-        # As harness.driver.rate_search judges it; the guard keeps 0.95 * 200 from becoming rank 191 by rounding.
-        rank = max(1, math.ceil(target.latency_percentile / 100 * len(timed) - 1e-9))
-        late = sum(ns > round(target.latency_target_s * 1e9) for ns in timed)
+        latency_s, late = latency_and_late(timed, target)
         stored = {"queries": probe.queries, "late": probe.late, "latency_s": probe.latency_s}
-        follows = {"queries": len(timed), "late": late, "latency_s": timed[rank - 1] / 1e9}
+        follows = {"queries": len(timed), "late": late, "latency_s": latency_s}
         yield from differences(f"{reader.RESULT}: probe {number}", stored, follows, reason=f", by {reader.SAMPLES}")
     believed = [None, *(probe.rate_qps for probe in measured.probes if probe.check and probe.passed)][-1]
     yield from differences(

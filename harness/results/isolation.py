@@ -1,7 +1,7 @@
 """Isolation of jobs: the limits that a launcher enforces, and the mark of the rows that it measured.
 
 A result stores its isolation's name, and the whole record where harness does not ship it, so that no reader needs the
-launcher.  Only an isolation that harness ships may go without a mark, or say what its figures are.
+launcher.  Only an isolation that harness ships may have no mark, or declare its figures.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Isolation:
 
     @property
     def to_store(self) -> Isolation | None:
-        """The record for a result, beside the name; None for one that harness ships."""
+        """The record to store with the name; None for an isolation that harness ships."""
         return None if self.name in SHIPPED else self
 
     def marked(self, place: str) -> str:

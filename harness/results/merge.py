@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from harness import filesystem
@@ -30,30 +29,8 @@ class Source:
     name: str | None = None
 
 
-@dataclass(frozen=True)
-class VerifiedJob:
-    """A stored job with intact files, and the hash of its record."""
-
-    job: StoredJob
-    sha256: str
-
-    @property
-    def target(self) -> Path:
-        """The job's folder below its origin's."""
-        return reader.cell_path(self.job.result.spec.cell) / self.job.result.key
-
-    @cached_property
-    def inputs(self) -> tuple[Path, ...]:
-        """The qrels, sample and positions files of the job that exist."""
-        spec, suite = self.job.result.spec, self.job.suite_folder
-        names = (spec.qrels_sha256, spec.sample_sha256)
-        positions = suite_record.read_positions_path(suite, spec.cell.dataset)
-        files = [path for path, _ in integrity.input_files(suite)]
-        return tuple(path for path in files if path == positions or path.name.partition(".")[0] in names)
-
-
-# Target below an origin's folder -> the job that goes there.
-_Jobs = dict[Path, VerifiedJob]
+# Target below an origin's folder -> the job that goes there, and the hash of its record.
+_Jobs = dict[Path, tuple[StoredJob, str]]
 
 
 @dataclass(frozen=True)
@@ -94,21 +71,24 @@ def merge(sources: Sequence[Source], out: Path, *, progress: Progress = silent) 
 
     Raises:
         UsageError: a folder has no job; two sources have different jobs of one key under one name; a source with a name
-            has several origins; or ``out`` lies within a source.
+            has several origins; or ``out`` is a folder within a source.
         FileError: a source is damaged, or ``out`` holds other files.
         StoreError: ``out`` cannot be written.
     """
     for source in sources:
         if out.resolve().is_relative_to(source.folder.resolve()) and out.resolve() != source.folder.resolve():
-            raise UsageError(f"{out}: lies within {source.folder}, which is to be merged; name another -o")
+            raise UsageError(f"{out}: is a folder within {source.folder}, which is to be merged; name another -o")
     by_origin: dict[str, _Jobs] = {}
-    for name, verified in _read_sources(sources, progress):
-        jobs = by_origin.setdefault(name, {})
-        other = jobs.setdefault(verified.target, verified)
-        if other.sha256 != verified.sha256:
-            folders = f"{other.job.folder} and {verified.job.folder}"
+    for name, job, sha256 in _read_sources(sources, progress):
+        jobs, target = by_origin.setdefault(name, {}), reader.cell_path(job.result.spec.cell) / job.result.key
+        other, other_sha256 = jobs.setdefault(target, (job, sha256))
+        if other_sha256 != sha256:
+            folders = f"{other.folder} and {job.folder}"
             raise UsageError(f"{folders} are different jobs of one key under {name!r}; name one of them NAME=FOLDER")
-    merged_origins = tuple(_origin(name, jobs) for name, jobs in sorted(by_origin.items()))
+    merged_origins = tuple(
+        Origin(name=name, jobs=len(jobs), sha256=origins.digest({str(at): sha256 for at, (_, sha256) in jobs.items()}))
+        for name, jobs in sorted(by_origin.items())
+    )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         _check_is(out, merged_origins)
         return Merged(merged_origins, new=False)
@@ -126,14 +106,17 @@ def merge(sources: Sequence[Source], out: Path, *, progress: Progress = silent) 
     return Merged(merged_origins, new=True)
 
 
-def _read_sources(sources: Sequence[Source], progress: Progress) -> Iterator[tuple[str, VerifiedJob]]:
-    """Yield every job of every source with its origin's name, after verifying all bytes."""
-    paths = {source: sorted(reader.result_paths(_folder(source))) for source in sources}
+def _read_sources(sources: Sequence[Source], progress: Progress) -> Iterator[tuple[str, StoredJob, str]]:
+    """Yield every job of every source with its origin's name and its record's hash, after verifying all bytes."""
+    for source in sources:
+        if not source.folder.is_dir():
+            raise FileError(f"{source.folder}: does not exist; give a folder that holds results, or NAME=FOLDER")
+    paths = {source: sorted(reader.result_paths(source.folder)) for source in sources}
     total, done = sum(map(len, paths.values())), 0
-    by_source: dict[Source, list[VerifiedJob]] = {}
+    by_source: dict[Source, list[tuple[StoredJob, str]]] = {}
     for source in sources:
         if not paths[source]:
-            raise UsageError(f"{source.folder}: no stored job in it; leave it out, or give a folder of results")
+            raise UsageError(f"{source.folder}: holds no stored job; leave it out, or give a folder of results")
         job_origins, checked = JobOrigins(), []
         for path in paths[source]:
             checked.append(integrity.check_job(path.parent, job_origins, str(path.parent)))
@@ -142,27 +125,21 @@ def _read_sources(sources: Sequence[Source], progress: Progress) -> Iterator[tup
             done += 1
             progress(done, total)
         _check_manifests(source.folder, checked)
-        by_source[source] = [VerifiedJob(item.job, item.sha256) for item in checked if item.job and item.sha256]
+        by_source[source] = [(item.job, item.sha256) for item in checked if item.job and item.sha256]
     taken = {source.name for source in sources if source.name is not None}
-    taken |= {verified.job.origin for jobs in by_source.values() for verified in jobs if verified.job.origin}
+    taken |= {job.origin for jobs in by_source.values() for job, _ in jobs if job.origin}
     for source, jobs in by_source.items():
-        earlier = {verified.job.origin for verified in jobs}
+        earlier = {job.origin for job, _ in jobs}
         if source.name is not None and len(earlier) > 1:
             listed = ", ".join(sorted(name or "jobs of no origin" for name in earlier))
             given = f"{source.name}={source.folder}"
             raise UsageError(
-                f"{given}: holds several origins ({listed}), which keep their names; give it without a name"
+                f"{given}: holds several origins ({listed}), which keep their names; remove {source.name}="
             )
         name = source.name or _free_name(source.folder, taken)
         if None in earlier:
             taken.add(name)
-        yield from ((source.name or verified.job.origin or name, verified) for verified in jobs)
-
-
-def _folder(source: Source) -> Path:
-    if not source.folder.is_dir():
-        raise FileError(f"{source.folder}: no such folder; give one that holds results, or NAME=FOLDER")
-    return source.folder
+        yield from ((source.name or job.origin or name, job, sha256) for job, sha256 in jobs)
 
 
 def _check_manifests(root: Path, checked: Sequence[integrity.CheckedJob]) -> None:
@@ -180,11 +157,6 @@ def _free_name(folder: Path, taken: set[str]) -> str:
     return next(name for name in names if name not in taken)
 
 
-def _origin(name: str, jobs: Mapping[Path, VerifiedJob]) -> Origin:
-    digest = origins.digest({str(target): verified.sha256 for target, verified in jobs.items()})
-    return Origin(name=name, jobs=len(jobs), sha256=digest)
-
-
 def _check_is(out: Path, merged_origins: Sequence[Origin]) -> None:
     """Raise FileError unless a folder holds exactly this merge."""
     present = []
@@ -193,33 +165,42 @@ def _check_is(out: Path, merged_origins: Sequence[Origin]) -> None:
             with suppress(HarnessError):
                 present.append(origins.read(folder))
     if present != list(merged_origins):
-        raise FileError(f"{out}: exists and is not what these sources make; name another -o")
+        raise FileError(f"{out}: exists already and holds another merge or other files; name another -o")
 
 
 def _check_inputs(by_origin: Mapping[str, _Jobs]) -> None:
     """Raise FileError unless qrels and samples have the hashes in their names."""
-    needed = {path for jobs in by_origin.values() for verified in jobs.values() for path in verified.inputs}
+    needed = {path for jobs in by_origin.values() for job, _ in jobs.values() for path in _inputs(job)}
     for suite in sorted({path.parent.parent for path in needed}):
         for mismatch in integrity.check_inputs(suite, str(suite)):
             if Path(mismatch.place) in needed:
                 raise FileError(f"{mismatch}; nothing was written: bring it back or leave its folder out")
 
 
+def _inputs(job: StoredJob) -> tuple[Path, ...]:
+    """Return the qrels, sample and positions files of a job that exist."""
+    spec, suite = job.result.spec, job.suite_folder
+    positions = suite_record.read_positions_path(suite, spec.cell.dataset)
+    names = (spec.qrels_sha256, spec.sample_sha256)
+    files = [path for path, _ in integrity.input_files(suite)]
+    return tuple(path for path in files if path == positions or path.name.partition(".")[0] in names)
+
+
 def _write(folder: Path, jobs: _Jobs, origin: Origin) -> None:
     listed: dict[str, dict[str, str]] = {}
-    for target, verified in sorted(jobs.items()):
-        result, suite = verified.job.result, target.parts[0]
+    for target, (job, _) in sorted(jobs.items()):
+        result, suite = job.result, target.parts[0]
         listed.setdefault(suite, {})[str(target.relative_to(suite))] = str(result.seal)
         (folder / target).mkdir(parents=True)
         for name in (reader.RESULT, *result.files):
-            _take(verified.job.folder / name, folder / target / name)
-        for path in verified.inputs:
+            _take(job.folder / name, folder / target / name)
+        for path in _inputs(job):
             kept = folder / suite / path.parent.name / path.name
             if not kept.exists():
                 kept.parent.mkdir(exist_ok=True)
                 _take(path, kept)
                 listed[suite][f"{path.parent.name}/{path.name}"] = path.name.partition(".")[0]
-        record, kept = verified.job.suite_folder / suite_record.FILE, folder / suite / suite_record.FILE
+        record, kept = job.suite_folder / suite_record.FILE, folder / suite / suite_record.FILE
         if record.is_file() and not kept.exists():
             content = read_whole(record, suite_record.MOST_BYTES)
             kept.write_bytes(content)  # a run may change the source
@@ -243,7 +224,7 @@ def _locks(jobs: _Jobs) -> dict[str, PinLock]:
         FileError: one is damaged.
     """
     locks: dict[str, PinLock] = {}
-    folders = {verified.job.suite_folder: target.parts[0] for target, verified in jobs.items()}
+    folders = {job.suite_folder: target.parts[0] for target, (job, _) in jobs.items()}
     for folder, suite in sorted(folders.items()):
         joined = locks.get(suite, PinLock()).joined(pin_lock.read(folder))
         if joined is None:

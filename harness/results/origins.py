@@ -18,7 +18,7 @@ from harness.errors import FileError
 from harness.untrusted import escaped
 
 FILE = "origin.toml"
-NAME_FAULT = "is no name of an origin; write letters, digits, '.', '_' and '-'"
+NAME_FAULT = "is not a valid name of an origin; write letters, digits, '.', '_' and '-'"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 

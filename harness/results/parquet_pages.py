@@ -29,7 +29,7 @@ def check_values(about: Any) -> None:
     for group in (about.row_group(number) for number in range(about.num_row_groups)):
         for number in range(group.num_columns):
             if (values := group.column(number).num_values) != group.num_rows:
-                raise ValueError(f"{values:,} values in {group.num_rows:,} rows make no sense")
+                raise ValueError(f"{values:,} values in {group.num_rows:,} rows; samples have one in each")
 
 
 def unpacked_bytes(file: BufferedReader, about: Any) -> int:
@@ -41,7 +41,7 @@ def unpacked_bytes(file: BufferedReader, about: Any) -> int:
     total = 0
     for count, page in enumerate(_pages(file, about), start=1):
         if count > _MOST_PAGES:
-            raise ValueError(f"more than {_MOST_PAGES:,} pages make no sense")
+            raise ValueError(f"more than {_MOST_PAGES:,} pages")
         for field, encoding in _ENCODINGS.items():
             if field not in page:
                 continue
@@ -49,7 +49,7 @@ def unpacked_bytes(file: BufferedReader, about: Any) -> int:
             if found not in _KNOWN_ENCODINGS:
                 raise ValueError(f"an encoding ({found}) that no samples have")
         if not isinstance(page.get(_UNPACKED), int):
-            raise ValueError("a page without its size makes no sense")
+            raise ValueError("a page has no size")
         total += page[_UNPACKED]
     return total
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, lru_cache
@@ -42,7 +42,7 @@ RUN = "run.trec.gz"
 FIRST_STAGE = "first_stage.trec.gz"
 LOG = "log.txt.gz"
 STAGING = ".staging"
-# Folder of the verdicts of `harness viable`, beside a subject's jobs.
+# Folder of the verdicts of `harness viable`, next to a subject's jobs.
 VERDICTS = "verdicts"
 RESULT_BYTES, MOST_SAMPLE_BYTES = 2 << 20, 32 << 20
 _MOST_LEVELS = 64
@@ -76,7 +76,7 @@ class StoredJob:
     def samples(self, budget: SampleBudget | None = None) -> pa.Table:
         """Read raw latencies: query_id, trial (0-based; warm-up -1), warmup, latency_ns, stage_<name>_ns.
 
-        There are no rows if the job finished no query.  ``budget``: of the samples that are held together.
+        There are no rows if the job finished no query.  ``budget`` bounds the samples that are held together.
 
         Raises:
             FileError: the file is damaged, or holds something else or more than samples.
@@ -116,7 +116,7 @@ class StoredJob:
             return {str(query["query_id"]): str(query.get("text", "")) for query in queries}
 
     def _hash(self, name: str) -> str:
-        """Return a hash of the spec that names a file: another text could name any file of this machine."""
+        """Return a hash of the spec that names a file; refuse other text, which could name any file of this machine."""
         sha256: str = getattr(self.result.spec, name)
         if not _SHA256.fullmatch(sha256):
             raise FileError(f"{self.folder / RESULT}: {name} {sha256[:80]!r} is not a SHA-256; restore the file")
@@ -132,8 +132,8 @@ class StoredJob:
 class StoredJobs(tuple[StoredJob, ...]):
     """Readable jobs of a folder, in the order of their paths.
 
-    ``unreadable`` says what is left out, and why.  ``taken`` are the keys of unreadable jobs: their folders are in the
-    way of new ones.
+    ``unreadable`` holds an error for each job that is left out.  ``taken`` holds the keys of unreadable jobs, whose
+    folders no new job may use.
     """
 
     unreadable: tuple[FileError, ...]
@@ -142,7 +142,7 @@ class StoredJobs(tuple[StoredJob, ...]):
     def __new__(
         cls, jobs: Iterable[StoredJob] = (), unreadable: Iterable[FileError] = (), taken: Iterable[str] = ()
     ) -> Self:
-        """Join the jobs and what is known of the others."""
+        """Make the tuple of the jobs, with the facts about unreadable ones."""
         made = super().__new__(cls, jobs)
         made.unreadable, made.taken = tuple(unreadable), frozenset(taken)
         return made
@@ -164,10 +164,11 @@ def read_jobs(root: Path, required: str | None = None) -> StoredJobs:
         raise FileError(f"{root}: no results here; run a suite first, or give the folder that holds them{hint}")
     unreadable: list[FileError] = []
     job_origins, jobs, taken = JobOrigins(unreadable), [], []
-    for path, names in sorted(_job_folders(root, unreadable)):
+    found = ((Path(folder), {entry.name for entry in entries}) for folder, entries in folders(str(root), unreadable))
+    for path, names in sorted((path, names) for path, names in found if is_job(names)):
         try:
             if RESULT not in names:
-                raise FileError(f"{path / RESULT}: is gone; bring it back, or move its folder away")
+                raise FileError(f"{path / RESULT}: does not exist; restore it, or move its folder away")
             result = read_result(path / RESULT)
         except FileError as error:
             unreadable.append(error)
@@ -185,21 +186,13 @@ def stored_jobs(root: Path) -> StoredJobs:
     return read_jobs(root) if root.is_dir() else StoredJobs()
 
 
-def _job_folders(root: Path, unreadable: list[FileError]) -> Iterator[tuple[Path, frozenset[str]]]:
-    """Find the folders of jobs or of their remains, with the names of their files."""
-    for folder, entries in folders(str(root), unreadable):
-        names = frozenset(entry.name for entry in entries)
-        if is_job(names):
-            yield Path(folder), names
-
-
-def is_job(names: frozenset[str]) -> bool:
-    """Return whether files of these names belong to a stored job, or are left of one."""
-    return bool(names & {RESULT, SAMPLES, RUN, FIRST_STAGE, LOG})
+def is_job(names: Collection[str]) -> bool:
+    """Return whether a folder with these files is a stored job, or what remains of one."""
+    return not {RESULT, SAMPLES, RUN, FIRST_STAGE, LOG}.isdisjoint(names)
 
 
 def first_fault(unreadable: Sequence[FileError]) -> str | None:
-    """Return the first fault and the number of the others, if there is any."""
+    """Return the first fault and the number of further ones; None without a fault."""
     if not unreadable:
         return None
     others = len(unreadable) - 1
@@ -227,7 +220,7 @@ def _log_once(text: str) -> None:
 
 
 def of_key(root: Path, key: str) -> StoredJob | None:
-    """Read the job of a key, and no others; of several origins with that key, any.
+    """Read the job of a key alone; if several origins have it, any of them.
 
     Raises:
         FileError: its ``result.json`` is damaged.
@@ -247,7 +240,7 @@ def folders(root: str, wrong: list[FileError] | None = None) -> Iterator[tuple[s
     """Yield ``root`` and each folder below it, with its entries; links are not followed.
 
     Raises:
-        FileError: a folder cannot be read, or lies too deep; with ``wrong``, it is added there instead.
+        FileError: a folder cannot be read, or is too deep; with ``wrong``, the error is added there instead.
     """
     waiting = [(root, 0)]
     while waiting:
@@ -324,12 +317,12 @@ def parse_record(content: bytes, most_bytes: int = RESULT_BYTES) -> Any:
         ValueError: it is larger than ``most_bytes``, or JSON that no record may hold.
     """
     if len(content) > most_bytes:
-        raise ValueError(f"has {len(content):,} bytes, at most {most_bytes:,} make sense")
+        raise ValueError(f"has {len(content):,} bytes; the limit is {most_bytes:,}")
     return parse_json(content)
 
 
 def check_facts(facts: Any, name: str, *, negative: bool = False) -> None:
-    """Refuse facts that no job has: long lists and tables, numbers so small that a quotient is infinite, negative ones.
+    """Refuse facts that no job has: long lists and tables, negative numbers, and numbers very close to 0.
 
     ``negative``: numbers may be below 0, as the kernel's and the system's parameters may.
 
@@ -372,7 +365,7 @@ def _check_spec(result: Result) -> None:
 
 def cell_path(cell: Cell) -> Path:
     """Return the folder of a cell's jobs, relative to the results folder."""
-    return Path(cell.suite, cell.system, cell.dataset, cell.scenario, cell.profile)
+    return Path(cell.suite, *cell.names)
 
 
 def judges_hits_alone(path: Path) -> bool:
@@ -381,19 +374,19 @@ def judges_hits_alone(path: Path) -> bool:
 
 
 def most_hits(spec: ResultSpec) -> int:
-    """Return the most lines of a job's run that are read; a run somewhat too long is judged and named."""
+    """Return how many lines of a job's run are read at most; a run that is slightly too long is read and named."""
     return 1000 + 2 * spec.sample_size * spec.k
 
 
 def most_first_stage_hits(spec: ResultSpec) -> int:
-    """Return the most lines of the run of a job's first stage that are read."""
+    """Return how many lines of the run of a job's first stage are read at most."""
     depth = spec.params.get("depth")
     deepest = min(depth, _MOST["k"]) if type(depth) is int else 0
     return 1000 + 2 * spec.sample_size * max(spec.k, deepest)
 
 
 def read_job_run(job: StoredJob) -> Run:
-    """Read a stored job's run, with the depths of answers stored beside it.
+    """Read a stored job's run, with the stored depths of its answers.
 
     Raises:
         StoreError: the job has none.

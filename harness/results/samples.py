@@ -22,12 +22,12 @@ _TYPES = {"query_id": "string", "trial": "int32", "warmup": "bool", "latency_ns"
 _MORE = re.compile(
     r"scheduled_ns|service_ns|batch|stage_.{1,200}_ns|count_[a-z0-9_]{1,40}"
 )  # whole numbers, where a sample has them
-MOST_ROWS, _MOST_COLUMNS = 10_000_000, 64  # a cell has no more timed samples
+MOST_ROWS, _MOST_COLUMNS = 10_000_000, 64
 _MOST_TRIALS = 1002  # of a suite, and warm-up and repeats
 _LONGEST_ID_BYTES = 1024  # 256 characters
 _MOST_FOOTER_BYTES = 4 << 20
 _VALUE_BYTES = 8
-# Latencies hardly shrink when they are packed: a file that unpacks to more than this is no file of latencies.
+# Latencies hardly shrink when they are packed: a file that unpacks to more does not hold latencies.
 _FREE_BYTES, _MOST_TIMES = 8 << 20, 128
 # The samples of a cell, for which statistics need several times that.
 _MOST_HELD_BYTES = 256 << 20
@@ -64,11 +64,13 @@ class SampleBudget:
         most = _FREE_BYTES + _MOST_TIMES * self._file_bytes
         most = most if self.most_bytes is None else min(most, self.most_bytes)
         if self._held_bytes + size > most:
-            raise ValueError(f"needs {size:,} bytes of memory beside {self._held_bytes:,}; at most {most:,} make sense")
+            raise ValueError(
+                f"needs {size:,} bytes of memory in addition to {self._held_bytes:,}; the limit is {most:,}"
+            )
 
 
 def cell_budget() -> SampleBudget:
-    """Return the budget of the samples of one cell, of which warm-up is no part."""
+    """Return the budget of the samples of one cell, without warm-up."""
     return SampleBudget(_MOST_HELD_BYTES, warmup=False)
 
 
@@ -95,7 +97,7 @@ def load_samples(path: Path, budget: SampleBudget | None = None) -> pa.Table:
         budget: of the samples that are held together with it; ``None``: it is read alone.
 
     Raises:
-        FileError: it is damaged, has other columns than samples have, or more of anything than makes sense.
+        FileError: it is damaged, has other columns than samples have, or exceeds a limit.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -117,7 +119,7 @@ def load_samples(path: Path, budget: SampleBudget | None = None) -> pa.Table:
         ids = ids if pa.types.is_dictionary(ids.type) else ids.dictionary_encode()  # in a file without rows
         _check_ids(ids)
         if (trials := pc.count_distinct(table.column("trial")).as_py()) > _MOST_TRIALS:
-            raise ValueError(f"{trials:,} trials, at most {_MOST_TRIALS:,} make sense")
+            raise ValueError(f"{trials:,} trials; the limit is {_MOST_TRIALS:,}")
         for name in _TYPES:
             if table.column(name).null_count:
                 raise ValueError(f"column {name!r} has holes")
@@ -129,13 +131,13 @@ def load_samples(path: Path, budget: SampleBudget | None = None) -> pa.Table:
 
 
 def _check_footer(file: IO[bytes]) -> None:
-    """Raise ValueError for declarations that would take much more memory than those of any samples."""
+    """Raise ValueError for declarations that would take much more memory than any samples need."""
     end = file.seek(0, os.SEEK_END)
     file.seek(max(0, end - 8))
     size = int.from_bytes(file.read(4), "little")
     file.seek(0)
     if size > _MOST_FOOTER_BYTES:
-        raise ValueError(f"{size:,} bytes of declarations, at most {_MOST_FOOTER_BYTES:,} make sense")
+        raise ValueError(f"{size:,} bytes of declarations; the limit is {_MOST_FOOTER_BYTES:,}")
 
 
 def _check_outline(file: Any) -> tuple[int, int]:
@@ -144,7 +146,7 @@ def _check_outline(file: Any) -> tuple[int, int]:
 
     schema, about = file.schema_arrow, file.metadata
     if len(schema) > _MOST_COLUMNS or about.num_columns != len(schema):
-        raise ValueError(f"{about.num_columns} columns, at most {_MOST_COLUMNS} plain ones make sense")
+        raise ValueError(f"{about.num_columns} columns; the limit is {_MOST_COLUMNS} plain columns")
     types = {
         field.name: str(field.type.value_type if pa.types.is_dictionary(field.type) else field.type) for field in schema
     }
@@ -156,7 +158,7 @@ def _check_outline(file: Any) -> tuple[int, int]:
         raise ValueError(f"no column {min(missing)!r}")
     rows = max(about.num_rows, sum(about.row_group(number).num_rows for number in range(about.num_row_groups)))
     if rows > MOST_ROWS:
-        raise ValueError(f"{rows:,} rows, at most {MOST_ROWS:,} make sense")
+        raise ValueError(f"{rows:,} rows; the limit is {MOST_ROWS:,}")
     parquet_pages.check_values(about)
     return rows, len(schema)
 
@@ -169,7 +171,7 @@ def _check_ids(column: pa.ChunkedArray) -> None:
         if dictionary.null_count:
             raise ValueError("column 'query_id' has holes")
         if (longest := pc.max(pc.binary_length(dictionary)).as_py()) > _LONGEST_ID_BYTES:
-            raise ValueError(f"a query id of {longest:,} bytes, at most {_LONGEST_ID_BYTES:,} make sense")
+            raise ValueError(f"a query id of {longest:,} bytes; the limit is {_LONGEST_ID_BYTES:,}")
 
 
 def id_bytes(samples: pa.Table) -> int:
@@ -183,7 +185,7 @@ def id_bytes(samples: pa.Table) -> int:
 
 
 def query_ids(samples: pa.Table) -> list[str]:
-    """Return the query id of each sample; equal ones are one text in memory."""
+    """Return the query id of each sample; equal ids share one text in memory."""
     chunks = samples.column("query_id").chunks
     named = ((chunk.dictionary.to_pylist(), chunk.indices.to_pylist()) for chunk in chunks)
     return [names[place] for names, places in named for place in places]

@@ -1,6 +1,6 @@
-"""The records that go to disk: a stored job, whole.
+"""The records of a stored job: frozen dataclasses, whose field names contain units.
 
-Frozen dataclasses.  Units stand in the names.  What crosses into a container is in :mod:`harness.driver.records`.
+Records that cross into a container are in :mod:`harness.driver.records`.
 """
 
 from __future__ import annotations
@@ -14,15 +14,7 @@ from typing import Annotated
 from pydantic import StringConstraints
 
 from harness.commands import literal
-from harness.driver.records import (
-    Cpuset,
-    Envelope,
-    Measurement,
-    Outcome,
-    Scalar,
-    ScenarioParams,
-    digest,
-)
+from harness.driver.records import Cpuset, Envelope, Measurement, Outcome, Scalar, ScenarioParams, digest
 from harness.results.isolation import NAME, Isolation, named
 from harness.untrusted import ForeignText, split_list
 
@@ -37,12 +29,12 @@ NULL_SYSTEM = "null"
 SCHEMA_VERSION = 2
 READ_VERSIONS = (1, 2)
 
-# The times that a job claims may add up to so much more than its ``wall_s``: two clocks are read one after the other.
+# The most by which a job's times may exceed its ``wall_s``: two clocks are read one after the other.
 CLOCK_SLACK_S = 0.05
 
 # A file of a job whose dataset has answers instead of judgements: its run's hits, judged by their texts.
 JUDGED_HITS = "judged-hits.trec.gz"
-# Beside it: how deep in those texts the answers stand.
+# The depths of the answers in those texts.
 ANSWER_DEPTHS = "answer-depths.tsv.gz"
 # The engine of stored rankings.  The run of a first stage has as its tag the system that made it, with this and a slash
 # in front for a stored ranking, which was not measured.
@@ -70,11 +62,10 @@ class Memory:
 
 @dataclass(frozen=True)
 class GpuReading:
-    """A job's GPUs at one moment; ``None``: NVML does not say it of every one of them.
+    """A job's GPUs at one moment; ``None``: NVML does not report the figure for each GPU.
 
-    ``sm_clock_mhz`` is the lowest clock of theirs, ``temperature_c`` the highest temperature.  ``clock_reasons`` names
-    why any of them does not run faster (NVML's clocks event reasons, sorted): some are throttling, and some, like
-    ``gpu_idle``, are not.
+    ``sm_clock_mhz`` is their lowest clock, ``temperature_c`` their highest temperature.  ``clock_reasons`` holds NVML's
+    reasons why a GPU does not run faster, sorted: some are throttling, and some, like ``gpu_idle``, are not.
     """
 
     sm_clock_mhz: int | None = None
@@ -109,7 +100,7 @@ class Counters:
     """Kernel counters of the job's CPUs over the trials, or over the build; ``None``: the kernel does not show it.
 
     ``wall_s`` is what was counted: summed over the trials, each from the reading nearest to its start to the one
-    nearest to its end. ``cpu_s`` is the job's own CPU time, ``foreign_cpu_s`` that of everything else on its CPUs,
+    nearest to its end. ``cpu_s`` is the job's own CPU time, ``foreign_cpu_s`` the time of everything else on its CPUs,
     ``steal_s`` what the hypervisor took from them, ``wait_s`` how long the job's threads were runnable without a CPU
     (summed over threads), ``throttled_s`` how long a quota stopped it, ``swap_bytes`` the most it had swapped out.
     """
@@ -173,6 +164,11 @@ class Cell:
     scenario: str
     profile: str
 
+    @property
+    def names(self) -> tuple[str, str, str, str]:
+        """Return the names that tell it from the other cells of its suite."""
+        return self.system, self.dataset, self.scenario, self.profile
+
 
 @dataclass(frozen=True)
 class SweepPoint:
@@ -190,6 +186,12 @@ class SweepPoint:
     def label(self) -> str:
         """Return the values alone: ``0.9, 0.4``."""
         return ", ".join(map(str, self.params.values()))
+
+
+# The figures of the papers that named protocols follow, by the keys of a suite.
+PAPERS: dict[str, dict[str, int | None]] = {
+    "santhanam2023": {"warmup_queries": 10, "warmup_cap": None, "trials": 5, "k": 10, "sample_size": 1000},
+}
 
 
 @dataclass(frozen=True)
@@ -261,7 +263,7 @@ class Environment:
 
 @dataclass(frozen=True)
 class RentedMachine:
-    """The very machine of EC2 that a job ran on, as its metadata service says; ``None``: it does not.
+    """The machine of EC2 that a job ran on, by its metadata service; ``None``: the service does not say.
 
     ``lifecycle`` is ``on-demand``, ``spot`` ...; ``placement_group`` and ``host_id`` (of a dedicated host) say who else
     may be near; ``cpu_platform`` is the processor's name.
@@ -288,16 +290,15 @@ class FaultKind(StrEnum):
     OTHER_UNICODE_FORM = "other_unicode_form"
 
 
+# Each fault and its effect, around an example.
 _FAULT_TEXTS = {
-    FaultKind.EMPTY_DOCUMENTS: ("documents are empty", ""),
-    FaultKind.BLANK_QUERIES: ("queries are blank", "; they are asked anyway"),
-    FaultKind.UNKNOWN_DOCUMENTS: ("judgements are of documents that the corpus lacks", "; no system can find them"),
-    FaultKind.UNKNOWN_QUERIES: ("judgements are of queries that the dataset lacks", "; they count for nothing"),
-    FaultKind.REPEATED_JUDGEMENTS: ("judgements repeat an earlier one", "; each counts once"),
-    FaultKind.OTHER_UNICODE_FORM: (
-        "judgements are of documents that the corpus has under ids in another Unicode normalisation (NFC, NFD)",
-        "; write all ids in one form",
-    ),
+    FaultKind.EMPTY_DOCUMENTS: "documents are empty{}",
+    FaultKind.BLANK_QUERIES: "queries are blank{}; they are asked anyway",
+    FaultKind.UNKNOWN_DOCUMENTS: "judgements are of documents that the corpus lacks{}; no system can find them",
+    FaultKind.UNKNOWN_QUERIES: "judgements are of queries that the dataset lacks{}; they count for nothing",
+    FaultKind.REPEATED_JUDGEMENTS: "judgements repeat an earlier one{}; each counts once",
+    FaultKind.OTHER_UNICODE_FORM: "judgements are of documents that the corpus has under ids in another Unicode"
+    " normalisation (NFC, NFD){}; write all ids in one form",
 }
 
 
@@ -313,16 +314,15 @@ class DataFault:
     @property
     def text(self) -> str:
         """Return the fault for people."""
-        fact, effect = _FAULT_TEXTS[self.kind]
         such = "" if self.example is None else f", such as {self.example!r}"
-        return f"{self.count:,} of {self.total:,} {fact}{such}{effect}"
+        return f"{self.count:,} of {self.total:,} {_FAULT_TEXTS[self.kind].format(such)}"
 
 
 @dataclass(frozen=True)
 class Observed:
     """Observations of a job or an index build by the host, from outside it; ``None``: not known.
 
-    ``throttled_periods`` and ``oom_kills`` are the kernel's counters as the host read them: what an image says of them
+    ``throttled_periods`` and ``oom_kills`` are the kernel's counters as the host read them, because an image's claim
     proves nothing. ``canary`` was read before, between and after the trials, or before and after the build.
     ``counters`` are of the trials, or of the build alone. ``gpu`` is ``None`` for a job without GPUs, or where they
     could not be followed. ``shared_host``: other jobs of AWS Batch may have run there at the same time.
@@ -344,7 +344,7 @@ class IndexFacts:
     """Cost and size of an index build, and what the host saw of it; ``None``: not known.
 
     ``resumed_s`` is the part of ``build_s`` that earlier attempts, which ended early, spent on what the last one took
-    over; ``observed`` is of the last one.  Times and sizes include those of ``components``, whose indexes are joined;
+    over; ``observed`` is of the last one.  Times and sizes include the joined indexes of ``components``;
     ``observed`` does not.
     """
 
@@ -366,7 +366,7 @@ class IndexFacts:
 
     @property
     def watched_s(self) -> float:
-        """Return the own build time of the last attempt, which the readings are of."""
+        """Return the own build time of the last attempt, which the readings describe."""
         earlier_s = sum(facts.resumed_s or 0.0 for facts in self.components.values())
         return self.own_build_s - ((self.resumed_s or 0.0) - earlier_s)
 
@@ -414,9 +414,9 @@ class Result:
     """One stored job: spec, environment, measurement and outcome.  Immutable; no money in it.
 
     ``measured`` is the driver's record as it came; ``None``: it left none that can be stored. ``outcome`` and
-    ``detail`` are the host's verdict. ``instance`` is the machine, where it was one of EC2. ``page_cache`` says what
+    ``detail`` are the host's verdict. ``instance`` is the machine, if EC2 rented it out. ``page_cache`` says what
     was done to the index's pages in the host's cache before the job (``dropped``, or ``None``: nothing). ``files`` maps
-    each file beside ``result.json`` to its sha256. ``foreign_isolation`` is the record
+    each other file of its folder to its sha256. ``foreign_isolation`` is the record
     of an isolation that harness does not ship. ``seal`` is the digest of all other fields
     (:mod:`harness.results.seals`).
     """
@@ -459,7 +459,7 @@ def job_key(spec: ResultSpec) -> str:
 
 def glob_of(cell: Cell) -> str:
     """Return the glob that matches this cell alone."""
-    return "/".join(map(literal, (cell.system, cell.dataset, cell.scenario, cell.profile)))
+    return "/".join(map(literal, cell.names))
 
 
 def matches(cell: Cell, globs: str) -> bool:
@@ -478,7 +478,5 @@ def unmatched(cells: Collection[Cell], globs: str) -> str | None:
 
 
 def _matches(cell: Cell, glob: str) -> bool:
-    parts = (cell.system, cell.dataset, cell.scenario, cell.profile)
-    if "/" in glob:
-        return fnmatch.fnmatchcase("/".join(parts), glob)
-    return any(fnmatch.fnmatchcase(part, glob) for part in parts)
+    names = ("/".join(cell.names),) if "/" in glob else cell.names
+    return any(fnmatch.fnmatchcase(name, glob) for name in names)

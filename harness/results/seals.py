@@ -72,7 +72,7 @@ def read(suite: Path) -> dict[str, str] | None:
     whole = content[: content.rfind(b"\n") + 1].decode("utf-8")
     for number, line in enumerate(whole.split("\n")[:-1], start=1):
         if not (entry := _LINE.fullmatch(line)):
-            raise ValueError(f"line {number} is no seal and path")
+            raise ValueError(f"line {number} is not a seal and a path")
         # The last line of a path counts: a job that was moved away can be measured again.
         jobs[entry[2]] = entry[1]
     return jobs

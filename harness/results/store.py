@@ -38,6 +38,7 @@ from harness.results.reader import (
     result_paths,
 )
 from harness.results.schema import Result
+from harness.results.suite_record import PairKind
 from harness.untrusted import read_start, reason_of, to_json
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class Store:
     def keep_suite(
         self,
         measures: Iterable[str],
-        pairs: Mapping[str, Mapping[str, str]],
+        pairs: Mapping[PairKind, Mapping[str, str]],
         positions: Mapping[str, bytes] | None = None,
     ) -> None:
         """Store the suite's measures, pairs of systems and datasets' positions; they replace the earlier runs'."""
@@ -218,8 +219,8 @@ class Store:
             whole: a checked folder on the same disk that already holds the finished job.
 
         Raises:
-            StoreError: no space, no permission, or the key is taken or nobody could read the record (neither ever
-                should be).
+            StoreError: no space, no permission, the key is taken, or the record would be unreadable (the last two never
+                should happen).
         """
         target = self.folder.parent / cell_path(result.spec.cell) / result.key
         with _disk_errors(target):

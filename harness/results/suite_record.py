@@ -2,42 +2,64 @@
 
 from __future__ import annotations
 
-import functools
 import os
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Literal
 
+from pydantic import ConfigDict, Field, field_validator
+
+from harness.config import ConfigModel, validate
 from harness.driver.records import to_json
 from harness.errors import FileError, UsageError
 from harness.evaluation import measure_names
-from harness.untrusted import check_names, parse_json, read_whole, reading
+from harness.results.pin_lock import Sha256
+from harness.untrusted import parse_json, read_whole, reading
 
 FILE = "suite.json"
 MOST_BYTES = 4 << 20
-Part = TypeVar("Part")
+_REMEDY = "run its suite again, which writes it"
 # Folders between a job and its suite.
 _LEVELS = 5
-_SHA256 = re.compile("[0-9a-f]{64}")
-
 
 # Kinds of pairs that a suite declares: two systems, or a seed and its model.
-FIRSTP, EXACT, SEEDS = "firstp", "exact", "seeds"
-KINDS = (FIRSTP, EXACT, SEEDS)
+PairKind = Literal["firstp", "exact", "seeds"]
+
+
+class SuiteRecord(ConfigModel):
+    """Content of ``suite.json``.
+
+    Pairs map a system to its partner; ``positions`` maps a dataset to the SHA-256 of its positions, whose file is at
+    :func:`positions_path`.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    measures: tuple[str, ...]
+    firstp: dict[str, str] = Field(default={})
+    exact: dict[str, str] = Field(default={})
+    seeds: dict[str, str] = Field(default={})
+    positions: dict[str, Sha256] = Field(default={})
+
+    @field_validator("measures")
+    @classmethod
+    def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(value) > measure_names.MOST_NAMES:
+            raise ValueError(f"has {len(value):,} names; the limit is {measure_names.MOST_NAMES}")
+        try:
+            measure_names.check(value)
+        except UsageError as error:
+            raise ValueError(str(error).partition("; ")[0]) from None
+        return value
 
 
 def text(
     measures: Iterable[str],
-    pairs: Mapping[str, Mapping[str, str]] | None = None,
+    pairs: Mapping[PairKind, Mapping[str, str]] | None = None,
     positions: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the content of the record without empty parts.
-
-    ``pairs`` map systems to their partners, by one of ``KINDS``; ``positions`` datasets to the SHA-256 of their
-    positions, whose files are at :func:`positions_path`.
-    """
-    parts = {name: dict(part) for name, part in {**(pairs or {}), "positions": positions}.items() if part}
+    """Return the content of the record without empty parts; arguments as the fields of :class:`SuiteRecord`."""
+    parts = {name: dict(part) for name, part in (*(pairs or {}).items(), ("positions", positions)) if part}
     return to_json({"measures": list(measures), **parts}, indent=2) + "\n"
 
 
@@ -52,112 +74,56 @@ def read_positions_path(suite: Path, dataset: str) -> Path | None:
     Raises:
         FileError: the record is damaged.
     """
-    if not os.path.lexists(suite / FILE):
-        return None
-    sha256 = dict(_read(suite / FILE, _positions)).get(dataset)
+    sha256 = _read(suite / FILE).positions.get(dataset) if os.path.lexists(suite / FILE) else None
     path = None if sha256 is None else positions_path(suite, sha256)
     return path if path is not None and path.is_file() else None
 
 
 def read_measures(root: Path) -> tuple[str, ...]:
-    """Return the measures of the suites below a folder, or of its own suite, without duplicates.
+    """Return the measures of the suites below a folder, or of its own suite, without duplicates."""
+    return tuple(dict.fromkeys(name for record in _records(root)[0] for name in record.measures))
 
-    A damaged record has no measures, nor has a record that would exceed the limit together with the others
-    (:func:`unreadable` names both).
+
+def read_pairs(root: Path, kind: PairKind) -> dict[str, str]:
+    """Return each system's partner, as the suites of :func:`read_measures` name it; the last of two names counts."""
+    return {system: other for record in _records(root)[0] for system, other in getattr(record, kind).items()}
+
+
+def unreadable(root: Path) -> list[FileError]:
+    """Return the error of each record of the suites of :func:`read_measures` that is left out."""
+    return _records(root)[1]
+
+
+def _records(root: Path) -> tuple[list[SuiteRecord], list[FileError]]:
+    """Read the records below a folder, or of its own suite, and the error of each that is left out.
+
+    A damaged record is left out, and a record that would exceed the limit of measures together with the others.
     """
-    return _measures(_paths(root))[0]
-
-
-def _measures(paths: Iterable[Path]) -> tuple[tuple[str, ...], list[FileError]]:
-    """Return the measures of :func:`read_measures`, and an error for each record whose measures are left out."""
-    found: tuple[str, ...] = ()
-    errors = []
-    for path in paths:
-        try:
-            more = tuple(dict.fromkeys((*found, *_read(path, _names))))
-            if len(more) > measure_names.MOST_NAMES:
-                text = f"makes {len(more):,} measures with the other suites'; the limit is {measure_names.MOST_NAMES}"
-                raise FileError(f"{path}: {text}; name those to show, or give the folder of one suite")
-            found = more
-        except FileError as error:
-            errors.append(error)
-    return found, errors
-
-
-def read_pairs(root: Path, kind: str) -> dict[str, str]:
-    """Return each system's partner (of one of ``KINDS``), as the suites of :func:`read_measures` name it.
-
-    The last of two names counts.
-    """
-    part = functools.partial(_pairs, kind)
-    return {system: other for path in _paths(root) for system, other in _readable(path, part)}
-
-
-def unreadable(root: Path) -> tuple[FileError, ...]:
-    """Return the error of each damaged record of the suites of :func:`read_measures`."""
-    paths = _paths(root)
-    _, found = _measures(paths)
-    pairs = (functools.partial(_pairs, kind) for kind in KINDS)
-    parts: tuple[Callable[[Any], list[Any]], ...] = (_positions, *pairs)
-    named = {str(error) for error in found}
-    for path in paths:
-        try:
-            for part in parts:
-                _read(path, part)
-        except FileError as error:
-            # A record that cannot be read has one error.
-            found += [error] if str(error) not in named else []
-    return tuple(found)
-
-
-def _paths(root: Path) -> list[Path]:
     patterns = (FILE, f"*/{FILE}", f"*/*/{FILE}")  # a suite, suites, origins
     paths = sorted({path for pattern in patterns for path in root.glob(pattern)})
     if not paths:
         paths = [path for folder in root.absolute().parents[:_LEVELS] if (path := folder / FILE).is_file()][:1]
-    return paths
+    records: list[SuiteRecord] = []
+    errors: list[FileError] = []
+    measures: set[str] = set()
+    for path in paths:
+        try:
+            record = _read(path)
+            if (count := len(measures.union(record.measures))) > measure_names.MOST_NAMES:
+                fault = f"makes {count:,} measures with the other suites'; the limit is {measure_names.MOST_NAMES}"
+                raise FileError(f"{path}: {fault}; name those to show, or give the folder of one suite")
+        except FileError as error:
+            errors.append(error)
+        else:
+            records.append(record)
+            measures.update(record.measures)
+    return records, errors
 
 
-def _read(path: Path, part: Callable[[Any], list[Part]]) -> list[Part]:
-    """Read a part of a record; raise FileError if it is damaged."""
-    wrong = (OSError, ValueError, KeyError, TypeError, AttributeError)
-    with reading(path, "run its suite again, which writes it", fault="damaged", damage=wrong):
-        return part(parse_json(read_whole(path, MOST_BYTES)))
-
-
-def _readable(path: Path, part: Callable[[Any], list[Part]]) -> list[Part]:
+def _read(path: Path) -> SuiteRecord:
+    with reading(path, _REMEDY, fault="damaged", damage=(OSError, ValueError)):
+        raw = parse_json(read_whole(path, MOST_BYTES))
     try:
-        return _read(path, part)
-    except FileError:
-        return []
-
-
-def _names(content: Any) -> list[str]:
-    names = content["measures"]
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError("'measures' must be a list of names")
-    if len(names) > measure_names.MOST_NAMES:
-        raise ValueError(f"'measures' has {len(names):,} names; the limit is {measure_names.MOST_NAMES}")
-    try:
-        measure_names.check(names)
-    except UsageError as error:
-        raise ValueError(str(error).partition("; ")[0]) from None
-    return names
-
-
-def _positions(content: Any) -> list[tuple[str, str]]:
-    hashes = content.get("positions", {})
-    if not isinstance(hashes, dict) or not all(
-        isinstance(each, str) and _SHA256.fullmatch(each) for each in hashes.values()
-    ):
-        raise ValueError("'positions' must name a SHA-256 for each dataset")
-    check_names(hashes, "positions")
-    return list(hashes.items())
-
-
-def _pairs(kind: str, content: Any) -> list[tuple[str, str]]:
-    pairs = content.get(kind, {})
-    if not isinstance(pairs, dict) or not all(isinstance(name, str) for name in pairs.values()):
-        raise ValueError(f"'{kind}' must name a system for each system")
-    check_names(pairs, kind)
-    return list(pairs.items())
+        return validate(SuiteRecord, raw, path)
+    except FileError as error:
+        raise FileError(f"{error}; {_REMEDY}") from error

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any
+
+from harness.driver.records import Measurement
+from harness.results.schema import AnswerCounts, JobProvenance, Memory, Observed
 
 # The digest of a job without an image.
 _NO_IMAGE = "none"
-# The keys of version 1 that each nested record of version 2 took over.
-_MEASURED = (
-    *("effective", "phases", "load_s", "libraries", "device", "warmup_steady", "probes", "rate_qps", "compiled_s"),
+# Version 1 has the fields of these records at its top.  The driver's own verdict is not among them.
+_MEASURED = {each.name for each in fields(Measurement)} - {"outcome", "detail", "protocol_version"}
+_OBSERVED, _ANSWERS, _PROVENANCE = (
+    {each.name for each in fields(record)} for record in (Observed, AnswerCounts, JobProvenance)
 )
-_INDEX_OBSERVED = ("throttled_periods", "canary", "counters", "gpu", "placement", "shared_host")
-_INDEX_MEMORY = ("peak_anon_bytes", "peak_cgroup_bytes")
-_OBSERVED = ("exit_code", "oom_kills", "memory", *_INDEX_OBSERVED)
-_ANSWERS = ("first_query_s", "warmup_done", "trials_finished", "ranking_disagreements")
-_PROVENANCE = (
-    *("image_digest", "image_bytes", "stand_in", "pinned_at_first_use", "sweep"),
-    *("corpus_documents", "data_faults", "nominal_memory_bytes"),
-)
+_MEMORY = {each.name for each in fields(Memory)}
 
 
 def lift(raw: dict[str, Any]) -> dict[str, Any]:
     """Return a result of version 1 as version 2 writes it; values are not checked.
 
     Its spec names the image by its digest alone.  The digest stands for the recipe, so that attempts with different
-    images stay apart, and it equals no recipe of today.  Version 1 does not say what the driver thought of the outcome:
-    the host's verdict stands for it.  Key and seal stay as in the file.
+    images stay apart, and it equals no recipe of today.  Version 1 lacks the driver's own outcome: the host's
+    verdict takes its place.  Key and seal stay as in the file.
     """
     flat = dict(raw)
     spec = flat.get("spec")
@@ -34,14 +32,14 @@ def lift(raw: dict[str, Any]) -> dict[str, Any]:
         digest = spec["image_digest"]
         flat["spec"] = {name: value for name, value in spec.items() if name != "image_digest"} | {"recipe": digest}
         flat["image_digest"] = None if digest == _NO_IMAGE else digest
-    measured = _taken(flat, _MEASURED)
     nested = {
-        "observed": _taken(flat, _OBSERVED),
+        "observed": _taken(flat, _OBSERVED),  # before the measurement, which has counters of the same names
         "answers": _taken(flat, _ANSWERS),
         "provenance": _taken(flat, _PROVENANCE),
         "index": _lift_index(flat.get("index")),
         "schema_version": 2,
     }
+    measured = _taken(flat, _MEASURED)
     if any(measured.values()):
         told = {"outcome": flat.get("outcome"), "detail": None, "effective": None, "protocol_version": 1}
         nested["measured"] = told | measured
@@ -52,7 +50,7 @@ def _lift_index(raw: Any) -> Any:
     if not isinstance(raw, dict):
         return raw  # the reader names the key that is wrong
     flat = dict(raw)
-    observed = {"memory": _taken(flat, _INDEX_MEMORY), **_taken(flat, _INDEX_OBSERVED)}
+    observed = {"memory": _taken(flat, _MEMORY), **_taken(flat, _OBSERVED)}
     parts = flat.get("components")
     if isinstance(parts, dict):
         flat["components"] = {name: _lift_index(part) for name, part in parts.items()}

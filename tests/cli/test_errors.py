@@ -150,7 +150,7 @@ def test_adapter_names_the_parameter_that_its_system_lacks_and_its_line(harness:
         ("report loop", 2, "loop: "),
         ("leaderboard tiny", 2, "tiny: no finished job in it; run a suite first"),
         ("verify tiny", 2, "tiny: no stored job in it; give the folder that holds results"),
-        ("merge tiny -o merged", 2, "tiny: no stored job in it; leave it out, or give a folder of results"),
+        ("merge tiny -o merged", 2, "tiny: holds no stored job; leave it out, or give a folder of results"),
         ("evaluate tiny tiny", 2, "tiny: is a folder; name a file"),
         ("evaluate tiny/qrels.trec one.run -o tiny", 2, "tiny: is a folder; name a file in it"),
         ("evaluate tiny/qrels.trec one.run -o loop/x", 2, "loop/x: cannot be written: "),

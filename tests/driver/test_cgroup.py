@@ -216,16 +216,12 @@ def test_hidden_controller_has_an_unknown_quota(v1: Path, v2: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "max\n", "1 2 3\n"])
-def test_malformed_quota_is_unknown(v2: Path, text: str) -> None:
-    (v2 / "cpu.max").write_text(text)
-    (v2 / "cpu.weight").write_text("100\n")
-    assert own(v2).cpu_quota() is None
-
-
-def test_quota_without_a_period_is_unknown(v1: Path) -> None:
+def test_malformed_quota_is_unknown(v1: Path, v2: Path, text: str) -> None:
     (v1 / "cpu" / "cpu.cfs_period_us").unlink()
     (v1 / "cpu" / "cpu.shares").write_text("1024\n")
-    assert own(v1).cpu_quota() is None
+    (v2 / "cpu.max").write_text(text)
+    (v2 / "cpu.weight").write_text("100\n")
+    assert own(v1).cpu_quota() is own(v2).cpu_quota() is None
 
 
 @pytest.mark.parametrize(
@@ -288,29 +284,6 @@ def test_v1_controllers_have_their_own_parents(tmp_path: Path) -> None:
     assert Cgroup(1, *(tmp_path / "cpu" / "a",) * 3).cpu_parents()[0].cpuset is None
 
 
-def test_throttling_is_counted(v1: Path, v2: Path) -> None:
-    for path in (v1 / "cpu" / "cpu.stat", v2 / "cpu.stat"):
-        path.write_text("nr_periods 90\nnr_throttled 7\n")
-        assert own(path.parent.parent if path.parent.name == "cpu" else path.parent).throttled_periods() == 7
-
-
-def test_v1_counts_oom_kills(v1: Path) -> None:
-    (v1 / "memory" / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
-    assert own(v1).oom_kills() == 3
-
-
-def test_peak_is_none_without_memory_peak(v2: Path) -> None:
-    (v2 / "memory.peak").unlink()  # before 5.19
-    assert own(v2).peak_bytes() is None
-
-
-def test_swap_is_none_without_swap_accounting(v1: Path, v2: Path) -> None:
-    (v1 / "memory" / "memory.memsw.limit_in_bytes").unlink()
-    (v2 / "memory.swap.max").unlink()
-    assert own(v1).swap_limit_bytes() is None
-    assert own(v2).swap_limit_bytes() is None
-
-
 def test_memory_is_read_in_one_piece(v1: Path, v2: Path) -> None:
     assert own(v1).memory_stat() == MemoryStat(29_511_680, 12_288, 0, 3)
     text = (v2 / "memory.stat").read_text()
@@ -326,20 +299,17 @@ def test_swap_in_use_is_read_or_unknown(v1: Path, v2: Path) -> None:
     assert own(v2).swap_bytes() is None, "a kernel without swap accounting says not known"
 
 
-def test_cpu_time_and_throttled_time_are_in_nanoseconds(v1: Path, v2: Path) -> None:
+def test_counters_of_both_versions_are_read(v1: Path, v2: Path) -> None:
     (v1 / "cpuacct").mkdir()
     (v1 / "cpuacct" / "cpuacct.usage").write_text("6191704000\n")
     (v1 / "cpu" / "cpu.stat").write_text("nr_periods 90\nnr_throttled 7\nthrottled_time 123456789\n")
-    assert (own(v1).cpu_ns(), own(v1).throttled_ns()) == (6_191_704_000, 123_456_789)
+    assert (own(v1).cpu_ns(), own(v1).throttled_ns()) == (6_191_704_000, 123_456_789), "nanoseconds"
+    assert own(v1).throttled_periods() == 7
+    (v1 / "memory" / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
+    (v1 / "memory" / "tasks").write_text("17\n18\n")
+    assert (own(v1).oom_kills(), own(v1).threads()) == (3, [17, 18])
     (v2 / "cpu.stat").write_text("usage_usec 2157410\nnr_throttled 7\nthrottled_usec 40\n")
     assert (own(v2).cpu_ns(), own(v2).throttled_ns()) == (2_157_410_000, 40_000)
-
-
-def test_threads_are_listed(v1: Path, v2: Path) -> None:
-    (v1 / "memory" / "tasks").write_text("17\n18\n")
-    (v2 / "cgroup.threads").write_text("4\n")
-    assert own(v1).threads() == [17, 18]
-    assert own(v2).threads() == [4]
 
 
 @pytest.mark.parametrize(
@@ -368,22 +338,11 @@ def test_open_files_return_new_content(v1: Path, v2: Path) -> None:
 @pytest.mark.parametrize("version", [1, 2])
 def test_missing_file_is_none_and_not_0(tmp_path: Path, version: int) -> None:
     gone = Cgroup(version, tmp_path, tmp_path, tmp_path)
-    assert gone.memory_limit_bytes() is None
-    assert gone.swap_limit_bytes() is None
-    assert gone.cpu_quota() is None
-    assert gone.pids_limit() is None
-    assert gone.cpus() is None
-    assert gone.numa_nodes() is None
     assert gone.memory_parents() == gone.cpu_parents() == []
-    assert gone.memory_stat() is None
-    assert gone.peak_bytes() is None
-    assert gone.oom_kills() is None
-    assert gone.throttled_periods() is None
-    assert gone.throttled_ns() is None
-    assert gone.cpu_ns() is None
-    assert gone.memory_stat() is None
-    assert gone.swap_bytes() is None
-    assert gone.threads() is None
+    limits = (gone.memory_limit_bytes, gone.swap_limit_bytes, gone.cpu_quota, gone.pids_limit, gone.cpus)
+    memory = (gone.numa_nodes, gone.memory_stat, gone.peak_bytes, gone.oom_kills, gone.swap_bytes)
+    times = (gone.throttled_periods, gone.throttled_ns, gone.cpu_ns, gone.threads)
+    assert all(reading() is None for reading in (*limits, *memory, *times))
 
 
 def test_a_container_of_a_v1_host_is_found_from_outside(tmp_path: Path) -> None:

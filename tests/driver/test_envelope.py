@@ -11,7 +11,6 @@ import pytest
 from harness.driver import envelope
 from harness.driver.cgroup import UNLIMITED
 from harness.driver.records import Cpuset
-from harness.results.isolation import PROCESS
 from tests.support.job_fixtures import ASKED, SEEN
 
 CPUSET = Cpuset((2, 3), (1,))
@@ -71,20 +70,6 @@ def test_each_wrong_limit_is_named(name: str) -> None:
     change, message = WRONG[name]
     (wrong,) = envelope.mismatches(ASKED, replace(SEEN, **change), envelope.LIMITS, CPUSET)
     assert wrong.startswith(message)
-
-
-def test_all_wrong_limits_are_named_together() -> None:
-    seen = replace(SEEN, cpus=(0,), memory_bytes=None, uid=0)
-    assert len(envelope.mismatches(ASKED, seen, envelope.LIMITS)) == 3
-
-
-def test_plain_process_is_checked_for_its_affinity_alone() -> None:
-    loose = replace(SEEN, memory_bytes=None, swap_bytes=None, pids=None, uid=0, network_interfaces=("eth0",))
-    loose = replace(loose, cpu_quota=None, numa_nodes=(0, 1))
-    assert envelope.mismatches(ASKED, loose, PROCESS.enforced, CPUSET) == []
-    for cpus in ((1,), (1, 2)):
-        (wrong,) = envelope.mismatches(ASKED, replace(loose, cpus=cpus), PROCESS.enforced, CPUSET)
-        assert "affinity" in wrong
 
 
 def test_a_limit_is_verified_where_the_launcher_enforces_it() -> None:

@@ -78,9 +78,12 @@ class Bench:
         self.service_s, self.target, self.queries, self.streams = service_s, target, queries, streams
         self.probes: list[Probe] = []
 
+    def serve(self, arrivals: list[int]) -> list[ServedQuery]:
+        return queue(self.service_s, arrivals, self.streams)
+
     def __call__(self, rate_qps: float, check: bool) -> bool:
         trial = len(self.probes)
-        served = queue(self.service_s, arrivals_ns(2023, trial, self.queries, rate_qps), self.streams)
+        served = self.serve(arrivals_ns(2023, trial, self.queries, rate_qps))
         self.probes.append(judge_probe(served, trial, rate_qps, self.target, streams=self.streams, check=check))
         if out_of_reach(served, self.target):
             raise Unreachable
@@ -170,13 +173,8 @@ def shared(service_s: float, arrivals: list[int], streams: int) -> list[ServedQu
 class SharedBench(Bench):
     """A system whose streams together are no faster than one."""
 
-    def __call__(self, rate_qps: float, check: bool) -> bool:
-        trial = len(self.probes)
-        served = shared(self.service_s(0), arrivals_ns(2023, trial, self.queries, rate_qps), self.streams)
-        self.probes.append(judge_probe(served, trial, rate_qps, self.target, streams=self.streams, check=check))
-        if out_of_reach(served, self.target):
-            raise Unreachable
-        return self.probes[-1].passed
+    def serve(self, arrivals: list[int]) -> list[ServedQuery]:
+        return shared(self.service_s(0), arrivals, self.streams)
 
 
 @pytest.mark.parametrize("streams", [2, 8, 64])

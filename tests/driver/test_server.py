@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import json
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from harness.driver import rate_search, server
 from harness.driver.adapter import BadAnswer
 from harness.driver.output import EVENTS, SAMPLES, Output
 from harness.driver.records import Envelope, Hit, JobSpec, Measurement, Outcome, Query, ScenarioParams
-from harness.driver.scenarios import QueryRunner, ScenarioResult, closed_loop, planned_queries
+from harness.driver.scenarios import QueryRunner, closed_loop, planned_queries
 from harness.jobs.job_samples import incomplete, read_samples, worked_s
 from harness.launch.base import LaunchRequest, Prepared
 from tests.driver.test_adapter import Least
@@ -69,15 +69,12 @@ def spec(queries: int, **keys: Any) -> JobSpec:
     return job_fixtures.spec(**given)
 
 
-def run(
-    folder: Path, system: Serving, job: JobSpec, scenario: Callable[..., ScenarioResult] = server.server
-) -> ScenarioResult:
+def run(folder: Path, system: Serving, job: JobSpec, scenario: Callable[..., None] = server.server) -> Measurement[str]:
     (folder / "out").mkdir()
-    out = Output(folder / "out")
-    try:
-        return scenario(system, job, out, partial(planned_queries, job))
-    finally:
-        out.close()
+    measured: Measurement[str] = Measurement(Outcome.OK, None, None)
+    with closing(Output(folder / "out")) as out:
+        scenario(system, job, out, partial(planned_queries, job), measured)
+    return measured
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
@@ -90,11 +87,11 @@ def p99_s(latencies_ns: list[int]) -> float:
 
 def one_probe(
     folder: Path, system: Serving, job: JobSpec, rate_qps: float, monkeypatch: pytest.MonkeyPatch
-) -> ScenarioResult:
+) -> Measurement[str]:
     """A job whose search tries one rate and no other."""
 
     def search(probe: Callable[[float, bool], bool], *_: float) -> None:
-        with contextlib.suppress(rate_search.Unreachable):
+        with suppress(rate_search.Unreachable):
             probe(rate_qps, False)
 
     monkeypatch.setattr(server, "highest_rate", search)
@@ -125,7 +122,7 @@ def test_probe_is_complete_and_accepted_by_the_host(tmp_path: Path, monkeypatch:
     done = one_probe(tmp_path, adapter(lambda _: 0.001), job, 200.0, monkeypatch)
     found, _, wrong = read_samples(LaunchRequest(job, Prepared(None, "", "", ""), tmp_path, tmp_path, tmp_path))
     assert wrong is None
-    assert incomplete(job, Measurement(Outcome.OK, None, None, probes=done.probes), found) is None
+    assert incomplete(job, done, found) is None
     probe = [row for row in rows(tmp_path) if row["trial"] == 5]
     assert [row["scheduled_ns"] for row in probe] == rate_search.arrivals_ns(3, 5, 40, 200.0)
     assert all(row["latency_ns"] >= row["service_ns"] >= 1_000_000 for row in probe)
@@ -232,7 +229,8 @@ def test_rate_is_found_and_checked_with_queries_from_the_host(tmp_path: Path) ->
         asked.append(number)
         return planned_queries(job, number)
 
-    done = server.server(adapter(lambda _: 0.002), replace(job, sample=()), out, hand)
+    done: Measurement[str] = Measurement(Outcome.OK, None, None)
+    server.server(adapter(lambda _: 0.002), replace(job, sample=()), out, hand, done)
     out.close()
     assert done.rate_qps is not None and 50 < done.rate_qps < 600
     assert done.probes[-1].check and done.probes[-1].passed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.driver import subprocess_adapter
-from harness.driver.adapter import BadAnswer, Corpus, check_hits
+from harness.driver.adapter import BadAnswer, Corpus
 from harness.driver.driver import one_line, outcome_of
 from harness.driver.records import Envelope, Hit, Outcome
 from harness.driver.subprocess_adapter import EngineFailed, JsonLines, command
@@ -86,7 +85,7 @@ def test_every_verb_is_one_line_each_way(rig: Rig, tmp_path: Path) -> None:
 
 
 def test_minimal_engine_is_accepted(rig: Rig, tmp_path: Path) -> None:
-    engine = rig(search={"hits": []})
+    engine = rig(search={"error": None, "hits": []})
     engine.load(tmp_path)
     assert engine.search("x", 1) == [] and engine.stages_s() == engine.threads() == engine.libraries() == {}
     assert engine.device() == "cpu"
@@ -145,11 +144,11 @@ def test_a_long_reply_comes_in_many_pieces(rig: Rig, tmp_path: Path) -> None:
         ("[" * 100_000, "the engine wrote no JSON: "),
         ("!sys.stdout.buffer.write(bytes([255, 10])); sys.stdout.flush()", "the engine wrote no JSON: '\ufffd'"),
         ("", "the engine wrote no JSON: ''"),
-        ([1, 2], "the engine's reply is no JSON object"),
+        ([1, 2], "the engine's reply is not a JSON object"),
         ({}, "the engine's reply has no list of hits, but NoneType"),
         ({"hits": "all"}, "the engine's reply has no list of hits, but str"),
-        ({"hits": [["d"]]}, r"a hit of the engine's reply is no pair \[id, score\]"),
-        ({"hits": [7]}, r"a hit of the engine's reply is no pair \[id, score\]"),
+        ({"hits": [["d"]]}, r"a hit of the engine's reply is not a pair \[id, score\]"),
+        ({"hits": [7]}, r"a hit of the engine's reply is not a pair \[id, score\]"),
         ("!print('x' * (3 << 20), flush=True)", r"the engine's reply has more than \d+ bytes in one line"),
     ],
 )
@@ -159,16 +158,6 @@ def test_a_reply_that_breaks_the_contract_is_a_bad_answer(rig: Rig, tmp_path: Pa
     with pytest.raises(BadAnswer, match=message) as caught:
         engine.search("x", 10)
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
-
-
-@pytest.mark.parametrize(
-    "hit", [["d", "high"], ["d", None], [3, 1.0], ["d", True], ["d", 10**400], ["", 1.0], ["two words", 1.0]]
-)
-def test_hits_of_an_engine_are_checked_by_the_driver(rig: Rig, tmp_path: Path, hit: list[Any]) -> None:
-    engine = rig(search={"hits": [hit]})
-    engine.load(tmp_path)
-    with pytest.raises(BadAnswer):
-        check_hits(engine.search("x", 1), 1, 1)
 
 
 def test_unrequested_line_is_not_the_next_answer(rig: Rig, tmp_path: Path) -> None:
@@ -186,7 +175,7 @@ def test_unrequested_line_is_not_the_next_answer(rig: Rig, tmp_path: Path) -> No
 def test_malformed_facts_of_an_engine_are_refused(rig: Rig, tmp_path: Path, name: str, value: Any) -> None:
     engine = rig(**{name: {name: value}})
     engine.load(tmp_path)
-    with pytest.raises(BadAnswer, match=f"the engine's {name} is no object whose values are"):
+    with pytest.raises(BadAnswer, match=f"the engine's {name} is not an object whose values are"):
         getattr(engine, name)()
 
 
@@ -205,12 +194,6 @@ def test_an_engine_that_fails_is_a_crash_in_one_line(rig: Rig, tmp_path: Path, a
     with pytest.raises(EngineFailed, match=message) as caught:
         engine.search("x", 1)
     assert outcome_of(caught.value) is Outcome.CRASH and "\n" not in str(caught.value)
-
-
-def test_null_error_is_no_error(rig: Rig, tmp_path: Path) -> None:
-    engine = rig(search={"error": None, "hits": [["d1", 2.5]]})
-    engine.load(tmp_path)
-    assert engine.search("x", 1) == [Hit("d1", 2.5)]
 
 
 @pytest.mark.parametrize(
@@ -321,14 +304,6 @@ def test_standard_error_goes_to_the_log(rig: Rig, tmp_path: Path, capfd: pytest.
     engine.load(tmp_path)
     engine.close()
     assert capfd.readouterr().err == "warming up\n"
-
-
-def test_latency_includes_the_engines_time(rig: Rig, tmp_path: Path) -> None:
-    engine = rig(search=f"!time.sleep(0.05); print({json.dumps(GOOD)!r}, flush=True)")
-    engine.load(tmp_path)
-    start = time.perf_counter()
-    engine.search("x", 2)
-    assert time.perf_counter() - start >= 0.05
 
 
 def test_a_whole_job_over_json_lines(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ def _read_job(folder: Path, _scratch: Path) -> object:
 def _read_suite(folder: Path, _scratch: Path) -> object:
     root = folder / "results"
     (suite,) = (path for path in root.iterdir() if path.is_dir())
-    pairs = suite_record.read_pairs(root, suite_record.FIRSTP), suite_record.read_positions_path(suite, "large")
+    pairs = suite_record.read_pairs(root, "firstp"), suite_record.read_positions_path(suite, "large")
     return suite_record.read_measures(root), pairs
 
 

@@ -122,12 +122,6 @@ def test_kernel_evidence_outranks_all_other_evidence(left: Left) -> None:
     left.ends(Outcome.TIMEOUT, "too late", replace(ENDED, oom_kills=None, stopped=late))
 
 
-def test_stop_reason_outranks_the_jobs_own_report(left: Left) -> None:
-    left.ends(
-        Outcome.TIMEOUT, "too late", replace(ENDED, exit_code=137, stopped=StopReason(Outcome.TIMEOUT, "too late"))
-    )
-
-
 def trace(anon_mib: int, faults_per_s: float, seconds: int = 60) -> LaunchEnd:
     """Describe a stopped job with constant anonymous memory and a constant rate of major faults."""
     times = [second * 1_000_000_000 for second in range(seconds)]
@@ -163,10 +157,10 @@ def test_timeout_without_thrashing_stays_a_timeout(left: Left, ended: LaunchEnd)
 
 def test_job_without_a_measurement_is_a_crash_with_its_last_output(left: Left) -> None:
     left.measurement.unlink()
-    detail = "ended with exit code 139: it left no measurement; its last words: last words"
+    detail = "ended with exit code 139: it left no measurement; its last line: last words"
     collected = left.ends(Outcome.CRASH, detail, replace(ENDED, exit_code=139))
     assert len(collected.samples) == 5, "what was finished is kept"
-    left.ends(Outcome.CRASH, "it said nothing", replace(ENDED, log=b" \n"))
+    left.ends(Outcome.CRASH, "it printed nothing", replace(ENDED, log=b" \n"))
     left.ends(Outcome.CRASH, r"\x1b[31m", replace(ENDED, log=b"\x1b[31m\xff" + b"x" * 1_000))
 
 
@@ -188,10 +182,10 @@ Extension modules: numpy.core (total: 1)
     [
         (DUMP % b"Segmentation fault", "SIGSEGV at ctypes/__init__.py line 519 in string_at, called from engine/adapt"),
         (DUMP % b"Aborted" + DUMP % b"Segmentation fault", "ended with exit code 139: SIGABRT at ctypes/__init__.py"),
-        (DUMP % b"Aborted", "engine/adapter.py line 31 in search; its last words: free(): invalid pointer"),
-        (b"Fatal Python error: Bus error\n", "ended with exit code 139: SIGBUS; it said nothing"),
+        (DUMP % b"Aborted", "engine/adapter.py line 31 in search; its last line: free(): invalid pointer"),
+        (b"Fatal Python error: Bus error\n", "ended with exit code 139: SIGBUS; it printed nothing"),
         (DUMP % b"none of \x1b[31m\xff ours", r"none of \x1b[31m"),
-        (DUMP.replace(b"string_at", b"x" * 190) % b"Aborted" + b"y" * 100_000, "its last words: free(): invalid"),
+        (DUMP.replace(b"string_at", b"x" * 190) % b"Aborted" + b"y" * 100_000, "its last line: free(): invalid"),
     ],
 )
 def test_crash_by_a_signal_names_the_signal_and_the_line(left: Left, log: bytes, detail: str) -> None:
@@ -206,7 +200,7 @@ CLAIMS: dict[str, tuple[Measurement | None, LaunchEnd, str]] = {
     "the log of a JVM": (
         None,
         replace(ENDED, exit_code=3, log=JAVA_LOG),
-        "the Java heap ran out; its last words: Term",
+        "the Java heap ran out; its last line: Term",
     ),
     "the driver": (
         replace(MEASURED, outcome=Outcome.OOM, detail="JavaException: java.lang.OutOfMemoryError"),
@@ -279,7 +273,7 @@ def test_outcome_reported_by_the_job_is_accepted(left: Left) -> None:
     left.measured(replace(MEASURED, outcome=Outcome.CRASH, detail="a\n\x1b[2Jb" + "x" * 10_000))
     left.ends(Outcome.CRASH, r"a \x1b[2Jbxxx", replace(ENDED, exit_code=1))
     left.measured(replace(MEASURED, outcome=Outcome.CRASH))
-    left.ends(Outcome.CRASH, "the image does not say why")
+    left.ends(Outcome.CRASH, "the image gives no reason")
 
 
 @pytest.mark.parametrize("outcome", [Outcome.TIMEOUT, Outcome.NOT_APPLICABLE, Outcome.INTERRUPTED])
@@ -299,24 +293,26 @@ def test_false_envelope_claim_is_an_envelope_mismatch(left: Left) -> None:
     elsewhere = replace(ENDED, placement=replace(placed, cpus=(0, 3), numa_nodes=(0,)))
     left.ends(Outcome.ENVELOPE_MISMATCH, "CPUs 2-3 in the affinity mask, asked for CPUs 0,3; memory from", elsewhere)
     left.measured(replace(MEASURED, effective=None))
-    left.ends(Outcome.BAD_OUTPUT, "does not say what limits it ran under")
+    left.ends(Outcome.BAD_OUTPUT, "did not report the limits that it ran under")
 
 
 def test_failure_after_the_measurement_is_a_crash(left: Left) -> None:
-    left.ends(Outcome.CRASH, "exit code 3 after a complete measurement; its last words", replace(ENDED, exit_code=3))
+    left.ends(Outcome.CRASH, "exit code 3 after a complete measurement; its last line", replace(ENDED, exit_code=3))
 
 
-@pytest.mark.parametrize("load_s", [None, -1.0])
-def test_invalid_load_time_is_bad_output(left: Left, load_s: float | None) -> None:
-    left.measured(replace(MEASURED, load_s=load_s))
-    says = "does not say how long the search took" if load_s is None else f"says it took {load_s} s to search"
-    left.ends(Outcome.BAD_OUTPUT, f"the image {says}")
-
-
-@pytest.mark.parametrize("change", [{"peak_cgroup_bytes": -1}, {"compiled_s": -1.0}, {"load_s": -1.0}])
-def test_measurement_with_negative_values_is_not_stored(left: Left, change: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"peak_cgroup_bytes": -1}, " below 0"),
+        ({"compiled_s": -1.0}, " below 0"),
+        ({"load_s": -1.0}, "reported -1.0 s, "),
+    ],
+)
+def test_measurement_with_negative_values_is_not_stored(left: Left, change: dict[str, Any], fault: str) -> None:
     left.measured(replace(MEASURED, **change))
-    assert left.ends(Outcome.BAD_OUTPUT, " below 0" if "load_s" not in change else "-1.0 s to").measured is None
+    assert left.ends(Outcome.BAD_OUTPUT, fault).measured is None
+    left.measured(replace(MEASURED, load_s=None))
+    left.ends(Outcome.BAD_OUTPUT, "the image reported no time for its search")
 
 
 def test_huge_number_of_threads_is_a_mismatch_and_not_stored(left: Left) -> None:
@@ -402,10 +398,6 @@ def test_missing_duplicate_and_unexpected_samples_are_named(left: Left) -> None:
     lines = [line(trial, query_id) for trial, query_id in TURNS]
     left.wrote(*lines[:-1])
     assert left.ends(Outcome.BAD_OUTPUT, "1 of 5 samples are missing").answers(2).trials_finished == 1
-    left.wrote(*lines[1:])
-    left.ends(Outcome.BAD_OUTPUT, "1 of 5 samples are missing")
-    left.wrote(*lines, lines[2])
-    left.ends(Outcome.BAD_OUTPUT, "1 samples come twice")
     left.wrote(*lines, line(1, "w0"))
     left.ends(Outcome.BAD_OUTPUT, "query 'w0' was not asked for in trial 1")
     left.job = replace(left.job, spec=replace(SPEC, warmup_cap=2))
@@ -429,8 +421,6 @@ WRONG_LINES: dict[str, tuple[Any, str]] = {
     "half a hit": (line(0, "q0", hits=[["d1"]]), "not enough values to unpack"),
     "too few hits": (line(0, "q0", hits=[]), "0 hits, expected 2"),
     "nan": (line(0, "q0", hits=[["d1", float("nan")], ["d2", 1.0]]), "rank 1: the score is nan"),
-    "a text as score": (line(0, "q0", hits=[["d1", "2"], ["d2", 1.0]]), "rank 1: the score is str"),
-    "an endless score": (line(0, "q0", hits=[["d1", 10**400], ["d2", 1.0]]), "rank 1: the score is too large"),
     "a lone surrogate": (line(0, "q0", hits=[["\ud800", 2.0], ["d2", 1.0]]), "rank 1: the document id '\\ud800'"),
     "negative stage": (line(0, "q0", stages_ns={"encode": -1}), "stages_ns.encode -1 is not a whole number"),
     "half a stage": (line(0, "q0", stages_ns={"encode": 0.5}), "stages_ns.encode 0.5 is not a whole number"),
@@ -476,7 +466,7 @@ def test_component_system_is_a_stage_with_stages(left: Left) -> None:
 def test_unknown_documents_are_bad_output(left: Left) -> None:
     collected = left.collect(unknown_ids=lambda ids: ids - {"d1"})
     assert collected.outcome is Outcome.BAD_OUTPUT
-    assert collected.detail == "1 document ids that the corpus does not have, such as 'd2'"
+    assert collected.detail == "the corpus lacks 1 document id, such as 'd2'"
 
 
 def test_differing_rankings_are_counted_and_differing_scores_are_not(left: Left) -> None:
@@ -498,7 +488,7 @@ def test_fewer_hits_are_accepted_if_the_system_may_return_fewer(left: Left) -> N
 
 
 def test_times_longer_than_the_elapsed_time_are_refused(left: Left) -> None:
-    left.ends(Outcome.BAD_OUTPUT, "the image says it worked", replace(ENDED, wall_s=0.1))
+    left.ends(Outcome.BAD_OUTPUT, "s of work in a search job", replace(ENDED, wall_s=0.1))
 
 
 def test_kill_at_the_memory_limit_is_oom_without_a_kill_record(left: Left) -> None:
@@ -507,18 +497,6 @@ def test_kill_at_the_memory_limit_is_oom_without_a_kill_record(left: Left) -> No
     left.ends(Outcome.OOM, "killed (exit code 137)", replace(ENDED, exit_code=137, memory=at_limit))
     below = MemoryTrace(peak_cgroup_bytes=left.job.spec.envelope.memory_bytes // 2)
     left.ends(Outcome.CRASH, "exit code 137", replace(ENDED, exit_code=137, memory=below))
-
-
-def test_endless_stages_and_samples_are_bad_output(left: Left) -> None:
-    left.wrote(*(line(-1, "w0", stages_ns={f"stage{n}": 1}) for n in range(20)))
-    left.ends(Outcome.BAD_OUTPUT, "more than ")
-    left.wrote(
-        *(
-            line(trial, query_id, stages_ns={f"s{n}_{m}": 1 for m in range(5)})
-            for n, (trial, query_id) in enumerate(TURNS)
-        )
-    )
-    left.ends(Outcome.BAD_OUTPUT, "more than 16 stages")
 
 
 def test_gpu_figures_are_summed_over_the_jobs_trials(left: Left) -> None:

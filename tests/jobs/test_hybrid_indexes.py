@@ -75,12 +75,6 @@ def test_components_after_the_hybrid_build_nothing(bench: Bench) -> None:
     assert built(launcher) == []
 
 
-def test_component_is_built_once_in_a_run_of_all(bench: Bench) -> None:
-    launcher = FakeLauncher()
-    run(bench, "both", "words", "letters", launcher=launcher)
-    assert built(launcher) == ["both", "letters", "words"]
-
-
 def test_fresh_index_builds_hybrid_and_components_again_once(bench: Bench) -> None:
     run(bench, "both", "words")
     launcher = FakeLauncher()
@@ -123,29 +117,21 @@ def test_size_and_build_time_are_the_sum_of_all_parts(bench: Bench) -> None:
     assert stored.index == facts
 
 
-def test_components_files_are_shared_and_not_copied(bench: Bench) -> None:
-    results = run(bench, "words", "both")
-    shared, own = data_of(bench, results["both"]) / "words" / "index", data_of(bench, results["words"]) / "index"
-    assert shared.samefile(own)
-
-
-def test_file_system_without_links_gets_copies(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("case", ["container", "no links", "process"])
+def test_components_files_are_shared_where_no_job_can_write_them(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
     def refuse(*_: object, **_options: object) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(os, "link", refuse)
-    results = run(bench, "words", "both")
-    shared, own = data_of(bench, results["both"]) / "words" / "index", data_of(bench, results["words"]) / "index"
-    assert not shared.samefile(own) and shared.read_bytes() == own.read_bytes()
-
-
-def test_process_that_may_write_its_index_gets_copies(bench: Bench) -> None:
     class Unguarded(FakeLauncher):
         isolation = PROCESS
 
-    results = run(bench, "words", "both", launcher=Unguarded())
+    if case == "no links":
+        monkeypatch.setattr(os, "link", refuse)
+    results = run(bench, "words", "both", launcher=Unguarded() if case == "process" else FakeLauncher())
     shared, own = data_of(bench, results["both"]) / "words" / "index", data_of(bench, results["words"]) / "index"
-    assert not shared.samefile(own) and shared.read_bytes() == own.read_bytes()
+    assert shared.samefile(own) == (case == "container") and shared.read_bytes() == own.read_bytes()
 
 
 def test_private_folder_of_a_component_is_open_to_the_user_of_the_hybrids_jobs(bench: Bench) -> None:

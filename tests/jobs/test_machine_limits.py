@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.driver.records import Envelope
-from harness.jobs.machine_limits import enforced
+from harness.jobs.inputs import enforced_limits as enforced
 from harness.pricing import offers
 
 GIB = 1 << 30

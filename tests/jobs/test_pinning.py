@@ -17,7 +17,7 @@ import pytest
 from harness import datasets
 from harness.analysis import results_folder
 from harness.driver.records import Outcome
-from harness.errors import FileError, ImageError, StoreError, UsageError
+from harness.errors import FileError, ImageError, UsageError
 from harness.experiments.viability import probe
 from harness.jobs import pinning
 from harness.launch.base import Prepared
@@ -28,7 +28,6 @@ from harness.launch.images.systems import Asset, System
 from harness.report import verify, writers
 from harness.report.main_table import table_document
 from harness.results import merge, pin_lock
-from harness.results.store import Store
 from tests.conftest import Bench
 from tests.support.command_line import call
 from tests.support.model_hub import NO_HUB, Hub, chosen, serve
@@ -251,22 +250,6 @@ def test_model_changed_since_is_one_line(bench: Bench, hub: Hub) -> None:
     path.write_text(path.read_text().replace("someone/toy", "someone/other"))
     with pytest.raises(UsageError, match=r"measured here with someone/toy, its file now names someone/other; choose"):
         bench.run(Containers(), suite)
-
-
-@pytest.mark.slow
-def test_second_run_at_once_is_refused_before_it_pins(bench: Bench, hub: Hub) -> None:
-    bare(bench)
-    suite = bench.suite(systems=["bare"])
-    with Store(bench.results, "test-suite").held(), pytest.raises(StoreError, match="another run holds it"):
-        bench.run(Containers(), suite)
-    assert not (bench.results / "test-suite" / "pins.json").exists()
-
-
-@pytest.mark.slow
-def test_fake_launcher_asks_no_hub(bench: Bench, hub: Hub) -> None:
-    bare(bench)
-    bench.run(FakeLauncher(), bench.suite(systems=["bare"]))
-    assert hub.downloaded == [] and not (bench.results / "test-suite" / "pins.json").exists()
 
 
 @pytest.mark.slow

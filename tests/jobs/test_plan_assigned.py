@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from harness.driver.records import Outcome
 from harness.errors import UsageError
 from harness.jobs import inputs, suite
 from harness.jobs.inputs import AssignedJob, AssignedWork, RunOptions
@@ -50,12 +48,6 @@ def test_assigned_job_is_done_if_stored_locally(planned: list[Planned]) -> None:
     assert [job.done for job in assigned(planned, assigned_work, {job_key(planned[0].spec)})] == [True]
 
 
-@pytest.mark.slow
-def test_instance_type_changes_the_job(planned: list[Planned]) -> None:
-    spec = planned[0].spec
-    assert job_key(spec) != job_key(replace(spec, instance_type=None))
-
-
 def refused(planned: Planned, key: str) -> str:
     with pytest.raises(UsageError) as caught:
         assigned([planned], work((planned, AssignedJob(0, key))), set())
@@ -75,10 +67,3 @@ def test_assignment_refuses_a_different_job_and_names_the_difference(planned: li
     assert "cannot run it: no GPU; choose" in refused(replace(job, cannot="no GPU"), "0" * 16)
     with pytest.raises(UsageError, match="job 1: the suite here does not declare it"):
         assigned(planned[:1], work((planned[1], assignment(planned[1]))), set())
-
-
-@pytest.mark.slow
-def test_run_without_an_assignment_does_the_whole_plan(bench: Bench, tmp_path: Path) -> None:
-    summary = bench.run(FakeLauncher())
-    assert [result.outcome for result, _ in summary.jobs] == [Outcome.OK]
-    assert summary.jobs[0][0].spec.instance_type is None and summary.jobs[0][0].instance is None

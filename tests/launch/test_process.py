@@ -38,7 +38,7 @@ MISDEEDS = {
     "raise": (Outcome.CRASH, "ValueError: planted in two lines"),
     "exit": (Outcome.CRASH, "exit code 0: it left no measurement"),
     "kill": (Outcome.CRASH, "exit code -9"),
-    "unknown": (Outcome.BAD_OUTPUT, "1 document ids that the corpus does not have, such as 'no-such-document'"),
+    "unknown": (Outcome.BAD_OUTPUT, "the corpus lacks 1 document id, such as 'no-such-document'"),
     "million": (Outcome.BAD_OUTPUT, "1000000 hits, asked for 3"),
     "huge": (Outcome.BAD_OUTPUT, "the document id has 1073741824 characters"),
     "raise_in_load": (Outcome.CRASH, "does not load"),

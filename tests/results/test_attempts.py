@@ -13,18 +13,20 @@ from harness.errors import FileError
 from harness.results import attempts
 from tests.support import sample_records
 
+tried = sample_records.job
+
 
 def test_single_attempt_is_shown_without_a_note() -> None:
-    only = sample_records.job(0, Outcome.OOM)
+    only = tried(0, Outcome.OOM)
     assert attempts.choose([only]) == ((only,), ())
 
 
 def test_input_order_does_not_matter() -> None:
     tries = [
-        sample_records.job(0),
-        sample_records.job(1, Outcome.CRASH, repetition=1),
-        sample_records.job(2, trials=2),
-        sample_records.job(3, repetition=2),
+        tried(0),
+        tried(1, Outcome.CRASH, repetition=1),
+        tried(2, trials=2),
+        tried(3, repetition=2),
     ]
     chosen = {attempts.choose(order)[0][0].result.key for order in itertools.permutations(tries)}
     assert chosen == {tries[3].result.key}
@@ -32,9 +34,9 @@ def test_input_order_does_not_matter() -> None:
 
 def test_newest_ok_of_a_spec_is_shown_and_newer_failures_are_noted() -> None:
     first, good, bad = (
-        sample_records.job(0),
-        sample_records.job(1, repetition=1),
-        sample_records.job(2, Outcome.TIMEOUT, detail="after 60 s", repetition=2),
+        tried(0),
+        tried(1, repetition=1),
+        tried(2, Outcome.TIMEOUT, detail="after 60 s", repetition=2),
     )
     (shown,), notes = attempts.choose([first, good, bad])
     assert shown is good
@@ -45,25 +47,25 @@ def test_newest_ok_of_a_spec_is_shown_and_newer_failures_are_noted() -> None:
 
 
 def test_newest_failure_is_shown_without_an_ok() -> None:
-    crash, oom = sample_records.job(0, Outcome.CRASH), sample_records.job(1, Outcome.OOM, repetition=1)
+    crash, oom = tried(0, Outcome.CRASH), tried(1, Outcome.OOM, repetition=1)
     assert attempts.choose([crash, oom]) == ((oom,), ())
 
 
 def test_last_repetition_of_a_spec_is_the_newest_at_any_clock() -> None:
-    before, after = sample_records.job(3, Outcome.CRASH), sample_records.job(1, Outcome.OOM, repetition=1)
+    before, after = tried(3, Outcome.CRASH), tried(1, Outcome.OOM, repetition=1)
     shown, _ = attempts.choose([before, after])
     assert shown == (after,)
 
 
 def test_the_newest_attempt_decides_the_spec() -> None:
-    old, repeated, changed = sample_records.job(0), sample_records.job(1, repetition=1), sample_records.job(2, trials=2)
+    old, repeated, changed = tried(0), tried(1, repetition=1), tried(2, trials=2)
     (shown,), notes = attempts.choose([old, repeated, changed])
     assert shown is changed
     assert notes == ("2 results of other specs (protocol) are stored beside; not pooled",)
 
 
 def test_crash_of_a_new_image_is_shown_despite_an_old_images_ok() -> None:
-    old, crash = sample_records.job(0), sample_records.job(1, Outcome.CRASH, recipe="sha256:2", index_key="j")
+    old, crash = tried(0), tried(1, Outcome.CRASH, recipe="sha256:2", index_key="j")
     (shown,), notes = attempts.choose([old, crash])
     assert shown is crash
     assert notes == ("1 result of another spec (image, index) is stored beside; not pooled",)
@@ -71,9 +73,9 @@ def test_crash_of_a_new_image_is_shown_despite_an_old_images_ok() -> None:
 
 def test_restored_spec_is_shown_after_a_new_measurement() -> None:
     first, between, again = (
-        sample_records.job(0),
-        sample_records.job(1, trials=2),
-        sample_records.job(2, Outcome.CRASH, repetition=1),
+        tried(0),
+        tried(1, trials=2),
+        tried(2, Outcome.CRASH, repetition=1),
     )
     (shown,), notes = attempts.choose([first, between, again])
     assert shown is first
@@ -82,7 +84,7 @@ def test_restored_spec_is_shown_after_a_new_measurement() -> None:
 
 
 def test_keys_choose_attempts_at_any_time() -> None:
-    five, two = sample_records.job(0), sample_records.job(1, trials=2)
+    five, two = tried(0), tried(1, trials=2)
     assert attempts.choose([five, two])[0] == (two,)
     (shown,), notes = attempts.choose([five, two], {five.result.key, "of another cell"})
     assert shown is five
@@ -91,19 +93,19 @@ def test_keys_choose_attempts_at_any_time() -> None:
 
 @pytest.mark.parametrize("keys", [None, (), ("of another cell",)])
 def test_attempts_without_a_matching_key_are_chosen_by_time(keys: tuple[str, ...] | None) -> None:
-    five, two = sample_records.job(0), sample_records.job(1, trials=2)
+    five, two = tried(0), tried(1, trials=2)
     assert attempts.choose([five, two], keys)[0] == (two,)
 
 
 def test_requested_failure_is_shown_and_later_attempts_are_noted() -> None:
-    oom, good = sample_records.job(0, Outcome.OOM), sample_records.job(1, repetition=1)
+    oom, good = tried(0, Outcome.OOM), tried(1, repetition=1)
     (shown,), notes = attempts.choose([oom, good], [oom.result.key])
     assert shown is oom
     assert notes == ("newer attempt ended ok on 2026-11-20T10:01:00+00:00; the last oom is shown",)
 
 
 def test_requested_failure_notes_the_earlier_ok() -> None:
-    good, crash = sample_records.job(0), sample_records.job(1, Outcome.CRASH, repetition=1)
+    good, crash = tried(0), tried(1, Outcome.CRASH, repetition=1)
     assert attempts.choose([good, crash], [crash.result.key]) == (
         (crash,),
         ("earlier attempt ended ok on 2026-11-20T10:00:00+00:00; the newer crash is shown",),
@@ -112,9 +114,9 @@ def test_requested_failure_notes_the_earlier_ok() -> None:
 
 def test_newer_of_two_requested_attempts_is_shown() -> None:
     first, second, third = (
-        sample_records.job(0),
-        sample_records.job(1, repetition=1),
-        sample_records.job(2, repetition=2),
+        tried(0),
+        tried(1, repetition=1),
+        tried(2, repetition=2),
     )
     (shown,), notes = attempts.choose([first, second, third], [first.result.key, second.result.key])
     assert shown is second
@@ -132,18 +134,18 @@ def test_newer_of_two_requested_attempts_is_shown() -> None:
     ],
 )
 def test_footnote_names_the_differences_of_other_specs(changed: dict[str, Any], words: str) -> None:
-    _, notes = attempts.choose([sample_records.job(0, **changed), sample_records.job(1)])
+    _, notes = attempts.choose([tried(0, **changed), tried(1)])
     assert notes == (f"1 result of another spec ({words}) is stored beside; not pooled",)
 
 
 def test_malformed_time_is_named() -> None:
-    broken = replace(sample_records.job(0), result=replace(sample_records.job(0).result, started_at="yesterday"))
-    with pytest.raises(FileError, match=r"/results/job: started_at 'yesterday' is no ISO time; correct the file"):
-        attempts.choose([broken, sample_records.job(1)])
+    broken = replace(tried(0), result=replace(tried(0).result, started_at="yesterday"))
+    with pytest.raises(FileError, match=r"/results/job: started_at 'yesterday' is not an ISO time; correct it"):
+        attempts.choose([broken, tried(1)])
 
 
 def five(**spec: Any) -> list[sample_records.FakeJob]:
-    return [sample_records.job(number, job=number, jobs=5, trials=1, **spec) for number in range(5)]
+    return [tried(number, job=number, jobs=5, trials=1, **spec) for number in range(5)]
 
 
 def test_each_job_of_a_cell_is_shown_in_its_order() -> None:
@@ -153,8 +155,8 @@ def test_each_job_of_a_cell_is_shown_in_its_order() -> None:
 
 def test_each_job_number_has_its_own_attempts() -> None:
     jobs = five()
-    crash = sample_records.job(7, Outcome.CRASH, detail="raised", job=2, jobs=5, trials=1, repetition=1)
-    better = sample_records.job(8, job=4, jobs=5, trials=1, repetition=1)
+    crash = tried(7, Outcome.CRASH, detail="raised", job=2, jobs=5, trials=1, repetition=1)
+    better = tried(8, job=4, jobs=5, trials=1, repetition=1)
     shown, notes = attempts.choose([*jobs, crash, better])
     assert shown == (*jobs[:4], better)
     assert notes == (
@@ -165,7 +167,7 @@ def test_each_job_number_has_its_own_attempts() -> None:
 
 def test_keys_choose_among_the_attempts_of_each_job() -> None:
     old = five()
-    new = [sample_records.job(10 + number, job=number, jobs=5, trials=1, repetition=1) for number in range(5)]
+    new = [tried(10 + number, job=number, jobs=5, trials=1, repetition=1) for number in range(5)]
     assert attempts.choose([*old, *new])[0] == tuple(new)
     keys = {job.result.key for job in (*old[:2], *new[2:])}
     shown, notes = attempts.choose([*old, *new], keys)
@@ -174,7 +176,7 @@ def test_keys_choose_among_the_attempts_of_each_job() -> None:
 
 
 def test_another_protocol_is_another_spec_at_any_job_number() -> None:
-    once = sample_records.job(30, jobs=1)
+    once = tried(30, jobs=1)
     shown, notes = attempts.choose([*five(), once])
     assert shown == (once,)
     assert notes == ("5 results of other specs (protocol) are stored beside; not pooled",)

@@ -230,19 +230,19 @@ def test_a_damaged_source_stops_before_anything_is_written(two: tuple[Path, Path
 
 def test_existing_target_is_left_unchanged(two: tuple[Path, Path]) -> None:
     merge("ours", out="out")
-    with pytest.raises(FileError, match="exists and is not what these sources make"):
+    with pytest.raises(FileError, match="exists already and holds another merge"):
         merge("ours", "theirs", out="out")
     Path("file").write_text("x")
-    with pytest.raises(FileError, match="exists and is not"):
+    with pytest.raises(FileError, match="exists already and"):
         merge("ours", out="file")
-    with pytest.raises(UsageError, match="lies within ours"):
+    with pytest.raises(UsageError, match="is a folder within ours"):
         merge("ours", out="ours/out")
-    with pytest.raises(FileError, match="none: no such folder"):
+    with pytest.raises(FileError, match="none: does not exist"):
         merge("ours", "none", out="other")
     Path("empty").mkdir()
-    with pytest.raises(UsageError, match="empty: no stored job in it"):
+    with pytest.raises(UsageError, match="empty: holds no stored job"):
         merge("ours", "empty", out="other")
-    with pytest.raises(UsageError, match=r"'no name' is no name of an origin"):
+    with pytest.raises(UsageError, match=r"'no name' is not a valid name of an origin"):
         merge("no name=ours", out="other")
 
 
@@ -312,7 +312,7 @@ def test_two_folders_cannot_have_one_origin(two: tuple[Path, Path]) -> None:
     shutil.copytree("out/ours", "out/again")
     for content, fault in (
         (None, "'ours' is also the name of"),
-        (b'name = "../x"\njobs = 1\nsha256 = ""\n', "no name of"),
+        (b'name = "../x"\njobs = 1\nsha256 = ""\n', "not a valid name of"),
     ):
         if content:
             put(Path("out/again") / origins.FILE, content)

@@ -20,8 +20,6 @@ import pyarrow as pa
 import pytest
 
 from harness.driver.records import (
-    EffectiveEnvelope,
-    Measurement,
     Outcome,
     Phase,
     Probe,
@@ -32,7 +30,6 @@ from harness.results import seals, suite_record
 from harness.results.isolation import CONTAINER
 from harness.results.reader import MOST_SAMPLE_BYTES, RESULT, cell_path, read_jobs, read_result
 from harness.results.schema import (
-    AnswerCounts,
     CanaryReading,
     Counters,
     DataFault,
@@ -41,13 +38,11 @@ from harness.results.schema import (
     GpuReading,
     GpuUse,
     IndexFacts,
-    JobProvenance,
     Memory,
     Observed,
     Placement,
     RentedMachine,
     Result,
-    ResultSpec,
     SweepPoint,
     job_key,
 )
@@ -136,7 +131,10 @@ def test_a_damaged_manifest_stops_a_run_in_one_line(tmp_path: Path, store: Store
         put(store, result())
     with (tmp_path / "demo" / seals.MANIFEST).open("a") as file:
         file.write("0123\n")
-    with pytest.raises(StoreError, match=r"manifest\.txt: damaged: line 2 is no seal and path; remove"), store.held():
+    with (
+        pytest.raises(StoreError, match=r"manifest\.txt: damaged: line 2 is not a seal and a path; remove"),
+        store.held(),
+    ):
         pass
 
 
@@ -200,14 +198,9 @@ def test_a_second_run_is_refused_in_one_line(tmp_path: Path, store: Store) -> No
 
 def test_unwritable_folder_is_reported_at_once(tmp_path: Path) -> None:
     (tmp_path / "demo").write_text("a file")
-    with pytest.raises(StoreError, match=r"demo: cannot be written: .*; choose"), Store(tmp_path, "demo").held():
-        pass
-
-
-def test_read_only_folder_is_reported_at_once() -> None:
-    there = Store(Path("/sys"), "demo")  # not even root may
-    with pytest.raises(StoreError, match=r"/sys/demo: cannot be written: .*; choose"), there.held():
-        pass
+    for root in (tmp_path, Path("/sys")):  # not even root may write there
+        with pytest.raises(StoreError, match=r"demo: cannot be written: .*; choose"), Store(root, "demo").held():
+            pass
 
 
 def test_full_disk_is_one_line_and_leaves_no_file(
@@ -398,29 +391,20 @@ def test_no_fact_of_version_1_is_lost(tmp_path: Path, key: str) -> None:
 
 def test_no_field_is_left_out_of_the_golden_result() -> None:
     raw = json.loads(GOLDEN.read_text())
-    records: list[tuple[dict[str, Any], type]] = [
-        (raw, Result),
-        (raw["measured"], Measurement),
-        (raw["observed"], Observed),
-        (raw["answers"], AnswerCounts),
-        (raw["provenance"], JobProvenance),
-        (raw["index"], IndexFacts),
-        (raw["spec"], ResultSpec),
-        (raw["spec"]["scenario_params"], ScenarioParams),
-        (raw["observed"]["memory"], Memory),
-        (raw["measured"]["effective"], EffectiveEnvelope),
-        (raw["observed"]["canary"][0], CanaryReading),
-        (raw["observed"]["canary"][0]["gpu"], GpuReading),
-        (raw["observed"]["gpu"], GpuUse),
-        (raw["instance"], RentedMachine),
-        (raw["provenance"]["sweep"], SweepPoint),
-        (raw["observed"]["counters"], Counters),
-        (raw["observed"]["placement"], Placement),
-        (raw["measured"]["probes"][0], Probe),
-        (raw["provenance"]["data_faults"][0], DataFault),
-    ]
-    for record, cls in records:
-        assert record.keys() == {field.name for field in dataclasses.fields(cls)}
+    checked: set[type] = set()
+
+    def check(record: Any, stored: Any) -> None:
+        if isinstance(record, tuple) and record:
+            check(record[0], stored[0])
+        if dataclasses.is_dataclass(record) and stored is not None:
+            names = {field.name for field in dataclasses.fields(record)}
+            assert stored.keys() == names, type(record)
+            checked.add(type(record))
+            for name in names:
+                check(getattr(record, name), stored[name])
+
+    check(FULL, raw)
+    assert len(checked) > 20
 
 
 @pytest.mark.slow
@@ -450,7 +434,7 @@ def test_file_system_without_locks_is_not_reported_as_another_run(
     ("change", "said"),
     [
         ({"wall_s": 1e30}, "beyond 64 bits"),
-        ({"libraries": {"x": "y" * 2_500_000}}, "at most 2,097,152 make sense"),
+        ({"libraries": {"x": "y" * 2_500_000}}, "the limit is 2,097,152"),
         ({"load_s": -1.0}, "key 'measured.load_s': -1.0 is below 0"),
         ({"detail": "\ud800"}, "half of a surrogate pair"),
         ({"started_at": "noon"}, "is not an ISO time"),
@@ -465,7 +449,7 @@ def test_record_that_its_reader_would_refuse_is_not_stored(
 
 
 def test_suite_record_that_its_reader_would_refuse_is_not_stored(store: Store) -> None:
-    pairs = {suite_record.EXACT: {f"system{number}": "x" * 60 for number in range(60_000)}}
+    pairs = {"exact": {f"system{number}": "x" * 60 for number in range(60_000)}}
     with store.held(), pytest.raises(StoreError, match=r"suite\.json: would have .* bytes; the limit is 4,194,304"):
         store.keep_suite(["P@1"], pairs)
 

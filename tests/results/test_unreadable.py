@@ -158,15 +158,18 @@ def test_short_answer_says_that_a_record_is_left_out(ranked: Path, command: str)
 
 
 @pytest.mark.slow
-def test_every_command_names_an_unreadable_record_and_shows_the_rest(ranked: Path) -> None:
-    change(job(ranked, "good", number=1), _RECORDS["megabytes of libraries"])
-    _check(_COMMANDS, "bytes, at most 2,097,152 make sense")
-
-
-@pytest.mark.slow
-def test_every_command_names_a_job_whose_record_is_gone(ranked: Path) -> None:
-    (job(ranked, "good", number=1) / RESULT).unlink()
-    _check(_COMMANDS, f"{RESULT}: is gone; bring it back, or move its folder away")
+@pytest.mark.parametrize(
+    ("damage", "fault"),
+    [
+        (lambda folder: change(folder, _RECORDS["megabytes of libraries"]), "bytes, at most 2,097,152 make sense"),
+        (lambda folder: (folder / RESULT).unlink(), f"{RESULT}: does not exist; restore it, or move its folder away"),
+    ],
+)
+def test_every_command_names_an_unreadable_record_and_shows_the_rest(
+    ranked: Path, damage: Callable[[Path], object], fault: str
+) -> None:
+    damage(job(ranked, "good", number=1))
+    _check(_COMMANDS, fault)
 
 
 @pytest.mark.slow
@@ -308,9 +311,9 @@ def test_note_on_the_remains_of_a_job_goes_with_them(ranked: Path) -> None:
     for path in folder.iterdir():
         if path.name != reader.LOG:
             path.unlink()
-    assert [note for note in harness.load(ranked).attrs["notes"] if "is gone" in note]
+    assert [note for note in harness.load(ranked).attrs["notes"] if "does not exist" in note]
     shutil.rmtree(folder)
-    assert not [note for note in harness.load(ranked).attrs["notes"] if "is gone" in note]
+    assert not [note for note in harness.load(ranked).attrs["notes"] if "does not exist" in note]
 
 
 def test_verify_names_files_of_a_suite_in_other_places(ranked: Path) -> None:

@@ -14,7 +14,6 @@ from harness.driver.records import Envelope, Outcome
 from harness.results.reader import FIRST_STAGE
 from harness.results.schema import Cell, IndexFacts, Memory, SweepPoint, job_key
 from harness.results.store import Store
-from harness.results.suite_record import EXACT, FIRSTP, SEEDS
 from tests.support import sample_records
 
 MIB = 2**20
@@ -68,7 +67,7 @@ def put(
         judged = "".join(f"{query} 0 right 1\n" for query in queries)
         sample = json.dumps([{"query_id": query, "text": query} for query in queries])
         store.keep_inputs(judged.encode(), _QRELS, {_SAMPLE: sample})
-        store.keep_suite(measures, {FIRSTP: firstp, EXACT: exact, SEEDS: seeds})
+        store.keep_suite(measures, {"firstp": firstp, "exact": exact, "seeds": seeds})
         for cell in cells:
             for job in range(cell.jobs):
                 _put(store, cell, job, suite, queries)

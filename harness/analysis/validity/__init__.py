@@ -32,17 +32,13 @@ from harness.analysis.validity.sample_checks import (
 )
 from harness.driver.records import Outcome
 from harness.errors import counted
-from harness.results.schema import Cell, IndexFacts, Result, ResultSpec, measurements
+from harness.results.schema import PAPERS, Cell, IndexFacts, Result, ResultSpec, measurements
 
 # The least number of queries before the first timed query (measuring rule 8).
 MIN_WARMUP_QUERIES = 10
 
 # The largest share of the trials' time that just-in-time compilers may take.
 MAX_COMPILING = 0.05
-
-# Figures of a named protocol's paper, by the keys of a suite.  ``sample_size`` is the largest: the paper's sample has
-# 1,000 queries, or all queries of a smaller dataset.
-_PAPERS = {"santhanam2023": {"warmup_queries": 10, "trials": 5, "k": 10, "sample_size": 1000}}
 
 _ORDER = (Validity.CLEAN, Validity.NOISY, Validity.INVALID)
 
@@ -278,12 +274,15 @@ def _scenario(results: Sequence[Result]) -> Iterator[Doubt]:
 
 def _protocol(spec: ResultSpec) -> Iterator[Doubt]:
     """Remark on values of a named protocol that the suite changed."""
+    paper = PAPERS.get(spec.protocol, {})
+    figures = ((name, getattr(spec, name), figure) for name, figure in paper.items() if figure is not None)
     changed = [
-        f"{name} {value:,} (the paper: {figure:,})"
-        for name, figure in _PAPERS.get(spec.protocol, {}).items()
-        if (value := getattr(spec, name)) > figure or (value < figure and name != "sample_size")
+        f"{name} {own:,} (the paper: {figure:,})"
+        for name, own, figure in figures
+        # The paper samples all queries of a smaller dataset.
+        if (own > figure if name == "sample_size" else own != figure)
     ]
-    if spec.warmup_cap is not None and spec.protocol in _PAPERS:
+    if spec.warmup_cap is not None and paper:
         changed.append(f"warm-up until steady, {spec.warmup_cap:,} queries at most (the paper: one pass)")
     if changed:
         yield remark(Cause.PROTOCOL, f"protocol {spec.protocol} with {', '.join(changed)}")
