@@ -101,7 +101,7 @@ def _training(title: str) -> Iterator[tuple[Any, Callable[[str, int, int], None]
     """Give a client of the Docker engine, and what shows the steps of a training."""
     import docker
 
-    from harness.launch.docker_errors import engine_errors
+    from harness.launch.connection import engine_errors
     from harness.progress import show_progress, task
 
     with engine_errors():

@@ -12,8 +12,8 @@ from docker.types import Mount
 
 from harness.errors import ImageError
 from harness.filesystem import this_process
+from harness.launch.connection import engine_errors
 from harness.launch.container import LABEL, job_user
-from harness.launch.docker_errors import engine_errors
 from harness.launch.images.builder import Image
 
 _SCRIPTS = Path(__file__).resolve().parent

@@ -26,8 +26,8 @@ from harness.jobs.pinning import pin_alone
 from harness.launch import connection, launchers
 from harness.launch import doctor as host
 from harness.launch.checks import Check, Level
+from harness.launch.connection import engine_errors
 from harness.launch.docker import DockerLauncher
-from harness.launch.docker_errors import engine_errors
 from harness.launch.images import catalog, pins
 from harness.launch.images.builder import ImageBuilder
 from harness.launch.images.systems import System

@@ -22,9 +22,8 @@ from harness.results.schema import CanaryReading, Placement
 class Prepared:
     """A system ready for launch: an image, or an environment of its own on the host.
 
-    ``recipe`` is the hash of what it was made of: jobs and indexes of one recipe are the same.  ``digest`` names what
-    was made, the image's id; ``size_bytes`` is its size on disk, where known.  ``components`` are ready too, where
-    somebody asked for them.
+    ``recipe`` is the hash of its inputs: jobs and indexes of one recipe are the same.  ``digest`` is the image's id and
+    ``size_bytes`` its size on disk, where known.  ``components`` are ready too, where the caller asked for them.
     """
 
     system: System
@@ -63,7 +62,7 @@ class LaunchRequest:
 
     @property
     def out(self) -> Path:
-        """Return the one folder that the job may write."""
+        """Return the only folder that a search may write."""
         return self.folder / "out"
 
     @property
@@ -138,9 +137,9 @@ class Launcher(ABC):
     """
 
     isolation: Isolation
-    # Options of the command line that `open` takes beside --cache and --models, by name (``platform``).
+    # Options of the command line that `open` takes besides --cache and --models, by name (``platform``).
     options: frozenset[str] = frozenset()
-    # Whether systems' files are fetched at all, and a folder of them besides the hub.
+    # Whether the launcher fetches systems' files at all, and a local folder of models besides the hub.
     fetches_files = True
     models: Path | None = None
 
@@ -162,7 +161,7 @@ class Launcher(ABC):
         """Raise EngineError when this host can launch nothing."""
 
     def engine_version(self) -> str | None:
-        """Return the version of the container engine, if any."""
+        """Return the version of the container engine, which results store as ``docker_version``; None without one."""
         return None
 
     def cannot(self, envelope: Envelope) -> str | None:
@@ -170,12 +169,12 @@ class Launcher(ABC):
         return host.cannot_provide(envelope)
 
     def cannot_run(self, system: System) -> str | None:  # noqa: ARG002 # a launcher of images runs all
-        """Return why this launcher does not have the system, or None."""
+        """Return why this launcher cannot run the system, or None."""
         return None
 
     @abstractmethod
     def recipe(self, system: System) -> str:
-        """Return the hash of what the system would be made of here; needs no engine."""
+        """Return the hash of the system's inputs here; needs no engine."""
 
     @abstractmethod
     def find(self, system: System) -> Prepared | None:
@@ -190,10 +189,10 @@ class Launcher(ABC):
         """Run one job to its end; on KeyboardInterrupt leave nothing running."""
 
     def throttle(self, job: LaunchRequest, quota: tuple[int, int]) -> None:  # noqa: ARG002 # of others
-        """Set a CPU quota (microseconds, of a period) on a running job, as a neighbour might; for calibrations.
+        """Set a CPU quota (microseconds, period) on a running job, as a neighbour might; for calibrations.
 
         Raises:
-            UsageError: this launcher has no such means.
+            UsageError: this launcher cannot set a quota.
         """
         raise UsageError(f"isolation {self.isolation.name} cannot set a quota on a running job; use --launcher docker")
 
@@ -209,22 +208,10 @@ def thread_environment(cpus: int) -> dict[str, str]:
     """Return variables that hold all known libraries to ``cpus`` threads (measuring rule 3)."""
     count = str(cpus)
     names = (
-        "OMP_NUM_THREADS",
-        "MKL_NUM_THREADS",
-        "OPENBLAS_NUM_THREADS",
-        "NUMEXPR_NUM_THREADS",
-        "NUMEXPR_MAX_THREADS",
-        "NUMBA_NUM_THREADS",
-        "VECLIB_MAXIMUM_THREADS",
-        "BLIS_NUM_THREADS",
-        "RAYON_NUM_THREADS",
-        "POLARS_MAX_THREADS",
-        "LOKY_MAX_CPU_COUNT",
-        "TF_NUM_INTRAOP_THREADS",
-        "TF_NUM_INTEROP_THREADS",
-        "GOMAXPROCS",
-        "JULIA_NUM_THREADS",
-        "UV_THREADPOOL_SIZE",  # Node.js
+        *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "BLIS_NUM_THREADS"),
+        *("NUMEXPR_NUM_THREADS", "NUMEXPR_MAX_THREADS", "NUMBA_NUM_THREADS", "LOKY_MAX_CPU_COUNT"),
+        *("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "RAYON_NUM_THREADS", "POLARS_MAX_THREADS"),
+        *("GOMAXPROCS", "JULIA_NUM_THREADS", "UV_THREADPOOL_SIZE"),  # the last is of Node.js
     )
     # The tokenizers library forks badly and gains nothing on single queries.
     parallel = {"TOKENIZERS_PARALLELISM": "true" if cpus > 1 else "false"}

@@ -1,4 +1,6 @@
-"""The connection to the Docker engine that the ``docker`` command would use, without the user's credentials.
+"""The connection to the Docker engine that the ``docker`` command would use, and its errors as one line.
+
+Harness never reads the user's credentials.
 
 https://docs.docker.com/engine/manage-work/contexts/: DOCKER_HOST, else the context that DOCKER_CONTEXT or
 ``~/.docker/config.json`` names, else the local socket.
@@ -7,13 +9,17 @@ https://docs.docker.com/engine/manage-work/contexts/: DOCKER_HOST, else the cont
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import docker
+import requests
 from docker import ContextAPI
 from docker.auth import AuthConfig
 from docker.context.config import get_current_context_name
+from docker.errors import DockerException
 from docker.utils import kwargs_from_env
 
 from harness.errors import EngineError
@@ -37,7 +43,7 @@ class Endpoint:
 
 
 class _NoCredentials(AuthConfig):
-    """Credentials of no registry: the one base image is public, and a program that keeps passwords may be gone."""
+    """No credentials: the only base image is public, and the program that keeps passwords may be gone."""
 
     # Else the SDK would read the user's file instead.
     is_empty = False
@@ -77,3 +83,25 @@ def connect(timeout_s: int) -> docker.DockerClient:
     client = docker.DockerClient(timeout=timeout_s, **(own if found.context else kwargs_from_env()))
     vars(client.api)["_auth_configs"] = _NoCredentials({})  # the SDK has no public way
     return client
+
+
+@contextmanager
+def engine_errors() -> Iterator[None]:
+    """Turn errors of an engine that is gone or refuses into an EngineError."""
+    try:
+        yield
+    except (DockerException, requests.RequestException) as error:
+        raise EngineError(
+            f"the Docker engine does not answer or refuses: {reason(error)}; see `harness doctor` (--launcher process"
+            " alone needs no engine)"
+        ) from error
+
+
+def reason(error: BaseException) -> str:
+    """Say in one line why the engine failed, with its address where nothing answers there."""
+    below: BaseException | None = error
+    while below is not None:
+        if isinstance(below, FileNotFoundError | PermissionError | ConnectionError) and below.strerror:
+            return f"{below.strerror} ({endpoint()})"
+        below = below.__cause__ or below.__context__
+    return one_line(str(error), 300)

@@ -27,7 +27,7 @@ from harness.driver.records import Cpuset, Envelope, Outcome
 from harness.errors import EngineError, ImageError
 from harness.filesystem import this_process
 from harness.launch.base import LaunchRequest, Prepared, StopReason, thread_environment
-from harness.launch.docker_errors import engine_errors
+from harness.launch.connection import engine_errors
 from harness.launch.images import emulation, platforms
 from harness.results.schema import Placement
 from harness.untrusted import max_output_bytes

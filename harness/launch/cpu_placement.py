@@ -27,7 +27,7 @@ _WAIT_S = 1.0
 
 @dataclass(frozen=True)
 class Core:
-    """One physical core: its online CPUs (hardware threads), those that we may use, and its node."""
+    """One physical core: its online CPUs (hardware threads), its CPUs that we may use, and its node."""
 
     online: frozenset[int]
     usable: frozenset[int]
@@ -60,9 +60,9 @@ def read(usable: Iterable[int], root: Path = SYSTEM) -> Topology:
     while left:
         cpu = min(left)
         siblings = _siblings(cpu, root)
-        if siblings is None:
+        if not siblings:
             shown, siblings = False, {cpu}
-        # A CPU that went offline is no sibling that anyone could use.
+        # An offline CPU cannot be used, so it does not count as a sibling.
         siblings = (siblings & online if online else siblings) | {cpu}
         cores.append(Core(frozenset(siblings), frozenset(siblings & left), node_of.get(cpu)))
         left -= siblings
@@ -70,7 +70,7 @@ def read(usable: Iterable[int], root: Path = SYSTEM) -> Topology:
 
 
 def place(count: int, usable: Iterable[int] | None = None, root: Path = SYSTEM) -> Placement:
-    """Choose ``count`` CPUs for a job, and those that the harness keeps to while it runs.
+    """Choose ``count`` CPUs for a job, and the CPUs that the harness keeps to while it runs.
 
     Whole cores of one NUMA node first; CPU 0's core last; else the highest numbers.  Of a core that is needed in
     part only, the rest stays idle where the harness has another CPU.
@@ -85,7 +85,7 @@ def place(count: int, usable: Iterable[int] | None = None, root: Path = SYSTEM) 
     candidates = _candidates(seen, count) if seen.shown else [set(sorted(mine)[-count:])]
     chosen = max(candidates, key=lambda cpus: _merit(cpus, seen))
     rest = mine - chosen
-    # Where only siblings are left, the harness takes those: better half a core than the job's own CPU.
+    # Where only siblings are left, the harness takes them: better half a core than the job's own CPU.
     apart = rest - _touched(chosen, seen) if seen.shown else rest
     nodes = {core.node for core in seen.cores if core.usable & chosen and core.node is not None}
     return Placement(
@@ -131,22 +131,10 @@ def _touched(cpus: set[int], seen: Topology) -> set[int]:
     return {cpu for core in seen.cores if core.usable & cpus for cpu in core.online}
 
 
-def _siblings(cpu: int, root: Path) -> set[int] | None:
-    """Return the CPUs of the same physical core; None: unknown."""
+def _siblings(cpu: int, root: Path) -> set[int]:
+    """Return the CPUs of the same physical core; empty: unknown."""
     folder = root / "cpu" / f"cpu{cpu}" / "topology"
-    listed = _cpu_list(folder / "thread_siblings_list") or _cpu_list(folder / "core_cpus_list")
-    if listed:
-        return listed
-    mine = _core_name(folder)
-    if mine is None:
-        return None
-    folders = (root / "cpu").glob("cpu[0-9]*/topology")
-    return {int(other.parent.name.removeprefix("cpu")) for other in folders if _core_name(other) == mine}
-
-
-def _core_name(folder: Path) -> tuple[str, str] | None:
-    package, core = read_text(folder / "physical_package_id"), read_text(folder / "core_id")
-    return None if package is None or core is None else (package.strip(), core.strip())
+    return _cpu_list(folder / "thread_siblings_list") or _cpu_list(folder / "core_cpus_list")
 
 
 def _nodes(root: Path) -> dict[int, int]:
@@ -163,7 +151,7 @@ def _cpu_list(path: Path) -> set[int]:
 
 @contextmanager
 def placed(count: int) -> Iterator[Placement]:
-    """Choose ``count`` CPUs for a job as :func:`place` does, among those that no other harness has.
+    """Choose ``count`` CPUs for a job as :func:`place` does, among the CPUs that no other harness holds.
 
     Waits until there are enough; holds them until the context ends.
     """

@@ -6,13 +6,13 @@ import os
 import signal
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 
 import docker
+import psutil
 import requests
 from docker.errors import DockerException
 from docker.models.containers import Container
@@ -22,9 +22,10 @@ from harness.driver.procfs import OpenFiles, read_text
 from harness.driver.records import Outcome
 from harness.errors import EngineError, ImageError
 from harness.filesystem import has_died
-from harness.launch import connection, cpu_placement, docker_checks, host
+from harness.launch import connection, cpu_placement, host
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason
-from harness.launch.checks import Check
+from harness.launch.checks import Check, Level, warn_if
+from harness.launch.connection import engine_errors
 from harness.launch.container import (
     LABEL,
     LOG_BYTES,
@@ -35,15 +36,13 @@ from harness.launch.container import (
     limit_mismatch,
     refuse_emulation,
 )
-from harness.launch.docker_errors import engine_errors
 from harness.launch.images import emulation, platforms, recipes
 from harness.launch.images.builder import Image, ImageBuilder
 from harness.launch.images.systems import System
 from harness.launch.monitor import gpu
 from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.sampler import Sampler
-from harness.launch.monitor.sources import CgroupCounters, CgroupMemory
-from harness.launch.monitor.traces import CounterTrace, MemoryTrace
+from harness.launch.monitor.sources import CgroupSource, JobSource
 from harness.launch.watch import CanaryLog, JobWatch, follow
 from harness.progress import Progress
 from harness.results.isolation import CONTAINER
@@ -59,9 +58,9 @@ class DockerLauncher(Launcher):
     """Launches jobs on the engine that the ``docker`` command would use (:mod:`harness.launch.connection`).
 
     Args:
-        platform: what images are made for (``linux/arm64``); the engine's own if not given.
-        emulated: jobs may run where the engine only emulates that platform.  Their times say nothing of it: never for a
-            job that is measured.
+        platform: the platform of the images (``linux/arm64``); the engine's own if not given.
+        emulated: jobs may run where the engine only emulates that platform.  Emulated times mean nothing, so never set
+            it for a measurement.
     """
 
     isolation = CONTAINER
@@ -84,8 +83,9 @@ class DockerLauncher(Launcher):
 
     @classmethod
     def examine(cls) -> Iterator[Check]:
-        """Check the engine and its limits."""
-        return docker_checks.examine()
+        """Check the engine, the limits that it can enforce, and the cgroups that its jobs are read from."""
+        yield from _engine_checks()
+        yield _cgroup_check()
 
     def check(self) -> None:
         """Raise EngineError unless the engine answers."""
@@ -105,7 +105,7 @@ class DockerLauncher(Launcher):
         return ImageBuilder(self.client, self.cache, self.models, self._platform)
 
     def engine_version(self) -> str | None:
-        """Return the engine's version."""
+        """Return the engine's version, which results store as ``docker_version``."""
         with engine_errors():
             return str(self.client.version()["Version"])
 
@@ -181,14 +181,15 @@ class DockerLauncher(Launcher):
             return LaunchEnd(
                 exit_code=state["ExitCode"],
                 oom_killed=bool(state["OOMKilled"]),
-                oom_kills=sampler.oom_kills if sampler else None,
-                throttled_periods=sampler.throttled_periods if sampler else None,
+                oom_kills=sampler.oom_kills,
+                throttled_periods=sampler.throttled_periods,
                 stopped=stopped,
-                memory=sampler.memory() if sampler else MemoryTrace(),
+                memory=sampler.memory(),
                 wall_s=wall_s,
-                log=_log(container),
-                counters=sampler.counters() if sampler else CounterTrace(),
-                gpus=sampler.gpus() if sampler else None,
+                # The engine keeps no more of it than `create_arguments` allows.
+                log=container.logs()[-LOG_BYTES:],
+                counters=sampler.counters(),
+                gpus=sampler.gpus(),
                 canary=tuple(canary.taken),
                 placement=placement,
                 handed=tuple(watch.handed),
@@ -220,7 +221,7 @@ class DockerLauncher(Launcher):
 @contextmanager
 def _created(client: docker.DockerClient, job: LaunchRequest, placement: Placement) -> Iterator[Container]:
     """Create the job's container; remove it at the end, also after an error."""
-    with _deferred_interrupts():  # else a container could stay that no one removes
+    with _deferred_interrupts():  # else a container could stay for ever
         container = client.containers.create(**create_arguments(job, placement))
     try:
         yield container
@@ -283,14 +284,11 @@ def _group(container: Container) -> cgroup.Cgroup | None:
 
 
 @contextmanager
-def _sampling(group: cgroup.Cgroup | None, placement: Placement, gpus: gpu.JobGpus | None) -> Iterator[Sampler | None]:
-    """Sample the container's cgroup from the host; None where the host hides it."""
-    if group is None:
-        yield None
-        return
+def _sampling(group: cgroup.Cgroup | None, placement: Placement, gpus: gpu.JobGpus | None) -> Iterator[Sampler]:
+    """Sample the container's cgroup from the host, where the host shows it."""
     with closing(OpenFiles()) as files:
-        group = group.reading_with(files)
-        with Sampler(CgroupMemory(group), CgroupCounters(group, placement.cpus), gpus) as sampler:
+        source = CgroupSource(group.reading_with(files), placement.cpus) if group else JobSource()
+        with Sampler(source, gpus) as sampler:
             yield sampler
 
 
@@ -304,18 +302,6 @@ def group_of(container_id: str, membership: str) -> cgroup.Cgroup | None:
     if group is None:
         return None
     return group if all(container_id in str(folder) for folder in group.folders) else None
-
-
-def _log(container: Container) -> bytes:
-    """Return the end of the container's log, bounded: it is never held whole."""
-    chunks: deque[bytes] = deque()
-    held = 0
-    for chunk in container.logs(stdout=True, stderr=True, stream=True, follow=False):
-        chunks.append(chunk)
-        held += len(chunk)
-        while held - len(chunks[0]) >= LOG_BYTES:
-            held -= len(chunks.popleft())
-    return b"".join(chunks)[-LOG_BYTES:]
 
 
 def _remove(container: Container) -> None:
@@ -346,3 +332,34 @@ def _deferred_interrupts() -> Iterator[None]:
             signal.signal(number, handler)
     if received:
         raise KeyboardInterrupt
+
+
+def _engine_checks() -> Iterator[Check]:
+    try:
+        place = connection.endpoint()
+        with closing(connection.connect(10)) as client:
+            info = client.info()
+    except EngineError as error:
+        yield Check(Level.FAIL, "engine", "no Docker engine answers", str(error))
+        return
+    except (docker.errors.DockerException, requests.RequestException) as error:
+        start = "start it (systemctl start docker) or install it (Debian: apt-get install docker.io)"
+        if place.context:
+            start = "start the engine of that context, or choose another (docker context use)"
+        fact = f"no Docker engine answers: {connection.reason(error)}"
+        yield Check(Level.FAIL, "engine", fact, f"{start}, or use --launcher process")
+        return
+    fact = f"Docker {info['ServerVersion']}, {info['Driver']}, {info['OperatingSystem']}, at {place}"
+    yield Check(Level.OK, "engine", fact)
+    for key, what in (("MemoryLimit", "memory limits"), ("PidsLimit", "pids limits"), ("CPUSet", "CPU sets")):
+        if not info.get(key, True):
+            yield Check(Level.FAIL, "limits", f"the engine cannot enforce {what}", "enable the cgroup controller")
+    if not info.get("SwapLimit", True) and psutil.swap_memory().total:
+        remedy = "boot with swapaccount=1, or turn swap off (swapoff -a)"
+        yield Check(Level.FAIL, "limits", "the engine cannot limit swap, and the host has some", remedy)
+
+
+def _cgroup_check() -> Check:
+    version = cgroup.host_version()
+    fact = "no memory controller in /sys/fs/cgroup" if version is None else f"version {version}"
+    return warn_if(version is None, "cgroup", fact, "mount the cgroup file system, or use --launcher process")

@@ -38,7 +38,7 @@ def _cpus() -> Check:
     usable, online = host.cpus(), os.cpu_count() or 0
     fact = f"{usable} usable of {online}, {platform.machine()}"
     if platforms.host() not in platforms.PLATFORMS:
-        remedy = f"images are made for {' and '.join(platforms.PLATFORMS)}; use one of these"
+        remedy = f"harness builds images for {' and '.join(platforms.PLATFORMS)}; use one of these"
         return Check(Level.FAIL, "CPUs", fact, remedy)
     if usable < 2:
         return Check(Level.WARN, "CPUs", fact, "the harness shares its CPU with the measured job; use two or more")
@@ -67,14 +67,16 @@ def _topology() -> Check:
 def _memory() -> Check:
     memory = psutil.virtual_memory()
     fact = f"{memory.total / 2**30:.1f} GiB, {memory.available / 2**30:.1f} GiB available"
-    remedy = "profiles above that cannot be held; end other programs"
+    remedy = "larger profiles do not fit; end other programs"
     return warn_if(memory.available < 4 << 30, "memory", fact, remedy)
 
 
 def _swap() -> Check:
     swap_bytes = psutil.swap_memory().total
     fact = f"{swap_bytes / 2**30:.1f} GiB" if swap_bytes else "none"
-    return warn_if(swap_bytes > 0, "swap", fact, "jobs get none, but the host may; swapoff -a while measuring")
+    return warn_if(
+        swap_bytes > 0, "swap", fact, "jobs get no swap, but the host uses it; run swapoff -a while you measure"
+    )
 
 
 def _load() -> Check:
@@ -103,5 +105,5 @@ def _gpu() -> Check:
     fact = f"{', '.join(gpus.models)} (driver {gpus.driver})"
     if gpus.processes:
         fact += f"; used by {counted(gpus.processes, 'process')}"
-    remedy = "they disturb every job with GPUs; end them (nvidia-smi lists all)"
+    remedy = "these processes disturb every job with GPUs; end them (nvidia-smi lists them)"
     return warn_if(bool(gpus.processes), "GPUs", fact, remedy)

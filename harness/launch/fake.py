@@ -1,4 +1,4 @@
-"""A launcher without containers: it writes a job's output from a script, for tests of all around it."""
+"""A launcher that runs nothing: it writes a job's output from a script, for tests of everything else."""
 
 from __future__ import annotations
 

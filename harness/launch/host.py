@@ -30,22 +30,13 @@ def memory_bytes() -> int:
     return psutil.virtual_memory().total
 
 
-def larger_than_host(envelope: Envelope) -> str | None:
-    """Return why the envelope does not fit on this host."""
+def cannot_provide(envelope: Envelope) -> str | None:
+    """Return why this host does not have that envelope, GPUs included."""
     if envelope.cpus > cpus():
         return f"profile {envelope.name} needs {envelope.cpus} CPUs, this host gives {cpus()}"
     if envelope.memory_bytes > memory_bytes():
         return f"profile {envelope.name} needs {envelope.memory_bytes >> 20} MiB, this host has {memory_bytes() >> 20}"
-    return None
-
-
-def cannot_provide(envelope: Envelope) -> str | None:
-    """Return why this host does not have that envelope, GPUs included."""
-    reason = larger_than_host(envelope)
-    if reason or not envelope.gpus:
-        return reason
-    gpus = gpu.probe()
-    if len(gpus.models) < envelope.gpus:
+    if envelope.gpus and len((gpus := gpu.probe()).models) < envelope.gpus:
         return gpus.reason or f"{len(gpus.models)} GPUs on this host, the profile needs {envelope.gpus}"
     return None
 

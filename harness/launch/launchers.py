@@ -6,7 +6,6 @@ the import path of its class.  A launcher's module is imported when the launcher
 
 from __future__ import annotations
 
-import importlib
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,8 +28,7 @@ class LauncherEntry(NamedTuple):
 
     def load(self) -> Any:
         """Import the class."""
-        module, _, name = self.path.partition(":")
-        return getattr(importlib.import_module(module), name)
+        return EntryPoint("", self.path, GROUP).load()
 
 
 LAUNCHERS = {

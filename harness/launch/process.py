@@ -1,7 +1,7 @@
 """Jobs as plain child processes pinned by CPU affinity: to develop an adapter, and where no engine runs.
 
 Only the affinity is enforced, and a search's index is read-only, as in a container.  The memory limit is not enforced,
-there is no isolation from the network or the rest of the disk, and results say so (``isolation: process``).
+the job sees the network and the rest of the disk, and results say so (``isolation: process``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from harness.launch.images.systems import System
 from harness.launch.monitor import gpu
 from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.sampler import Sampler
-from harness.launch.monitor.sources import ProcessCounters, ProcessMemory
+from harness.launch.monitor.sources import ProcessSource
 from harness.launch.watch import CanaryLog, JobWatch, follow
 from harness.progress import Progress
 from harness.results.isolation import PROCESS
@@ -78,7 +78,7 @@ class ProcessLauncher(Launcher):
         self._canary = Canary()
 
     def cannot_run(self, system: System) -> str | None:
-        """Return why the system is not available as a process, or None."""
+        """Return why the system cannot run as a process, or None."""
         part = next((part for part in system.parts if part.image_only), None)
         if part is None:
             return None
@@ -112,9 +112,9 @@ class ProcessLauncher(Launcher):
         for name, content in recipes.code_files(system).items():
             (partial / name).parent.mkdir(parents=True, exist_ok=True)
             (partial / name).write_bytes(content if isinstance(content, bytes) else content.read_bytes())
-        pinned = [locks.read(path) for path in (*system.shared_locks.values(), system.lock)]
-        if any(lock.requirements for lock in pinned) and not self._python:
-            self._install(system, [lock for lock in pinned if lock.requirements], partial / "packages")
+        pinned = {path: locks.read(path) for path in (*system.shared_locks.values(), system.lock)}
+        if any(pinned.values()) and not self._python:
+            self._install(system, pinned, partial / "packages")
         shutil.copytree(files, partial / "assets")
         if system.prepare and system.assets:
             self._make_ready(system, partial)
@@ -151,7 +151,7 @@ class ProcessLauncher(Launcher):
             ended = threading.Event()
             threading.Thread(target=_wait, args=(child, ended), daemon=True, name="child-wait").start()
             watch = JobWatch(job)
-            with Sampler(ProcessMemory(child.pid), ProcessCounters(child.pid, placement.cpus), gpus) as sampler:
+            with Sampler(ProcessSource(child.pid, placement.cpus), gpus) as sampler:
                 try:
                     stopped = follow(watch, ended, progress, canary_log, sampler)
                 finally:
@@ -191,28 +191,20 @@ class ProcessLauncher(Launcher):
         folder = (self.cache / "process").resolve() / f"{system.name}-{made_of[:12]}"
         return Prepared(system, recipe, f"process:{made_of}", str(folder))
 
-    def _install(self, system: System, pinned: list[locks.Lock], target: Path) -> None:
+    def _install(self, system: System, pinned: dict[Path, str], target: Path) -> None:
         if sys.version_info[:2] != _LOCK_PYTHON:
             raise ImageError(
                 f"system {system.name}: the engines' locks are for Python {_LOCK_PYTHON[0]}.{_LOCK_PYTHON[1]}; run"
                 f" harness with it, or set {PYTHON_VARIABLE} to an interpreter that has the engine's packages"
             )
-        options = [
-            "--quiet",
-            "--no-index",
-            "--no-deps",
-            "--only-binary=:all:",
-            "--require-hashes",
-            "--target",
-            str(target),
-        ]
+        options = ["--quiet", "--no-index", "--no-deps", "--only-binary=:all:", "--require-hashes"]
         with filesystem.scratch_folder(self.cache / "tmp", "lock") as scratch:
-            for number, lock in enumerate(pinned):
-                wheels = assets.wheels(lock.path, system.extra_indexes, self.cache, system.platform)
-                (scratch / f"{number}.txt").write_text(lock.text, encoding="utf-8")
+            for number, (lock, requirements) in enumerate(pinned.items()):
+                wheels = assets.wheels(lock, system.extra_indexes, self.cache, system.platform)
+                (scratch / f"{number}.txt").write_text(requirements, encoding="utf-8")
                 options += ["--find-links", str(wheels), "-r", str(scratch / f"{number}.txt")]
             log.info(f"{system.name}: installing the engine's packages")
-            failure = assets.run_pip("install", *options)
+            failure = assets.run_pip("install", *options, "--target", str(target))
         if failure:
             raise ImageError(f"system {system.name}: its packages could not be installed: {failure}")
 

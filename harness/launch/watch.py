@@ -139,10 +139,10 @@ class JobWatch:
         """Return whether the job wrote any event: one system call, cheap enough to repeat often."""
         now_ns = time.perf_counter_ns()
         try:
-            said_bytes = os.lstat(self._events_path).st_size
+            size_bytes = os.lstat(self._events_path).st_size
         except OSError:
             return False
-        stirred, self._seen_bytes = said_bytes != self._seen_bytes, said_bytes
+        stirred, self._seen_bytes = size_bytes != self._seen_bytes, size_bytes
         if not stirred and self._events.whole:
             self._quiet_ns = now_ns
         return stirred
@@ -212,7 +212,7 @@ class JobWatch:
         return max(1, min(spec.scenario_params.batch_size or 1, max(len(spec.warmup), len(spec.sample))))
 
     def follow(self) -> StopReason | None:
-        """Read new output; return what no honest driver writes, if it did."""
+        """Read new output; return why the image is dishonest, if it wrote what an honest driver never writes."""
         now_ns = time.perf_counter_ns()
         lines = self._events.lines()
         for line in lines:
@@ -307,7 +307,7 @@ def _too_large(folder: Path, most_bytes: int, what: str) -> StopReason | None:
     if size <= most_bytes:
         return None
     amount = "folders nested deeper than a path can name" if size == _TOO_DEEP else f"{size >> 20} MiB"
-    return StopReason(Outcome.BAD_OUTPUT, f"{what} {amount}, at most {most_bytes >> 20} MiB make sense")
+    return StopReason(Outcome.BAD_OUTPUT, f"{what} {amount}; the limit is {most_bytes >> 20} MiB")
 
 
 def _size(folder: Path) -> int:
@@ -345,7 +345,7 @@ class CanaryLog:
     def take(self, when: str) -> None:
         """Take a reading: ``before``, ``between`` or ``after``."""
         self._canary.prepare(self._placement)  # at the first look alone, and outside its time
-        # The job's folder lies beside the results, and goes with the job.
+        # The job's folder is on the disk of the results, and goes with the job.
         reading = self._canary.read(when, self._placement, self._job.folder)
         self.taken.append(replace(reading, gpu=self._gpus.read()) if self._gpus else reading)
 
@@ -355,7 +355,7 @@ def follow(
     ended: threading.Event,
     progress: Progress,
     canary_log: CanaryLog,
-    sampler: Sampler | None,
+    sampler: Sampler,
     check: Callable[[], StopReason | None] = lambda: None,
 ) -> StopReason | None:
     """Follow a job until it ends (None) or must be stopped; return the reason.
@@ -363,7 +363,6 @@ def follow(
     Args:
         check: returns another reason to stop it, at each poll.
     """
-    mark = sampler.mark if sampler else lambda: None
     next_poll, seen = 0.0, (watch.progress.phase, 0)
     while not ended.wait(watch.ask_s):
         if not watch.stirred() and time.monotonic() < next_poll:
@@ -371,7 +370,7 @@ def follow(
         stopped = watch.poll() or check()
         next_poll = time.monotonic() + _POLL_S
         if seen != (watch.progress.phase, len(watch.handed)):
-            mark()
+            sampler.mark()
         seen = (watch.progress.phase, len(watch.handed))
         progress(watch.progress.done, watch.progress.total, watch.progress.phase)
         if stopped:
@@ -379,8 +378,8 @@ def follow(
         if watch.paused is not None:
             # The look works on the job's CPUs: what is counted between these two marks is ours.
             if watch.between:
-                mark()
+                sampler.mark()
                 canary_log.take("between")
-            mark()
+            sampler.mark()
             watch.answer()
     return watch.follow()

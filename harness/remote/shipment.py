@@ -42,7 +42,7 @@ from harness.jobs import indexes
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import Inputs
 from harness.launch.base import Prepared
-from harness.launch.docker_errors import engine_errors
+from harness.launch.connection import engine_errors
 from harness.launch.images import builder
 from harness.remote import archive, records
 from harness.remote.bundle import bundle_entries

@@ -29,7 +29,7 @@ from harness.jobs.inputs import AssignedJob, AssignedWork, RunCallbacks, RunOpti
 from harness.jobs.suite import Suite
 from harness.launch import connection
 from harness.launch.base import Launcher
-from harness.launch.docker_errors import engine_errors
+from harness.launch.connection import engine_errors
 from harness.remote import records, shipment
 from harness.remote.bundle import OWN_IMAGES
 from harness.remote.failures import concealed, retry

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from rich.cells import cell_len
-
 from harness.analysis.axes import ComparisonGroup
 from harness.analysis.cheapest import CheapestPoint, OperatingPoint, QualityGoal
-from harness.analysis.table import Table, Validity
+from harness.analysis.table import Row, Table
 from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.report.document import (
@@ -28,15 +25,16 @@ from harness.report.document import (
     digits,
     joined_by_and,
     left_out_records,
-    lines_of,
+    lines_of_records,
     number,
     price_facts,
     system_name,
+    with_ends,
 )
 from harness.report.hardware import hardware
 from harness.report.row_figures import COST_HEADER
-from harness.report.summary import BAD, DOUBTFUL, GOOD, doubts
-from harness.report.writers import plain_table
+from harness.report.summary import doubts, tone
+from harness.report.writers import narrowed
 from harness.stats import Estimate
 
 # Version of the JSON.
@@ -45,8 +43,8 @@ CHEAPEST_VERSION = 1
 METHOD = (
     "Rows with a mean of the measure and a cost count, in order of cost; failed and invalid ones are left out.",
     "Lower end: of the 95 % interval of the distance to the goal, for other such queries. Where the goal is a number, "
-    "it is the mean's interval; where it is relative to a system, that of the paired difference from it (randomisation "
-    "test).",
+    "it is the mean's interval; where it is relative to a system, the paired difference's (randomisation test)."
+    "",
 )
 _INTERVAL, _DISTANCE = "to the goal, 95 %", "to the goal"
 # What decides least, first; the interval is in the sentence.
@@ -80,7 +78,7 @@ def answer(
     """
     reached = [each for each in found if each.cheapest is not None]
     rows = [(each, point) for each in reached for point in each.points if each.role(point)]
-    grids = (_narrowed(rows, found, goal, escape, width),) if rows else ()
+    grids = (narrowed(lambda without: _grid(rows, found, goal, escape, without), _DROPPED, width),) if rows else ()
     sentences = [_sentence(each, goal, escape) for each in found]
     if len(found) > 2:
         missed = [each for each in found if each.cheapest is None]
@@ -173,7 +171,7 @@ def _lower(point: OperatingPoint, each: CheapestPoint, escape: Escape) -> str:
     if point.surely:
         return f"{interval}: its lower end reaches the goal too."
     sure = each.sure
-    first = "no row's does" if sure is None else f"that of {_called(sure, escape)} does"
+    first = "no row's does" if sure is None else f"the lower end of {_called(sure, escape)} does"
     return f"{interval}: its lower end does not reach the goal; {first}."
 
 
@@ -186,16 +184,6 @@ def _left_out(found: Sequence[CheapestPoint]) -> Iterator[str]:
     reasons = Counter(reason for each in found for _, reason in each.left_out)
     for reason, count in reasons.most_common():
         yield f"{counted(count, 'row')} left out: {reason}"
-
-
-def _narrowed(
-    rows: Sequence[_Line], found: Sequence[CheapestPoint], goal: QualityGoal, escape: Escape, width: int | None
-) -> Grid:
-    for count in range(len(_DROPPED) + 1):
-        grid = _grid(rows, found, goal, escape, _DROPPED[:count])
-        if width is None or max(map(cell_len, plain_table(grid))) <= width:
-            break
-    return grid
 
 
 def _grid(
@@ -224,14 +212,8 @@ def _grid(
         headers,
         numeric,
         tuple(tuple(cell(line) for cell in cells) for line in rows),
-        tones=tuple(_tone(*line) for line in rows),
+        tones=tuple(tone(point.row, good=point is each.cheapest) for each, point in rows),
     )
-
-
-def _tone(each: CheapestPoint, point: OperatingPoint) -> str:
-    if point.row.validity.doubt:
-        return BAD if point.row.validity is Validity.INVALID else DOUBTFUL
-    return GOOD if point is each.cheapest else ""
 
 
 def _sections(found: Sequence[CheapestPoint], goal: QualityGoal, escape: Escape) -> Iterator[Section]:
@@ -255,26 +237,11 @@ def _lines(found: Sequence[CheapestPoint], goal: QualityGoal) -> Iterator[Sequen
     for each in found:
         shared = {"measure": goal.measure, "goal": each.goal}
         lines += [{**shared, **_values(each, point)} for point in each.points]
-        lines += [
-            {
-                **shared,
-                "dataset": row.dataset,
-                "scenario": row.scenario,
-                "isolation": row.isolation.name,
-                "suite": row.suite,
-                "system": row.system,
-                "hardware_profile": row.profile,
-                "validity": row.validity.value,
-                "key": row.per_query_key,
-                "reason": reason,
-            }
-            for row, reason in each.left_out
-        ]
-    yield from lines_of(lines, [(name, operator.methodcaller("get", name)) for name in _CSV])
+        lines += [{**shared, **_names(row), "reason": reason} for row, reason in each.left_out]
+    yield from lines_of_records(lines, _CSV)
 
 
-def _values(each: CheapestPoint, point: OperatingPoint) -> dict[str, Any]:
-    row, seconds = point.row, point.row.latency.mean_s.value
+def _names(row: Row) -> dict[str, Any]:
     return {
         "dataset": row.dataset,
         "scenario": row.scenario,
@@ -282,19 +249,22 @@ def _values(each: CheapestPoint, point: OperatingPoint) -> dict[str, Any]:
         "suite": row.suite,
         "system": row.system,
         "hardware_profile": row.profile,
+        "validity": row.validity.value,
+        "key": row.per_query_key,
+    }
+
+
+def _values(each: CheapestPoint, point: OperatingPoint) -> dict[str, Any]:
+    row, seconds = point.row, point.row.latency.mean_s.value
+    return {
+        **_names(row),
         "role": each.role(point),
-        "mean": point.mean.value,
-        "mean_low": point.mean.low,
-        "mean_high": point.mean.high,
-        "gap": point.gap.value,
-        "gap_low": point.gap.low,
-        "gap_high": point.gap.high,
+        **with_ends("mean", point.mean),
+        **with_ends("gap", point.gap),
         "reaches": point.reaches,
         "lower_end_reaches": point.surely,
         "usd_per_million_queries": row.usd_per_million.value,
         "latency_mean_ms": None if seconds is None else seconds * 1e3,
-        "validity": row.validity.value,
-        "key": row.per_query_key,
     }
 
 

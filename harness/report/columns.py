@@ -54,15 +54,13 @@ def _count(name: str, unit: str, meaning: str, read: _Read = "") -> Column[Any]:
     return Column(name, Kind.COUNT, unit, meaning, _getter(read or name))
 
 
-def _number(name: str, unit: str, meaning: str, read: _Read = "", scale: float | None = None) -> Column[Any]:
-    get = _getter(read or name)
-    if scale is None:
-        return Column(name, Kind.NUMBER, unit, meaning, get)
-    return Column(name, Kind.NUMBER, unit, meaning, lambda item: None if (v := get(item)) is None else v * scale)
+def _number(name: str, unit: str, meaning: str, read: _Read = "") -> Column[Any]:
+    return Column(name, Kind.NUMBER, unit, meaning, _getter(read or name))
 
 
 def _mib(name: str, meaning: str, read: _Read) -> Column[Any]:
-    return _number(name, "MiB", meaning, read, 1 / MIB)
+    get = _getter(read)
+    return _number(name, "MiB", meaning, lambda item: None if (found := get(item)) is None else found / MIB)
 
 
 def _getter(read: _Read) -> Callable[[Any], Any]:
@@ -77,7 +75,7 @@ def optional(path: str, name: str) -> Callable[[Any], Any]:
 
 # What a stage's time is.
 STAGE = "time of this stage, as the adapter reports it"
-# The texts in front name a job, and stand beside each of its samples.
+# The first columns are texts that name a job; its samples have them too.
 _ENFORCED = "isolation, what enforced the limits: container, process, fake, or a launcher's own"
 JOBS: tuple[Column[StoredJob], ...] = (
     _text("key", "key of the job: hash of everything that decides the measurement", "result.key"),

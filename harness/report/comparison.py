@@ -236,10 +236,6 @@ def _p(value: float | None) -> str:
     return f"<{LEAST_SHOWN}" if value is not None and value < LEAST_SHOWN else digits(value, ".4f")
 
 
-def _effect_size(line: Difference) -> str:
-    return digits(line.tested.effect_size if line.tested else None, "+.2f")
-
-
 def _won_lost_tied(line: Difference) -> tuple[int, int, int] | tuple[None, None, None]:
     return line.won_lost_tied or (None, None, None)
 
@@ -255,7 +251,11 @@ _VALUES: tuple[GridColumn[Difference], ...] = (
     ("B - A (95 %, Holm)", True, _interval),
 )
 _P_HOLM: GridColumn[Difference] = ("p, Holm", True, lambda line: _p(line.p_holm))
-_EFFECT: GridColumn[Difference] = ("effect size d_z", True, _effect_size)
+_EFFECT: GridColumn[Difference] = (
+    "effect size d_z",
+    True,
+    lambda line: digits(line.tested.effect_size if line.tested else None, "+.2f"),
+)
 _VERDICT: GridColumn[Difference] = (
     "B is",
     False,

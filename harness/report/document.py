@@ -6,6 +6,7 @@ Each report module builds a :class:`ReportDocument`; :mod:`harness.report.writer
 from __future__ import annotations
 
 import functools
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -160,6 +161,16 @@ def lines_of(items: Iterable[Item], columns: Sequence[tuple[str, Callable[[Item]
     getters = [get for _, get in columns]
     for item in items:
         yield [get(item) for get in getters]
+
+
+def lines_of_records(records: Iterable[Mapping[str, Value]], names: Sequence[str]) -> Iterator[list[Value]]:
+    """Yield the lines of a CSV with these columns; a record may lack some of them."""
+    return lines_of(records, [(name, operator.methodcaller("get", name)) for name in names])
+
+
+def with_ends(name: str, estimate: Estimate) -> dict[str, float | None]:
+    """Return an estimate's value and the ends of its interval, as cells of a CSV."""
+    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
 
 
 def joined_by_and(names: Sequence[str]) -> str:

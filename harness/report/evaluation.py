@@ -101,7 +101,7 @@ def _mean_lines(runs: EvaluatedRuns, means: _Estimates) -> Iterator[Sequence[Val
 
 
 def _unjudged(runs: EvaluatedRuns, system: str) -> tuple[float | None, int | None]:
-    """Return the share of unjudged hits and the depth that it is of."""
+    """Return the share of unjudged hits and the depth that was judged."""
     hits = runs.unjudged.get(system)
     return (hits.share, hits.depth) if hits else (None, None)
 

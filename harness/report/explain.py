@@ -52,15 +52,9 @@ def row_paragraphs(row: Row) -> Iterator[Paragraph]:
         if row.resources.peak_anon_bytes is not None:
             yield "Memory", _memory(row)
         if row.index.size_bytes is not None:
-            yield "Index", _index(row)
-            for made in _index_cost(row):
-                yield INDEX_COST, made
-            for finding in row.index.findings:
-                yield f"Build, {_mark(finding)}", _sentence(finding.text)
+            yield from _index(row)
         yield from _other_figures(row)
-    yield from _sweep(row)
-    yield from _encoder(row)
-    yield from _first_use(row)
+    yield from _system(row)
     yield "Measured on", _machine(row)
     yield "Trust", _trust(row)
     for note in row.own_notes if row.isolation.published else ():
@@ -82,7 +76,13 @@ def _other_figures(row: Row) -> Iterator[Paragraph]:
             yield figure.title, f"{known}: {_sentence(figure.meaning)} {figure.method}".rstrip()
 
 
-def _first_use(row: Row) -> Iterator[Paragraph]:
+def _system(row: Row) -> Iterator[Paragraph]:
+    """Yield the curve, the encoder's backends and the pinned files of a row's system."""
+    if row.sweep is not None:
+        yield "Curve", f"{row.sweep.text}: a point of {row.sweep.system}."
+    backends = ((row.backend, "queries"), (row.document_backend, "documents"))
+    if texts := [f"{what} under {backend}" for backend, what in backends if backend]:
+        yield "Encoder", f"{', '.join(texts)}."
     if row.pinned_at_first_use:
         yield "Pinned at first use", _sentence(f"{row.pinned_at_first_use}; the suite's {pin_lock.FILE} has the hashes")
 
@@ -167,9 +167,7 @@ def _first_stage(stage: FirstStage) -> str:
 
 def _work(row: Row) -> str:
     """Say how much work a mean query takes."""
-    parts = []
-    for figure in row_figures.work(row):
-        parts.append(f"{figure.title} {figure.written(figure.estimate(row))}")
+    parts = [f"{figure.title} {figure.written(figure.estimate(row))}" for figure in row_figures.work(row)]
     padding = f" {row.padding_share:.0%} of the computed tokens only fill up." if row.padding_share is not None else ""
     return f"Of a mean query: {', '.join(parts)}.{padding} {notes.WORK_METHOD}"
 
@@ -188,7 +186,7 @@ def _tokens(row: Row) -> str:
         batch = f" Sent as batches: US$ {number(usd.value * (1 - price.batch_discount))}."
     return (
         f"US$ {number(usd.value)} per million queries = {made}: prompt and completion tokens of a mean query at the "
-        f"prices of {price.model} on {price.date}, beside the cost of the instance.{batch} Source: {price.source}."
+        f"prices of {price.model} on {price.date}, added to the cost of the instance.{batch} Source: {price.source}."
     )
 
 
@@ -221,7 +219,7 @@ def _priced_machine(price: Price) -> str:
 
 
 def _plain(value: float, digits: int) -> str:
-    """Return a number in at most so many significant digits, never with an exponent."""
+    """Return a number in at most this many significant digits, without an exponent."""
     return f"{Decimal(f'{value:.{digits}g}'):f}"
 
 
@@ -233,8 +231,15 @@ def _memory(row: Row) -> str:
     return f"{peak}: the largest of {counted(row.jobs, 'job')}. {notes.MEMORY_METHOD}"
 
 
-def _index(row: Row) -> str:
-    return " ".join((f"{(row.index.size_bytes or 0) / 2**20:,.1f} MiB.", *_built(row)))
+def _index(row: Row) -> Iterator[Paragraph]:
+    """Yield an index's size and build, what the build costs, and the reasons to doubt it."""
+    yield "Index", " ".join((f"{(row.index.size_bytes or 0) / 2**20:,.1f} MiB.", *_built(row)))
+    usd, price = row.cost.build.value, row.cost.build_price
+    if usd is not None and price is not None:
+        made = f"{row.index.build_s:.4g} s x US$ {price.usd_per_hour:g} / 3600 / {row.index.documents:,} x 1,000,000"
+        yield INDEX_COST, f"US$ {number(usd)} per million documents = {made}, on {price.instance_type}."
+    for finding in row.index.findings:
+        yield f"Build, {_mark(finding)}", _sentence(finding.text)
 
 
 def _built(row: Row) -> Iterator[str]:
@@ -254,24 +259,6 @@ def _built(row: Row) -> Iterator[str]:
         Validity.INVALID: "Its time is invalid, for the reasons below.",
         Validity.UNKNOWN: "Its time could not be checked: nothing is stored of its machine.",
     }[row.index.validity]
-
-
-def _index_cost(row: Row) -> Iterator[str]:
-    usd, price = row.cost.build.value, row.cost.build_price
-    if usd is not None and price is not None:
-        made = f"{row.index.build_s:.4g} s x US$ {price.usd_per_hour:g} / 3600 / {row.index.documents:,} x 1,000,000"
-        yield f"US$ {number(usd)} per million documents = {made}, on {price.instance_type}."
-
-
-def _sweep(row: Row) -> Iterator[Paragraph]:
-    if row.sweep is not None:
-        yield "Curve", f"{row.sweep.text}: a point of {row.sweep.system}."
-
-
-def _encoder(row: Row) -> Iterator[Paragraph]:
-    backends = ((row.backend, "queries"), (row.document_backend, "documents"))
-    if texts := [f"{what} under {backend}" for backend, what in backends if backend]:
-        yield "Encoder", f"{', '.join(texts)}."
 
 
 def _machine(row: Row) -> str:

@@ -78,7 +78,7 @@ def samples_frame(jobs: Sequence[StoredJob]) -> pd.DataFrame:
     stages, counts = (
         sorted(name for name in whole.column_names if name.startswith(start)) for start in ("stage_", "count_")
     )
-    # Whole numbers beside holes stay whole: as floats they would be wrong beyond 2^53.
+    # Whole numbers stay whole in a column with holes: floats would be wrong beyond 2^53.
     whole_numbers = {pa.int64(): pd.Int64Dtype()}.get
     found = {name: whole.column(name).to_pandas(types_mapper=whole_numbers) for name in whole.column_names}
     # A column that no job has is missing throughout.
@@ -218,10 +218,10 @@ def new_path(out: Path, *, folder: bool = False) -> Iterator[Path]:
         StoreError: it cannot be written.
     """
     if out.exists() and not (folder and out.is_dir() and not any(out.iterdir())):
-        raise FileError(f"{out}: is there already, and nothing is overwritten; remove it or name another -o")
+        raise FileError(f"{out}: exists already, and harness does not overwrite it; remove it or name another -o")
     parent = out.absolute().parent
     if not parent.is_dir():
-        raise FileError(f"{out}: there is no folder {parent} to write it in; make it")
+        raise FileError(f"{out}: the folder {parent} does not exist; make it")
     try:
         with filesystem.scratch_folder(parent, out.name) as scratch:
             partial = scratch / out.name

@@ -88,7 +88,7 @@ class Figure:
         higher: more is better.
         optional: its column is there only where some row has a value.
         applies: tells the kind of row that may have it.
-        noted: a reason beside a known value becomes a footnote.
+        noted: the reason of a known value becomes a footnote.
         remark: a text after the number in the wide table.
         cell: the cell of the wide table, where it is more than a number.
         prices: what it depends on.

@@ -1,4 +1,4 @@
-"""Frechet distances of systems, beside measures and with their agreement on the order of systems."""
+"""Frechet distances of systems, next to measures, and how far both agree on the order of systems."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def notes(sample: Distances) -> list[str]:
         f"{sample.queries:,} queries with {sample.judged:,} judged relevant documents ({balance}), vectors of"
         f" {sample.dimensions} dimensions, checkpoint {sample.checkpoint_sha256[:16]}, {resamples},"
         f" seed {settings.seed}": True,
-        f"the vectors are of the texts {sample.source[:16]}: that these are the documents that were retrieved is not"
+        f"the vectors were made from the texts {sample.source[:16]}; whether the systems retrieved these texts was not"
         " checked, as run files do not name a collection": not sample.source_checked,
         f"{sample.judged:,} judged documents span fewer than the {sample.dimensions} dimensions: most of a distance is"
         " what so small a sample adds; compare systems over these queries alone": sample.judged <= sample.dimensions,

@@ -1,6 +1,6 @@
 """A stored job as ir_metadata: what a run's file should say of the experiment that it is from.
 
-The schema is that of Breuer, Keller and Schaer 2022 (https://www.ir-metadata.org), with the keys of ``resources`` that
+Breuer, Keller and Schaer 2022 define the schema (https://www.ir-metadata.org), with the keys of ``resources`` that
 TIREx tracker (https://github.com/tira-io/tirex-tracker) writes.  The schema is open: what harness knows beyond it
 stands under ``harness``.  What is not known is left out, and nothing is made up.
 """
@@ -73,7 +73,7 @@ def export_ir_metadata(
         for number, job in enumerate(jobs, start=1):
             target = folder / job.folder.relative_to(root)
             target.mkdir(parents=True)
-            meant = _readable(metadata(job, _evaluation(job, parsed, qrels_cache), actor))
+            meant = metadata(job, _evaluation(job, parsed, qrels_cache), actor)
             text = yaml.safe_dump(meant, sort_keys=False, allow_unicode=True, width=100)
             (target / FILE).write_text(text, encoding="utf-8")
             if yaml.safe_load((target / FILE).read_text(encoding="utf-8")) != meant:
@@ -84,15 +84,6 @@ def export_ir_metadata(
                 except FileError as error:
                     reader.announce([reader.left_out(error)])
             progress(number, len(jobs))
-
-
-def _readable(value: Any) -> Any:
-    """Return plain values for YAML, strangers' texts on one line: YAML would write characters that reorder others."""
-    if isinstance(value, dict):
-        return {name: _readable(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_readable(part) for part in value]
-    return one_line(value) if isinstance(value, Text) else value
 
 
 def _copy(run: Path, target: Path) -> None:
@@ -127,7 +118,7 @@ def metadata(job: StoredJob, evaluation: dict[str, Any], actor: Actor) -> dict[s
         "actor": asdict(actor),
         "platform": _platform(result),
         "implementation": {
-            # A result knows its suite's name, not where the file lies.
+            # A result knows its suite's name, not the path of its file.
             "executable": {"cmd": command("run", "SUITE", only=glob_of(cell)), "image": result.provenance.image_digest},
             "source": {"commit": result.environment.harness_commit},
         },
@@ -237,5 +228,5 @@ def _without_missing(value: Any) -> Any:
         return {name: item for name, item in inside.items() if item is not None and item not in ({}, [])}
     if isinstance(value, list):
         return [_without_missing(item) for item in value]
-    # A stranger's JSON may hold halves of characters, which no file can.
-    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
+    # YAML would write characters that reorder others, and halves of characters, which no file can hold.
+    return one_line(value).encode("utf-8", "replace").decode("utf-8") if isinstance(value, Text) else value

@@ -18,14 +18,7 @@ from harness.report.document import MISSING, Grid, Section
 from harness.untrusted import MAX_TEXT, Text, escaped, one_line
 
 # Characters that mean something to TeX, or that its fonts turn into others (``<`` into a question mark).
-_SPECIAL = {
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
+_SPECIAL = {character: f"\\{character}" for character in "&%$#_{}"} | {
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "\\": r"\textbackslash{}",
@@ -40,69 +33,31 @@ _SPECIAL = {
 }
 # Two of them in a row become another character.
 _JOINED = ("-", ",", "'")
-# Mathematics where the symbol fonts of text may be bitmaps.
+
+
+def _named(characters: str, names: str, form: str) -> dict[str, str]:
+    return {each: form.format(name) for each, name in zip(characters, names.split(), strict=True)}
+
+
 _GLYPHS = {
-    "—": r"\textemdash{}",
-    "–": r"\textendash{}",
-    "−": r"\ensuremath{-}",
-    "…": r"\textellipsis{}",
-    "†": r"\ensuremath{\dagger}",
-    "‡": r"\ensuremath{\ddagger}",
-    "•": r"\ensuremath{\bullet}",
-    "·": r"\ensuremath{\cdot}",
-    "‘": r"\textquoteleft{}",
-    "’": r"\textquoteright{}",
-    "“": r"\textquotedblleft{}",
-    "”": r"\textquotedblright{}",
-    "§": r"\S{}",
-    "¶": r"\P{}",
-    "©": r"\textcopyright{}",
-    "®": r"\textregistered{}",
-    "™": r"\texttrademark{}",
-    "£": r"\pounds{}",
-    "¡": r"\textexclamdown{}",
-    "¿": r"\textquestiondown{}",
-    "ß": r"\ss{}",
-    "æ": r"\ae{}",
-    "Æ": r"\AE{}",
-    "œ": r"\oe{}",
-    "Œ": r"\OE{}",
-    "ø": r"\o{}",
-    "Ø": r"\O{}",
-    "ł": r"\l{}",
-    "Ł": r"\L{}",
-    "ı": r"\i{}",
-    "µ": r"\ensuremath{\mu}",
-    "°": r"\ensuremath{^\circ}",
-    "²": r"\ensuremath{^2}",
-    "³": r"\ensuremath{^3}",
-    "±": r"\ensuremath{\pm}",
-    "×": r"\ensuremath{\times}",
-    "÷": r"\ensuremath{\div}",
-    "≤": r"\ensuremath{\leq}",
-    "≥": r"\ensuremath{\geq}",
-    "≠": r"\ensuremath{\neq}",
-    "≈": r"\ensuremath{\approx}",
-    "∞": r"\ensuremath{\infty}",
-    "←": r"\ensuremath{\leftarrow}",
-    "→": r"\ensuremath{\rightarrow}",
-    "↑": r"\ensuremath{\uparrow}",
-    "↓": r"\ensuremath{\downarrow}",
+    **_named(
+        "—–…‘’“”§¶©®™£¡¿ßæÆœŒøØłŁı",
+        "textemdash textendash textellipsis textquoteleft textquoteright textquotedblleft textquotedblright S P "
+        "textcopyright textregistered texttrademark pounds textexclamdown textquestiondown ss ae AE oe OE o O l L i",
+        r"\{}{{}}",
+    ),
+    # Mathematics where the symbol fonts of text may be bitmaps.
+    **_named(
+        "†‡•·µ±×÷≤≥≠≈∞←→↑↓",
+        r"dagger ddagger bullet cdot mu pm times div leq geq neq approx infty leftarrow rightarrow uparrow downarrow",
+        r"\ensuremath{{\{}}}",
+    ),
+    **_named("−°²³", r"- ^\circ ^2 ^3", r"\ensuremath{{{}}}"),  # the minus sign
 }
-_ACCENTS = {
-    "\u0300": "`",
-    "\u0301": "'",
-    "\u0302": "^",
-    "\u0303": "~",
-    "\u0304": "=",
-    "\u0306": "u",
-    "\u0307": ".",
-    "\u0308": '"',
-    "\u030a": "r",
-    "\u030b": "H",
-    "\u030c": "v",
-    "\u0327": "c",
-}
+# Combining marks, and the accents of TeX.
+_ACCENTS = dict(
+    zip("\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0327", "`'^~=u.\"rHvc", strict=True)
+)
 _GREEK = (
     *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu", "nu"),
     *("xi", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"),
@@ -168,13 +123,8 @@ def glyph(character: str) -> str:
     parts = unicodedata.normalize("NFD", character)
     if len(parts) == 2 and parts[1] in _ACCENTS and parts[0].isascii() and parts[0].isalpha():
         return f"\\{_ACCENTS[parts[1]]}{{{parts[0]}}}"
-    return _greek(character) or f"{{[}}U+{ord(character):04X}]"
-
-
-def _greek(character: str) -> str | None:
-    """Map small Greek letters to their names, which TeX has as mathematics."""
-    name = unicodedata.name(character, "").removeprefix("GREEK SMALL LETTER ").replace("LAMDA", "LAMBDA").lower()
-    return f"\\ensuremath{{\\{name}}}" if name in _GREEK else None
+    greek = unicodedata.name(character, "").removeprefix("GREEK SMALL LETTER ").replace("LAMDA", "LAMBDA").lower()
+    return f"\\ensuremath{{\\{greek}}}" if greek in _GREEK else f"{{[}}U+{ord(character):04X}]"
 
 
 def length(text: str) -> int:
@@ -188,11 +138,11 @@ _LABEL = "tab:harness"
 PACKAGES = r"\usepackage{array,booktabs,graphicx}"
 HEAD = f"% Made by harness.  Needs {PACKAGES}\n"
 
-# Characters of \footnotesize in a line of an article, what a column costs beside its text, and the widest text column.
+# Characters of \footnotesize in a line of an article, the gap of a column, and the widest text column.
 _LINE, _GAP, _WIDEST = 80, 2, 28
 # A table up to this factor wider than the line is scaled to it; a wider one is divided into parts, scaled less.
 _WHOLE, _SCALED = 1.45, 1.25
-# A table wider than this stands across both columns of a paper that has two.
+# A table wider than this spans both columns of a two-column paper.
 _ONE_COLUMN = 48
 # Lines of a page that rows may fill.
 _PAGE = 42

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from operator import attrgetter
 from typing import Any
 
 from harness.analysis import dynascore, notes
@@ -34,15 +35,18 @@ from harness.report.document import (
     Value,
     at_most,
     bounded,
+    column_of,
     digits,
     grid_of,
     left_out_records,
+    lines_of_records,
     number,
     price_facts,
     stand_ins,
     system_name,
+    with_ends,
 )
-from harness.report.main_table import shared_notes
+from harness.report.main_table import instance_column, named_column, profile_column, shared_notes, system_column
 from harness.report.row_figures import COST_HEADER
 
 # Version of the JSON.
@@ -114,10 +118,10 @@ def _left_out(left: ExcludedRow) -> str:
     return f"{left.row.system} on {hardware.hardware(left.row)} ({reason})"
 
 
-def _places(span: RankInterval) -> str:
+def _places(span: RankInterval, to: str = " to ") -> str:
     if span.best is None or span.worst is None:
         return MISSING
-    return f"{span.best}" if span.best == span.worst else f"{span.best} to {span.worst}"
+    return f"{span.best}" if span.best == span.worst else f"{span.best}{to}{span.worst}"
 
 
 def _remark(ranked: RankedRow) -> str:
@@ -132,11 +136,9 @@ def _section(board: Leaderboard, escape: Escape) -> Section:
     ranked = grid_of(
         board.ranked_rows, _columns(board, footnotes), caption=_caption(board, escape), keys=3 + int(origins)
     )
-    columns: list[GridColumn[ExcludedRow] | None] = [
-        ("system", False, lambda left: system_name(left.row, escape)),
-        ("origin", False, lambda left: escape(left.row.origin or MISSING)) if origins else None,
-        ("hardware profile", False, lambda left: _profile(left.row, escape)),
-        ("suite", False, lambda left: escape(left.row.suite)),
+    names = [*_names(board, escape), named_column("suite", escape)]
+    columns: list[GridColumn[ExcludedRow]] = [
+        *(column_of(column, attrgetter("row")) for column in names),
         ("why", False, lambda left: escape(left.reason)),
     ]
     left_out = grid_of(board.left_out, columns, caption="Not ranked", keys=2 + int(origins))
@@ -193,13 +195,9 @@ def _columns(board: Leaderboard, notes: Footnotes) -> list[GridColumn[RankedRow]
     escape, scored = notes.escape, board.query.rank_by is None
     return [
         ("rank", True, lambda ranked: digits(ranked.rank, "d")),
-        ("system", False, lambda ranked: system_name(ranked.row, escape)),
-        ("origin", False, lambda ranked: escape(ranked.row.origin or MISSING)) if board.has_origins else None,
-        ("hardware profile", False, lambda ranked: _profile(ranked.row, escape)),
-        (
-            f"instance type (US$/h, {board.table.price_date})",
-            False,
-            lambda ranked: notes.price(ranked.row, ranked.row.price, ranked.row.price_note),
+        *(
+            column_of(column, attrgetter("row"))
+            for column in (*_names(board, escape), instance_column(board.table, notes))
         ),
         ("Dynascore", True, lambda ranked: digits(ranked.score, ".3f")) if scored else None,
         *(value(axis) for axis in board.shown),
@@ -211,8 +209,9 @@ def _columns(board: Leaderboard, notes: Footnotes) -> list[GridColumn[RankedRow]
     ]
 
 
-def _profile(row: Row, escape: Escape) -> str:
-    return row.isolation.marked(escape(row.profile))
+def _names(board: Leaderboard, escape: Escape) -> list[GridColumn[Row]]:
+    origin = [named_column("origin", escape)] if board.has_origins else []
+    return [system_column(escape), *origin, profile_column(escape)]
 
 
 def _validity(row: Row, notes: Footnotes) -> str:
@@ -222,17 +221,15 @@ def _validity(row: Row, notes: Footnotes) -> str:
 
 
 def _span(span: RankInterval, notes: Footnotes) -> str:
-    if span.best is None or span.worst is None:
-        return notes.missing(span.reason)
-    return str(span.best) if span.best == span.worst else f"{span.best}–{span.worst}"
+    return notes.missing(span.reason) if span.best is None else _places(span, "–")
 
 
 def _method(board: Leaderboard) -> Iterator[str]:
     """Yield what the ranks depend on: weights, rates, the set of systems; and how intervals were made."""
     query, table, rows = board.query, board.table, [ranked.row for ranked in board.ranked_rows]
     yield (
-        f"Accuracy: {query.measure} x 100, in points. Intervals are 95 %; those of latency and cost hold both, for "
-        "other queries and for measuring these again."
+        f"Accuracy: {query.measure} x 100, in points. Intervals are 95 %; the intervals of latency and cost cover both "
+        "other queries and another measurement of these."
     )
     if query.rank_by is None:
         yield f"Weights: {', '.join(f'{name} {weight:g}' for name, weight in query.weights.items())}."
@@ -313,40 +310,44 @@ def _spans(board: Leaderboard) -> Iterator[str]:
 
 def _lines(board: Leaderboard) -> Iterator[Sequence[Value]]:
     """Yield a line for each ranked row, then for each row left out, which has a reason and no rank."""
-    records = [*(_csv_record(ranked, board) for ranked in board.ranked_rows), *map(_csv_left_out, board.left_out)]
-    names = [name for name in records[0] if name != "origin" or board.has_origins]
-    yield names
-    yield from ([record.get(name) for name in names] for record in records)
+    records = [_csv_record(ranked, board) for ranked in board.ranked_rows]
+    records += [{**_csv_names(left.row), "reason": left.reason} for left in board.left_out]
+    last = ("validity", "key", "reason", *(["origin"] if board.has_origins else []), "isolation")
+    names = [*(name for name in records[0] if name not in (*last, "origin")), *last]
+    yield from lines_of_records(records, names)
 
 
 def _csv_record(ranked: RankedRow, board: Leaderboard) -> dict[str, Value]:
     row = ranked.row
     record: dict[str, Value] = {
         "rank": ranked.rank,
-        "system": row.system,
-        "hardware_profile": row.profile,
-        "suite": row.suite,
-        "instance_type": row.price.instance_type if row.price else None,
-        "price_usd_per_hour": row.price.usd_per_hour if row.price else None,
+        **_csv_names(row),
+        **_priced(row),
         "dynascore": ranked.score,
     }
     for axis in board.shown:
-        figure, name = ranked.figures[axis.name], f"{axis.name}_{_UNITS.get(axis.unit, axis.unit.lower())}"
-        record |= {name: figure.value, f"{name}_low": figure.low, f"{name}_high": figure.high}
+        record |= with_ends(f"{axis.name}_{_UNITS.get(axis.unit, axis.unit.lower())}", ranked.figures[axis.name])
     for name in ("queries", "systems", "weights"):
         span: RankInterval = getattr(ranked, f"by_{name}")
         record |= {f"rank_{name}_best": span.best, f"rank_{name}_worst": span.worst}
-    record |= {"front": ranked.state.value if ranked.state else None, "validity": row.validity.value, "key": row.key}
-    return record | {"reason": None, "origin": row.origin, "isolation": row.isolation.name}
+    return record | {"front": ranked.state.value if ranked.state else None}
 
 
-def _csv_left_out(left: ExcludedRow) -> dict[str, Value]:
-    row = left.row
-    names: dict[str, Value] = {"system": row.system, "hardware_profile": row.profile, "suite": row.suite}
-    return names | {
+def _priced(row: Row) -> dict[str, Value]:
+    price = row.price
+    return {
+        "instance_type": price.instance_type if price else None,
+        "price_usd_per_hour": price.usd_per_hour if price else None,
+    }
+
+
+def _csv_names(row: Row) -> dict[str, Value]:
+    return {
+        "system": row.system,
+        "hardware_profile": row.profile,
+        "suite": row.suite,
         "validity": row.validity.value,
         "key": row.key,
-        "reason": left.reason,
         "origin": row.origin,
         "isolation": row.isolation.name,
     }
@@ -389,8 +390,7 @@ def _ranked_row(ranked: RankedRow) -> dict[str, Any]:
     return {
         "rank": ranked.rank,
         **{name: getattr(row, name) for name in ("system", "profile", "suite", "key", "origin")},
-        "instance_type": row.price.instance_type if row.price else None,
-        "price_usd_per_hour": row.price.usd_per_hour if row.price else None,
+        **_priced(row),
         "dynascore": ranked.score,
         "figures": {name: asdict(figure) for name, figure in ranked.figures.items()},
         **{f"rank_{name}": asdict(getattr(ranked, name)) for name in ("by_queries", "by_systems", "by_weights")},

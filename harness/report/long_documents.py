@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
-
-from rich.cells import cell_len
 
 from harness import stats
 from harness.analysis.long_documents import RATIOS, LongDocuments, LongGroup, MeanGain, ReadingOn
@@ -16,7 +14,7 @@ from harness.analysis.paired_differences import ComparisonVerdict
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.published_measures import PublishedMeasures
 from harness.analysis.significance import LEVEL
-from harness.analysis.table import Row, Validity
+from harness.analysis.table import Row
 from harness.commands import command
 from harness.driver.records import Outcome
 from harness.errors import counted
@@ -32,22 +30,24 @@ from harness.report.document import (
     at_most,
     digits,
     joined_by_and,
-    lines_of,
+    lines_of_records,
     number,
     stand_ins,
     system_name,
+    with_ends,
 )
 from harness.report.hardware import hardware
-from harness.report.summary import BAD, DOUBTFUL, GOOD, failure
-from harness.report.writers import plain_table
+from harness.report.published_measures import run_time_sections
+from harness.report.summary import BAD, failure, tone
+from harness.report.writers import narrowed
 from harness.stats import Estimate
 
 # Version of the JSON.
 LONG_DOCUMENTS_VERSION = 1
 
 METHOD = (
-    "Gain: the measure less that of the system's FirstP, query by query; its interval decides: that of the paired "
-    "randomisation test, corrected for all gains as p is (Holm). In per cent: of FirstP's mean, taken as exact.",
+    "Gain: the measure less the FirstP's, query by query; its interval decides. It comes from the paired "
+    "randomisation test and is corrected for all gains as p is (Holm). In per cent: of FirstP's mean, taken as exact.",
     "x: the figure over FirstP's. Latency is the whole query with its first stage; score is the time of the reranker's "
     "model, without its head; both only if one machine measured both. FLOP and tokens are counted, the same on every "
     "machine: FLOP on padded lengths, tokens without padding.",
@@ -87,7 +87,9 @@ def answer(made: LongDocuments, paper: PublishedMeasures, escape: Escape, width:
 
     ``width``: of the terminal; columns that decide least are left out until the grids fit.
     """
-    grids = tuple(_narrowed(group, made.measure, escape, width) for group in made.groups)
+    grids = tuple(
+        narrowed(functools.partial(_grid, group, made.measure, escape), _DROPPED, width) for group in made.groups
+    )
     sentences = [_sentence(group, made.measure, escape) for group in made.groups]
     if len(sentences) > 2:
         sentences = [_counted(made)]
@@ -140,14 +142,6 @@ def _name(group: LongGroup, groups: Sequence[LongGroup]) -> str:
     return ", ".join(parts)
 
 
-def _narrowed(group: LongGroup, measure: str, escape: Escape, width: int | None) -> Grid:
-    for dropped in range(len(_DROPPED) + 1):
-        grid = _grid(group, measure, escape, without=_DROPPED[:dropped])
-        if width is None or max(map(cell_len, plain_table(grid))) <= width:
-            break
-    return grid
-
-
 def _grid(group: LongGroup, measure: str, escape: Escape, without: Sequence[str] = ()) -> Grid:
     """Return each FirstP followed by its systems in order of gain; a system that is not compared says why."""
     columns: list[GridColumn[ReadingOn]] = [
@@ -165,7 +159,9 @@ def _grid(group: LongGroup, measure: str, escape: Escape, without: Sequence[str]
     for first in sorted(group.firsts, key=lambda row: min(_by_gain(each) for each in ranked if each.first is row)):
         lines.append((_first_line(first, measure, headers, escape), ""))
         own = [each for each in ranked if each.first is first and each.reason is None]
-        lines += [(tuple(cell(each) for _, _, cell in kept), _tone(each)) for each in own]
+        lines += [
+            (tuple(cell(each) for _, _, cell in kept), tone(each.row, good="front" in _remark(each))) for each in own
+        ]
     empty = [""] * (len(headers) - 2)
     lines += [
         ((system_name(each.row, escape), escape(_why(each)), *empty), BAD) for each in ranked if each.reason is not None
@@ -190,12 +186,6 @@ def _why(each: ReadingOn) -> str:
     """Return in a few words why a system is not compared."""
     text = each.reason if each.row.outcome is Outcome.OK else failure(each.row)
     return text if text and len(text) <= _LONGEST else f"{(text or '')[: _LONGEST - 4]} ..."
-
-
-def _tone(each: ReadingOn) -> str:
-    if each.row.validity.doubt:
-        return BAD if each.row.validity is Validity.INVALID else DOUBTFUL
-    return GOOD if "front" in _remark(each) else ""
 
 
 def _caption(group: LongGroup) -> str:
@@ -332,19 +322,13 @@ def _published(paper: PublishedMeasures, escape: Escape) -> Iterator[Section]:
         for system, gain in sorted(gains.items(), key=lambda item: -item[1])
     )
     grid = Grid("", ("system", "FirstP", "gain %", "findings"), (False, False, True, False), cells)
-    figure = paper.about.figure3
     yield Section(
         title=escape(f"Published: {paper.about.cited}, {table.name}"),
         lead=(escape(f"{paper.about.citation()} {paper.about.licence}. Not measured here."),),
         grids=(grid,),
         notes=(escape(NOT_COMPARABLE), escape(f"findings: {command('report', paper.about.name, wide=True)}")),
     )
-    if figure is not None:
-        yield Section(
-            title="Published: Figure 3, run time",
-            lead=("The figure prints no number. All that the text says:",),
-            notes=tuple(map(escape, (*figure.statements, figure.remark))),
-        )
+    yield from run_time_sections(paper.about, escape)
 
 
 _CSV = (
@@ -362,7 +346,7 @@ def _lines(made: LongDocuments, paper: PublishedMeasures) -> Iterator[Sequence[V
     for system, percent in paper.printed_gains().items():
         named: dict[str, Value] = {"source": paper.about.name, "system": system, "firstp": paper.about.firstp[system]}
         lines.append({**named, "gain_percent": percent, "reason": "published: the paper prints no ratio"})
-    yield from lines_of(lines, [(name, operator.methodcaller("get", name)) for name in _CSV])
+    yield from lines_of_records(lines, _CSV)
 
 
 def _values(group: LongGroup, each: ReadingOn, measure: str) -> dict[str, Value]:
@@ -384,7 +368,7 @@ def _values(group: LongGroup, each: ReadingOn, measure: str) -> dict[str, Value]
         "reason": each.reason,
     }
     for name, estimate in estimates.items():
-        values |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+        values |= with_ends(name, estimate)
     return values | {f"front_{name}": state.value for name, state in each.front.items()}
 
 

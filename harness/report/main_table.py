@@ -70,7 +70,7 @@ def _by_scenario(table: Table, escape: Escape) -> Iterator[Section]:
 
 
 def table_section(table: Table, escape: Escape) -> Section:
-    """Return the grid of rows, that of the index costs, and their footnotes and notes."""
+    """Return the grids of rows and of index costs, with their footnotes and notes."""
     if not table.rows:
         return Section(lead=("No stored results.",))
     footnotes = Footnotes(escape)
@@ -92,20 +92,16 @@ def table_section(table: Table, escape: Escape) -> Section:
 
 def name_columns(rows: Sequence[Row], escape: Escape) -> tuple[str, list[GridColumn[Row]]]:
     """Return the caption and the naming columns: suite, dataset and scenario are columns where they differ."""
-
-    def named(name: str) -> GridColumn[Row]:
-        return name, False, lambda row: escape(getattr(row, name) or MISSING)
-
-    columns: list[GridColumn[Row]] = [("system", False, lambda row: system_name(row, escape))]
+    columns = [system_column(escape)]
     parts: list[str] = []
     for name in ("dataset", "suite", "scenario"):
         values = {getattr(row, name) for row in rows}
         if len(values) == 1:
             parts.append(f"{name} {escape(values.pop())}")
         elif values:
-            columns.append(named(name))
+            columns.append(named_column(name, escape))
     if any(row.origin is not None for row in rows):
-        columns.append(named("origin"))
+        columns.append(named_column("origin", escape))
     return ", ".join(parts), columns
 
 
@@ -131,9 +127,6 @@ class _RowCells:
         written = cell if figure.cell is None else lambda row: figure.cell(row, self.notes)
         return figure.wide_header, figure.kind is not Kind.TEXT, written
 
-    def profile(self, row: Row) -> str:
-        return row.isolation.marked(self.notes.escape(row.profile))
-
     def outcome(self, row: Row) -> str:
         ended = row.outcome is not Outcome.OK or row.detail
         detail = f"{row.outcome.value}: {row.detail or 'no detail was stored'}" if ended else None
@@ -147,12 +140,32 @@ class _RowCells:
 
 def _columns(table: Table, cells: _RowCells) -> list[GridColumn[Row]]:
     return [
-        ("hardware profile", False, cells.profile),
-        (_instance_header(table), False, lambda row: cells.notes.price(row, row.price, row.price_note)),
+        profile_column(cells.notes.escape),
+        instance_column(table, cells.notes),
         *map(cells.figure, table_figures(table, Place.WIDE)),
         ("outcome", False, cells.outcome),
         ("validity", False, cells.validity),
     ]
+
+
+def profile_column(escape: Escape) -> GridColumn[Row]:
+    """Return the column of the hardware profile, marked by the isolation."""
+    return "hardware profile", False, lambda row: row.isolation.marked(escape(row.profile))
+
+
+def instance_column(table: Table, footnotes: Footnotes) -> GridColumn[Row]:
+    """Return the column of the instance type that prices a row."""
+    return _instance_header(table), False, lambda row: footnotes.price(row, row.price, row.price_note)
+
+
+def named_column(name: str, escape: Escape) -> GridColumn[Row]:
+    """Return the column of one of a row's names."""
+    return name, False, lambda row: escape(getattr(row, name) or MISSING)
+
+
+def system_column(escape: Escape) -> GridColumn[Row]:
+    """Return the column of the system with its marks."""
+    return "system", False, lambda row: system_name(row, escape)
 
 
 def _instance_header(table: Table) -> str:

@@ -38,11 +38,11 @@ from harness.stats import Estimate
 
 # Version of the JSON.
 POSITIONS_VERSION = 1
-# Bins of the first screen; the bar of the largest has so many characters.
+# Bins of the first screen, and the characters of the largest bar.
 _MOST_BINS, _BAR = 8, 24
 
 METHOD = (
-    "Tokens are those of bert-base-uncased in the document's text, without [CLS], [SEP] and the title; a system that "
+    "Tokens: bert-base-uncased's, of the document's text, without [CLS], [SEP] and the title; a system that "
     "reads the title first, or has another tokenizer, reaches less or more.",
     "The first relevant passage of each query and document counts; of a query with several documents, the earliest. "
     "Intervals of shares: Clopper-Pearson; of means: t with Hall's correction for skew.",
@@ -125,7 +125,7 @@ def _both(made: DatasetPositions) -> list[tuple[int, int]]:
 
 
 def _shares(made: DatasetPositions, escape: Escape, *, wide: bool) -> Grid:
-    """Return the shares before the bounds; published ones stand beside where bins are as wide as theirs."""
+    """Return the shares before the bounds, and published shares if the bins are as wide as theirs."""
     bounds = [bound * made.width for bound in BOUNDS]
     own = [_share(share_before(made.passages, bound), wide=wide) for bound in bounds]
     cells = [(escape(made.passages.dataset), f"{len(made.passages.firsts):,}", *own)]

@@ -15,7 +15,7 @@ from harness.report.document import Escape, GridColumn, ReportDocument, Section,
 
 
 def checks_document(checks: Sequence[PackageCheck], accuracy: float) -> ReportDocument:
-    """Return packages beside their reviewers' sheets; ``accuracy`` is the least mean that passes."""
+    """Return packages next to their reviewers' sheets; ``accuracy`` is the least mean that passes."""
     least = packages.exact(accuracy)
     records = [
         {

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
 from typing import Any
-
-from rich.cells import cell_len
 
 from harness import stats
 from harness.analysis.recall import ExactPair, RecallTable
@@ -25,22 +22,23 @@ from harness.report.document import (
     bounded,
     digits,
     joined_by_and,
-    lines_of,
+    lines_of_records,
     stand_ins,
+    with_ends,
 )
 from harness.report.summary import BAD, DOUBTFUL
-from harness.report.writers import plain_table
+from harness.report.writers import narrowed
 
 # Version of the JSON.
 RECALL_VERSION = 1
 
 METHOD = (
-    "overlap@k: share of the exact search's first k documents that are among the system's first k, whatever their "
+    "overlap@k: share of the exact search's first k documents that are among the system's first k, in any "
     "order; the mean over queries with its 95 % interval. An exact list that is shorter counts as far as it goes.",
     "whole: share of the queries of which no document is missing.",
-    "The change of the measure is that of the system less that of the exact search, query by query, with the interval "
-    "of the paired test, corrected for the number of pairs (Holm). A search can miss documents that nobody judged "
-    "relevant, and lose nothing.",
+    "Change: the system's measure less the exact search's, query by query, with the interval "
+    "of the paired test, corrected for the number of pairs (Holm). A search can miss documents without "
+    "relevant judgements, and lose nothing.",
 )
 # Columns that decide least, first.
 _DROPPED = ("whole", "overlap@100")
@@ -71,12 +69,12 @@ def answer(found: RecallTable, escape: Escape, width: int | None) -> Section:
     """
     notes = (*at_most([*_notes(found, escape)], MOST_LINES - 1), "methods: --wide   by query: --format json")
     columns = _columns(found, escape, wide=False)
-    for count in range(len(_DROPPED) + 1):
-        kept = [column for column in columns if not column[0].startswith(_DROPPED[:count])]
-        section = _section(found, escape, kept, notes)
-        if width is None or max(map(cell_len, plain_table(section.grids[0]))) <= width:
-            break
-    return section
+
+    def grid(without: Sequence[str]) -> Grid:
+        kept = [column for column in columns if not column[0].startswith(tuple(without))]
+        return _grid(found.pairs, kept, escape)
+
+    return replace(_section(found, escape, columns, notes), grids=(narrowed(grid, _DROPPED, width),))
 
 
 def _section(
@@ -105,9 +103,9 @@ def _columns(found: RecallTable, escape: Escape, *, wide: bool) -> list[GridColu
         if wide or column[0] == "system" or len({column[2](pair) for pair in found.pairs}) > 1
     ]
     for k in found.cutoffs:
-        columns.append(_overlap_column(k))
+        columns.append((f"overlap@{k} (95 %)", True, _overlap_cell(k, lambda each: bounded(each.mean, decimals=3))))
         if wide or k == found.cutoffs[0]:
-            columns.append(_whole_column(k))
+            columns.append((f"whole {k}", True, _overlap_cell(k, lambda each: f"{each.whole * 100:.0f} %")))
     columns.append(
         (found.measure, True, lambda pair: digits(pair.row.measured(found.measure) if pair.row else None, ".3f"))
     )
@@ -139,20 +137,8 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
 
 
-def _overlap_column(k: int) -> GridColumn[ExactPair]:
-    def cell(pair: ExactPair) -> str:
-        overlap = pair.overlap(k)
-        return MISSING if overlap is None else bounded(overlap.mean, decimals=3)
-
-    return f"overlap@{k} (95 %)", True, cell
-
-
-def _whole_column(k: int) -> GridColumn[ExactPair]:
-    def cell(pair: ExactPair) -> str:
-        overlap = pair.overlap(k)
-        return MISSING if overlap is None else f"{overlap.whole * 100:.0f} %"
-
-    return f"whole {k}", True, cell
+def _overlap_cell(k: int, write: Callable[[Any], str]) -> Callable[[ExactPair], str]:
+    return lambda pair: MISSING if (overlap := pair.overlap(k)) is None else write(overlap)
 
 
 def _sentence(pairs: Sequence[ExactPair], measure: str, escape: Escape) -> str:
@@ -202,19 +188,16 @@ def _lines(found: RecallTable) -> Iterator[Sequence[Value]]:
             {
                 **shared,
                 "depth": overlap.k,
-                "overlap": overlap.mean.value,
-                "overlap_low": overlap.mean.low,
-                "overlap_high": overlap.mean.high,
+                **with_ends("overlap", overlap.mean),
                 "whole": overlap.whole,
                 "queries": len(overlap.by_query),
             }
             for overlap in pair.overlaps
         ] or [shared]
-    yield from lines_of(lines, [(name, operator.methodcaller("get", name)) for name in _CSV])
+    yield from lines_of_records(lines, _CSV)
 
 
 def _values(pair: ExactPair, measure: str) -> dict[str, Any]:
-    change = pair.change
     return {
         "dataset": pair.dataset,
         "system": pair.system,
@@ -224,9 +207,7 @@ def _values(pair: ExactPair, measure: str) -> dict[str, Any]:
         "measure": measure,
         "value": pair.row.measured(measure) if pair.row else None,
         "exact_value": pair.exact_row.measured(measure) if pair.exact_row else None,
-        "change": change.value,
-        "change_low": change.low,
-        "change_high": change.high,
+        **with_ends("change", pair.change),
         "differs": "; ".join(pair.differs) or None,
         "reason": pair.reason,
     }

@@ -1,4 +1,4 @@
-"""A repricing: rows at the prices of two dates, what flipped and what is gone."""
+"""A repricing: rows at the prices of two dates, flipped orders, and instance types without a price."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from harness.report.document import (
     stand_ins,
 )
 from harness.report.figures import Figure
-from harness.report.main_table import name_columns
+from harness.report.main_table import name_columns, profile_column
 from harness.report.row_figures import THROUGHPUT, all_columns, priced_by_hour, priced_from
 
 # Version of the JSON and CSV.
@@ -56,7 +56,7 @@ _TOKEN_WAYS = ("tokens_before", "tokens")
 
 
 def repricing_document(repricing: Repricing) -> ReportDocument:
-    """Return the document of a repricing: the summary, the rows, what flipped and what is gone."""
+    """Return the document of a repricing: the summary, the rows, flipped orders, and types without a price."""
     return ReportDocument(
         sections=lambda escape: _sections(repricing, escape),
         lines=lambda: lines_of(repricing.changes, _csv_columns(repricing)),
@@ -81,7 +81,7 @@ def _answer(repricing: Repricing, escape: Escape) -> Section:
         ("change", True, lambda change: _percent(*change.pairs[SAME])),
     ]
     grids: tuple[Grid, ...] = (grid_of(repricing.changes, columns, keys=len(keys)),)
-    if repricing.token_dates:  # apart: beside the others the columns would not fit a terminal
+    if repricing.token_dates:  # a grid of their own: one grid would be wider than a terminal
         priced = [change for change in repricing.changes if change.row.token_model is not None]
         named = [*(column_of(column, attrgetter("row")) for column in keys), *_token_columns(repricing)]
         grids = (*grids, grid_of(priced, named, keys=len(keys)))
@@ -127,7 +127,7 @@ def _rows(repricing: Repricing, notes: Footnotes) -> Grid:
             priced: PricedRow = getattr(change, way)
             if priced.cost.value is not None:
                 return bounded(priced.cost)
-            # Where there is no machine, its column says why.
+            # If no machine prices the row, the machine's column says why.
             return notes.missing(priced.cost.reason if priced.price else None)
 
         return cell
@@ -148,11 +148,11 @@ def _rows(repricing: Repricing, notes: Footnotes) -> Grid:
     before, now = repricing.before.date, repricing.now.date
     caption, keys = name_columns([change.row for change in changes], escape)
     served = any(change.row.scenario != "single_stream" for change in changes)
-    # A row that was measured stands on the cheapest type of the other date already.
+    # A measured row was priced on the cheapest type of the other date already.
     moved = any(change.before != change.cheapest_before for change in changes)
     columns: list[GridColumn[RowChange] | None] = [
         *(column_of(column, attrgetter("row")) for column in keys),
-        ("hardware profile", False, lambda change: change.row.isolation.marked(escape(change.row.profile))),
+        column_of(profile_column(escape), attrgetter("row")),
         *(fact(each) for each in measured if served or each.alias != THROUGHPUT),
         ("cost model", False, lambda change: cost_model(change.row)) if served else None,
         (f"instance type {before} (US$/h)", False, instance("before")),
@@ -340,7 +340,7 @@ def _part(item: object) -> object:
     if isinstance(item, RowChange):
         return _change(item)
     if isinstance(item, OrderFlip | CheapestChange):
-        # What is compared stands beside the rest, as in a row.
+        # The fields of the comparison group are on one level with the others, as in a row.
         return {**item.place._asdict(), **{name: value for name, value in vars(item).items() if name != "place"}}
     return item if isinstance(item, str) else vars(item)
 

@@ -30,7 +30,7 @@ _MOST_SYSTEMS = 15
 
 
 METHOD = (
-    "A pair flips where its order is not that of the leaderboard; a tie counts half, so 50 % is a coin toss. "
+    "A pair flips where its order differs from the leaderboard's; a tie counts half, so 50 % is a coin toss. "
     "Pairs that are equal on the leaderboard have no order to lose.",
     "± points: another --seed draws others, and shares change by chance: 95 % of them lie within this many points of a "
     "share near 50 %, closer near 0 or 100 %. Four times as many draws halve it.",

@@ -42,7 +42,7 @@ COST_HEADER = "US$/1M queries"
 
 
 def _of(field: str, key: str) -> Callable[[Row], Estimate]:
-    """Return a function that reads one estimate of a dictionary, such as that of a measure."""
+    """Return a function that reads one estimate of a dictionary, such as a measure."""
     read = operator.attrgetter(field)
     return lambda row: read(row).get(key, _NONE)
 
@@ -109,7 +109,7 @@ _PADDING = figure_of(
 
 
 def _work(name: str) -> tuple[Figure, ...]:
-    """Return the figure of a count; that of the padded tokens has the share of padding beside it."""
+    """Return the figure of a count; padded tokens come with the share of padding."""
     column, unit, meaning, scale = COUNTS.get(name, (f"count_{name}", "", "a count of the adapter's own", 1))
     label = column.replace("_", " ")
     header, shown = ("M parameters", 1e-6) if name == "parameters" else (label, scale)
@@ -179,7 +179,7 @@ def _second_stage(measures: Sequence[str], of: str) -> Iterator[Figure]:
     )
     yield compared(
         "gain",
-        "first measure less that of the first stage alone, query by query (a fraction)",
+        "first measure less the first stage's own, query by query (a fraction)",
         "paired 95 % interval",
         of_gain(0),
         header=f"gain, points {of} (95 %)",
@@ -369,11 +369,11 @@ FIXED: dict[str, tuple[Figure, ...]] = {
     "tokens": (
         fact("token_model", "language model whose token prices the system names"),
         amount("token_usd_in", "US$", "price of a million prompt tokens", "cost.token_price.usd_per_million_in"),
-        amount("token_usd_out", "US$", "that of a million completed ones", "cost.token_price.usd_per_million_out"),
+        amount("token_usd_out", "US$", "price of a million completed tokens", "cost.token_price.usd_per_million_out"),
         fact("token_price_date", "date of those prices", "cost.token_price.date", Kind.DATE),
         figure_of(
             "usd_tokens_per_million_queries", "US$",
-            "tokens of a million queries at list price, beside the cost of the instance", "cost.tokens",
+            "tokens of a million queries at list price, added to the cost of the instance", "cost.tokens",
             short="token_price", label="tokens of a million queries", optional=True, told="Token prices",
             header="US$ per million queries, tokens", prices=Prices.OTHER, remark=_token_price,
             method=f"{token_prices.FORMULA}; at list prices, without cache or batch discount.",
@@ -497,7 +497,7 @@ _KINDS: dict[str, Callable[[Row], bool]] = {
     "origin": lambda row: row.origin is not None,
     "sweeps": lambda row: row.sweep is not None,
 }
-# The order of files, which stays, and that of people, who read quality before its price.
+# Files keep their order; people read quality before its price.
 _OF_FILES = (
     *("names", "measures", "times", "resources", "costs", "verdicts", "origin", "counts", "spreads", "stages"),
     *("work", "second stage", "tokens", "sweeps", "builds", "evidence"),

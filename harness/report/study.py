@@ -1,6 +1,6 @@
 """Find and load the studies that ship with harness: a paper's own layouts, and the contradictions in its tables.
 
-A study is the package ``study/`` beside the paper's tables; its being there registers it.  A study is code, so only
+A study is the package ``study/`` next to the paper's tables; its being there registers it.  A study is code, so only
 harness' own files are searched: a folder of results that holds a ``study/`` is read as data and never executed.
 """
 

@@ -12,8 +12,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rich.cells import cell_len
-
 from harness.analysis import axes, causes, notes, seeds
 from harness.analysis.axes import ComparisonGroup
 from harness.analysis.table import Cause, Finding, Row, Table, Validity
@@ -38,7 +36,7 @@ from harness.report.figures import Figure, Place
 from harness.report.hardware import explain_marks, hardware, machine, priced_on, size
 from harness.report.row_figures import BUILD, COST, COST_HEADER, LATENCY, cost_cell, doubt_mark
 from harness.report.sentences import answers, reranking, spent
-from harness.report.writers import plain_table
+from harness.report.writers import fits
 from harness.results.schema import NULL_SYSTEM
 
 # Tones of a line, for a terminal that shows colours.
@@ -132,7 +130,7 @@ def summary_section(
 
 
 def all_columns(table: Table, measures: Sequence[str], escape: Escape) -> tuple[SummaryColumn, ...]:
-    """Return every column that a summary may show, in its order; that of a measure has its name."""
+    """Return every column that a summary may show, in its order; a measure's column has its name."""
     figures = row_figures.all_figures(table, measures)
     return (*_name_columns(escape), *(_column(each, table.rows) for each in figures if Place.ON_REQUEST in each.places))
 
@@ -209,7 +207,7 @@ def _grid(
     """Return the parts of the heading, and one grid with a row for each row."""
     for shown in (columns,) if keep or width is None else _narrower(columns):
         heading, grid = _one_grid(rows, shown, escape, keep=keep)
-        if width is None or max(map(cell_len, plain_table(grid))) <= width:
+        if fits(grid, width):
             break
     return heading, (grid,)
 
@@ -279,6 +277,13 @@ def failure(row: Row) -> str:
     return f"{text}: {cut}"
 
 
+def tone(row: Row, *, good: bool) -> str:
+    """Return the tone of a row's line; a row without doubt may be good."""
+    if row.outcome is not Outcome.OK or row.validity is Validity.INVALID:
+        return BAD
+    return DOUBTFUL if row.validity.doubt else GOOD if good else ""
+
+
 def _remarks(rows: Sequence[Row], *, costs: bool) -> list[tuple[str, str]]:
     """Return each row's remark and tone: with ``costs``, cheapest of those that it may be compared with; doubts."""
     cheapest: dict[ComparisonGroup, float] = {}
@@ -294,13 +299,7 @@ def _remarks(rows: Sequence[Row], *, costs: bool) -> list[tuple[str, str]]:
         best = costs and counts[group] > 1 and value is not None and value == cheapest.get(group)
         doubt = row.validity.doubt
         words = ", ".join(word for word in ("cheapest" if best else "", doubt) if word)
-        if row.outcome is not Outcome.OK:
-            tone = BAD
-        elif doubt:
-            tone = BAD if row.validity is Validity.INVALID else DOUBTFUL
-        else:
-            tone = GOOD if best else ""
-        remarks.append((words, tone))
+        remarks.append((words, tone(row, good=best)))
     return remarks
 
 
@@ -309,7 +308,7 @@ def _matrices(
 ) -> tuple[list[str], tuple[Grid, ...]]:
     """Return a matrix of systems and datasets for each measure, the mean latency and the cost.
 
-    On several hardware profiles each cell is of the one where the system costs least there.  Rows that may not be
+    On several hardware profiles each cell shows the profile where the system costs least.  Rows that may not be
     compared have lines of their own, which name their suite.
     """
     several = len({hardware(row) for row in rows}) > 1

@@ -104,7 +104,7 @@ def system_paragraphs(system: System) -> Iterator[tuple[str, str]]:
             yield "Files", _files(asset)
     if system.unpinned:
         publish = ", ".join(command("pin", name) for name in system.unpinned)
-        yield "Not pinned", f"`harness run` pins it at first use, beside its results; to publish a pin: {publish}"
+        yield "Not pinned", f"`harness run` pins it at first use, next to its results; to publish a pin: {publish}"
     if system.stand_in:
         yield "Stand-in", str(system.stand_in)
     yield "Declared in", str(system.file)

@@ -32,7 +32,7 @@ from harness.results.integrity_samples import Mismatch, Runs, below, differences
 _NAMES = ("origin", "suite", "system", "dataset", "scenario", "profile", "isolation")
 # Lists of rows, with what else names one there.
 _ROW_LISTS: dict[str, tuple[str, ...]] = {"rows": (), "overhead": ("key",)}
-# Files of a suite, and beside suites, that hold no figure.
+# Files of a suite, and next to suites, that hold no figure.
 _MARKS = frozenset({seals.MANIFEST, suite_record.FILE, pin_lock.FILE, ".lock"})
 
 # Recomputes unpriced rows, and their values by query, by some measures.
@@ -197,7 +197,7 @@ def _origins(root: Path, checked: list[integrity.CheckedJob]) -> Iterator[Mismat
         if len(listed) != origin.jobs:
             yield Mismatch(f"{place}: jobs", f"{origin.jobs}", f"{len(listed)}, the number of stored jobs")
         if (sha256 := origins.digest(listed)) != origin.sha256:
-            yield Mismatch(f"{place}: sha256", origin.sha256, f"{sha256}, that of the stored records")
+            yield Mismatch(f"{place}: sha256", origin.sha256, f"{sha256}, the digest of the stored records")
 
 
 def check_published(root: Path) -> Iterator[Mismatch]:

@@ -10,7 +10,7 @@ import functools
 import io
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -87,7 +87,7 @@ def markdown_escape(text: Text) -> str:
 def _inert(text: str) -> str:
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     text = re.sub(r"([\\`*|~\[\]])", r"\\\1", text)
-    # An underscore inside a word is no emphasis in this dialect; escaped, it would only be hard to read.
+    # An underscore inside a word does not emphasise in this dialect; an escaped one would be hard to read.
     return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
 
 
@@ -244,6 +244,28 @@ def _folded(grid: Grid) -> Table:
     for row, tone in zip(grid.cells, grid.tones or [""] * len(grid.cells), strict=True):
         table.add_row(*map(Text, row), style=_STYLES.get(tone))
     return table
+
+
+def narrowed(make: Callable[[Sequence[str]], Grid], dropped: Sequence[str], width: int | None) -> Grid:
+    """Return the grid with as many columns as fit the terminal.
+
+    Args:
+        make: makes the grid without the columns of these headers.
+        dropped: headers, the least needed first.
+        width: of the terminal; ``None``: there is no limit.
+    """
+    for count in range(len(dropped) + 1):
+        grid = make(dropped[:count])
+        if fits(grid, width):
+            break
+    return grid
+
+
+def fits(grid: Grid, width: int | None) -> bool:
+    """Return whether a grid fits a terminal of this width."""
+    from rich.cells import cell_len
+
+    return width is None or max(map(cell_len, plain_table(grid))) <= width
 
 
 def plain_table(grid: Grid) -> list[str]:

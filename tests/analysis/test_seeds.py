@@ -42,7 +42,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def averaged(stored: Path) -> tuple[dict[str, Row], dict[str, PerQuery]]:
     table, values = results_folder.read(stored).table, results_folder.read(stored).per_query
-    found, by_query = seeds.averaged(table, values, suite_record.read_pairs(stored, suite_record.SEEDS))
+    found, by_query = seeds.averaged(table, values, suite_record.read_pairs(stored, "seeds"))
     return {row.system: row for row in found.rows}, by_query
 
 
@@ -95,7 +95,7 @@ def test_note_has_every_number_of_seeds_of_a_model(stored: Path) -> None:
 
 def test_run_stores_the_seeds_of_its_suite(bench: Bench) -> None:
     bench.run(FakeLauncher(), bench.suite('[seeds]\nmodel = ["planted", "null"]\n', systems=["planted", "null"]))
-    assert suite_record.read_pairs(bench.results, suite_record.SEEDS) == {"planted": "model", "null": "model"}
+    assert suite_record.read_pairs(bench.results, "seeds") == {"planted": "model", "null": "model"}
 
 
 @pytest.mark.slow

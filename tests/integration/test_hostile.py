@@ -29,7 +29,7 @@ pytestmark = pytest.mark.docker
 
 _ENGINE = Path(__file__).parents[1] / "engines" / "hostile"
 # Of two limits the one that is met first says what happened.
-_TOO_MUCH = ((Outcome.CRASH, "File too large"), (Outcome.BAD_OUTPUT, "MiB make sense"))
+_TOO_MUCH = ((Outcome.CRASH, "File too large"), (Outcome.BAD_OUTPUT, "the limit is"))
 _SLOW = (Outcome.TIMEOUT, "a query took more than 2 s")
 _KILLED = "at the memory limit of 256 MiB"
 
@@ -41,7 +41,7 @@ _ENDS: dict[str, tuple[tuple[Outcome, str], ...]] = {
     "piped_measurement": ((Outcome.CRASH, "it left no measurement"),),
     "linked_measurement": ((Outcome.CRASH, "it left no measurement"),),
     "odd_names": ((Outcome.BAD_OUTPUT, "samples are missing"),),
-    "deep_folders": ((Outcome.BAD_OUTPUT, "MiB make sense"),),
+    "deep_folders": ((Outcome.BAD_OUTPUT, "the limit is"),),
     "deep_measurement": ((Outcome.CRASH, "its measurement.json is wrong"),),
     "deep_inside": ((Outcome.CRASH, "its measurement.json is wrong"),),
     "deep_samples": ((Outcome.BAD_OUTPUT, "samples.jsonl: line 1: more than"),),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
+import os
 from pathlib import Path
 
 import docker
@@ -12,7 +14,7 @@ import pytest
 
 from harness.errors import EngineError
 from harness.launch import connection
-from harness.launch.docker_errors import engine_errors
+from harness.launch.connection import engine_errors
 
 HERE = connection.endpoint().host
 
@@ -86,3 +88,20 @@ def test_image_is_built_through_a_context_whose_keeper_of_passwords_is_gone(
             client.images.pull("localhost:1/nothing:here")
     finally:
         client.close()
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.ECONNREFUSED, errno.EACCES])
+def test_unreachable_engine_is_named_by_its_address(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///somewhere/docker.sock")
+    with pytest.raises(EngineError) as raised, engine_errors():
+        try:
+            raise OSError(number, os.strerror(number))
+        except OSError as error:
+            raise docker.errors.DockerException(f"('Connection aborted.', {error!r})") from error
+    message = f"refuses: {os.strerror(number)} (unix:///somewhere/docker.sock); see `harness doctor`"
+    assert message in str(raised.value)
+
+
+def test_message_of_the_engine_is_kept() -> None:
+    with pytest.raises(EngineError, match="refuses: no such image; see"), engine_errors():
+        raise docker.errors.DockerException("no  such\nimage")

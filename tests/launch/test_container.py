@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from harness.errors import EngineError, ImageError
 from harness.launch import container as container_launch
 from harness.launch import docker as module
 from harness.launch.container import LOG_BYTES, ContainerWait, create_arguments, limit_change, limit_mismatch
-from harness.launch.docker import DockerLauncher, _log, group_of
+from harness.launch.docker import DockerLauncher, group_of
 from harness.progress import silent
 from harness.results.schema import Placement
 from tests.driver.test_cgroup import ID, V1_PROCESS
@@ -36,13 +35,12 @@ class Scripted:
     id = ID
     name = "scripted"
 
-    def __init__(self, *chunks: bytes, wait: Exception | None = None, remove: Exception | None = None) -> None:
-        self.chunks, self._wait, self._remove, self.calls = chunks, wait, remove, []
+    def __init__(self, *, wait: Exception | None = None, remove: Exception | None = None) -> None:
+        self._wait, self._remove, self.calls = wait, remove, []
         self.attrs = {"State": {"Pid": 0, "ExitCode": 137, "OOMKilled": False, "Running": False}}
 
-    def logs(self, **how: bool) -> Iterator[bytes]:
-        assert how["stream"] and not how["follow"], "never held whole"
-        return iter(self.chunks)
+    def logs(self) -> bytes:
+        return b""
 
     def start(self) -> None:
         self.calls.append("start")
@@ -103,21 +101,6 @@ def test_cgroup_of_the_container_is_found(tmp_path: Path, monkeypatch: pytest.Mo
         # A process that is exiting shows as one of the root cgroup, for one controller after the other.
         torn = V1_PROCESS.replace(f"{name}:/docker/{ID}", f"{name}:/")
         assert group_of(ID, torn) is None, name
-
-
-@pytest.mark.parametrize(
-    ("chunks", "kept"),
-    [
-        ((), b""),
-        ((b"one\n", b"two\n"), b"one\ntwo\n"),
-        ((b"first\n", *[b"x" * (1 << 20)] * 25, b"last\n"), (b"x" * (10 << 20))[: (10 << 20) - 5] + b"last\n"),
-        ((b"y" * (11 << 20) + b"z",), b"y" * ((10 << 20) - 1) + b"z"),
-    ],
-)
-def test_log_is_kept_from_its_end_up_to_a_limit(chunks: tuple[bytes, ...], kept: bytes) -> None:
-    found = _log(Scripted(*chunks))
-    assert len(found) <= LOG_BYTES
-    assert found == kept
 
 
 @pytest.mark.parametrize(

@@ -14,21 +14,15 @@ from harness.launch.cpu_placement import place, placed
 from harness.results.schema import Placement
 
 
-def tree(
-    root: Path, cores: list[tuple[int, ...]], nodes: dict[int, str], online: str | None = None, listed: bool = True
-) -> Path:
-    """A ``/sys/devices/system`` as kernels show it; without ``listed``, by core and package numbers alone."""
+def tree(root: Path, cores: list[tuple[int, ...]], nodes: dict[int, str], online: str) -> Path:
+    """A ``/sys/devices/system`` as kernels show it."""
     (root / "cpu").mkdir(parents=True)
-    for number, siblings in enumerate(cores):
+    for siblings in cores:
         for cpu in siblings:
             folder = root / "cpu" / f"cpu{cpu}" / "topology"
             folder.mkdir(parents=True)
-            (folder / "core_id").write_text(f"{number}\n")
-            (folder / "physical_package_id").write_text("0\n")
-            if listed:
-                (folder / "thread_siblings_list").write_text(",".join(map(str, siblings)) + "\n")
-    if online:
-        (root / "cpu" / "online").write_text(online + "\n")
+            (folder / "thread_siblings_list").write_text(",".join(map(str, siblings)) + "\n")
+    (root / "cpu" / "online").write_text(online + "\n")
     for node, cpus in nodes.items():
         (root / "node" / f"node{node}").mkdir(parents=True)
         (root / "node" / f"node{node}" / "cpulist").write_text(cpus + "\n")
@@ -114,11 +108,6 @@ def test_core_with_an_offline_sibling_is_whole(tmp_path: Path) -> None:
     assert place(1, {0, 1}, root) == Placement((1,), (0,), whole_cores=True, harness_cpus=(0,), apart=True)
 
 
-def test_cores_are_found_by_core_id_without_sibling_lists(tmp_path: Path) -> None:
-    root = tree(tmp_path / "sys", [(0, 1), (2, 3)], {}, listed=False)
-    assert place(2, range(4), root) == Placement((2, 3), (), whole_cores=True, harness_cpus=(0, 1), apart=True)
-
-
 @pytest.mark.parametrize(
     ("count", "usable", "cpus"),
     [(1, {0, 1}, (1,)), (2, {7, 0, 3, 5}, (5, 7)), (1, {0}, (0,)), (3, set(range(16)), (13, 14, 15))],
@@ -134,12 +123,6 @@ def test_highest_cpus_are_used_without_a_topology_and_nothing_is_claimed(
 def test_memory_only_node_is_ignored(tmp_path: Path) -> None:
     root = tree(tmp_path / "sys", [(0,), (1,)], {0: "0-1", 2: "", 10: ""}, "0-1")  # 2 and 10: expanders
     assert cpu_placement.read({0, 1}, root).nodes == {0}
-
-
-def test_this_host_can_place_a_job() -> None:
-    placed = place(1)
-    assert len(placed.cpus) == 1
-    assert placed.harness_cpus
 
 
 _HOLD = """

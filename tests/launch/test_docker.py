@@ -40,7 +40,7 @@ _WRONG = {
     "write_root": (Outcome.CRASH, "Read-only file system"),
     "write_index": (Outcome.CRASH, "Read-only file system"),
     "big_file": (Outcome.CRASH, "File too large"),
-    "many_files": (Outcome.BAD_OUTPUT, "MiB make sense"),
+    "many_files": (Outcome.BAD_OUTPUT, "the limit is"),
 }
 
 

@@ -11,7 +11,8 @@ import docker
 import pytest
 import requests
 
-from harness.launch import docker_checks, doctor
+from harness.driver import cgroup
+from harness.launch import connection, doctor
 from harness.launch.checks import Check, Level
 from harness.launch.cpu_placement import Core, Topology
 from harness.launch.docker import DockerLauncher
@@ -30,12 +31,12 @@ class Host:
         self.available_bytes, self.swap_bytes = 20 << 30, 0
         self.load, self.cpus, self.cgroup, self.gpus, self.closed = 0.1, 2, 2, Gpus(("H200",), "590.1"), 0
         client = type("Client", (), {"info": self._info, "close": self._close})
-        monkeypatch.setattr(docker_checks.connection, "connect", lambda _timeout_s: client)
+        monkeypatch.setattr(connection, "connect", lambda _timeout_s: client)
         monkeypatch.setattr(doctor.psutil, "virtual_memory", self._virtual_memory)
         monkeypatch.setattr(doctor.psutil, "swap_memory", lambda: SimpleNamespace(total=self.swap_bytes))
         monkeypatch.setattr(doctor.host, "cpus", lambda: self.cpus)
         monkeypatch.setattr(doctor.os, "getloadavg", lambda: (self.load, 0, 0))
-        monkeypatch.setattr(docker_checks.cgroup, "host_version", lambda: self.cgroup)
+        monkeypatch.setattr(cgroup, "host_version", lambda: self.cgroup)
         monkeypatch.setattr(doctor.gpu, "probe", lambda: self.gpus)
         self.topology = Topology(
             (Core(frozenset({0}), frozenset({0}), 0), Core(frozenset({1}), frozenset({1}), 0)), True
@@ -83,17 +84,8 @@ def test_good_host_has_no_findings(host: Host) -> None:
     assert host.bad() == []
     assert host.closed == 1
     host.cpu_s, host.memory_s = [0.004] * 3, [0.008] * 3
-    assert [finding.what for finding in doctor.examine(DockerLauncher)] == [
-        "engine",
-        "cgroup",
-        "CPUs",
-        "topology",
-        "memory",
-        "swap",
-        "load",
-        "canary",
-        "GPUs",
-    ]
+    names = "engine cgroup CPUs topology memory swap load canary GPUs"
+    assert " ".join(finding.what for finding in doctor.examine(DockerLauncher)) == names
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def test_cpus_are_those_of_the_affinity_mask() -> None:
 
 
 def test_envelope_as_large_as_the_host_fits() -> None:
-    assert host.larger_than_host(Envelope("all", host.cpus(), host.memory_bytes())) is None
+    assert host.cannot_provide(Envelope("all", host.cpus(), host.memory_bytes())) is None
 
 
 @pytest.fixture
@@ -33,9 +33,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_too_large_envelope_names_the_exceeded_resource() -> None:
-    message = host.larger_than_host(Envelope("cpu16-mem4", 16, 4 << 30))
+    message = host.cannot_provide(Envelope("cpu16-mem4", 16, 4 << 30))
     assert message == "profile cpu16-mem4 needs 16 CPUs, this host gives 2"
-    message = host.larger_than_host(Envelope("cpu1-mem32", 1, 32 << 30))
+    message = host.cannot_provide(Envelope("cpu1-mem32", 1, 32 << 30))
     assert message == "profile cpu1-mem32 needs 32768 MiB, this host has 4096"
 
 

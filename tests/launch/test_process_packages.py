@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -11,18 +10,15 @@ import pytest
 from harness.launch.images import assets
 from harness.launch.images.systems import System
 from harness.launch.process import ProcessLauncher
+from tests.support import wheel_file
 
 
 def wheel(folder: Path, name: str) -> str:
     """Make a wheel with one empty module; return the lock line that pins it."""
     folder.mkdir()
-    path, info = folder / f"{name}-1-py3-none-any.whl", f"{name}-1.dist-info"
-    with zipfile.ZipFile(path, "w") as file:
-        file.writestr(f"{name}.py", "")
-        file.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
-        file.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        file.writestr(f"{info}/RECORD", f"{name}.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
-    return f"{name}==1 --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
+    packed = wheel_file.distribution(name, b"")
+    (folder / f"{name}-1-py3-none-any.whl").write_bytes(packed)
+    return f"{name}==1 --hash=sha256:{hashlib.sha256(packed).hexdigest()}\n"
 
 
 @pytest.mark.slow

@@ -151,14 +151,6 @@ def test_job_is_stopped_for_a_reason_of_the_launcher(stage: Stage) -> None:
     assert asked == [0, 1, 2], "at each poll"
 
 
-def test_index_build_has_canary_readings(stage: Stage) -> None:
-    stage.job = replace(stage.job, spec=replace(stage.job.spec, kind="build"))
-    looks = CanaryLog(stage, PLACEMENT, stage.job)
-    looks.take("before")
-    looks.take("after")
-    assert [reading.when for reading in looks.taken] == ["before", "after"]
-
-
 def test_canary_buffers_are_touched_before_the_first_run(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     canary, untouched = Canary(), []
     work = canary._copy

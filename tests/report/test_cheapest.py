@@ -161,7 +161,7 @@ def test_answer_is_a_screen_and_none_is_one_line(results: Path) -> None:
     assert lines[0].startswith("Cheapest with RR@10 of at least .505, prices aws us-east-1")
     assert [line.split("|")[1].strip() for line in lines[4:7]] == ["next cheaper", "cheapest", "lower end too"]
     said = re.search(r"distance to the goal is (\S+) to (\S+): its lower end does not reach the goal; ", shown)
-    assert said is not None and said[1] == "-0.0801" and "that of large on 1 CPU, 1 GiB does." in shown
+    assert said is not None and said[1] == "-0.0801" and "the lower end of large on 1 CPU, 1 GiB does." in shown
     assert f"{said[1]} to {said[2]}" in shown.splitlines()[5], "the table has the same interval"
     assert "The next cheaper, small on 1 CPU, 1 GiB at US$ 0.0299, misses by 0.0050." in shown
     none = call("report", str(results), "--at-least", "RR@10=.9").stdout

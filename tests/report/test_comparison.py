@@ -18,7 +18,6 @@ from harness.analysis.comparison import Comparison, ComparisonSide
 from harness.analysis.paired_differences import ComparisonVerdict, QueryChoice
 from harness.analysis.table import Row, Validity
 from harness.driver.records import Outcome
-from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
 from harness.report import writers
 from harness.report.comparison import comparison_document, summary
@@ -294,8 +293,3 @@ def test_query_texts_are_escaped_and_truncated() -> None:
     assert "long " * 40 in render([made], "json")
     (line,) = [each for each in text.splitlines() if each.startswith("| q001")]
     assert "| — " in line
-
-
-def test_comparison_refuses_an_unknown_format() -> None:
-    with pytest.raises(UnknownName, match="unknown format 'html'"):
-        render([], "html")

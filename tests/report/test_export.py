@@ -198,9 +198,9 @@ def test_csv_equals_that_of_the_report(table: Table) -> None:
 
 def test_exported_tables_overwrite_nothing(table: Table) -> None:
     Path("out.csv").write_text("mine")
-    with pytest.raises(FileError, match=r"out\.csv: is there already, and nothing is overwritten"):
+    with pytest.raises(FileError, match=r"out\.csv: exists already, and harness does not overwrite it"):
         export_csv(table, Path("out.csv"))
-    with pytest.raises(FileError, match=r"none/out\.csv: there is no folder"):
+    with pytest.raises(FileError, match=r"none/out\.csv: the folder \S+ does not exist"):
         export_parquet(table, Path("none") / "out.csv")
     assert Path("out.csv").read_text() == "mine"
 

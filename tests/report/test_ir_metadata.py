@@ -98,7 +98,7 @@ def test_a_run_that_is_a_link_is_not_followed_but_named(results: Path, caplog: p
 def test_nonempty_folder_is_left_unchanged(results: Path) -> None:
     Path("meta").mkdir()
     (Path("meta") / "mine").write_text("")
-    with pytest.raises(FileError, match="meta: is there already, and nothing is overwritten"):
+    with pytest.raises(FileError, match="meta: exists already, and harness does not overwrite it"):
         exported(results)
     Path("empty").mkdir()
     assert exported(results, "empty")

@@ -73,7 +73,7 @@ def per_query(results: Path) -> dict[str, PerQuery]:
 
 @pytest.fixture(scope="module")
 def compared(results: Path, table: Table, per_query: dict[str, PerQuery]) -> LongDocuments:
-    return long_documents.build(table, per_query, suite_record.read_pairs(results, suite_record.FIRSTP), "RR@10")
+    return long_documents.build(table, per_query, suite_record.read_pairs(results, "firstp"), "RR@10")
 
 
 def systems(compared: LongDocuments) -> dict[str, ReadingOn]:

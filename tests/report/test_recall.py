@@ -60,7 +60,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def compared(results: Path, named: str | None = None) -> RecallTable:
     return recall.compare_with_exact(
         reader.read_jobs(results),
-        suite_record.read_pairs(results, suite_record.EXACT),
+        suite_record.read_pairs(results, "exact"),
         named,
         results_folder.read(results).table,
         results_folder.read(results).per_query,

@@ -57,7 +57,7 @@ def test_robustness_is_written_as_markdown() -> None:
     assert lines.count("| 2 two | <1 | |") == 2 and lines.count("| 3 =cmd | 50 | — |") == 2
     assert "- two: 1 judged query (q1) without hits count 0" in lines
     assert any(
-        line.startswith("- A pair flips where its order is not that of the leaderboard; a tie counts half")
+        line.startswith("- A pair flips where its order differs from the leaderboard's; a tie counts half")
         for line in lines
     )
 

@@ -156,7 +156,7 @@ def test_row_explains_its_first_stage_its_work_and_the_price_of_its_tokens() -> 
     )
     assert made["Token prices"].startswith(
         "US$ 516 per million queries = 3123 x US$ 0.15 + 80 x US$ 0.6: prompt and completion tokens of a mean query at "
-        "the prices of gpt-4o-mini on 2026-11-09, beside the cost of the instance. Sent as batches: US$ 258."
+        "the prices of gpt-4o-mini on 2026-11-09, added to the cost of the instance. Sent as batches: US$ 258."
     )
     work = dict(explain.row_paragraphs(two_stage()))["Work"]
     assert work.startswith(

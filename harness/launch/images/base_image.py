@@ -57,7 +57,7 @@ def lock(name: str, platform: str) -> Path:
 
 
 def ensure(client: docker.DockerClient, cache: Path, name: str = "base", platform: str | None = None) -> str:
-    """Return the tag of a base image, after making it if missing.
+    """Return the tag of a base image; pull or bootstrap a missing one.
 
     Args:
         platform: by default the engine's own.
@@ -72,7 +72,7 @@ def ensure(client: docker.DockerClient, cache: Path, name: str = "base", platfor
             if not client.images.list(tag):
                 folder = images_dir() / name
                 base = validate(BaseFile, read_toml(folder / "base.toml"), folder / "base.toml")
-                # One digest is all platforms': the last pulled has its name.
+                # All platforms share one digest: the image that was pulled last has its name.
                 with filesystem.cache_lock(cache, "base-images"):
                     failure = _pull(client, base, folder, tag, platform)
                 if failure:

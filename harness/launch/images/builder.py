@@ -3,8 +3,8 @@
 A system has two images: its engine's (base, packages, code, driver), which all systems of the engine share, and its
 own, with the system's weights as the last layer.  Weights that are prepared once may need fewer packages afterwards:
 such a system's image is made from a lean image of its engine.  Systems of one engine with the same weights have one
-image, and so share indexes.  Each platform has its own images; those of another platform than the Docker engine's are
-built under emulation.
+image, and so share indexes.  Each platform has its own images.  The Docker engine builds images for other platforms
+than its own under emulation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from docker.errors import ImageNotFound
 
 from harness import filesystem
 from harness.errors import ImageError
-from harness.launch.docker_errors import engine_errors
+from harness.launch.connection import engine_errors
 from harness.launch.images import assets, base_image, driver_code, emulation, engine_build, platforms, recipes
 from harness.launch.images.dockerfile import Dockerfile
 from harness.launch.images.engine_build import BuildLimits
@@ -57,8 +57,8 @@ _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 class Image:
     """An image in the engine's store.  ``digest`` is its id (``sha256:...``), which names its content.
 
-    ``recipe`` is the hash of its inputs, ``driver`` that of the driver's code in it; ``platform`` is Docker's name
-    (``linux/arm64``).
+    ``recipe`` is the hash of its inputs and ``driver`` the hash of the driver's code in it.  ``platform`` is Docker's
+    name (``linux/arm64``).
     """
 
     reference: str
@@ -133,13 +133,13 @@ class ImageBuilder:
         cache: Path,
         models: Path | None = None,
         platform: str | None = None,
-        limits: BuildLimits = engine_build.USUAL,
+        limits: BuildLimits | None = None,
     ) -> None:
         self._client = client
         self._cache = cache
         self._models = models
         self._platform = platform
-        self._limits = limits
+        self._limits = limits or BuildLimits()
 
     def find(self, system: System) -> Image | None:
         """Return the image of a system's present recipe, or ``None``; its driver may be one that measures alike.
@@ -172,7 +172,7 @@ class ImageBuilder:
                 image = self._client.images.get(target.reference)
             except ImageNotFound:
                 return None
-        # The tag holds only a part of the recipe, and any process may tag.
+        # The tag holds only a part of the recipe, and any process may tag an image.
         if image.labels.get(RECIPE_LABEL) != target.recipe:
             return None
         driver = str(image.labels.get(DRIVER_LABEL))

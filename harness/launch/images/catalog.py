@@ -17,7 +17,7 @@ from harness.filesystem import without_litter
 from harness.launch.images.systems import PARAMETERS, EngineFile, System, SystemFile
 from harness.untrusted import ForeignText
 
-# First words of the names of images that are no system's: a build that holds their lock would wait for itself.
+# First words of the names of other images: the build of a system that took one would wait for its own lock.
 _NOT_SYSTEMS = ("base", "toolchain", "engine")
 
 
@@ -30,7 +30,9 @@ def own_images_dir() -> Path | None:
     """Return the folder of the user's own engines (environment variable ``HARNESS_IMAGES``), or None."""
     folder = os.environ.get("HARNESS_IMAGES")
     if folder and not Path(folder).is_dir():
-        raise FileError(f"HARNESS_IMAGES: {folder} is no folder; name one that holds <engine>/engine.toml, or unset it")
+        raise FileError(
+            f"HARNESS_IMAGES: {folder} is not a folder; name one that holds <engine>/engine.toml, or unset it"
+        )
     return Path(folder) if folder else None
 
 
@@ -45,8 +47,8 @@ def systems(
         only: read these systems and those that they need, in place of all.
 
     Raises:
-        FileError: a TOML file is wrong, two systems share a name, or a component is no system; with ``wrong``, it is
-            added there by the system's name instead, and the others are returned.
+        FileError: a TOML file is wrong, two systems share a name, or a component does not exist; with ``wrong``, it
+            takes the error by the system's name instead, and the other systems are returned.
     """
     own = own_images_dir()
     searched = folders or (images_dir(), *([own] if own else []))
@@ -97,7 +99,7 @@ def _declared(path: Path, earlier: System | None, files: dict[str, SystemFile]) 
     if not re.fullmatch(NAME_PATTERN, path.parent.parent.name):
         raise FileError(f"{path}: engine names are lower-case letters, digits, '.', '_' or '-'; rename the folder")
     if (first := path.stem.partition("-")[0]) in _NOT_SYSTEMS:
-        raise FileError(f"{path}: names with {first!r} as their first word are of other images; rename the file")
+        raise FileError(f"{path}: images that are not a system's have names that begin with {first!r}; rename the file")
     declared = validate(SystemFile, read_toml(inside(path.parent.parent, f"systems/{path.name}")), path)
     if earlier and not (earlier.engine == path.parent.parent.name and declared.pins(files[path.stem])):
         raise FileError(f"{path}: the engine {earlier.engine!r} has a system of this name; rename one")
@@ -136,7 +138,8 @@ def _shared(engine_dir: Path, name: str) -> Path:
         if (folder / "shared" / name).is_dir():
             return inside(folder, f"shared/{name}")
     raise FileError(
-        f"{engine_dir / 'engine.toml'}: key 'shared': there is no folder shared/{name}; add it or correct the name"
+        f"{engine_dir / 'engine.toml'}: key 'shared': the folder shared/{name} does not exist; add it, or correct the"
+        " name"
     )
 
 

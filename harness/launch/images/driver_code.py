@@ -24,9 +24,9 @@ ALIKE: dict[int, tuple[str, ...]] = {
 
 
 def files() -> dict[str, Path | bytes]:
-    """Return the driver's files by their path on the import path; of ``harness`` itself an empty package.
+    """Return the driver's files by their path on the import path, and an empty package for ``harness`` itself.
 
-    What runs inside an image needs nothing of the host's, so the version is no part of an image.
+    So an image does not depend on harness's version.
     """
     folder = Path(driver.__file__).resolve().parent
     modules = {f"harness/driver/{path.relative_to(folder).as_posix()}": path for path in sorted(folder.rglob("*.py"))}

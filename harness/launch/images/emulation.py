@@ -21,7 +21,7 @@ from docker.errors import APIError, BuildError, ContainerError
 from harness import child_process, filesystem
 from harness.commands import words
 from harness.errors import ImageError
-from harness.launch.docker_errors import engine_errors
+from harness.launch.connection import engine_errors
 from harness.launch.images import platforms
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ def ensure(client: docker.DockerClient, platform: str, cache: Path) -> None:
     """Make sure that the Docker engine runs programs of a platform; as root on Debian, install an emulator.
 
     Raises:
-        ImageError: it does not; says what to install.
+        ImageError: the engine does not run them; says what to install.
         EngineError: it does not answer.
     """
     own = native(client)
@@ -90,7 +90,7 @@ def ensure(client: docker.DockerClient, platform: str, cache: Path) -> None:
             raise ImageError(
                 f"this engine ({own}) does not run programs of {platform}{f' ({failure})' if failure else ''}: "
                 "'apt-get install qemu-user-static binfmt-support' on its host (where a registry answers also"
-                f" 'docker run --privileged --rm tonistiigi/binfmt --install {words(short)}'), or make them on an"
+                f" 'docker run --privileged --rm tonistiigi/binfmt --install {words(short)}'), or build them on an"
                 f" {short} machine"
             )
 
@@ -104,7 +104,7 @@ def engine_runs(client: docker.DockerClient, platform: str) -> bool:
         try:
             client.images.build(path=str(program.parent), tag=tag, platform=platform, rm=True, use_config_proxy=False)
         except BuildError as error:
-            raise ImageError(f"the engine makes no images for {platform}: {str(error)[:200]}") from error
+            raise ImageError(f"the engine cannot build images for {platform}: {str(error)[:200]}") from error
         try:
             client.containers.run(tag, remove=True, network_mode="none", platform=platform)
         except (ContainerError, APIError):

@@ -19,27 +19,19 @@ from typing import IO, Any
 
 import docker
 import requests
-from docker.errors import APIError, create_api_error_from_http_exception
+from docker.errors import create_api_error_from_http_exception
 
-# The longest builds that we know: minutes for an engine, some hours for the export of a large model under emulation.
-MOST_BUILD_S = 6 * 3600.0
-# The engine's disk may lose as much during a build, layers of weights included.
-MOST_BUILD_BYTES = 200 << 30
-# And so much of it stays free.
-KEPT_FREE_BYTES = 1 << 30
 _POLL_S = 0.5
 
 
 @dataclass(frozen=True)
 class BuildLimits:
-    """The limits of a build.  Those of disk hold where this host sees the engine's folder."""
+    """The limits of a build; ``disk_bytes`` and ``kept_free_bytes`` hold where this host sees the engine's folder."""
 
-    seconds: float = MOST_BUILD_S
-    disk_bytes: int = MOST_BUILD_BYTES
-    kept_free_bytes: int = KEPT_FREE_BYTES
-
-
-USUAL = BuildLimits()
+    # The longest build that we know exports a large model under emulation: some hours.
+    seconds: float = 6 * 3600.0
+    disk_bytes: int = 200 << 30  # layers of weights included
+    kept_free_bytes: int = 1 << 30
 
 
 class _Watch:
@@ -101,14 +93,14 @@ def events(
     follower = threading.Thread(target=follow, name="build-limits", daemon=True)
     try:
         with contextlib.closing(response):
-            try:
-                _raise_for_status(response)
-            except APIError as error:
-                if error.status_code != requests.codes.bad_request:
-                    raise
-                # The engine cannot read this Dockerfile: other images can still be made.
-                yield {"error": str(error.explanation or error)}
+            if response.status_code == requests.codes.bad_request:
+                # The engine cannot read this Dockerfile: other images can still be built.
+                yield {"error": response.json()["message"]}
                 return
+            try:
+                response.raise_for_status()
+            except requests.HTTPError as error:
+                create_api_error_from_http_exception(error)
             follower.start()
             try:
                 yield from (json.loads(line) for line in response.iter_lines() if line)
@@ -121,14 +113,6 @@ def events(
             follower.join()
     if exceeded:
         yield {"error": exceeded[0]}
-
-
-def _raise_for_status(response: requests.Response) -> None:
-    """Raise the engine's own words as an APIError if it refuses the request."""
-    try:
-        response.raise_for_status()
-    except requests.HTTPError as error:
-        create_api_error_from_http_exception(error)
 
 
 def _cut(response: requests.Response) -> None:

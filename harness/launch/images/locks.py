@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import FileError
@@ -23,24 +22,11 @@ _LINE = re.compile(rf"({NAME}{_EXTRAS}=={VERSION}{_MARKER})((?: --hash=sha256:[0
 _MAX_BYTES = 4 << 20
 
 
-@dataclass(frozen=True)
-class Lock:
-    """A package lock: its file, and each requirement with its hashes on one line."""
-
-    path: Path
-    requirements: tuple[str, ...]
-
-    @property
-    def text(self) -> str:
-        """The requirements as a file for pip."""
-        return "".join(f"{line}\n" for line in self.requirements)
-
-
-def read(path: Path) -> Lock:
-    """Read a package lock.
+def read(path: Path) -> str:
+    """Return a package lock as a file for pip: each requirement with its hashes on one line.
 
     Raises:
-        FileError: it cannot be read, or a line is no pinned package; names the line.
+        FileError: the file cannot be read, or a line is not a pinned package; names the line.
     """
     with reading(path, "bring the file back"):
         text = decode(read_whole(path, _MAX_BYTES), path)
@@ -52,7 +38,7 @@ def read(path: Path) -> Lock:
                 " 'name==version --hash=sha256:...' (scripts/lock writes it)"
             )
         requirements.append(match[0])
-    return Lock(path, tuple(requirements))
+    return "".join(f"{line}\n" for line in requirements)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -28,7 +28,7 @@ _REMEDY = "give the files with --models DIR"
 
 
 class HubSilent(ImageError):
-    """The hub does not answer; ``remedy`` says what to do."""
+    """Error of a hub that does not answer; ``remedy`` says what to do."""
 
     remedy = f"connect to it, or {_REMEDY}"
 
@@ -112,7 +112,7 @@ def from_folder(asset: Asset, models: Path) -> Asset:
     found = next((name for name in folders if (models / name).is_dir()), None)
     if found is None:
         named = " or ".join(str(models / name) for name in folders)
-        raise UsageError(f"there is no folder {named}; put the files of the model there")
+        raise UsageError(f"the folder {named} does not exist; put the model's files there")
     folder, files = models / found, {name: model_file(asset, models, found, name) for name in asset.names}
     missing = [name for name, path in files.items() if not path.is_file()]
     if missing:

@@ -1,4 +1,4 @@
-"""Platforms of images: Docker's names, and those of kernels, Debian and EC2."""
+"""Platforms of images, by the names that Docker, kernels, Debian and EC2 give them."""
 
 from __future__ import annotations
 

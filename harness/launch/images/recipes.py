@@ -24,7 +24,7 @@ from harness.launch.images.dockerfile import Dockerfile, shared_stages
 from harness.launch.images.platforms import AMD64
 from harness.launch.images.systems import PARAMETERS, Asset, System, checksums
 
-# Of an engine's own files, or of the code that it shares.  Weights and packages come from elsewhere.
+# The limit of an engine's own files, and of the code that it shares.  Weights and packages come from elsewhere.
 MOST_CODE_BYTES = 512 << 20
 
 # Files of an engine's folder for people or the host.
@@ -131,7 +131,7 @@ def _hashes(files: dict[str, Path]) -> dict[str, str]:
     size = sum(path.stat().st_size for path in files.values())
     if size > MOST_CODE_BYTES:
         folder = max(files.values(), key=lambda path: path.stat().st_size).parent
-        text = f"has {size >> 20:,} MiB of files for the build, at most {MOST_CODE_BYTES >> 20} make sense"
+        text = f"has {size >> 20:,} MiB of files for the build; the limit is {MOST_CODE_BYTES >> 20} MiB"
         raise FileError(f"{folder}: {text}; declare weights as assets, and move other files out")
     return {name: filesystem.sha256(path) for name, path in files.items()}
 

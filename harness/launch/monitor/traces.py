@@ -57,9 +57,9 @@ class MemoryTrace:
 
 @dataclass(frozen=True)
 class CounterReading:
-    """The kernel's running totals at one moment; only ``swap_bytes`` is no total but the bytes in swap now.
+    """The kernel's running totals at one moment; only ``swap_bytes`` is not a total but the bytes in swap now.
 
-    ``busy_ns`` and ``steal_ns`` are of the job's CPUs, for all processes, in the ticks of ``/proc/stat`` (mostly
+    ``busy_ns`` and ``steal_ns`` count the job's CPUs, for all processes, in the ticks of ``/proc/stat`` (mostly
     10 ms).  The others are the job's own.
     """
 
@@ -227,7 +227,7 @@ def _by_trial(readings: Sequence[AnyReading], trials: list[Phase]) -> list[Seque
     """Return the readings of each trial; a trial between two readings has none."""
     stretches, least = [], 0
     for trial in trials:
-        # No stretch is counted twice, whatever is nearest to two trials.
+        # No stretch is counted twice, also where a reading is the nearest of two trials.
         first, last = max(least, _nearest(readings, trial.start_ns)), _nearest(readings, trial.end_ns, late=True)
         if first < last:
             stretches.append(readings[first : last + 1])

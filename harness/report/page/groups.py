@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from harness.analysis import axes, leaderboard, pareto_front
 from harness.analysis.axes import ACCURACY, ComparisonGroup
 from harness.analysis.pareto_front import Uncertainty
-from harness.analysis.resampling import BETTER, EQUAL, WORSE, Resampled
+from harness.analysis.resampling import BETTER, EQUAL, WORSE
 from harness.analysis.table import PublishedRates, Row, Table
 from harness.driver.records import digest
 from harness.evaluation.per_query import PerQuery
@@ -104,17 +104,15 @@ def group_record(
             if known.relations is not None
         },
         "resampled": {name: _packed(numbers, drawn.accuracy) for name, (numbers, drawn) in resampled.items()},
-        "slower": next((_slower(*drawn) for drawn in resampled.values()), None),
+        "slower": next(
+            (_packed(numbers, leaderboard.latency_factors(drawn)) for numbers, drawn in resampled.values()), None
+        ),
         "rates": [
             {"source": one_line(rates.source), "measure": rates.measure, "values": dict(rates.values)}
             for rates in ranking.rates
             if (rates.dataset, rates.suite) == (group.dataset, group.suite) and rates.measure in measures
         ],
     }
-
-
-def _slower(numbers: Sequence[int], drawn: Resampled) -> dict[str, Any]:
-    return _packed(numbers, leaderboard.latency_factors(drawn))
 
 
 def _packed(numbers: Sequence[int], values: NDArray[np.float64]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Rows of one group (:mod:`harness.analysis.axes`) share a plot; its file is named
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MAKERS: dict[str, Callable[[PlotRows], Drawing]] = {
-    "cost": row_plots.make_cost,
-    "latency": row_plots.make_latency,
+    "cost": functools.partial(row_plots.make_accuracy, across="cost"),
+    "latency": functools.partial(row_plots.make_accuracy, across="latency"),
     "winners": ranking.make_winners,
     "ranks": ranking.make_ranks,
     "distributions": row_plots.make_distributions,
@@ -96,9 +97,7 @@ def write_plots(pictures: Sequence[Plot], folder: Path, form: str) -> Iterator[P
     Raises:
         FileError: one cannot be written.
     """
-    for picture in pictures:
-        with style.settings(9):
-            yield style.save(picture.draw(), folder / f"{picture.name}.{form}")
+    return style.save_each(((picture.name, picture.draw) for picture in pictures), folder, form)
 
 
 def _group_names(groups: Sequence[ComparisonGroup]) -> dict[ComparisonGroup, tuple[str, str]]:

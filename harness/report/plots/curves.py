@@ -18,7 +18,7 @@ CurvePoint = tuple[Row, tuple[float, float]]
 
 
 def family(row: Row) -> str:
-    """Return the name that a row has in a picture of curves: of a point of a sweep that of the swept system."""
+    """Return the curve that a row belongs to: the swept system's name, or the system's own."""
     return row.system if row.sweep is None else row.sweep.system
 
 
@@ -39,7 +39,7 @@ def curve_key(row: Row) -> tuple[object, ...] | None:
     """Return the name of the curve that a row is on; None: it is not a point of a sweep.
 
     A sweep has a curve on each hardware profile.  Of a grid with numbers and texts (backends ...) each text has its
-    own, as nothing lies between two texts.
+    own, as no value is between two texts.
     """
     point = row.sweep
     if point is None:
@@ -69,7 +69,7 @@ def draw_curves(axes: Axes, points: Sequence[CurvePoint], looks: Mapping[str, st
 
 
 def legend_entries(rows: Sequence[Row], frame: Frame) -> list[tuple[Any, str]]:
-    """Return an entry for each family; that of a sweep has its line."""
+    """Return an entry for each family; a sweep's entry has its line."""
     names, lined = legend_names(rows), set(families(rows))
     labels = style.short_names(names[name] for name in sorted(names))
     entries = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,16 +32,15 @@ def write_pictures(samples: Sequence[Sample], folder: Path, form: str) -> Iterat
         FileError: one cannot be written.
     """
     styles = style.system_styles(system for sample, _ in samples for system in sample.systems)
-    drawn: Counter[str] = Counter()
-    for sample, values in samples:
-        measure = _measure(values)
-        if measure is None:
-            continue
-        stem = f"{file_name(sample.dataset)}-frechet-{file_name(sample.encoder)}"
-        drawn[stem] += 1
-        number = f"-{drawn[stem]}" if drawn[stem] > 1 else ""
-        with style.settings(9):
-            yield style.save(draw(sample, values, measure, styles), folder / f"{stem}{number}.{form}")
+    pictures = (
+        (
+            f"{file_name(sample.dataset)}-frechet-{file_name(sample.encoder)}",
+            functools.partial(draw, sample, values, measure, styles),
+        )
+        for sample, values in samples
+        if (measure := _measure(values)) is not None
+    )
+    return style.save_each(pictures, folder, form)
 
 
 def _measure(values: Values) -> str | None:
@@ -57,13 +56,9 @@ def draw(sample: Distances, values: Values, measure: str, styles: Mapping[str, S
     absent = [f"{name} (no {measure})" for name in sample.systems if name not in shown]
     frame = Frame(f"{sample.dataset}: Frechet distance and {measure}", _notes(sample, absent), styles)
     entries = style.system_entries(shown, frame)
-    lines = -(-len(kinds) // 2)
-    figure = style.framed_figure(frame, 2.4 * lines + 0.2, entries)
-    panels = figure.subplots(lines, min(2, len(kinds)), squeeze=False).flatten()
-    for panel in panels[len(kinds) :]:
-        panel.set_visible(False)
+    figure = style.framed_figure(frame, 2.4 * -(-len(kinds) // 2) + 0.2, entries)
     agreed = taus(sample, values)
-    for kind, panel in zip(kinds, panels, strict=False):
+    for kind, panel in zip(kinds, style.panels_of(figure, len(kinds)), strict=True):
         of_system = dict(zip(sample.systems, kind, strict=True))
         tau = agreed[distance_name(kind[0])].get(measure)
         _draw_panel(panel, {name: of_system[name] for name in shown}, values, measure, frame)
@@ -86,10 +81,8 @@ def _draw_panel(panel: Axes, distances: Mapping[str, Distance], values: Values, 
         figure, x = distance.figure, values[name][measure]
         if figure.value is None or x is None:
             continue
-        ends = None if figure.low is None or figure.high is None else (figure.low, figure.high)
-        bar = None if ends is None else [[max(0.0, figure.value - ends[0])], [max(0.0, ends[1] - figure.value)]]
         look: dict[str, Any] = {**frame.styles[name].mark, "markersize": 6, "elinewidth": 0.9, "capsize": 2}
-        panel.errorbar([x], [figure.value], yerr=bar, **look)
+        panel.errorbar([x], [figure.value], yerr=style.bars_of([figure]), **look)
     panel.set_xlabel(style.plain_text(measure))
     panel.set_ylabel("distance")
     style.set_number_axis(panel.yaxis, [each.figure.value for each in distances.values() if each.figure.value])

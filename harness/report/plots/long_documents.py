@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,15 +29,15 @@ def write_pictures(made: LongDocuments, paper: PublishedMeasures, folder: Path, 
     """
     rows = [row for group in made.groups for row in (*group.firsts, *(each.row for each in group.systems))]
     styles = style.system_styles(row.system for row in rows)
-    drawn: Counter[str] = Counter()
-    for group in made.groups:
-        if any(_points(group, axis) for axis in RATIOS):
-            stem = f"{file_name(group.place.dataset)}-long-documents"
-            drawn[stem] += 1
-            number = f"-{drawn[stem]}" if drawn[stem] > 1 else ""
-            with style.settings(9):
-                figure = draw(group, _frame(group, made.measure, paper, styles), paper, made.measure)
-                yield style.save(figure, folder / f"{stem}{number}.{form}")
+    pictures = (
+        (
+            f"{file_name(group.place.dataset)}-long-documents",
+            functools.partial(draw, group, _frame(group, made.measure, paper, styles), paper, made.measure),
+        )
+        for group in made.groups
+        if any(_points(group, axis) for axis in RATIOS)
+    )
+    return style.save_each(pictures, folder, form)
 
 
 def _points(group: LongGroup, axis: RatioAxis) -> list[ReadingOn]:
@@ -80,12 +80,9 @@ def draw(group: LongGroup, frame: Frame, paper: PublishedMeasures, measure: str)
     if paper.about.figure3 is not None and shown[0].name == "latency":
         mark: dict[str, Any] = {"marker": "*", "markersize": 9, "color": style.GREY, "markerfacecolor": "white"}
         entries.append((style.handle(linestyle=":", **mark), f"{paper.about.figure3.system}, {_STATED}"))
-    lines = -(-len(shown) // 2)
-    figure = style.framed_figure(frame, 2.5 * lines + 0.2, entries)
-    panels = figure.subplots(lines, min(2, len(shown)), sharey=True, squeeze=False).flatten()
-    for panel in panels[len(shown) :]:
-        panel.set_visible(False)
-    for number, (axis, panel) in enumerate(zip(shown, panels, strict=False)):
+    figure = style.framed_figure(frame, 2.5 * -(-len(shown) // 2) + 0.2, entries)
+    panels = style.panels_of(figure, len(shown), sharey=True)
+    for number, (axis, panel) in enumerate(zip(shown, panels, strict=True)):
         _draw_panel(panel, _points(group, axis), axis, frame)
         if axis.name == "latency":
             _draw_stated(panel, paper)
@@ -102,8 +99,7 @@ def _draw_panel(panel: Axes, points: Sequence[ReadingOn], axis: RatioAxis, frame
     for each in points:
         x, y = _at(each, axis)
         look = frame.styles[each.row.system]
-        low, high = each.relative.low, each.relative.high
-        bar = None if low is None or high is None else [[max(0.0, y - low)], [max(0.0, high - y)]]
+        bar = style.bars_of([each.relative])
         on_front = each.front.get(axis.name) is FrontState.FRONT
         edge: dict[str, Any] = {"markeredgecolor": "black"} if on_front else {"alpha": 0.7}
         panel.errorbar([x], [y], yerr=bar, **look.mark, **edge, markersize=7, elinewidth=0.9, capsize=2, zorder=4)
@@ -115,9 +111,7 @@ def _draw_panel(panel: Axes, points: Sequence[ReadingOn], axis: RatioAxis, frame
 
 
 def _at(each: ReadingOn, axis: RatioAxis) -> tuple[float, float]:
-    x, y = each.ratios[axis.name].value, each.relative.value
-    assert x is not None and y is not None, "a point without a figure"
-    return x, y
+    return style.known(each.ratios[axis.name]), style.known(each.relative)
 
 
 def _draw_stated(panel: Axes, paper: PublishedMeasures) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -38,14 +39,9 @@ def write_flips(boards: Sequence[Robustness], folder: Path, form: str) -> Iterat
     Raises:
         FileError: one cannot be written.
     """
-    drawn: Counter[str] = Counter()
-    for board in boards:
-        if any(condition.flips for condition in board.conditions):
-            stem = f"{file_name(board.dataset)}-flips"
-            drawn[stem] += 1
-            number = f"-{drawn[stem]}" if drawn[stem] > 1 else ""
-            with style.settings(9):
-                yield style.save(draw_flips(board), folder / f"{stem}{number}.{form}")
+    shown = (board for board in boards if any(condition.flips for condition in board.conditions))
+    pictures = ((f"{file_name(board.dataset)}-flips", functools.partial(draw_flips, board)) for board in shown)
+    return style.save_each(pictures, folder, form)
 
 
 def draw_flips(board: Robustness, frame: Frame | None = None) -> Figure:
@@ -74,13 +70,7 @@ def draw_flips(board: Robustness, frame: Frame | None = None) -> Figure:
         else:
             axes.set_axis_off()
     scale = ScalarMappable(Normalize(0, 1), _colours())
-    bar = figure.colorbar(scale, ax=list(panels.flat), orientation="horizontal", aspect=60, shrink=0.7, pad=0.01)
-    bar.set_ticks([0, 0.25, 0.5, 0.75, 1], labels=["0 %", "25 %", "50 %", "75 %", "100 %"])
-    bar.ax.tick_params(labelsize=7.5, length=2)
-    bar.outline.set_visible(False)
-    # Matplotlib would rasterise 512 colours, even in SVG and PDF.
-    assert bar.solids is not None
-    bar.solids.set(rasterized=False, edgecolor="face")
+    style.add_share_bar(figure, scale, list(panels.flat), ["0 %", "25 %", "50 %", "75 %", "100 %"])
     return figure
 
 
@@ -132,7 +122,7 @@ def notes(board: Robustness) -> tuple[str, ...]:
     missing = [condition for condition in board.conditions if not condition.flips]
     return (
         f"Systems in the order of {board.measure} over {board.queries:,} queries, 1 the best. Each cell: in how many "
-        "per cent of draws its row stands above its column; a tie counts half, 50 is a toss of a coin. = : equal, no "
+        "per cent of draws its row ranks above its column; a tie counts half, 50 is a toss of a coin. = : equal, no "
         "order to lose. tau: Kendall's, with the order shown (mean over draws; of another measure over all queries).",
         *(f"no picture of {condition_name(condition)}: {condition.reason}." for condition in missing),
         *([f"The {MAX_SYSTEMS} best; {more} more are in the table."] if more > 0 else []),

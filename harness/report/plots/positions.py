@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,14 +33,16 @@ def write_pictures(made: Sequence[DatasetPositions], folder: Path, form: str) ->
     for each in made:
         stem = file_name(each.passages.dataset)
         measured = [system for system in each.systems if system.bins]
-        with style.settings(9):
-            yield style.save(draw_histogram(each), folder / f"{stem}-positions.{form}")
-            if measured:
-                frame = _frame(each, measured, styles)
-                yield style.save(draw_measure(each, measured, frame), folder / f"{stem}-by-position.{form}")
-            placed = [system for system in measured if system.placed]
-            if placed:
-                yield style.save(draw_depths(each, placed), folder / f"{stem}-depth-length.{form}")
+        placed = [system for system in measured if system.placed]
+        pictures: list[tuple[str, Callable[[], Figure]]] = [
+            (f"{stem}-positions", functools.partial(draw_histogram, each))
+        ]
+        if measured:
+            drawing = functools.partial(draw_measure, each, measured, _frame(each, measured, styles))
+            pictures.append((f"{stem}-by-position", drawing))
+        if placed:
+            pictures.append((f"{stem}-depth-length", functools.partial(draw_depths, each, placed)))
+        yield from style.save_each(pictures, folder, form)
 
 
 def draw_histogram(made: DatasetPositions) -> Figure:
@@ -81,16 +83,13 @@ def draw_histogram(made: DatasetPositions) -> Figure:
         axes.plot(range(len(each.counts)), [100 * count / each.total for count in each.counts], **look)
     last = max([len(shown), len(lengths), *(len(each.counts) for each in references)])
     step = -(-last // 12)
-    axes.set_xticks([number - 0.5 for number in range(0, last + 1, step)], _edges(last, step, width))
+    edges = range(0, last + 1, step)
+    axes.set_xticks([number - 0.5 for number in edges], [f"{number * width:,}" for number in edges])
     axes.set_xlabel("the passage starts, the document ends at token")
     axes.set_ylabel("passages, documents, %")
     axes.set_ylim(bottom=0)
     style.add_grid(axes, "y")
     return figure
-
-
-def _edges(last: int, step: int, width: int) -> list[str]:
-    return [f"{number * width:,}" for number in range(0, last + 1, step)]
 
 
 def _frame(made: DatasetPositions, systems: Sequence[SystemByPosition], styles: Any) -> Frame:
@@ -117,11 +116,9 @@ def draw_measure(made: DatasetPositions, systems: Sequence[SystemByPosition], fr
         shift = made.width * 0.3 * ((number + 0.5) / len(drawn) - 0.5)
         bins = [each for each in system.bins if each.value.value is not None]
         middles = [(each.start + made.width / 2) + shift for each in bins]
-        values = [_or(each.value.value, math.nan) for each in bins]
-        low = [value - _or(each.value.low, value) for each, value in zip(bins, values, strict=True)]
-        high = [_or(each.value.high, value) - value for each, value in zip(bins, values, strict=True)]
+        values = [style.known(each.value) for each in bins]
         settings: dict[str, Any] = {**look.mark, **look.line, "markersize": 4.5, "linewidth": 1.1}
-        bars = [np.maximum(0, low), np.maximum(0, high)]
+        bars = style.bars_of([each.value for each in bins])
         axes.errorbar(middles, values, yerr=bars, elinewidth=0.8, capsize=2, **settings)
         if system.limit.tokens is not None and system.limit.tokens < end:
             axes.axvline(system.limit.tokens, color=look.colour, linewidth=0.8, alpha=0.5, linestyle=look.dash)
@@ -135,36 +132,22 @@ def draw_measure(made: DatasetPositions, systems: Sequence[SystemByPosition], fr
     return figure
 
 
-def _or(end: float | None, value: float) -> float:
-    return value if end is None else end
-
-
 def draw_depths(made: DatasetPositions, systems: Sequence[SystemByPosition]) -> Figure:
     """Draw a heat map for each system: mean measure by depth of the passage and length of the document."""
     drawn = systems[:_MOST_PANELS]
     depths = sorted({cell.depth for system in drawn for cell in system.placed})
     lengths = sorted({cell.length for system in drawn for cell in system.placed})
-    columns = 2 if len(drawn) > 1 else 1
-    lines = -(-len(drawn) // columns)
+    lines = -(-len(drawn) // 2)
     notes = (
-        "Depth: 0 the passage stands first, 1 last. Length: the generator's target, in tokens of bert-base-uncased.",
+        "Depth: 0 if the passage is first, 1 if it is last. "
+        "Length: the generator's target, in tokens of bert-base-uncased.",
         *style.listed("Not drawn", [each.system for each in systems[_MOST_PANELS:]]),
     )
     frame = Frame(f"{made.passages.dataset}: mean {made.measure} by depth and length", (" ".join(notes),), {})
     figure = style.framed_figure(frame, lines * (0.6 + 0.26 * len(lengths) + 0.35) + 0.35)
-    panels = figure.subplots(lines, columns, squeeze=False)
-    mesh: Any = None
-    for place, axes in enumerate(panels.flat):
-        if place < len(drawn):
-            mesh = _panel(axes, drawn[place], depths, lengths)
-        else:
-            axes.set_axis_off()
-    bar = figure.colorbar(mesh, ax=list(panels.flat), orientation="horizontal", aspect=60, shrink=0.7, pad=0.02)
-    bar.set_ticks([0, 0.25, 0.5, 0.75, 1])
-    bar.ax.tick_params(labelsize=7.5, length=2)
-    bar.outline.set_visible(False)
-    assert bar.solids is not None
-    bar.solids.set(rasterized=False, edgecolor="face")
+    panels = style.panels_of(figure, len(drawn))
+    meshes = [_panel(axes, system, depths, lengths) for axes, system in zip(panels, drawn, strict=True)]
+    style.add_share_bar(figure, meshes[-1], panels)
     return figure
 
 

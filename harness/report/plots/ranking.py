@@ -79,7 +79,10 @@ def draw_ranks(rows: Sequence[RankedRow], frame: Frame, axis: Axis | None) -> Fi
     """
     intervals = [name for name in _RANK_INTERVALS if any(getattr(ranked, name).best is not None for ranked in rows)]
     dot = style.handle(color=style.GREY, marker="o", markeredgecolor="black", linestyle="none")
-    entries = [(dot, "rank"), *(_interval_entry(name) for name in intervals)]
+    entries = [(dot, "rank")]
+    for name in intervals:
+        words, width, _, dash = _RANK_INTERVALS[name]
+        entries.append((style.handle(color=style.GREY, linewidth=width, linestyle=dash, alpha=0.6), words))
     figure = style.framed_figure(frame, 0.9 + 0.3 * len(rows), entries, 4)
     axes = figure.add_subplot()
     last = 1
@@ -114,11 +117,6 @@ def draw_ranks(rows: Sequence[RankedRow], frame: Frame, axis: Axis | None) -> Fi
     return figure
 
 
-def _interval_entry(interval: str) -> tuple[Any, str]:
-    name, width, _, dash = _RANK_INTERVALS[interval]
-    return style.handle(color=style.GREY, linewidth=width, linestyle=dash, alpha=0.6), name
-
-
 # Weights of accuracy, cost and latency; they sum to 1.
 Weights = tuple[float, float, float]
 CORNERS: tuple[Weights, ...] = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
@@ -126,7 +124,7 @@ WEIGHED = ("accuracy", "cost", "latency")
 # Where the corners are drawn: accuracy on top, cost to the left, latency to the right.
 _PALE = 0.7
 _CORNER_POSITIONS = np.asarray(((0.5, 3**0.5 / 2), (0.0, 0.0), (1.0, 0.0)))
-# Shares of the triangle: what is smaller is not there, is in the small print alone, has no room for a number.
+# Shares of the triangle below which a region is not drawn, is named in the small print alone, has no number.
 _MIN_SHARE, _MIN_LISTED, _MIN_NUMBERED = 1e-9, 0.01, 0.02
 
 
@@ -181,21 +179,23 @@ class Candidate:
 
 @dataclass(frozen=True)
 class WinnerRegion:
-    """Weights under which a row wins: the corners of a polygon, and its share of the triangle."""
+    """Weights under which a row wins: the corners of a polygon, its share of the triangle, and how many rows tie."""
 
     winner: Candidate
     corners: tuple[Weights, ...]
     share: float
+    equal: int = 0
+
+    def named(self, longest: int = 500) -> str:
+        """Return the winner's name, cut to this length in its two parts, and the number of rows that tie with it."""
+        names = (style.plain_text(name, longest) for name in (self.winner.system, self.winner.label))
+        return ", ".join(names) + (f" and {self.equal} equal" if self.equal else "")
 
 
 def regions(candidates: Sequence[Candidate]) -> tuple[WinnerRegion, ...]:
-    """Return each winner's region, the largest first; of rows with equal scores the first, which says how many."""
+    """Return each winner's region, the largest first; the first of equal rows represents all."""
     equal = Counter(candidate.gains for candidate in candidates)
-    firsts = list({candidate.gains: candidate for candidate in reversed(candidates)}.values())[::-1]
-    every = [
-        replace(each, label=f"{each.label} and {more} equal") if (more := equal[each.gains] - 1) else each
-        for each in firsts
-    ]
+    every = list({candidate.gains: candidate for candidate in reversed(candidates)}.values())[::-1]
     rivals = _strongest_first(every)
     found = []
     for candidate in every:
@@ -206,7 +206,7 @@ def regions(candidates: Sequence[Candidate]) -> tuple[WinnerRegion, ...]:
                 corners = _clip(corners, ahead)
         share = _share(corners)
         if share > _MIN_SHARE:
-            found.append(WinnerRegion(candidate, tuple(corners), share))
+            found.append(WinnerRegion(candidate, tuple(corners), share, equal[candidate.gains] - 1))
     return tuple(sorted(found, key=lambda region: -region.share))
 
 
@@ -253,7 +253,7 @@ def draw_winners(candidates: Sequence[Candidate], presets: Mapping[str, Weights]
         ),
         *(_preset_entry(name, weights, place) for place, (name, weights) in enumerate(presets.items())),
     ]
-    small = [f"{region.winner.system}, {region.winner.label}" for region in won if region.share < _MIN_LISTED]
+    small = [region.named() for region in won if region.share < _MIN_LISTED]
     notes = style.listed(f"Also, each on less than {_MIN_LISTED:.0%}", small)
     figure = style.framed_figure(replace(frame, notes=(*frame.notes, *notes)), 4.6, entries, 2)
     axes = figure.add_subplot()
@@ -311,8 +311,7 @@ def _draw_region(
 def _region_entry(region: WinnerRegion, number: int, drawn: dict[str, Any]) -> tuple[Any, str]:
     from matplotlib.patches import Patch
 
-    system, label = style.plain_text(region.winner.system, 18), style.plain_text(region.winner.label, 18)
-    return Patch(**drawn), f"{number}  {system}, {label} ({region.share:.0%})"
+    return Patch(**drawn), f"{number}  {region.named(18)} ({region.share:.0%})"
 
 
 def _weight_grid(axes: Axes) -> None:

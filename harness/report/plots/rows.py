@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -51,25 +50,13 @@ _STATES: dict[FrontState, tuple[str, dict[str, Any]]] = {
 }
 
 
-def make_cost(rows: PlotRows) -> Drawing:
-    """Return the drawing of cost against accuracy, with the Pareto front and the curves of sweeps.
+def make_accuracy(rows: PlotRows, across: str) -> Drawing:
+    """Return the drawing of cost or latency against accuracy, with the Pareto front and the curves of sweeps.
 
     Raises:
         NoPlot: no row has both.
     """
-    return _make_accuracy(rows, "cost", rows.cost_label)
-
-
-def make_latency(rows: PlotRows) -> Drawing:
-    """Return the same drawing of mean latency against accuracy.
-
-    Raises:
-        NoPlot: no row has both.
-    """
-    return _make_accuracy(rows, "latency", "mean latency, ms")
-
-
-def _make_accuracy(rows: PlotRows, across: str, label: str) -> Drawing:
+    label = rows.cost_label if across == "cost" else "mean latency, ms"
     board, left_out = rows.board(f"{across} and accuracy", bounds=(), rank_by=across, front=("accuracy", across))
     points = [ranked for ranked in board.ranked_rows if ranked.state is not None]
     notes = _bar_notes([point.figures[across] for point in points])
@@ -90,7 +77,7 @@ def draw_accuracy(
             entries.append((style.handle(linestyle=line, color=style.GREY, marker="o", **drawn), name))
     figure = style.framed_figure(frame, 3.6, entries)
     axes = figure.add_subplot()
-    middles = [_middle(point, across) for point in points]
+    middles = [(style.known(point.figures[across]), style.known(point.figures["accuracy"])) for point in points]
     front = sorted(at for point, at in zip(points, middles, strict=True) if point.state is FrontState.FRONT)
     if front:
         costs, accuracies = zip(*front, strict=True)
@@ -112,15 +99,6 @@ def draw_accuracy(
     return figure
 
 
-def _middle(point: RankedRow, across: str) -> tuple[float, float]:
-    return _known(point.figures[across]), _known(point.figures["accuracy"])
-
-
-def _known(number: Estimate) -> float:
-    assert number.value is not None, "a point without a figure"
-    return number.value
-
-
 def _bar_notes(numbers: Sequence[Estimate]) -> list[str]:
     """Say what bars are, and why a number has none."""
     known = [number.low is not None or number.high is not None for number in numbers if number.value is not None]
@@ -130,28 +108,14 @@ def _bar_notes(numbers: Sequence[Estimate]) -> list[str]:
     return [f"Bars: 95 % intervals.{few}"]
 
 
-def _bars(numbers: Sequence[Estimate]) -> tuple[list[float], list[float]] | None:
-    """Return the lengths of error bars down and up, ``nan`` for a number without one; ``None``: there are none."""
-    ends = [(number.low, number.high) for number in numbers]
-    if all(low is None and high is None for low, high in ends):
-        return None
-    lengths: list[tuple[float, float]] = []
-    for number, (low, high) in zip(numbers, ends, strict=True):
-        value, bare = _known(number), low is None and high is None
-        below, above = (value if end is None else end for end in (low, high))
-        # A bar of no length would have caps, as if the number were exact.
-        lengths.append((math.nan, math.nan) if bare else (max(0.0, value - below), max(0.0, above - value)))
-    return [below for below, _ in lengths], [above for _, above in lengths]
-
-
 def _points(axes: Axes, points: Sequence[RankedRow], look: style.SystemStyle, state: FrontState, across: str) -> None:
     """Draw the points of one system or sweep and one state."""
     costs, accuracies = ([point.figures[name] for point in points] for name in (across, "accuracy"))
     bars = axes.errorbar(
-        [_known(cost) for cost in costs],
-        [_known(accuracy) for accuracy in accuracies],
-        xerr=_bars(costs),
-        yerr=_bars(accuracies),
+        [style.known(cost) for cost in costs],
+        [style.known(accuracy) for accuracy in accuracies],
+        xerr=style.bars_of(costs),
+        yerr=style.bars_of(accuracies),
         elinewidth=0.8,
         capsize=2,
         zorder=4 if state is FrontState.FRONT else 3,
@@ -165,7 +129,7 @@ def _points(axes: Axes, points: Sequence[RankedRow], look: style.SystemStyle, st
 def _label_points(
     figure: Figure, axes: Axes, points: Sequence[RankedRow], middles: Sequence[tuple[float, float]]
 ) -> None:
-    """Name a sweep's values and the front's hardware beside their points, where nothing is in the way."""
+    """Label the points of sweeps with their values and the front with its hardware, where there is room."""
     from matplotlib.transforms import Bbox
 
     style.settle(figure)  # the places of things are known only then
@@ -238,8 +202,8 @@ def draw_distributions(rows: Sequence[tuple[Row, tuple[float, ...]]], frame: Fra
     systems = (row.system for row, _ in rows)
     entries = style.system_entries(systems, frame, dashed=True, marker="none", linewidth=1.6)
     figure = style.framed_figure(frame, 0.5 + (2.0 if down > 1 else 3.0) * down, entries)
-    grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
-    for axes, (profile, title) in zip(grid.flat, profiles.items(), strict=False):
+    panels = style.panels_of(figure, len(profiles), sharex=True, sharey=True)
+    for axes, (profile, title) in zip(panels, profiles.items(), strict=True):
         for row, quantiles_s in rows:
             if row.profile == profile:
                 drawn = {**frame.styles[row.system].line, "linewidth": 1.6, "gid": style.plain_text(row.system)}
@@ -248,15 +212,13 @@ def draw_distributions(rows: Sequence[tuple[Row, tuple[float, ...]]], frame: Fra
             axes.set_title(title, fontsize=8)
         style.add_grid(axes)
     ends = [second * 1e3 for _, quantiles_s in rows for second in (quantiles_s[0], quantiles_s[-1])]
-    style.set_number_axis(grid[0][0].xaxis, ends, narrow=across > 1)
-    grid[0][0].set_ylim(0, 1.02)
-    for axes in grid.flat[len(profiles) :]:
-        axes.set_visible(False)
-    for lowest in grid.flat[max(0, len(profiles) - across) : len(profiles)]:
+    style.set_number_axis(panels[0].xaxis, ends, narrow=across > 1)
+    panels[0].set_ylim(0, 1.02)
+    for lowest in panels[-across:]:
         lowest.tick_params(labelbottom=True)
         lowest.set_xlabel("latency, ms")
-    for line in grid:
-        line[0].set_ylabel("share of samples")
+    for left in panels[::across]:
+        left.set_ylabel("share of samples")
     return figure
 
 
@@ -304,7 +266,7 @@ def draw_instances(rows: Sequence[Row], frame: Frame, cost_label: str) -> Figure
     figure = style.framed_figure(frame, height, style.system_entries(systems, frame))
     axes = figure.add_subplot()
     for system in systems:
-        points = [(_known(COST.read(row)), types.index(_type(row))) for row in rows if row.system == system]
+        points = [(style.known(COST.read(row)), types.index(_type(row))) for row in rows if row.system == system]
         drawn = {**frame.styles[system].mark, "markersize": 7, "alpha": 0.85, "gid": style.plain_text(system)}
         (dots,) = axes.plot(*zip(*points, strict=True), **drawn)
         dots.set_in_layout(False)
@@ -312,7 +274,7 @@ def draw_instances(rows: Sequence[Row], frame: Frame, cost_label: str) -> Figure
     axes.set_yticks(range(len(types)), [f"{labels[name]} ({usd:g})" for usd, name in types])
     axes.set_ylim(len(types) - 0.4, -0.6)
     axes.set_ylabel("instance type (US$ per hour)")
-    style.set_number_axis(axes.xaxis, [_known(COST.read(row)) for row in rows])
+    style.set_number_axis(axes.xaxis, [style.known(COST.read(row)) for row in rows])
     axes.set_xlabel(style.plain_text(cost_label))
     style.add_grid(axes)
     return figure
@@ -373,8 +335,8 @@ def _memory_panel(axes: Axes, rows: Sequence[Row], frame: Frame) -> None:
         if measured:
             limits = [row.memory_limit_bytes / _MIB for row in measured]
             figures = [LATENCY.read(row) for row in measured]
-            values = [_known(figure) for figure in figures]
-            bars = _bars(figures)
+            values = [style.known(figure) for figure in figures]
+            bars = style.bars_of(figures)
             drawn = {**frame.styles[system].mark, **frame.styles[system].line, "gid": style.plain_text(system)}
             axes.errorbar(limits, values, yerr=bars, markersize=5, capsize=2, elinewidth=0.8, **drawn)
             latencies += values

@@ -13,7 +13,7 @@ import math
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness import filesystem
 from harness.driver.records import digest
+from harness.stats import Estimate
 from harness.untrusted import one_line
 
 if TYPE_CHECKING:
@@ -98,6 +99,58 @@ def save(figure: Figure, path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(partial, format=form, dpi=DPI, metadata=_UNDATED[form])
     return path
+
+
+def save_each(pictures: Iterable[tuple[str, Callable[[], Figure]]], folder: Path, form: str) -> Iterator[Path]:
+    """Draw pictures, given as the stem of a file and its drawing, one by one; a repeated stem gets a number.
+
+    Raises:
+        FileError: a file cannot be written.
+    """
+    drawn: Counter[str] = Counter()
+    for stem, draw in pictures:
+        drawn[stem] += 1
+        number = f"-{drawn[stem]}" if drawn[stem] > 1 else ""
+        with settings(9):
+            yield save(draw(), folder / f"{stem}{number}.{form}")
+
+
+def panels_of(figure: Figure, count: int, **shared: Any) -> Sequence[Axes]:
+    """Return panels in two columns; a place without a panel stays empty."""
+    panels = figure.subplots(-(-count // 2), min(2, count), squeeze=False, **shared).flatten()
+    for panel in panels[count:]:
+        panel.set_visible(False)
+    return panels[:count]  # type: ignore[no-any-return] # an array
+
+
+def add_share_bar(figure: Figure, mesh: Any, panels: Sequence[Axes], labels: Sequence[str] | None = None) -> None:
+    """Draw a bar of the colours from 0 to 1 below the panels."""
+    bar = figure.colorbar(mesh, ax=list(panels), orientation="horizontal", aspect=60, shrink=0.7, pad=0.015)
+    bar.set_ticks([0, 0.25, 0.5, 0.75, 1], labels=labels)
+    bar.ax.tick_params(labelsize=7.5, length=2)
+    bar.outline.set_visible(False)
+    # Matplotlib would rasterise the colours, even in SVG and PDF.
+    assert bar.solids is not None
+    bar.solids.set(rasterized=False, edgecolor="face")
+
+
+def bars_of(numbers: Sequence[Estimate]) -> tuple[list[float], list[float]] | None:
+    """Return the lengths of error bars down and up, ``nan`` for a number without one; ``None``: there are none."""
+    if all(number.low is None and number.high is None for number in numbers):
+        return None
+    lengths: list[tuple[float, float]] = []
+    for number in numbers:
+        value, bare = known(number), number.low is None and number.high is None
+        below, above = (value if end is None else end for end in (number.low, number.high))
+        # A bar of no length would have caps, as if the number were exact.
+        lengths.append((math.nan, math.nan) if bare else (max(0.0, value - below), max(0.0, above - value)))
+    return [below for below, _ in lengths], [above for _, above in lengths]
+
+
+def known(number: Estimate) -> float:
+    """Return the value of a number that a point is drawn at."""
+    assert number.value is not None, "a point without a figure"
+    return number.value
 
 
 def file_name(text: str) -> str:
@@ -189,11 +242,6 @@ def listed(label: str, items: Sequence[str]) -> list[str]:
     return [f"{label}: {'; '.join(items[:_LISTED])}{more}."] if items else []
 
 
-def small_print(sentences: Iterable[str]) -> list[str]:
-    """Return sentences in lines that fit below a plot."""
-    return [line for each in sentences for line in textwrap.wrap(plain_text(each, 1200), _LINE)]
-
-
 @functools.cache
 def _glyphs() -> frozenset[int]:
     _matplotlib()
@@ -206,7 +254,7 @@ def _glyphs() -> frozenset[int]:
 class Frame:
     """Title of a plot, and sentences of small print below it.
 
-    ``styles`` are of all systems of the table, by name: a system looks the same in every picture.
+    ``styles`` has all systems of the table, by name: a system looks the same in every picture.
     """
 
     title: str
@@ -223,7 +271,7 @@ def framed_figure(frame: Frame, height: float, entries: Sequence[tuple[Any, str]
         entries: handles and names of the legend below the axes.
         columns: of the legend.
     """
-    lines = small_print(frame.notes)
+    lines = [line for note in frame.notes for line in textwrap.wrap(plain_text(note, 1200), _LINE)]
     title, named = 0.3, 0.18 * math.ceil(len(entries) / columns) + 0.06 * bool(entries)
     below = 0.13 * len(lines) + 0.1
     whole = title + height + named + below

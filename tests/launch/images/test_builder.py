@@ -54,7 +54,7 @@ class Scripted:
     def post(self, *_: Any, **__: Any) -> Any:
         lines = [json.dumps(event).encode() for event in self.events]
         return SimpleNamespace(
-            iter_lines=lambda: iter(lines), raise_for_status=lambda: None, close=lambda: None, raw=None
+            iter_lines=lambda: iter(lines), raise_for_status=lambda: None, status_code=200, close=lambda: None, raw=None
         )
 
     def info(self) -> dict[str, str]:

@@ -33,7 +33,7 @@ def with_lines(toy: System, *lines: str) -> System:
 
 def refused(engine: docker.DockerClient, toy: System, cache: Path, limits: BuildLimits | None = None) -> str:
     with pytest.raises(ImageError) as caught:
-        ImageBuilder(engine, cache, limits=limits or engine_build.USUAL).ensure(toy)
+        ImageBuilder(engine, cache, limits=limits).ensure(toy)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -147,7 +147,7 @@ def test_build_of_a_user_who_gives_up_is_ended(engine: docker.DockerClient, tmp_
         entry.size = len(text)
         tar.addfile(entry, io.BytesIO(text))
     packed.seek(0)
-    events = engine_build.events(engine, packed, {"networkmode": "none", "rm": "1", "forcerm": "1"}, engine_build.USUAL)
+    events = engine_build.events(engine, packed, {"networkmode": "none", "rm": "1", "forcerm": "1"}, BuildLimits())
     with contextlib.closing(events):
         assert any("Running in" in event.get("stream", "") for event in events)
     gone(engine, "sleep 1000004")
@@ -168,7 +168,11 @@ class Stored:
         self.sent = {"url": url, **sent}
         lines = [json.dumps(event).encode() for event in self.events]
         return SimpleNamespace(
-            iter_lines=lambda: iter([*lines, b""]), raise_for_status=lambda: None, close=lambda: None, raw=None
+            iter_lines=lambda: iter([*lines, b""]),
+            raise_for_status=lambda: None,
+            status_code=200,
+            close=lambda: None,
+            raw=None,
         )
 
 
@@ -182,12 +186,12 @@ def test_build_adds_no_proxies_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setattr(client.api, "post", stored.post)
     monkeypatch.setattr(client, "info", stored.info)
     parameters = {"buildargs": json.dumps({"BASE": "b:1"})}
-    assert list(engine_build.events(client, io.BytesIO(), parameters, engine_build.USUAL)) == [{"stream": "x"}]
+    assert list(engine_build.events(client, io.BytesIO(), parameters, BuildLimits())) == [{"stream": "x"}]
     assert stored.sent["url"] == "http+docker://localhost/v1.41/build"
     assert stored.sent["params"] == parameters and "secret" not in str(stored.sent)
 
 
 def test_disk_of_an_engine_elsewhere_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
-    seen = [engine_build._Watch(engine_build.USUAL, Path(root)).exceeded() for root in ("/no/such/folder", "/")]
+    seen = [engine_build._Watch(BuildLimits(), Path(root)).exceeded() for root in ("/no/such/folder", "/")]
     assert seen == ["", "harness ended the build: the engine's disk has only 0 MiB left; make room"]

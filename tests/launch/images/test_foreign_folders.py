@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import re
@@ -19,7 +20,6 @@ from harness.launch.images.systems import Asset
 from harness.remote import bundle
 from harness.untrusted import ForeignText
 from tests.support.command_line import call
-from tests.support.package_index import checksum
 
 SECRET = b"aws_secret_access_key = hunter2\n"
 SHA = "0" * 64
@@ -40,12 +40,8 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "systems").mkdir(parents=True)
     (folder / "package").mkdir()
     texts = {
+        **dict.fromkeys(("adapter.py", "requirements.lock", "package/__init__.py"), ""),
         "Dockerfile": "ARG BASE\nFROM $BASE\n",
-        "adapter.py": "",
-        "requirements.lock": "",
-        "package/__init__.py": "",
-    }
-    texts |= {
         "engine.toml": 'description = "an engine"\nshared = ["part"]\n',
         "systems/odd.toml": 'description = "a"\n',
     }
@@ -67,22 +63,9 @@ def context(name: str, wheels: Path) -> dict[str, bytes]:
     return {entry.name: content.read() for entry, content in tar_entries(packed, most_bytes=1 << 20) if content}
 
 
-LINKS = (
-    *(
-        "strange/notes.txt",
-        "strange/Dockerfile",
-        "strange/adapter.py",
-        "strange/requirements.lock",
-        "strange/engine.toml",
-    ),
-    *(
-        "strange/systems/odd.toml",
-        "strange/package/secret.py",
-        "shared/part/secret.py",
-        "shared/part/requirements.lock",
-    ),
-    *("shared/part/stages.Dockerfile", "strange/package", "shared/part"),
-)
+_OWN = "notes.txt Dockerfile adapter.py requirements.lock engine.toml systems/odd.toml package/secret.py package"
+_SHARED = "part/secret.py part/requirements.lock part/stages.Dockerfile part"
+LINKS = (*(f"strange/{name}" for name in _OWN.split()), *(f"shared/{name}" for name in _SHARED.split()))
 
 
 @pytest.mark.slow
@@ -169,7 +152,7 @@ def test_lock_with_a_url_is_refused_before_any_download(engine: Path, tmp_path: 
 
 
 def model(content: bytes, pinned: bool = True) -> Asset:
-    files = {"sha256": {"w.bin": checksum(content)}} if pinned else {"files": ("w.bin",)}
+    files = {"sha256": {"w.bin": hashlib.sha256(content).hexdigest()}} if pinned else {"files": ("w.bin",)}
     return Asset.model_validate({"folder": "m", "licence": "MIT", "hub": "org/m", **files})
 
 
@@ -203,9 +186,7 @@ def test_link_into_the_hubs_cache_of_the_model_is_followed(tmp_path: Path) -> No
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "m").symlink_to(cache / "snapshots" / "abc")
     assert read_models(model(b"weights"), tmp_path / "models") == b"weights"
-    assert pins.from_folder(model(b"weights", pinned=False), tmp_path / "models").sha256["w.bin"] == checksum(
-        b"weights"
-    )
+    assert pins.from_folder(model(b"weights", pinned=False), tmp_path / "models").sha256 == model(b"weights").sha256
     other = model(b"weights").model_copy(update={"hub": "org/other"})
     with pytest.raises(FileError, match="is a link out of "):
         pins.from_folder(other, tmp_path / "models")
@@ -229,7 +210,7 @@ def test_engine_with_an_odd_name_is_refused(engine: Path, name: str) -> None:
 def test_system_does_not_take_the_name_of_another_image(engine: Path, name: str) -> None:
     """The build of ``engine-strange`` would hold the lock that the build of its engine waits for."""
     (engine / "systems" / "odd.toml").rename(engine / "systems" / f"{name}.toml")
-    with pytest.raises(FileError, match=r"names with '[a-z]+' as their first word are of other images"):
+    with pytest.raises(FileError, match=r"images that are not a system's have names that begin with '[a-z]+'"):
         catalog.system(name)
 
 

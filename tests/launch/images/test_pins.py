@@ -228,7 +228,7 @@ def test_local_folder_without_a_file_is_one_line(images: Path, tmp_path: Path) -
     assert done.returncode == 2
     assert f"{tmp_path}/models/toy has no config.json, model.safetensors; add them" in done.stderr
     elsewhere = harness("pin", "toy", "--models", str(tmp_path), images=images)
-    assert f"there is no folder {tmp_path}/toy or {tmp_path}/someone/toy; put the files" in elsewhere.stderr
+    assert f"the folder {tmp_path}/toy or {tmp_path}/someone/toy does not exist; put the model's" in elsewhere.stderr
 
 
 def test_pin_refuses_a_system_without_files(images: Path) -> None:

@@ -240,5 +240,5 @@ def test_engine_with_a_file_larger_than_code_is_refused_before_it_is_read(toy: S
     """A sparse file costs its author nothing, and a host that hashes or packs it hours and its disk."""
     with (toy.engine_dir / "weights.bin").open("wb") as file:
         file.truncate(1 << 43)
-    with pytest.raises(FileError, match=r"has 8,388,608 MiB of files for the build, at most 512 .*declare weights"):
+    with pytest.raises(FileError, match=r"has 8,388,608 MiB .*the limit is 512 MiB; declare weights"):
         recipe(toy)

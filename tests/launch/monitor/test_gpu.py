@@ -77,11 +77,14 @@ def test_unresponsive_gpu_is_not_measured(nvml: Nvml) -> None:
 
 
 def test_reading_has_clocks_reasons_and_temperature(nvml: Nvml) -> None:
-    nvml.reasons = [0x1, 0x4]
-    assert gpu.JobGpus(2).read() == GpuReading(1755, ("gpu_idle", "sw_power_cap"), 45)
+    assert gpu.JobGpus(1).read() == GpuReading(1980, ("gpu_idle",), 40), "only the job's own count"
+    nvml.reasons = [0x44, 0x804]
+    assert gpu.JobGpus(2).read() == GpuReading(1755, ("bit_11", "hw_thermal_slowdown", "sw_power_cap"), 45)
+    nvml.reasons = [0, 0]
+    assert gpu.JobGpus(2).read().clock_reasons == (), "no reason is an answer"
     nvml.unsupported |= {"DeviceGetClockInfo", "DeviceGetCurrentClocksEventReasons", "DeviceGetTemperatureV"}
     assert gpu.JobGpus(2).read() == GpuReading(None, None, None)
-    assert gpu.JobGpus(1).read() == GpuReading(1980, ("gpu_idle",), 40), "only the job's own count"
+    assert gpu.read([]) == GpuReading() and gpu.energy_mj([]) is None
 
 
 def test_process_from_before_the_job_is_foreign(nvml: Nvml) -> None:
@@ -171,19 +174,6 @@ def test_real_gpu_is_found() -> None:
 BOTH = [0, 1]
 
 
-def test_gpus_report_the_lowest_clock_highest_temperature_and_total_energy(nvml: Nvml) -> None:
-    assert (gpu.sm_clock_mhz(BOTH), gpu.temperature_c(BOTH), gpu.energy_mj(BOTH)) == (1755, 45, 12_000)
-    assert (gpu.sm_clock_mhz([0]), gpu.temperature_c([0]), gpu.energy_mj([0])) == (1980, 40, 5_000)
-
-
-def test_clock_reasons_of_all_gpus_are_named_in_order(nvml: Nvml) -> None:
-    assert gpu.clock_reasons(BOTH) == ("gpu_idle",)
-    nvml.reasons = [0x44, 0x804]
-    assert gpu.clock_reasons(BOTH) == ("bit_11", "hw_thermal_slowdown", "sw_power_cap")
-    nvml.reasons = [0, 0]
-    assert gpu.clock_reasons(BOTH) == (), "no reason is an answer"
-
-
 def test_reason_bits_equal_pynvmls() -> None:
     def snake(name: str) -> str:
         return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
@@ -198,18 +188,18 @@ def test_reason_bits_equal_pynvmls() -> None:
     assert len(known) >= 9
 
 
-@pytest.mark.parametrize(
-    ("ask", "function"),
-    [
-        (gpu.sm_clock_mhz, "DeviceGetClockInfo"),
-        (gpu.clock_reasons, "DeviceGetCurrentClocksEventReasons"),
-        (gpu.temperature_c, "DeviceGetTemperatureV"),
-        (gpu.energy_mj, "DeviceGetTotalEnergyConsumption"),
-        (gpu.processes, "DeviceGetComputeRunningProcesses_v3"),
-    ],
-)
-def test_value_unsupported_by_one_device_is_none_and_not_0(nvml: Nvml, ask: object, function: str) -> None:
-    assert callable(ask)
+ASK = {
+    "DeviceGetClockInfo": lambda handles: gpu.read(handles).sm_clock_mhz,
+    "DeviceGetCurrentClocksEventReasons": lambda handles: gpu.read(handles).clock_reasons,
+    "DeviceGetTemperatureV": lambda handles: gpu.read(handles).temperature_c,
+    "DeviceGetTotalEnergyConsumption": gpu.energy_mj,
+    "DeviceGetComputeRunningProcesses_v3": gpu.processes,
+}
+
+
+@pytest.mark.parametrize("function", ASK)
+def test_value_unsupported_by_one_device_is_none_and_not_0(nvml: Nvml, function: str) -> None:
+    ask = ASK[function]
     assert ask(BOTH) is not None
     nvml.unsupported.add(function)
     assert ask(BOTH) is None
@@ -220,27 +210,17 @@ def test_value_unsupported_by_one_device_is_none_and_not_0(nvml: Nvml, ask: obje
 
 
 @pytest.mark.parametrize(
-    ("ask", "function", "older", "answer"),
+    ("function", "older", "answer"),
     [
-        (
-            gpu.clock_reasons,
-            "DeviceGetCurrentClocksEventReasons",
-            "DeviceGetCurrentClocksThrottleReasons",
-            ("gpu_idle",),
-        ),
-        (gpu.temperature_c, "DeviceGetTemperatureV", "DeviceGetTemperature", 45),
-        (
-            gpu.processes,
-            "DeviceGetComputeRunningProcesses_v3",
-            "DeviceGetComputeRunningProcesses_v2",
-            {7: 30, 8: None},
-        ),
+        ("DeviceGetCurrentClocksEventReasons", "DeviceGetCurrentClocksThrottleReasons", ("gpu_idle",)),
+        ("DeviceGetTemperatureV", "DeviceGetTemperature", 45),
+        ("DeviceGetComputeRunningProcesses_v3", "DeviceGetComputeRunningProcesses_v2", {7: 30, 8: None}),
     ],
 )
 def test_older_driver_is_called_by_the_older_name(
-    nvml: Nvml, monkeypatch: pytest.MonkeyPatch, ask: object, function: str, older: str, answer: object
+    nvml: Nvml, monkeypatch: pytest.MonkeyPatch, function: str, older: str, answer: object
 ) -> None:
-    assert callable(ask)
+    ask = ASK[function]
     nvml.compute = [{7: 10}, {7: 20, 8: None}]
     nvml.unknown.add(function)
     assert ask(BOTH) == answer
@@ -262,7 +242,3 @@ def test_process_memory_is_summed_over_gpus_and_not_over_kinds(nvml: Nvml) -> No
 def test_process_memory_is_none_if_one_gpu_does_not_report_it(nvml: Nvml) -> None:
     nvml.compute = [{7: None, 8: 5}, {7: 20, 8: None}]
     assert gpu.processes(BOTH) == {7: None, 8: None}
-
-
-def test_values_are_none_without_gpus(nvml: Nvml) -> None:
-    assert gpu.sm_clock_mhz([]) is None and gpu.clock_reasons([]) is None and gpu.energy_mj([]) is None

@@ -12,12 +12,13 @@ import pytest
 
 from harness.launch.monitor import sampler as sampler_monitor
 from harness.launch.monitor.sampler import INTERVAL_S, GpuSampler, Sampler
+from harness.launch.monitor.sources import JobSource
 from harness.launch.monitor.traces import CounterReading, ForeignProcesses, GpuMoment, MemoryNow
 from harness.results.schema import GpuReading, Memory
 
 
-class ScriptedMemory:
-    """Returns the given values in turn, then None like a removed cgroup."""
+class Scripted(JobSource):
+    """Source of the given memory in turn, then None like a removed cgroup, and of ``times`` counter readings."""
 
     name = "script"
 
@@ -27,8 +28,12 @@ class ScriptedMemory:
         peak: Iterable[int | None] = (),
         kills: Iterable[int | None] = (),
         throttled: Iterable[int | None] = (),
+        *,
+        times: int = 10**6,
+        work: Callable[[], object] = lambda: None,
     ) -> None:
         self._anon, self._peak, self._kills, self._throttled = iter(anon), iter(peak), iter(kills), iter(throttled)
+        self.read_times, self._left, self._work = 0, times, work
 
     def now(self) -> MemoryNow | None:
         anon = next(self._anon, None)
@@ -43,11 +48,6 @@ class ScriptedMemory:
     def throttled_periods(self) -> int | None:
         return next(self._throttled, None)
 
-
-class ScriptedCounters:
-    def __init__(self, times: int = 10**6, work: Callable[[], object] = lambda: None) -> None:
-        self.read_times, self._left, self._work = 0, times, work
-
     def read(self) -> CounterReading | None:
         self._work()
         self.read_times += 1
@@ -57,8 +57,8 @@ class ScriptedCounters:
         return [42]
 
 
-def sampled(memory: ScriptedMemory, times: int = 4) -> Sampler:
-    sampler = Sampler(memory, ScriptedCounters())
+def sampled(source: JobSource, times: int = 4) -> Sampler:
+    sampler = Sampler(source)
     for _ in range(times):
         sampler._read_memory()
         sampler._read_counters()
@@ -73,7 +73,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def test_peak_is_the_highest_reading_and_the_last_known_counters_stay() -> None:
-    sampler = sampled(ScriptedMemory([5, 50, 20], [60, 70, 70], [0, 0, 1], [3, 7]))
+    sampler = sampled(Scripted([5, 50, 20], [60, 70, 70], [0, 0, 1], [3, 7]))
     summary = sampler.memory().summary()
     assert (summary.peak_anon_bytes, summary.peak_mapped_bytes, summary.peak_cgroup_bytes) == (50, 995, 70)
     assert (sampler.oom_kills, sampler.throttled_periods, summary.samples) == (1, 7, 3)
@@ -81,13 +81,13 @@ def test_peak_is_the_highest_reading_and_the_last_known_counters_stay() -> None:
 
 
 def test_missing_readings_are_none_and_not_0() -> None:
-    sampler = sampled(ScriptedMemory())
-    assert sampler.memory().summary() == Memory(source="script", samples=0, sample_interval_s=INTERVAL_S)
-    assert sampler.oom_kills is None and sampler.throttled_periods is None
+    hidden = sampled(JobSource())  # of a job that the host cannot see
+    assert hidden.memory().summary() == Memory(samples=0, sample_interval_s=INTERVAL_S)
+    assert hidden.oom_kills is None and hidden.throttled_periods is None and hidden.counters().readings == ()
 
 
 def test_fast_growing_memory_is_read_again_at_once() -> None:
-    sampler = Sampler(ScriptedMemory([0, 500 << 20, 500 << 20]), ScriptedCounters())
+    sampler = Sampler(Scripted([0, 500 << 20, 500 << 20]))
     assert not sampler._read_memory(), "one reading shows no growth"
     assert sampler._read_memory()
     time.sleep(0.001)
@@ -95,8 +95,8 @@ def test_fast_growing_memory_is_read_again_at_once() -> None:
 
 
 def test_sampler_reads_at_its_start_and_at_its_end() -> None:
-    counters = ScriptedCounters()
-    sampler = Sampler(ScriptedMemory([1, 2]), counters, interval_s=3600)
+    counters = Scripted([1, 2])
+    sampler = Sampler(counters, interval_s=3600)
     sampler.start()
     until(lambda: counters.read_times == 1)
     assert [value for _, value in sampler.memory().anon] == [1]
@@ -107,8 +107,8 @@ def test_sampler_reads_at_its_start_and_at_its_end() -> None:
 
 
 def test_a_mark_reads_the_counters_out_of_turn() -> None:
-    counters = ScriptedCounters()
-    sampler = Sampler(ScriptedMemory(), counters, interval_s=3600)
+    counters = Scripted()
+    sampler = Sampler(counters, interval_s=3600)
     sampler.start()
     until(lambda: counters.read_times == 1)
     asked_ns = time.perf_counter_ns()
@@ -128,7 +128,7 @@ def test_mark_and_thread_never_read_concurrently() -> None:
         inside.pop()
 
     at_once: list[int] = []
-    sampler = Sampler(ScriptedMemory(), ScriptedCounters(work=work), interval_s=0.0)
+    sampler = Sampler(Scripted(work=work), interval_s=0.0)
     sampler.start()
     markers = [threading.Thread(target=lambda: [sampler.mark() for _ in range(20)]) for _ in range(4)]
     for marker in markers:
@@ -142,7 +142,7 @@ def test_mark_and_thread_never_read_concurrently() -> None:
 
 
 def test_missing_readings_are_not_kept() -> None:
-    sampler = Sampler(ScriptedMemory(), ScriptedCounters(times=2))
+    sampler = Sampler(Scripted(times=2))
     for _ in range(5):
         sampler._read_counters()
     assert [reading.cpu_ns for reading in sampler.counters().readings] == [1, 2]
@@ -154,7 +154,7 @@ def test_costly_counters_are_read_less_often() -> None:
         while time.thread_time() < end:
             pass
 
-    cheap, dear = Sampler(ScriptedMemory(), ScriptedCounters()), Sampler(ScriptedMemory(), ScriptedCounters(work=work))
+    cheap, dear = Sampler(Scripted()), Sampler(Scripted(work=work))
     cheap._read_counters()
     dear._read_counters()
     # 20 ms of CPU at 0.3 % of one: not again for more than 6 s.
@@ -179,10 +179,6 @@ class ScriptedGpu:
         return next(self._used, None)
 
 
-def sampler(gpu: ScriptedGpu, memory: ScriptedMemory | None = None) -> Sampler:
-    return Sampler(memory or ScriptedMemory(), ScriptedCounters(), gpu)
-
-
 def sleep() -> None:
     time.sleep(0.05)
 
@@ -196,7 +192,7 @@ def burn() -> None:
 def test_gpus_are_read_at_the_start_each_mark_and_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampler_monitor, "_MOMENTS_S", 3600)
     gpu = ScriptedGpu()
-    with sampler(gpu) as running:
+    with Sampler(Scripted(), gpu) as running:
         until(lambda: gpu.asked == 1)
         asked_ns = time.perf_counter_ns()
         running.mark()
@@ -206,7 +202,7 @@ def test_gpus_are_read_at_the_start_each_mark_and_the_end(monkeypatch: pytest.Mo
     assert trace is not None and trace.before == ForeignProcesses(3, 1)
     _, marked, last = (moment.t_ns for moment in trace.moments)
     assert asked_ns < marked < left_ns < last
-    assert Sampler(ScriptedMemory(), ScriptedCounters()).gpus() is None, "a job without GPUs"
+    assert Sampler(Scripted()).gpus() is None, "a job without GPUs"
 
 
 @pytest.mark.parametrize(("used", "peak"), [((None, 7, 3), 7), ((), None), ((0,), 0)])
@@ -218,17 +214,17 @@ def test_gpu_memory_peak_covers_answered_readings(used: tuple[int | None, ...], 
 
 
 def test_gpu_memory_peak_is_part_of_the_memory_trace() -> None:
-    with sampler(ScriptedGpu((7,)), ScriptedMemory([1])) as running:
+    with Sampler(Scripted([1]), ScriptedGpu((7,))) as running:
         pass
     assert running.memory().peak_gpu_bytes == 7
-    assert Sampler(ScriptedMemory(), ScriptedCounters()).memory().peak_gpu_bytes is None
+    assert Sampler(Scripted()).memory().peak_gpu_bytes is None
 
 
 @pytest.mark.slow
 def test_hung_gpu_driver_delays_no_other_reading() -> None:
     answer = threading.Event()
     gpu = ScriptedGpu(work=lambda: answer.wait(20))
-    with sampler(gpu, ScriptedMemory(itertools.repeat(1))) as running:
+    with Sampler(Scripted(itertools.repeat(1)), gpu) as running:
         until(lambda: gpu.asked == 1)
         first = len(running.memory().anon)
         for _ in range(3):
@@ -253,6 +249,6 @@ def test_slow_driver_is_called_less_often(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(sampler_monitor, "_MOMENTS_S", 0.0)
     gpu = ScriptedGpu(work=sleep)
     started = time.monotonic()
-    with sampler(gpu):
+    with Sampler(Scripted(), gpu):
         time.sleep(0.7)
     assert gpu.asked <= 2 + (time.monotonic() - started) / 0.5, "at the start, each half second, and at the end"

@@ -15,7 +15,7 @@ import pytest
 from harness.driver import cgroup
 from harness.driver.records import Phase
 from harness.launch.monitor import sources
-from harness.launch.monitor.sources import CgroupCounters, ProcessCounters, Threads, Totals, busy_and_steal_ns
+from harness.launch.monitor.sources import CgroupSource, ProcessSource, Threads, Totals, busy_and_steal_ns
 from harness.launch.monitor.traces import CounterReading, CounterTrace
 from harness.results.schema import Counters
 from tests.support.recorded_cgroups import FOLDER, docker_says, unfold
@@ -172,13 +172,13 @@ def test_v2_counters_are_read_from_a_recorded_tree(tmp_path: Path, monkeypatch: 
 
 def read(group: cgroup.Cgroup | None, proc: Path) -> CounterReading:
     assert group is not None
-    found = CgroupCounters(group, (1,), proc).read()
+    found = CgroupSource(group, (1,), proc).read()
     assert found is not None
     return replace(found, t_ns=0)
 
 
 def test_removed_cgroup_has_no_reading(tmp_path: Path, proc: Path) -> None:
-    gone = CgroupCounters(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path), (1,), proc)
+    gone = CgroupSource(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path), (1,), proc)
     assert gone.read() is None and gone.pids() is None
 
 
@@ -188,12 +188,12 @@ def test_cgroup_removed_during_a_read_has_no_reading(tmp_path: Path, proc: Path)
     def read(path: Path) -> str | None:
         return files.pop(path, None)  # each is there once
 
-    assert CgroupCounters(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path, read=read), (1,), proc).read() is None
+    assert CgroupSource(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path, read=read), (1,), proc).read() is None
 
 
 def test_threads_of_a_cgroup_include_its_processes(tmp_path: Path, proc: Path) -> None:
     (tmp_path / "cgroup.threads").write_text("17\n18\n")
-    assert CgroupCounters(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path), (1,), proc).pids() == [17, 18]
+    assert CgroupSource(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path), (1,), proc).pids() == [17, 18]
 
 
 def test_wait_time_of_an_ended_thread_is_kept(proc: Path) -> None:
@@ -235,7 +235,7 @@ def test_process_tree_is_counted_with_a_thread_that_ended(monkeypatch: pytest.Mo
     )
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
-        counters = ProcessCounters(parent.pid, os.sched_getaffinity(0))
+        counters = ProcessSource(parent.pid, os.sched_getaffinity(0))
         parent.stdout.readline()
         found, pids = counters.read(), counters.pids()
         parent.communicate(b"\n")
@@ -250,6 +250,6 @@ def test_process_tree_is_counted_with_a_thread_that_ended(monkeypatch: pytest.Mo
 def test_swap_of_a_process_is_known(monkeypatch: pytest.MonkeyPatch, host_swaps: bool) -> None:
     used = psutil.swap_memory()._replace(used=int(host_swaps))
     monkeypatch.setattr(psutil, "swap_memory", lambda: used)
-    found = ProcessCounters(os.getpid(), os.sched_getaffinity(0)).read()
+    found = ProcessSource(os.getpid(), os.sched_getaffinity(0)).read()
     own = psutil.Process().memory_full_info().swap if host_swaps else 0
     assert found is not None and found.swap_bytes is not None and found.swap_bytes >= own

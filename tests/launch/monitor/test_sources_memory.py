@@ -14,7 +14,7 @@ import pytest
 
 from harness.driver import cgroup
 from harness.driver.records import Phase
-from harness.launch.monitor.sources import CgroupMemory, ProcessMemory, ProcessTree
+from harness.launch.monitor.sources import CgroupSource, ProcessSource, ProcessTree
 from harness.launch.monitor.traces import MemoryNow, MemoryTrace
 from harness.results.schema import Memory
 from tests.support.recorded_cgroups import unfold
@@ -34,7 +34,7 @@ def test_cgroup_is_a_memory_source(tmp_path: Path) -> None:
     group = cgroup.own(unfold(tmp_path, "systemd/limited/killed.inside").cgroups)
     stat = group.memory_stat() if group else None
     assert group is not None and stat is not None
-    source = CgroupMemory(group)
+    source = CgroupSource(group, ())
     assert (source.name, source.oom_kills()) == ("cgroup v2", 1)
     assert source.now() == MemoryNow(stat.anon_bytes, stat.mapped_bytes) != MemoryNow(0, 0)
     assert source.peak_bytes() == 256 << 20
@@ -42,7 +42,7 @@ def test_cgroup_is_a_memory_source(tmp_path: Path) -> None:
 
 
 def test_removed_cgroup_holds_no_memory(tmp_path: Path) -> None:
-    source = CgroupMemory(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path))
+    source = CgroupSource(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path), ())
     assert source.now() is None and source.peak_bytes() is None
 
 
@@ -56,7 +56,7 @@ def test_process_is_counted_with_children_and_a_dead_one_is_not() -> None:
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         parent.stdout.readline()
-        source = ProcessMemory(parent.pid)
+        source = ProcessSource(parent.pid, ())
         both = source.now()
         assert both is not None and 80 << 20 < both.anon_bytes < 140 << 20
         assert source.peak_bytes() is None and source.oom_kills() is None and source.throttled_periods() is None
@@ -65,7 +65,7 @@ def test_process_is_counted_with_children_and_a_dead_one_is_not() -> None:
 
 
 def test_mapped_file_pages_are_counted_separately() -> None:
-    source = ProcessMemory(os.getpid())
+    source = ProcessSource(os.getpid(), ())
     # Not in pytest's folder, which may lie in memory: pages of such files are no file's.
     with tempfile.TemporaryFile(dir="/var/tmp") as file:
         for _ in range(64):
@@ -82,7 +82,7 @@ def test_mapped_file_pages_are_counted_separately() -> None:
 
 @pytest.mark.slow
 def test_shared_memory_is_no_file() -> None:
-    source = ProcessMemory(os.getpid())
+    source = ProcessSource(os.getpid(), ())
     before = source.now()
     with mmap.mmap(-1, 64 << 20) as shared:
         shared.write(b"x" * (64 << 20))
@@ -102,8 +102,3 @@ def test_process_whose_parent_has_ended_still_belongs_to_the_job() -> None:
         job.wait()
         assert tree.pids() == [orphan] and orphan not in ProcessTree(job.pid).pids()
         os.kill(orphan, signal.SIGKILL)
-
-
-def test_result_includes_mapped_pages_of_the_trace() -> None:
-    summary = MemoryTrace(anon=((1, 5),), peak_mapped_bytes=7, source="script").summary()
-    assert (summary.peak_anon_bytes, summary.peak_mapped_bytes) == (5, 7)

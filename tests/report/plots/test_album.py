@@ -20,7 +20,7 @@ from harness.analysis.table import Table, Validity
 from harness.driver.records import Outcome
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
-from harness.report.plots import KINDS, album, style
+from harness.report.plots import KINDS, album
 from harness.results.isolation import PROCESS
 from harness.stats import Estimate
 from tests.report.plots.conftest import (
@@ -148,10 +148,6 @@ def _pdf(content: bytes) -> None:
 CHECKS = {"svg": _svg, "png": _png, "pdf": _pdf}
 
 
-def test_every_format_has_a_check() -> None:
-    assert {*CHECKS} == {*style.FORMATS}
-
-
 def test_rows_of_other_groups_have_other_pictures(table: Table, found: Mapping[str, PerQuery]) -> None:
     others = [replace(each, isolation=PROCESS, key=f"{each.key}p") for each in table.rows]
     both = made([*table.rows, *others])
@@ -200,12 +196,6 @@ def test_missing_picture_has_a_reason(published: Table) -> None:
     assert "no picture of ranks: no row has a score" in why
     with pytest.raises(UnknownName, match="unknown measure 'RR@1'"):
         album.plots_of(one, {}, LeaderboardQuery("", "RR@1"))
-
-
-def test_published_rows_have_the_papers_figures(published: Table) -> None:
-    names = {each.name for each in album.plots_of(published, {}, ASKED, ["cost", "winners"]).pictures}
-    figure_1, figure_2 = "msmarco-santhanam2023-table2-cost", ("msmarco-santhanam2023-winners", "xortydi-winners")
-    assert {figure_1, *figure_2, "msmarco-santhanam2023-cost", "xortydi-cost"} <= names
 
 
 def test_figure_1_has_the_costs_of_table_2_and_the_accuracies_of_table_1(published: Table) -> None:

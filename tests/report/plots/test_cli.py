@@ -8,11 +8,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from harness.cli import main
-from harness.cli import report as commands
 from harness.config import data_root
 from harness.launch.fake import FakeLauncher
 from harness.report import plots
-from harness.report.plots import album, style
+from harness.report.plots import album
 from tests.conftest import Bench
 
 PUBLISHED = data_root() / "results" / "published" / "santhanam2023"
@@ -72,10 +71,6 @@ def test_results_without_a_picture_exit_1_with_the_reason(bench: Bench, tmp_path
     done = ask(bench.results, "--format", "png", "-o", tmp_path / "out", "--cache", bench.cache)
     assert done.exit_code == 1 and done.stdout == ""
     assert "tiny: no picture of cost and accuracy: no row of tiny can be ranked; planted: invalid" in done.stderr
-
-
-def test_the_command_knows_every_format() -> None:
-    assert commands.PICTURES == style.FORMATS
 
 
 @pytest.mark.slow

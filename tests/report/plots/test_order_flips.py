@@ -267,12 +267,6 @@ def test_few_queries_show_only_the_order_of_another_measure() -> None:
     assert "no picture of other queries: resampled: resampling needs 11 queries, there are 2." in text
 
 
-def test_published_rows_have_no_values_by_query(published: Table) -> None:
-    made_of = album.plots_of(published, {}, LeaderboardQuery("", "RR@10"), ["flips"])
-    assert made_of.pictures == () and len(made_of.missing) > 1
-    assert all("no picture of how often two systems change places: no row has what" in each for each in made_of.missing)
-
-
 def test_picture_of_a_table_is_named_by_its_number(table: Table, found: Mapping[str, PerQuery]) -> None:
     (picture,) = album.plots_of(table, found, LeaderboardQuery("", "RR@10"), ["flips"]).pictures
     assert (picture.name, picture.kind) == ("scifact-flips", "flips")

@@ -47,7 +47,7 @@ def _inside(corners: Any, weights: Any) -> bool:
 def test_first_of_equal_rows_wins_and_a_single_row_wins_everything() -> None:
     same = [ranking.Candidate(name, "m", (30.0, -1.0, -1.0)) for name in "ab"]
     (only,) = ranking.regions(same)
-    assert (only.winner.system, only.winner.label) == ("a", "m and 1 equal") and only.share == pytest.approx(1)
+    assert only.named() == "a, m and 1 equal" and only.share == pytest.approx(1)
 
 
 def test_the_map_marks_presets_at_their_weights_and_names_every_winner() -> None:

@@ -139,9 +139,9 @@ def test_each_text_of_a_grid_has_a_curve_of_its_own() -> None:
 
 def test_a_number_without_an_interval_has_no_bar() -> None:
     few = Estimate(2.0, reason=stats.too_few_processes(2))
-    below, above = row_plots._bars([Estimate(1.0, 0.5, 1.5), few]) or ([], [])
+    below, above = style.bars_of([Estimate(1.0, 0.5, 1.5), few]) or ([], [])
     assert (below[0], above[0]) == (0.5, 0.5) and math.isnan(below[1]) and math.isnan(above[1])
-    assert row_plots._bars([few]) is None and row_plots._bar_notes([few]) == []
+    assert style.bars_of([few]) is None and row_plots._bar_notes([few]) == []
     assert "fewer than 3 processes" in row_plots._bar_notes([few, Estimate(1.0, 0.5, 1.5)])[0]
 
 
