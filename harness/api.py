@@ -17,7 +17,6 @@ from harness.pricing import prices, token_prices
 from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
 from harness.report.export import rows_frame, samples_frame
 from harness.results import reader
-from harness.results.reader import StoredJob
 
 Location = str | Path
 
@@ -55,22 +54,12 @@ def load(
         A frame whose ``attrs`` hold ``units`` and ``meanings`` by column, the ``prices``, and the table's ``notes``.
 
     Raises:
-        UsageError: the folder has no job, a measure is unknown, or there are no such prices or types.
+        UsageError: the folder has no job, or a measure, the prices or the types are unknown.
         FileError: the results are not a folder, or a file is damaged.
         RemoteError: results in S3 cannot be read.
     """
-    priced = table(
-        results,
-        measures,
-        as_of=as_of,
-        region=region,
-        term=term,
-        architecture=architecture,
-        generation=generation,
-        cheapest_machine=cheapest_machine,
-        cache=cache,
-    )
-    return rows_frame(priced)
+    choice = TypeChoice(architecture, generation, cheapest_machine)
+    return rows_frame(table(results, measures, choice, as_of=as_of, region=region, term=term, cache=cache))
 
 
 def load_samples(results: Location, *, cache: Location | None = None) -> pd.DataFrame:
@@ -85,35 +74,27 @@ def load_samples(results: Location, *, cache: Location | None = None) -> pd.Data
         FileError: the results are not a folder, or a file is damaged.
         RemoteError: results in S3 cannot be read.
     """
-    return samples_frame(stored(results, cache=cache))
+    none = f"{results}: no stored job in it, so no samples; published tables have rows alone"
+    return samples_frame(reader.read_jobs(_folder(results, _cache(cache)), none))
 
 
 def table(
     results: Location,
     measures: Sequence[str] | str | None = None,
+    choice: TypeChoice = DEFAULT_CHOICE,
     *,
     as_of: datetime.date | str | None = None,
     region: str | None = None,
     term: str | None = None,
-    architecture: str = DEFAULT_CHOICE.architecture,
-    generation: str = DEFAULT_CHOICE.generation,
-    cheapest_machine: bool = False,
     cache: Location | None = None,
 ) -> Table:
     """Return the table of :func:`load`."""
-    choice = TypeChoice(architecture, generation, cheapest_machine)
     names = measures.split() if isinstance(measures, str) else measures
     cache = _cache(cache)
     folder = _folder(results, cache)
     measured = results_folder.read(folder, results_folder.Selection(tuple(names or ())), cache=cache).table
     snapshot = prices.snapshot(_date(as_of) or results_folder.price_date(folder), region=region, term=term)
     return row_pricing.price(measured, row_pricing.tariff(snapshot, choice=choice, tokens=token_prices.snapshot()))
-
-
-def stored(results: Location, *, cache: Location | None = None) -> tuple[StoredJob, ...]:
-    """Return the jobs of a results folder; errors as :func:`load_samples`."""
-    none = f"{results}: no stored job in it, so no samples; published tables have rows alone"
-    return reader.read_jobs(_folder(results, _cache(cache)), none)
 
 
 def _cache(cache: Location | None) -> Path:

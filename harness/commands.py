@@ -1,6 +1,6 @@
 """Commands that harness prints for people to paste into a shell.
 
-Names come from strangers: no character of theirs may end the quoting, move a cursor or become an option.  All that is
+Names come from strangers: none of their characters may end the quoting, move a cursor or become an option.  All that is
 special to a shell, a terminal, Markdown or HTML is written as the escape of its bytes, so that every format shows a
 command unchanged, and nothing in it is active even where a program replaces the quotes.
 """

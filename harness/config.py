@@ -15,7 +15,7 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_origin
 
@@ -62,6 +62,7 @@ class ConfigModel(BaseModel):
 
 
 Model = TypeVar("Model", bound=ConfigModel)
+Value = TypeVar("Value")
 
 
 @functools.cache
@@ -119,9 +120,7 @@ def absolute_folder(folder: Path | str) -> Path:
         return Path(folder).expanduser().absolute()
     except RuntimeError:
         remedy = f"name a cache with {CACHE_VARIABLE} or --cache"
-        raise UsageError(
-            f"{folder}: this system knows no home folder for {Path(folder).parts[0]!r}; {remedy}"
-        ) from None
+        raise UsageError(f"{folder}: this system has no home folder for {Path(folder).parts[0]!r}; {remedy}") from None
 
 
 def read_toml(path: Path, *, links: bool = True) -> dict[str, Any]:
@@ -273,34 +272,39 @@ def csv_rows(path: Path, header: str, content: bytes | None = None) -> Iterator[
 
 def csv_number(location: str, row: CsvRow, column: str, *, zero: bool = False) -> float:
     """Parse a number above 0, or of 0 if ``zero``."""
-    try:
-        value = finite_number(row[column])
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and (value > 0 or (zero and value == 0))):
-        raise FileError(f"{location}: {column} is {row[column]!r}; write a number{' of 0 or' if zero else ''} above 0")
-    return value
+
+    def parse(text: str) -> float:
+        value = finite_number(text)
+        if value < 0 or (value == 0 and not zero):
+            raise ValueError
+        return value
+
+    return _cell(location, row, column, parse, f"a number{' of 0 or' if zero else ''} above 0")
 
 
 def csv_count(location: str, row: CsvRow, column: str) -> int:
     """Parse a whole number."""
-    if not re.fullmatch("[0-9]{1,9}", row[column], flags=re.ASCII):
-        raise FileError(f"{location}: {column} is {row[column]!r}; write a whole number")
-    return int(row[column])
+
+    def parse(text: str) -> int:
+        if not re.fullmatch("[0-9]{1,9}", text, flags=re.ASCII):
+            raise ValueError
+        return int(text)
+
+    return _cell(location, row, column, parse, "a whole number")
 
 
 def csv_bool(location: str, row: CsvRow, column: str) -> bool:
     """Parse ``true`` or ``false``."""
-    if row[column] not in ("true", "false"):
-        raise FileError(f"{location}: {column} is {row[column]!r}; write true or false")
-    return row[column] == "true"
+    return _cell(location, row, column, ("false", "true").index, "true or false") == 1
 
 
 def csv_date(location: str, row: CsvRow, column: str) -> datetime.date | None:
     """Parse a date; ``None`` for an empty cell."""
-    if not row[column]:
-        return None
+    return _cell(location, row, column, datetime.date.fromisoformat, "YYYY-MM-DD") if row[column] else None
+
+
+def _cell(location: str, row: CsvRow, column: str, parse: Callable[[str], Value], form: str) -> Value:
     try:
-        return datetime.date.fromisoformat(row[column])
+        return parse(row[column])
     except ValueError:
-        raise FileError(f"{location}: {column} {row[column]!r} is not a date; write YYYY-MM-DD") from None
+        raise FileError(f"{location}: {column} is {row[column]!r}; write {form}") from None

@@ -20,7 +20,7 @@ _MAX_ENTRIES = 1 << 16
 _MAX_HEADER_BYTES = 32 << 10
 # The directory of a zip, which zipfile holds in memory some ten times: PyTorch's wheel has 20,000 files in 2 MiB.
 _MAX_DIRECTORY_BYTES = 8 << 20
-# Control characters, the separator of other systems, and what is not UTF-8.
+# Control characters, the separator of other systems, and bytes that are not UTF-8.
 _NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
 _MAX_NAME = 1024
 

@@ -74,7 +74,7 @@ class StoreError(HarnessError):
 
 
 class RemoteError(HarnessError):
-    """A failure of AWS.  ``code``: AWS's error code, or one of ours (``ExpiredToken``, ``AccessDenied``,
+    """A failure of AWS.  ``code``: AWS's error code, or one of harness (``ExpiredToken``, ``AccessDenied``,
     ``NoCredentials``, ``Busy``, ``ClockSkew``, ``Unreached`` ...).
     """
 

@@ -159,7 +159,7 @@ def staging_path(final: Path) -> Path:
     """
     remove_leftovers(final.parent)
     partial = _partial(final)
-    remove_tree(partial)  # an earlier attempt of ours
+    remove_tree(partial)  # left by an earlier attempt of this process
     return partial
 
 
@@ -262,7 +262,7 @@ def remove_tree(folder: Path) -> None:
     for _ in range(_ROUNDS):
         try:
             top = _opened(folder)
-        except OSError:  # it is not there, or no folder
+        except OSError:  # it is missing, or not a folder
             return
         with suppress(OSError):
             try:
@@ -302,7 +302,7 @@ def _take_apart(top: int) -> None:
                     way.append(below)
                     below.folders += _without_files(below.descriptor)
                     continue
-                os.close(below.descriptor)  # it was opened as one that is closed to us cannot be moved
+                os.close(below.descriptor)  # opening changed its mode: a closed folder cannot be moved
                 if moved < _MAX_MOVED:
                     moved += 1
                     new = f"~{secrets.token_hex(8)}"
@@ -323,7 +323,7 @@ def _opened(name: str | Path, within: int | None = None) -> int:
     closed = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=within)
     try:
         with suppress(OSError):  # another's, which may be open to us all the same
-            os.chmod(f"/proc/self/fd/{closed}", 0o700)  # noqa: PTH101 # a descriptor's name, no path
+            os.chmod(f"/proc/self/fd/{closed}", 0o700)  # noqa: PTH101 # a descriptor's name, not a path
         return os.open(f"/proc/self/fd/{closed}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     finally:
         os.close(closed)

@@ -36,7 +36,7 @@ _PHASES = {"start": "starting", "load": "loading", "warmup": "warming up", "clos
 _consoles: list[Console] = []
 # Bars that are shown; tasks inside a task add theirs to the last ones.
 _bars: list[Bars] = []
-# Characters of a bar, on terminals of at least that width and on others; and of all columns beside the title.
+# The width of a wide terminal; characters of a bar there and on other terminals, and of all columns but the title.
 _WIDE, _WIDE_BAR, _NARROW_BAR, _REST = 100, 20, 10, 48
 # The time left is known from this number of steps on, and changes at most by this factor when a step ends.
 _LEAST_STEPS, _MOST_CHANGE = 2, 2
@@ -186,7 +186,7 @@ class TimeLeft:
         self._at = 0.0
 
     def ended(self, kind: Hashable, seconds: float) -> None:
-        """Note that a step of a kind ended; steps of a kind that none ended of take the mean of the others."""
+        """Record a finished step. Kinds without a finished step are estimated by the mean of the others."""
         expected = self.seconds
         self._spent[kind].append(seconds)
         self._waiting[kind] -= 1

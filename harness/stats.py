@@ -37,7 +37,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 CONFIDENCE = 0.95
-# A normal variable lies within this many standard deviations of its mean with that confidence.
+# A normal variable is within this many standard deviations of its mean with that confidence.
 Z = 1.959963984540054
 # LoadGen's confidence for a claim "at most".
 BOUND_CONFIDENCE = 0.99
@@ -151,7 +151,7 @@ def these_queries(value: float | None, processes: Sequence[float]) -> Estimate:
 
 
 def too_few_processes(count: int) -> str:
-    """Return why so few processes have no interval."""
+    """Return why this few processes give no interval."""
     return f"an interval needs {MIN_PROCESSES} whole processes, there {'is' if count == 1 else 'are'} {count}"
 
 
@@ -165,7 +165,7 @@ def measured_again(like: Estimate, these: Estimate, *, floor: float = 0.0) -> Es
     Args:
         like: the figure with its interval over queries.
         these: the same figure with its interval over processes.
-        floor: what the figure cannot lie below.
+        floor: the lowest possible figure.
     """
     if like.value is None or (like.low is None and like.high is None):
         return like
@@ -390,7 +390,7 @@ def ranks(
 
     Args:
         values: numbers, of any shape.
-        ties: the rank that equal values share: the best of theirs, or their mean.
+        ties: the rank that equal values share: their best rank, or the mean of their ranks.
         descending: the largest value has rank 1, not the smallest.
         equal_within: neighbours in the order that differ by no more are equal.
     """
@@ -439,14 +439,17 @@ def kendall_tau(a: Mapping[str, float], b: Mapping[str, float]) -> float | None:
         b: likewise; larger is better in both, or in neither.
 
     Returns:
-        ``None`` where there is no order to agree on: fewer than two common systems, or all of them equal in one of the
-        two.
+        ``None`` without an order to agree on: fewer than two common systems, or all of them equal in one of the two.
     """
-    common = sorted(a.keys() & b.keys())
-    ours, theirs = (np.asarray([each[name] for name in common], dtype=np.float64) for each in (a, b))
-    one, other = (np.sign(values[:, None] - values) for values in (ours, theirs))
+    one, other = (np.sign(values[:, None] - values) for values in _of_common(a, b))
     known = float(np.sum(one != 0)) * float(np.sum(other != 0))
     return float(np.sum(one * other)) / known**0.5 if known else None
+
+
+def _of_common(a: Mapping[str, float], b: Mapping[str, float]) -> tuple[Floats, Floats]:
+    """Return the values of the systems that both have, in the same order."""
+    common = sorted(a.keys() & b.keys())
+    return np.array([a[name] for name in common], np.float64), np.array([b[name] for name in common], np.float64)
 
 
 # Largest number of systems whose orders are counted one by one; beyond it Kendall's normal distribution is as good.
@@ -461,9 +464,8 @@ def kendall_p(a: Mapping[str, float], b: Mapping[str, float]) -> float | None:
     """
     if kendall_tau(a, b) is None:
         return None
-    common = sorted(a.keys() & b.keys())
-    count = len(common)
-    ours, theirs = (np.asarray([each[name] for name in common], dtype=np.float64) for each in (a, b))
+    ours, theirs = _of_common(a, b)
+    count = len(ours)
     one, other = (np.sign(values[:, None] - values) for values in (ours, theirs))
     agreement = round(float(np.sum(one * other)) / 2)
     sizes = [np.unique(values, return_counts=True)[1].astype(float) for values in (ours, theirs)]

@@ -89,7 +89,7 @@ def one_line(text: str | ForeignText, max_length: int | None = None) -> str:
 
 @functools.total_ordering
 class ForeignText:
-    """Text that a stranger wrote: no ``str``, so that no one writes it by mistake as it is.
+    """Text that a stranger wrote. It is not a ``str``, so that it cannot be written unescaped by mistake.
 
     ``str()`` and f-strings give the form of :func:`one_line`; it equals the same text as a ``str``.  ``raw`` is for
     what programs read (JSON, CSV, Parquet, hashes) alone; ``tests/test_architecture.py`` lists the modules that may
@@ -182,7 +182,7 @@ def check_names(record: object, name: str = "") -> None:
             check_names(value, each)
 
 
-# Text that a writer escapes: a stranger's, or a sentence of ours that may quote one.
+# Text that a writer escapes: a stranger's text, or a sentence of harness that may quote one.
 Text = str | ForeignText
 
 
@@ -419,11 +419,7 @@ def decode(content: bytes, path: Path | str, line: int = 1, encoding: str = "utf
 
 @contextmanager
 def reading(
-    place: Path | str,
-    remedy: str,
-    *,
-    fault: str = "cannot be read",
-    damage: tuple[type[Exception], ...] = (OSError,),
+    place: Path | str, remedy: str, *, fault: str = "cannot be read", damage: tuple[type[Exception], ...] = (OSError,)
 ) -> Iterator[None]:
     """Turn errors of reading a file into a FileError that names the place, the reason and the remedy."""
     try:
@@ -477,20 +473,16 @@ def _toml_fault(text: str) -> str:
 _MISTAKES = {
     "json_invalid": "not valid JSON: {error}",
     "missing": "is missing; add it",
-    "tuple_type": 'expected a list, e.g. ["a", "b"]',
-    "list_type": 'expected a list, e.g. ["a", "b"]',
-    "model_type": "expected a table: [{key}] and its keys below",
-    "dict_type": "expected a table: [{key}] and its keys below",
-    "model_attributes_type": "expected a table: [{key}] and its keys below",
-    "dataclass_type": "expected a table: [{key}] and its keys below",
+    **dict.fromkeys(("tuple_type", "list_type"), 'expected a list, e.g. ["a", "b"]'),
+    **dict.fromkeys(
+        ("model_type", "dict_type", "model_attributes_type", "dataclass_type"),
+        "expected a table: [{key}] and its keys below",
+    ),
     "string_type": 'is {value}; write text in quotes, e.g. "a"',
     "bool_type": "is {value}; write true or false",
-    "int_type": "is {value}; write a whole number",
-    "int_from_float": "is {value}; write a whole number",
-    "int_parsing": "is {value}; write a whole number",
+    **dict.fromkeys(("int_type", "int_from_float", "int_parsing"), "is {value}; write a whole number"),
     "int_parsing_size": "is {value}; write a smaller number",
-    "float_type": "is {value}; write a number",
-    "float_parsing": "is {value}; write a number",
+    **dict.fromkeys(("float_type", "float_parsing"), "is {value}; write a number"),
     "finite_number": "is {value}; write a finite number",
     "too_short": "has {actual_length} entries; write {min_length} or more",
     "too_long": "has {actual_length} entries; write at most {max_length}",
@@ -501,8 +493,7 @@ _MISTAKES = {
     "greater_than_equal": "is {value}; write {ge} or more",
     "less_than": "is {value}; write a number below {lt}",
     "less_than_equal": "is {value}; write {le} or less",
-    "literal_error": "is {value}; write {expected}",
-    "enum": "is {value}; write {expected}",
+    **dict.fromkeys(("literal_error", "enum"), "is {value}; write {expected}"),
     "extra_forbidden": "is unknown; remove it",
 }
 _FORMS = {

@@ -21,7 +21,7 @@ from harness.untrusted import decode, reading
 
 _WITHOUT = "without "
 # White space that no id has at its ends.
-BLANKS = " \t\r\v\f"
+_BLANKS = " \t\r\v\f"
 _MOST_BYTES = 64 << 20  # of a list of ids
 
 
@@ -96,7 +96,7 @@ def read(qrels: Path | None, without: Path | None = None) -> QrelsOverride | Non
         with reading(without, "name a file of queries' ids, one a line", damage=trec_lines.DAMAGED):
             lines = decode(trec_lines.read_named(without, _MOST_BYTES), without, encoding="utf-8-sig").split("\n")
         # Other white space may belong to an id.
-        ids = frozenset(name for line in lines if (name := line.strip(BLANKS)))
+        ids = frozenset(name for line in lines if (name := line.strip(_BLANKS)))
         found = replace(found, without=ids, without_name=without.name)
     return found
 
@@ -203,3 +203,18 @@ def _replaces_none(override: QrelsOverride) -> UsageError:
         f"{override.name}: lacks judgements that were stored with each of these results;"
         " merge them first with harness qrels add"
     )
+
+
+def id_list(queries: Iterable[str]) -> str:
+    """Write ids of queries, one per line, as :func:`read` takes them.
+
+    Raises:
+        UsageError: an id would not be read back.
+    """
+    ids = tuple(queries)
+    for query in ids:
+        if "\n" in query or query.strip(_BLANKS) != query or not query or query.startswith("\ufeff"):
+            raise UsageError(
+                f"query {query!r}: cannot be written as one line of a list of ids; correct the id, or leave --write out"
+            )
+    return "".join(f"{query}\n" for query in ids)

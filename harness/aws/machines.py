@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.driver.records import Envelope
@@ -35,6 +35,24 @@ class MachineOptions:
 def of_suite(suite: Suite, snapshot: Snapshot, choice: MachineOptions) -> dict[str, ChosenMachine]:
     """Return the machine of each hardware profile of a suite, by name."""
     return choose(suite.envelopes(), snapshot, choice, suite.ec2.instances)
+
+
+def types_of_suites(suites: Sequence[Suite], named: Collection[str], snapshot: Snapshot) -> list[str]:
+    """Return the instance types of suites, by default of all hardware profiles, and the named types.
+
+    Raises:
+        UsageError: a named type is unknown, or a suite's profile has no type.
+    """
+    for name in named:
+        check_known(name, instances.read_instances("aws"))
+    types = {
+        *named,
+        *(machine.name for suite in suites for machine in of_suite(suite, snapshot, MachineOptions()).values()),
+    }
+    if not suites:
+        survey_of_all = survey(instances.hardware_profiles(), snapshot, MachineOptions(), {})
+        types |= {machine.name for machine in survey_of_all.values() if not isinstance(machine, UsageError)}
+    return sorted(types)
 
 
 def choose(

@@ -7,10 +7,28 @@ from dataclasses import replace
 
 from harness.aws import machines
 from harness.aws.machines import MachineOptions
+from harness.aws.rental import RentalOptions
 from harness.errors import UsageError
+from harness.jobs.cell_plans import SuitePlan, suite_notes
 from harness.jobs.suite import Suite
 from harness.pricing.prices import Snapshot
 from harness.report.plan import CellPlan
+
+
+def quote(
+    plans: Sequence[SuitePlan],
+    snapshot: Snapshot,
+    choice: RentalOptions = RentalOptions(),
+) -> tuple[list[CellPlan], list[str]]:
+    """Return the priced cells of suites, and notes on prices, index builds and missing data."""
+    notes = [f"prices: {snapshot}, without disk, address and the machines' setup"]
+    if choice.spot:
+        notes.append("spot capacity costs at most that")
+    cells: list[CellPlan] = []
+    for plan in plans:
+        cells += priced(plan.cells, plan.inputs.suite, snapshot, choice)
+        notes += builders(plan.inputs.suite, snapshot, choice)
+    return cells, [*dict.fromkeys((*notes, *suite_notes(plans, {})))]
 
 
 def priced(plans: Sequence[CellPlan], suite: Suite, snapshot: Snapshot, choice: MachineOptions) -> list[CellPlan]:

@@ -6,7 +6,6 @@ Exit codes: 0 done, 1 something failed and is stored, 2 usage, 130 stopped.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
 import io
 import re
@@ -20,45 +19,24 @@ import click
 
 import harness
 
-# Each command and its function; calling a command imports its module.
-COMMANDS = {
-    "batch": "harness.cli.batch:batch",
-    "calibrate": "harness.cli.systems:calibrate",
-    "compare": "harness.cli.compare:compare",
-    "conformance": "harness.cli.systems:conformance",
-    "curve": "harness.cli.viability:curve",
-    "demo": "harness.cli.run:demo",
-    "doctor": "harness.cli.systems:doctor",
-    "ec2": "harness.cli.ec2:ec2",
-    "embed": "harness.cli.embed:embed",
-    "evaluate": "harness.cli.evaluate:evaluate",
-    "explain": "harness.cli.explain:explain",
-    "export": "harness.cli.export:export",
-    "frechet": "harness.cli.frechet:frechet",
-    "generate": "harness.cli.generate:generate",
-    "images": "harness.cli.images:images",
-    "instances": "harness.cli.prices:instances",
-    "label": "harness.cli.label:label",
-    "leaderboard": "harness.cli.leaderboard:leaderboard",
-    "leakage": "harness.cli.leakage:leakage",
-    "merge": "harness.cli.export:merge",
-    "pin": "harness.cli.systems:pin",
-    "plan": "harness.cli.plan:plan",
-    "pool": "harness.cli.pool:pool",
-    "positions": "harness.cli.positions:positions",
-    "prices": "harness.cli.prices:prices",
-    "qrels": "harness.cli.qrels:qrels",
-    "recall": "harness.cli.recall:recall",
-    "report": "harness.cli.report:report",
-    "reprice": "harness.cli.prices:reprice",
-    "robustness": "harness.cli.robustness:robustness",
-    "run": "harness.cli.run:run",
-    "systems": "harness.cli.systems:systems",
-    "validate": "harness.cli.viability:validate",
-    "verify": "harness.cli.export:verify",
-    "viable": "harness.cli.viability:viable",
-    "worker": "harness.cli.worker:worker",
+# The modules of commands whose name is not their module's.
+_MODULES = {
+    "aws": ("batch", "ec2"),
+    "compare": ("compare", "recall"),
+    "export": ("export", "merge", "verify"),
+    "generate": ("generate", "label"),
+    "judgements": ("pool", "qrels"),
+    "prices": ("instances", "prices", "reprice"),
+    "run": ("demo", "plan", "run", "worker"),
+    "runs": ("evaluate", "frechet", "leakage", "robustness"),
+    "systems": ("calibrate", "conformance", "doctor", "images", "pin", "systems"),
+    "viability": ("curve", "validate", "viable"),
 }
+_ALONE = ("embed", "explain", "leaderboard", "positions", "report")
+# Each command and the module that holds it, as a function of the command's name; calling a command imports its module.
+COMMANDS = {name: module for module, names in _MODULES.items() for name in names} | dict(
+    zip(_ALONE, _ALONE, strict=True)
+)
 
 
 class Commands(click.Group):
@@ -72,8 +50,7 @@ class Commands(click.Group):
         """Import a command."""
         if cmd_name not in COMMANDS:
             return None
-        module, _, name = COMMANDS[cmd_name].partition(":")
-        command = getattr(importlib.import_module(module), name)
+        command = getattr(importlib.import_module(f"harness.cli.{COMMANDS[cmd_name]}"), cmd_name)
         assert isinstance(command, click.Command)
         return command
 
@@ -107,20 +84,14 @@ class Commands(click.Group):
         """Run a command; show its messages and bars on stderr."""
         from harness import progress  # late, as all that the help needs not
         from harness.cli.options import one_line_errors
-
-        with one_line_errors(), progress.show_progress(progress.Screen(stderr=True)):
-            _check_folder()
-            return super().invoke(ctx)
-
-
-def _check_folder() -> None:
-    """Refuse to run in a removed folder, where relative paths have no meaning."""
-    try:
-        Path.cwd()
-    except FileNotFoundError:
         from harness.errors import UsageError
 
-        raise UsageError("the folder that you are in was removed; change to another") from None
+        with one_line_errors(), progress.show_progress(progress.Screen(stderr=True)):
+            try:
+                Path.cwd()
+            except FileNotFoundError:  # relative paths have no meaning there
+                raise UsageError("the folder that you are in was removed; change to another") from None
+            return super().invoke(ctx)
 
 
 class _Unimported(click.Command):
@@ -128,11 +99,8 @@ class _Unimported(click.Command):
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """Read the help from the docstring in the command's file."""
-        module, _, name = COMMANDS[str(self.name)].partition(":")
-        spec = importlib.util.find_spec(module)
-        assert spec is not None and spec.origin is not None
-        source = Path(spec.origin).read_text(encoding="utf-8")
-        found = re.search(rf'^def {name}\(.*?^    """(.*?)"""', source, re.MULTILINE | re.DOTALL)
+        source = Path(__file__).with_name(f"{COMMANDS[str(self.name)]}.py").read_text(encoding="utf-8")
+        found = re.search(rf'^def {self.name}\(.*?^    """(.*?)"""', source, re.MULTILINE | re.DOTALL)
         self.help = inspect.cleandoc(found[1]) if found else None
         return super().get_short_help_str(limit)
 

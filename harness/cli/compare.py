@@ -1,15 +1,15 @@
-"""`harness compare`: two systems, query by query."""
+"""`harness compare` and `recall`: systems against each other, query by query, and against an exact search."""
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from harness.analysis import comparison
+from harness.analysis import comparison, published
+from harness.analysis import recall as overlaps
 from harness.analysis.comparison import Comparison
 from harness.analysis.results_folder import ReadResults
 from harness.cli.locations import mirrored
@@ -17,22 +17,25 @@ from harness.cli.options import (
     cache_option,
     given_parameters,
     price_options,
+    results_argument,
     results_option,
     results_path,
 )
 from harness.cli.output import FORMATS, Destination, destination_options
 from harness.cli.stored_results import (
     StoredResults,
+    measures_option,
     qrels_option,
     queries_option,
     read_run_files,
-    stored_measures_option,
     stored_results,
     without_queries_option,
 )
-from harness.errors import FileError, UsageError
-from harness.evaluation import measure_names, trec_lines
+from harness.errors import UsageError
+from harness.evaluation import judged_runs, measure_names, trec_lines
 from harness.report.comparison import comparison_document
+from harness.report.recall import answer, recall_document
+from harness.results import reader, suite_record
 
 # Names with these endings are run files, even if the file is missing.
 _ENDINGS = frozenset({".run", ".trec", ".res", ".txt", ".gz", ".zst"})
@@ -50,7 +53,7 @@ _OF_RESULTS = {"results": "--results", "others": "--with", "as_of": "--as-of", "
 @qrels_option("Of run files: their judgements.  Of stored ones: judge by this file, which holds theirs and more.")
 @queries_option()
 @without_queries_option
-@stored_measures_option("As ir_measures writes them; the first is compared with cost.")
+@measures_option("As ir_measures writes them; the first is compared with cost.", None)
 @click.option("--each-seed", is_flag=True, help="Compare the seeds of a model ([seeds] of the suite) one by one.")
 @click.option(
     "--changed",
@@ -89,10 +92,10 @@ def compare(
             raise UsageError(f"{', '.join(compared)}: run files need their judgements; name them with --qrels")
         comparisons, notes = _run_files(pairs, stored.qrels, queries, stored, changed)
     elif queries is not None:
-        raise UsageError("--queries is of run files; name their judgements with --qrels, or leave it out")
+        raise UsageError("--queries needs run files; name their judgements with --qrels, or leave --queries out")
     else:
         if len(compared) > 2:
-            raise UsageError(f"stored rows are named by A and B, not by {len(compared)} names; put globs in quotes")
+            raise UsageError(f"name stored rows by A and B, not by {len(compared)} names; put globs in quotes")
         theirs = stored if others is None else replace(stored, results=others)
         comparisons, notes = _stored(compared[0], compared[-1], stored, theirs, changed, each_seed=each_seed)
     destination.show_report(comparison_document(comparison.corrected(comparisons), notes))
@@ -102,19 +105,19 @@ def _stored(
     a: str, b: str, ours: StoredResults, theirs: StoredResults, count: int, *, each_seed: bool
 ) -> tuple[list[Comparison], Sequence[str]]:
     """Compare pairs of stored rows, A from our results and B from theirs; notes name unreadable records."""
-    found = others = _rows(ours, each_seed=each_seed)
+
+    def rows(stored: StoredResults) -> ReadResults:
+        found = stored.priced(stored.read())
+        return found if each_seed else stored.averaged(found)
+
+    found = others = rows(ours)
     table = found.table
     if theirs is not ours:
-        others = _rows(replace(theirs, measures=table.measures), each_seed=each_seed)
+        others = rows(replace(theirs, measures=table.measures))
     pairs = comparison.pairs(table.rows, others.table.rows, a, b)
     values = found.per_query, others.per_query
     comparisons = comparison.compare_pairs(pairs, values, table.measures, ours.results, count)
     return comparisons, tuple(dict.fromkeys((*table.unreadable, *others.table.unreadable)))
-
-
-def _rows(stored: StoredResults, *, each_seed: bool) -> ReadResults:
-    found = stored.priced(stored.read())
-    return found if each_seed else stored.averaged(found)
 
 
 def _are_run_files(compared: Sequence[str], stored: StoredResults) -> bool:
@@ -133,32 +136,12 @@ def _file_pairs(compared: Sequence[str]) -> list[tuple[Path, Path]]:
     """Pair the run files; refuse other files, and options of stored results."""
     for name, option in _OF_RESULTS.items():
         if name in given_parameters():
-            raise UsageError(f"{option} is of stored results, and {' and '.join(compared)} are run files; leave it out")
-    named = [[Path(path) for path in sorted(glob.glob(name)) or [name]] for name in compared]  # noqa: PTH207 # absolute too
-    for number, paths in enumerate(named):
-        for path in paths:
-            if not trec_lines.is_readable(path):
-                why = "is a folder" if path.is_dir() else "no such file"
-                side = f" for {'AB'[number]}" if len(named) == 2 else ""
-                raise FileError(f"{path}: {why}; name a run file{side}, or stored rows for A and B")
-    sides = named if len(named) == 2 else [[path for paths in named for path in paths]] * 2
-    pairs: dict[frozenset[Path], tuple[Path, Path]] = {}
-    for one in sides[0]:
-        for other in sides[1]:
-            if not one.samefile(other):
-                pairs.setdefault(frozenset((one.resolve(), other.resolve())), (one, other))
-    if not pairs:
-        what = f"{Path(compared[0])} and {Path(compared[-1])} are one and the same file"
-        raise UsageError(f"{what}: there is nothing to compare; name another run")
-    return list(pairs.values())
+            raise UsageError(f"{option} needs stored results, but {' and '.join(compared)} are run files; leave it out")
+    return judged_runs.pair_files(compared)
 
 
 def _run_files(
-    pairs: Sequence[tuple[Path, Path]],
-    qrels: Path,
-    queries: Path | None,
-    options: StoredResults,
-    count: int,
+    pairs: Sequence[tuple[Path, Path]], qrels: Path, queries: Path | None, options: StoredResults, count: int
 ) -> tuple[list[Comparison], Sequence[str]]:
     """Compare pairs of run files; also return notes about all pairs."""
     measures = measure_names.parse(options.measures or measure_names.DEFAULT)
@@ -168,3 +151,32 @@ def _run_files(
     name_of = dict(zip(paths, runs.runs, strict=True))
     named = [(name_of[one.resolve()], name_of[two.resolve()]) for one, two in pairs]
     return comparison.compare_run_pairs(named, runs, measures, count)
+
+
+@click.command()
+@mirrored("results")
+@results_argument
+@click.option(
+    "--of",
+    "exact",
+    metavar="EXACT",
+    help="Compare all other systems with this one.  [default: with the system that [exact] of the suite names]",
+)
+@measures_option("As ir_measures writes them; the change of the first is shown.", None)
+@destination_options(*FORMATS, wide=True)
+@cache_option
+@stored_results
+def recall(stored: StoredResults, exact: str | None, destination: Destination) -> None:
+    """Show the share of the exact top 10 and top 100 that approximate systems find.  Runs nothing.
+
+    Separates the loss of the search from the quality of the model.  RESULTS (a folder; default: results) hold both
+    ranked lists, with the same queries, documents, model and k.  Needs no judgements.
+    """
+    if published.is_in(stored.results):
+        raise UsageError(f"{stored.results}: a paper's figures have no ranked lists; name measured results")
+    read, declared = stored.read(), suite_record.read_pairs(stored.results, "exact")
+    found = overlaps.compare_with_exact(reader.read_jobs(stored.results), declared, exact, read.table, read.per_query)
+    if destination.form == "md" and not destination.wide:
+        destination.show_answer(lambda escape, width: (answer(found, escape, width),))
+    else:
+        destination.show_report(recall_document(found))

@@ -2,67 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import click
 
-from harness import config, datasets
+from harness import config
 from harness.analysis.stored_runs import read_stored_runs
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option
 from harness.cli.lines import say
 from harness.cli.locations import readable
-from harness.cli.options import (
-    cache_option,
-    models_option,
-    only_option,
-    record_options,
-    results_option,
-)
+from harness.cli.options import cache_option, models_option, only_option, record_options, results_option
 from harness.cli.output import output_option
 from harness.errors import UsageError
-from harness.evaluation import embeddings, judged_runs
-from harness.evaluation.embeddings import Embeddings
+from harness.evaluation import embeddings
 from harness.jobs import encode
-from harness.jobs.encode import TextSet
+from harness.jobs.encode import TextSelection
 from harness.jobs.pinning import pin_alone
 from harness.launch.images import catalog
 from harness.pricing import instances
 from harness.untrusted import one_line
-
-
-@dataclass(frozen=True)
-class TextSelection:
-    """The texts to encode: a dataset's texts that stored runs need, or the queries of a file."""
-
-    dataset: str | None
-    texts: Path | None
-    role: str | None
-    results: Path | str
-    only: str | None
-    depth: int
-    everything: bool
-
-    def read(self, cache: Path) -> TextSet:
-        """Read the texts.
-
-        Raises:
-            UsageError: not exactly one of a dataset and a file is named.
-        """
-        if (self.dataset is None) == (self.texts is None):
-            raise UsageError("name a DATASET or a file with --texts, one of the two")
-        if self.texts is not None:
-            corpus = encode.texts_of(judged_runs.read_queries(self.texts), cache)
-            return TextSet(self.texts.name, corpus, self.role or encode.QUERY, None)
-        dataset = datasets.load(datasets.find(str(self.dataset), Path.cwd()), cache)
-        if self.role == encode.QUERY:
-            queries = {query.query_id: query.text for query in dataset.queries}
-            return TextSet(f"the queries of {dataset.name}", encode.texts_of(queries, cache), self.role, None)
-        ids = None
-        if not self.everything:
-            folder = readable(self.results, cache)
-            ids = encode.needed(read_stored_runs(folder, self.only), self.depth, dataset.corpus, dataset.name)
-        return TextSet(dataset.name, dataset.corpus, "document", ids)
 
 
 @click.command()
@@ -97,7 +56,13 @@ class TextSelection:
 @launcher_choice
 @record_options("selection", TextSelection)
 def embed(
-    system: str, selection: TextSelection, profile: str | None, output: Path | None, choice: LauncherChoice
+    system: str,
+    selection: TextSelection,
+    results: Path | str,
+    only: str | None,
+    profile: str | None,
+    output: Path | None,
+    choice: LauncherChoice,
 ) -> None:
     """Encode texts with SYSTEM, a dense one with an exact index, and store the vectors in a file.
 
@@ -107,17 +72,14 @@ def embed(
     """
     declared, cache = catalog.system(system), config.absolute_folder(choice.cache)
     encode.check_exact_index(declared)
-    if isinstance(selection.results, str) and output is None:
-        raise UsageError(f"{selection.results}: vectors are kept on this disk; name a file with -o")
+    if isinstance(results, str) and output is None:
+        raise UsageError(f"{results}: vectors are kept on this disk; name a file with -o")
     envelope = instances.hardware_profile(profile) if profile else None
-    texts = selection.read(cache)
-
-    def path_of(made: Embeddings) -> Path:
-        return output or embeddings.embeddings_path(Path(selection.results), made)
+    into = (lambda _: output) if output else partial(embeddings.embeddings_path, Path(results))
+    texts = selection.read(cache, lambda: read_stored_runs(readable(results, cache), only))
 
     with choice.open() as launcher:
-        stored = None if isinstance(selection.results, str) else Path(selection.results)
-        declared = pin_alone(declared, launcher, stored)
-        made = encode.encode(declared, texts, path_of, launcher, cache, envelope)
+        declared = pin_alone(declared, launcher, None if isinstance(results, str) else results)
+        made = encode.encode(declared, texts, into, launcher, cache, envelope)
     size = f"{len(made.content.ids):,} {texts.role} vectors of {made.content.vectors.shape[1]} dimensions"
     say(one_line(f"{made.path}: {size} by {system}, {made.added:,} of them new"))

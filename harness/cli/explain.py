@@ -6,7 +6,7 @@ import click
 
 from harness.analysis.axes import cell_of
 from harness.analysis.comparison import called
-from harness.analysis.table import Cause, Row, Table
+from harness.analysis.table import Cause
 from harness.cli.lines import say
 from harness.cli.locations import mirrored
 from harness.cli.options import cache_option, price_options, results_option
@@ -15,7 +15,7 @@ from harness.cli.stored_results import StoredResults, stored_results
 from harness.commands import command
 from harness.errors import UsageError, did_you_mean
 from harness.report import explain as texts
-from harness.results.schema import glob_of, matches
+from harness.results.schema import glob_of
 from harness.untrusted import one_line
 
 # The most rows that one command explains in full.
@@ -38,7 +38,9 @@ def explain(what: str | None, stored: StoredResults) -> None:
     """
     table = stored.priced(stored.read()).table
     if what is None:
-        _list(table)
+        columns(("result", "findings"), [(one_line(called(row)), texts.doubts(row)) for row in table.rows])
+        click.echo()
+        say("harness explain NAME: one of these, or a column (latency, cost, ...)")
         return
     paragraphs = [*texts.column_paragraphs(what, table)]
     if what in {cause.value for cause in Cause}:
@@ -46,7 +48,7 @@ def explain(what: str | None, stored: StoredResults) -> None:
     if paragraphs:
         show_paragraphs(paragraphs)
         return
-    rows = [row for row in table.rows if _named(row, what)]
+    rows = [row for row in table.rows if texts.is_named(row, what)]
     if not rows:
         systems = dict.fromkeys(row.system for row in table.rows)
         hint = did_you_mean(what, (*systems, *texts.names(table))) or "; `harness explain` lists the results"
@@ -57,20 +59,3 @@ def explain(what: str | None, stored: StoredResults) -> None:
         click.echo()
     for row in rows[_MOST:]:
         say(command("explain", glob_of(cell_of(row))))
-
-
-def _named(row: Row, name: str) -> bool:
-    swept = row.sweep is not None and row.sweep.system == name
-    return swept or matches(cell_of(row), name) or any(key.startswith(name) for key in row.keys if len(name) >= 4)
-
-
-def _list(table: Table) -> None:
-    """List the rows with their causes of doubt."""
-    rows = []
-    for row in table.rows:
-        found = [finding.cause.value for finding in row.findings]
-        found += [f"index build: {finding.cause.value}" for finding in row.index.findings]
-        rows.append((one_line(called(row)), ", ".join(dict.fromkeys(found)) or row.validity.value))
-    columns(("result", "findings"), rows)
-    click.echo()
-    say("harness explain NAME: one of these, or a column (latency, cost, ...)")

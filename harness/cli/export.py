@@ -13,7 +13,7 @@ from harness.cli.lines import say
 from harness.cli.locations import as_given, if_any, mirrored, named_as_given, source
 from harness.cli.options import cache_option, price_options, record_options, results_argument
 from harness.cli.output import FORMATS, Destination, destination_options, output_option
-from harness.cli.stored_results import StoredResults, stored_measures_option, stored_results
+from harness.cli.stored_results import StoredResults, measures_option, stored_results
 from harness.errors import UsageError
 from harness.progress import bar
 from harness.report.export import FORMATS as EXPORT_FORMATS
@@ -37,7 +37,7 @@ from harness.results.integrity_samples import Mismatch
     click.option("--actor-name", "name", help="ir_metadata: name of the actor."),
     click.option("--actor-team", "team", help="ir_metadata: team of the actor."),
 )
-@stored_measures_option()
+@measures_option(default=None)
 @price_options
 @cache_option
 @stored_results

@@ -1,8 +1,9 @@
-"""`harness generate`: collections whose relevant passages have known places."""
+"""`harness generate` and `label`: write collections."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,54 +11,49 @@ import click
 
 from harness import config, datasets
 from harness.cli.lines import say
-from harness.cli.options import FiniteRange, cache_option
+from harness.cli.options import FiniteRange, cache_option, parsed_by
+from harness.commands import option
+from harness.datasets.dureader_questions import LabelRule, label_questions
 from harness.datasets.generate import CUTS, FULL, KINDS, UNIFORM
 from harness.datasets.generate import generate as write_collection
 from harness.datasets.generate.collection import NO_LICENCE
-from harness.errors import counted
+from harness.errors import UsageError, counted
 from harness.progress import bar
 from harness.untrusted import one_line, split_list
 
 
-class _Numbers(click.ParamType[tuple[float, ...]]):
-    """Numbers separated by blanks or commas, ascending; the option may be repeated."""
+def _numbers(
+    kind: type[int] | type[float], least: float, most: float
+) -> Callable[[tuple[str, ...]], tuple[float, ...] | None]:
+    """Return the parser of a repeatable option: ascending numbers with blanks or commas between."""
 
-    def __init__(self, kind: type[int] | type[float], least: float, most: float) -> None:
-        self._kind, self._least, self._most = kind, least, most
-        self.name = "NUMBERS"
+    def parse(given: tuple[str, ...]) -> tuple[float, ...] | None:
+        found: set[float] = set()
+        for text in given:
+            try:
+                numbers = [kind(each) for each in split_list(text)]
+            except ValueError:
+                numbers = []
+            if not numbers or not all(least <= number <= most for number in numbers):
+                raise click.BadParameter(
+                    f"{one_line(text)!r}: write numbers of {least:g} to {most:g} with blanks or commas between"
+                )
+            if sorted(set(numbers)) != numbers:
+                raise click.BadParameter(f"{one_line(text)!r}: write each number once, the lowest first")
+            found.update(numbers)
+        return tuple(sorted(found)) or None
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
-        """Parse the numbers."""
-        try:
-            numbers = tuple(self._kind(each) for each in split_list(str(value)))
-        except ValueError:
-            numbers = ()
-        if not numbers or not all(self._least <= each <= self._most for each in numbers):
-            limits = f"{self._least:g} to {self._most:g}"
-            self.fail(f"{one_line(str(value))!r}: write numbers of {limits} with blanks or commas between", param, ctx)
-        if sorted(set(numbers)) != list(numbers):
-            self.fail(f"{one_line(str(value))!r}: write each number once, the lowest first", param, ctx)
-        return numbers
-
-
-def _of_all(
-    _ctx: click.Context, _param: click.Parameter, given: tuple[tuple[float, ...], ...]
-) -> tuple[float, ...] | None:
-    """Join the numbers of a repeated option; ``None``: the option was not given."""
-    return tuple(sorted({number for numbers in given for number in numbers})) or None
+    return parse
 
 
-class _Span(click.ParamType[tuple[int, int]]):
-    """Two whole numbers, LOW-HIGH, or one number for both."""
-
-    name = "LOW-HIGH"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """Parse the span."""
-        match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", str(value))
-        if not match:
-            self.fail(f"{one_line(str(value))!r}: write two numbers, e.g. 15-300", param, ctx)
-        return int(match[1]), int(match[2] or match[1])
+def _span(text: str | None) -> tuple[int, int] | None:
+    """Parse two whole numbers, LOW-HIGH, or one number for both."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", text)
+    if not match:
+        raise click.BadParameter(f"{one_line(text)!r}: write two numbers, e.g. 15-300")
+    return int(match[1]), int(match[2] or match[1])
 
 
 _MOST_TOKENS = 1_000_000
@@ -86,7 +82,8 @@ _SHOWN = 90  # characters of a licence; README.md has the full text
 )
 @click.option(
     "--passage-tokens",
-    type=_Span(),
+    metavar="LOW-HIGH",
+    callback=parsed_by(_span),
     help="Tokens of a passage (far-relevant, placed, uniform, needle), of a sentence (larger).  [default: 15-300; "
     "needle, larger: 5-100]",
 )
@@ -108,19 +105,24 @@ _SHOWN = 90  # characters of a licence; README.md has the full text
 )
 @click.option(
     "--lengths",
-    type=_Numbers(int, 1, _MOST_TOKENS),
+    metavar="NUMBERS",
     multiple=True,
-    callback=_of_all,
+    callback=parsed_by(_numbers(int, 1, _MOST_TOKENS)),
     help="Lengths of documents in tokens.  [default: '512 1431 4096' (placed), '256 512 ... 32768' (needle, passkey)]",
 )
 @click.option(
     "--depths",
-    type=_Numbers(float, 0, 1),
+    metavar="NUMBERS",
     multiple=True,
-    callback=_of_all,
+    callback=parsed_by(_numbers(float, 0, 1)),
     help="Places of the relevant passage (placed).  [default: '0 0.1 ... 1']",
 )
-@click.option("--segments", type=_Span(), help="Segments of a document (shuffled); 1: the original.  [default: 2-6]")
+@click.option(
+    "--segments",
+    metavar="LOW-HIGH",
+    callback=parsed_by(_span),
+    help="Segments of a document (shuffled); 1: the original.  [default: 2-6]",
+)
 @click.option("--train-share", type=FiniteRange(0, 1), help="Share of training queries (shuffled).  [default: 0.5]")
 @click.option(
     "--candidates",
@@ -148,3 +150,43 @@ def generate(kind: str, source: str, out: Path, seed: int, cache: Path, **given:
         for reason, number in sorted(written.notes.items()):
             if number:
                 say(one_line(f"{folder}: left out: {number:,} {reason}"), err=True)
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Folder to write; new.")
+@click.option(
+    "--threshold",
+    type=FiniteRange(0, 1, max_open=True),
+    default=LabelRule.threshold,
+    show_default=True,
+    help="A span's F1 with an answer must be above it.",
+)
+@click.option(
+    "--characters",
+    type=click.IntRange(1),
+    default=LabelRule.characters,
+    show_default=True,
+    help="Join shorter paragraphs of a page until they have more.",
+)
+@click.option("--titles", is_flag=True, help="Keep the titles of pages, which share many words with the questions.")
+def label(files: tuple[Path, ...], out: Path, threshold: float, characters: int, titles: bool) -> None:
+    """Write a collection of passages from FILES of DuReader 2.0, labelled by human answers.
+
+    A passage is relevant if a span of one of its paragraphs is close enough to an answer.  The defaults are
+    DuReader-retrieval's (Qiu et al. 2022).
+    """
+    if len({path.name for path in files}) < len(files):
+        raise UsageError("two files have one name; name each file once")
+    with bar("label", "questions") as step:
+        made = label_questions(files, out, LabelRule(threshold, characters, titles), step).facts()
+    size = f"{counted(made['passages'], 'passage')} (median {made['median_length']:g}, mean {made['mean_length']:g}"
+    say(one_line(f"{out}: {size} characters), {counted(made['queries'], 'question')}"))
+    per_query = f"on average {made['relevant_per_query']:g}"
+    say(f"{counted(made['queries_with_relevant'], 'question')} with relevant passages, {per_query}")
+    if made["queries_without_answer"]:
+        say(f"{counted(made['queries_without_answer'], 'question')} without answers cannot be labelled", err=True)
+    say(
+        f'Measure with datasets = ["./{out.name}"] in a suite, or pool its runs: harness pool RUNS '
+        f"{option('dataset', out)}"
+    )

@@ -2,68 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from harness import config
-from harness.cli.options import record_options
+from harness.cli.options import parsed_by, record_options
 from harness.errors import UnknownName
 from harness.jobs.inputs import RunOptions
 from harness.launch import launchers
 from harness.launch.base import Launcher
 from harness.launch.launchers import LAUNCHERS, LauncherEntry
 
-# Services that run whole suites on machines of theirs: for `harness run` alone.
+# Services that run whole suites on their own machines; only `harness run` takes them.
 BACKENDS = {
     "ec2": LauncherEntry("harness.aws.ec2.backend:Ec2Backend", "containers on EC2 instances, launched for the run"),
     "batch": LauncherEntry(
         "harness.aws.batch.backend:BatchBackend", "jobs of AWS Batch, in queues of `harness batch up`"
     ),
 }
-_OTHERS = "Packages may add more (docs/guides/add-a-launcher.md)."
-
-
-class LauncherName(click.ParamType[str]):
-    """The name of a launcher, or of a backend that runs whole suites elsewhere."""
-
-    name = "launcher"
-
-    def __init__(self, backends: Collection[str] = ()) -> None:
-        self._backends = backends
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002
-        """Check a name.
-
-        Raises:
-            UsageError: no launcher has it.
-        """
-        # Other distributions are asked last: that reads the metadata of all that are installed.
-        if value not in LAUNCHERS and value not in self._backends and value not in launchers.names():
-            raise UnknownName("launcher", str(value), self._names())
-        return str(value)
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
-        """Return the names that begin so."""
-        return [CompletionItem(name) for name in self._names() if name.startswith(incomplete)]
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:  # noqa: ARG002
-        """Return the names that harness ships."""
-        return f"[{'|'.join((*LAUNCHERS, *self._backends))}|...]"
-
-    def _names(self) -> list[str]:
-        return [*launchers.names(), *self._backends]
 
 
 def _option(backends: Mapping[str, LauncherEntry]) -> Callable[[Any], Any]:
-    listed = " ".join(f"{name}: {entry.help}." for name, entry in {**LAUNCHERS, **backends}.items())
+    """Make ``--launcher``, which takes every launcher and these backends."""
+    shipped = {**LAUNCHERS, **backends}
+
+    def check(name: str) -> str:
+        # Other distributions are asked last: that reads the metadata of all that are installed.
+        if name not in shipped and name not in launchers.names():
+            raise UnknownName("launcher", name, (*launchers.names(), *backends))
+        return name
+
     return click.option(
-        "--launcher", type=LauncherName(backends), default=launchers.DEFAULT, help=f"{listed} {_OTHERS}"
+        "--launcher",
+        metavar=f"[{'|'.join(shipped)}|...]",
+        default=launchers.DEFAULT,
+        callback=parsed_by(check),
+        shell_complete=lambda _context, _parameter, begin: [
+            name for name in (*launchers.names(), *backends) if name.startswith(begin)
+        ],
+        help=f"{' '.join(f'{name}: {entry.help}.' for name, entry in shipped.items())}"
+        " Packages may add more (docs/guides/add-a-launcher.md).",
     )
 
 

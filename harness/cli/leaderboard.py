@@ -2,90 +2,24 @@
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Mapping
 from dataclasses import replace
 
 import click
 
-from harness.analysis import axes, dynascore
+from harness.analysis import axes, axis_numbers, dynascore
 from harness.analysis import leaderboard as boards
-from harness.analysis.leaderboard import Bound, LeaderboardQuery
+from harness.analysis.leaderboard import LeaderboardQuery
 from harness.cli.locations import mirrored
-from harness.cli.options import (
-    FiniteRange,
-    cache_option,
-    parsed_by,
-    price_options,
-    record_options,
-    results_argument,
-)
+from harness.cli.options import FiniteRange, cache_option, parsed_by, price_options, record_options, results_argument
 from harness.cli.output import PAGE, PICTURES, Destination, destination_options
-from harness.cli.stored_results import StoredResults, draw, judging_options, stored_measures_option, stored_results
+from harness.cli.stored_results import StoredResults, draw, judging_options, measures_option, stored_results
 from harness.commands import option
-from harness.errors import UnknownName, UsageError
+from harness.errors import UsageError
 from harness.report.leaderboard import leaderboard_document
-from harness.untrusted import finite_number, split_list
-
-WEIGHTS = "accuracy=0.5,cost=0.25,latency=0.25"
-_PRESETS = {preset.word: preset.weights for preset in boards.PRESETS}
-
-
-def _weights(text: str) -> Mapping[str, float]:
-    if text in _PRESETS:
-        return _PRESETS[text]
-    if "=" not in text:
-        raise UnknownName("preset of weights", text, tuple(_PRESETS), f"or weigh each axis: {WEIGHTS}")
-    weights = _numbers(text, "--weights")
-    total = sum(weights.values())
-    if any(weight < 0 for weight in weights.values()) or abs(total - 1) > 1e-6:
-        raise UsageError(f"--weights {text}: they are not negative and sum to 1, these to {total:g}; e.g. {WEIGHTS}")
-    return weights
-
-
-def _rates(text: str | None) -> dict[str, float]:
-    rates = {} if text is None else _numbers(text, "--amrs")
-    for name, rate in rates.items():
-        if name == "accuracy" or rate <= 0:
-            raise UsageError(f"--amrs {name}={rate:g}: a rate is above 0, and accuracy's is always 1; leave it out")
-    return rates
-
-
-def _front(text: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(split_list(text)))
-    if not 2 <= len(names) <= 3:
-        raise UsageError(f"--front {text}: name two or three axes, e.g. accuracy,cost")
-    return names
-
-
-def _bounds(at_most: str | None, at_least: str | None) -> tuple[Bound, ...]:
-    maximum = {} if at_most is None else _numbers(at_most, "--at-most")
-    minimum = {} if at_least is None else _numbers(at_least, "--at-least")
-    return tuple(Bound(name, maximum.get(name), minimum.get(name)) for name in dict.fromkeys((*maximum, *minimum)))
-
-
-def _numbers(text: str, option: str) -> dict[str, float]:
-    """Parse ``a=1,b=2`` as numbers by axis."""
-    numbers: dict[str, float] = {}
-    for part in split_list(re.sub(r"\s*=\s*", "=", text)) or (text,):
-        name, equals, value = part.partition("=")
-        try:
-            number = finite_number(value)
-        except ValueError:
-            number = math.nan
-        if not equals or not math.isfinite(number):
-            raise UsageError(f"{option} {text}: {part!r} is no axis=number; write e.g. latency=50")
-        if name in numbers:
-            raise UsageError(f"{option} {text}: {name} appears twice; keep one")
-        axes.axis(name, "")
-        numbers[name] = number
-    return numbers
-
 
 rates_option = click.option(
     "--amrs",
-    callback=parsed_by(_rates),
+    callback=parsed_by(axis_numbers.parse_rates),
     metavar="AXIS=RATE,...",
     help="Fixed exchange rates, e.g. latency=33.0507,cost=10.4392.",
 )
@@ -96,9 +30,9 @@ leaderboard_options = record_options(
     click.option(
         "--weights",
         default="default",
-        callback=parsed_by(_weights),
+        callback=parsed_by(axis_numbers.parse_weights),
         metavar="AXIS=W,...",
-        help=f"{', '.join(_PRESETS)} (of Santhanam et al. 2023), or weights that sum to 1."
+        help=f"{', '.join(axis_numbers.PRESETS)} (of Santhanam et al. 2023), or weights that sum to 1."
         "  Axes: accuracy, cost, latency, memory, index, throughput.",
     ),
     click.option(
@@ -107,17 +41,12 @@ leaderboard_options = record_options(
         help="Compute exchange rates of the ranked rows.  [default: the paper's, of published results; else reference]",
     ),
     rates_option,
-    click.option(
-        "--cutoff",
-        type=FiniteRange(0),
-        metavar="POINTS",
-        help="Of mode robust.  [default: from the sample]",
-    ),
+    click.option("--cutoff", type=FiniteRange(0), metavar="POINTS", help="Of mode robust.  [default: from the sample]"),
     click.option("--rank-by", metavar="AXIS", help="Rank by this axis alone instead of the Dynascore."),
     click.option(
         "--front",
         default="accuracy,cost,latency",
-        callback=parsed_by(_front),
+        callback=parsed_by(axis_numbers.parse_front),
         help="Two or three axes of the Pareto front.",
     ),
     click.option("--suite", help="Only rows of this suite."),
@@ -128,8 +57,8 @@ leaderboard_options = record_options(
 @click.command()
 @mirrored("results")
 @results_argument
-@record_options("bounds", _bounds)  # above the query's options: the query takes the bounds
-@stored_measures_option("As ir_measures writes them; the first is the accuracy.")
+@record_options("bounds", axis_numbers.parse_bounds)  # above the query's options: the query takes the bounds
+@measures_option("As ir_measures writes them; the first is the accuracy.", None)
 @leaderboard_options
 @click.option("--at-most", metavar="AXIS=X,...", help="Rank only rows of at most these, e.g. latency=50,cost=2.")
 @click.option("--at-least", metavar="AXIS=X,...", help="Rank only rows of at least these, e.g. accuracy=38.")
@@ -148,8 +77,11 @@ def leaderboard(stored: StoredResults, query: LeaderboardQuery, destination: Des
 
     found = stored.read()
     table, per_query = stored.priced(found).table, found.per_query
-    dataset = query.dataset or _only({row.dataset for row in table.rows})
-    query = replace(query, dataset=dataset, measure=(stored.measures or table.measures)[0])
+    datasets = sorted({row.dataset for row in table.rows})
+    if query.dataset is None and len(datasets) != 1:
+        choices = " | ".join(option("dataset", name) for name in datasets)
+        raise UsageError(f"the results cover {len(datasets)} datasets; choose one: {choices}")
+    query = replace(query, dataset=query.dataset or datasets[0], measure=(stored.measures or table.measures)[0])
     if destination.form == PAGE:
         check_view(query)
     board = boards.build(table, per_query, query)
@@ -160,10 +92,3 @@ def leaderboard(stored: StoredResults, query: LeaderboardQuery, destination: Des
         destination.show(stored.page(found, view_fragment(query, board.place)))
     else:
         destination.show_report(leaderboard_document(board))
-
-
-def _only(datasets: set[str]) -> str:
-    if len(datasets) == 1:
-        return datasets.pop()
-    choices = " | ".join(option("dataset", name) for name in sorted(datasets))
-    raise UsageError(f"the results are of {len(datasets)} datasets; choose one: {choices}")

@@ -30,14 +30,10 @@ class ResultsLocation:
     publisher: ResultPublisher | None = None
 
     def publish(self, *paths: Path) -> None:
-        """Publish files beside the jobs."""
+        """Publish files next to the jobs."""
         if self.publisher is not None:
             for path in paths:
                 self.publisher.write(path.absolute(), path.read_bytes())
-
-    def display(self, path: Path) -> str:
-        """Return a path as the user named it."""
-        return as_given(str(path), self.cache)
 
 
 def mirrored(

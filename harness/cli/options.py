@@ -145,7 +145,7 @@ class FiniteRange(click.FloatRange):
         """
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
-            raise UsageError(f"{param.opts[0] if param else 'an option'} {value}: is no finite number; write one")
+            raise UsageError(f"{param.opts[0] if param else 'an option'} {value}: is not a finite number; write one")
         return number
 
 
@@ -205,16 +205,10 @@ def _price_options(
         click.option("--region", help="Prices of this region.  [default: the one in instance_profiles/defaults.toml]"),
         click.option("--term", metavar="on-demand|reserved-1y|reserved-3y|spot", help="[default: on-demand]"),
         click.option(
-            "--architecture",
-            type=click.Choice(architectures),
-            default=architectures[0],
-            help=architecture_help,
+            "--architecture", type=click.Choice(architectures), default=architectures[0], help=architecture_help
         ),
         click.option(
-            "--generation",
-            type=click.Choice(GENERATION_CHOICES),
-            default=GENERATION_CHOICES[0],
-            help=generation_help,
+            "--generation", type=click.Choice(GENERATION_CHOICES), default=GENERATION_CHOICES[0], help=generation_help
         ),
         *more,
     )
@@ -273,7 +267,7 @@ def parse_measures(text: str | None) -> tuple[str, ...]:
         return ()
     names = split_list(text)
     if not names:
-        raise UsageError("--measures names none; name some, e.g. 'RR@10 nDCG@10', or leave it out")
+        raise UsageError("--measures is empty; name measures, e.g. 'RR@10 nDCG@10', or leave it out")
     return names
 
 
@@ -366,6 +360,6 @@ def agree(yes: bool, question: str) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError("not a terminal: look at --dry-run first, then pass --yes")
+        raise UsageError("the input is not a terminal, so harness cannot ask; look at --dry-run first, then pass --yes")
     if not click.confirm(question, err=True):
         raise UsageError("nothing was launched")

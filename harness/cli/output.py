@@ -53,7 +53,7 @@ class Destination:
         if self.output is not None:
             write(self.output, text)
         elif self.form == PAGE and sys.stdout.isatty():
-            raise UsageError("--format html: a page is no text for a terminal; name a file for it with -o page.html")
+            raise UsageError("--format html writes a page, not text for a terminal; name a file with -o page.html")
         else:
             click.echo(text, nl=False)
 

@@ -12,9 +12,9 @@ from harness.analysis.position_sources import PositionSources
 from harness.analysis.positions import BIN, DatasetPositions, ReadLimit, read_limit, reader_of
 from harness.cli.lines import say
 from harness.cli.locations import readable
-from harness.cli.options import cache_option, parsed_by, record_options, results_path
+from harness.cli.options import cache_option, record_options, results_path
 from harness.cli.output import FORMATS, PICTURES, Destination, destination_options
-from harness.cli.stored_results import StoredResults, show_pictures, stored_measures_option
+from harness.cli.stored_results import StoredResults, measures_option, show_pictures
 from harness.errors import UsageError
 from harness.jobs import suite as suites
 from harness.jobs.inputs import suite_systems
@@ -48,10 +48,6 @@ sources_options = record_options(
 )
 
 
-def _reads(given: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(sorted(set(given)))
-
-
 @click.command()
 @click.argument("source", type=results_path, metavar="DATASET|RESULTS")
 @sources_options
@@ -59,9 +55,8 @@ def _reads(given: tuple[int, ...]) -> tuple[int, ...]:
     "--reads",
     multiple=True,
     type=click.IntRange(1),
-    callback=parsed_by(_reads),
     metavar="TOKENS",
-    help="With DATASET: the share that a system which reads so many tokens does not see; repeatable.",
+    help="With DATASET: the share that a system does not see if it reads this many tokens; repeatable.",
 )
 @click.option(
     "--suite",
@@ -69,7 +64,7 @@ def _reads(given: tuple[int, ...]) -> tuple[int, ...]:
     metavar="FILE",
     help="With DATASET: the share that each system of this suite would not see.",
 )
-@stored_measures_option("As ir_measures writes them; the first counts.")
+@measures_option("As ir_measures writes them; the first counts.", None)
 @destination_options(*FORMATS, *PICTURES, wide=True)
 @cache_option
 def positions(
@@ -85,41 +80,35 @@ def positions(
 
     DATASET is a dataset with positions.jsonl (harness generate writes it), or any with --passages or --chunks.  RESULTS
     is a folder of results: each system's measure by position, its slope, and the share of relevant passages beyond
-    what it reads.  Tokens are those of bert-base-uncased.
+    what it reads.  Tokens are tokens of bert-base-uncased.
     """
     folder = destination.folder if destination.form in PICTURES else None
-    stored = readable(source, cache) if isinstance(source, str) or _is_results(source) else None
+    is_results = isinstance(source, str) or (source.is_dir() and any(source.rglob(reader.RESULT)))
+    stored = readable(source, cache) if is_results else None
     if isinstance(source, Path) and published.is_in(source):
         raise UsageError(
             f"{source}: a paper's figures have no runs and no passages; name a dataset or measured results"
         )
     if stored is None:
         if sources.named:
-            raise UsageError(f"--dataset is of RESULTS; {source} is a dataset: leave it out")
+            raise UsageError(f"--dataset needs RESULTS, but {source} is a dataset; leave it out")
         location = datasets.find(str(source), Path.cwd())
         if (missing := datasets.missing_folder(location)) is not None:
             raise missing
         passages = position_sources.of_dataset(str(source), location, sources, cache)
-        limits = {f"{tokens:,} tokens": ReadLimit(tokens) for tokens in reads}
+        limits = {f"{tokens:,} tokens": ReadLimit(tokens) for tokens in sorted(set(reads))}
         systems = suite_systems(suites.load(suite)) if suite is not None else {}
         limits |= {name: read_limit(system.params) for name, system in systems.items()}
         readers = tuple(reader_of(name, limit, passages) for name, limit in limits.items())
         made = [DatasetPositions(passages, sources.width, readers)]
     else:
         if reads or suite is not None:
-            raise UsageError("--reads and --suite are of a DATASET; stored results say what their systems read")
-        results = StoredResults(stored, cache, measures)
-        found = results.read()
-        table, per_query = found.table, found.per_query
-        made, left_out = position_sources.of_results(stored, table, per_query, sources, cache)
+            raise UsageError("--reads and --suite need a DATASET; stored results record what their systems read")
+        found = StoredResults(stored, cache, measures).read()
+        made, left_out = position_sources.of_results(stored, found.table, found.per_query, sources, cache)
         for name in left_out:
-            say(f"{name}: left out, no positions of it are here; name its folder with --dataset", err=True)
+            say(f"{name}: left out, because its positions are not here; name its folder with --dataset", err=True)
     if folder is not None:
         show_pictures(plots.write_pictures(made, folder, destination.form), [])
     else:
         destination.show_report(positions_document(made))
-
-
-def _is_results(path: Path) -> bool:
-    """Return whether a folder holds stored jobs."""
-    return path.is_dir() and next(path.rglob(reader.RESULT), None) is not None

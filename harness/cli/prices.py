@@ -20,12 +20,11 @@ from harness.cli.options import (
     results_argument,
 )
 from harness.cli.output import FORMATS, Destination, columns, destination_options
-from harness.cli.stored_results import StoredResults, stored_measures_option, stored_results
+from harness.cli.stored_results import StoredResults, measures_option, stored_results
 from harness.driver.records import Envelope
 from harness.errors import UsageError
 from harness.pricing import offers, token_prices
-from harness.pricing import prices as price_files
-from harness.report.instances import instances_document
+from harness.report.instances import instances_document, snapshot_ages
 from harness.report.repricing import repricing_document
 
 
@@ -36,7 +35,7 @@ from harness.report.repricing import repricing_document
 @click.option(
     "--reserve/--no-reserve",
     default=False,
-    help="--memory is a job's limit: require it beside the host's reserve (instance_profiles/defaults.toml).",
+    help="--memory is a job's limit: add the host's reserve to it (instance_profiles/defaults.toml).",
 )
 @click.option("--limit", type=click.IntRange(1), default=15, help="Number of types to show; csv and json have all.")
 @click.option("--left-out", is_flag=True, help="Name every type that was left out.")
@@ -75,36 +74,10 @@ def instances(
 @click.command()
 def prices() -> None:
     """List the price snapshots and how old they are, with a warning past 90 days."""
-    today = _today()
-    newest: dict[tuple[str, str, str], tuple[str, int]] = {}
-    lines = []
-    for file in price_files.snapshot_files():
-        for term, snapshot in price_files.read_snapshots(file).items():
-            age = (today - file.as_of).days
-            region = f"{snapshot.provider} {snapshot.region}"
-            lines.append((region, term, str(file.as_of), f"{age} days", str(len(snapshot.prices)), snapshot.source))
-            newest[snapshot.provider, snapshot.region, term] = (region, age)
-    for tokens in token_prices.read_snapshots():
-        age = (today - tokens.as_of).days
-        lines.append(
-            (
-                "tokens",
-                "list",
-                str(tokens.as_of),
-                f"{age} days",
-                str(len(tokens.models)),
-                tokens.source.partition(",")[0],
-            )
-        )
-        newest["tokens", "", "list"] = ("language models' tokens", age)
+    lines, warnings = snapshot_ages(_today())
     columns(("region", "term", "as of", "age", "types", "source"), lines)
-    for (*_, term), (region, age) in newest.items():
-        if age > price_files.OLD_DAYS:
-            say(
-                f"warning: the newest {term} prices of {region} are {age} days old (more than {price_files.OLD_DAYS}); "
-                "add newer ones: docs/reference/prices.md says how",
-                err=True,
-            )
+    for warning in warnings:
+        say(f"warning: {warning}", err=True)
 
 
 def _today() -> datetime.date:
@@ -119,7 +92,7 @@ def _today() -> datetime.date:
     "--against", "Compare with the prices of this date.  [default: the newest, or those before the ones asked for]"
 )
 @destination_options(*FORMATS, wide=True)
-@stored_measures_option()
+@measures_option(default=None)
 @cache_option
 @stored_results
 def reprice(stored: StoredResults, against: datetime.date | None, destination: Destination) -> None:

@@ -15,20 +15,14 @@ from harness.analysis.published import Published
 from harness.analysis.results_folder import ReadResults
 from harness.cli.leaderboard import rates_option
 from harness.cli.locations import as_given, mirrored
-from harness.cli.options import (
-    cache_option,
-    parsed_by,
-    price_options,
-    record_options,
-    results_argument,
-)
+from harness.cli.options import cache_option, parsed_by, price_options, record_options, results_argument
 from harness.cli.output import FORMATS, PAGE, PICTURES, Destination, destination_options
 from harness.cli.stored_results import (
     StoredResults,
     draw,
     judging_options,
+    measures_option,
     show_pictures,
-    stored_measures_option,
     stored_results,
     tested,
 )
@@ -92,11 +86,11 @@ view_options = record_options(
     "goal",
     callback=parsed_by(cheapest.parse_goal),
     metavar="MEASURE=VALUE",
-    help="Find the cheapest row whose mean reaches this (nDCG@10=0.68), or lies at most so far below another system's"
+    help="Find the cheapest row whose mean reaches this (nDCG@10=0.68), or is at most this far below another system's"
     " (nDCG@10=bm25-0.002), and the next cheaper one.",
 )
-@stored_measures_option(
-    "As ir_measures writes them; in tables also FD@10, a Frechet distance by the vectors of harness embed."
+@measures_option(
+    "As ir_measures writes them; in tables also FD@10, a Frechet distance by the vectors of harness embed.", None
 )
 @view_options
 @rates_option
@@ -120,7 +114,7 @@ def report(
     """
     request = ReportRequest(stored, layout, destination, view, goal, amrs)
     _check_options(destination.form, request.short, view, amrs)
-    next(each for each in _LAYOUTS if each.takes(request)).show(request)
+    next(show for takes, show in _LAYOUTS if takes(request))(request)
 
 
 @dataclass(frozen=True)
@@ -153,24 +147,16 @@ class ReportRequest:
 
     def read(self, *, distances: bool = False) -> ReadResults:
         """Read the results once, by the layout's measures unless others are chosen, at the selected prices."""
-        # A paper's layout has the measures of its study, any other those of the suite.
+        # A paper's layout has the measures of its study; any other layout has the suite's.
         defaults = study.load(self.layout).MEASURES if self.layout in study.names() else ()
         stored = replace(self.stored, measures=self.stored.measures or defaults)
         return stored.priced(stored.read(distances=distances))
 
 
-@dataclass(frozen=True)
-class ReportLayout:
-    """A shape of a report: the requests that it takes, and how it shows one."""
-
-    takes: Callable[[ReportRequest], bool]
-    show: Callable[[ReportRequest], None]
-
-
 def _check_options(form: str, short: bool, view: SummaryView, amrs: Mapping[str, float]) -> None:
     """Raise UsageError for an option that the chosen form has no use for."""
     if view != SummaryView() and not short:
-        raise UsageError("--columns and --sort are of the short table; leave out --wide, --layout and --format")
+        raise UsageError("--columns and --sort change the short table; leave out --wide, --layout and --format")
     if amrs and form not in PICTURES:
         raise UsageError("--amrs is for pictures; harness leaderboard has it for tables and the page. Leave it out.")
 
@@ -186,7 +172,7 @@ def _cheapest(request: ReportRequest) -> None:
         or request.form not in FORMATS
     ):
         raise UsageError(
-            "--at-least has columns and a measure of its own, in md, csv or json; leave out --layout, --columns,"
+            "--at-least names its own columns and measure, in md, csv or json; leave out --layout, --columns,"
             " --sort, --measures and other formats"
         )
     results = replace(request, stored=replace(request.stored, measures=(goal.measure,))).read()
@@ -202,7 +188,7 @@ def _cheapest(request: ReportRequest) -> None:
 
 def _page(request: ReportRequest) -> None:
     if request.layout != "rows":
-        raise UsageError(f"--layout {request.layout}: a page has one layout of its own; leave --layout out")
+        raise UsageError(f"--layout {request.layout}: a page has its own layout; leave --layout out")
     request.destination.show(request.stored.page(request.stored.read()))
 
 
@@ -231,10 +217,6 @@ def _long_documents(request: ReportRequest) -> None:
         destination.show_report(long_documents_document(made, paper))
 
 
-def _has_measures_alone(request: ReportRequest) -> bool:
-    return request.layout == "rows" and published.has_measures_alone(request.stored.results)
-
-
 def _measures(request: ReportRequest) -> None:
     """Show a paper's measures, which have neither latency nor cost."""
     view, results = request.view, request.stored.results
@@ -246,7 +228,7 @@ def _measures(request: ReportRequest) -> None:
 
 def _pictures(request: ReportRequest) -> None:
     if request.layout != "rows":
-        raise UsageError(f"--layout {request.layout} is the shape of a table; leave it out to draw pictures")
+        raise UsageError(f"--layout {request.layout} shapes a table; leave it out to draw pictures")
     found = request.read()
     query = LeaderboardQuery("", found.table.measures[0], amrs=request.amrs)
     draw(found.table, found.per_query, query, request.destination)
@@ -285,14 +267,14 @@ def _whole_table(request: ReportRequest) -> None:
     request.destination.show(text)
 
 
-# The first layout that takes a request shows it.
-_LAYOUTS = (
-    ReportLayout(lambda request: request.goal is not None, _cheapest),
-    ReportLayout(lambda request: request.form == PAGE, _page),
-    ReportLayout(lambda request: request.layout == LONG_DOCUMENTS, _long_documents),
-    ReportLayout(_has_measures_alone, _measures),
-    ReportLayout(lambda request: request.form in PICTURES, _pictures),
-    ReportLayout(_is_known_paper, _published),
-    ReportLayout(lambda request: request.short, _summary),
-    ReportLayout(lambda _: True, _whole_table),
+# The requests that a layout takes, and how it shows one; the first layout that takes a request shows it.
+_LAYOUTS: tuple[tuple[Callable[[ReportRequest], bool], Callable[[ReportRequest], None]], ...] = (
+    (lambda request: request.goal is not None, _cheapest),
+    (lambda request: request.form == PAGE, _page),
+    (lambda request: request.layout == LONG_DOCUMENTS, _long_documents),
+    (lambda request: request.layout == "rows" and published.has_measures_alone(request.stored.results), _measures),
+    (lambda request: request.form in PICTURES, _pictures),
+    (_is_known_paper, _published),
+    (lambda request: request.short, _summary),
+    (lambda _: True, _whole_table),
 )

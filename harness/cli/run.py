@@ -1,10 +1,9 @@
-"""`harness run`: run a suite here, on EC2 or on Batch, and print its table."""
+"""`harness run`, `demo`, `plan`, `worker`: run suites here, on EC2 or on Batch, and print their tables."""
 
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,7 +26,7 @@ from harness.cli.launchers import (
     run_options,
 )
 from harness.cli.lines import say
-from harness.cli.locations import ResultsLocation, as_given, mirrored, of_suite, writable
+from harness.cli.locations import ResultsLocation, as_given, mirrored, named_as_given, of_suite, writable
 from harness.cli.options import (
     FiniteRange,
     agree,
@@ -40,15 +39,13 @@ from harness.cli.options import (
     results_path,
     retry_option,
 )
-from harness.cli.output import Destination, write
-from harness.cli.plan import planning_options
+from harness.cli.output import FORMATS, Destination, destination_options, show_errors, write
 from harness.cli.stored_results import StoredResults, tested
 from harness.commands import command, option
-from harness.driver.records import Outcome
-from harness.errors import UsageError, counted
+from harness.errors import FileError, UsageError, counted
 from harness.experiments.contested import contested_cells
-from harness.jobs import inputs, orchestrator
-from harness.jobs.cell_plans import Planner, SuitePlan, suite_notes
+from harness.jobs import cell_plans, inputs, orchestrator
+from harness.jobs.cell_plans import Planner, SuitePlan
 from harness.jobs.inputs import RunOptions
 from harness.jobs.orchestrator import RunSummary
 from harness.jobs.suite import Suite, load
@@ -56,17 +53,18 @@ from harness.launch import launchers
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import platforms
 from harness.pricing import prices
+from harness.remote import folder_worker
 from harness.remote import run as remote_run
-from harness.remote import worker
 from harness.remote.folder_backend import FolderBackend
 from harness.remote.run import ClientContext, RemoteOptions, RemoteRequest, RunReport
 from harness.remote.shared_folder import open_folder
 from harness.remote.shipment import Shipper
 from harness.remote.storage import Storage
 from harness.remote.watch import Timeouts
-from harness.report.plan import CellPlan, quote_document
-from harness.report.summary import SummaryView, summary_section
-from harness.results.schema import NULL_SYSTEM, Cell
+from harness.remote.worker import run_part
+from harness.report.plan import plan_document, quote_document
+from harness.report.summary import SummaryView, nothing_measured, summary_section
+from harness.results.schema import Cell
 from harness.untrusted import one_line
 
 # How often the command looks into a shared folder.
@@ -78,12 +76,7 @@ cloud_options = record_options(
     RentalOptions,
     click.option("--region", help="ec2, batch: AWS region.  [default: the AWS configuration's]"),
     click.option("--instance", metavar="TYPE", help="ec2, batch: this instance type for all hardware profiles."),
-    click.option(
-        "--max-usd",
-        "cap_usd",
-        type=FiniteRange(min=0, min_open=True),
-        help="ec2, batch: never spend more.",
-    ),
+    click.option("--max-usd", "cap_usd", type=FiniteRange(min=0, min_open=True), help="ec2, batch: never spend more."),
     click.option(
         "--max-instances",
         "most",
@@ -99,7 +92,7 @@ cloud_options = record_options(
         "--architecture",
         type=click.Choice(["x86_64", "arm64"]),
         help="ec2, batch: architecture of the instances and of their images; with GPUs always x86_64."
-        "  [default: that of the suite's own types, else x86_64]",
+        "  [default: the architecture of the suite's own types, else x86_64]",
     ),
     click.option("--subnet", help="ec2: this subnet.  [default: the default VPC's subnets]"),
     click.option(
@@ -114,17 +107,17 @@ cloud_options = record_options(
 
 @dataclass(frozen=True)
 class _RunRequest:
-    """The options of a command for each suite; ``cells``: the cells of one suite to measure, if not all."""
+    """The options of `run` and `plan` for each suite; ``cells``: the cells of one suite to measure, if not all."""
 
     choice: LauncherChoice
     results: Path | str
     only: str | None
     fresh: bool
     fresh_index: bool
-    retry_noisy: int
-    work: str | None
-    cloud: RentalOptions
-    yes: bool
+    retry_noisy: int = 0
+    work: str | None = None
+    cloud: RentalOptions = RentalOptions()
+    yes: bool = False
     cells: frozenset[Cell] | None = None
 
     @property
@@ -142,10 +135,21 @@ class _RunRequest:
         """True for workers of a shared folder."""
         return not self.in_cloud and self.work is not None and not is_s3(self.work)
 
-    @property
-    def from_price_list(self) -> bool:
-        """True for a quote that needs no account."""
-        return self.in_cloud and self.cloud.dry_run and self.work is None
+    def options(self, suite: Path, results: Path) -> RunOptions:
+        """Return the options of a suite's run, with absolute paths."""
+        fresh = self.fresh or self.cells is not None
+        options = run_options(suite, results, self.only, fresh, self.choice.cache)
+        return replace(options, retry_noisy=self.retry_noisy, fresh_index=self.fresh_index, cells=self.cells)
+
+    def plan(self, path: Path, planner: Planner) -> tuple[SuitePlan, RunOptions]:
+        """Plan a suite; mirror its stored jobs from S3."""
+        suite, cache = load(path), self.choice.cache
+        with named_as_given(cache):
+            options = self.options(path, of_suite(self.results, suite.name, cache, "RECORDS"))
+        return planner.plan(suite, options), options
+
+
+_run_request = record_options("request", _RunRequest)
 
 
 @click.command()
@@ -181,44 +185,32 @@ class _RunRequest:
 @models_option
 @click.option("--part", type=click.Path(path_type=Path), hidden=True, help="For workers: what their agent wrote.")
 @launcher_choice
-def run(
-    suites: tuple[Path, ...],
-    results: Path | str,
-    only: str | None,
-    fresh: bool,
-    fresh_index: bool,
-    contested: Path | None,
-    retry_noisy: int,
-    part: Path | None,
-    work: str | None,
-    cloud: RentalOptions,
-    yes: bool,
-    choice: LauncherChoice,
-) -> None:
+@_run_request
+def run(suites: tuple[Path, ...], contested: Path | None, part: Path | None, request: _RunRequest) -> None:
     """Run the jobs of each SUITE (a TOML file) that are not done yet, then print its table.
 
     Each job is stored when it ends, so the same command resumes a stopped run.  Exit code 1 if a cell has an unexpected
     outcome, or if nothing could be measured.
     """
+    choice = request.choice
     if part is not None:
-        assert isinstance(results, Path)
-        options = run_options(part, results, only, fresh, choice.cache)
+        assert isinstance(request.results, Path)
+        options = run_options(part, request.results, request.only, request.fresh, choice.cache)
         with choice.open() as launcher:
-            sys.exit(0 if worker.run_part(part, options, launcher, _storage) else 1)
-    request = _RunRequest(choice, results, only, fresh, fresh_index, retry_noisy, work, cloud, yes)
+            sys.exit(0 if run_part(part, options, launcher, _storage) else 1)
     _check_options(request)
     if contested is not None:
         stored = StoredResults(contested, choice.cache)
         found = stored.priced(stored.read())
         suites, cells = contested_cells(contested, found.table, found.per_query, suites)
         if not cells:
-            text = f"nothing in {contested} is contested: every row is on the front or surely dominated"
-            say(as_given(text, choice.cache), err=True)
+            nothing = f"nothing in {as_given(str(contested), choice.cache)} is contested"
+            say(f"{nothing}: every row is on the front or surely dominated", err=True)
             return
         request = replace(request, cells=cells)
     if not suites:
         raise UsageError("name the SUITE to run, e.g. harness run suites/quickstart.toml")
-    if request.from_price_list:
+    if request.in_cloud and request.cloud.dry_run and request.work is None:
         _quote(suites, request)
         return
     errors = [error for suite in suites for error in _run_suite(suite, request)]
@@ -233,49 +225,33 @@ def _run_suite(suite: Path, request: _RunRequest) -> list[str]:
     if request.in_cloud or request.in_folder:
         of_suite(results, loaded.name, choice.cache, "RECORDS")  # stored jobs decide which jobs are launched
     with writable(results, choice.cache) as location:
-        cells, publisher = request.cells, location.publisher
-        options = run_options(suite, location.folder, request.only, request.fresh or cells is not None, choice.cache)
-        options = replace(
-            options, retry_noisy=request.retry_noisy, fresh_index=request.fresh_index, cells=cells, publisher=publisher
-        )
+        options = replace(request.options(suite, location.folder), publisher=location.publisher)
         if backend := request.backend:
-            cloud_request = _request(choice.launcher, backend, loaded, options, request.work, request.cloud)
-            summary, errors = _ended(_run_in_cloud(cloud_request, backend, choice.models, request.yes))
+            summary, errors = _ended(_run_in_cloud(loaded, options, request, backend))
         elif request.in_folder:
             summary, errors = _ended(_run_in_folder(loaded, options, request))
         else:
             with choice.open() as launcher:
                 summary = orchestrator.run_suite(inputs.gather(loaded, options), options, launcher)
             errors = summary.complaints
-        if summary is not None:
-            errors = [*errors, *_nothing_measured(_finish(location, loaded, summary))]
+        if summary is not None and (nothing := nothing_measured(_finish(location, loaded, summary).rows)):
+            errors = [*errors, nothing]
     return list(errors)
 
 
 def _quote(suites: Sequence[Path], request: _RunRequest) -> None:
     """Print the cost of suites by the price list, without an account, data or an engine."""
-    cloud, cache = request.cloud, request.choice.cache
+    cloud = request.cloud
     snapshot = prices.snapshot(region=f"aws/{cloud.region}" if cloud.region else None, term="on-demand")
-    cells: list[CellPlan] = []
-    plans: list[SuitePlan] = []
-    notes = [f"prices: {snapshot}, without disk, address and the machines' setup"]
-    if cloud.spot:
-        notes.append("spot capacity costs at most that")
     with replace(request.choice, launcher=launchers.DEFAULT).open() as launcher:
         planner = Planner(launcher)
-        for path in suites:
-            loaded = load(path)
-            fresh = request.fresh or request.cells is not None
-            options = planning_options(path, loaded, request.results, request.only, cache, fresh=fresh)
-            plans.append(planner.plan(loaded, replace(options, cells=request.cells)))
-            cells += price_list.priced(plans[-1].cells, loaded, snapshot, cloud)
-            notes += price_list.builders(loaded, snapshot, cloud)
+        plans = [request.plan(path, planner)[0] for path in suites]
+    cells, notes = price_list.quote(plans, snapshot, cloud)
     given = {name: each for name, each in given_parameters().items() if isinstance(each, click.Option)}
     values = click.get_current_context().params
     again = {each.opts[0].lstrip("-"): values[name] for name, each in given.items() if name not in ("dry_run", "wide")}
     launch = command("run", *suites, **again, work="s3://BUCKET")
-    document = quote_document(cells, [*dict.fromkeys((*notes, *suite_notes(plans, {})))], launch)
-    Destination("md", None, wide=cloud.wide).show_report(document)
+    Destination("md", None, wide=cloud.wide).show_report(quote_document(cells, notes, launch))
 
 
 @click.command()
@@ -317,36 +293,24 @@ def _check_options(request: _RunRequest) -> None:
         )
 
 
-def _request(
-    launcher: str,
-    backend: type[RentalBackend],
-    suite: Suite,
-    options: RunOptions,
-    work: str | None,
-    cloud: RentalOptions,
-) -> RentalRequest:
-    if "most" not in backend.options:
-        cloud = replace(cloud, most=sys.maxsize)
-    if work is None:
-        raise UsageError(
-            f"--launcher {launcher} needs a place in S3: give --work s3://BUCKET, which `harness ec2 up s3://BUCKET`"
-            " makes"
-        )
-    return RentalRequest(suite=suite, options=options, work=parse_uri(work), **vars(cloud))
-
-
 def _run_in_cloud(
-    request: RentalRequest, backend: type[RentalBackend], models: Path | None, yes: bool
+    suite: Suite, options: RunOptions, request: _RunRequest, backend: type[RentalBackend]
 ) -> RunReport | None:
     """Run a suite on EC2 or Batch."""
-    cache = request.options.cache
-    with closing(DockerLauncher(cache, models, platform=platforms.AMD64)) as docker:
+    cloud = request.cloud if "most" in backend.options else replace(request.cloud, most=sys.maxsize)
+    if request.work is None:
+        raise UsageError(
+            f"--launcher {request.choice.launcher} needs a place in S3: give --work s3://BUCKET, which"
+            " `harness ec2 up s3://BUCKET` makes"
+        )
+    rented = RentalRequest(suite=suite, options=options, work=parse_uri(request.work), **vars(cloud))
+    with closing(DockerLauncher(options.cache, request.choice.models, platform=platforms.AMD64)) as docker:
         client = ClientContext(
             launcher=docker,
-            shipper=lambda work: Shipper(work, docker.client, cache),
-            agree=lambda question: agree(yes, question),
+            shipper=lambda work: Shipper(work, docker.client, options.cache),
+            agree=lambda question: agree(request.yes, question),
         )
-        return rental.run(request, Connections(request.region), client, backend)
+        return rental.run(rented, Connections(cloud.region), client, backend)
 
 
 def _run_in_folder(suite: Suite, options: RunOptions, request: _RunRequest) -> RunReport | None:
@@ -385,7 +349,7 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
     found = stored.read()
     table, per_query = stored.priced(found).table, tested(found).per_query
     markdown, page = folder / "report.md", folder / "report.html"
-    shown = location.display(folder)
+    shown = as_given(str(folder), location.cache)
     more = f"page: {one_line(str(page))}   all columns and notes: {command('report', shown, wide=True)}"
 
     def show(output: Path | None, *pointers: str) -> None:
@@ -403,10 +367,60 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
     return table
 
 
-def _nothing_measured(table: Table) -> Iterator[str]:
-    """Yield a line if no system has a figure, because harness's own overhead does not answer the question."""
-    systems = [row for row in table.rows if row.system != NULL_SYSTEM] or table.rows
-    if not any(row.outcome is Outcome.OK for row in systems):
-        ends = Counter(row.outcome.value.replace("_", " ") for row in systems)
-        counts = ", ".join(f"{count} {end}" for end, count in ends.items())
-        yield f"nothing could be measured: {counts}; choose other hardware, or fix the systems"
+@click.command()
+@click.argument("suites", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="SUITE...")
+@results_option
+@only_option
+@click.option("--fresh", is_flag=True, help="Plan as if no job were done.")
+@click.option("--fresh-index", is_flag=True, help="Plan as if no job were done and no index built.")
+@click.option("--price", is_flag=True, help="Show what the time left costs on the EC2 instances of each profile.")
+@launcher_option
+@cache_option
+@models_option
+@destination_options(*FORMATS, wide=True)
+@launcher_choice
+@_run_request
+def plan(suites: tuple[Path, ...], price: bool, destination: Destination, request: _RunRequest) -> None:
+    """List the cells of each SUITE, done and to do, and the time that is left.  Runs nothing, fetches no data, needs no
+    engine.
+
+    Times come from stored results of the same system and dataset, else from a shipped paper's latencies.  Otherwise
+    harness assumes 30 s per job and 0.1 s per query, and for an index build 60 s and 0.01 s per document. ~ marks
+    estimates.  An index shared by several cells counts once.  Exit code 1 if a dataset's folder does not exist.
+    """
+    with request.choice.open() as launcher:
+        planner = Planner(launcher)
+        planned = [request.plan(path, planner) for path in suites]
+    plans = [each for each, _ in planned]
+    missing: dict[str, FileError] = {}
+    for each, options in planned:
+        missing |= cell_plans.missing_folders(each.inputs.suite, options)
+    results, fresh_index = str(request.results), request.fresh_index
+    given = {"results": None if results == "results" else results, "only": request.only, "fresh_index": fresh_index}
+    run = command("run", *suites, **given, fresh=request.fresh and not fresh_index)
+    cells = price_list.quote(plans, prices.snapshot())[0] if price else [cell for each in plans for cell in each.cells]
+    notes = cell_plans.plan_notes(plans, cells, missing)
+    absent = sum(len(each.absent) for each in plans)
+    destination.show_report(plan_document(cells, notes, run, absent=absent, priced=price))
+    show_errors(missing.values())
+    sys.exit(1 if missing else 0)
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path), metavar="FOLDER")
+@click.option(
+    "--idle",
+    "idle_s",
+    metavar="SECONDS",
+    type=FiniteRange(min=1),
+    default=600.0,
+    help="End after this many seconds without work.",
+)
+@cache_option
+def worker(folder: Path, idle_s: float, cache: Path) -> None:
+    """Measure on this machine what `harness run --work FOLDER` submits.
+
+    Takes one part of a suite after the other. If a worker is stopped or dies, another worker goes on with its part;
+    only the job that was running begins again. Exit code 1 if a part could not be done.
+    """
+    sys.exit(0 if folder_worker.serve(open_folder(folder), config.absolute_folder(cache), idle_s) else 1)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from harness.analysis import published, published_measures, rejudge, results_folder, row_pricing, seeds
+from harness.analysis import published, rejudge, results_folder, row_pricing, seeds
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.rejudge import QrelsOverride
 from harness.analysis.results_folder import ReadResults, Selection
@@ -37,8 +37,6 @@ from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.per_query import PerQuery
 from harness.progress import Progress
 from harness.report.plots import KINDS
-from harness.report.summary import SummaryView, summary_section
-from harness.report.writers import plain_escape
 from harness.results import suite_record
 from harness.untrusted import one_line
 
@@ -46,22 +44,14 @@ from harness.untrusted import one_line
 _MOST_TESTED = 500
 
 
-def _measures_option(default: str | None, text: str) -> Decorator:
-    return click.option(
-        "--measures", metavar="NAME,...", default=default, callback=parsed_by(parse_measures), help=text
-    )
-
-
-def stored_measures_option(text: str = "As ir_measures writes them.") -> Decorator:
-    """Make ``--measures`` of stored results; the command gets none where the suite's are to be used."""
-    return _measures_option(None, f"{text}  [default: the suite's, else {' '.join(measure_names.DEFAULT)}]")
-
-
 def measures_option(
-    text: str = "As ir_measures writes them.", default: Sequence[str] = measure_names.DEFAULT
+    text: str = "As ir_measures writes them.", default: Sequence[str] | None = measure_names.DEFAULT
 ) -> Decorator:
-    """Make ``--measures`` of runs."""
-    return _measures_option(" ".join(default), text)
+    """Make ``--measures``; with the default ``None``, of stored results: the command gets none for the suite's."""
+    if default is None:
+        text = f"{text}  [default: the suite's, else {' '.join(measure_names.DEFAULT)}]"
+    words = None if default is None else " ".join(default)
+    return click.option("--measures", metavar="NAME,...", default=words, callback=parsed_by(parse_measures), help=text)
 
 
 without_queries_option = click.option(
@@ -137,35 +127,14 @@ class StoredResults:
 
     def page(self, found: ReadResults, view: str = "") -> str:
         """Return the HTML page of unpriced results, which opens with the selected prices and this view."""
-        from harness.report.page import PageSource, page_content, render_page  # late, as most commands write no page
-        from harness.report.page.answer import answer_html
-        from harness.report.page.groups import ranking_data
-        from harness.report.published_measures import first_screen
+        from harness.report.page.results import results_page  # late, as most commands write no page
 
-        tariff, per_query = self._tariff(), found.per_query
-        table = row_pricing.price(found.table, tariff)
-        title, about = _paper(self.results)
-        content = PageSource(
-            title=title or f"Results in {self.results.resolve().name}",
-            about=about,
-            measured=found.table,
-            tariff=tariff,
-            ranking=ranking_data(table, per_query),
-            quantiles_s={key: values.quantiles_s for key, values in per_query.items()},
-            notes=table.notes,
-            view=view,
-        )
-        pointed = SummaryView(rest="click a number of the leaderboard")
-        if published.has_measures_alone(self.results):
-            answer = first_screen(published_measures.read(self.results), plain_escape)
-        else:
-            answer = summary_section(table, per_query, plain_escape, pointed)
-        return render_page(page_content(content), answer_html(answer))
+        return results_page(self.results, found, self._tariff(), view)
 
 
 def tested(found: ReadResults) -> ReadResults:
     """Leave the values by query out where reading them is slow: of a large table, or one of distances alone."""
-    # A Frechet distance is of a whole run.
+    # A Frechet distance describes a whole run, not a query.
     by_query = any(not name.startswith("FD") for name in found.table.measures)
     return found if by_query and len(found.table.rows) <= _MOST_TESTED else replace(found, read_values=dict)
 
@@ -195,29 +164,24 @@ class RunSelection:
         """Return whether a readable run file is named."""
         return any(isinstance(run, Path) and trec_lines.is_readable(run) for run in self.runs)
 
-    @property
-    def paths(self) -> list[Path]:
-        """The run files."""
-        return [Path(run) for run in self.runs]
-
     def judged(self) -> tuple[JudgedRuns, ...]:
         """Return the judged runs, one entry for each dataset, query sample and collection.
 
         Raises:
-            UsageError: the arguments do not go together, there is no run, or no such query.
+            UsageError: the arguments do not go together, or a run or a query does not exist.
             FileError: a file is missing or damaged.
         """
         if self.qrels is None or self.names_results:
             return self._stored()
         if self.only is not None:
-            raise UsageError("--only is of stored results; leave it out, or leave --qrels out")
+            raise UsageError("--only needs stored results; leave it out, or leave --qrels out")
         if not self.runs:
-            raise UsageError("--qrels needs run files beside it; name at least one")
-        return read_run_files(self.qrels, self.paths, self.queries, self.without_queries)
+            raise UsageError("--qrels needs run files; name at least one")
+        return read_run_files(self.qrels, [*map(Path, self.runs)], self.queries, self.without_queries)
 
     def _stored(self) -> tuple[JudgedRuns, ...]:
         if self.queries is not None:
-            raise UsageError("--queries is of run files; name their judgements with --qrels, or leave it out")
+            raise UsageError("--queries needs run files; name their judgements with --qrels, or leave --queries out")
         if len(self.runs) > 1 or self.names_run_files:
             raise UsageError("run files need their judgements; name them with --qrels, or give one folder of results")
         folder = readable(self.runs[0] if self.runs else Path("results"), self.cache)
@@ -278,11 +242,3 @@ def read_run_files(
     override = rejudge.read(None, without_queries)
     runs_of_files = judged_runs.read_runs(qrels, runs, texts, watch)
     return (runs_of_files if override is None else rejudge.override_runs((runs_of_files,), override)[0],)
-
-
-def _paper(folder: Path) -> tuple[str | None, tuple[str, ...]]:
-    """Return the title and citation of the paper whose tables a folder holds."""
-    if not published.is_in(folder):
-        return None, ()
-    about = (published_measures if published.has_measures_alone(folder) else published).read(folder).about
-    return f"{about.cited}, as published", about.citation_lines()

@@ -1,4 +1,4 @@
-"""`harness systems`, `pin`, `doctor`, `conformance`, `calibrate`: systems, this machine, and their checks."""
+"""`harness systems`, `pin`, `images`, `doctor`, `conformance`, `calibrate`: systems, their images, this machine."""
 
 from __future__ import annotations
 
@@ -6,34 +6,33 @@ import logging
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 import click
 
-from harness import filesystem
+from harness import config, filesystem
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_options
 from harness.cli.lines import say
 from harness.cli.locations import writable
-from harness.cli.options import (
-    cache_option,
-    models_option,
-    platform_option,
-    results_option,
-    retry_option,
-)
-from harness.cli.output import FORMATS, Destination, destination_options, show_errors, show_paragraphs, write
-from harness.errors import FileError, UsageError
+from harness.cli.options import cache_option, models_option, platform_option, results_option, retry_option
+from harness.cli.output import FORMATS, Destination, columns, destination_options, show_errors, show_paragraphs, write
+from harness.errors import FileError, HarnessError, ImageError, UsageError
 from harness.experiments.calibration import run as calibration
-from harness.experiments.calibration.run import CaseSelection
 from harness.experiments.conformance import examine
 from harness.jobs.pinning import pin_alone
+from harness.launch import connection, launchers
 from harness.launch import doctor as host
-from harness.launch import launchers
 from harness.launch.checks import Check, Level
+from harness.launch.connection import engine_errors
+from harness.launch.docker import DockerLauncher
 from harness.launch.images import catalog, pins
+from harness.launch.images.builder import ImageBuilder
+from harness.launch.images.systems import System
 from harness.pricing import instances
+from harness.progress import task
 from harness.report.checks import checks_document
 from harness.report.systems import system_paragraphs, systems_document, systems_section
 
@@ -133,19 +132,13 @@ def conformance(
 @click.command()
 @results_option
 @click.option("--only", metavar="GLOB,...", help="Only cases whose name (or group) matches.")
-@click.option("--repeats", type=click.IntRange(1, 1000), default=1, help="Run all cases that many times.")
 @retry_option(1, "Measure a case again whose times are off, at most N times; the table says so.")
 @destination_options(*FORMATS, wide=True)
 @launcher_option
 @cache_option
 @launcher_choice
 def calibrate(
-    results: Path | str,
-    only: str | None,
-    repeats: int,
-    retry_noisy: int,
-    destination: Destination,
-    choice: LauncherChoice,
+    results: Path | str, only: str | None, retry_noisy: int, destination: Destination, choice: LauncherChoice
 ) -> None:
     """Measure injected values, and show the reported ones that are off; all with --wide.
 
@@ -154,6 +147,69 @@ def calibrate(
     started = time.monotonic()
     with writable(results, choice.cache) as location, choice.open() as launcher:
         options = replace(run_options(Path(), location.folder, None, True, choice.cache), publisher=location.publisher)
-        lines = calibration.calibrate(options, CaseSelection(only, repeats, retry_noisy), launcher)
-    destination.show_report(calibration.calibration_document(lines, time.monotonic() - started))
-    sys.exit(0 if all(line.ok for line in lines) else 1)
+        verdicts = calibration.calibrate(options, launcher, only, retry_noisy)
+    destination.show_report(calibration.calibration_document(verdicts, time.monotonic() - started))
+    sys.exit(0 if all(verdict.ok for verdict in verdicts) else 1)
+
+
+log = logging.getLogger(__name__)
+
+
+@click.command()
+@click.argument("systems", nargs=-1)
+@click.option("--engine", "engines", multiple=True, metavar="NAME", help="An engine's image too, without weights.")
+@click.option("--gpus", is_flag=True, help="Images for hardware profiles with GPUs, of engines that have them.")
+@platform_option("Images for this platform (arm64: Graviton), emulated if it is not the Docker engine's.")
+@cache_option
+@models_option
+def images(
+    systems: tuple[str, ...],
+    engines: tuple[str, ...],
+    gpus: bool,
+    platform: str | None,
+    cache: Path,
+    models: Path | None,
+) -> None:
+    """Build the images of SYSTEMS (default: each engine's, without weights), and print their sizes.
+
+    `harness run` builds missing images itself; this command builds them in advance.  Exit code 1 if a build fails.
+    """
+    wrong: dict[str, FileError] = {}
+    named = bool(systems or engines)
+    declared, errors = _pinned(systems, DockerLauncher(cache, models))
+    chosen: list[tuple[System, bool]] = []
+    if declared or engines or not named:
+        chosen = catalog.images_to_build(declared, engines, 1 if gpus else 0, wrong)
+    errors += () if named else wrong.values()
+    with engine_errors():
+        client = connection.connect(120)
+    rows: list[tuple[str, ...]] = []
+    with closing(client):
+        builder = ImageBuilder(client, config.absolute_folder(cache), models, platform)
+        for system, whole_engine in chosen:
+            name = f"the engine {system.engine_image}" if whole_engine else system.image
+            started = time.monotonic()
+            try:
+                with task(f"{name}: image"):
+                    image = builder.ensure_engine(system) if whole_engine else builder.ensure(system)
+            except (ImageError, FileError) as error:  # the others are built
+                errors.append(error)
+                continue
+            size, took = f"{image.size_bytes / 1e6:,.0f} MB", f"{time.monotonic() - started:.1f} s"
+            digest = image.digest.removeprefix("sha256:")[:12]
+            rows.append((name, image.platform, size, took, digest, image.reference))
+    columns(("image of", "platform", "size", "took", "digest", "tag"), rows)
+    show_errors(errors)
+    sys.exit(1 if errors else 0)
+
+
+def _pinned(systems: tuple[str, ...], launcher: DockerLauncher) -> tuple[list[System], list[HarnessError]]:
+    """Return the pinned systems, and an error for each system that cannot be pinned."""
+    pinned: list[System] = []
+    errors: list[HarnessError] = []
+    for system in catalog.named(systems).values():
+        try:
+            pinned.append(pin_alone(system, launcher))
+        except ImageError as error:
+            errors.append(ImageError(f"{system.name}: {error}"))
+    return pinned, errors

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
 from harness import config, datasets
 from harness.cli.launchers import LauncherChoice, launcher_option
 from harness.cli.lines import say
-from harness.cli.locations import ResultsLocation, as_given, of_suite, writable
+from harness.cli.locations import as_given, of_suite, writable
 from harness.cli.options import (
     Decorator,
     PriceSelection,
@@ -38,9 +38,8 @@ from harness.experiments.viability.render_minimum import minima_document
 from harness.experiments.viability.session import Question
 from harness.experiments.viability.smallest import find_limits
 from harness.jobs.suite import Suite, load
-from harness.launch.base import Launcher
 from harness.launch.images import catalog
-from harness.pricing.prices import Snapshot
+from harness.launch.images.systems import System
 from harness.untrusted import one_line
 
 
@@ -57,51 +56,64 @@ class Bench(LauncherChoice):
     @contextmanager
     def ask(self, criteria: Criteria, gpus: int, step: int = Question.step) -> Iterator[Question]:
         """Check everything that takes no time, then open the question."""
-        system, cache = catalog.system(self.system), config.absolute_folder(self.cache)
-        about = subject(system, datasets.find(self.dataset, Path.cwd()), cache, self.queries)
-        with writable(self.results, cache) as location, self.open() as launcher:
-            yield Question(self._jobs(about, launcher, location), criteria, gpus, step)
+        about = self._subject(catalog.system(self.system), self.dataset, Path.cwd())
+        with self._jobs() as jobs:
+            yield Question(jobs(about), criteria, gpus, step)
 
     @contextmanager
     def each(self, suite: Suite, criteria: Criteria, step: int) -> Iterator[Ask]:
         """Open a function that opens a question of a suite, on one launcher and one results folder."""
-        cache, folder = config.absolute_folder(self.cache), Path(self.system).absolute().parent
-        with writable(self.results, cache) as location, self.open() as launcher:
-            launcher.check()
+        with self._jobs(check=True) as jobs:
 
-            @contextmanager
-            def ask(question: SuiteQuestion) -> Iterator[Question]:
-                found = datasets.find(question.dataset, folder)
+            def ask(question: SuiteQuestion) -> Question:
                 language = suite.language(dataset_name(question.dataset))
-                about = subject(question.system, found, cache, self.queries, language)
-                yield Question(self._jobs(about, launcher, location), criteria, question.gpus, step)
+                about = self._subject(question.system, question.dataset, Path(self.system).absolute().parent, language)
+                return Question(jobs(about), criteria, question.gpus, step)
 
             yield ask
 
-    def _jobs(self, about: Subject, launcher: Launcher, location: ResultsLocation) -> SubjectJobs:
+    def _subject(self, system: System, dataset: str, beside: Path, language: str | None = None) -> Subject:
         cache = config.absolute_folder(self.cache)
-        results = of_suite(self.results, SUITE, cache).absolute()
-        return SubjectJobs(about, results, cache, launcher, fresh=self.fresh, publisher=location.publisher)
+        return subject(system, datasets.find(dataset, beside), cache, self.queries, language)
+
+    @contextmanager
+    def _jobs(self, *, check: bool = False) -> Iterator[Callable[[Subject], SubjectJobs]]:
+        """Open the launcher and the results; yield a function that returns a subject's jobs."""
+        cache = config.absolute_folder(self.cache)
+        with writable(self.results, cache) as location, self.open() as launcher:
+            if check:
+                launcher.check()
+            results = of_suite(self.results, SUITE, cache).absolute()
+            yield partial(
+                SubjectJobs,
+                results=results,
+                cache=cache,
+                launcher=launcher,
+                fresh=self.fresh,
+                publisher=location.publisher,
+            )
 
 
-Ask = Callable[[SuiteQuestion], AbstractContextManager[Question]]
+Ask = Callable[[SuiteQuestion], Question]
 
 
 def _bench_options(metavar: str) -> Decorator:
-    return record_options("bench", Bench, click.argument("system", metavar=metavar), *_BENCH)
-
-
-_BENCH = (
-    click.option(
-        "--dataset", default="scifact", help="A shipped dataset, a folder such as ./my-data, or an id of ir_datasets."
-    ),
-    click.option("--queries", type=click.IntRange(1), default=300, help="Queries in the fixed sample."),
-    click.option("--fresh", is_flag=True, help="Measure stored jobs again too; earlier jobs stay."),
-    results_option,
-    launcher_option,
-    cache_option,
-    models_option,
-)
+    return record_options(
+        "bench",
+        Bench,
+        click.argument("system", metavar=metavar),
+        click.option(
+            "--dataset",
+            default="scifact",
+            help="A shipped dataset, a folder such as ./my-data, or an id of ir_datasets.",
+        ),
+        click.option("--queries", type=click.IntRange(1), default=300, help="Queries in the fixed sample."),
+        click.option("--fresh", is_flag=True, help="Measure stored jobs again too; earlier jobs stay."),
+        results_option,
+        launcher_option,
+        cache_option,
+        models_option,
+    )
 
 
 criteria_options = record_options(
@@ -152,7 +164,7 @@ def viable(
     """Find the smallest memory limit under which SYSTEM still works, and the instance to rent for it.
 
     With SUITE (a TOML file): of each of its systems, on its datasets and with the CPUs and GPUs of its hardware
-    profiles, beside Table 2 of a shipped paper where that has the system.  A system that fails stops no other.
+    profiles, next to Table 2 of a shipped paper if it has the system.  A system that fails does not stop the others.
 
     Each probe is a stored job, so the same command resumes a stopped search, and shows a finished search at once.  Exit
     code 1 if no limit could be confirmed.
@@ -161,7 +173,10 @@ def viable(
     step_bytes = acceptance.parse_size(step, "--step")
     snapshot = selection.snapshot()  # before anything costs time
     if bench.system.endswith(".toml"):
-        _refuse_for_suite("dataset", "gpus")
+        if decided := [name for name in ("dataset", "gpus") if name in given_parameters()]:
+            raise UsageError(
+                f"--{decided[0]} is for a SYSTEM; the suite's file names its own, and --only chooses among them"
+            )
         suite = load(Path(bench.system))
         questions = suite_questions(suite, only, counts)
         with bench.each(suite, criteria, step_bytes) as ask:
@@ -173,29 +188,8 @@ def viable(
         sys.exit(0 if all(found.smallest and not found.failures for found in minima) else 1)
     if only is not None:
         raise UsageError("--only chooses cells of a SUITE; leave it out, or name a suite's file")
-    _show_verdicts(bench, counts or (1,), gpus, criteria, step_bytes, selection, snapshot, destination)
-
-
-def _refuse_for_suite(*names: str) -> None:
-    """Refuse options on the command line that a suite's file decides."""
-    for name in names:
-        if name in given_parameters():
-            raise UsageError(f"--{name} is for a SYSTEM; the suite's file names its own, and --only chooses among them")
-
-
-def _show_verdicts(
-    bench: Bench,
-    counts: tuple[int, ...],
-    gpus: int,
-    criteria: Criteria,
-    step_bytes: int,
-    selection: PriceSelection,
-    snapshot: Snapshot,
-    destination: Destination,
-) -> NoReturn:
-    """Find the smallest limit of one system for each CPU count, show the verdicts, and exit."""
     with bench.ask(criteria, gpus, step_bytes) as question:
-        limits, errors = find_limits(question, counts)
+        limits, errors = find_limits(question, counts or (1,))
     if limits:
         destination.show_report(render.verdicts_document(limits, snapshot, selection.choice))
     for refused in errors:
@@ -234,7 +228,7 @@ def validate(
 @_gpus_option
 @click.option("--limits", metavar="SIZE,...", help="Memory limits, e.g. 64MiB,96MiB.  [default: a ladder of eight]")
 @click.option(
-    "--plots", type=click.Path(path_type=Path), help="Plots go to PLOTS.png and PLOTS.svg.  [default: beside the jobs]"
+    "--plots", type=click.Path(path_type=Path), help="Plots go to PLOTS.png and PLOTS.svg.  [default: next to the jobs]"
 )
 @_destination_options
 def curve(bench: Bench, cpus: int, gpus: int, limits: str | None, plots: Path | None, destination: Destination) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import re
 from collections import Counter
@@ -12,7 +13,7 @@ from pathlib import Path
 from harness.errors import FileError, UsageError
 from harness.evaluation import trec
 from harness.evaluation.trec import FlaggedLines, Qrels, Run
-from harness.evaluation.trec_lines import DAMAGED, open_input
+from harness.evaluation.trec_lines import DAMAGED, is_readable, open_input
 from harness.progress import Progress
 from harness.untrusted import bounded_lines, decode, reading, reason_of
 
@@ -224,3 +225,29 @@ def count_unjudged(run: Run, qrels: Qrels, queries: Iterable[str], depth: int) -
             unjudged += missing
             shares.append(missing / len(ranking))
     return UnjudgedHits(depth, hits, unjudged, sum(shares) / len(shares) if shares else None)
+
+
+def pair_files(names: Sequence[str]) -> list[tuple[Path, Path]]:
+    """Pair run files, whose names may be globs: each of A with each of B, or all with all.
+
+    Raises:
+        FileError: a name is no run file's.
+        UsageError: all names name the same file.
+    """
+    named = [[Path(path) for path in sorted(glob.glob(name)) or [name]] for name in names]  # noqa: PTH207 # absolute too
+    for number, paths in enumerate(named):
+        for path in paths:
+            if not is_readable(path):
+                why = "is a folder" if path.is_dir() else "no such file"
+                side = f" for {'AB'[number]}" if len(named) == 2 else ""
+                raise FileError(f"{path}: {why}; name a run file{side}, or stored rows for A and B")
+    sides = named if len(named) == 2 else [[path for paths in named for path in paths]] * 2
+    pairs: dict[frozenset[Path], tuple[Path, Path]] = {}
+    for one in sides[0]:
+        for other in sides[1]:
+            if not one.samefile(other):
+                pairs.setdefault(frozenset((one.resolve(), other.resolve())), (one, other))
+    if not pairs:
+        what = f"{Path(names[0])} and {Path(names[-1])} are the same file"
+        raise UsageError(f"{what}: there is nothing to compare; name another run")
+    return list(pairs.values())

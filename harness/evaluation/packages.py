@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -21,7 +21,7 @@ from pydantic import ConfigDict
 from harness import filesystem
 from harness.commands import option
 from harness.errors import FileError, UsageError
-from harness.evaluation.pool import GradedPair, JudgingPool, read_graded_pool, shuffle_key
+from harness.evaluation.pool import GradedPair, JudgingPool, read_graded_pool, shuffle_key, write_pool
 
 PAIRS, CHECKED, REVIEWERS = 1000, 100, 2
 ACCURACY = 0.93
@@ -85,6 +85,38 @@ def cut_packages(pool: JudgingPool, plan: CheckPlan, seed: int, form: str) -> It
         for reviewer in range(1, plan.reviewers + 1):
             drawn = sorted(pairs, key=lambda pair: shuffle_key(seed, "check", str(plan.round), str(reviewer), *pair))
             yield f"{package}.check-{plan.round}-{reviewer}.{form}", replace(pool, pairs=tuple(drawn[: plan.checked]))
+
+
+def check_folder(folder: Path, plan: CheckPlan) -> None:
+    """Raise UsageError for a folder that cannot take packages: a file, or a folder that may hold grades."""
+    if folder.is_file():
+        raise UsageError(f"{folder}: is a file; name a folder for the packages with -o")
+    if plan.round == 1 and folder.is_dir() and any(folder.iterdir()):
+        raise UsageError(f"{folder}: is not empty and may hold grades; name another folder")
+
+
+def write_packages(
+    pool: JudgingPool, documents: Mapping[str, Mapping[str, str]], plan: CheckPlan, seed: int, folder: Path, form: str
+) -> None:
+    """Write the packages of a pool, and the sheets of a round, into a folder; arguments as :func:`write_pool`.
+
+    Raises:
+        UsageError: a file exists, or the packages of the first round hold other pairs.
+    """
+    files = dict(cut_packages(pool, plan, seed, form))
+    if plan.round > 1:
+        held = [pair for path in find_packages(folder) for pair in read_graded_pool(path) or ()]
+        if {(pair.query_id, pair.doc_id) for pair in held} != set(pool.pairs):
+            raise UsageError(
+                f"{folder}: its packages hold other pairs than these runs give; repeat the options of round 1"
+            )
+    existing = next((folder / name for name in files if (folder / name).exists()), None)
+    if existing is not None:
+        raise UsageError(f"{existing}: exists already and may hold grades; take a later --round")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, part in files.items():
+        with filesystem.atomic_write(folder / name) as partial, partial.open("w", encoding="utf-8") as stream:
+            write_pool(part, documents, form, stream)
 
 
 def find_packages(folder: Path) -> list[Path]:

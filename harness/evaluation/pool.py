@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from harness.errors import FileError, UsageError
+from harness.errors import FileError, UsageError, counted
 from harness.evaluation import trec_lines
 from harness.evaluation.judged_runs import JudgedRuns, UnjudgedHits, count_unjudged
 from harness.untrusted import FORMULA_SIGNS, decode, is_formula, one_line, reading, reason_of
@@ -343,3 +343,19 @@ def _table_lines(path: Path, text: str, delimiter: str) -> Iterator[tuple[str, M
         raise FileError(f"{path}:{reader.line_num}: not a table; correct the quotes of the row") from None
     finally:
         csv.field_size_limit(before)
+
+
+def summary_lines(pool: JudgingPool, rerankers: int) -> Iterator[str]:
+    """Yield the size of a pool, and each system's share of unjudged hits; the pool's file must not show them."""
+    text = f"{counted(len(pool.pairs), 'pair')} of {counted(pool.queries_to_judge, 'query')} to judge"
+    if pool.candidates:
+        text += f", chosen by {counted(rerankers, 'reranker')} from {pool.candidates:,} candidates"
+        yield f"{text}; {pool.judged:,} more of those chosen are judged"
+    else:
+        yield f"{text}; {pool.judged:,} more of the first {pool.depth} hits are judged"
+    for name, system in pool.systems:
+        share = "no hits"
+        if system.share is not None:
+            unjudged = f"{system.unjudged:,} of {system.hits:,} hits unjudged ({system.unjudged / system.hits:.1%})"
+            share = f"{unjudged}; mean over queries {system.share:.1%}"
+        yield f"  {one_line(name)}: {share}"

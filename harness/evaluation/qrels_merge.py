@@ -73,6 +73,12 @@ class MergeRecord:
     resolved: str
     reviews: tuple[Review, ...] = ()
 
+    def summary(self) -> str:
+        """Return the counts as a person reads them."""
+        counts = f"{self.added:,} added, {self.same:,} the same as before, {self.unfilled:,} not filled in"
+        kept = "new" if self.resolved == "override" else "old"
+        return f"{counts}, {len(self.conflicts):,} differ ({kept} grades stand)" if self.conflicts else counts
+
 
 _RECORD = TypeAdapter(MergeRecord)
 

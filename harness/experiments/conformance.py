@@ -51,7 +51,8 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
         envelope: the limits of both jobs.  With GPUs, the index is still built without them (a suite's default), and
         the GPU image searches. folder: an empty folder for all files; the caller removes it.
     """
-    corpus = _corpus(folder)
+    write_dataset(folder / "small", documents(), [{"_id": "d0", "text": "river"}], [("d0", "d0")])
+    corpus = datasets.load(folder / "small", folder).corpus
     with task(f"{system.name}: image"):
         builder = launcher.prepare(system)
         searching = system.for_job("search", gpus=envelope.gpus, build_gpus=0)
@@ -75,8 +76,7 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
         with task(f"{system.name}: search for fewer hits"):
             fewer = _search(launcher, prepared, corpus, index.folder, envelope, folder / "fewer", k=_FEWER)
         if system.name != NULL_SYSTEM:  # it answers without searching, on purpose
-            yield _judge_k(alone, fewer, _LEAST if system.fewer_hits_ok else _K)
-            yield _judge_ties(alone, fewer)
+            yield from _judge_fewer(alone, fewer, _LEAST if system.fewer_hits_ok else _K)
         with task(f"{system.name}: search in batches"):
             batches = _search(launcher, prepared, corpus, index.folder, envelope, folder / "batches", _BATCH)
         yield from _judge_batches(alone, batches)
@@ -126,26 +126,24 @@ def _judge(system: System, collected: CollectedJob) -> Iterator[Check]:
     yield _check(bool(measured.libraries), "names its libraries", to_json(measured.libraries))
 
 
-def _judge_k(alone: CollectedJob, fewer: CollectedJob, wanted: int) -> Check:
-    """Check that the number of hits follows k; the driver refuses answers with more."""
-    what = "returns as many documents as asked for"
-    if fewer.outcome is not Outcome.OK:
-        return _check(False, what, f"asked for {_FEWER}: {fewer.detail or fewer.outcome.value}")
-    most = len(_answers(alone)[_SHARED_WORD])
-    least = len(_answers(fewer)[_SHARED_WORD])
-    detail = f"{most} of {_K} and {least} of {_FEWER}, for a word that all documents have"
-    return _check(most >= wanted and least == _FEWER, what, detail)
+def _judge_fewer(alone: CollectedJob, fewer: CollectedJob, wanted: int) -> Iterator[Check]:
+    """Check that the number of hits follows k, and that with equal scores the first documents do not depend on k.
 
-
-def _judge_ties(alone: CollectedJob, fewer: CollectedJob) -> Check:
-    """Check that with equal scores at the cut-off the first documents do not depend on k.
-
-    An approximate search may find other documents with other scores for a larger k.
+    The driver refuses answers with more hits.  An approximate search may find other documents with other scores for a
+    larger k.
     """
-    what = "returns the same first documents for any k, equal scores included"
+    whats = (
+        "returns as many documents as asked for",
+        "returns the same first documents for any k, equal scores included",
+    )
     if fewer.outcome is not Outcome.OK:
-        return _check(False, what, f"asked for {_FEWER}: {fewer.detail or fewer.outcome.value}")
+        for what in whats:
+            yield _check(False, what, f"asked for {_FEWER}: {fewer.detail or fewer.outcome.value}")
+        return
     many, few = _hits(alone), _hits(fewer)
+    most, least = len(many[_SHARED_WORD]), len(few[_SHARED_WORD])
+    detail = f"{most} of {_K} and {least} of {_FEWER}, for a word that all documents have"
+    yield _check(most >= wanted and least == _FEWER, whats[0], detail)
     pairs = {query: (hits, many[query][:_FEWER]) for query, hits in few.items()}
     differ = [query for query, (some, first) in pairs.items() if _only_ids_differ(some, first)]
     detail = f"{len(differ)} of {len(few)} queries differ between k = {_FEWER} and k = {_K}"
@@ -153,7 +151,7 @@ def _judge_ties(alone: CollectedJob, fewer: CollectedJob) -> Check:
         some, first = (" ".join(doc_id for doc_id, _ in hits) for hits in pairs[differ[0]])
         detail += f", first {differ[0]}: {some} against {first}"
         detail += "; break ties by one rule before the cut, e.g. the document's order or id"
-    return _check(not differ, what, detail)
+    yield _check(not differ, whats[1], detail)
 
 
 def _only_ids_differ(some: Sequence[tuple[str, float]], first: Sequence[tuple[str, float]]) -> bool:
@@ -247,11 +245,6 @@ def _search(
     )
     job = LaunchRequest(spec, prepared, folder, corpus.folder, index, _LIMITS, index_is_copy=writes)
     return collect(job, launcher.launch(job, silent), corpus.unknown)
-
-
-def _corpus(folder: Path) -> datasets.PreparedCorpus:
-    write_dataset(folder / "small", documents(), [{"_id": "d0", "text": "river"}], [("d0", "d0")])
-    return datasets.load(folder / "small", folder).corpus
 
 
 def documents() -> list[dict[str, str]]:

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from harness import filesystem
+from harness import datasets, filesystem
 from harness.datasets import native
 from harness.datasets.corpus import PreparedCorpus, prepare_corpus
 from harness.driver.records import Envelope, Outcome, Scalar, digest
 from harness.errors import FileError, JobError, UsageError, counted
-from harness.evaluation import embeddings
+from harness.evaluation import embeddings, judged_runs
 from harness.evaluation.embeddings import Embeddings, Vectors
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.jobs import environment, indexes
@@ -111,6 +111,35 @@ def texts_of(queries: Mapping[str, str], cache: Path) -> PreparedCorpus:
         lines = (json.dumps({"_id": name, "text": text}) for name, text in queries.items())
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         return prepare_corpus(native.json_documents(path), cache)
+
+
+@dataclass(frozen=True)
+class TextSelection:
+    """The texts to encode: a dataset's texts that stored runs need, or the queries of a file."""
+
+    dataset: str | None
+    texts: Path | None
+    role: str | None
+    depth: int
+    everything: bool
+
+    def read(self, cache: Path, stored_runs: Callable[[], Iterable[JudgedRuns]]) -> TextSet:
+        """Read the texts.
+
+        Raises:
+            UsageError: not exactly one of a dataset and a file is named.
+        """
+        if (self.dataset is None) == (self.texts is None):
+            raise UsageError("name a DATASET or a file with --texts, one of the two")
+        if self.texts is not None:
+            corpus = texts_of(judged_runs.read_queries(self.texts), cache)
+            return TextSet(self.texts.name, corpus, self.role or QUERY, None)
+        dataset = datasets.load(datasets.find(str(self.dataset), Path.cwd()), cache)
+        if self.role == QUERY:
+            queries = {query.query_id: query.text for query in dataset.queries}
+            return TextSet(f"the queries of {dataset.name}", texts_of(queries, cache), QUERY, None)
+        ids = None if self.everything else needed(stored_runs(), self.depth, dataset.corpus, dataset.name)
+        return TextSet(dataset.name, dataset.corpus, DOCUMENT, ids)
 
 
 def as_documents(system: System) -> System:

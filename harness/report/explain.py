@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 
 from harness.analysis import causes, notes
+from harness.analysis.axes import cell_of
 from harness.analysis.comparison import called
 from harness.analysis.table import Cause, Finding, FirstStage, Price, Row, Table, Validity
 from harness.driver.records import Outcome
@@ -20,6 +21,7 @@ from harness.report.columns import Column
 from harness.report.document import bounded, number
 from harness.report.figures import Figure
 from harness.results import pin_lock
+from harness.results.schema import matches
 from harness.stats import Estimate
 
 # A title and what it says.
@@ -328,3 +330,16 @@ def names(table: Table) -> tuple[str, ...]:
         *(column.name for figure in figures for column in figure.columns()),
         *(cause.value for cause in Cause),
     )
+
+
+def is_named(row: Row, name: str) -> bool:
+    """Return whether a name is a row's: a glob of cells, a swept system, or the beginning of a job's key."""
+    swept = row.sweep is not None and row.sweep.system == name
+    return swept or matches(cell_of(row), name) or any(key.startswith(name) for key in row.keys if len(name) >= 4)
+
+
+def doubts(row: Row) -> str:
+    """Return the causes of a row's findings, else its validity."""
+    causes_ = [finding.cause.value for finding in row.findings]
+    causes_ += [f"index build: {finding.cause.value}" for finding in row.index.findings]
+    return ", ".join(dict.fromkeys(causes_)) or row.validity.value

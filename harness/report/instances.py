@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from harness.pricing import offers
+from harness.pricing import offers, prices, token_prices
 from harness.pricing.offers import Offer, Offers
 from harness.pricing.prices import Snapshot
 from harness.report.document import MISSING, Escape, GridColumn, ReportDocument, Section, Value, grid_of, lines_of
@@ -82,3 +83,30 @@ _COLUMNS: tuple[GridColumn[Offer], ...] = (
     ("NVMe, GB", True, lambda offer: f"{nvme / 1e9:g}" if (nvme := offer.instance.local_nvme_bytes) else MISSING),
     ("generation", False, lambda offer: _generation(offer) or "?"),
 )
+
+
+_TOKENS = "language models' tokens"
+
+
+def snapshot_ages(today: datetime.date) -> tuple[list[tuple[str, str, str, str, str, str]], list[str]]:
+    """Return a line for each price snapshot, with its age, and a warning for each region whose newest is old."""
+    snapshots = [
+        (f"{snapshot.provider} {snapshot.region}", term, file.as_of, len(snapshot.prices), snapshot.source)
+        for file in prices.snapshot_files()
+        for term, snapshot in prices.read_snapshots(file).items()
+    ]
+    snapshots += [
+        ("tokens", "list", tokens.as_of, len(tokens.models), tokens.source.partition(",")[0])
+        for tokens in token_prices.read_snapshots()
+    ]
+    newest = {(region, term): (today - as_of).days for region, term, as_of, _, _ in snapshots}
+    lines = [
+        (region, term, str(as_of), f"{(today - as_of).days} days", str(count), source)
+        for region, term, as_of, count, source in snapshots
+    ]
+    return lines, [
+        f"the newest {term} prices of {_TOKENS if region == 'tokens' else region} are {age} days old (more than"
+        f" {prices.OLD_DAYS}); add newer ones: docs/reference/prices.md says how"
+        for (region, term), age in newest.items()
+        if age > prices.OLD_DAYS
+    ]

@@ -37,6 +37,7 @@ from harness.report.hardware import explain_marks, hardware, machine, priced_on,
 from harness.report.row_figures import BUILD, COST, COST_HEADER, LATENCY, cost_cell, doubt_mark
 from harness.report.sentences import answers, reranking, spent
 from harness.report.writers import fits
+from harness.results.schema import NULL_SYSTEM
 
 # Tones of a line, for a terminal that shows colours.
 GOOD, DOUBTFUL, BAD = "good", "doubtful", "bad"
@@ -479,3 +480,13 @@ def _named(doubtful: Sequence[Row], rows: Sequence[Row]) -> str:
         return ", ".join(dict.fromkeys(row.system for row in doubtful))
     parts = [f"{' and '.join(dict.fromkeys(systems))} on {name}" for name, systems in by_hardware.items()]
     return "; ".join(parts)
+
+
+def nothing_measured(rows: Sequence[Row]) -> str | None:
+    """Return why no system has a figure, if so; harness's own overhead does not answer the question."""
+    systems = [row for row in rows if row.system != NULL_SYSTEM] or rows
+    if any(row.outcome is Outcome.OK for row in systems):
+        return None
+    ends = Counter(row.outcome.value.replace("_", " ") for row in systems)
+    counts = ", ".join(f"{count} {end}" for end, count in ends.items())
+    return f"nothing could be measured: {counts}; choose other hardware, or fix the systems"

@@ -80,7 +80,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_measure_by_position_is_that_computed_by_hand(stored: Path) -> None:
     done = call("positions", str(stored), "--format", "json")
     assert done.exit_code == 0, done.output
-    assert "scifact: left out, no positions" in done.stderr
+    assert "scifact: left out, because its positions" in done.stderr
     (made,) = json.loads(done.stdout)["datasets"]
     assert made["histogram"] == [35, 35, 35, 0, 0, 0, 35]
     assert made["length_histogram"] == [0] * 16 + [140], "all documents have 4,096 tokens"
@@ -150,7 +150,7 @@ def test_dataset_alone_says_what_is_unseen_before_anything_runs(stored: Path, tm
         "bm25-ms-marco-minilm-l6": (509, 0.5),
         "bm25": (None, 0.0),
     }
-    assert_refused(call("positions", str(stored), "--reads", "300"), "--reads and --suite are of a DATASET")
+    assert_refused(call("positions", str(stored), "--reads", "300"), "--reads and --suite need a DATASET")
     (tmp_path / "far").mkdir()
     (tmp_path / "far" / POSITIONS).write_bytes(position("q000", 5, doc="other").to_line())
     wrong = call("positions", str(stored), "--dataset", str(tmp_path / "far"))

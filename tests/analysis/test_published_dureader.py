@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from harness.analysis import published_measures
-from harness.cli import pool
+from harness.cli import judgements as pool
 from harness.datasets import dureader_questions
 from harness.evaluation import packages
 from harness.launch.images import catalog

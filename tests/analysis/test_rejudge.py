@@ -164,7 +164,7 @@ def test_stored_runs_are_rejudged(harness: Call, tmp_path: Path) -> None:
     assert found.qrels["q000"] == {"right": 1, "wrong1": 1} and set(found.runs) == {"early", "late"}
     with pytest.raises(UsageError, match="lacks judgements"):
         RunSelection((Path("results"),), tmp_path, Path("other.trec")).judged()
-    with pytest.raises(UsageError, match=r"--only is of stored results|--queries is of run files"):
+    with pytest.raises(UsageError, match=r"--only needs stored results|--queries needs run files"):
         RunSelection((Path("results"),), tmp_path, Path("more.trec"), Path("queries")).judged()
 
 

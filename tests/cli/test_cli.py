@@ -18,20 +18,6 @@ from tests.conftest import Bench
 from tests.support.command_line import Call
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (("run", "absent.toml"), "absent.toml: this file does not exist; check the path"),
-        (("report", "absent"), "absent: no results here; run a suite first, or give the folder that holds them"),
-        (("conformance", "plantet"), "unknown system 'plantet'. Did you mean 'planted'?"),
-    ],
-)
-def test_usage_error_is_one_line_and_exit_code_2(harness: Call, arguments: tuple[str, ...], line: str) -> None:
-    done = harness(*arguments)
-    assert done.exit_code == 2
-    assert done.stderr.startswith(f"harness: {line}") and done.stderr.count("\n") == 1
-
-
 @pytest.mark.parametrize("option", ["--results", "--cache"])
 @pytest.mark.parametrize(
     ("path", "message"), [("long/" * 700, "bytes; at most"), ("n" * 300, "bytes; at most"), ("\udcff", "is not UTF-8")]

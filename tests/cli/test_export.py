@@ -32,7 +32,6 @@ def harness(results: Path) -> Call:
     return call
 
 
-@pytest.mark.slow
 def test_every_example_of_the_documentation_page_runs(harness: Call) -> None:
     """Every command of it succeeds and every line of Python runs, in their order."""
     shutil.copytree("results", "from-alice")
@@ -59,7 +58,6 @@ def test_every_example_of_the_documentation_page_runs(harness: Call) -> None:
     assert harness(*named.split()[1:]).exit_code == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -75,7 +73,6 @@ def test_conflicting_options_are_one_line(harness: Call, arguments: tuple[str, .
     assert not Path("out").exists()
 
 
-@pytest.mark.slow
 def test_published_tables_are_exported_as_rows_only(harness: Call) -> None:
     shipped = str(ROOT / SHIPPED)
     for form in ("csv", "parquet", "sqlite"):
@@ -84,14 +81,6 @@ def test_published_tables_are_exported_as_rows_only(harness: Call) -> None:
     assert "no runs to describe" in harness("export", shipped, "--format", "ir_metadata", "-o", "meta").stderr
 
 
-@pytest.mark.slow
-def test_export_overwrites_nothing(harness: Call) -> None:
-    assert harness("export", "results", "--format", "csv", "-o", "out").stdout == "written: out\n"
-    done = harness("export", "results", "--format", "csv", "-o", "out")
-    assert (done.exit_code, done.stderr.count("\n")) == (2, 1) and "nothing is overwritten" in done.stderr
-
-
-@pytest.mark.slow
 def test_merge_prints_the_jobs_of_each_origin(harness: Call) -> None:
     done = harness("merge", "results", "bob=results", "-o", "out")
     assert done.exit_code == 0 and done.stdout == "bob: 12 jobs\nresults: 12 jobs\nwritten: out\n"
@@ -104,7 +93,6 @@ def test_merge_prints_the_jobs_of_each_origin(harness: Call) -> None:
     assert harness("merge", "-o", "other").exit_code == 2
 
 
-@pytest.mark.slow
 def test_verify_prints_one_finding_per_line_and_fails(harness: Call) -> None:
     done = harness("verify")
     assert (done.exit_code, done.stdout) == (0, "- 12 jobs, 36 files: all follows\n")
@@ -125,7 +113,6 @@ def test_verify_prints_one_finding_per_line_and_fails(harness: Call) -> None:
     assert "\x1b" not in damaged.stdout, "a stranger's control characters reach no terminal"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("form", ["md", "csv", "json", "latex", "html"])
 def test_a_report_made_again_has_the_same_bytes(harness: Call, form: str) -> None:
     """So `cmp` compares a report with its results, as the documentation page says; rows are cached the second time."""
@@ -135,7 +122,6 @@ def test_a_report_made_again_has_the_same_bytes(harness: Call, form: str) -> Non
     assert Path("report").read_bytes() == Path("again").read_bytes()
 
 
-@pytest.mark.slow
 def test_verify_says_that_it_does_not_check_reports(harness: Call) -> None:
     assert harness("report", "results", "--format", "html", "-o", "results/report.html").exit_code == 0
     note = "- note  not checked: report.html; `harness report` makes a report again"
@@ -146,7 +132,6 @@ def test_verify_says_that_it_does_not_check_reports(harness: Call) -> None:
     assert "Does not check reports" in harness("verify", "--help").stdout
 
 
-@pytest.mark.slow
 def test_merged_rows_are_ranked_and_compared_by_origin(harness: Call, tmp_path: Path) -> None:
     """Mark the results as measured in containers, so that they can be ranked."""
     for name, slower in (("ours", 1.0), ("theirs", 2.0)):
@@ -168,7 +153,6 @@ def test_merged_rows_are_ranked_and_compared_by_origin(harness: Call, tmp_path: 
     assert sorted(pairs) == [("ours", "ours"), ("theirs", "theirs")]
 
 
-@pytest.mark.slow
 def test_merged_results_have_origins_in_every_table(harness: Call) -> None:
     harness("merge", "ours=results", "theirs=results", "-o", "out")
     for arguments in (("report",), ("reprice", "--as-of", "2022-12-05"), ("report", "--layout", "santhanam2023")):

@@ -8,7 +8,7 @@ import docker
 import pytest
 from click.testing import Result
 
-from harness.launch.images import emulation
+from harness.launch.images import catalog, emulation
 from harness.launch.images.builder import Image, ImageBuilder
 from harness.launch.images.systems import System
 from tests.conftest import Bench
@@ -59,37 +59,6 @@ def test_images_pins_for_itself_and_says_that_it_keeps_no_pins(bench: Bench, mon
 
 @pytest.mark.docker
 @pytest.mark.usefixtures("engine")
-def test_images_builds_only_systems_with_gpu_packages_for_gpus(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[str] = []
-
-    def ensure_engine(_builder: ImageBuilder, system: System) -> Image:
-        made.append(system.engine_image)
-        return Image("tag", "recipe", "sha256:00", 1, "driver")
-
-    def ensure(_builder: ImageBuilder, system: System) -> Image:
-        made.append(system.image)
-        return Image("tag", "recipe", "sha256:00", 1, "driver")
-
-    monkeypatch.setattr(ImageBuilder, "ensure_engine", ensure_engine)
-    monkeypatch.setattr(ImageBuilder, "ensure", ensure)
-    planted = bench.folder / "engines" / "planted"
-    assert harness(bench, "--gpus").exit_code == 0 and "dense-cuda" in made
-    assert not [each for each in made if each.startswith("planted")], "it has no such packages"
-    assert harness(bench, "planted", "--gpus").exit_code == 0 and made.pop() == "planted"
-    shutil.copy(planted / "requirements.lock", planted / "requirements-cuda12.lock")
-    assert harness(bench, "--gpus").exit_code == 0 and "planted-cuda" in made
-    assert harness(bench, "planted", "--gpus").exit_code == 0 and made.pop() == "planted-cuda"
-    made.clear()
-    assert harness(bench).exit_code == 0 and "planted" in made
-    assert not [each for each in made if each.endswith("-cuda")]
-    made.clear()
-    assert harness(bench, "planted", "--engine", "dense", "--engine", "dense").exit_code == 0
-    assert made == ["planted", "dense"]
-    assert harness(bench, "--engine", "dense", "--gpus").exit_code == 0 and made.pop() == "dense-cuda"
-
-
-@pytest.mark.docker
-@pytest.mark.usefixtures("engine")
 def test_platform_is_passed_by_its_engine_name(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     options: list[object] = []
 
@@ -113,3 +82,19 @@ def test_unknown_system_is_a_usage_error(bench: Bench) -> None:
     assert done.exit_code == 2 and "unknown system 'plantet'. Did you mean 'planted'?" in done.stderr
     done = harness(bench, "--engine", "dens")
     assert done.exit_code == 2 and "unknown engine 'dens'. Did you mean 'dense'?" in done.stderr
+
+
+def test_images_for_gpus_are_those_of_engines_with_gpu_packages(bench: Bench) -> None:
+    def images(systems: list[str], engines: tuple[str, ...], gpus: int) -> list[str]:
+        declared = list(catalog.named(systems).values()) if systems else []
+        found = catalog.images_to_build(declared, engines, gpus, {})
+        return [system.engine_image if whole else system.image for system, whole in found]
+
+    planted = bench.folder / "engines" / "planted"
+    assert "dense-cuda" in images([], (), 1) and "planted-cuda" not in images([], (), 1)
+    assert images(["planted"], (), 1) == ["planted"]
+    shutil.copy(planted / "requirements.lock", planted / "requirements-cuda12.lock")
+    assert "planted-cuda" in images([], (), 1) and images(["planted"], (), 1) == ["planted-cuda"]
+    assert "planted" in images([], (), 0) and not [name for name in images([], (), 0) if name.endswith("-cuda")]
+    assert images(["planted"], ("dense", "dense"), 0) == ["planted", "dense"]
+    assert images([], ("dense",), 1) == ["dense-cuda"]

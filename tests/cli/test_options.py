@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -16,32 +15,17 @@ from harness.cli import main
 from harness.errors import UsageError
 from harness.results.schema import Cell, matches, unmatched
 from harness.untrusted import split_list
+from scripts.docs.generate import commands_of
 from tests.conftest import Bench
 from tests.support.command_line import Call
 
 
-def _commands(command: click.Command, *names: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    context = click.Context(command)
-    if isinstance(command, click.Group):
-        for name in command.list_commands(context):
-            below = command.get_command(context, name)
-            assert below is not None
-            yield from _commands(below, *names, name)
-    else:
-        yield names, command
-
-
-COMMANDS = tuple(_commands(main))
-
-
-@pytest.mark.parametrize(("names", "command"), COMMANDS, ids=[" ".join(names) for names, _ in COMMANDS])
-def test_an_option_given_twice_is_refused_or_repeated(
-    harness: Call, names: tuple[str, ...], command: click.Command
-) -> None:
+@pytest.mark.parametrize(("name", "command"), tuple(commands_of(main)))
+def test_an_option_given_twice_is_refused_or_repeated(harness: Call, name: str, command: click.Command) -> None:
     for option in command.params:
         if isinstance(option, click.Option) and not option.multiple and not option.is_flag:
             given = [word for _ in range(2) for word in (option.opts[-1], *["1"] * option.nargs)]
-            done = harness(*names, *given)
+            done = harness(*name.split(), *given)
             assert done.exit_code == 2
             assert f"harness: {option.opts[-1]} is given 2 times; give it once" in done.stderr
 
@@ -126,8 +110,7 @@ def test_only_commands_that_measure_need_a_home(harness: Call, bench: Bench, mon
     refused = harness("run", str(path), "--launcher", "fake")
     assert refused.exit_code == 2
     assert (
-        "~/.cache/ir-harness: this system knows no home folder for '~'; name a cache with HARNESS_CACHE"
-        in refused.stderr
+        "~/.cache/ir-harness: this system has no home folder for '~'; name a cache with HARNESS_CACHE" in refused.stderr
     )
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -55,32 +52,6 @@ def test_fresh_index_plans_each_build_once_more(harness: Call, bench: Bench) -> 
         cells = json.loads(harness(*FAKE, option, "--format", "json").stdout)["cells"]
         assert [cell["build_s"] for cell in cells] == builds_s and {cell["jobs_done"] for cell in cells} == {0}
         assert f"- next: harness run test-suite.toml {option}   all" in harness(*FAKE, option).stdout
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "count"), [("santhanam2023-msmarco", 28), ("santhanam2023-xortydi", 24)])
-def test_suites_of_the_paper_are_planned_without_their_data(
-    harness: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, count: int
-) -> None:
-    monkeypatch.setattr("ir_datasets.util.home_path", lambda: tmp_path / "none")
-    path = str(data_root() / "suites" / f"{name}.toml")
-    done = harness("plan", path, "--launcher", "fake", "--price")
-    assert (done.exit_code, "this folder does not exist" in done.stderr) == ((1, True) if "xor" in name else (0, False))
-    lines = done.stdout.splitlines()
-    assert len(lines) <= 25 and len([line for line in lines if line.startswith("- ")]) <= 5
-    assert re.search(
-        rf"- 0 of {count} jobs done; the rest takes at least [\d.]+ \w+ and US\$ \d+\.\d\d, without 4 index builds of"
-        r" unknown time",
-        done.stdout,
-    )
-    assert ("- data is not here: " in done.stdout) == ("xor" not in name)
-    cells = list(csv.DictReader(io.StringIO(harness("plan", path, "--launcher", "fake", "--format", "csv").stdout)))
-    assert len(cells) == count
-    builds = [cell["system"] for cell in cells if not cell["build_s"]]
-    dpr = "dpr-msmarco" if "msmarco" in name else "dpr"
-    assert builds == ["pyserini-tuned", dpr, "colbertv2-s", "bt-splade-l"], (
-        "unknown, once for S, M and L, which share an index"
-    )
 
 
 @pytest.mark.slow

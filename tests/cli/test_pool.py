@@ -29,7 +29,7 @@ def test_pool_of_stored_results_needs_only_their_folder(harness: Call, bench: Be
     assert "planted" not in done.stdout and "planted: " in done.stderr
     write_dataset(Path("tiny"))
     (Path("tiny") / "corpus.jsonl").write_text('{"_id": "d0", "title": "t", "text": "x"}\n')
-    assert_refused(harness("pool"), "its documents (")
+    assert_refused(harness("pool"), "holds other documents (")
 
 
 def test_pool_of_run_files_is_written_with_or_without_texts(harness: Call) -> None:
@@ -51,17 +51,17 @@ def test_pool_of_run_files_is_written_with_or_without_texts(harness: Call) -> No
     [
         (RUN_FILES, "name their --dataset, or say --no-texts"),
         ((*RUN_FILES, "--dataset", "none"), "unknown dataset 'none'"),
-        ((*RUN_FILES, "--dataset", "tiny", "--no-texts"), "leave one of them out"),
+        ((*RUN_FILES, "--dataset", "tiny", "--no-texts"), "remove one of the two"),
         ((*RUN_FILES, "--dataset", "scifact"), "lacks documents of the runs: 7 ('d1', 'd2', 'd3', ...); name"),
-        ((*RUN_FILES, "--dataset", "tiny", "-o", "one.run"), "one.run: is there already"),
+        ((*RUN_FILES, "--dataset", "tiny", "-o", "one.run"), "one.run: exists already"),
         (
             ("one.run", "--no-texts"),
-            "without judgements, nothing says which queries to pool for; name those with --que",
+            "without judgements the queries to pool for are unknown; name them with --que",
         ),
-        (("one.run", "--no-texts", "--qrels", "none.trec"), "without judgements, nothing says which queries to pool"),
+        (("one.run", "--no-texts", "--qrels", "none.trec"), "without judgements the queries to pool for are unknown"),
         (("one.run", "--no-texts", "--queries", "none.trec"), "none.trec:1: neither JSON nor"),
         (("one.run", "--no-texts", "--queries", "empty.tsv"), "harness: empty.tsv: "),
-        (("one.run", "--dataset", "tiny", "--only", "one"), "--only is of stored results"),
+        (("one.run", "--dataset", "tiny", "--only", "one"), "--only needs stored results"),
         (("one.run", "--no-texts", "--queries", "q9.tsv"), "none of the 1 queries has a hit in these runs"),
         (("one.run", "--no-texts", "--qrels", "q9.trec"), "none of the 1 queries has a hit in these runs"),
         (("one.run", "--no-texts", "--qrels", "tiny"), "tiny: "),
@@ -73,7 +73,7 @@ def test_pool_of_run_files_is_written_with_or_without_texts(harness: Call) -> No
         ((*RUN_FILES, "--no-texts", "--package", "9", "-o", "tiny"), "tiny: is not empty"),
         ((*RUN_FILES, "--no-texts", "--package", "9", "--round", "2", "-o", "p"), "p: has no package; harness pool"),
         ((*RUN_FILES, "--no-texts", "--reranker", "one.run"), "reranker one has no score for "),
-        ((*RUN_FILES, "--no-texts", "--candidates", "one.run"), "one.run: is there already"),
+        ((*RUN_FILES, "--no-texts", "--candidates", "one.run"), "one.run: exists already"),
     ],
 )
 def test_impossible_pools_are_refused(harness: Call, arguments: tuple[str, ...], message: str) -> None:
@@ -175,10 +175,10 @@ def test_five_systems_an_ensemble_packages_and_checks(harness: Call) -> None:
     shown = json.loads(harness("qrels", "show", "more.trec", "--format", "json").stdout)
     assert [review["same"] for review in shown["merges"][0]["reviews"]] == [4, 4]
     assert "100.0%" in harness("qrels", "show", "more.trec").stdout
-    assert_refused(harness(*packages, "--round", "2"), "is there already, and somebody's grades may be in it")
+    assert_refused(harness(*packages, "--round", "2"), "exists already and may hold grades")
     other = [*packages]
     other[other.index("--keep") + 1] = "2"
-    assert_refused(harness(*other, "--round", "3"), "its packages have other pairs than these runs")
+    assert_refused(harness(*other, "--round", "3"), "its packages hold other pairs than these runs")
 
 
 def test_unchecked_packages_are_added_on_request(harness: Call) -> None:
@@ -187,4 +187,4 @@ def test_unchecked_packages_are_added_on_request(harness: Call) -> None:
     add = ("qrels", "add", "pool/package-001.tsv", "--to", "tiny/qrels.trec", "-o", "more.trec")
     assert_refused(harness(*add), "grades are empty")
     assert harness(*add, "--unchecked").exit_code == 0
-    assert_refused(harness("qrels", "check", "tiny/qrels.trec"), "has no sheets of reviewers beside it")
+    assert_refused(harness("qrels", "check", "tiny/qrels.trec"), "has no reviewers' sheets next to it")

@@ -21,9 +21,7 @@ def harness(tiny_runs: Call) -> Call:
 def test_qrels_file_without_judgements_is_refused_in_any_form(harness: Call, content: str) -> None:
     for name, raw in (("plain", content.encode()), ("packed", gzip.compress(content.encode()))):
         Path(name).write_bytes(raw)
-        assert_refused(
-            harness("pool", "one.run", "--no-texts", "--qrels", name), "without judgements, nothing says which"
-        )
+        assert_refused(harness("pool", "one.run", "--no-texts", "--qrels", name), "without judgements the queries")
 
 
 def test_judged_pool_becomes_judgements(harness: Call) -> None:
@@ -58,7 +56,7 @@ def test_judgements_without_a_record_are_shown(harness: Call) -> None:
         ("q0\td1\tgood\n", (), "judged:2: grade 'good' is not a whole number"),
         ("q0\td0\t3\n", (), "1 existing grades differ: judged:2: 'q0', document 'd0': 3; "),
         ("q0\td99\t1\nq9\td1\t1\n", ("--dataset", "tiny"), "judged:2: document 'd99'; judged:3: query 'q9'"),
-        ("q0\td1\t1\n", ("-o", "one.run"), "one.run: is there already; name another file"),
+        ("q0\td1\t1\n", ("-o", "one.run"), "one.run: exists already; name another file"),
         ("q0\td1\t-1\n", (), "judged:2: grade '-1' is not a whole number from 0 on"),
     ],
 )
@@ -91,6 +89,6 @@ def test_unknown_ids_have_a_note_if_a_dataset_is_extended(harness: Call) -> None
     assert harness("qrels", "add", "judged", "--to", "tiny", "-o", "new.trec.gz").exit_code == 0
     done = harness("qrels", "add", "judged", "--to", "tiny/qrels.trec", "-o", "other.trec")
     assert done.exit_code == 0 and done.stderr == "judged: its ids are taken as they are; --dataset checks them\n"
-    message = "qrels.trc: no such file, and no dataset either; unknown dataset"
+    message = "qrels.trc: is neither a file nor a dataset; unknown dataset"
     assert_refused(harness("qrels", "add", "judged", "--to", "qrels.trc", "-o", "third.trec"), message)
     assert harness("qrels", "show", "new.trec.gz").stdout.startswith("new.trec.gz: 5 judgements")

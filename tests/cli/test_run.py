@@ -167,13 +167,6 @@ def test_a_suite_of_which_nothing_can_be_measured_is_exit_code_1(harness: Call, 
     assert last == ("harness: nothing could be measured: 1 not applicable; choose other hardware, or fix the systems")
 
 
-def test_a_misspelt_key_is_named_with_its_nearest(harness: Call, bench: Bench) -> None:
-    bench.suite(sistems=["x"])
-    done = harness("plan", "test-suite.toml", "--launcher", "fake")
-    assert done.exit_code == 2
-    assert "test-suite.toml: unknown key 'sistems'. Did you mean 'systems'?" in done.stderr
-
-
 def test_judgements_that_match_nothing_are_one_line_before_anything_is_measured(harness: Call, bench: Bench) -> None:
     bench.suite()
     (bench.folder / "tiny" / "qrels.trec").write_text("q1 0 D1 1\n")

@@ -14,7 +14,6 @@ from tests.report.plots.conftest import words
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["msmarco-santhanam2023-winners", "xortydi-winners"])
 def test_shares_of_the_winners_are_those_of_the_legend(name: str) -> None:
     (picture,) = (each for each in make_pictures.pictures() if each.name == name)
@@ -27,7 +26,6 @@ def test_shares_of_the_winners_are_those_of_the_legend(name: str) -> None:
         assert abs(int(share) - sum(shares[system])) <= len(shares[system]), system
 
 
-@pytest.mark.slow
 def test_text_of_figure_1_names_its_front() -> None:
     text = captions.captions()["msmarco-santhanam2023-table2-cost"]
     assert text.startswith("Figure 1 of the paper, cost (Table 2) and accuracy (Table 1)")
@@ -36,7 +34,6 @@ def test_text_of_figure_1_names_its_front() -> None:
     )
 
 
-@pytest.mark.slow
 def test_every_picture_of_published_rows_is_shown_with_its_text() -> None:
     texts = captions.captions()
     drawn = {each.name for each in make_pictures.pictures()}

@@ -19,13 +19,11 @@ PAGE = (ROOT / "docs" / "method" / "significance.md").read_text(encoding="utf-8"
 SHOWN = re.findall(r"```text\n\$ harness (.*)\n((?:.*\n)*?)```", PAGE)
 
 
-@pytest.mark.slow
 def test_page_shows_two_commands_and_a_picture() -> None:
     assert [command.split()[0] for command, _ in SHOWN] == ["compare", "robustness"]
     assert (ROOT / "docs" / "assets" / "example-flips.png").stat().st_size < 200_000
 
 
-@pytest.mark.slow
 def test_text_of_the_picture_names_the_pair_that_swaps_most() -> None:
     said = re.search(r"; (\w+) and (\w+) flip in (\d+) % by RR@10\]", PAGE)
     assert said is not None
@@ -41,7 +39,6 @@ def test_text_of_the_picture_names_the_pair_that_swaps_most() -> None:
     assert ({said[1], said[2]}, f"{100 * pairs[most]:.0f}") == (set(most), said[3])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("command", "printed"), SHOWN, ids=[command.split()[0] for command, _ in SHOWN])
 def test_page_shows_the_printed_output(
     command: str, printed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -52,7 +49,6 @@ def test_page_shows_the_printed_output(
     assert done.stdout.startswith(printed.rstrip("\n"))
 
 
-@pytest.mark.slow
 def test_page_is_right_about_fewer_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(example_runs.write(tmp_path))
     asked = ["compare", "--wide", "alpha.run", "beta.run", "--qrels", "qrels.txt", "--measures", "nDCG@10"]

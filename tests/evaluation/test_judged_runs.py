@@ -147,8 +147,8 @@ def test_profiles_with_equal_rankings_are_one_system(tmp_path: Path) -> None:
         (("one.run",), False, False, None, "run files need their judgements"),
         (("one.run", "two.run"), False, False, None, "run files need their judgements"),
         ((), True, False, None, "name at least one"),
-        ((), False, True, None, "--queries is of run files"),
-        (("one.run",), True, False, "one", "--only is of stored results"),
+        ((), False, True, None, "--queries needs run files"),
+        (("one.run",), True, False, "one", "--only needs stored results"),
     ],
 )
 def test_conflicting_arguments_are_refused(

@@ -39,14 +39,8 @@ def _tar_entry(content: bytes, at: int, value: int) -> bytes:
         "\x1b[2J",
         "é",
     )
-    kinds = (
-        tarfile.SYMTYPE,
-        tarfile.LNKTYPE,
-        tarfile.FIFOTYPE,
-        tarfile.CHRTYPE,
-        tarfile.DIRTYPE,
-        tarfile.GNUTYPE_SPARSE,
-    )
+    special = (tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.DIRTYPE, tarfile.GNUTYPE_SPARSE)
+    kinds = (tarfile.SYMTYPE, tarfile.LNKTYPE, *special)
     changed = copy.copy(entry)
     match value % 4:
         case 0:

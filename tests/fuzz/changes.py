@@ -17,7 +17,7 @@ import socket
 import stat
 import tomllib
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,67 +35,16 @@ _GZIP_MAGIC, _ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 # Text that a reader of lines, columns or ids may take amiss.
 _TEXTS = (
-    "",
-    "\0",
-    "\ufeff",
-    "\u2028",
-    "\x85",
-    "\x1b[2J",
-    "\u202e",
-    "\r",
-    "\r\n",
-    "\n",
-    "\t",
-    '"',
-    "'",
-    "#",
-    "..",
-    "/",
-    "../../beside/secret.txt",
-    "/etc/passwd",
-    "x" * 300,
-    "x" * 100_000,
-    "nan",
-    "inf",
-    "1_0",
-    "-1",
-    "0",
-    "1e400",
-    "9" * 25,
-    "9" * 5000,
-    str(1 << 63),
-    str(-(1 << 63)),
-    "٣",
-    "-",
-    "{}",
-    "[]",
-    "\U0001f600",
-    "con\u0301",
+    *("", "\0", "\ufeff", "\u2028", "\x85", "\x1b[2J", "\u202e", "\r", "\r\n", "\n", "\t", '"', "'", "#"),
+    *("..", "/", "../../beside/secret.txt", "/etc/passwd", "x" * 300, "x" * 100_000),
+    *("nan", "inf", "1_0", "-1", "0", "1e400", "9" * 25, "9" * 5000, str(1 << 63), str(-(1 << 63)), "٣"),
+    *("-", "{}", "[]", "\U0001f600", "con\u0301"),
 )
 _BYTES = (b"\xff", b"\xff\xfe", b"\xed\xa0\x80", b"\xc0\x80", b"\x80", b"\x1f\x8b", b"PK\x03\x04", b"\x00" * 4096)
 # Values of the wrong kind or size for almost every key.
 _VALUES: tuple[Any, ...] = (
-    None,
-    True,
-    -1,
-    0,
-    1,
-    1 << 31,
-    (1 << 63) - 1,
-    1 << 63,
-    10**25,
-    -(1 << 63) - 1,
-    1e308,
-    -1.5,
-    5e-324,
-    [],
-    {},
-    [[]],
-    [None],
-    {"": None},
-    [{}] * 3,
-    *_TEXTS,
-    *range(-3, 4),
+    *(None, True, -1, 0, 1, 1 << 31, (1 << 63) - 1, 1 << 63, 10**25, -(1 << 63) - 1, 1e308, -1.5, 5e-324),
+    *([], {}, [[]], [None], {"": None}, [{}] * 3, *_TEXTS, *range(-3, 4)),
 )
 
 
@@ -151,13 +100,13 @@ def _insert_bytes(content: bytes, at: int, value: int) -> bytes:
     return content[:place] + _BYTES[value % len(_BYTES)] + content[place:]
 
 
-def _replace(pattern: bytes, content: bytes, at: int, value: int) -> bytes:
-    """Replace one of the matches of a pattern by a text."""
+def _replace(pattern: bytes, content: bytes, at: int, value: int, texts: Sequence[bytes] = ()) -> bytes:
+    """Replace one of the matches of a pattern by one of these texts, by default of ``_TEXTS``."""
     found = list(re.finditer(pattern, content[: 1 << 20]))
     if not found:
         return content
-    match = found[at % len(found)]
-    return content[: match.start()] + _TEXTS[value % len(_TEXTS)].encode() + content[match.end() :]
+    match, texts = found[at % len(found)], texts or [text.encode() for text in _TEXTS]
+    return content[: match.start()] + texts[value % len(texts)] + content[match.end() :]
 
 
 def _repeat_lines(content: bytes, at: int, value: int) -> bytes:
@@ -282,11 +231,7 @@ def _json_value(content: bytes, at: int, value: int) -> bytes:
 def _json_text(content: bytes, at: int, value: int) -> bytes:
     """Replace a value of a JSON text by what JSON may not have, or Python's parser takes amiss."""
     texts = (b"NaN", b"-Infinity", b"1e999", b"-0", b'"\\ud800"', b'"\\u0000"', b"9" * 5000, b"01", b'"a":1,"a":2', b"")
-    found = list(re.finditer(rb'"(?:[^"\\]|\\.)*"|-?[0-9.]+|true|false|null', content[: 1 << 20]))
-    if not found:
-        return content
-    match = found[at % len(found)]
-    return content[: match.start()] + texts[value % len(texts)] + content[match.end() :]
+    return _replace(rb'"(?:[^"\\]|\\.)*"|-?[0-9.]+|true|false|null', content, at, value, texts)
 
 
 def _toml_value(content: bytes, at: int, value: int) -> bytes:
@@ -309,11 +254,7 @@ def _without_null(value: Any) -> Any:
 def _toml_text(content: bytes, at: int, value: int) -> bytes:
     """Replace a value of a TOML text by a value of another kind."""
     texts = (b"nan", b"-inf", b"1979-05-27T07:32:00Z", b"07:32:00", b"0xffffffffffffffffffff", b"9" * 5000, b"[1, 'a']")
-    found = list(re.finditer(rb"(?<== )[^\n]+", content))
-    if not found:
-        return content
-    match = found[at % len(found)]
-    return content[: match.start()] + texts[value % len(texts)] + content[match.end() :]
+    return _replace(rb"(?<== )[^\n]+", content, at, value, texts)
 
 
 def _arrow_columns(rows: int) -> tuple[Callable[[], Any], ...]:

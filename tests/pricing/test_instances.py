@@ -59,7 +59,7 @@ def test_only_whole_nvidia_gpus_are_gpus_and_others_are_accelerators(root: Path)
             "x,n.two,2,1,4,x86_64,0,,,,0,,some,false,false,true,,,doc",
             "local_nvme_gb is 'some'; write a number of 0 or above 0",
         ),
-        ("x,n.two,2,1,4,x86_64,0,,,,0,,,false,false,true,,soon,doc", "gone_by 'soon' is not a date; write YYYY-MM-DD"),
+        ("x,n.two,2,1,4,x86_64,0,,,,0,,,false,false,true,,soon,doc", "gone_by is 'soon'; write YYYY-MM-DD"),
         ("x,n.two,2", ":15: 3 fields, must be 19"),
         ('"x', "not CSV; correct the quotes of the row"),
     ],

@@ -93,6 +93,24 @@ class OwnedResources:
         return not self.instances and not self.volumes
 
 
+def listed(found: OwnedResources, owner: str) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the header and the rows of a table of instances, by region and launch, and of left-over disks."""
+
+    def whose(tags: Mapping[str, str]) -> str:
+        return "ours" if tags.get(clients.OWNER) == owner else "another's"
+
+    head = ("region", "id", "type", "state", "run", "part", "ends by", "whose")
+    rows: list[tuple[str, ...]] = []
+    for instance in sorted(found.instances, key=lambda each: (each.region, each.launched)):
+        marks = (instance.tags.get(name, "") for name in (clients.RUN, clients.PART, clients.EXPIRY))
+        named = (instance.region, instance.instance_id, instance.instance_type, instance.state)
+        rows.append((*named, *marks, whose(instance.tags)))
+    for disk in found.volumes:
+        named = (disk.region, disk.volume_id, f"{disk.gib} GiB disk", "left over")
+        rows.append((*named, "", "", "", whose(disk.tags)))
+    return head, rows
+
+
 def root_disk(device: str, gib: int) -> list[dict[str, Any]]:
     """Return a machine's encrypted root disk, which goes with it."""
     ebs = {"VolumeSize": gib, "VolumeType": "gp3", "Encrypted": True, "DeleteOnTermination": True}

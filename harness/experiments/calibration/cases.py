@@ -66,11 +66,8 @@ class Group:
         return replace(self, cases=tuple(case for case in self.cases if case.name in names))
 
 
-_LARGE = Envelope("cpu1-mem3", 1, 3072 * MIB)
 # The bare systems of the memory cases: the same processes without the memory.
 _BARE, _BARE_CHILD = "memory-0", "memory-0-in-child"
-# A quota of half a CPU, set from outside when the first trial begins.
-_HALF = (50_000, 100_000)
 _WARMUP = 10
 # Slow: memory is sampled, so memory of the last moments may be missed.
 _LEAK = PeakMemory(_BARE, (_WARMUP + 200) * MIB // 4, timed=True)
@@ -211,7 +208,7 @@ MEMORY = (
         _memory("mapped-256-untouched", 0, 0, touch_file=False),
         _memory("memory-128-mapped-256", 128, 256, hold_mib=128, touch_file=True),
         Case("leak-0.25-a-query", _LEAK, {"service_ms": 5, "leak_kib": 256}),
-        envelope=_LARGE,
+        envelope=Envelope("cpu1-mem3", 1, 3072 * MIB),
     ),
 )
 
@@ -253,7 +250,7 @@ NAMED = (
         100,
         _named("cache", "a second answer is free", Cause.RESULT_CACHE, service_ms=5, cache=True),
         Case("threads-unsaid", _UNSAID, {"service_ms": 5, "how": "threads", "workers": 4}),
-        Case("throttled", _HELD, {"service_ms": 10}, quota=_HALF),
+        Case("throttled", _HELD, {"service_ms": 10}, quota=(50_000, 100_000)),
         protocol={"trials": 1},
     ),
 )

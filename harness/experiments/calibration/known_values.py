@@ -31,6 +31,7 @@ CONFIDENCE = 0.999
 MACHINE = frozenset({Cause.STEAL, Cause.FOREIGN_CPU, Cause.CANARY, Cause.SLOW_MACHINE})
 # Findings that a disturbed machine causes in any system.
 _FOLLOWS = frozenset({Cause.DRIFT, Cause.WARMUP})
+_ORDINALS = {2: "2nd", 3: "3rd"}
 _CELL = 60  # characters of a foreign sentence in a table
 
 
@@ -79,8 +80,8 @@ class CaseReport:
 class FigureVerdict:
     """One figure: the injected value, the reported value, and whether they agree.
 
-    The first five fields are text for people.  ``severity`` is the error over the allowed error; the worst of many
-    repeats is shown.  ``tries`` counts the measurements; ``disturbance``: of the machine in the last one.
+    The first five fields are text for people.  ``case`` and ``tries``, the number of measurements, are filled in later.
+    ``disturbance``: of the machine, if the figure is off.
     """
 
     figure: str
@@ -89,9 +90,15 @@ class FigureVerdict:
     error: str
     allowed: str
     ok: bool
-    severity: float = 0.0
+    case: str = ""
     tries: int = 1
     disturbance: str | None = None
+
+    @property
+    def text(self) -> str:
+        """Return ``ok`` or ``OFF``, and the try if it is not the first."""
+        again = f", {_ORDINALS.get(self.tries, f'{self.tries}th')} try" if self.tries > 1 else ""
+        return f"{'ok' if self.ok else 'OFF'}{again}"
 
 
 def ms(seconds: float) -> str:
@@ -123,16 +130,15 @@ def allowed_error_s(truth_s: float) -> float:
 def missing_verdict(figure: str, injected: str, reason: Text | None) -> FigureVerdict:
     """Return the verdict on a figure that was not reported."""
     measured = f"nothing: {short(reason or 'no reason given')}"
-    return FigureVerdict(figure, injected, measured, "", "a figure", False, math.inf)
+    return FigureVerdict(figure, injected, measured, "", "a figure", False)
 
 
 def time_verdict(figure: str, truth_s: float, measured_s: float) -> FigureVerdict:
     """Compare two durations in seconds."""
     allowed_s, error_s = allowed_error_s(truth_s), measured_s - truth_s
     error = f"{error_s * 1e6:+,.1f} us ({percent(error_s, truth_s)})"
-    severity = abs(error_s) / allowed_s
     allowed = f"{allowed_s * 1e6:,.0f} us"
-    return FigureVerdict(figure, ms(truth_s), ms(measured_s), error, allowed, severity <= 1, severity)
+    return FigureVerdict(figure, ms(truth_s), ms(measured_s), error, allowed, abs(error_s) <= allowed_s)
 
 
 def memory_verdict(figure: str, truth: int, measured: int | None, reason: Text | None) -> FigureVerdict:
@@ -140,9 +146,8 @@ def memory_verdict(figure: str, truth: int, measured: int | None, reason: Text |
     if measured is None:
         return missing_verdict(figure, mib(truth), reason)
     allowed = max(MEMORY_SHARE * truth, MEMORY_BYTES)
-    severity = abs(measured - truth) / allowed
     error = f"{(measured - truth) / MIB:+.1f} MiB"
-    return FigureVerdict(figure, mib(truth), mib(measured), error, mib(allowed), severity <= 1, severity)
+    return FigureVerdict(figure, mib(truth), mib(measured), error, mib(allowed), abs(measured - truth) <= allowed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,9 +317,8 @@ class Throughput(KnownValue):
             yield missing_verdict("throughput", injected, throughput.reason or report.row.detail)
             return
         share = throughput.value / self.queries_per_s - 1
-        measured, severity = f"{throughput.value:,.1f} q/s", abs(share) / TIME_SHARE
-        allowed = f"{TIME_SHARE:.0%}"
-        yield FigureVerdict("throughput", injected, measured, f"{share:+.2%}", allowed, severity <= 1, severity)
+        measured, ok = f"{throughput.value:,.1f} q/s", abs(share) <= TIME_SHARE
+        yield FigureVerdict("throughput", injected, measured, f"{share:+.2%}", f"{TIME_SHARE:.0%}", ok)
 
 
 @dataclass(frozen=True)

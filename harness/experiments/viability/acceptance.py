@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from harness.commands import words
 from harness.errors import UnknownName, UsageError
@@ -21,27 +21,15 @@ _UNITS = {"ms": 1e-3, "s": 1.0}
 
 
 @dataclass(frozen=True)
-class Target:
-    """An upper bound of a latency: of its ``mean`` or of a percentile."""
-
-    figure: str
-    at_most_s: float
-
-
-@dataclass(frozen=True)
-class MinimumMeasure:
-    """A lower bound of an effectiveness measure."""
-
-    measure: str
-    at_least: float
-
-
-@dataclass(frozen=True)
 class Criteria:
-    """Criteria in addition to answers and rankings.  Without a target: the mean within 25 % of unconstrained."""
+    """Criteria in addition to answers and rankings.
 
-    targets: tuple[Target, ...] = ()
-    least: tuple[MinimumMeasure, ...] = ()
+    ``targets``: the most seconds of the ``mean`` or a percentile; without any, the mean within 25 % of unconstrained.
+    ``least``: the minimum of each measure.
+    """
+
+    targets: dict[str, float] = field(default_factory=dict)
+    least: dict[str, float] = field(default_factory=dict)
 
 
 def parse_criteria(targets: Iterable[str], least: Iterable[str]) -> Criteria:
@@ -50,21 +38,22 @@ def parse_criteria(targets: Iterable[str], least: Iterable[str]) -> Criteria:
     Raises:
         UsageError: a criterion is malformed, repeated, or names an unknown figure or measure.
     """
-    criteria = Criteria(tuple(map(_target, targets)), tuple(map(_least, least)))
-    names = [target.figure for target in criteria.targets] + [bound.measure for bound in criteria.least]
-    twice = {name for name in names if names.count(name) > 1}
-    if twice:
-        raise UsageError(f"{', '.join(sorted(twice))} is asked twice; keep the stricter one")
+    criteria = Criteria()
+    for bounds, parsed in ((criteria.targets, map(_target, targets)), (criteria.least, map(_least, least))):
+        for name, bound in parsed:
+            if name in bounds:
+                raise UsageError(f"{name} is asked twice; keep the stricter one")
+            bounds[name] = bound
     return criteria
 
 
 def check_sample_size(criteria: Criteria, queries: int) -> None:
     """Raise UsageError for a percentile that a sample of this size cannot show."""
-    for target in criteria.targets:
-        floor = MIN_QUERIES.get(target.figure, 1)
+    for figure in criteria.targets:
+        floor = MIN_QUERIES.get(figure, 1)
         if queries < floor:
             raise UsageError(
-                f"a sample of {queries} queries shows no {target.figure}, which takes {floor}; raise --queries, choose"
+                f"a sample of {queries} queries shows no {figure}, which takes {floor}; raise --queries, choose"
                 f" a dataset with more judged queries, or ask --max-latency {words(MEAN)}=..."
             )
 
@@ -91,21 +80,21 @@ def parse_size(text: str, option: str) -> int:
         raise UsageError(f"{option}: {error}") from None
 
 
-def _target(text: str) -> Target:
+def _target(text: str) -> tuple[str, float]:
     figure, _, amount = text.partition("=")
     if figure not in _FIGURES:
         raise UnknownName("latency figure", figure, _FIGURES)
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?(ms|s)", amount, flags=re.ASCII)
     if match is None or float(match[1]) <= 0:
         raise UsageError(f"--max-latency {text!r}: write it as {figure}=200ms or {figure}=0.2s")
-    return Target(figure, float(match[1]) * _UNITS[match[2]])
+    return figure, float(match[1]) * _UNITS[match[2]]
 
 
-def _least(text: str) -> MinimumMeasure:
+def _least(text: str) -> tuple[str, float]:
     measure, _, amount = text.rpartition("=")
     if not measure or not re.fullmatch(r"[0-9]+(\.[0-9]+)?", amount, flags=re.ASCII):
         raise UsageError(f"--min {text!r}: write a measure and its least value, e.g. --min RR@10=0.3")
     (parsed,) = measure_names.parse([measure])
     if float(amount) > 1 and parsed.NAME in measure_names.AT_MOST_ONE:
         raise UsageError(f"--min {text!r}: {parsed} is at most 1, so no limit could keep it; write e.g. {parsed}=0.3")
-    return MinimumMeasure(str(parsed), float(amount))
+    return str(parsed), float(amount)

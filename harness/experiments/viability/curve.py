@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-FORMATS = ("png", "svg")
 # Rungs of the ladder without the unconstrained one, in equal ratios from the first share (of the anonymous peak) to the
 # second (of the cgroup peak): below, nothing can load; above, the kernel evicts nothing.
 RUNGS = 8
@@ -45,16 +44,16 @@ class CurvePoint:
     limit_bytes: int
     unconstrained: bool
     outcome: str
-    detail: ForeignText | None
-    mean_s: float | None
-    mean_low_s: float | None
-    mean_high_s: float | None
-    p95_s: float | None
-    faults_per_query: float | None
-    peak_anon_bytes: int | None
-    page_cache_bytes: int | None
-    disturbed: str | None
-    job: str
+    detail: ForeignText | None = None
+    mean_s: float | None = None
+    mean_low_s: float | None = None
+    mean_high_s: float | None = None
+    p95_s: float | None = None
+    faults_per_query: float | None = None
+    peak_anon_bytes: int | None = None
+    page_cache_bytes: int | None = None
+    disturbed: str | None = None
+    job: str = ""
 
 
 @dataclass(frozen=True)
@@ -200,7 +199,7 @@ def draw_curve(curve: Curve, stem: Path) -> tuple[Path, ...]:
         _draw_points(axes, curve)
         _draw_marks(axes, curve)
         _draw_frame(axes, curve)
-        return tuple(style.save(figure, stem.with_name(f"{stem.name}.{form}")) for form in FORMATS)
+        return tuple(style.save(figure, stem.with_name(f"{stem.name}.{form}")) for form in ("png", "svg"))
 
 
 def _draw_points(axes: Axes, curve: Curve) -> None:

@@ -153,8 +153,7 @@ class Reference:
 
     def targets(self, criteria: Criteria) -> dict[str, float]:
         """Return the latency targets in seconds by figure: the criteria's, else the mean plus 25 %."""
-        targets = {target.figure: target.at_most_s for target in criteria.targets}
-        return targets or {MEAN: SLOWER * self.summary.latency_s[MEAN]}
+        return criteria.targets or {MEAN: SLOWER * self.summary.latency_s[MEAN]}
 
 
 def enough(attempts: Sequence[Observation]) -> bool:
@@ -207,19 +206,19 @@ def check_reachable(reference: Reference, criteria: Criteria, where: str) -> Non
         criteria: to check.
         where: system and CPUs, for the message.
     """
-    for target in criteria.targets:
-        latency_s = reference.summary.latency_s[target.figure]
-        if latency_s > target.at_most_s:
+    for figure, at_most_s in criteria.targets.items():
+        latency_s = reference.summary.latency_s[figure]
+        if latency_s > at_most_s:
             raise UsageError(
-                f"{where}: {target.figure} is {latency_s * 1e3:.4g} ms with all the memory of this host, the target is"
-                f" {target.at_most_s * 1e3:.4g} ms: no limit can keep it; raise --max-latency or take more --cpus"
+                f"{where}: {figure} is {latency_s * 1e3:.4g} ms with all the memory of this host, the target is"
+                f" {at_most_s * 1e3:.4g} ms: no limit can keep it; raise --max-latency or take more --cpus"
             )
-    for bound in criteria.least:
-        value = reference.summary.measures.get(bound.measure)
-        if value is None or value < bound.at_least:
+    for measure, least in criteria.least.items():
+        value = reference.summary.measures.get(measure)
+        if value is None or value < least:
             text = "not known" if value is None else f"{value:.4g}"
             raise UsageError(
-                f"{where}: {bound.measure} is {text} with all the memory of this host, at least {bound.at_least:g} is"
+                f"{where}: {measure} is {text} with all the memory of this host, at least {least:g} is"
                 " asked: no limit can reach it; lower --min"
             )
 
@@ -229,14 +228,14 @@ def _check_attempt(observation: Observation) -> None:
     if result.outcome is not Outcome.OK:
         raise JobError(
             result.outcome,
-            f"{result.spec.cell.system} does not even run with {result.spec.envelope.memory_bytes >> 20:,} MiB: it"
+            f"{result.spec.cell.system} does not run even with {result.spec.envelope.memory_bytes >> 20:,} MiB: it"
             f" ended {result.outcome.value} ({result.detail}); its log is in {observation.job.folder}, --fresh tries"
             " again",
         )
     if result.observed.memory.peak_anon_bytes is None:
         raise JobError(
             result.outcome,
-            "the memory of a container cannot be read on this host, so there is nothing to start from;"
+            "this host does not show the memory of a container, so the search has no starting point;"
             " see `harness doctor`",
         )
 
@@ -275,10 +274,10 @@ def judge(observation: Observation, reference: Reference, criteria: Criteria) ->
     other = [query for query, ids in rankings.items() if observation.rankings.get(query, ()) != ids]
     if other:
         missed[RANKING] = [f"{len(other):,} of {len(rankings):,} queries are ranked otherwise, e.g. {other[0]}"]
-    for bound in criteria.least:
-        value = observation.measures.get(bound.measure, 0.0)
-        if value < bound.at_least:
-            missed.setdefault(MEASURE, []).append(f"{bound.measure} is {value:.4g}, at least {bound.at_least:g}")
+    for measure, least in criteria.least.items():
+        value = observation.measures.get(measure, 0.0)
+        if value < least:
+            missed.setdefault(MEASURE, []).append(f"{measure} is {value:.4g}, at least {least:g}")
     slack = 0.0
     for figure, at_most_s in reference.targets(criteria).items():
         latency_s = observation.latency_s[figure]
@@ -296,7 +295,7 @@ def judge(observation: Observation, reference: Reference, criteria: Criteria) ->
 
 def against_control(judgement: Judgement, control: Judgement) -> Judgement | None:
     """Decide a doubtful job by the unconstrained job right after it; ``None``: the machine was too slow to tell."""
-    if judgement.slack >= DOUBTFUL * max(control.slack, 1.0):  # too slow even for such a machine
+    if judgement.slack >= DOUBTFUL * max(control.slack, 1.0):  # too slow even for a slow machine
         return replace(judgement, finding=ProbeFinding.FAIL)
     return judgement if control.slack <= 1 else None
 

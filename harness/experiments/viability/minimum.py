@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from harness.analysis import published
@@ -85,9 +84,7 @@ def suite_questions(suite: Suite, only: str | None, cpus: tuple[int, ...] | None
     ]
 
 
-def find_minima(
-    questions: Sequence[SuiteQuestion], ask: Callable[[SuiteQuestion], AbstractContextManager[Question]]
-) -> Iterator[Minimum]:
+def find_minima(questions: Sequence[SuiteQuestion], ask: Callable[[SuiteQuestion], Question]) -> Iterator[Minimum]:
     """Answer the questions of a suite one after the other; go on after a system that fails.
 
     Each probe is a stored job, so a stopped search resumes at the same point.
@@ -103,22 +100,25 @@ def find_minima(
         place = f"[{number}/{len(questions)}] {question}"
         log.info(f"{place} ...")
         found = _minimum(question, ask)
-        log.info(f"{place}: {_outcome(found)}")
+        outcome = next(iter(found.failures.values()), "no limit was confirmed")
+        if (verdict := found.smallest) is not None and verdict.limit_bytes is not None:
+            outcome = f"{processors(verdict.cpus, verdict.gpus)}, {verdict.limit_bytes // MIB:,} MiB"
+        log.info(f"{place}: {outcome}")
         yield found
 
 
-def _minimum(question: SuiteQuestion, ask: Callable[[SuiteQuestion], AbstractContextManager[Question]]) -> Minimum:
+def _minimum(question: SuiteQuestion, ask: Callable[[SuiteQuestion], Question]) -> Minimum:
     verdicts: list[ViabilityVerdict] = []
     failures: dict[int, str] = {}
     try:
-        with ask(question) as opened:
-            for count in question.cpus:
-                try:
-                    verdicts.append(smallest(opened, count))
-                except (EngineError, StoreError):
-                    raise
-                except HarnessError as error:
-                    failures[count] = str(error)
+        opened = ask(question)
+        for count in question.cpus:
+            try:
+                verdicts.append(smallest(opened, count))
+            except (EngineError, StoreError):
+                raise
+            except HarnessError as error:
+                failures[count] = str(error)
     except (EngineError, StoreError):
         raise
     except HarnessError as error:
@@ -127,9 +127,3 @@ def _minimum(question: SuiteQuestion, ask: Callable[[SuiteQuestion], AbstractCon
     printed, source = published.minimum_viable(name, question.gpus) or (None, "")
     dataset = dataset_name(question.dataset)
     return Minimum(question.system.name, dataset, question.gpus, tuple(verdicts), failures, printed, source)
-
-
-def _outcome(found: Minimum) -> str:
-    if (verdict := found.smallest) is not None and verdict.limit_bytes is not None:
-        return f"{processors(verdict.cpus, verdict.gpus)}, {verdict.limit_bytes // MIB:,} MiB"
-    return next(iter(found.failures.values()), "no limit was confirmed")

@@ -97,15 +97,16 @@ class SubjectJobs:
     ) -> None:
         if "memory_bytes" not in launcher.isolation.enforced:
             raise UsageError(
-                f"isolation {launcher.isolation.name} enforces no memory limit, so nothing can be found out; use"
+                f"isolation {launcher.isolation.name} enforces no memory limit, so a search for one makes no sense; use"
                 " --launcher docker"
             )
-        self.subject = subject
         self.measured = 0
         self._options = RunOptions(results, cache, results, fresh=True, publisher=publisher)
         self._launcher = launcher
         self._images: dict[str, Prepared] = {}
-        self.subject = subject = replace(subject, system=self._pinned(subject.system))
+        # Pins of first use are stored with the jobs of all subjects.
+        system = pin_system(subject.system, Store(results, SUITE, publisher), launcher)
+        self.subject = subject = replace(subject, system=system)
         self._ready(subject.system)
         self.folder = results / SUITE / subject.system.name / subject.dataset.name
         # The mark is written with the first job, so that a search without a job does not outdate stored ones.
@@ -187,10 +188,6 @@ class SubjectJobs:
             )
         return job
 
-    def _pinned(self, system: System) -> System:
-        """Return the system with the pins of its first use, which are stored with the jobs of all subjects."""
-        return pin_system(system, Store(self._options.results, SUITE, self._options.publisher), self._launcher)
-
     def _ready(self, system: System) -> Prepared:
         prepared = self._images.get(system.image) or self._launcher.find(system)
         if prepared is None:
@@ -241,11 +238,10 @@ class SubjectJobs:
 
     def _mark(self, since: datetime) -> None:
         """Record that older jobs do not count, also after this search is interrupted and resumed."""
-        content = (since.isoformat(timespec="milliseconds") + "\n").encode("ascii")
-        if self._options.publisher:
-            self._options.publisher.write(self.folder / _SINCE, content)
-        with filesystem.atomic_write(self.folder / _SINCE) as partial:
-            partial.write_bytes(content)
+        path = self.folder / _SINCE
+        with filesystem.atomic_write(path) as partial:
+            partial.write_text(since.isoformat(timespec="milliseconds") + "\n", encoding="ascii")
+        self.publish(path)
 
 
 def read_mark(path: Path) -> datetime:

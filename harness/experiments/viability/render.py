@@ -112,7 +112,7 @@ def validation_document(verdict: InstanceVerdict) -> ReportDocument:
             headline = f"{instance.instance_type} is not enough for {subject} ({why})."
         notes = (
             f"Emulated: {processors(instance.vcpus, 0)} and {mib(verdict.limit_bytes)}, which {instance.instance_type}"
-            f" ({mib(instance.memory_bytes)}, {instance.architecture}) leaves beside its host's own need.",
+            f" ({mib(instance.memory_bytes)}, {instance.architecture}) leaves after its host's own need.",
             _criteria_line(verdict),
             *_fault_lines(verdict, escape),
             *(f"Not shown: {text}." for text in verdict.not_shown),
@@ -147,12 +147,11 @@ def curve_document(curve: Curve) -> ReportDocument:
                 f"{mib(point.limit_bytes)}: measured on a disturbed machine: {escape(point.disturbed or '')}."
                 for point in disturbed
             ]
-            columns = _POINTS
         else:
             limits = ", ".join(mib(point.limit_bytes) for point in disturbed)
             notes = [f"Measured on a disturbed machine: {limits}."] if disturbed else []
             notes.append("memory, page cache, jobs: --wide")
-            columns = _POINTS[:_FIRST_POINTS]
+        columns = _POINTS if wide else _POINTS[:5]
         yield Section(title, (), (grid_of(curve.points, columns),), (knee,), notes=tuple(notes))
 
     return ReportDocument(
@@ -181,7 +180,7 @@ def _headline(verdict: ViabilityVerdict) -> str:
         if verdict.lowest and not verdict.sharp:
             less += ", but not all jobs passed there"
         elif not verdict.lowest:
-            less = f"less may be: none of {verdict.probes} probes failed; take a larger --step"
+            less = f"less may be enough too: all {verdict.probes} probes passed; take a larger --step"
         return f"{limit} is enough, and {less}."
     if not verdict.binding:
         return (
@@ -229,7 +228,7 @@ def _edge_lines(verdict: ViabilityVerdict) -> Iterable[str]:
     if verdict.margin_bytes is not None:
         left = ", ".join(f"{share:.0%} of the {name} target" for name, share in verdict.headroom.items())
         margin = mib(verdict.margin_bytes)
-        yield f"Margin: {margin} beside the anonymous peak; the slowest confirmation leaves {left}."
+        yield f"Margin: {margin} above the anonymous peak; the slowest confirmation leaves {left}."
     yield from _unsharp_lines(verdict)
 
 
@@ -247,9 +246,9 @@ def _unsharp_lines(verdict: ViabilityVerdict) -> Iterable[str]:
 def _rent_lines(rent: RentalOffers | None, verdict: ViabilityVerdict, snapshot: Snapshot) -> Iterable[str]:
     if rent is None:
         return
-    beside = f"beside the host's own {offers.host_reserve()}"
+    beside = f"with the host's own {offers.host_reserve()}"
     if not any(rent.values()):
-        yield f"To rent: no type in the prices of {snapshot} provides it {beside}."
+        yield f"To rent: the prices of {snapshot} list no type that provides it {beside}."
     titles = (f"To rent ({snapshot}, {beside})", "Of any generation", "Of any generation and architecture")
     distinct: dict[Offer, str] = {}
     for title, offer in zip(titles, rent.values(), strict=True):
@@ -336,8 +335,7 @@ CSV_COLUMNS: tuple[tuple[str, Callable[[tuple[ViabilityVerdict, RentalOffers | N
     ("usd_per_hour", lambda line: offer.usd_per_hour if (offer := _chosen(line[:2])) else None),
     *((name, lambda line, get=get: get(line[2])) for name, get in _JOB_COLUMNS),
 )
-# The columns of a curve on the first screen.
-_FIRST_POINTS = 5
+# The first five columns are on the first screen.
 _POINTS: tuple[GridColumn[CurvePoint], ...] = (
     ("limit", False, lambda point: mib(point.limit_bytes) + (" (unconstrained)" if point.unconstrained else "")),
     ("outcome", False, lambda point: point.outcome),
@@ -352,9 +350,8 @@ _POINTS: tuple[GridColumn[CurvePoint], ...] = (
 
 def rent_json(rent: RentalOffers, snapshot: Snapshot) -> dict[str, Any]:
     """Return the instances to rent for JSON."""
-    about = {"region": snapshot.region, "term": snapshot.term, "as_of": str(snapshot.as_of)}
     return {
-        **about,
+        **{"region": snapshot.region, "term": snapshot.term, "as_of": str(snapshot.as_of)},
         "reserve": str(offers.host_reserve()),
         **{name: offer and _offer_json(offer) for name, offer in rent.items()},
     }

@@ -24,17 +24,7 @@ from harness.pricing import cost
 from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
 from harness.pricing.offers import Offer
 from harness.pricing.prices import Snapshot
-from harness.report.document import (
-    MISSING,
-    Escape,
-    Grid,
-    GridColumn,
-    ReportDocument,
-    Section,
-    Value,
-    grid_of,
-    lines_of,
-)
+from harness.report.document import MISSING, Escape, Grid, GridColumn, ReportDocument, Section, Value, grid_of, lines_of
 from harness.results.isolation import named
 from harness.stats import median
 
@@ -81,15 +71,13 @@ class _Line:
 
 
 def minima_document(
-    suite: str,
-    minima: Sequence[Minimum],
-    criteria: Criteria,
-    snapshot: Snapshot,
-    choice: TypeChoice = DEFAULT_CHOICE,
+    suite: str, minima: Sequence[Minimum], criteria: Criteria, snapshot: Snapshot, choice: TypeChoice = DEFAULT_CHOICE
 ) -> ReportDocument:
     """Return the report on the smallest hardware of each system of a suite."""
     lines = [line for minimum in minima for line in _lines_of(minimum, snapshot, choice)]
-    first = [_answer_of(minimum, lines) for minimum in minima]
+    by_minimum = [[line for line in lines if line.minimum is minimum] for minimum in minima]
+    # The smallest hardware, else the first CPU count.
+    first = [next((line for line in own if line.smallest), own[0]) for own in by_minimum]
 
     def whole(escape: Escape) -> Iterable[Section]:
         yield Section(
@@ -111,7 +99,7 @@ def minima_document(
     return ReportDocument(
         sections=whole,
         lines=lambda: lines_of(list(_evidence(lines)), _COLUMNS),
-        content=lambda: {"suite": suite, "minima": [_json(minimum, lines, snapshot) for minimum in minima]},
+        content=lambda: {"suite": suite, "minima": [_json(own, snapshot) for own in by_minimum]},
         answer=answer,
         plain=True,
     )
@@ -127,12 +115,6 @@ def _lines_of(minimum: Minimum, snapshot: Snapshot, choice: TypeChoice) -> Itera
             yield _Line(minimum, count, reason=minimum.failures[count])
 
 
-def _answer_of(minimum: Minimum, lines: Sequence[_Line]) -> _Line:
-    """Return the line of a minimum on the first screen: the smallest hardware, else the first CPU count."""
-    own = [line for line in lines if line.minimum is minimum]
-    return next((line for line in own if line.smallest), own[0])
-
-
 def _grid(lines: Sequence[_Line], escape: Escape) -> Grid:
     columns: list[GridColumn[_Line]] = [("system", False, lambda line: escape(line.minimum.system))]
     if len({line.minimum.dataset for line in lines}) > 1:
@@ -140,7 +122,7 @@ def _grid(lines: Sequence[_Line], escape: Escape) -> Grid:
     columns += [
         ("smallest hardware", False, _hardware),
         ("to rent", False, lambda line: line.offer.instance.instance_type if line.offer else MISSING),
-        ("US$/1M", True, lambda line: _usd(line.usd_per_million)),
+        ("US$/1M", True, lambda line: MISSING if line.usd_per_million is None else f"{line.usd_per_million:.3g}"),
     ]
     if any(line.minimum.published for line in lines):
         columns += [
@@ -158,18 +140,14 @@ def _hardware(line: _Line) -> str:
     return named(line.verdict.isolation).marked(held)
 
 
-def _usd(value: float | None) -> str:
-    return MISSING if value is None else f"{value:.3g}"
-
-
 def _published(line: _Line, text: Callable[[Viable], str]) -> str:
     return MISSING if line.minimum.published is None else text(line.minimum.published)
 
 
 def _notes(lines: Sequence[_Line], criteria: Criteria, snapshot: Snapshot) -> tuple[str, ...]:
-    asked = [f"{target.figure} <= {target.at_most_s * 1e3:.4g} ms" for target in criteria.targets]
+    asked = [f"{figure} <= {at_most_s * 1e3:.4g} ms" for figure, at_most_s in criteria.targets.items()]
     asked = asked or [f"{MEAN} within {SLOWER - 1:.0%} of unconstrained"]
-    asked += [f"{bound.measure} >= {bound.at_least:g}" for bound in criteria.least]
+    asked += [f"{measure} >= {least:g}" for measure, least in criteria.least.items()]
     notes = [f"Asked: every query answered and ranked as unconstrained, {', '.join(asked)}."]
     notes += dict.fromkeys(line.minimum.source for line in lines if line.minimum.source)
     return (*notes, f"every probe: --wide   prices of {snapshot}")
@@ -203,8 +181,21 @@ def _of_verdict(
     return name, value
 
 
-def _of_paper(get: Callable[[Viable], Value]) -> Callable[[tuple[_Line, Evidence | None]], Value]:
-    return lambda pair: None if pair[0].minimum.published is None else get(pair[0].minimum.published)
+# What a paper's Table 2 says of a system, in JSON and (as ``published_...``) in CSV.
+_PAPER: dict[str, Callable[[Viable], Value]] = {
+    "system": lambda row: row.system,
+    "cpus": lambda row: row.cpu,
+    "gpus": lambda row: row.gpu,
+    "memory_gib": lambda row: row.hardware.memory_gib,
+    "instance_type": lambda row: row.instance_type,
+    "usd_per_million": lambda row: float(row.cost_usd_per_million.value),
+}
+
+
+def _of_paper(
+    name: str, get: Callable[[Viable], Value]
+) -> tuple[str, Callable[[tuple[_Line, Evidence | None]], Value]]:
+    return f"published_{name}", lambda pair: pair[0].minimum.published and get(pair[0].minimum.published)
 
 
 _COLUMNS: tuple[tuple[str, Callable[[tuple[_Line, Evidence | None]], Value]], ...] = (
@@ -216,18 +207,13 @@ _COLUMNS: tuple[tuple[str, Callable[[tuple[_Line, Evidence | None]], Value]], ..
     ("failure", lambda pair: pair[0].reason),
     ("mean_at_limit_s", lambda pair: pair[0].mean_s),
     ("usd_per_million", lambda pair: pair[0].usd_per_million),
-    ("published_system", _of_paper(lambda row: row.system)),
-    ("published_cpus", _of_paper(lambda row: row.cpu)),
-    ("published_gpus", _of_paper(lambda row: row.gpu)),
-    ("published_memory_gib", _of_paper(lambda row: row.hardware.memory_gib)),
-    ("published_instance_type", _of_paper(lambda row: row.instance_type)),
-    ("published_usd_per_million", _of_paper(lambda row: float(row.cost_usd_per_million.value))),
+    *(_of_paper(name, get) for name, get in _PAPER.items()),
     *(_of_verdict(name, get) for name, get in CSV_COLUMNS if name not in ("system", "dataset", "cpus", "gpus")),
 )
 
 
-def _json(minimum: Minimum, lines: Sequence[_Line], snapshot: Snapshot) -> dict[str, Any]:
-    own = [line for line in lines if line.minimum is minimum]
+def _json(own: Sequence[_Line], snapshot: Snapshot) -> dict[str, Any]:
+    minimum = own[0].minimum
     best = next((line for line in own if line.smallest), None)
     paper = minimum.published
     return {
@@ -242,15 +228,7 @@ def _json(minimum: Minimum, lines: Sequence[_Line], snapshot: Snapshot) -> dict[
             "mean_s": best.mean_s,
             "usd_per_million": best.usd_per_million,
         },
-        "published": paper
-        and {
-            "system": paper.system,
-            "cpus": paper.cpu,
-            "gpus": paper.gpu,
-            "memory_gib": paper.hardware.memory_gib,
-            "instance_type": paper.instance_type,
-            "usd_per_million": float(paper.cost_usd_per_million.value),
-        },
+        "published": paper and {name: get(paper) for name, get in _PAPER.items()},
         "failures": {str(count): reason for count, reason in minimum.failures.items()},
         "verdicts": [
             {**asdict(line.verdict), "rent": line.rent and rent_json(line.rent, snapshot)}

@@ -96,7 +96,7 @@ class Session:
         self.question, self.cpus = question, cpus
         self.tried: list[Judgement] = []
         self._where = f"{question.jobs.subject.system.name} on {counted(cpus, 'CPU')}"
-        self._measures = measure_names.parse([bound.measure for bound in question.criteria.least])
+        self._measures = measure_names.parse([*question.criteria.least])
         self._observations: dict[tuple[Path, bool], Observation] = {}
         self._used: Counter[int] = Counter()
         self._most = most
@@ -139,7 +139,7 @@ class Session:
         while True:
             if len(self.tried) >= self._most:
                 raise HarnessError(
-                    f"{self._where}: {len(self.tried)} jobs settled nothing, and no more are run;"
+                    f"{self._where}: {len(self.tried)} jobs gave no verdict, and the limit of jobs is reached;"
                     " quieten the machine (harness doctor shows its load) and start again with --fresh"
                 )
             under = envelope(self.cpus, limit, self.question.gpus)

@@ -124,7 +124,7 @@ def make_verdict(settled: SearchResult, session: Session) -> ViabilityVerdict:
         machine=base.jobs[0].result.environment.machine,
         step_bytes=question.step,
         targets=targets,
-        least={bound.measure: bound.at_least for bound in question.criteria.least},
+        least=question.criteria.least,
         limit_bytes=settled.limit,
         below_bytes=settled.below,
         lowest=settled.lowest,

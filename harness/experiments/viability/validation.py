@@ -89,7 +89,7 @@ def validate(question: Question, instance: Instance) -> InstanceVerdict:
         causes=() if holds else failed[-1].causes,
         why="" if holds else failed[-1].why,
         targets=base.targets(criteria),
-        least={bound.measure: bound.at_least for bound in criteria.least},
+        least=criteria.least,
         not_shown=tuple(_not_shown(instance, base.architecture)),
         unconstrained=base.summary,
         evidence=tuple(map(evidence, session.tried)),

@@ -255,3 +255,27 @@ def system(name: str, *folders: Path) -> System:
         FileError: its file is wrong.
     """
     return named([name], *folders)[name]
+
+
+def images_to_build(
+    declared: Sequence[System], engines: Iterable[str], gpus: int, wrong: dict[str, FileError]
+) -> list[tuple[System, bool]]:
+    """Return a system for each image to build, and whether its engine's image is meant.
+
+    Args:
+        declared: systems whose images are built.
+        engines: names of engines whose images are built too; without systems and engines, all engines.
+        gpus: of the hardware profile.
+        wrong: takes the error of each system whose file is wrong.
+
+    Raises:
+        UnknownName: no engine has this name.
+    """
+    used = [system.for_job(kind, gpus=gpus) for system in declared for kind in ("build", "search")]
+    chosen = [(system, False) for system in {system.image: system for system in used}.values()]
+    by_engine = {system.engine: system.for_job("build", gpus=gpus) for system in systems(wrong=wrong).values()}
+    for name in dict.fromkeys(engines):
+        if name not in by_engine:
+            raise UnknownName("engine", name, by_engine)
+        chosen.append((by_engine[name], True))
+    return chosen or [(system, True) for system in by_engine.values() if system.accelerator or not gpus]

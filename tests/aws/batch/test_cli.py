@@ -51,7 +51,7 @@ def test_up_before_the_account_is_set_up_names_the_command(aws: str, suite: str)
     Connections(server.REGION).client("s3").create_bucket(Bucket="harness-work")
     done = harness("batch", "up", suite)
     assert done.exit_code == 2
-    assert f"an administrator makes it: `harness ec2 up {WORK}`" in done.output
+    assert f"ask an administrator to run `harness ec2 up {WORK}`" in done.output
 
 
 def test_down_reports_a_living_instance(set_up: None, suite: str) -> None:

@@ -389,9 +389,7 @@ def test_reap_ends_own_instances_in_all_regions_and_no_others(aws: str) -> None:
     everybody = harness("ls", "--all-owners").output
     assert theirs in everybody and "another's" in everybody
     done = harness("reap", "--yes").output
-    assert (
-        "none of your instances or disks is left" in done and volume in done and "1 instances of other owners" in done
-    )
+    assert "all your instances and disks are gone" in done and volume in done and "1 instances of other owners" in done
     assert "no instance and no left-over disk" in harness("ls").output
     assert theirs in harness("ls", "--all-owners").output
     harness("reap", "--yes", "--all-owners")
@@ -442,7 +440,7 @@ def test_closed_region_fails_only_with_an_open_run_in_it(aws: str, monkeypatch: 
     note = "closed to you by a policy, and not looked at: eu-west-1"
     assert note in harness("ls").output
     done = harness("reap", "--yes").output
-    assert note in done and "none of your instances or disks is left" in done
+    assert note in done and "all your instances and disks are gone" in done
     assert "not looked at: eu-west-1: " in harness("ls", "--region", "eu-west-1", code=1).output
     work = Objects(Connections(REGION), WORK)
     Journal(work, RemoteRun("r-1", "ec2", "r", "x", "y", (), {"region": "eu-west-1"})).begin()
@@ -468,4 +466,4 @@ def test_ls_and_reap_succeed_after_down(aws: str, monkeypatch: pytest.MonkeyPatc
     harness("down", str(WORK), "--results-too")
     monkeypatch.setenv("HARNESS_WORK", str(WORK))
     for words in (("ls",), ("reap", "--yes")):
-        assert "there is no such bucket, so no run is open there" in harness(*words).output
+        assert "the bucket does not exist, so no run is open there" in harness(*words).output

@@ -1,4 +1,4 @@
-"""The deadline on AWS's side: deployed code ends late workers when none of your instances or disks is left."""
+"""The deadline on AWS's side: deployed code ends late workers when all your instances and disks are gone."""
 
 from __future__ import annotations
 

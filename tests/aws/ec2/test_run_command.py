@@ -81,7 +81,7 @@ def test_wrong_options_are_refused_before_anything_starts(plain: Field) -> None:
     assert "--burstable" in harness_run(plain, *place, "--instance", "t3.large", code=2).output
     assert "unknown instance type" in harness_run(plain, *place, "--instance", "m99.large", code=2).output
     assert "more than --max-usd" in harness_run(plain, *place, "--max-usd", "0.001", code=2).output
-    assert "nan: is no finite number" in harness_run(plain, *place, "--max-usd", "nan", code=2).output
+    assert "nan: is not a finite number" in harness_run(plain, *place, "--max-usd", "nan", code=2).output
     assert "unknown region" in harness_run(plain, *place, "--region", "eu-west-3", code=2).output
     assert "no subnet" in harness_run(plain, *place, "--subnet", "subnet-0", code=2).output
     assert launched_and_terminated() == (0, 0)

@@ -254,7 +254,7 @@ def test_committed_cost_never_exceeds_the_cap(plain: Field) -> None:
 
 
 def test_cap_holds_without_the_command_and_user_data(plain: Field) -> None:
-    """The rule on AWS's side ends every instance at its deadline; none of your instances or disks is left then."""
+    """The rule on AWS's side ends every instance at its deadline; all your instances and disks are gone then."""
     cap = 0.25
 
     def nap(_seconds: float) -> None:

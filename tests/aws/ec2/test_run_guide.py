@@ -70,7 +70,7 @@ def test_every_command_of_the_guide_works(bench: Bench, aws: str, monkeypatch: p
     assert "accepted" in outputs[1] and "never more than US$" in outputs[2]
     assert "18 jobs run" in outputs[3] and (bench.folder / "results" / "test-suite" / "report.html").exists()
     assert launched_and_terminated()[0] == launched_and_terminated()[1] > 0
-    assert "none of your instances or disks is left" in outputs[5]
+    assert "all your instances and disks are gone" in outputs[5]
     assert "no instance" in outputs[-1]
     assert boto3.client("s3", REGION).list_buckets()["Buckets"] == []
     groups = boto3.client("ec2", REGION).describe_security_groups()["SecurityGroups"]

@@ -190,7 +190,7 @@ def test_run_prints_a_table_although_one_of_two_instances_dies(
     for system in SYSTEMS:
         assert re.search(rf"{system} .*cpu1-mem256m", output), output
     assert (typed.bench.results / "test-suite" / "report.html").exists()
-    assert "no instance and no left-over disk of yours" in typed("ec2", "ls", "--region", server.REGION)
+    assert "you have no instance and no left-over disk" in typed("ec2", "ls", "--region", server.REGION)
     check_rights(place, name, list(machines.instances))
     texts = [*typed.outputs, *logs, *(path.read_text() for path in typed.bench.results.rglob("result.json"))]
     assert not [secret for secret in server.SECRETS for text in texts if secret in text]

@@ -51,6 +51,15 @@ class Planted(Adapter):
             return self._misbehave(hits, k)
         return hits
 
+    def search_batch(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Hit]]:
+        """Answer one after the other; the last first where ``misdeed`` says so."""
+        answers = [self.search(query, k) for query in queries]
+        return answers[::-1] if self.params.get("misdeed") == "swapped" else answers
+
+    def shares_batches(self) -> bool:
+        """No query shares its batch's stages."""
+        return False
+
     def _ranked(self, query: str, k: int) -> list[Hit]:
         wanted = set(query.lower().split())
         found = sorted(((len(wanted & words), doc_id) for doc_id, words in self._words.items()), reverse=True)[:k]

@@ -16,16 +16,12 @@ from harness.errors import UsageError
 from harness.experiments.calibration import cases, fixtures, run
 from harness.experiments.calibration.cases import Case, Group
 from harness.experiments.calibration.known_values import FigureVerdict, JobEnd, MeanLatency
-from harness.experiments.calibration.run import CalibrationLine, CaseSelection
 from harness.jobs.inputs import RunOptions
 from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.progress import Progress
 from harness.report import writers
 from harness.results.isolation import CONTAINER
-from harness.results.reader import read_jobs
-
-ONCE = CaseSelection()
 
 
 class ScriptedLauncher(FakeLauncher):
@@ -53,9 +49,9 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return replace_groups
 
 
-def calibrate(folder: Path, launcher: FakeLauncher, wanted: CaseSelection = ONCE) -> list[CalibrationLine]:
+def calibrate(folder: Path, launcher: FakeLauncher, retries: int = 1) -> list[FigureVerdict]:
     options = RunOptions(folder / "results", folder / "cache", folder)
-    return run.calibrate(options, wanted, launcher)
+    return run.calibrate(options, launcher, retries=retries)
 
 
 def near(seconds: float) -> Case:
@@ -65,8 +61,8 @@ def near(seconds: float) -> Case:
 def fake_mean(folder: Path, groups: Callable[..., None]) -> float:
     """Return the mean in ms that the report gives for the fake."""
     groups(near(1.0))
-    (line,) = calibrate(folder / "first", ScriptedLauncher(), CaseSelection(retries=0))
-    return float(line.verdicts[0].measured.removesuffix(" ms")) / 1e3
+    (line,) = calibrate(folder / "first", ScriptedLauncher(), retries=0)
+    return float(line.measured.removesuffix(" ms")) / 1e3
 
 
 @pytest.mark.slow
@@ -74,26 +70,16 @@ def test_right_report_is_ok_and_wrong_injected_value_is_off(tmp_path: Path, grou
     mean_s = fake_mean(tmp_path, groups)
     groups(near(mean_s), Case("far", MeanLatency(mean_s * 2)))
     lines = {line.case: line for line in calibrate(tmp_path, ScriptedLauncher())}
-    assert lines["near"].ok and lines["near"].verdicts[0].tries == 1
-    assert not lines["far"].ok and lines["far"].verdicts[0].tries == 2, (
-        "a timed case that is off is tried once more, and says so"
-    )
+    assert lines["near"].ok and lines["near"].tries == 1
+    assert not lines["far"].ok and lines["far"].tries == 2, "a timed case that is off is tried once more, and says so"
 
 
 def test_only_cases_sensitive_to_a_busy_machine_are_retried(tmp_path: Path, groups: Callable[..., None]) -> None:
     groups(Case("near", JobEnd(Outcome.OOM)))
     launcher = ScriptedLauncher()
-    (line,) = calibrate(tmp_path, launcher, CaseSelection(retries=5))
-    assert not line.ok and line.verdicts[0].tries == 1
+    (line,) = calibrate(tmp_path, launcher, retries=5)
+    assert not line.ok and line.tries == 1
     assert [job.spec.kind for job in launcher.launched].count("search") == 1
-
-
-def test_every_repeat_is_measured_and_stored(tmp_path: Path, groups: Callable[..., None]) -> None:
-    groups(Case("fallen", JobEnd(Outcome.CRASH)))
-    launcher = ScriptedLauncher(lambda job: Outcome.OK if job.spec.kind == "build" else Outcome.CRASH)
-    (line,) = calibrate(tmp_path, launcher, CaseSelection(repeats=3))
-    assert line.ok and len(line.verdicts) == 3
-    assert len(read_jobs(tmp_path / "results" / "calibration")) == 3
 
 
 @pytest.mark.slow
@@ -166,49 +152,27 @@ def test_launcher_without_limits_is_refused(tmp_path: Path) -> None:
         calibrate(tmp_path, FakeLauncher())
 
 
-RIGHT = FigureVerdict("mean", "5 ms", "5.01 ms", "+10.0 us (+0.20%)", "50 us", True, 0.2)
-NEARLY = FigureVerdict("mean", "5 ms", "5.04 ms", "+40.0 us (+0.80%)", "50 us", True, 0.8)
-WRONG = FigureVerdict("mean", "5 ms", "6 ms", "+1,000.0 us (+20.00%)", "50 us", False, 20)
-BUSY = "other processes had 52.0% of the job's CPUs (steady: up to 5%); quieten the machine"
+RIGHT = FigureVerdict("mean", "5 ms", "5.01 ms", "+10.0 us (+0.20%)", "50 us", True, "spin-5ms")
+WRONG = FigureVerdict("mean", "5 ms", "6 ms", "+1,000.0 us (+20.00%)", "50 us", False, "spin-5ms")
+EXCUSED = replace(
+    WRONG, disturbance="other processes had 52.0% of the job's CPUs (steady: up to 5%); quieten the machine"
+)
 
 
-def line(*verdicts: FigureVerdict, tries: tuple[int, ...] = (), why: tuple[str | None, ...] = ()) -> CalibrationLine:
-    count = len(verdicts)
-    repeats = zip(verdicts, tries or (1,) * count, why or (None,) * count, strict=True)
-    return CalibrationLine(
-        "spin-5ms", tuple(replace(verdict, tries=tried, disturbance=reason) for verdict, tried, reason in repeats)
-    )
-
-
-def test_worst_of_many_repeats_is_shown() -> None:
-    assert line(RIGHT, NEARLY, RIGHT).worst == NEARLY
-    assert line(RIGHT, WRONG, NEARLY).worst == WRONG
-    assert not line(RIGHT, WRONG, NEARLY).ok
-
-
-def test_tries_and_repeats_are_counted() -> None:
-    assert line(RIGHT).verdict == "ok"
-    assert line(WRONG).verdict == "OFF"
-    assert line(RIGHT, tries=(2,)).verdict == "ok, 2nd try"
-    assert line(WRONG, tries=(3,)).verdict == "OFF, 3rd try"
-    assert line(RIGHT, RIGHT, WRONG, tries=(1, 2, 2)).verdict == "OFF, 2 of 3, 2 at a later try"
-
-
-def test_disturbance_excuses_only_the_disturbed_cases() -> None:
-    assert line(RIGHT, WRONG, why=(None, BUSY)).disturbance == BUSY
-    assert line(WRONG, WRONG, why=(None, BUSY)).disturbance is None
-    assert line(RIGHT, why=(BUSY,)).disturbance is None, "nothing to excuse"
+def test_verdict_names_a_later_try() -> None:
+    assert (RIGHT.text, WRONG.text) == ("ok", "OFF")
+    assert replace(RIGHT, tries=2).text == "ok, 2nd try" and replace(WRONG, tries=4).text == "OFF, 4th try"
 
 
 def test_summary_counts_names_and_suggests_the_next_step() -> None:
-    assert list(run.summary([line(RIGHT)], 61.4)) == ["1 of 1 figures as injected, in 61 s"]
-    assert list(run.summary([line(RIGHT), line(WRONG)], 3)) == ["1 of 2 figures as injected, in 3 s"]
-    _, told = run.summary([line(WRONG, why=(BUSY,))], 3)
+    assert list(run.summary([RIGHT], 61.4)) == ["1 of 1 figures as injected, in 61 s"]
+    assert list(run.summary([RIGHT, WRONG], 3)) == ["1 of 2 figures as injected, in 3 s"]
+    _, told = run.summary([EXCUSED], 3)
     assert "disturbed during spin-5ms: other processes had 52.0% of the job's CPUs (steady: up to 5%); quieten" in told
 
 
 def test_every_format_holds_every_cell() -> None:
-    document = run.calibration_document([line(WRONG), line(RIGHT)], 3)
+    document = run.calibration_document([WRONG, RIGHT], 3)
     for form in ("md", "csv", "json"):
         text = writers.write(document, form)
         for part in ("spin-5ms", "mean", "5 ms", "6 ms", "+20.00%", "50 us"):
@@ -217,11 +181,11 @@ def test_every_format_holds_every_cell() -> None:
 
 
 def test_answer_shows_only_figures_that_are_off_then_the_count() -> None:
-    answer = run.calibration_document([line(RIGHT), line(WRONG), line(WRONG, why=(BUSY,))], 3).answer
+    answer = run.calibration_document([RIGHT, WRONG, EXCUSED], 3).answer
     assert answer is not None
     (section,) = answer(writers.plain_escape)
     (grid,) = section.grids
     assert [row[-1] for row in grid.cells] == ["OFF", "OFF"] and grid.tones == ("bad", "doubtful")
     assert section.notes[0] == "1 of 3 figures as injected, in 3 s   all: --wide"
-    right = run.calibration_document([line(RIGHT)], 3).answer
+    right = run.calibration_document([RIGHT], 3).answer
     assert right is not None and right(writers.plain_escape)[0].grids == ()

@@ -6,14 +6,12 @@ import pytest
 
 from harness.errors import UsageError
 from harness.experiments.viability import acceptance
-from harness.experiments.viability.acceptance import Criteria, MinimumMeasure, Target
+from harness.experiments.viability.acceptance import Criteria
 
 
 def test_targets_and_measures_are_read() -> None:
     criteria = acceptance.parse_criteria(["p95=200ms", "mean=0.05s"], ["RR@10=0.3", "AP(rel=2)@100=0"])
-    assert criteria == Criteria(
-        (Target("p95", 0.2), Target("mean", 0.05)), (MinimumMeasure("RR@10", 0.3), MinimumMeasure("AP(rel=2)@100", 0.0))
-    )
+    assert criteria == Criteria({"p95": 0.2, "mean": 0.05}, {"RR@10": 0.3, "AP(rel=2)@100": 0.0})
     assert acceptance.parse_criteria([], []) == Criteria()
 
 

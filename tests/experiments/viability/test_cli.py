@@ -50,7 +50,7 @@ def test_viable_prints_the_verdict_and_the_type_to_rent(call: Call) -> None:
     assert done.stdout.count("144 MiB is the smallest limit") == 2 and len(lines) < 20
     assert "every probe: --wide   prices of aws us-east-1 on-demand of " in lines[-1]
     wide = call("viable", "planted", "--cpus", "1,2", "--wide").stdout
-    assert "- To rent (aws us-east-1 on-demand of " in wide and "beside the host's own 512MiB" in wide
+    assert "- To rent (aws us-east-1 on-demand of " in wide and "with the host's own 512MiB" in wide
     assert "; not measured: this was x86_64" in wide
     again = call("viable", "planted", "--cpus", "1,2", "--as-of", "2022-10-31")
     assert "on-demand of 2022-10-31" in again.stdout and again.stderr == ""
@@ -90,10 +90,7 @@ def test_validate_and_curve_print_their_verdicts(call: Call, bench: Bench) -> No
         (["viable", "planted", "--max-latency", "p95=1ms"], 2, "a sample of 4 queries shows no p95"),
         (["viable", "planted", "--max-latency", "mean=1ms"], 2, "the target is 1 ms: no limit can keep it"),
         (["viable", "planted", "--min", "NumRet=99999"], 2, "at least 99999 is asked: no limit can reach it"),
-        (["viable", "planted", "--min", "RR@10=2"], 2, "RR@10 is at most 1, so no limit could keep it"),
-        (["viable", "planted", "--step", "16"], 2, "--step: '16' is not a memory size"),
         (["viable", "planted", "--step", "64GiB", "--cpus", "1,2"], 2, "--step 65,536 MiB: this host leaves 15,872"),
-        (["viable", "planted", "--cpus", "0"], 2, "--cpus '0': write whole numbers"),
         (["viable", "planted", "--gpus", "1"], 2, "the fake launcher has no GPU; ask for less"),
         (
             ["validate", "planted", "--instance", "m6g.medum"],
@@ -101,7 +98,6 @@ def test_validate_and_curve_print_their_verdicts(call: Call, bench: Bench) -> No
             "unknown instance type 'm6g.medum'; see `harness instances`. Did you mean",
         ),
         (["validate", "planted", "--instance", "r6a.48xlarge"], 2, "192 vCPUs, this host gives 2: this host is too"),
-        (["validate", "planted", "--instance", "x1.16xlarge"], 2, "this host is too small to emulate it"),
         (["curve", "planted", "--limits", "64"], 2, "--limits: '64' is not a memory size"),
     ],
 )
@@ -138,27 +134,6 @@ def test_cpu_count_that_misses_its_target_does_not_affect_the_others(
     assert "planted on tiny, 2 CPUs" in done.stdout and "144 MiB" in done.stdout
     assert "planted on 1 CPU: mean is 30 ms" in done.stderr and "evidence: " in done.stderr
     assert len(read_jobs(bench.results)) == 13
-
-
-@pytest.mark.slow
-def test_cpu_count_that_does_not_run_does_not_affect_the_others(
-    call: Call,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from harness.driver.records import Outcome
-    from tests.experiments.viability.conftest import Life
-
-    class Breaks(Scripted):
-        def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
-            two = job.spec.envelope.cpus == 2
-            self.script = (lambda *_: Life(Outcome.CRASH)) if two else needs(129)
-            return super().launch(job, progress)
-
-    monkeypatch.setattr(FakeLauncher, "open", lambda *_: Breaks(needs(129)))
-    done = call("viable", "planted", "--cpus", "1,2")
-    assert done.exit_code == 1
-    assert "planted on tiny, 1 CPU" in done.stdout and "144 MiB" in done.stdout
-    assert "harness: planted does not even run" in done.stderr
 
 
 def test_unmeasurable_cpu_count_is_refused_before_any_job(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.driver.records import Outcome
-from harness.errors import FileError, UsageError
+from harness.errors import UsageError
 from harness.experiments.viability import curve, render
 from harness.experiments.viability.curve import CurvePoint
 from harness.experiments.viability.probe import MIB
@@ -19,19 +19,7 @@ def points(*means_ms: float | None) -> list[CurvePoint]:
     """Return points at limits of 100, 200 ... MiB, the last one unconstrained; ``None``: killed."""
     return [
         CurvePoint(
-            limit_bytes=number * 100 * MIB,
-            unconstrained=number == len(means_ms),
-            outcome="oom" if mean is None else "ok",
-            detail=None,
-            mean_s=None if mean is None else mean / 1e3,
-            mean_low_s=None,
-            mean_high_s=None,
-            p95_s=None,
-            faults_per_query=None,
-            peak_anon_bytes=None,
-            page_cache_bytes=None,
-            disturbed=None,
-            job="",
+            number * 100 * MIB, number == len(means_ms), "oom" if mean is None else "ok", mean_s=mean and mean / 1e3
         )
         for number, mean in enumerate(means_ms, 1)
     ]
@@ -137,11 +125,3 @@ def test_invalid_limits_are_one_line(questions: Questions) -> None:
         curve.measure_curve(question, 1, (8 * MIB,))
     with pytest.raises(UsageError, match="20,480 MiB constrain nothing here: this host leaves 15,872 MiB"):
         curve.measure_curve(question, 1, (20 << 30,))
-
-
-@pytest.mark.slow
-def test_a_plot_that_cannot_be_written_is_one_line(questions: Questions, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    question, _ = questions(bending)
-    with pytest.raises(FileError, match="cannot be written"):
-        curve.draw_curve(curve.measure_curve(question, 1, (100 * MIB,)), tmp_path / "file" / "curve")

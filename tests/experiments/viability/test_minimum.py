@@ -76,8 +76,8 @@ def test_suite_has_a_row_for_each_system_beside_the_papers(viable: Call, bench: 
     assert "1 CPU, 144 MiB" in planted and "GiB" not in planted, "the paper has no such system"
     assert "1 CPU, 208 MiB" in bm25 and "1 CPU, 4 GiB" in bm25 and "m6g.medium" in bm25 and "0.04" in bm25
     assert "MiB" not in broken
-    assert "- broken on tiny, 1 CPU: broken does not even run" in done.stdout
-    assert "harness: broken on tiny: broken does not even run" in done.stderr
+    assert "- broken on tiny, 1 CPU: broken does not run even" in done.stdout
+    assert "harness: broken on tiny: broken does not run even" in done.stderr
     assert "[1/3] planted on tiny: 1 CPU, 144 MiB" in done.stderr and "[3/3] bm25 on tiny ..." in done.stderr
     notes = [line for line in done.stdout.splitlines() if line.startswith("- ")]
     assert len(notes) <= 5 and notes[0].startswith("- Asked: every query answered and ranked as unconstrained, mean")
@@ -87,7 +87,7 @@ def test_suite_has_a_row_for_each_system_beside_the_papers(viable: Call, bench: 
     first, failed, paper = raw["minima"]
     assert first["smallest"]["memory_bytes"] == 144 << 20 and first["smallest"]["usd_per_million"] > 0
     assert first["published"] is None and len(first["verdicts"][0]["evidence"]) > 4
-    assert failed["smallest"] is None and failed["failures"]["1"].startswith("broken does not even run")
+    assert failed["smallest"] is None and failed["failures"]["1"].startswith("broken does not run even")
     assert paper["published"] == {
         "system": "BM25",
         "cpus": 1,
@@ -100,7 +100,7 @@ def test_suite_has_a_row_for_each_system_beside_the_papers(viable: Call, bench: 
     jobs = [job["job"] for entry in raw["minima"] for verdict in entry["verdicts"] for job in verdict["evidence"]]
     assert [row["job"] for row in rows if row["job"]] == jobs
     (lost,) = [row for row in rows if row["system"] == "broken"]
-    assert lost["failure"].startswith("broken does not even run") and lost["verdict_limit_bytes"] == ""
+    assert lost["failure"].startswith("broken does not run even") and lost["verdict_limit_bytes"] == ""
     assert {row["published_memory_gib"] for row in rows if row["system"] == "bm25"} == {"4"}
     wide = viable(str(path), "--wide").stdout
     assert wide.count("unconstrained") > 2 and "Without an answer" in wide
@@ -200,7 +200,7 @@ def test_suite_of_planted_systems_on_the_engine(
     small, broken, large = json.loads(done.stdout)["minima"]
     assert [found["smallest"]["memory_bytes"] >> 20 for found in (small, large)] == [64, 192]
     assert large["verdicts"][0]["binding"] == ["oom"]
-    assert "broken does not even run" in broken["failures"]["1"] and done.exit_code == 1
+    assert "broken does not run even" in broken["failures"]["1"] and done.exit_code == 1
     jobs = len(read_jobs(bench.results))
     again = CliRunner().invoke(main, [*arguments, "--only", "small", *common])
     assert json.loads(again.stdout)["minima"] == [small]

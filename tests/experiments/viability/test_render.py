@@ -49,7 +49,7 @@ def test_price_is_of_the_cheapest_type_with_room_for_limit_and_host(
 
 def test_envelope_that_no_type_provides_is_one_line_of_the_verdict(verdict: ViabilityVerdict, market: Snapshot) -> None:
     huge = replace(verdict, architecture="x86_64", limit_bytes=1 << 50)
-    assert f"- To rent: no type in the prices of {market} provides it beside" in rendered([huge], market, "md")
+    assert f"- To rent: the prices of {market} list no type that provides it with" in rendered([huge], market, "md")
     whole = json.loads(rendered([huge], market, "json"))
     assert whole["verdicts"][0]["rent"]["chosen"] is None
 
@@ -88,7 +88,7 @@ def test_limit_with_none_smaller_has_a_reason(verdict: ViabilityVerdict, market:
     assert "less than that starts no container." in rendered([least], market, "md")
     flaky = rendered([replace(least, sharp=False)], market, "md")
     assert "less than that starts no container, but not all jobs passed there." in flaky
-    assert "none of 3 probes failed" in rendered([replace(least, lowest=False, sharp=False)], market, "md")
+    assert "all 3 probes passed" in rendered([replace(least, lowest=False, sharp=False)], market, "md")
 
 
 def test_passed_limit_is_never_reported_as_failed(verdict: ViabilityVerdict, market: Snapshot) -> None:

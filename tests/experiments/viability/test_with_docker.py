@@ -14,7 +14,7 @@ from harness.driver.records import Scalar
 from harness.experiments.calibration import fixtures
 from harness.experiments.calibration.fixtures import InjectingLauncher
 from harness.experiments.viability import curve as curves
-from harness.experiments.viability.acceptance import MEAN, Criteria, Target
+from harness.experiments.viability.acceptance import MEAN, Criteria
 from harness.experiments.viability.judge import LATENCY, OOM
 from harness.experiments.viability.probe import MIB, Subject, SubjectJobs
 from harness.experiments.viability.search import PROBES
@@ -29,13 +29,13 @@ pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("real_looks")]
 
 QUERIES, WARMUP = 4, 2
 # Where memory alone is planted, no busy machine shall play a part.
-ANY_TIME = Criteria((Target(MEAN, 10.0),))
+ANY_TIME = Criteria({MEAN: 10.0})
 FILE_MIB, PAGES = 64, 3000
 # Limits of which one leaves next to nothing of the file in memory, and the other all of it: whole steps of the search,
 # whose jobs the curve then shows.
 STEP_MIB, TIGHT_MIB, ROOMY_MIB = 32, 32, 128
 # Where a file is mapped, a query takes 2 ms, and hundreds once its pages come from the disk: no machine is so busy.
-BETWEEN = Criteria((Target(MEAN, 0.05),))
+BETWEEN = Criteria({MEAN: 0.05})
 SIZES_MIB = (100, 300, 900)
 
 

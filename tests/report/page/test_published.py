@@ -54,7 +54,7 @@ def test_table_4_with_the_papers_rates(published: Page, dataset: str) -> None:
 def test_page_has_no_layout_of_a_paper() -> None:
     refused = CliRunner().invoke(main, ["report", str(SHIPPED), "--format", "html", "--layout", "santhanam2023"])
     assert refused.exit_code == 2 and refused.stderr.startswith(
-        "harness: --layout santhanam2023: a page has one layout"
+        "harness: --layout santhanam2023: a page has its own layout"
     )
 
 

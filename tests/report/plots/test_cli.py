@@ -55,7 +55,7 @@ def test_pictures_without_a_folder_are_refused(tmp_path: Path) -> None:
 
 def test_layout_applies_only_to_tables(tmp_path: Path) -> None:
     done = ask(PUBLISHED, "--format", "pdf", "-o", tmp_path, "--layout", "santhanam2023")
-    assert done.exit_code == 2 and "--layout santhanam2023 is the shape of a table" in done.stderr
+    assert done.exit_code == 2 and "--layout santhanam2023 shapes a table" in done.stderr
 
 
 @pytest.mark.slow

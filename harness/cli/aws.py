@@ -1,28 +1,29 @@
-"""`harness ec2`: set up the account, list, end and remove instances."""
+"""`harness ec2` and `batch`: what harness has in an AWS account: set up, list, end and remove."""
 
 from __future__ import annotations
 
 import json
 import sys
-from contextlib import suppress
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import click
 
 from harness import config
-from harness.aws import clients, machines
+from harness.aws import clients, cloudformation, machines
+from harness.aws.batch import suite_stack
+from harness.aws.batch.suite_stack import StackRequirements
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.ec2 import account, instances
-from harness.aws.ec2.instances import OwnedInstance, OwnedResources
-from harness.aws.machines import MachineOptions
+from harness.aws.ec2.instances import OwnedResources
 from harness.aws.objects import Objects
 from harness.cli.lines import say
-from harness.cli.options import agree
+from harness.cli.options import Command, agree
 from harness.cli.output import columns
-from harness.commands import command
+from harness.commands import command, quoted
 from harness.errors import RemoteError, UsageError, counted
-from harness.jobs import suite
-from harness.pricing import instances as types_of_instances
+from harness.jobs.suite import load
 from harness.pricing import prices
 from harness.remote import journal
 from harness.remote.failures import NO_STORAGE
@@ -30,7 +31,7 @@ from harness.remote.records import RemoteRun
 
 _region_option = click.option("--region", help="AWS region.  [default: the AWS configuration's]")
 _one_region_option = click.option("--region", help="Only this region.  [default: all of the account]")
-_owners_option = click.option("--all-owners", is_flag=True, help="Instances of other owners on the account too.")
+_owners_option = click.option("--all-owners", is_flag=True, help="Include instances of the account's other owners.")
 
 
 @click.group()
@@ -69,8 +70,7 @@ def up(
     types = _types(suites, instances, region_name)
     owner = clients.owner(connections, config.cache_folder())
     account.up(connections, folder, region_name, owner, types, subnet=subnet, agent_image=agent_image)
-    run = command("run", "SUITE", launcher="ec2", work=folder, subnet=subnet or None, dry_run=True)
-    say(f"next: {run}")
+    say(f"next: {command('run', 'SUITE', launcher='ec2', work=folder, subnet=subnet or None, dry_run=True)}")
 
 
 @ec2.command()
@@ -105,17 +105,8 @@ def template(
 
 
 def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> list[str]:
-    """Return the instance types of the suites' profiles (or of all profiles), and the named types."""
     snapshot = prices.snapshot(region=f"aws/{region}", term="on-demand")
-    for name in named:
-        machines.check_known(name, types_of_instances.read_instances("aws"))
-    types = set(named)
-    for path in suites:
-        types |= {machine.name for machine in machines.of_suite(suite.load(path), snapshot, MachineOptions()).values()}
-    for name, envelope in ({} if suites else types_of_instances.hardware_profiles()).items():
-        with suppress(UsageError):  # the region has no type with room for it
-            types.add(machines.choose({name: envelope}, snapshot, MachineOptions(), {})[name].name)
-    return sorted(types)
+    return machines.types_of_suites([load(path) for path in suites], named, snapshot)
 
 
 @ec2.command()
@@ -152,7 +143,7 @@ def ls(work: str | None, region: str | None, all_owners: bool) -> None:
 
 @ec2.command()
 @click.option(
-    "--work", metavar="s3://BUCKET[/PREFIX]", envvar="HARNESS_WORK", help="Where its open runs are must be seen."
+    "--work", metavar="s3://BUCKET[/PREFIX]", envvar="HARNESS_WORK", help="Its open runs' regions must be readable."
 )
 @_one_region_option
 @_owners_option
@@ -179,7 +170,7 @@ def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> N
     for line in left:
         say(f"harness: NOT GONE: {line}", err=True)
     if not left:
-        say("none of your instances or disks is left")
+        say("all your instances and disks are gone")
     sys.exit(1 if left else 0)
 
 
@@ -193,31 +184,9 @@ def _show(found: OwnedResources, owner: str) -> None:
         # This includes our own if AWS knows us by another name today.
         say(f"{found.others} instances of other owners are alive; --all-owners shows them")
     if found.empty:
-        say("no instance and no left-over disk of yours")
+        say("you have no instance and no left-over disk")
         return
-
-    def mine(of: dict[str, str]) -> str:
-        return "ours" if of.get(clients.OWNER) == owner else "another's"
-
-    def row(instance: OwnedInstance) -> tuple[str, ...]:
-        return (
-            instance.region,
-            instance.instance_id,
-            instance.instance_type,
-            instance.state,
-            instance.tags.get(clients.RUN, ""),
-            instance.tags.get(clients.PART, ""),
-            instance.tags.get(clients.EXPIRY, ""),
-            mine(instance.tags),
-        )
-
-    head = ("region", "id", "type", "state", "run", "part", "ends by", "whose")
-    rows = [row(each) for each in sorted(found.instances, key=lambda each: (each.region, each.launched))]
-    rows += [
-        (volume.region, volume.volume_id, f"{volume.gib} GiB disk", "left over", "", "", "", mine(volume.tags))
-        for volume in found.volumes
-    ]
-    columns(head, rows)
+    columns(*instances.listed(found, owner))
 
 
 def _unread_regions(found: OwnedResources, needed: set[str]) -> list[str]:
@@ -236,5 +205,142 @@ def _open_runs(connections: Connections, work: str) -> list[RemoteRun]:
     except RemoteError as error:
         if error.code != NO_STORAGE:
             raise
-        say(f"{work}: there is no such bucket, so no run is open there")
+        say(f"{work}: the bucket does not exist, so no run is open there")
         return []
+
+
+_work_option = click.option(
+    "--work",
+    metavar="s3://BUCKET[/PREFIX]",
+    envvar="HARNESS_WORK",
+    required=True,
+    help="Folder in S3 for inputs, jobs and results.  [env: HARNESS_WORK]",
+)
+
+
+@click.group()
+def batch() -> None:
+    """AWS Batch: deploy, list and delete a suite's stack.  It costs nothing while no job runs."""
+
+
+def _stack_options(command: Command) -> Command:
+    """Add the options of a stack; pass them to the command as requirements."""
+
+    @click.argument("suite", type=click.Path(path_type=Path))
+    @_work_option
+    @_region_option
+    @click.option("--instance", metavar="TYPE", help="One instance type for all profiles.")
+    @click.option("--burstable", is_flag=True, help="Allow burstable types, whose latency depends on CPU credits.")
+    @click.option(
+        "--architecture",
+        type=click.Choice(["x86_64", "arm64"]),
+        help="Architecture of the instances; give `harness run` the same."
+        "  [default: the architecture of the suite's own types, else x86_64]",
+    )
+    @click.option(
+        "--max-instances",
+        type=click.IntRange(1, 1000),
+        default=4,
+        show_default=True,
+        help="At most this many instances of each type.",
+    )
+    @click.option(
+        "--disk",
+        "disk_gib",
+        type=click.IntRange(30, 16384),
+        default=100,
+        show_default=True,
+        help="GiB of each instance.",
+    )
+    @click.option("--spot", is_flag=True, help="Spot instances: cheaper, but AWS may interrupt them.")
+    @click.option("--shared", is_flag=True, help="Let jobs share an instance; marks their results noisy.")
+    @click.option(
+        "--agent-image",
+        metavar="IMAGE",
+        envvar="HARNESS_AGENT_IMAGE",
+        help="Python image of the agents, from another registry.  [env: HARNESS_AGENT_IMAGE]",
+    )
+    @wraps(command)
+    def wrapped(suite: Path, work: str, region: str | None, subnets: tuple[str, ...] = (), **chosen: Any) -> None:
+        connections = Connections(region)
+        options = suite_stack.BatchOptions(region=connections.known_region, work=parse_uri(work), **chosen)
+        market = prices.snapshot(region=f"aws/{options.region}", term="on-demand")
+        command(connections, suite_stack.requirements(load(suite), options, market), subnets)
+
+    return wrapped
+
+
+@batch.command("up")
+@_stack_options
+@click.option("--subnet", "subnets", multiple=True, help="Subnet of the instances; repeatable.  [default: the VPC's]")
+def batch_up(connections: Connections, requirements: StackRequirements, subnets: tuple[str, ...]) -> None:
+    """Deploy SUITE's CloudFormation stack for AWS Batch; a second call changes only differences."""
+    work, region = requirements.options.work, requirements.options.region
+    connections.expect_owner(work.bucket)
+    roles = account.find(connections, work, region)
+    if roles is None:
+        raise UsageError(
+            f"{work} has no stack of roles in {region}; ask an administrator to run {quoted('ec2 up', work)}"
+        )
+    owner = clients.owner(connections, config.cache_folder())
+    suite_stack.up(connections, requirements, roles, owner, subnets)
+    say(
+        f"costs nothing until `harness run ... --launcher batch`; {quoted('batch down', requirements.suite)} removes it"
+    )
+
+
+@batch.command("template")
+@_stack_options
+def batch_template(_connections: Connections, requirements: StackRequirements, _subnets: tuple[str, ...]) -> None:
+    """Print the CloudFormation template that `harness batch up` deploys."""
+    click.echo(suite_stack.template(requirements), nl=False)
+
+
+@batch.command("down")
+@click.argument("suite")
+@_region_option
+def batch_down(suite: str, region: str | None) -> None:
+    """Delete the stack of SUITE (its file, or its name); results in S3 stay.
+
+    Exit code 1 if one of its instances is still alive.
+    """
+    alive = suite_stack.down(Connections(region), _name(suite))
+    for instance in alive:
+        say(f"harness: STILL ALIVE AND COSTING MONEY: {instance}; end it in the EC2 console", err=True)
+    sys.exit(1 if alive else 0)
+
+
+@batch.command("cancel")
+@click.argument("suite")
+@_region_option
+def batch_cancel(suite: str, region: str | None) -> None:
+    """End all jobs of SUITE that wait or run, and wait until they have ended; finished jobs are kept."""
+    connections = Connections(region)
+    deployed = cloudformation.find(connections, suite_stack.stack_name(_name(suite)))
+    ended, left = suite_stack.cancel(connections, deployed) if deployed else (0, 0)
+    say(f"{counted(ended, 'job')} ended" + (f", {left} still end: give the same command again" if left else ""))
+    sys.exit(1 if left else 0)
+
+
+@batch.command("ls")
+@_region_option
+def batch_ls(region: str | None) -> None:
+    """Show the stacks of all suites in this region, their instances, and their jobs that wait or run."""
+    connections = Connections(region)
+    stacks = cloudformation.find_tagged(connections, clients.SUITE)
+    for stack in stacks:
+        suite = stack.tags[clients.SUITE]
+        say(f"{suite}  (stack {stack.name}: {stack.status.lower()})")
+        for queue in suite_stack.queues(stack):
+            say(f"  queue     {queue}")
+        for instance in suite_stack.alive_machines(connections, suite):
+            say(f"  instance  {instance}")
+        for job in suite_stack.unfinished_jobs(connections, stack):
+            say(f"  {job.status.lower():<8}  {job.name}")
+    if not stacks:
+        say(f"no suite is in AWS Batch in {connections.region}")
+
+
+def _name(suite: str) -> str:
+    """Return a suite's name, read from its file if SUITE is a file."""
+    return load(Path(suite)).name if Path(suite).is_file() else suite
