@@ -226,7 +226,7 @@ def test_storage_price_is_unknown_without_a_file(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("x,here,ssd,0,2022-01-01,doc", "storage.csv:2: price_usd_per_gib_month is '0'"),
-        ("x,here,ssd,0.1,spring,doc", "storage.csv:2: as_of 'spring' is not a date"),
+        ("x,here,ssd,0.1,spring,doc", "storage.csv:2: as_of is 'spring'; write YYYY-MM-DD"),
         ("x,here,ssd,0.1,2022-01-01", "storage.csv:2: 5 fields, must be 6"),
     ],
 )
