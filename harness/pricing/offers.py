@@ -7,6 +7,7 @@ The job's limit there is what the host leaves of it (:class:`HostReserve`).  Tab
 from __future__ import annotations
 
 import datetime
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,9 +30,13 @@ class HostReserve(ConfigModel):
     memory: str = Field(description='operating system, container engine and harness, e.g. "512MiB"')
     share: float = Field(ge=0, lt=1, description="what firmware and kernel keep of the machine's memory")
 
+    @functools.cached_property
+    def _own_bytes(self) -> int:
+        return instances.parse_memory(self.memory)
+
     def left(self, memory_bytes: int) -> int:
         """Return the bytes, in whole MiB, that a machine of this nominal memory leaves to a job."""
-        left = memory_bytes - round(self.share * memory_bytes) - instances.parse_memory(self.memory)
+        left = memory_bytes - round(self.share * memory_bytes) - self._own_bytes
         return max(0, left // MIB * MIB)
 
     def limit(self, wanted_bytes: int, memory_bytes: int) -> int:
@@ -40,11 +45,11 @@ class HostReserve(ConfigModel):
 
     def needed(self, limit_bytes: int) -> int:
         """Return the least nominal memory that leaves this limit to a job."""
-        return math.ceil((limit_bytes + instances.parse_memory(self.memory)) / (1 - self.share))
+        return math.ceil((limit_bytes + self._own_bytes) / (1 - self.share))
 
     def left_on_host(self, shown_bytes: int) -> int:
         """Return the bytes, in whole MiB, that a host leaves to a job, whose kernel shows this memory."""
-        return max(0, (shown_bytes - instances.parse_memory(self.memory)) // MIB * MIB)
+        return max(0, (shown_bytes - self._own_bytes) // MIB * MIB)
 
     def limit_on_host(self, wanted_bytes: int, shown_bytes: int) -> int | None:
         """Return a job's limit on a host whose kernel shows this memory; ``None``: the host is too small.
