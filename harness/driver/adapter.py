@@ -111,7 +111,7 @@ class Adapter(ABC):
         return [self.search(query, k) for query in queries]
 
     def shares_batches(self) -> bool:
-        """Return whether ``search_batch`` answers all queries at once; else its stages are of the last query."""
+        """Return whether ``search_batch`` answers all queries at once; else its stages time the last query."""
         return type(self).search_batch is not Adapter.search_batch
 
     def score(self, query: str, doc_ids: Sequence[str]) -> Sequence[float]:

@@ -1,6 +1,6 @@
 """The order of a job: verify, load, warm up, trials, close; or verify, build.
 
-Whatever the adapter does, ``measurement.json`` has the outcome; the host observes a process that dies.
+``measurement.json`` has the outcome of everything that an adapter does; the host observes a process that dies.
 """
 
 from __future__ import annotations

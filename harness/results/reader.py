@@ -293,7 +293,7 @@ def parse_result(content: bytes) -> Result:
     """Parse a result, each text once: ``harness viable`` reads all its jobs again after each new one.
 
     Raises:
-        FileError: it is of a version that this harness does not know.
+        FileError: this harness does not know its version.
         ValueError, AttributeError: it is damaged, or no stored result may look like it.
     """
     raw = parse_record(content)

@@ -324,7 +324,7 @@ class Observed:
 
     ``throttled_periods`` and ``oom_kills`` are the kernel's counters as the host read them, because an image's claim
     proves nothing. ``canary`` was read before, between and after the trials, or before and after the build.
-    ``counters`` are of the trials, or of the build alone. ``gpu`` is ``None`` for a job without GPUs, or where they
+    ``counters`` cover the trials, or the build alone. ``gpu`` is ``None`` for a job without GPUs, or where they
     could not be followed. ``shared_host``: other jobs of AWS Batch may have run there at the same time.
     """
 
@@ -344,7 +344,7 @@ class IndexFacts:
     """Cost and size of an index build, and what the host saw of it; ``None``: not known.
 
     ``resumed_s`` is the part of ``build_s`` that earlier attempts, which ended early, spent on what the last one took
-    over; ``observed`` is of the last one.  Times and sizes include the joined indexes of ``components``;
+    over; ``observed`` covers the last one.  Times and sizes include the joined indexes of ``components``;
     ``observed`` does not.
     """
 

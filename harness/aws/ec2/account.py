@@ -85,8 +85,8 @@ def up(
 ) -> None:
     """Deploy the account stack and its prerequisites.
 
-    Workers may be of these types; the security group is for the subnet's VPC, or the default one; ``agent_image`` is
-    that of Batch's agents, if hosts fetch it from ECR.
+    Workers may use these types.  The security group belongs to the subnet's VPC, or to the default VPC. ``agent_image``
+    is the image of Batch's agents, if hosts fetch it from ECR.
     """
     user_data.refuse_accounts(work)
     connections = _at(connections, region)

@@ -225,7 +225,7 @@ class Publisher:
 def publish(folder: Path, job: Objects, lock: SuiteLock) -> None:
     """Write a job's files and then its record; finish a job that a dead run began.
 
-    Nobody else writes there while the lock on its suite is held: files of a dead run are replaced.
+    The lock on the suite keeps other writers away, so files of a dead run can be replaced.
 
     Raises:
         KeyTaken: another job has its key.
