@@ -39,14 +39,12 @@ class Selection:
     ``measures`` are names as ir_measures writes them; none: the suites' measures, else the default ones (published
     tables have their own). ``keys`` name the jobs that count, if not all do
     (:func:`harness.analysis.rows.build_rows`). ``override`` holds other qrels, or queries to leave out; it is ignored
-    with ``keys``. ``columns`` are the records in a row to read from the cache; other records, not plain values, may be
-    missing. ``distances`` allows Frechet distances among the measures, from the vectors stored with the results.
+    with ``keys``. ``distances`` allows Frechet distances among the measures, from the vectors stored with the results.
     """
 
     measures: Sequence[str] = ()
     keys: Collection[str] | None = None
     override: QrelsOverride | None = None
-    columns: Collection[str] | None = None
     distances: bool = False
 
 
@@ -119,7 +117,7 @@ def _measured(folder: Path, selection: Selection, cache: Path | None) -> ReadRes
         jobs = _read_jobs(folder, cache)
         if not are_default(jobs, keys):
             return _of_rows(_named(build_rows(jobs, JobEvaluator(measures), keys=keys), jobs))
-    if stored and (table := stored.table(selection.columns)):
+    if stored and (table := stored.table()):
         return ReadResults(table, cached_values)
     return _of_rows(built())
 

@@ -1,4 +1,4 @@
-"""The cache of a results folder's rows: a Parquet file of rows, and one of values by query.
+"""The cache of a results folder's rows: a JSON file of rows, and a Parquet file of values by query.
 
 Reading, bootstrapping and scoring thousands of jobs takes minutes and does not depend on prices.  Cached rows are used
 only for the same stored files (name, inode, size, times of change), the same judgements and the same code.  If files
@@ -11,19 +11,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import gzip
 import hashlib
 import json
 import logging
 import os
-import typing
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import TypeAdapter
 
 import harness
@@ -36,22 +34,20 @@ from harness.evaluation.per_query import PerQuery
 from harness.results import origins, reader
 from harness.results.reader import StoredJob
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
-from harness.untrusted import native_file, open_regular, reason_of
+from harness.untrusted import open_regular, reason_of
 
 log = logging.getLogger(__name__)
 
-_ROWS, _QUERIES = ".rows.parquet", ".queries.parquet"
+_ROWS, _QUERIES = ".rows.json.gz", ".queries.parquet"
 # Numbers depend on these libraries and on our own sources.
 _LIBRARIES = ("ir-measures", "numpy", "pyarrow", "scipy")
 # The files of a job that rows are made of, and the files of a suite, five folders above a job's.
 _JOB_FILES = (reader.RESULT, reader.SAMPLES, reader.RUN, reader.FIRST_STAGE, JUDGED_HITS, ANSWER_DEPTHS)
 _SUITE_FOLDERS = ("qrels", "samples")
-# Columns that are not fields of a row.
-_STAMP, _FACTS, _DISAGREEMENTS = "cell_stamp", "cell_facts", "cell_disagreements"
-_PLAIN_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
-_ARROW_TYPES = {hint: arrow for plain, arrow in _PLAIN_TYPES.items() for hint in (plain, plain | None)}
-# Errors of pyarrow and pydantic for a file with unexpected content (ArrowInvalid is a ValueError).
-_DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException)
+# Errors for a file with unexpected content (those of pydantic and of JSON are ValueErrors).
+_DAMAGE = (OSError, EOFError, ValueError, zlib.error)
+# Of each row of the table: the cell's stamp, and the evidence for its verdict.
+_Evidence = tuple[str | None, SampleFacts | None, int | None]
 
 
 @dataclass(frozen=True)
@@ -98,9 +94,9 @@ class RowCache:
         self._queries = cache / "tables" / f"{name}{_QUERIES}"
         self._folder, self._judged, self._stamp = folder, judged, folder_stamp(folder)
 
-    def table(self, columns: Collection[str] | None = None) -> Table | None:
-        """Return the cached table if it is still valid; records in its rows that are not in ``columns`` are missing."""
-        return _table(self.path, self._stamp, columns)
+    def table(self) -> Table | None:
+        """Return the cached table if it is still valid."""
+        return _table(self.path, self._stamp)
 
     def per_query(self) -> dict[str, PerQuery] | None:
         """Return the values by query if they are still valid."""
@@ -108,19 +104,19 @@ class RowCache:
 
     def cells(self) -> dict[str, CellRow]:
         """Return the cells of the last write by stamp, even if other cells have changed since."""
-        stamp = _facts(self.path).get("stamp", "")
-        content = _read(self.path, stamp) if stamp else None
+        stamp = _header(self.path).get("stamp", "")
         by_query = per_query.read(self._queries, stamp)
-        if content is None or by_query is None:
+        lines = _lines(self.path, stamp) if stamp else None
+        if lines is None or by_query is None:
             return {}
         try:
-            evidence = [_decode(content, name) for name in (_STAMP, _FACTS, _DISAGREEMENTS)]
-            cells = list(zip(_decode_rows(content), *evidence, strict=True))
+            rows = _table_adapter().validate_json(lines[1]).rows
+            cells = list(zip(rows, _evidence_adapter().validate_json(lines[2]), strict=True))
         except _DAMAGE:
             return {}
         return {
             stamp: CellRow(_without_verdict(row), stamp, by_query[row.per_query_key], facts, disagreements)
-            for row, stamp, facts, disagreements in cells
+            for row, (stamp, facts, disagreements) in cells
             if stamp is not None and row.per_query_key in by_query
         }
 
@@ -130,19 +126,19 @@ class RowCache:
         if folder_stamp(self._folder) != self._stamp:
             return
         try:
-            about = {
-                "stamp": self._stamp,
-                "judged": self._judged,
-                "table": _table_adapter().dump_json(replace(built.table, rows=()), exclude_defaults=True),
-            }
-            content = _encode(built).replace_schema_metadata(about)
+            header = json.dumps({"stamp": self._stamp, "judged": self._judged}).encode()
+            table = _table_adapter().dump_json(built.table, exclude_defaults=True)
+            evidence = _evidence_adapter().dump_json(
+                [(cell.stamp if cell.per_query else None, cell.facts, cell.disagreements) for cell in built.cells],
+                exclude_defaults=True,
+            )
             with filesystem.scratch_folder(self.path.parent, self.path.name.partition(".")[0]) as scratch:
                 # Values by query come first, because rows without them would look complete.
                 per_query.write(scratch / _QUERIES, built.per_query.values(), self._stamp)
                 (scratch / _QUERIES).replace(self._queries)
-                pq.write_table(content, scratch / _ROWS, compression="zstd", write_page_checksum=True)
+                (scratch / _ROWS).write_bytes(gzip.compress(b"\n".join((header, table, evidence)), 1))
                 (scratch / _ROWS).replace(self.path)
-        except (OSError, ValueError, OverflowError) as error:
+        except (OSError, ValueError) as error:
             reason = reason_of(error)
             log.info("%s: cannot be written: %s; the next table is computed again", self.path, reason)
 
@@ -164,8 +160,8 @@ def cached_files(folder: Path, cache: Path) -> Iterator[CachedFile]:
     """
     stamp = folder_stamp(folder)
     for path in sorted((cache / "tables").glob(f"*{_ROWS}")):
-        about = _facts(path)
-        if about.get("stamp") == stamp and not about.get("judged"):
+        header = _header(path)
+        if header.get("stamp") == stamp and not header.get("judged"):
             queries = path.with_name(path.name.removesuffix(_ROWS) + _QUERIES)
             yield CachedFile(path, _table(path, stamp), per_query.read(queries, stamp))
 
@@ -246,123 +242,56 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _facts(path: Path) -> dict[str, str]:
-    """Read the metadata of a cache file; empty if the file is missing, damaged or another user's."""
+@contextlib.contextmanager
+def _own(path: Path) -> Iterator[gzip.GzipFile]:
+    """Open a cache file of this user."""
+    with open_regular(path) as stream, gzip.GzipFile(fileobj=stream) as content:
+        if os.fstat(stream.fileno()).st_uid != os.getuid():
+            raise PermissionError(f"{path}: belongs to another user")
+        yield content
+
+
+def _header(path: Path) -> dict[str, str]:
+    """Read the header of a cache file; empty if the file is missing, damaged or another user's."""
     try:
-        with open_regular(path) as stream:
-            if os.fstat(stream.fileno()).st_uid != os.getuid():
-                return {}
-            about = pq.read_schema(stream).metadata or {}
-        return {name.decode(): value.decode() for name, value in about.items()}
+        with _own(path) as content:
+            header = json.loads(content.readline())
+        return header if isinstance(header, dict) else {}
     except _DAMAGE:
         return {}
 
 
-def _read(path: Path, stamp: str, columns: Collection[str] | None = None) -> pa.Table | None:
-    """Read a cache file with that stamp; None if the file is missing, damaged, another user's or has another stamp."""
+def _lines(path: Path, stamp: str) -> list[bytes] | None:
+    """Read header, table and evidence; None if the file is missing, damaged, another user's or has another stamp."""
+    if _header(path).get("stamp") != stamp:
+        return None
     try:
-        with open_regular(path) as stream:
-            whole = pq.read_metadata(stream)
-            about = whole.metadata or {}
-            if os.fstat(stream.fileno()).st_uid != os.getuid() or about.get(b"stamp") != stamp.encode():
-                return None
-            records = {name for name, column in _columns().items() if not column.is_plain}
-            names = [name for name in whole.schema.names if columns is None or name in columns or name not in records]
-            texts = [name for name in names if name in records]
-            checked = {"metadata": whole, "read_dictionary": texts, "page_checksum_verification": True}
-            with native_file(stream) as native, pq.ParquetFile(native, **checked) as file:
-                return file.read(columns=names, use_threads=False)
+        with _own(path) as content:
+            lines = content.read().split(b"\n")
     except _DAMAGE:
         return None
+    return lines if len(lines) == 3 else None
 
 
-def _table(path: Path, stamp: str, columns: Collection[str] | None = None) -> Table | None:
-    content = _read(path, stamp, columns)
-    if content is None:
+def _table(path: Path, stamp: str) -> Table | None:
+    lines = _lines(path, stamp)
+    if lines is None:
         return None
     try:
         with _no_collection():
-            table: Table = _table_adapter().validate_json(content.schema.metadata[b"table"])
-            return replace(table, rows=tuple(_decode_rows(content)))
-    except _DAMAGE:
+            return _table_adapter().validate_json(lines[1])
+    except ValueError:
         return None
-
-
-def _encode(built: RowSet) -> pa.Table:
-    """Put rows and evidence into columns; leave out columns that hold only defaults."""
-    values: dict[str, list[Any]] = {
-        field.name: [getattr(row, field.name) for row in built.table.rows] for field in fields(Row)
-    }
-    values[_STAMP] = [cell.stamp if cell.per_query else None for cell in built.cells]
-    values[_FACTS] = [cell.facts for cell in built.cells]
-    values[_DISAGREEMENTS] = [cell.disagreements for cell in built.cells]
-    columns = _columns()
-    return pa.table(
-        {
-            name: columns[name].encode(column)
-            for name, column in values.items()
-            if any(value != columns[name].default for value in column)
-        }
-    )
-
-
-def _decode(content: pa.Table, name: str) -> list[Any]:
-    column = _columns()[name]
-    return column.decode(content.column(name)) if name in content.column_names else [column.default] * len(content)
-
-
-def _decode_rows(content: pa.Table) -> list[Row]:
-    names = tuple(field.name for field in fields(Row))
-    values = (_decode(content, name) for name in names)
-    return [Row(**dict(zip(names, of_row, strict=True))) for of_row in zip(*values, strict=True)]
-
-
-class _Column:
-    """A row's field as a column: plain values unchanged, records as JSON text."""
-
-    def __init__(self, hint: Any, default: Any) -> None:
-        self.default = default
-        self._arrow = _ARROW_TYPES.get(hint)
-        self.is_plain = self._arrow is not None
-        self._values: Any = list[hint]
-
-    @functools.cached_property
-    def _adapter(self) -> TypeAdapter[list[Any]]:
-        # Created on first use: many columns are never read.
-        return TypeAdapter(self._values)
-
-    def encode(self, values: Sequence[Any]) -> pa.Array:
-        if not self.is_plain:
-            values = [self._adapter.dump_json([value], exclude_defaults=True).decode()[1:-1] for value in values]
-        return pa.array(values, self._arrow or pa.string())
-
-    def decode(self, column: pa.ChunkedArray) -> list[Any]:
-        if self.is_plain:
-            if column.type != self._arrow:
-                raise ValueError(f"a column of {column.type}")
-            return list(column.to_pylist())
-        # Each distinct text is parsed once, because rows share many values.
-        decoded: list[Any] = []
-        for texts in column.chunks:
-            values = self._adapter.validate_json(f"[{','.join(texts.dictionary.to_pylist())}]")
-            decoded += [values[index] for index in texts.indices.to_pylist()]
-        return decoded
-
-
-@functools.cache
-def _columns() -> dict[str, _Column]:
-    """Return the columns of a row's fields (the default of a required one is None), and of its evidence."""
-    hints = typing.get_type_hints(Row)
-    defaults = {field.name: None if field.default is MISSING else field.default for field in fields(Row)}
-    defaults |= {field.name: field.default_factory() for field in fields(Row) if field.default_factory is not MISSING}
-    columns = {name: _Column(hints[name], default) for name, default in defaults.items()}
-    evidence = {_STAMP: str | None, _FACTS: SampleFacts | None, _DISAGREEMENTS: int | None}
-    return columns | {name: _Column(hint, None) for name, hint in evidence.items()}
 
 
 @functools.cache
 def _table_adapter() -> TypeAdapter[Table]:
     return TypeAdapter(Table)
+
+
+@functools.cache
+def _evidence_adapter() -> TypeAdapter[list[_Evidence]]:
+    return TypeAdapter(list[_Evidence])
 
 
 def _without_verdict(row: Row) -> Row:

@@ -29,9 +29,6 @@ from harness.stats import Estimate
 from harness.untrusted import ForeignText
 
 _ARCHITECTURES = {"aarch64": "arm64", "amd64": "x86_64"}
-# Records of a row that pricing and a repriced table read.
-_NAMES = ("isolation", "outcome", "validity", "keys", "machine")
-COLUMNS = frozenset((*_NAMES, "measures", "latency", "throughput_qps", "resources", "index", "counts"))
 # CPUs, memory, GPUs and the memory of each GPU, if known.
 HardwareNeed = tuple[int, int, int, int | None]
 # A row's price and a note on it.

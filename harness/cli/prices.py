@@ -104,7 +104,7 @@ def reprice(stored: StoredResults, against: datetime.date | None, destination: D
     now = stored.selection.snapshot()
     before = repricing.other_prices(now, against)
     tokens = stored.selection.tokens()
-    rows = stored.read(row_pricing.COLUMNS).table
+    rows = stored.read().table
     tariffs = (
         row_pricing.tariff(snapshot, choice=stored.selection.choice, tokens=of_date)
         for snapshot, of_date in ((before, token_prices.other_snapshot(tokens, against)), (now, tokens))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -102,9 +102,9 @@ class StoredResults:
         """Other qrels, or queries left out."""
         return rejudge.read(self.qrels, self.without_queries)
 
-    def read(self, columns: Collection[str] | None = None, *, distances: bool = False) -> ReadResults:
+    def read(self, *, distances: bool = False) -> ReadResults:
         """Read the folder, without prices; arguments as the fields of :class:`Selection`."""
-        selection = Selection(self.measures, self.keys, self.override, columns, distances)
+        selection = Selection(self.measures, self.keys, self.override, distances)
         return results_folder.read(self.results, selection, cache=if_any(self.cache))
 
     def priced(self, found: ReadResults) -> ReadResults:

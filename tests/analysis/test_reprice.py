@@ -15,7 +15,6 @@ import pytest
 from harness.analysis import published as published_tables
 from harness.analysis import reprice, row_pricing
 from harness.analysis.reprice import CHEAPEST, SAME, TOKENS, Repricing
-from harness.analysis.row_cache import CellRow, RowCache, RowSet
 from harness.analysis.table import Row, Table, Validity
 from harness.driver.records import Outcome
 from harness.errors import UnknownName, UsageError
@@ -305,17 +304,6 @@ def test_reprice_renders_the_golden_files(root: Path, format: str, name: str) ->
     served = row("bm25", 2, 8, 0.06, scenario="server", throughput_qps=Estimate(50.0, 40.0, 60.0), profile="cpu2-mem8")
     found = compare(root, *rows(), replace(served, stand_in="another model"))
     assert render(found, format).encode() == (Path(__file__).parents[1] / "golden" / name).read_bytes()
-
-
-@pytest.mark.parametrize("format", ("md", "csv", "json"))
-def test_columns_for_pricing_give_the_same_text(root: Path, tmp_path: Path, format: str) -> None:
-    some = tuple(sample_records.row_with(row, notes=("a note",), p50_s=Estimate(0.01)) for row in rows())
-    (tmp_path / "results").mkdir()
-    cache = RowCache(tmp_path / "cache", tmp_path / "results", ())
-    cache.write(RowSet(Table(some, ()), tuple(map(CellRow, some))))
-    table = cache.table(row_pricing.COLUMNS)
-    assert table is not None and table.rows != some
-    assert render(compare(root, *table.rows), format) == render(compare(root, *some), format)
 
 
 def test_reprice_refuses_an_unknown_format(root: Path) -> None:

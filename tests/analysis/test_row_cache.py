@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
-from harness.analysis import cell_summary, results_folder, row_cache, row_pricing
+from harness.analysis import cell_summary, results_folder, row_cache
 from harness.analysis.row_cache import CellRow, RowCache, RowSet
 from harness.analysis.table import Latency, Overhead, Row, Table, Timing, Validity
 from harness.driver.records import Envelope, Outcome
@@ -69,7 +68,7 @@ class Folder:
 
     @property
     def file(self) -> Path:
-        (path,) = (self.home / "tables").glob("*.rows.parquet")
+        (path,) = (self.home / "tables").glob("*.rows.json.gz")
         return path
 
 
@@ -151,7 +150,7 @@ def test_other_measures_folders_and_judgements_have_separate_rows(folder: Folder
     folder.rows("nDCG@10")
     folder.rows(root=folder.root / "suite")
     assert folder.built == 3
-    assert len(list((folder.home / "tables").glob("*.rows.parquet"))) == 3
+    assert len(list((folder.home / "tables").glob("*.rows.json.gz"))) == 3
     assert RowCache(folder.home, folder.root, ("RR@10",), "other qrels").table() is None
 
 
@@ -204,14 +203,14 @@ def test_flipped_byte_never_changes_a_row(folder: Folder) -> None:
         assert cache.table() in (None, TABLE), place
 
 
-def test_cache_with_other_columns_is_ignored(folder: Folder) -> None:
-    content = pq.read_table(folder.file)
-    for other in (
-        content.drop_columns(["system"]).append_column("system", content.column("cpus")),
-        content.drop_columns(["measures"]).append_column("measures", content.column("system")),
-    ):
-        pq.write_table(other.replace_schema_metadata(content.schema.metadata), folder.file)
+def test_cache_with_other_records_is_ignored(folder: Folder) -> None:
+    header, table, evidence = gzip.decompress(folder.file.read_bytes()).split(b"\n")
+    for other in (table.replace(b'"system":"bm25"', b'"system":1'), table.replace(b'"measures":{', b'"measures":[{')):
+        assert other != table
+        folder.file.write_bytes(gzip.compress(b"\n".join((header, other, evidence))))
         assert folder.cache().table() is None
+    folder.file.write_bytes(gzip.compress(b"\n".join((header, table))))
+    assert folder.cache().table() is None
 
 
 def test_cache_of_another_user_is_ignored(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,16 +232,6 @@ def test_unwritable_cache_is_logged_once_and_rows_are_still_built(
     ]
 
 
-def test_rows_that_fit_no_column_are_logged_and_still_returned(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    made = Folder(tmp_path)
-    huge = replace(ROW, memory_limit_bytes=1 << 70)
-    made.cache().write(RowSet(Table((huge,), ()), (CellRow(huge),)))
-    assert len(caplog.messages) == 1 and "cannot be written" in caplog.messages[0]
-
-
 def test_rows_are_not_cached_if_the_folder_changes_during_the_build(tmp_path: Path) -> None:
     made = Folder(tmp_path)
     cache = made.cache()
@@ -260,18 +249,9 @@ def test_cached_values_by_query_read_back_bit_for_bit(folder: Folder) -> None:
 
 @pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_bytes(b"PAR1")])
 def test_damaged_values_by_query_are_missing_not_empty(folder: Folder, spoil: Callable[[Path], None]) -> None:
-    spoil(folder.file.with_name(folder.file.name.replace(".rows.", ".queries.")))
+    spoil(folder.file.with_name(folder.file.name.replace(".rows.json.gz", ".queries.parquet")))
     assert folder.cache().per_query() is None
     assert folder.cache().cells() == {}
-
-
-def test_reading_some_columns_leaves_the_others_missing(folder: Folder) -> None:
-    table = folder.cache().table(row_pricing.COLUMNS)
-    assert table is not None and table.measures == TABLE.measures
-    for row, whole in zip(table.rows, TABLE.rows, strict=True):
-        assert row.notes == ()
-        for name in row_pricing.COLUMNS:
-            assert getattr(row, name) == getattr(whole, name)
 
 
 def test_unreadable_folder_is_named(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,7 +348,7 @@ def test_a_changed_run_rebuilds_its_cell(results: Path, summarised: list[str], t
 def test_rows_are_made_anew_where_their_cache_is_an_odd_thing(results: Path, odd: Callable[[Path], object]) -> None:
     cache = results.parent / "cache"
     rows = results_folder.read(results, cache=cache).table
-    (path,) = (cache / "tables").glob("*.rows.parquet")
+    (path,) = (cache / "tables").glob("*.rows.json.gz")
     path.unlink()
     odd(path)
     assert results_folder.read(results, cache=cache).table == rows
