@@ -345,16 +345,6 @@ def test_missing_file_is_none_and_not_0(tmp_path: Path, version: int) -> None:
     assert all(reading() is None for reading in (*limits, *memory, *times))
 
 
-def test_a_container_of_a_v1_host_is_found_from_outside(tmp_path: Path) -> None:
-    for controller in ("memory", "cpu", "pids"):
-        shutil.copytree(FOLDER / "cgroup-v1" / controller, tmp_path / controller / "docker" / ID)
-    group = cgroup.of_process(V1_PROCESS, tmp_path)
-    assert group is not None and group.version == 1
-    assert group.memory_limit_bytes() == 64 << 20
-    assert group.pids_limit() == 512
-    assert group.cpu_quota() == UNLIMITED
-
-
 def test_controllers_mounted_together_are_found(tmp_path: Path) -> None:
     shutil.copytree(FOLDER / "cgroup-v1" / "memory", tmp_path / "memory" / "docker" / ID)
     shutil.copytree(FOLDER / "cgroup-v1" / "cpu", tmp_path / "cpu,cpuacct" / "docker" / ID)

@@ -6,9 +6,6 @@ import csv
 import hashlib
 import io
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -131,19 +128,6 @@ def test_run_pins_at_the_newest_commit_locks_it_and_marks_the_row(bench: Bench, 
         again = bench.run(Containers(), suite)
     assert (again.done_before, again.jobs) == (2, ())
     assert lock_of(bench).newest("someone/toy") == NEW
-
-
-@pytest.mark.slow
-def test_new_process_pins_at_the_hub_of_the_environment(bench: Bench, hub: Hub) -> None:
-    """The hub's client reads HF_ENDPOINT when it is imported."""
-    bare(bench)
-    code = "from harness.jobs import pinning; from harness.launch.images import catalog\n"
-    code += "from harness.launch import launchers; from pathlib import Path\n"
-    code += "launcher = launchers.open_launcher('process', Path('cache'))\n"
-    code += "print(pinning.pin_alone(catalog.system('bare'), launcher).pinned_at_first_use)"
-    environment = {**os.environ, "HF_ENDPOINT": hub.url, "HF_HOME": str(bench.folder / "hf")}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout == f"someone/toy at {NEW[:12]}\n", done.stderr
 
 
 @pytest.mark.slow

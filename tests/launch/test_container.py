@@ -117,12 +117,6 @@ def test_engine_lost_during_a_job_is_an_engine_error(
     assert container.calls[-1] == "remove", "it was tried"
 
 
-def test_unremovable_container_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    container = Scripted(remove=requests.ConnectionError("refused"))
-    with pytest.raises(EngineError, match="container scripted could not be removed"):
-        launched(container, tmp_path, monkeypatch)
-
-
 def test_engine_that_does_not_end_a_container_in_time_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     hung = threading.Event()
     container = Scripted()

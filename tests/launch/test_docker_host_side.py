@@ -227,22 +227,6 @@ def test_short_memory_peak_is_recorded(rig: Rig, child: bool) -> None:
     assert abs(peak - base - (200 << 20)) < 8 << 20
 
 
-def test_mapped_file_is_counted_separately(rig: Rig) -> None:
-    script = """
-import mmap, time
-with open("/job/out/mapped", "wb") as file:
-    for _ in range(12):
-        file.write(b"x" * (1 << 20))
-with open("/job/out/mapped", "rb") as file:
-    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-touched = sum(mapped[place] for place in range(0, len(mapped), 4096))
-time.sleep(0.5)
-"""
-    summary = rig.launch(script).memory.summary()
-    assert summary.peak_anon_bytes is not None and summary.peak_anon_bytes < 9 << 20
-    assert summary.peak_mapped_bytes is not None and 11 << 20 < summary.peak_mapped_bytes < 24 << 20
-
-
 def test_memory_peak_before_an_oom_kill_is_recorded(rig: Rig) -> None:
     ended = rig.launch("held = bytearray(4 << 30)")
     peak = ended.memory.summary().peak_anon_bytes

@@ -127,14 +127,6 @@ def test_phase_change_is_marked_and_shown(stage: Stage) -> None:
     assert stage.happened == ["mark", "mark"]
 
 
-def test_job_over_its_time_limit_is_stopped(stage: Stage) -> None:
-    stage.job = replace(stage.job, limits=Limits(load_s=0.2, query_s=60, build_s=60, job_s=60))
-    done = threading.Event()
-    stopped = stage.play(lambda: done.wait(20) and None)
-    done.set()
-    assert stopped == StopReason(Outcome.TIMEOUT, "start took more than 0.2 s")
-
-
 @pytest.mark.slow
 def test_job_is_stopped_for_a_reason_of_the_launcher(stage: Stage) -> None:
     asked, done, why = [], threading.Event(), StopReason(Outcome.ENVELOPE_MISMATCH, "moved")

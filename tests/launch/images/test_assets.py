@@ -6,7 +6,6 @@ import hashlib
 import io
 import itertools
 import os
-import resource
 import subprocess
 import time
 import warnings
@@ -315,20 +314,6 @@ def test_pip_builds_no_file_of_the_working_directory(tmp_path: Path, monkeypatch
     with pytest.raises(ImageError, match="pip cannot download"):
         assets.wheels(engine, (), Path("cache"))
     assert not (tmp_path / "ran").exists()
-
-
-@pytest.mark.slow
-def test_internal_error_of_pip_is_its_last_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Simulate a full disk: no file may be larger than 100 kB."""
-    wheel = pip_that_knows(tmp_path, monkeypatch, os.urandom(200_000))
-    engine = lock(tmp_path / "toys", f"toy==1 --hash=sha256:{sha256(wheel.read_bytes())}\n")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
-    try:
-        with pytest.raises(ImageError, match=r"for linux/amd64: OSError: \[Errno 27\] File too large"):
-            assets.wheels(engine, (), tmp_path / "cache")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("code", [28, 122])

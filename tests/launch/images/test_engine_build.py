@@ -130,14 +130,6 @@ def test_build_that_fills_the_disk_is_ended_and_its_files_are_removed(
 
 
 @pytest.mark.docker
-def test_build_is_ended_while_the_disk_has_room(engine: docker.DockerClient, toy: System, tmp_path: Path) -> None:
-    limits = BuildLimits(kept_free_bytes=1 << 60)
-    message = refused(engine, with_lines(toy, "RUN sleep 1000003"), tmp_path, limits)
-    assert "FAILED: harness ended the build: the engine's disk has only" in message and "make room" in message
-    gone(engine, "sleep 1000003")
-
-
-@pytest.mark.docker
 def test_build_of_a_user_who_gives_up_is_ended(engine: docker.DockerClient, tmp_path: Path) -> None:
     """The events are not read to their end, as after Ctrl-C."""
     packed = io.BytesIO()
