@@ -162,6 +162,7 @@ def test_job_is_limited_to_its_cpus_and_their_memory_nodes(tmp_path: Path) -> No
     asked = create_arguments(job, Placement((4, 5, 12), (1,), True, (0,), apart=True))
     assert (asked["cpuset_cpus"], asked["cpuset_mems"]) == ("4,5,12", "1")
     assert create_arguments(job, Placement((0,), (), None, (0,), apart=False))["cpuset_mems"] is None
+    assert asked["use_config_proxy"] is False, "a proxy of the user may name a password"
     assert asked["log_config"]["Config"] == {"max-size": str(LOG_BYTES // 2), "max-file": "2"}
 
 

@@ -5,15 +5,11 @@ The containers run a script of the test's instead of the driver.
 
 from __future__ import annotations
 
-import gc
 import os
 import re
-import socket
 import subprocess
 import sys
-import threading
 import time
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +18,6 @@ import docker
 import pytest
 
 from harness.driver.records import Envelope, Outcome, Phase
-from harness.errors import EngineError
-from harness.filesystem import this_process
 from harness.jobs import collect
 from harness.launch import cpu_placement
 from harness.launch import docker as module
@@ -262,81 +256,3 @@ while True:
     )
     hung = rig.launch(PHASE + hold + "time.sleep(60)", limits=limits, corpus=corpus)
     assert hung.stopped == thrashed.stopped and collect.at_limit(hung, 256 << 20) is None
-
-
-class Door:
-    """A socket in front of the engine's own, which can be shut on everyone inside."""
-
-    def __init__(self, path: Path, engine_path: str) -> None:
-        self.path, self._engine_path = path, engine_path
-        self._ends: list[socket.socket] = []
-        self.open()
-
-    def open(self) -> None:
-        self.path.unlink(missing_ok=True)
-        self._server = socket.socket(socket.AF_UNIX)
-        self._server.bind(str(self.path))
-        self._server.listen()
-        threading.Thread(target=self._serve, args=(self._server,), daemon=True).start()
-
-    def shut(self) -> None:
-        self.path.unlink()
-        for end in [self._server, *self._ends]:
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
-        self._ends.clear()
-
-    def _serve(self, server: socket.socket) -> None:
-        with suppress(OSError):
-            while True:
-                asker, _ = server.accept()
-                engine = socket.socket(socket.AF_UNIX)
-                engine.connect(self._engine_path)
-                self._ends += [asker, engine]
-                for source, target in ((asker, engine), (engine, asker)):
-                    threading.Thread(target=self._pump, args=(source, target), daemon=True).start()
-
-    @staticmethod
-    def _pump(source: socket.socket, target: socket.socket) -> None:
-        with suppress(OSError):
-            while data := source.recv(1 << 16):
-                target.sendall(data)
-        for end in (source, target):
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-
-
-# The SDK does not close a socket that it could not connect.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_lost_engine_ends_the_run_in_one_line_and_the_next_run_cleans_up(
-    rig: Rig, engine: docker.DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
-    if not address.startswith("unix://"):
-        pytest.skip("the engine is not behind a socket of this host")
-    rig.launcher.prepare(rig.system)
-    door = Door(tmp_path / "door.sock", address.removeprefix("unix://"))
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{door.path}")
-    rig.launcher.close()
-    rig.launcher = DockerLauncher(rig.bench.cache)
-
-    def leave(_done: int, _total: int = 0, phase: str = "", /) -> None:
-        if phase == "trial-0" and door.path.exists():
-            door.shut()
-
-    with pytest.raises(EngineError) as raised:
-        rig.launch(PHASE + "say(phase='trial-0')\ntime.sleep(60)", seen=leave)
-    assert re.fullmatch(r"the Docker engine went away while a job ran; .*", str(raised.value))
-    del raised
-    gc.collect()
-    assert len(ours(engine)) == 1, "nobody could remove it"
-    door.open()
-    # To a later process, this one is dead; all others are what they are.
-    has_died = module.has_died
-    monkeypatch.setattr(module, "has_died", lambda owner: owner == this_process() or has_died(owner))
-    try:
-        assert rig.launcher.sweep() >= 1
-    finally:
-        door.shut()
-    assert ours(engine) == []

@@ -10,7 +10,6 @@ import mmap
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,11 +22,9 @@ import requests
 from harness import filesystem
 from harness.driver.records import PROTOCOL_VERSION
 from harness.errors import EngineError, ImageError, StoreError
-from harness.launch.container import create_arguments
 from harness.launch.images import builder, driver_code, emulation
 from harness.launch.images.recipes import recipe
 from harness.launch.images.systems import NotFor, System
-from tests.launch.test_watch_follow import PLACEMENT, Stage
 from tests.support import job_fixtures
 from tests.support.toy_dataset import with_asset
 
@@ -144,6 +141,8 @@ def test_image_is_found_if_its_driver_times_as_ours(
         image = getattr(made, find)(job_fixtures.system("a"))
         assert (image is not None) == found
         assert image is None or (image.digest, image.recipe, image.driver) == ("sha256:e", "0" * 64, built_with)
+    monkeypatch.setattr(builder.ImageTarget, "recipe", "1" * 64)
+    assert made.find(job_fixtures.system("engine-lucene")) is None, "the tag of another recipe"
 
 
 def test_log_of_a_build_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,29 +362,3 @@ def test_build_may_take_half_of_the_memory(built: docker.DockerClient, toy: Syst
         file.write("RUN cd /sys/fs/cgroup; cat memory/memory.limit_in_bytes memory.max 2>/dev/null; exit 3\n")
     with pytest.raises(ImageError, match=rf" {limit} \|"):
         builder.ImageBuilder(built, tmp_path).ensure(toy)
-
-
-@pytest.mark.docker
-def test_proxy_of_the_users_docker_configuration_reaches_neither_build_nor_job(
-    built: docker.DockerClient, toy: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    proxies = {"proxies": {"default": {"httpProxy": "http://me:hunter2@proxy.example:3128"}}}
-    (tmp_path / "docker").mkdir()
-    (tmp_path / "docker" / "config.json").write_text(json.dumps(proxies))
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
-    (tmp_path / "job").mkdir()
-    job = Stage(tmp_path / "job").job
-    with (toy.engine_dir / "Dockerfile").open("a") as file:
-        file.write("RUN env >/seen\n")
-    with contextlib.closing(docker.from_env()) as client:
-        image = builder.ImageBuilder(client, tmp_path).ensure(toy)
-        prepared = replace(job.prepared, reference=image.reference)
-        arguments = {**create_arguments(replace(job, prepared=prepared), PLACEMENT), "cpuset_cpus": None}
-        container = client.containers.create(**arguments, entrypoint=["cat", "/seen"])
-        try:
-            assert "hunter2" not in str(container.attrs["Config"]["Env"])
-            container.start()
-            container.wait()
-            assert b"PATH=" in container.logs() and b"hunter2" not in container.logs()
-        finally:
-            container.remove(force=True)

@@ -23,6 +23,7 @@ from harness.launch.images import base_image, engine_build
 from harness.launch.images.builder import ImageBuilder
 from harness.launch.images.engine_build import BuildLimits
 from harness.launch.images.systems import System
+from tests.launch.images.test_builder import Scripted
 
 
 def with_lines(toy: System, *lines: str) -> System:
@@ -145,42 +146,19 @@ def test_build_of_a_user_who_gives_up_is_ended(engine: docker.DockerClient, tmp_
     gone(engine, "sleep 1000004")
 
 
-class Stored:
-    """A stand-in for the Docker client whose build has these events."""
-
-    base_url, api_version, root = "http+docker://localhost", "1.41", "/"
-
-    def __init__(self, *events: dict[str, str]) -> None:
-        self.api, self.events, self.sent = self, events, dict[str, Any]()
-
-    def info(self) -> dict[str, str]:
-        return {"DockerRootDir": self.root}
-
-    def post(self, url: str, **sent: Any) -> Any:
-        self.sent = {"url": url, **sent}
-        lines = [json.dumps(event).encode() for event in self.events]
-        return SimpleNamespace(
-            iter_lines=lambda: iter([*lines, b""]),
-            raise_for_status=lambda: None,
-            status_code=200,
-            close=lambda: None,
-            raw=None,
-        )
-
-
 def test_build_adds_no_proxies_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An address of a proxy may hold a password, which a build could write into its image."""
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"proxies": {"default": {"httpProxy": "http://me:secret@proxy"}}}))
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     client = docker.DockerClient("unix:///nowhere", version="1.41")
-    stored = Stored({"stream": "x"})
-    monkeypatch.setattr(client.api, "post", stored.post)
-    monkeypatch.setattr(client, "info", stored.info)
+    scripted, sent = Scripted({"stream": "x"}), dict[str, Any]()
+    monkeypatch.setattr(client.api, "post", lambda url, **more: sent.update(url=url, **more) or scripted.post())
+    monkeypatch.setattr(client, "info", scripted.info)
     parameters = {"buildargs": json.dumps({"BASE": "b:1"})}
     assert list(engine_build.events(client, io.BytesIO(), parameters, BuildLimits())) == [{"stream": "x"}]
-    assert stored.sent["url"] == "http+docker://localhost/v1.41/build"
-    assert stored.sent["params"] == parameters and "secret" not in str(stored.sent)
+    assert sent["url"] == "http+docker://localhost/v1.41/build"
+    assert sent["params"] == parameters and "secret" not in str(sent)
 
 
 def test_disk_of_an_engine_elsewhere_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:

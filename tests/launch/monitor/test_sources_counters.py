@@ -179,7 +179,7 @@ def read(group: cgroup.Cgroup | None, proc: Path) -> CounterReading:
 
 def test_removed_cgroup_has_no_reading(tmp_path: Path, proc: Path) -> None:
     gone = CgroupSource(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path), (1,), proc)
-    assert gone.read() is None and gone.pids() is None
+    assert gone.read() is None and gone.pids() is None and gone.now() is None and gone.peak_bytes() is None
 
 
 def test_cgroup_removed_during_a_read_has_no_reading(tmp_path: Path, proc: Path) -> None:
@@ -189,11 +189,6 @@ def test_cgroup_removed_during_a_read_has_no_reading(tmp_path: Path, proc: Path)
         return files.pop(path, None)  # each is there once
 
     assert CgroupSource(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path, read=read), (1,), proc).read() is None
-
-
-def test_threads_of_a_cgroup_include_its_processes(tmp_path: Path, proc: Path) -> None:
-    (tmp_path / "cgroup.threads").write_text("17\n18\n")
-    assert CgroupSource(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path), (1,), proc).pids() == [17, 18]
 
 
 def test_wait_time_of_an_ended_thread_is_kept(proc: Path) -> None:
