@@ -31,10 +31,7 @@ def v2(tmp_path: Path) -> Path:
     return unfold(tmp_path / "v2", "systemd/limited/busy.inside").cgroups
 
 
-def own(root: Path) -> Cgroup:
-    group = cgroup.own(root)
-    assert group is not None
-    return group
+own = cgroup.own
 
 
 def test_v1_recording_is_read(v1: Path) -> None:
@@ -89,7 +86,6 @@ def test_v2_counts_allocated_memory(tmp_path: Path, driver: str) -> None:
         seen_of(tmp_path, f"{driver}/limited/{moment}.host") for moment in ("before", "busy", "killed")
     )
     first, then, last = (group.memory_stat() for group in (before, busy, killed))
-    assert first is not None and then is not None and last is not None
     # 48 MiB in the first process, 4 MiB shared, 16 MiB in a child with an interpreter of its own.
     assert (48 + 4 + 16) * MIB < then.anon_bytes - first.anon_bytes < (48 + 4 + 16 + 8) * MIB
     assert (first.mapped_bytes, then.mapped_bytes) == (0, 16 * MIB), "a file that was mapped and touched"
@@ -108,7 +104,6 @@ def test_v2_counters_equal_those_of_the_engine(tmp_path: Path, driver: str) -> N
         of_memory = stats["memory_stats"]["stats"]
         assert group.memory_stat().anon_bytes == pytest.approx(of_memory["anon"] + of_memory["shmem"], rel=0.01)
         stat = group.memory_stat()
-        assert stat is not None
         assert (stat.mapped_bytes, stat.major_faults) == (of_memory["file_mapped"], of_memory["pgmajfault"])
         assert group.cpu_ns() == pytest.approx(stats["cpu_stats"]["cpu_usage"]["total_usage"], rel=0.01)
         assert len(group.threads() or []) == stats["pids_stats"]["current"]
@@ -125,7 +120,6 @@ def test_v2_counts_throttling_under_a_quota(tmp_path: Path) -> None:
 def test_v2_shows_swap_in_use(tmp_path: Path) -> None:
     seen = unfold(tmp_path, "systemd/swap/busy.host")
     group = cgroup.of_process(seen.membership, seen.cgroups)
-    assert group is not None
     of_processes = sum(
         int(re.search(r"^VmSwap:\s+(\d+) kB", path.read_text(), re.MULTILINE)[1]) * 1024
         for path in seen.proc.glob("*/status")
@@ -141,7 +135,6 @@ def test_v2_numbers_threads_as_the_reader_sees_them(tmp_path: Path, driver: str)
     seen = unfold(tmp_path, f"{driver}/limited/busy.host")
     inside = seen_of(tmp_path, f"{driver}/limited/busy.inside").threads()
     group = cgroup.of_process(seen.membership, seen.cgroups)
-    assert group is not None and inside is not None
     for thread in group.threads() or []:
         numbers = re.search(r"^NSpid:\t(\d+)\t(\d+)$", (seen.proc / str(thread) / "status").read_text(), re.MULTILINE)
         assert numbers is not None and int(numbers[1]) == thread and int(numbers[2]) in inside
@@ -167,7 +160,6 @@ def test_a_container_in_the_hosts_namespace_finds_itself(tmp_path: Path) -> None
     assert seen.membership == f"0::/system.slice/docker-{name}.scope\n"
     assert not (seen.cgroups / "memory.max").exists(), "the host's root has no limits"
     group = cgroup.own(seen.cgroups, seen.membership)
-    assert group is not None
     assert limits(group) == (256 * MIB, 0, 512, UNLIMITED)
 
 
@@ -252,7 +244,6 @@ def test_parents_of_a_cgroup_reach_to_the_visible_root(tmp_path: Path) -> None:
     top, group = seen.cgroups, cgroup.of_process(seen.membership, seen.cgroups)
     for folder in (top, top / "system.slice"):
         (folder / "cgroup.procs").touch()
-    assert group is not None
     assert [up.memory for up in group.memory_parents()] == [top / "system.slice", top]
     assert [(up.cpu, up.cpuset) for up in group.cpu_parents()] == [(top / "system.slice",) * 2, (top, top)]
 
@@ -264,9 +255,7 @@ def tree(root: Path, **paths: str) -> Cgroup:
         for up in Path(path).parents:
             (root / controller / up / "cgroup.procs").touch()
     membership = "".join(f"1:{controller}:/{path}\n" for controller, path in paths.items())
-    group = cgroup.of_process(membership, root)
-    assert group is not None
-    return group
+    return cgroup.of_process(membership, root)
 
 
 def test_v1_controllers_have_their_own_parents(tmp_path: Path) -> None:

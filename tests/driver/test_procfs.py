@@ -67,7 +67,6 @@ def test_compiler_of_a_real_child_is_found() -> None:
     code = f"{named}\nwhile 1: pass"
     clock = CompilerClock()
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
         child.stdout.readline()
         try:
             while clock() < 20_000_000:

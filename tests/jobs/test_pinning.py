@@ -16,7 +16,6 @@ from harness.analysis import results_folder
 from harness.driver.records import Outcome
 from harness.errors import FileError, ImageError, UsageError
 from harness.experiments.viability import probe
-from harness.jobs import pinning
 from harness.launch.base import Prepared
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import assets, catalog, first_use, recipes
@@ -274,14 +273,6 @@ def test_viable_keeps_the_lock_beside_its_jobs(bench: Bench, hub: Hub) -> None:
     hub.models["someone/toy"][NEXT] = {**MODEL, "config.json": b'{"next": true}'}
     again = probe.SubjectJobs(about, bench.results, bench.cache, Containers())
     assert again.subject.system.assets == jobs.subject.system.assets
-
-
-@pytest.mark.slow
-def test_command_without_results_pins_for_itself_and_says_so(bench: Bench, hub: Hub, logged: list[str]) -> None:
-    bare(bench)
-    assert not pinning.pin_alone(catalog.system("bare"), Containers()).unpinned
-    assert f"  bare: someone/toy at {NEW[:12]}, by the hub's checksums: 2 files pinned at first use" in logged
-    assert logged[-1] == "  bare: this command stores no results, so its pins are not kept; `harness run` keeps them"
 
 
 @pytest.mark.slow

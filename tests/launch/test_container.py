@@ -187,7 +187,6 @@ class Host:
             seen = unfold(root, f"{recording}/limited/busy.host")
             root, membership = seen.cgroups, seen.membership
         found = cgroup.of_process(membership, root)
-        assert found is not None and found.cpuset is not None
         self.group: Cgroup = found
         self.cpuset: Path = found.cpuset
         # The recordings end at the container.  A top with limits is that of a container's own namespace.

@@ -117,9 +117,7 @@ def test_complete_job_is_stored_completely(stored: dict[str, StoredJob]) -> None
     assert result.answers.first_query_s is not None and result.answers.first_query_s > 0
     assert result.index is not None and result.index.index_bytes > 100 and result.index.build_s > 0
     assert result.observed.memory.peak_anon_bytes is not None and result.observed.memory.peak_anon_bytes > 1 << 20
-    assert result.observed.memory.peak_cgroup_bytes is None, (
-        "a plain process has no cgroup of its own: not measured, never 0"
-    )
+    assert result.observed.memory.peak_cgroup_bytes is None, "a plain process has no cgroup of its own: never 0"
     assert result.measured.effective is not None and len(result.measured.effective.cpus) == 1
     assert result.measured.effective.threads == {"planted": 1}
     assert [phase.name for phase in result.measured.phases] == ["load", "warmup", "trial-0", "trial-1", "close"]
@@ -200,20 +198,10 @@ def test_gpu_job_is_stored_with_nvml_readings(bench: Bench, monkeypatch: pytest.
     assert {(look.sm_clock_mhz, look.clock_reasons, look.temperature_c) for look in looks if look} == {
         (1980, ("gpu_idle",), 40)
     }
-    assert (
-        result.observed.gpu is not None
-        and result.observed.gpu.wall_s is not None
-        and result.observed.gpu.energy_j is not None
-    )
-    trials_s = (
-        sum(phase.end_ns - phase.start_ns for phase in result.measured.phases if phase.name.startswith("trial")) / 1e9
-    )
-    assert trials_s / 2 < result.observed.gpu.wall_s < trials_s * 2
-    assert result.observed.gpu.energy_j == pytest.approx(100 * result.observed.gpu.wall_s, rel=0.1)
-    assert result.observed.gpu.readings >= 2 and result.observed.gpu.clock_reasons == {
-        "gpu_idle": result.observed.gpu.readings
-    }
-    assert (result.observed.gpu.foreign_processes, result.observed.gpu.foreign_bytes) == (
-        (1, 5 << 20) if shared else (0, 0)
-    )
+    trials = [phase for phase in result.measured.phases if phase.name.startswith("trial")]
+    trials_s = sum(phase.end_ns - phase.start_ns for phase in trials) / 1e9
+    use = result.observed.gpu
+    assert trials_s / 2 < use.wall_s < trials_s * 2 and use.energy_j == pytest.approx(100 * use.wall_s, rel=0.1)
+    assert use.readings >= 2 and use.clock_reasons == {"gpu_idle": use.readings}
+    assert (use.foreign_processes, use.foreign_bytes) == ((1, 5 << 20) if shared else (0, 0))
     assert nvml.open == 0
