@@ -164,15 +164,6 @@ def test_sample_too_small_to_prove_a_rate_is_a_usage_error(
     assert gather(text, scenarios=["single_stream", "offline"]).cells, "no other scenario needs as many"
 
 
-def test_sample_of_the_minimum_size_is_accepted(bench: Bench) -> None:
-    write_dataset(bench.folder / "large")
-    topics = [{"_id": f"q{n}", "text": f"where is number {n}"} for n in range(14)]
-    (bench.folder / "large" / "queries.jsonl").write_text("".join(json.dumps(topic) + "\n" for topic in topics))
-    (bench.folder / "large" / "qrels.trec").write_text("".join(f"q{n} 0 d1 1\n" for n in range(11)))
-    path = bench.suite(SERVER.format(size=11, percentile=50), datasets=["./large"], scenarios=["server"])
-    assert len(inputs.gather(suite.load(path), options(bench)).samples["large"].sample) == 11
-
-
 def test_the_sample_follows_the_seed(gather: Gather) -> None:
     protocol = "[protocol]\nwarmup_queries = 2\nsample_size = 2\nseed = {}\n"
     hashes = [gather(protocol.format(seed)).samples["tiny"].sample_sha256 for seed in (0, 0, 1, 2, 3, 4)]

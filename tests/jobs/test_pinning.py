@@ -20,7 +20,7 @@ from harness.launch.base import Prepared
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import assets, catalog, first_use, recipes
 from harness.launch.images.first_use import FirstUse
-from harness.launch.images.systems import Asset, System
+from harness.launch.images.systems import System
 from harness.report import verify, writers
 from harness.report.main_table import table_document
 from harness.results import merge, pin_lock
@@ -302,18 +302,11 @@ def test_another_machine_takes_the_bytes_of_the_lock_and_no_others(bench: Bench,
 @pytest.mark.slow
 def test_restricted_download_says_so(bench: Bench, hub: Hub) -> None:
     """The hub tells everyone about large files of a restricted model, and sends them to few."""
-    asset = Asset.model_validate(
-        {
-            "folder": "toy",
-            "licence": "MIT",
-            "hub": "someone/toy",
-            "revision": NEW,
-            "sha256": {"model.safetensors": PINS["model.safetensors"]},
-        }
-    )
+    bare(bench)
+    bench.run(Containers(), bench.suite(systems=["bare"]))
     hub.gated.add("someone/toy")
     with pytest.raises(ImageError, match=r"the hub restricts access to someone/toy: log in \('hf auth login'\)"):
-        assets.fetch("bare", (asset,), bench.cache, None)
+        fetched(bench)
 
 
 @pytest.mark.slow

@@ -183,13 +183,6 @@ def test_expected_outcome_applies_to_its_cell_only(tmp_path: Path) -> None:
     assert loaded.expected("bm25", "cpu2-mem4") is Outcome.OK
 
 
-def test_restriction_limits_a_profile_to_the_named_systems(tmp_path: Path) -> None:
-    loaded = load(tmp_path, TWO + RESTRICT)
-    kept = {(system, profile) for system in loaded.systems for profile in loaded.profiles}
-    assert kept - {("dpr", "cpu1-mem1")} == {pair for pair in kept if loaded.allows(*pair)}
-    assert load(tmp_path, TWO).allows("dpr", "cpu1-mem1")
-
-
 @pytest.mark.parametrize(("dataset", "count"), [("msmarco", 28), ("xortydi", 24)])
 def test_paper_suites_have_exactly_the_cells_of_table_3(dataset: str, count: int) -> None:
     declared = suite.load(ROOT / "suites" / f"santhanam2023-{dataset}.toml")

@@ -172,22 +172,6 @@ def test_throttling_by_a_quota_set_during_a_job_is_counted(rig: Rig, engine: doc
     assert ended.throttled_periods is not None and ended.throttled_periods > 0
 
 
-@pytest.mark.parametrize(
-    ("limits", "message"),
-    [
-        ({"cpu_period": 100_000, "cpu_quota": 50_000}, "CPU quota of 0.5 CPUs, asked for none"),
-        ({"mem_limit": 512 << 20, "memswap_limit": 512 << 20}, "memory limit 536870912 bytes, asked for 268435456"),
-    ],
-)
-def test_wrong_limits_are_found_despite_the_images_claims(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int], message: str
-) -> None:
-    start = module._start
-    monkeypatch.setattr(module, "_start", lambda container: (container.update(**limits), start(container))[1])
-    ended = rig.launch(SPIN)
-    assert ended.stopped == StopReason(Outcome.ENVELOPE_MISMATCH, f"seen from outside: {message}")
-
-
 def test_job_moved_to_other_cpus_is_stopped(rig: Rig, engine: docker.DockerClient) -> None:
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("one CPU has no other")
