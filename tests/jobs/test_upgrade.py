@@ -41,12 +41,12 @@ def planned(bench: Bench, path: Path, launcher: Launcher) -> SuitePlan:
     return Planner(launcher).plan(suite.load(path), RunOptions(bench.results, bench.cache, path.parent))
 
 
-def upgrade(folder: Path, monkeypatch: pytest.MonkeyPatch, *, comment: str = "") -> None:
+def upgrade(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace harness by another version, and the driver's docstrings by others."""
     shutil.copytree(Path(driver.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
     for path in folder.rglob("*.py"):
         text = path.read_text("utf-8")
-        path.write_text(text.replace('"""', f'"""{uuid.uuid4()} ', 1) + comment, "utf-8")
+        path.write_text(text.replace('"""', f'"""{uuid.uuid4()} ', 1), "utf-8")
     monkeypatch.setattr(driver, "__file__", str(folder / "__init__.py"))
     monkeypatch.setattr(harness, "__version__", "9.9.9")
     driver_code.code_hash.cache_clear()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -106,16 +105,6 @@ def test_order_of_jobs_follows_the_seed(bench: Bench) -> None:
     assert any(order(seed) != first for seed in (2, 3, 4))
 
 
-def test_runs_are_judged_without_the_dataset(bench: Bench) -> None:
-    bench.run(FakeLauncher())
-    (job,) = read_jobs(bench.results)
-    assert job.sample_ids() == ("q0", "q1", "q2", "q3")
-    assert job.qrels_path().is_file()
-    assert json.loads((job.folder / "result.json").read_text())["spec"]["sample_sha256"] in str(
-        list(Path(bench.results).rglob("samples/*.json"))
-    )
-
-
 def _large(bench: Bench) -> str:
     """Use 40 queries: fewer than 11 prove no rate."""
     write_dataset(bench.folder / "large")
@@ -141,18 +130,3 @@ def test_every_scenario_runs_to_ok(bench: Bench, scenario: str, name: str) -> No
         assert ("batch" in columns) is (scenario == "offline")
         assert ({"scheduled_ns", "service_ns"} <= columns) is (scenario == "server")
         assert bool(job.result.measured.probes) is (scenario == "server")
-
-
-def test_fake_server_finds_a_rate_with_a_large_enough_sample(bench: Bench) -> None:
-    server = "[server]\nlatency_target_s = 0.1\nlatency_percentile = 50\n"
-    path = bench.suite(PROTOCOL.format(name='"santhanam2023"') + server, scenarios=["server"], datasets=[_large(bench)])
-    (result, _), *_ = bench.run(FakeLauncher(), path).jobs
-    assert result.outcome is Outcome.OK, result.detail
-    assert result.measured.rate_qps is not None and 30 < result.measured.rate_qps < 110, "ten milliseconds a query"
-    assert result.measured.probes[-1].check and result.measured.probes[-1].rate_qps == result.measured.rate_qps
-
-
-def test_trials_and_repeats_are_numbered_by_the_spec(bench: Bench) -> None:
-    bench.run(FakeLauncher(), bench.suite(PROTOCOL.format(name='"interleaved"')))
-    numbers = {frozenset(job.samples().column("trial").to_pylist()) for job in read_jobs(bench.results)}
-    assert numbers == {frozenset({-2, -1, trial}) for trial in range(3)}

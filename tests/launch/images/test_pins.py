@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -69,30 +68,20 @@ def write_system(images: Path, text: str, engine: bool = True) -> Path:
     return path
 
 
-@dataclass(frozen=True)
-class Done:
-    """Output and end of a command."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def harness(*arguments: str, images: Path, hub: str = NO_HUB) -> Done:
+def harness(*arguments: str, images: Path, hub: str = NO_HUB) -> subprocess.CompletedProcess[str]:
     """The command line in this process, with another hub."""
     with pytest.MonkeyPatch.context() as patch, chosen(hub):
         patch.setenv("HARNESS_IMAGES", str(images))
         done = CliRunner().invoke(main, arguments, catch_exceptions=False)
-    return Done(done.exit_code, done.stdout, done.stderr)
+    return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
 
 
-def by_itself(*arguments: str, images: Path, hub: str) -> Done:
+def by_itself(*arguments: str, images: Path, hub: str) -> subprocess.CompletedProcess[str]:
     """Run the command line in its own process, so that output of libraries shows."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
     environment |= {"HARNESS_IMAGES": str(images), "HF_ENDPOINT": hub, "HF_HOME": str(images.parent / "hf")}
     command = [sys.executable, "-m", "harness", *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    return Done(done.returncode, done.stdout, done.stderr)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
 def assets(text: str) -> list[dict[str, object]]:
