@@ -36,15 +36,9 @@ own = cgroup.own
 
 def test_v1_recording_is_read(v1: Path) -> None:
     group = own(v1)
-    assert group.version == 1
-    assert group.memory_limit_bytes() == 64 << 20
-    assert group.swap_limit_bytes() == 0
-    assert group.cpu_quota() == UNLIMITED
-    assert group.pids_limit() == 512
-    assert group.memory_stat().anon_bytes == 29_511_680
-    assert group.peak_bytes() == 31_129_600
-    assert group.oom_kills() == 0
-    assert group.throttled_periods() == 0
+    assert group.version == 1 and limits(group) == (64 << 20, 0, 512, UNLIMITED)
+    assert (group.memory_stat().anon_bytes, group.peak_bytes()) == (29_511_680, 31_129_600)
+    assert group.oom_kills() == group.throttled_periods() == 0
 
 
 def seen_of(root: Path, recording: str) -> Cgroup:
@@ -168,19 +162,13 @@ def test_v1_counts_children_and_shared_memory(v1: Path) -> None:
     assert own(v1).memory_stat().anon_bytes == 4096 + 8192
 
 
-def test_v2_max_is_unlimited(v2: Path) -> None:
+def test_max_and_the_largest_number_are_unlimited(v1: Path, v2: Path) -> None:
     for name in ("memory.max", "memory.swap.max", "pids.max"):
         (v2 / name).write_text("max\n")
-    group = own(v2)
-    assert (group.memory_limit_bytes(), group.swap_limit_bytes(), group.pids_limit()) == (UNLIMITED,) * 3
-
-
-def test_v1_largest_number_is_unlimited(v1: Path) -> None:
     for name in ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"):
         (v1 / "memory" / name).write_text("9223372036854771712\n")
     (v1 / "pids" / "pids.max").write_text("max\n")
-    group = own(v1)
-    assert (group.memory_limit_bytes(), group.swap_limit_bytes(), group.pids_limit()) == (UNLIMITED,) * 3
+    assert limits(own(v1)) == limits(own(v2)) == (UNLIMITED,) * 4
 
 
 def test_v1_swap_limit_excludes_memory(v1: Path) -> None:
