@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import UserList
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ class Least(Adapter):
 
 
 def test_adapter_needs_only_build_load_and_search(tmp_path: Path) -> None:
+    assert Adapter.__abstractmethods__ == {"build", "load", "search"}
     envelope = Envelope("cpu1-mem1", 1, 1 << 30)
     adapter = Least({"k1": 0.9}, envelope, tmp_path)
     assert (adapter.params, adapter.envelope, adapter.assets) == ({"k1": 0.9}, envelope, tmp_path)
@@ -32,17 +34,6 @@ def test_adapter_needs_only_build_load_and_search(tmp_path: Path) -> None:
     assert adapter.device() == "cpu" and adapter.streams() == 1
     assert adapter.search_batch(["one", "two"], 3) == [[], []]
     adapter.close()
-
-
-@pytest.mark.parametrize("verb", ["build", "load", "search"])
-def test_adapter_without_a_verb_is_refused(tmp_path: Path, verb: str) -> None:
-    class Without(Least):
-        pass
-
-    Without.__abstractmethods__ = frozenset({verb})
-    assert getattr(getattr(Adapter, verb), "__isabstractmethod__", False)
-    with pytest.raises(TypeError, match=verb):
-        Without({}, Envelope("e", 1, 1), tmp_path)
 
 
 def test_corpus_streams_its_documents_repeatedly(tmp_path: Path) -> None:
@@ -58,20 +49,6 @@ def test_corpus_streams_its_documents_repeatedly(tmp_path: Path) -> None:
 
 
 GOOD = [Hit("a", 2.0), Hit("b", 1.0), Hit("c", 1.0)]
-
-
-class Lazy(Sequence[Hit]):
-    """Hits computed only when read, after the clock has stopped."""
-
-    @overload
-    def __getitem__(self, place: int) -> Hit: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Hit]: ...
-    def __getitem__(self, place: int | slice) -> Hit | Sequence[Hit]:
-        return GOOD[place]
-
-    def __len__(self) -> int:
-        return len(GOOD)
 
 
 @pytest.mark.parametrize("answer", [GOOD, tuple(GOOD)])
@@ -95,7 +72,7 @@ def test_empty_answer_is_accepted_if_the_minimum_is_0() -> None:
 
 BAD: dict[str, tuple[Any, str]] = {
     "None": (None, "search returned NoneType, not a list or tuple of hits"),
-    "a lazy sequence": (Lazy(), "search returned Lazy, not a list or tuple of hits"),
+    "a lazy sequence": (UserList(GOOD), "search returned UserList, not a list or tuple of hits"),
     "a generator": ((hit for hit in GOOD), "search returned generator"),
     "a set": ({"a"}, "search returned set"),
     "a text": ("abc", "search returned str"),

@@ -15,7 +15,6 @@ import pytest
 
 from harness.driver import cgroup, driver
 from harness.driver.adapter import Corpus
-from harness.driver.driver import JobPaths
 from harness.driver.output import EVENTS, MEASUREMENT, SAMPLES, Output
 from harness.driver.records import PROTOCOL_VERSION, Cpuset, Hit, JobSpec, Query, ScenarioParams, to_json
 from harness.jobs.suite import Suite
@@ -283,16 +282,6 @@ def test_offline_and_server_jobs_run_to_their_end(job: Job) -> None:
     assert measurement["outcome"] == "ok", measurement["detail"]
     assert len(measurement["probes"]) == 1, "one query proves nothing, whatever the rate"
     assert measurement["probes"][0]["passed"] is False and measurement["rate_qps"] is None
-
-
-def test_container_has_fixed_paths() -> None:
-    paths = JobPaths({})
-    assert [str(path) for path in (paths.job, paths.corpus, paths.index, paths.assets)] == [
-        "/job",
-        "/corpus/corpus.jsonl",
-        "/index",
-        "/opt/assets",
-    ]
 
 
 def test_kernel_counters_are_read_before_the_container_ends(

@@ -47,7 +47,6 @@ def test_late_allowed_is_loadgens(percentile: int) -> None:
     assert late_allowed(floor, percentile) == 1
     for queries in (floor, floor + 7, 1000, 5000):
         allowed = late_allowed(queries, percentile)
-        assert allowed is not None
         share = 1 - percentile / 100
         assert binom.cdf(allowed, queries, share) <= 0.01 < binom.cdf(allowed + 1, queries, share)
 
@@ -108,7 +107,6 @@ def test_two_streams_double_the_rate() -> None:
 
 def test_search_recovers_from_a_wrong_first_rate() -> None:
     right = highest_rate(Bench(lambda _: 0.010), 100.0, MAX_PROBES)
-    assert right is not None
     for guess in (20.0, 800.0):
         assert highest_rate(Bench(lambda _: 0.010), guess, MAX_PROBES) == pytest.approx(
             right, rel=0.25

@@ -131,24 +131,6 @@ def test_probe_is_complete_and_accepted_by_the_host(tmp_path: Path, monkeypatch:
     assert worked_s(job, [sample for sample in found if sample.trial == 5]) <= wall_s
 
 
-@pytest.mark.slow
-def test_concurrent_streams_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = spec(60)
-    one_probe(tmp_path, adapter(lambda _: 0.02, width=3), job, 120.0, monkeypatch)
-    found, _, wrong = read_samples(LaunchRequest(job, Prepared(None, "", "", ""), tmp_path, tmp_path, tmp_path))
-    assert wrong is None
-    probe = [sample for sample in found if sample.trial == 0]
-    wall_s = max((sample.scheduled_ns or 0) + sample.latency_ns for sample in probe) / 1e9
-    assert sum(sample.service_ns or 0 for sample in probe) / 1e9 > wall_s, "more than one stream's work"
-    assert 0.02 < worked_s(job, probe) <= wall_s
-
-
-def test_no_query_is_sent_before_its_arrival(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one_probe(tmp_path, adapter(lambda _: 0.0), spec(50), 400.0, monkeypatch)
-    waited = [row["latency_ns"] - row["service_ns"] for row in rows(tmp_path) if row["trial"] == 0]
-    assert min(waited) >= 0
-
-
 def test_checks_and_writes_wait_for_the_end_of_a_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hits_of, asked = QueryRunner.hits_of, []
     system = adapter(lambda _: 0.0)

@@ -237,7 +237,6 @@ def test_reported_full_heap_is_oom(rig: Rig, tmp_path: Path) -> None:
 def test_engine_that_died_between_queries_is_found_at_the_next_query(rig: Rig, tmp_path: Path) -> None:
     engine = rig(search=GOOD)
     engine.load(tmp_path)
-    assert engine._process is not None
     engine._process.kill()
     engine._process.wait()
     with pytest.raises(EngineFailed, match="signal SIGKILL"):

@@ -448,7 +448,6 @@ def test_stages_are_columns_unless_no_column_can_have_the_name(left: Left) -> No
     stages = {"encode": 3, "a b": 1, "X" * 41: 1, "x" * 64: 1, ".x": 1, "bm25.a b": 1}
     left.wrote(*(line(trial, query_id, stages_ns=stages if trial == 0 else {}) for trial, query_id in TURNS))
     table = left.collect().table()
-    assert table is not None
     assert table.column_names == ["query_id", "trial", "warmup", "latency_ns", "stage_encode_ns"]
     assert table.column("stage_encode_ns").to_pylist() == [None, 3, 3, None, None]
     assert table.column("warmup").to_pylist() == [True, False, False, False, False]
@@ -459,7 +458,6 @@ def test_component_system_is_a_stage_with_stages(left: Left) -> None:
     stages = {"colbertv2-m": 3, "colbertv2-m.encode": 1, "e5.v2": 1, "e5.v2.encode": 1, "fuse": 1}
     left.wrote(*(line(trial, query_id, stages_ns=stages) for trial, query_id in TURNS))
     table = left.collect().table()
-    assert table is not None
     assert table.column_names[4:] == [f"stage_{name}_ns" for name in stages]
 
 

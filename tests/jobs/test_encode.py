@@ -28,7 +28,7 @@ from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
 from harness.progress import Progress
-from tests.conftest import TOPICS, Bench, write_dataset
+from tests.conftest import Bench, write_dataset
 
 SYSTEM = catalog.system("minilm")
 
@@ -254,21 +254,6 @@ def test_embed_takes_the_queries_of_a_file(bench: Bench, harness: Callable[..., 
     assert done.exit_code == 0 and "2 query vectors" in done.stdout
     assert embeddings.read(bench.folder / "made").role == "query"
     assert "6 query vectors" in harness("embed", "minilm", "./tiny", "--role", "query").stdout
-
-
-@pytest.mark.slow
-def test_query_vectors_match_the_texts_that_leakage_reads(bench: Bench, harness: Callable[..., Result]) -> None:
-    bench.run(FakeLauncher(), bench.suite())
-    (bench.folder / "training.tsv").write_text("t1\twhere is the river?\nt2\thalf é\n")
-    judged = "".join(f"q{n}\twhere is the {topic}\n" for n, topic in enumerate(TOPICS[:4]))
-    (bench.folder / "judged.tsv").write_text(judged)
-    harness("embed", "minilm", "--texts", "judged.tsv", "-o", "sample")
-    harness("embed", "minilm", "--texts", "training.tsv", "-o", "training")
-    options = ("leakage", "training.tsv", "results", "--embeddings")
-    done = harness(*options, "sample", "training", "--threshold", "1")
-    assert done.exit_code == 0 and "of 4 queries" in done.stdout and "not checked" not in done.stdout
-    swapped = harness(*options, "sample", "sample")
-    assert swapped.exit_code == 2 and "queries of the training set have no vector" in swapped.stderr
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,6 @@ def facts_of(result: Result) -> IndexFacts:
 
 def data_of(bench: Bench, result: Result) -> Path:
     index = indexes.find(bench.cache, result.spec.index_key)
-    assert index is not None
     return index.folder
 
 

@@ -28,7 +28,6 @@ def damaged(bench: Bench) -> indexes.Index:
     """Change the cached index."""
     (facts,) = (bench.cache / "indexes").glob("*/facts.json")
     index = indexes.read(facts.parent)
-    assert index is not None
     (index.folder / "index").write_text("half")
     return index
 

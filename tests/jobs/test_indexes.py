@@ -29,7 +29,7 @@ from harness.launch.images import catalog
 from harness.launch.monitor.traces import CounterReading, CounterTrace
 from harness.launch.process import ProcessLauncher
 from harness.progress import Progress
-from harness.results.isolation import FAKE, PROCESS
+from harness.results.isolation import FAKE
 from harness.results.schema import CanaryReading, Placement
 from tests.conftest import Bench
 from tests.support import sample_records
@@ -351,17 +351,6 @@ def test_unfinished_build_resumes(bench: Bench, how: str) -> None:
     assert made.facts.resumed_s == 0.01 and made.facts.build_s > 0.01
     whole = build(bench, launcher, "other")
     assert whole.facts.resumed_s is None and whole.facts.content_sha256 == made.facts.content_sha256
-
-
-@pytest.mark.slow
-def test_build_in_a_process_has_readings_and_counters(bench: Bench) -> None:
-    bench.plant("busy", build_misdeed="spin")
-    facts = build(bench, ProcessLauncher(bench.cache), system="busy").facts
-    assert [reading.when for reading in facts.observed.canary] == ["before", "after"]
-    assert facts.observed.placement is not None and len(facts.observed.placement.cpus) == 1
-    assert facts.isolation == PROCESS.name
-    assert facts.observed.counters.cpu_s is not None and facts.observed.counters.cpu_s > 0
-    assert facts.observed.counters.foreign_cpu_s is not None
 
 
 @pytest.mark.slow

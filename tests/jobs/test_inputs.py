@@ -10,11 +10,13 @@ import pytest
 from rich.console import Console
 
 from harness.datasets import corpus
+from harness.driver.records import Envelope
 from harness.errors import HarnessError, UsageError
 from harness.jobs import inputs, suite
 from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.plan import plan_here
 from harness.launch.fake import FakeLauncher
+from harness.pricing import offers
 from harness.progress import show_progress
 from tests.conftest import Bench, write_dataset
 
@@ -164,15 +166,6 @@ def test_sample_too_small_to_prove_a_rate_is_a_usage_error(
     assert gather(text, scenarios=["single_stream", "offline"]).cells, "no other scenario needs as many"
 
 
-def test_sample_of_the_minimum_size_is_accepted(bench: Bench) -> None:
-    write_dataset(bench.folder / "large")
-    topics = [{"_id": f"q{n}", "text": f"where is number {n}"} for n in range(14)]
-    (bench.folder / "large" / "queries.jsonl").write_text("".join(json.dumps(topic) + "\n" for topic in topics))
-    (bench.folder / "large" / "qrels.trec").write_text("".join(f"q{n} 0 d1 1\n" for n in range(11)))
-    path = bench.suite(SERVER.format(size=11, percentile=50), datasets=["./large"], scenarios=["server"])
-    assert len(inputs.gather(suite.load(path), options(bench)).samples["large"].sample) == 11
-
-
 def test_the_sample_follows_the_seed(gather: Gather) -> None:
     protocol = "[protocol]\nwarmup_queries = 2\nsample_size = 2\nseed = {}\n"
     hashes = [gather(protocol.format(seed)).samples["tiny"].sample_sha256 for seed in (0, 0, 1, 2, 3, 4)]
@@ -264,3 +257,29 @@ def test_run_on_arm64_alone_builds_there_too(bench: Bench) -> None:
     gathered = inputs.gather(loaded, options(bench, platforms={"cpu1-mem256m": "linux/arm64"}))
     assert list(gathered.images(gathered.cells)) == ["planted-arm64"]
     assert gathered.build_image("planted") == "planted-arm64"
+
+
+GIB = 1 << 30
+PROFILES = {"small": Envelope("small", 1, 4 * GIB), "large": Envelope("large", 16, 32 * GIB, gpus=1, pids=99)}
+
+
+def test_profile_of_a_whole_machine_gets_what_its_host_leaves() -> None:
+    types = {"small": "m6gd.medium", "large": "c7g.4xlarge"}
+    found = inputs.enforced_limits(PROFILES, types)
+    reserve = offers.host_reserve()
+    assert found["small"].memory_bytes == reserve.left(4 * GIB)
+    assert found["large"] == Envelope("large", 16, reserve.left(32 * GIB), gpus=1, pids=99)
+    part = inputs.enforced_limits(PROFILES, {"small": "c7g.4xlarge", "large": "m6gd.medium"})
+    assert part == PROFILES, "a part of a machine is given whole; what does not fit stays as it is"
+    assert inputs.enforced_limits(PROFILES, {"small": "m6gd.medium"})["large"] == PROFILES["large"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "limit"), [(33.0, 32.0), (32.0, 32.0), (31.5, 29.9), (30.41, 29.9), (30.3, 32.0), (16.0, 32.0)]
+)
+def test_local_host_is_a_whole_machine_though_its_kernel_shows_less(
+    monkeypatch: pytest.MonkeyPatch, shown: float, limit: float
+) -> None:
+    monkeypatch.setattr("harness.launch.host.memory_bytes", lambda: int(shown * GIB))
+    found = inputs.enforced_limits(PROFILES, {})["large"].memory_bytes / GIB
+    assert found == pytest.approx(limit, abs=0.01), "too small a host: the launcher says that it cannot"

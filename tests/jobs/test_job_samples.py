@@ -93,11 +93,6 @@ def test_endless_stages_are_refused(tmp_path: Path) -> None:
     assert read(tmp_path, SPEC, *many, wide)[2] == "samples.jsonl: line 6: more than 16 stages"
 
 
-def test_missing_samples_file_has_no_samples(tmp_path: Path) -> None:
-    job = LaunchRequest(SPEC, PREPARED, tmp_path, tmp_path, tmp_path)
-    assert job_samples.read_samples(job) == ([], set(), None)
-
-
 def test_samples_of_every_trial_and_repeat_are_required() -> None:
     spec = replace(SPEC, first_trial=3, trials=1, repeats=1)
     samples = honest(spec, 1)

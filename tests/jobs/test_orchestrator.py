@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -143,14 +142,6 @@ def test_failed_job_is_stored_and_retried(bench: Bench) -> None:
     assert bench.run(FakeLauncher()).done_before == 1
 
 
-def test_expected_outcome_is_done_and_not_a_failure(bench: Bench) -> None:
-    expect = '[[expect]]\nsystem = "planted"\nprofile = "cpu1-mem256m"\noutcome = "oom"\n'
-    path = bench.suite(expect)
-    small = FakeLauncher(lambda job: Outcome.OOM if job.spec.kind == "search" else Outcome.OK)
-    assert bench.run(small, path).unforeseen == []
-    assert bench.run(small, path).done_before == 1
-
-
 def test_stand_in_is_recorded_for_every_outcome(bench: Bench) -> None:
     declared = bench.folder / "engines" / "planted" / "systems" / "planted.toml"
     bench.run(FakeLauncher())
@@ -236,20 +227,6 @@ def test_next_run_continues_after_sigkill(bench: Bench) -> None:
     assert {job.result.outcome for job in jobs} == {Outcome.OK}
     assert not (bench.results / "test-suite" / ".staging").exists()
     assert not list((bench.cache / "indexes").glob("*.partial"))
-
-
-def test_full_disk_is_one_line_and_loses_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench.run(FakeLauncher())
-
-    def full(self: Path, *_: object, **__: object) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(StoreError, match=r"cannot be written: No space left on device; what was finished is kept"):
-        bench.run(FakeLauncher(), fresh=True)
-    monkeypatch.undo()
-    (job,) = read_jobs(bench.results)
-    assert json.loads((job.folder / "result.json").read_text())["outcome"] == "ok"
 
 
 def _made_since(folder: Path, pattern: str, since: float) -> bool:
@@ -392,10 +369,6 @@ def test_failure_on_a_full_disk_is_not_the_systems_fault(bench: Bench, monkeypat
     assert read_jobs(bench.results) == ()
     with pytest.raises(StoreError, match="the disk is full"):
         bench.run(FakeLauncher(lambda job: Outcome.CRASH), fresh=True)
-
-
-def _kinds(launcher: FakeLauncher) -> list[str]:
-    return [job.spec.kind for job in launcher.launched]
 
 
 def test_containers_of_a_dead_run_are_removed_before_their_folders(bench: Bench) -> None:

@@ -6,9 +6,6 @@ import csv
 import hashlib
 import io
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,12 +16,11 @@ from harness.analysis import results_folder
 from harness.driver.records import Outcome
 from harness.errors import FileError, ImageError, UsageError
 from harness.experiments.viability import probe
-from harness.jobs import pinning
 from harness.launch.base import Prepared
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import assets, catalog, first_use, recipes
 from harness.launch.images.first_use import FirstUse
-from harness.launch.images.systems import Asset, System
+from harness.launch.images.systems import System
 from harness.report import verify, writers
 from harness.report.main_table import table_document
 from harness.results import merge, pin_lock
@@ -131,19 +127,6 @@ def test_run_pins_at_the_newest_commit_locks_it_and_marks_the_row(bench: Bench, 
         again = bench.run(Containers(), suite)
     assert (again.done_before, again.jobs) == (2, ())
     assert lock_of(bench).newest("someone/toy") == NEW
-
-
-@pytest.mark.slow
-def test_new_process_pins_at_the_hub_of_the_environment(bench: Bench, hub: Hub) -> None:
-    """The hub's client reads HF_ENDPOINT when it is imported."""
-    bare(bench)
-    code = "from harness.jobs import pinning; from harness.launch.images import catalog\n"
-    code += "from harness.launch import launchers; from pathlib import Path\n"
-    code += "launcher = launchers.open_launcher('process', Path('cache'))\n"
-    code += "print(pinning.pin_alone(catalog.system('bare'), launcher).pinned_at_first_use)"
-    environment = {**os.environ, "HF_ENDPOINT": hub.url, "HF_HOME": str(bench.folder / "hf")}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout == f"someone/toy at {NEW[:12]}\n", done.stderr
 
 
 @pytest.mark.slow
@@ -293,14 +276,6 @@ def test_viable_keeps_the_lock_beside_its_jobs(bench: Bench, hub: Hub) -> None:
 
 
 @pytest.mark.slow
-def test_command_without_results_pins_for_itself_and_says_so(bench: Bench, hub: Hub, logged: list[str]) -> None:
-    bare(bench)
-    assert not pinning.pin_alone(catalog.system("bare"), Containers()).unpinned
-    assert f"  bare: someone/toy at {NEW[:12]}, by the hub's checksums: 2 files pinned at first use" in logged
-    assert logged[-1] == "  bare: this command stores no results, so its pins are not kept; `harness run` keeps them"
-
-
-@pytest.mark.slow
 def test_download_goes_on_after_a_cut(bench: Bench, hub: Hub) -> None:
     bare(bench)
     weights = bytes(12 << 20)  # the hub's client writes ten MiB at a time
@@ -327,18 +302,11 @@ def test_another_machine_takes_the_bytes_of_the_lock_and_no_others(bench: Bench,
 @pytest.mark.slow
 def test_restricted_download_says_so(bench: Bench, hub: Hub) -> None:
     """The hub tells everyone about large files of a restricted model, and sends them to few."""
-    asset = Asset.model_validate(
-        {
-            "folder": "toy",
-            "licence": "MIT",
-            "hub": "someone/toy",
-            "revision": NEW,
-            "sha256": {"model.safetensors": PINS["model.safetensors"]},
-        }
-    )
+    bare(bench)
+    bench.run(Containers(), bench.suite(systems=["bare"]))
     hub.gated.add("someone/toy")
     with pytest.raises(ImageError, match=r"the hub restricts access to someone/toy: log in \('hf auth login'\)"):
-        assets.fetch("bare", (asset,), bench.cache, None)
+        fetched(bench)
 
 
 @pytest.mark.slow

@@ -36,11 +36,8 @@ _WRONG = {
     "oom": (Outcome.OOM, "the kernel killed the job at the memory limit of 256 MiB"),
     "oom_child": (Outcome.OOM, "the kernel killed one of its processes at the memory limit of 256 MiB"),
     "exit": (Outcome.CRASH, "exit code 0: it left no measurement"),
-    "network": (Outcome.CRASH, "Network is unreachable"),
-    "write_root": (Outcome.CRASH, "Read-only file system"),
     "write_index": (Outcome.CRASH, "Read-only file system"),
     "big_file": (Outcome.CRASH, "File too large"),
-    "many_files": (Outcome.BAD_OUTPUT, "the limit is"),
 }
 
 
@@ -105,8 +102,6 @@ def test_limits_are_set_verified_inside_and_stored(
     result = job.result
     effective = result.measured.effective
     assert result.outcome is Outcome.OK and result.isolation is CONTAINER
-    assert effective is not None
-    assert result.observed.placement is not None
     assert effective.cpus == result.observed.placement.cpus and host["CpusetCpus"] == str(effective.cpus[0])
     # Not where the host shows no nodes, and then no container is held to any.
     assert not host["CpusetMems"] or effective.numa_nodes == result.observed.placement.numa_nodes
@@ -115,12 +110,8 @@ def test_limits_are_set_verified_inside_and_stored(
     assert (
         effective.root_read_only and effective.no_new_privileges and effective.network_interfaces == ("lo",)
     ) or not any(name.startswith("eth") for name in effective.network_interfaces)
-    assert (
-        result.observed.memory.peak_anon_bytes is not None
-        and 2 << 20 < result.observed.memory.peak_anon_bytes < 256 << 20
-    )
-    assert result.observed.memory.peak_cgroup_bytes is not None
-    assert result.observed.memory.peak_cgroup_bytes >= result.observed.memory.peak_anon_bytes
+    memory = result.observed.memory
+    assert 2 << 20 < memory.peak_anon_bytes < 256 << 20 and memory.peak_anon_bytes <= memory.peak_cgroup_bytes
     assert result.observed.throttled_periods == 0 and result.observed.oom_kills == 0
     assert ours(engine) == []
 
@@ -135,11 +126,8 @@ def test_build_has_readings_and_counters_and_can_be_measured_again(bench: Bench,
         facts = result.index
         assert facts is not None and facts.isolation == CONTAINER.name and facts.environment == result.environment
         assert [reading.when for reading in facts.observed.canary] == ["before", "after"]
-        assert (
-            facts.observed.counters.cpu_s
-            and facts.observed.counters.foreign_cpu_s is not None
-            and facts.observed.throttled_periods == 0
-        )
+        counters = facts.observed.counters
+        assert counters.cpu_s and counters.foreign_cpu_s is not None and facts.observed.throttled_periods == 0
         assert facts.observed.placement is not None and len(facts.observed.placement.cpus) == 1
     assert first.index.started_at < second.index.started_at
     assert first.index.content_sha256 == second.index.content_sha256
@@ -203,15 +191,6 @@ def test_misdeed_in_a_container_has_its_outcome(wrong: dict[str, Result], misdee
     outcome, detail = _WRONG[misdeed]
     result = wrong[misdeed]
     assert (result.outcome, detail in (result.detail or "")) == (outcome, True), result.detail
-
-
-def test_fork_bomb_is_stopped_by_the_process_limit(
-    bench: Bench, launcher: DockerLauncher, engine: docker.DockerClient
-) -> None:
-    bench.plant("bad", misdeed="fork_bomb", at=3)
-    (result, _), *_ = bench.run(launcher, bench.suite(systems=["bad"], profiles=["cpu1-mem4"])).jobs
-    assert result.outcome is Outcome.CRASH and "Resource temporarily unavailable" in (result.detail or "")
-    assert ours(engine) == []
 
 
 def plant_image(bench: Bench, name: str, last_line: str) -> None:

@@ -5,15 +5,11 @@ The containers run a script of the test's instead of the driver.
 
 from __future__ import annotations
 
-import gc
 import os
 import re
-import socket
 import subprocess
 import sys
-import threading
 import time
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +18,6 @@ import docker
 import pytest
 
 from harness.driver.records import Envelope, Outcome, Phase
-from harness.errors import EngineError
-from harness.filesystem import this_process
 from harness.jobs import collect
 from harness.launch import cpu_placement
 from harness.launch import docker as module
@@ -130,7 +124,6 @@ def test_job_is_placed_checked_between_trials_and_counted(
     assert [reading.when for reading in result.observed.canary] == ["before", "between", "after"]
     assert before.t_ns < trials["trial-0"].start_ns < trials["trial-0"].end_ns < between.t_ns
     assert between.t_ns + between.took_s * 1e9 < trials["trial-1"].start_ns < trials["trial-1"].end_ns < after.t_ns
-    assert result.observed.placement is not None and result.measured.effective is not None
     assert result.observed.placement.cpus == result.measured.effective.cpus
     if len(os.sched_getaffinity(0)) > 1:
         assert result.observed.placement.apart and not set(result.observed.placement.harness_cpus) & set(
@@ -147,8 +140,6 @@ def test_job_is_placed_checked_between_trials_and_counted(
 def test_spinning_job_uses_its_cpu_and_a_rival_is_counted(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(cpu_placement.VARIABLE, raising=False)  # so that it is known which CPU the job gets
     alone = counted(rig.launch(SPIN))
-    assert alone.wall_s is not None and alone.cpu_s is not None and alone.wait_s is not None
-    assert alone.foreign_cpu_s is not None and alone.steal_s is not None
     # Whatever else runs on this machine took the rest, and says so.
     assert alone.cpu_s + alone.foreign_cpu_s + alone.steal_s > 0.8 * min(2, alone.wall_s)
     cpu = max(os.sched_getaffinity(0))
@@ -161,8 +152,6 @@ def test_spinning_job_uses_its_cpu_and_a_rival_is_counted(rig: Rig, monkeypatch:
         rival.wait()
     found = counted(contested)
     assert contested.placement is not None and contested.placement.cpus == (cpu,)
-    assert found.foreign_cpu_s is not None and found.cpu_s is not None and found.wait_s is not None
-    assert found.wall_s is not None
     assert found.foreign_cpu_s > 0.2 * found.wall_s
     assert found.wait_s > 0.2 * found.wall_s
     assert found.cpu_s < 0.85 * found.wall_s
@@ -181,22 +170,6 @@ def test_throttling_by_a_quota_set_during_a_job_is_counted(rig: Rig, engine: doc
     found = counted(ended)
     assert found.throttled_s is not None and found.throttled_s > 0
     assert ended.throttled_periods is not None and ended.throttled_periods > 0
-
-
-@pytest.mark.parametrize(
-    ("limits", "message"),
-    [
-        ({"cpu_period": 100_000, "cpu_quota": 50_000}, "CPU quota of 0.5 CPUs, asked for none"),
-        ({"mem_limit": 512 << 20, "memswap_limit": 512 << 20}, "memory limit 536870912 bytes, asked for 268435456"),
-    ],
-)
-def test_wrong_limits_are_found_despite_the_images_claims(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int], message: str
-) -> None:
-    start = module._start
-    monkeypatch.setattr(module, "_start", lambda container: (container.update(**limits), start(container))[1])
-    ended = rig.launch(SPIN)
-    assert ended.stopped == StopReason(Outcome.ENVELOPE_MISMATCH, f"seen from outside: {message}")
 
 
 def test_job_moved_to_other_cpus_is_stopped(rig: Rig, engine: docker.DockerClient) -> None:
@@ -223,24 +196,7 @@ def test_short_memory_peak_is_recorded(rig: Rig, child: bool) -> None:
     ended = rig.launch(PHASE + "time.sleep(0.5)\n" + hold + "\ntime.sleep(0.3)", memory_mib=512)
     empty = rig.launch(PHASE + "time.sleep(0.5)")
     peak, base = (end.memory.summary().peak_anon_bytes for end in (ended, empty))
-    assert peak is not None and base is not None
     assert abs(peak - base - (200 << 20)) < 8 << 20
-
-
-def test_mapped_file_is_counted_separately(rig: Rig) -> None:
-    script = """
-import mmap, time
-with open("/job/out/mapped", "wb") as file:
-    for _ in range(12):
-        file.write(b"x" * (1 << 20))
-with open("/job/out/mapped", "rb") as file:
-    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-touched = sum(mapped[place] for place in range(0, len(mapped), 4096))
-time.sleep(0.5)
-"""
-    summary = rig.launch(script).memory.summary()
-    assert summary.peak_anon_bytes is not None and summary.peak_anon_bytes < 9 << 20
-    assert summary.peak_mapped_bytes is not None and 11 << 20 < summary.peak_mapped_bytes < 24 << 20
 
 
 def test_memory_peak_before_an_oom_kill_is_recorded(rig: Rig) -> None:
@@ -278,81 +234,3 @@ while True:
     )
     hung = rig.launch(PHASE + hold + "time.sleep(60)", limits=limits, corpus=corpus)
     assert hung.stopped == thrashed.stopped and collect.at_limit(hung, 256 << 20) is None
-
-
-class Door:
-    """A socket in front of the engine's own, which can be shut on everyone inside."""
-
-    def __init__(self, path: Path, engine_path: str) -> None:
-        self.path, self._engine_path = path, engine_path
-        self._ends: list[socket.socket] = []
-        self.open()
-
-    def open(self) -> None:
-        self.path.unlink(missing_ok=True)
-        self._server = socket.socket(socket.AF_UNIX)
-        self._server.bind(str(self.path))
-        self._server.listen()
-        threading.Thread(target=self._serve, args=(self._server,), daemon=True).start()
-
-    def shut(self) -> None:
-        self.path.unlink()
-        for end in [self._server, *self._ends]:
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
-        self._ends.clear()
-
-    def _serve(self, server: socket.socket) -> None:
-        with suppress(OSError):
-            while True:
-                asker, _ = server.accept()
-                engine = socket.socket(socket.AF_UNIX)
-                engine.connect(self._engine_path)
-                self._ends += [asker, engine]
-                for source, target in ((asker, engine), (engine, asker)):
-                    threading.Thread(target=self._pump, args=(source, target), daemon=True).start()
-
-    @staticmethod
-    def _pump(source: socket.socket, target: socket.socket) -> None:
-        with suppress(OSError):
-            while data := source.recv(1 << 16):
-                target.sendall(data)
-        for end in (source, target):
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-
-
-# The SDK does not close a socket that it could not connect.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_lost_engine_ends_the_run_in_one_line_and_the_next_run_cleans_up(
-    rig: Rig, engine: docker.DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
-    if not address.startswith("unix://"):
-        pytest.skip("the engine is not behind a socket of this host")
-    rig.launcher.prepare(rig.system)
-    door = Door(tmp_path / "door.sock", address.removeprefix("unix://"))
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{door.path}")
-    rig.launcher.close()
-    rig.launcher = DockerLauncher(rig.bench.cache)
-
-    def leave(_done: int, _total: int = 0, phase: str = "", /) -> None:
-        if phase == "trial-0" and door.path.exists():
-            door.shut()
-
-    with pytest.raises(EngineError) as raised:
-        rig.launch(PHASE + "say(phase='trial-0')\ntime.sleep(60)", seen=leave)
-    assert re.fullmatch(r"the Docker engine went away while a job ran; .*", str(raised.value))
-    del raised
-    gc.collect()
-    assert len(ours(engine)) == 1, "nobody could remove it"
-    door.open()
-    # To a later process, this one is dead; all others are what they are.
-    has_died = module.has_died
-    monkeypatch.setattr(module, "has_died", lambda owner: owner == this_process() or has_died(owner))
-    try:
-        assert rig.launcher.sweep() >= 1
-    finally:
-        door.shut()
-    assert ours(engine) == []

@@ -1,17 +1,19 @@
-"""The process launcher runs ``prepare`` without secrets and prints its output safely."""
+"""The process launcher installs packages, and runs ``prepare`` without secrets; its output is printed safely."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
 
 from harness.errors import ImageError
-from harness.launch.images import catalog
+from harness.launch.images import assets, catalog
 from harness.launch.images.systems import System
 from harness.launch.process import ProcessLauncher
 from tests.conftest import Bench
+from tests.support import wheel_file
 
 PREPARE = """
 import json, os, pathlib, sys
@@ -42,13 +44,11 @@ def prepared(bench: Bench) -> System:
 def test_prepare_gets_its_parameters_and_no_secrets(
     bench: Bench, prepared: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import json
-
     monkeypatch.setenv("HF_TOKEN", "secret")
     ready = ProcessLauncher(bench.cache, bench.folder / "models").prepare(prepared)
-    assets = Path(ready.reference) / "assets" / "model"
-    assert [path.name for path in assets.iterdir()] == ["made"], "what was made takes the place of what was given"
-    told, environment = json.loads((assets / "made").read_text())
+    model = Path(ready.reference) / "assets" / "model"
+    assert [path.name for path in model.iterdir()] == ["made"], "what was made takes the place of what was given"
+    told, environment = json.loads((model / "made").read_text())
     assert told == {"build_params": {}, "search_params": {"say": "hello"}}
     assert "HF_TOKEN" not in environment and "PYTHONPATH" in environment
     (cached,) = (bench.cache / "files").iterdir()
@@ -70,3 +70,29 @@ def test_prepare_error_is_one_printable_line(bench: Bench, prepared: System) -> 
     with pytest.raises(ImageError, match="its files could not be made ready: no good") as caught:
         ProcessLauncher(bench.cache, bench.folder / "models").prepare(wrong)
     assert str(caught.value).isprintable()
+
+
+def wheel(folder: Path, name: str) -> str:
+    """Make a wheel with one empty module; return the lock line that pins it."""
+    folder.mkdir()
+    packed = wheel_file.distribution(name, b"")
+    (folder / f"{name}-1-py3-none-any.whl").write_bytes(packed)
+    return f"{name}==1 --hash=sha256:{hashlib.sha256(packed).hexdigest()}\n"
+
+
+@pytest.mark.slow
+def test_packages_of_an_engine_and_its_component_are_installed_together(
+    toy: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = tmp_path / "shared" / "common"
+    part.mkdir(parents=True)
+    toy.lock.write_text(wheel(tmp_path / "own", "only_here"))
+    (part / "requirements.lock").write_text(wheel(tmp_path / "theirs", "with_others"))
+    places = {toy.lock: tmp_path / "own", part / "requirements.lock": tmp_path / "theirs"}
+    monkeypatch.setattr(assets, "wheels", lambda lock, *_: places[lock])
+    launcher = ProcessLauncher(tmp_path / "cache")
+    made = launcher.prepare(toy.model_copy(update={"shared": (part,)}))
+    assert {path.name for path in (Path(made.reference) / "packages").glob("*.py")} == {
+        "only_here.py",
+        "with_others.py",
+    }

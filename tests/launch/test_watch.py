@@ -226,11 +226,7 @@ def test_build_of_an_oversized_index_is_stopped(tmp_path: Path, monkeypatch: pyt
     assert following.poll() is None
     (tmp_path / "index" / "big").write_bytes(b"x" * (2 << 20))
     stopped = following.poll()
-    assert (
-        stopped is not None
-        and stopped.outcome is Outcome.BAD_OUTPUT
-        and stopped.detail.startswith("the index has 2 MiB")
-    )
+    assert stopped.outcome is Outcome.BAD_OUTPUT and stopped.detail.startswith("the index has 2 MiB")
 
 
 class Pausing(Running):

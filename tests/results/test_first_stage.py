@@ -28,7 +28,6 @@ def wrong(job: StoredJob) -> list[str]:
 
 
 def rewrite(job: StoredJob, *lines: Sequence[object]) -> None:
-    assert job.first_stage_path is not None
     text = gzip.decompress(job.first_stage_path.read_bytes()).decode()
     text += "".join(" ".join(map(str, line)) + "\n" for line in lines)
     job.first_stage_path.write_bytes(gzip.compress(text.encode()))

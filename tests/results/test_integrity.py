@@ -7,7 +7,6 @@ import functools
 import gzip
 import itertools
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,7 @@ from harness.driver.records import Outcome
 from harness.errors import FileError, UsageError
 from harness.evaluation import measure_names
 from harness.report.verify import Mismatch, compare_rows, verify_results
-from harness.results import merge as merge_results
-from harness.results import origins, reader, seals
+from harness.results import reader, seals
 from tests.support import sample_records
 from tests.support.results_folders import change, job, put, replace
 
@@ -273,23 +271,3 @@ def test_published_tables_have_their_errata() -> None:
     assert len(mismatches) == 16 and str(mismatches[0]).startswith(
         "Table 3a row 10 (DPR, 16 CPU, 32 GiB): cost: stored: 19 ms"
     )
-
-
-@pytest.mark.slow
-def test_merged_results_verify_against_their_sources(results: Path) -> None:
-    shutil.copytree(results, "theirs")
-    merge_results.merge(merge_results.parse_sources([str(results), "theirs"]), Path("out"))
-    assert verify(Path("out").absolute()) == ()
-    assert verify(Path("out").absolute() / "theirs" / "test-suite") == (), "a part says nothing of the whole"
-    gone = str(job(Path("out/theirs")).relative_to("out"))
-    shutil.rmtree(Path("out") / gone)
-    by_place = {mismatch.place: mismatch for mismatch in verify(Path("out").absolute())}
-    assert by_place.keys() == {"theirs/origin.toml: jobs", "theirs/origin.toml: sha256", gone}
-    assert (by_place["theirs/origin.toml: jobs"].stored, by_place["theirs/origin.toml: jobs"].follows[:2]) == (
-        "12",
-        "11",
-    )
-    put(Path("out/theirs") / origins.FILE, b"no toml")
-    by_place = {mismatch.place: mismatch for mismatch in verify(Path("out").absolute())}
-    assert "theirs/origin.toml" in by_place
-    assert not any(place.startswith("results/") for place in by_place)

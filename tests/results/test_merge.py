@@ -207,15 +207,10 @@ def test_merged_folder_of_several_origins_cannot_be_renamed(two: tuple[Path, Pat
     assert [origin.name for origin in merge("lab=out/ours", out="all").origins] == ["lab"]
 
 
+# Of each check one: tests/results/test_integrity.py has all that they find.
 DAMAGE = {
     "samples": lambda folder: put(folder / reader.SAMPLES, b"x"),
-    "record": lambda folder: put(folder / reader.RESULT, b"{"),
-    "missing": lambda folder: (folder / reader.LOG).unlink(),
-    "more": lambda folder: (folder / "more.txt").write_text("x"),
-    "key": lambda folder: change(folder, lambda raw: raw["spec"].update(seed=99)),
-    "place": lambda folder: folder.rename(folder.with_name("0" * 16)),
     "judgements": lambda folder: put(next((folder.parents[4] / "qrels").iterdir()), b"x"),
-    "sample": lambda folder: put(next((folder.parents[4] / "samples").iterdir()), b"[]"),
     "link": lambda folder: ((folder / reader.LOG).unlink(), (folder / reader.LOG).symlink_to("/etc/passwd")),
 }
 

@@ -31,14 +31,12 @@ def contents(path: Path) -> bytes:
     return path.read_bytes()
 
 
-@pytest.mark.slow
 def test_reference_is_sealed_and_small() -> None:
     done = CliRunner().invoke(main, ["verify", "quickstart"])
     assert done.exit_code == 0, done.output
     assert sum(path.stat().st_size for path in REFERENCE.rglob("*") if path.is_file()) < 1_100_000
 
 
-@pytest.mark.slow
 def test_reference_names_nothing_of_its_machine_but_the_hardware() -> None:
     for path in REFERENCE.rglob("*"):
         if path.is_file():
@@ -47,7 +45,6 @@ def test_reference_names_nothing_of_its_machine_but_the_hardware() -> None:
         assert job.result.environment.cpu_model
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", ["report", "leaderboard"])
 def test_reference_is_shown_by_name(command: str, tmp_path: Path) -> None:
     done = CliRunner().invoke(main, [command, "quickstart", "--cache", str(tmp_path)])

@@ -377,18 +377,6 @@ def test_schema_of_version_1_still_describes_its_golden_result() -> None:
     )
 
 
-@pytest.mark.parametrize("key", json.loads(GOLDEN_1.read_text()))
-def test_no_fact_of_version_1_is_lost(tmp_path: Path, key: str) -> None:
-    """Each key of version 1 decides something of the record that is read from it."""
-    raw = json.loads(GOLDEN_1.read_text())
-    del raw[key]
-    (tmp_path / RESULT).write_text(json.dumps(raw))
-    try:
-        assert read_result(tmp_path / RESULT) != read_result(GOLDEN_1)
-    except FileError as error:
-        assert key == "schema_version" or f"key '{key}' is missing" in str(error)
-
-
 def test_no_field_is_left_out_of_the_golden_result() -> None:
     raw = json.loads(GOLDEN.read_text())
     checked: set[type] = set()

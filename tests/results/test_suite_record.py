@@ -27,7 +27,6 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return publisher.put(tmp_path / "results", *cells, suite="late", measures=("RR@10", "AP"))
 
 
-@pytest.mark.slow
 def test_measures_of_several_suites_are_their_union_in_order(results: Path) -> None:
     assert suite_record.read_measures(results) == ("P@1", "RR@10", "AP")
     assert suite_record.read_measures(results / "late") == ("RR@10", "AP")
@@ -38,7 +37,6 @@ def test_measures_of_several_suites_are_their_union_in_order(results: Path) -> N
     assert "suite.json: key 'measures': expected a list" in str(error)
 
 
-@pytest.mark.slow
 def test_commands_use_the_measures_that_the_suite_named(results: Path) -> None:
     assert " P@1 |" in call("report").stdout and " RR@10 |" not in call("report").stdout
     assert " AP " in call("report", "--wide").stdout
@@ -51,7 +49,6 @@ def test_commands_use_the_measures_that_the_suite_named(results: Path) -> None:
     assert {"P@1", "RR@10", "AP"} < set(harness.load(results).columns)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("measures", "fault"),
     [
@@ -74,7 +71,6 @@ def test_measures_that_no_suite_can_name_cost_their_suite_alone(results: Path, m
     assert any(fault in note for note in harness.load(results).attrs["notes"])
 
 
-@pytest.mark.slow
 def test_distance_of_one_suite_does_not_stop_a_leaderboard_of_all(results: Path) -> None:
     path = results / "late" / suite_record.FILE
     path.unlink()

@@ -62,17 +62,22 @@ def test_base_is_pulled_by_digest_if_a_registry_answers(tmp_path: Path, architec
     assert client.built[0]["tag"] == tag
 
 
-def test_bootstrap_without_root_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(ImageError, match=r"cannot be pulled \(no such host\), and only root.*connect to a registry"):
-        ensure(Client(reachable=False), tmp_path)
-
-
-def test_missing_mmdebstrap_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
+@pytest.mark.parametrize(
+    ("uid", "architecture", "line"),
+    [
+        (1000, "amd64", r"cannot be pulled \(no such host\), and only root.*connect to a registry"),
+        (0, "amd64", "install mmdebstrap"),
+        (0, "arm64", "this host does not run programs of linux/arm64 to bootstrap one"),
+    ],
+)
+def test_bootstrap_that_cannot_start_names_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uid: int, architecture: str, line: str
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    with pytest.raises(ImageError, match="install mmdebstrap"):
-        ensure(Client(reachable=False), tmp_path)
+    monkeypatch.setattr(base_image.emulation, "host_runs", lambda platform: platform == "linux/amd64")
+    with pytest.raises(ImageError, match=line):
+        ensure(Client(reachable=False, architecture=architecture), tmp_path)
 
 
 @pytest.mark.slow
@@ -147,15 +152,6 @@ def test_a_lock_pins_each_package_by_version_and_hash(name: str, platform: str) 
     names = [match[1] for match in pinned if match]
     declared = tomllib.loads((catalog.images_dir() / name / "base.toml").read_text())["packages"]
     assert len(names) == len(lines) == len(set(names)) and {"libc6", "apt", *declared} <= set(names)
-
-
-def test_bootstrap_does_not_start_if_the_host_cannot_run_the_platform(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(base_image.emulation, "host_runs", lambda _: False)
-    with pytest.raises(ImageError, match="this host does not run programs of linux/arm64 to bootstrap one"):
-        ensure(Client(reachable=False, architecture="arm64"), tmp_path)
 
 
 def test_each_platform_has_its_own_base() -> None:

@@ -10,7 +10,6 @@ import mmap
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,11 +22,9 @@ import requests
 from harness import filesystem
 from harness.driver.records import PROTOCOL_VERSION
 from harness.errors import EngineError, ImageError, StoreError
-from harness.launch.container import create_arguments
-from harness.launch.images import base_image, builder, driver_code, emulation
+from harness.launch.images import builder, driver_code, emulation
 from harness.launch.images.recipes import recipe
 from harness.launch.images.systems import NotFor, System
-from tests.launch.test_watch_follow import PLACEMENT, Stage
 from tests.support import job_fixtures
 from tests.support.toy_dataset import with_asset
 
@@ -144,6 +141,8 @@ def test_image_is_found_if_its_driver_times_as_ours(
         image = getattr(made, find)(job_fixtures.system("a"))
         assert (image is not None) == found
         assert image is None or (image.digest, image.recipe, image.driver) == ("sha256:e", "0" * 64, built_with)
+    monkeypatch.setattr(builder.ImageTarget, "recipe", "1" * 64)
+    assert made.find(job_fixtures.system("engine-lucene")) is None, "the tag of another recipe"
 
 
 def test_log_of_a_build_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,46 +318,6 @@ def test_lean_system_is_prepared_in_the_whole_image_and_runs_in_the_lean_one(
     assert names == {"onnx": [engine, f"{engine}-lean", toy.name], "torch": [engine, toy.name]}
 
 
-LEAN_DOCKERFILE = """
-ARG BASE
-ARG STAGE=full
-FROM ${BASE} AS lean
-RUN mkdir -p /opt/packages && touch /opt/packages/small
-FROM lean AS full
-RUN mkdir -p /opt/full && touch /opt/full/large
-FROM ${STAGE}
-COPY shared /opt/shared
-COPY driver /opt/harness
-ENV PYTHONPATH=/opt/shared
-USER 65532:65532
-"""
-LEAN_PREPARE = """
-import os, pathlib, sys
-(pathlib.Path(sys.argv[1]) / "model" / "seen").write_text(" ".join(os.listdir("/opt")))
-"""
-
-
-@pytest.mark.docker
-def test_lean_image_lacks_packages_that_prepare_had_and_shares_layers(
-    built: docker.DockerClient, toy: System, tmp_path: Path
-) -> None:
-    part = _weights_and_code(tmp_path, LEAN_PREPARE)
-    (toy.engine_dir / "Dockerfile").write_text(LEAN_DOCKERFILE)
-    update = {"shared": (part,), "prepare": "common.prepare", "prepare_params": ("say",), "lean_if": {"say": ("onnx",)}}
-    toy = with_asset(toy, hashlib.sha256(b"weights").hexdigest()).model_copy(update=update)
-    found = {}
-    for word in ("onnx", "torch"):
-        system = toy.model_copy(update={"build_params": {"say": word}})
-        image = builder.ImageBuilder(built, tmp_path, tmp_path / "models").ensure(system)
-        command = ["sh", "-c", "cat /opt/assets/model/seen; echo; ls /opt"]
-        seen, here = built.containers.run(image.digest, command, remove=True).decode().split("\n", 1)
-        assert {"full", "packages"} <= set(seen.split()), "prepare runs in the whole image"
-        assert "packages" in here.split() and ("full" in here.split()) == (word == "torch")
-        found[word] = built.images.get(image.digest).attrs["RootFS"]["Layers"]
-    base = len(built.images.get(base_image.ensure(built, tmp_path)).attrs["RootFS"]["Layers"])
-    assert found["onnx"][: base + 1] == found["torch"][: base + 1], "one layer of packages for both"
-
-
 @pytest.mark.docker
 def test_concurrent_builds_make_one_image(
     logged: list[str], built: docker.DockerClient, toy: System, tmp_path: Path
@@ -403,38 +362,3 @@ def test_build_may_take_half_of_the_memory(built: docker.DockerClient, toy: Syst
         file.write("RUN cd /sys/fs/cgroup; cat memory/memory.limit_in_bytes memory.max 2>/dev/null; exit 3\n")
     with pytest.raises(ImageError, match=rf" {limit} \|"):
         builder.ImageBuilder(built, tmp_path).ensure(toy)
-
-
-@pytest.mark.docker
-def test_proxy_of_the_users_docker_configuration_reaches_neither_build_nor_job(
-    built: docker.DockerClient, toy: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    proxies = {"proxies": {"default": {"httpProxy": "http://me:hunter2@proxy.example:3128"}}}
-    (tmp_path / "docker").mkdir()
-    (tmp_path / "docker" / "config.json").write_text(json.dumps(proxies))
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
-    (tmp_path / "job").mkdir()
-    job = Stage(tmp_path / "job").job
-    with (toy.engine_dir / "Dockerfile").open("a") as file:
-        file.write("RUN env >/seen\n")
-    with contextlib.closing(docker.from_env()) as client:
-        image = builder.ImageBuilder(client, tmp_path).ensure(toy)
-        prepared = replace(job.prepared, reference=image.reference)
-        arguments = {**create_arguments(replace(job, prepared=prepared), PLACEMENT), "cpuset_cpus": None}
-        container = client.containers.create(**arguments, entrypoint=["cat", "/seen"])
-        try:
-            assert "hunter2" not in str(container.attrs["Config"]["Env"])
-            container.start()
-            container.wait()
-            assert b"PATH=" in container.logs() and b"hunter2" not in container.logs()
-        finally:
-            container.remove(force=True)
-
-
-@pytest.mark.docker
-def test_tag_of_another_recipe_is_ignored(built: docker.DockerClient, toy: System, tmp_path: Path) -> None:
-    base = base_image.ensure(built, tmp_path)
-    repository, _, tag = f"harness-{toy.name}:{recipe(toy)[:12]}".partition(":")
-    built.images.get(base).tag(repository, tag)
-    assert builder.ImageBuilder(built, tmp_path).find(toy) is None
-    built.images.remove(f"{repository}:{tag}")

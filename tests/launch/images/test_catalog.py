@@ -18,6 +18,23 @@ from harness.launch.images.recipes import recipe
 SHA = "0" * 64
 ASSET = f'[[assets]]\nfolder = "m"\nlicence = "MIT"\nsha256 = {{ "w.bin" = "{SHA}" }}\n'
 UNPINNED = '[[assets]]\nfolder = "m"\nlicence = "MIT"\nhub = "a/m"\nfiles = ["w.bin"]\n'
+NOT_FOR = '[[not_for]]\nplatform = "linux/arm64"\n'
+LEAN_SEARCH = 'prepare = "x"\nprepare_params = ["method"]\n[lean_search_if]\nmethod = ["deepct"]\n'
+LEAN_IF = """prepare = "x"
+prepare_params = ["backend", "expander"]
+[lean_if]
+backend = ["onnx", "openvino"]
+expander = [""]
+"""
+WITH_GPUS = """[build_params]
+documents = "onnx"
+batch = 8
+[search_params]
+queries = "int8"
+[with_gpus]
+documents = "torch"
+queries = "torch"
+"""
 
 
 @pytest.fixture
@@ -51,12 +68,9 @@ def test_parameters_keep_their_types(images: Path) -> None:
     assert [type(params[name]) for name in "abcd"] == [bool, int, float, str]
 
 
-def test_unknown_system_suggests_the_nearest_name(images: Path) -> None:
+def test_unknown_system_suggests_the_nearest_name(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnknownName, match=r"^unknown system 'bm52'. Did you mean 'bm25'\? Known: bm25$"):
         catalog.system("bm52", images)
-
-
-def test_unknown_system_error_mentions_harness_images(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HARNESS_IMAGES", raising=False)
     with pytest.raises(UnknownName, match=r"Systems of your own are found once HARNESS_IMAGES names their folder$"):
         catalog.system("dpr-small")
@@ -90,11 +104,39 @@ def test_invalid_system_name_is_refused(images: Path, name: str) -> None:
         (ASSET + 'files = ["w.bin"]\n', "each file is named once: in sha256 with its checksum, or in files without"),
         (ASSET.split("sha256")[0], "each file is named once"),
         (UNPINNED.replace("w.bin", "../w.bin"), "does not name a file below the folder"),
+        (WITH_GPUS + 'query = "torch"\n', "with_gpus: query is in neither build_params nor search_params"),
+        (
+            "[search_params]\nx = 100000000000000000000000\n",
+            r"key 'search_params\.x': the number 1000.* beyond 64 bits",
+        ),
+        (f'[search_params]\nx = "{"y" * 70_000}"\n', r"parameters and stand_in take 70,\d+ bytes; the limit is 65,536"),
+        (
+            "[search_params]\n" + "".join(f"x{n} = 1\n" for n in range(501)),
+            "search_params has 501 keys; the limit is 500",
+        ),
     ],
 )
 def test_mistake_in_a_system_file_is_named(images: Path, text: str, message: str) -> None:
     write_system(images, "x", "y", text)
     with pytest.raises(FileError, match=f"x/systems/y.toml: .*{message}"):
+        catalog.systems(images)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (UNPINNED, "key 'assets': .* give sha256, not files"),
+        (NOT_FOR, "reason"),
+        (NOT_FOR + 'reason = ""\n', "reason"),
+        (NOT_FOR.replace("linux/", "") + 'reason = "none"\n', "platform"),
+        (LEAN_IF.replace(', "expander"]', "]"), "lean_if: expander is not in prepare_params"),
+        (LEAN_SEARCH.replace('["method"]', "[]", 1), "lean_search_if: method is not in prepare_params"),
+        (LEAN_SEARCH.replace('prepare = "x"\n', ""), "lean_search_if: only files that `prepare` makes ready go into"),
+    ],
+)
+def test_mistake_in_an_engines_file_is_named(images: Path, text: str, message: str) -> None:
+    write_system(images, "x", "y", engine_text=text)
+    with pytest.raises(FileError, match=f"x/engine.toml: .*{message}"):
         catalog.systems(images)
 
 
@@ -127,12 +169,6 @@ def test_unpinned_system_is_listed_and_marked(images: Path) -> None:
     assert systems["y"].assets[0].names == systems["z"].assets[0].names == ("w.bin",)
 
 
-def test_engine_assets_must_be_pinned(images: Path) -> None:
-    write_system(images, "x", "y", engine_text=UNPINNED)
-    with pytest.raises(FileError, match=r"x/engine.toml: key 'assets': .* give sha256, not files"):
-        catalog.systems(images)
-
-
 def test_user_file_pins_a_shipped_system_and_replaces_no_pinned_one(tmp_path: Path) -> None:
     shipped, own = tmp_path / "shipped", tmp_path / "own"
     write_system(shipped, "x", "y", UNPINNED)
@@ -159,7 +195,7 @@ def test_user_file_pins_a_shipped_system_and_replaces_no_pinned_one(tmp_path: Pa
 
 
 def test_missing_platform_has_its_reason(images: Path) -> None:
-    stated = '[[not_for]]\nplatform = "linux/arm64"\nreason = "its compiler knows x86-64 alone"\n'
+    stated = NOT_FOR + 'reason = "its compiler knows x86-64 alone"\n'
     write_system(images, "x", "y", engine_text=stated)
     write_system(images, "z", "gpu", engine_text=stated.replace('reason = "', 'accelerator = "cuda"\nreason = "'))
     bound, able = catalog.system("y", images), catalog.system("gpu", images)
@@ -170,28 +206,6 @@ def test_missing_platform_has_its_reason(images: Path) -> None:
     assert (able.for_job("build", gpus=1).for_platform(ARM64).lacking or "").startswith(
         "engine 'z' has no linux/arm64 image for GPUs: its"
     )
-
-
-@pytest.mark.parametrize(
-    ("stated", "message"),
-    [
-        ('platform = "linux/arm64"\n', "reason"),
-        ('platform = "linux/arm64"\nreason = ""\n', "reason"),
-        ('platform = "arm64"\nreason = "none"\n', "platform"),
-    ],
-)
-def test_not_for_needs_a_reason(images: Path, stated: str, message: str) -> None:
-    write_system(images, "x", "y", engine_text=f"[[not_for]]\n{stated}")
-    with pytest.raises(FileError, match=f"engine.toml: .*{message}"):
-        catalog.systems(images)
-
-
-LEAN_IF = """prepare = "x"
-prepare_params = ["backend", "expander"]
-[lean_if]
-backend = ["onnx", "openvino"]
-expander = [""]
-"""
 
 
 @pytest.mark.parametrize(
@@ -220,34 +234,17 @@ def test_variants_are_lean_if_all_swept_values_are(images: Path) -> None:
         assert [system.vary(name, {"backend": name}, {"backend": values}).lean for name in values] == [lean] * 2
 
 
-WITH_GPUS = """[build_params]
-documents = "onnx"
-batch = 8
-[search_params]
-queries = "int8"
-[with_gpus]
-documents = "torch"
-queries = "torch"
-"""
-
-
 def test_parameters_have_another_value_where_there_are_gpus(images: Path) -> None:
     write_system(images, "x", "y", WITH_GPUS)
     system = catalog.system("y", images)
-    assert (
-        system.params == system.for_job("build", gpus=0).params == {"documents": "onnx", "batch": 8, "queries": "int8"}
-    )
-    assert system.for_job("build", gpus=1).params == {"documents": "torch", "batch": 8, "queries": "torch"}
-    assert system.for_job("search", gpus=1, build_gpus=0).params == {
-        "documents": "onnx",
-        "batch": 8,
-        "queries": "torch",
+    jobs = {
+        ("onnx", "int8"): (system, system.for_job("build", gpus=0)),
+        ("torch", "torch"): (system.for_job("build", gpus=1),),
+        ("onnx", "torch"): (system.for_job("search", gpus=1, build_gpus=0),),
+        ("torch", "int8"): (system.for_job("search", gpus=0, build_gpus=1),),
     }
-    assert system.for_job("search", gpus=0, build_gpus=1).params == {
-        "documents": "torch",
-        "batch": 8,
-        "queries": "int8",
-    }
+    for (documents, queries), made in jobs.items():
+        assert all(each.params == {"documents": documents, "batch": 8, "queries": queries} for each in made)
 
 
 def test_value_that_a_sweep_or_a_joining_system_sets_stays_with_gpus(images: Path) -> None:
@@ -261,12 +258,6 @@ def test_value_that_a_sweep_or_a_joining_system_sets_stays_with_gpus(images: Pat
         there = catalog.system(name, images).for_job("build", gpus=1)
         assert (there.params["y.documents"], there.params["y.queries"]) == ("torch", queries)
         assert there.components[1].params == {"documents": "torch", "batch": 8, "queries": queries}
-
-
-def test_with_gpus_names_known_parameters(images: Path) -> None:
-    write_system(images, "x", "y", WITH_GPUS + 'query = "torch"\n')
-    with pytest.raises(FileError, match=r"y.toml: .*with_gpus: query is in neither build_params nor search_params"):
-        catalog.systems(images)
 
 
 BM25 = "fewer_hits_ok = true\n[build_params]\nheap = 1024\n[search_params]\nk1 = 0.9\nheap = 96\n"
@@ -436,9 +427,6 @@ def test_sweep_of_a_components_index_builds_one_for_each_value_over_one_image() 
     assert len({plan.index_key(point, "image", "corpus") for point in points}) == 3
 
 
-LEAN_SEARCH = 'prepare = "x"\nprepare_params = ["method"]\n[lean_search_if]\nmethod = ["deepct"]\n'
-
-
 def test_system_whose_search_needs_less_searches_in_a_lean_image(images: Path) -> None:
     write_system(images, "x", "able", '[build_params]\nmethod = "deepct"\n' + ASSET, LEAN_SEARCH)
     write_system(images, "x", "other", '[build_params]\nmethod = "splade"\n' + ASSET, LEAN_SEARCH)
@@ -472,35 +460,6 @@ def test_no_system_has_the_name_of_anothers_image(images: Path) -> None:
         with pytest.raises(FileError, match=f"{name}.toml: bm25 may have an image of this name; rename the file"):
             catalog.systems(images)
         (images / "x" / "systems" / f"{name}.toml").unlink()
-
-
-@pytest.mark.parametrize(
-    ("engine", "message"),
-    [
-        (LEAN_IF.replace(', "expander"]', "]"), "lean_if: expander is not in prepare_params"),
-        (LEAN_SEARCH.replace('["method"]', "[]", 1), "lean_search_if: method is not in prepare_params"),
-        (LEAN_SEARCH.replace('prepare = "x"\n', ""), "lean_search_if: only files that `prepare` makes ready go into"),
-    ],
-)
-def test_lean_tables_are_checked(images: Path, engine: str, message: str) -> None:
-    write_system(images, "x", "y", engine_text=engine)
-    with pytest.raises(FileError, match=f"engine.toml: .*{message}"):
-        catalog.systems(images)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("x = 100000000000000000000000", r"key 'search_params\.x': the number 1000.* beyond 64 bits; correct it"),
-        (f'x = "{"y" * 70_000}"', r"parameters and stand_in take 70,\d+ bytes; the limit is 65,536; put large"),
-        ("\n".join(f"x{n} = 1" for n in range(501)), r"search_params has 501 keys; the limit is 500; put more into"),
-    ],
-)
-def test_parameters_that_no_result_can_hold_are_refused(images: Path, text: str, message: str) -> None:
-    folder = next(images.glob("*/systems"))
-    (folder / "large.toml").write_text(f'description = "x"\n[search_params]\n{text}\n')
-    with pytest.raises(FileError, match=message):
-        catalog.system("large", images)
 
 
 def test_one_system_is_read_with_its_components_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -242,13 +242,3 @@ def test_slowly_read_gpus_are_read_less_often(work: Callable[[], None], least_s:
     """Limit readings to 10 % of the time for waiting and 0.3 % of a CPU for work."""
     assert sampler_monitor._paced(work, 0.25) >= least_s
     assert sampler_monitor._paced(lambda: None, 3600) == 3600
-
-
-@pytest.mark.slow
-def test_slow_driver_is_called_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampler_monitor, "_MOMENTS_S", 0.0)
-    gpu = ScriptedGpu(work=sleep)
-    started = time.monotonic()
-    with Sampler(Scripted(), gpu):
-        time.sleep(0.7)
-    assert gpu.asked <= 2 + (time.monotonic() - started) / 0.5, "at the start, each half second, and at the end"

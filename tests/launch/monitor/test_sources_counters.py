@@ -160,7 +160,6 @@ def test_v2_counters_are_read_from_a_recorded_tree(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(seen.proc))
     group = cgroup.of_process(seen.membership, seen.cgroups)
     found = read(group, seen.proc)
-    assert group is not None and found.cpu_ns is not None and found.wait_ns is not None
     times = [path.read_text().split() for path in seen.proc.glob("*/schedstat")]
     assert len(times) == 2 and found.wait_ns == sum(int(wait) for _, wait, _ in times)
     # What had ended before, the engine's own start in there among it, is in the cgroup's time alone.
@@ -171,15 +170,13 @@ def test_v2_counters_are_read_from_a_recorded_tree(tmp_path: Path, monkeypatch: 
 
 
 def read(group: cgroup.Cgroup | None, proc: Path) -> CounterReading:
-    assert group is not None
     found = CgroupSource(group, (1,), proc).read()
-    assert found is not None
     return replace(found, t_ns=0)
 
 
 def test_removed_cgroup_has_no_reading(tmp_path: Path, proc: Path) -> None:
     gone = CgroupSource(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path), (1,), proc)
-    assert gone.read() is None and gone.pids() is None
+    assert gone.read() is None and gone.pids() is None and gone.now() is None and gone.peak_bytes() is None
 
 
 def test_cgroup_removed_during_a_read_has_no_reading(tmp_path: Path, proc: Path) -> None:
@@ -189,11 +186,6 @@ def test_cgroup_removed_during_a_read_has_no_reading(tmp_path: Path, proc: Path)
         return files.pop(path, None)  # each is there once
 
     assert CgroupSource(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path, read=read), (1,), proc).read() is None
-
-
-def test_threads_of_a_cgroup_include_its_processes(tmp_path: Path, proc: Path) -> None:
-    (tmp_path / "cgroup.threads").write_text("17\n18\n")
-    assert CgroupSource(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path), (1,), proc).pids() == [17, 18]
 
 
 def test_wait_time_of_an_ended_thread_is_kept(proc: Path) -> None:
@@ -234,7 +226,6 @@ def test_process_tree_is_counted_with_a_thread_that_ended(monkeypatch: pytest.Mo
         "subprocess.run([sys.executable, '-c', spin])"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
-        assert parent.stdout is not None
         counters = ProcessSource(parent.pid, os.sched_getaffinity(0))
         parent.stdout.readline()
         found, pids = counters.read(), counters.pids()

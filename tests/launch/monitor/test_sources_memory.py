@@ -16,12 +16,7 @@ from harness.driver import cgroup
 from harness.driver.records import Phase
 from harness.launch.monitor.sources import CgroupSource, ProcessSource, ProcessTree
 from harness.launch.monitor.traces import MemoryNow, MemoryTrace
-from harness.results.schema import Memory
 from tests.support.recorded_cgroups import unfold
-
-
-def test_missing_readings_are_none_and_not_0() -> None:
-    assert MemoryTrace().summary() == Memory()
 
 
 def test_each_phase_has_its_own_peak() -> None:
@@ -33,17 +28,11 @@ def test_each_phase_has_its_own_peak() -> None:
 def test_cgroup_is_a_memory_source(tmp_path: Path) -> None:
     group = cgroup.own(unfold(tmp_path, "systemd/limited/killed.inside").cgroups)
     stat = group.memory_stat() if group else None
-    assert group is not None and stat is not None
     source = CgroupSource(group, ())
     assert (source.name, source.oom_kills()) == ("cgroup v2", 1)
     assert source.now() == MemoryNow(stat.anon_bytes, stat.mapped_bytes) != MemoryNow(0, 0)
     assert source.peak_bytes() == 256 << 20
     assert source.throttled_periods() == 0
-
-
-def test_removed_cgroup_holds_no_memory(tmp_path: Path) -> None:
-    source = CgroupSource(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path), ())
-    assert source.now() is None and source.peak_bytes() is None
 
 
 @pytest.mark.slow
@@ -54,7 +43,6 @@ def test_process_is_counted_with_children_and_a_dead_one_is_not() -> None:
         "subprocess.run([sys.executable, '-c', child])"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
-        assert parent.stdout is not None
         parent.stdout.readline()
         source = ProcessSource(parent.pid, ())
         both = source.now()
@@ -87,14 +75,12 @@ def test_shared_memory_is_no_file() -> None:
     with mmap.mmap(-1, 64 << 20) as shared:
         shared.write(b"x" * (64 << 20))
         after = source.now()
-    assert before is not None and after is not None
     assert 60 << 20 < after.anon_bytes - before.anon_bytes < 80 << 20
 
 
 def test_process_whose_parent_has_ended_still_belongs_to_the_job() -> None:
     code = "sh -c 'sleep 60 & echo $$ $!; wait' & wait"
     with subprocess.Popen(["sh", "-c", code], stdout=subprocess.PIPE) as job:
-        assert job.stdout is not None
         parent, orphan = map(int, job.stdout.readline().split())
         tree = ProcessTree(job.pid)
         assert tree.pids() == sorted([job.pid, parent, orphan])
