@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from typing import Any
 
 import pytest
@@ -57,27 +54,6 @@ def test_the_command_prints_stored_results_in_the_papers_shape(make: Maker, monk
     ]
     call(*usual, "--measures", "nDCG@10")
     assert options[1] == ("nDCG@10",)
-
-
-def test_the_papers_folder_has_the_papers_shape() -> None:
-    done = call("report", str(SHIPPED), "--layout", "santhanam2023", "--as-of", "2022-12-02")
-    assert done.exit_code == 0
-    cells = shown(done.stdout, "xortydi: latency and cost")
-    assert cells[1] == ["0", "1", "64", "x2gd.xlarge (0.334)", "BM25", "37.0", "3.43"]
-    assert "Prices: aws us-east-1, Linux on-demand, 2022-10-31" in done.stdout
-
-
-@pytest.mark.slow
-def test_report_is_written_in_every_format(harness: Call, bench: Bench) -> None:
-    bench.suite()
-    harness("run", "test-suite.toml", "--launcher", "fake")
-    rows = list(csv.DictReader(io.StringIO(harness("report", "--format", "csv").stdout)))
-    assert [row["system"] for row in rows] == ["planted"]
-    table = json.loads(harness("report", "results/test-suite", "--format", "json").stdout)
-    assert table["rows"][0]["profile"] == "cpu1-mem256m"
-    assert harness("report", "-o", "table.md").stdout == ""
-    assert (bench.folder / "table.md").read_text() == harness("report").stdout
-    assert "P@3" in harness("report", "--measures", "P@3").stdout
 
 
 @pytest.mark.slow

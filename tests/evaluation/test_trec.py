@@ -262,27 +262,8 @@ def test_first_of_two_wrong_lines_is_named_at_any_block_boundary(
 
 TOKENS = st.sampled_from(
     [
-        *(
-            "q1",
-            "q2",
-            "d1",
-            "d2",
-            "d3",
-            "Q0",
-            "0",
-            "1",
-            "2",
-            "-1",
-            "3.5",
-            "1e39",
-            "nan",
-            "x",
-            "#",
-            "é",
-            "\u00a0",
-            "1_0",
-        ),
-        "a,b",
+        *("q1", "q2", "d1", "d2", "d3", "Q0", "0", "1", "2", "-1", "3.5", "1e39", "nan"),
+        *("x", "#", "é", "\u00a0", "1_0", "a,b"),
     ]
 )
 SPACES = st.sampled_from([" ", "\t", "  ", " \r", "\x0c"])

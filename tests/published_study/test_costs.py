@@ -140,17 +140,6 @@ def test_costs_move_with_the_rent_and_ranks_with_the_costs(
 
 
 @pytest.mark.slow
-def test_type_without_later_price_has_a_successor(published: Published, follows: Snapshot, now: Snapshot) -> None:
-    without = replace(now, prices=tuple(item for item in now.prices if item[0].instance_type != "r6a.2xlarge"))
-    rent = next(each for each in recompute.rents(published, follows, without) if each.instance_type == "r6a.2xlarge")
-    assert rent.same is None
-    assert rent.successor is not None and rent.successor.instance.architecture == "x86_64"
-    assert rent.successor.instance.memory_bytes >= 64 * 2**30 and rent.successor.instance.vcpus >= 8
-    moved = [each for each in recompute.reprice(published, follows, without) if each.rent == rent]
-    assert [each.same for each in moved] == [None]
-
-
-@pytest.mark.slow
 def test_hardware_that_no_type_provides_has_no_cost_and_no_rank(
     published: Published, follows: Snapshot, now: Snapshot
 ) -> None:

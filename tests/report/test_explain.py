@@ -133,7 +133,3 @@ def test_every_column_of_the_summary_can_be_explained() -> None:
     for name in explain.names(made):
         if name not in {cause.value for cause in Cause}:
             assert list(explain.column_paragraphs(name, made)), name
-
-
-def test_unknown_column_has_no_text() -> None:
-    assert list(explain.column_paragraphs("colour", table(row("bm25")))) == []

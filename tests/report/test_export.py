@@ -17,10 +17,8 @@ import pytest
 
 import harness
 from harness import api
-from harness.analysis import results_folder, row_pricing
 from harness.analysis.table import Row, Table, Timing
 from harness.errors import FileError, StoreError, UsageError
-from harness.pricing import prices
 from harness.report import render, row_figures
 from harness.report.columns import JOBS, SAMPLES, Kind
 from harness.report.export import export_csv, export_parquet, export_sqlite
@@ -148,12 +146,6 @@ def test_every_column_is_documented_with_unit_and_meaning(results: Path) -> None
     assert of_all - measured <= known
 
 
-def test_every_csv_column_is_in_the_column_list(results: Path) -> None:
-    table = row_pricing.price(results_folder.read(results).table, api.row_pricing.tariff(prices.snapshot()))
-    header = render(table, "csv").splitlines()[0].split(",")
-    assert header == [each.name for each in row_figures.table_columns(table)]
-
-
 @pytest.fixture
 def table(results: Path) -> Table:
     return api.table(results)
@@ -189,11 +181,6 @@ def test_sqlite_has_types_and_documents_itself(table: Table, results: Path) -> N
             column for _, column, *_ in ask(f"pragma table_info({name})")
         }
     connection.close()
-
-
-def test_csv_equals_that_of_the_report(table: Table) -> None:
-    export_csv(table, Path("out.csv"))
-    assert len(pd.read_csv("out.csv")) == len(table.rows)
 
 
 def test_exported_tables_overwrite_nothing(table: Table) -> None:

@@ -73,16 +73,6 @@ def test_results_without_a_picture_exit_1_with_the_reason(bench: Bench, tmp_path
     assert "tiny: no picture of cost and accuracy: no row of tiny can be ranked; planted: invalid" in done.stderr
 
 
-@pytest.mark.slow
-def test_latex_of_stored_and_published_results(bench: Bench, tmp_path: Path) -> None:
-    bench.run(FakeLauncher(), bench.suite("", systems=["planted"], profiles=["cpu1-mem1"]))
-    for asked in ([bench.results], [bench.results, "--layout", "santhanam2023"], [PUBLISHED]):
-        done = ask(*asked, "--format", "latex", "--cache", bench.cache)
-        assert (
-            done.exit_code == 0 and r"\begin{tabular}" in done.stdout and done.stdout.startswith("% Made by harness.")
-        )
-
-
 def test_a_leaderboard_as_latex(tmp_path: Path) -> None:
     asked = ["leaderboard", str(PUBLISHED), "--dataset", "xortydi", "--format", "latex", "--cache", str(tmp_path)]
     done = CliRunner().invoke(main, asked, catch_exceptions=False)
