@@ -183,17 +183,13 @@ def test_stages_are_shown_beside_the_latency(make: Maker, snapshot: Snapshot) ->
     assert row.latency.stages_s["retrieve"].p50_s.value == pytest.approx(0.003)
     assert row.latency.stages_s["retrieve"].mean_s.value == pytest.approx(0.003 * 699 / 700)
     assert row.latency.stages_s["other"].p50_s.value == pytest.approx(0.001), "10 ms less 6 and 3"
-    assert row.latency.stages_s["other"].mean_s.value == pytest.approx(0.001 + 0.003 / 700), (
-        "one sample has no retrieve"
-    )
+    assert row.latency.stages_s["other"].mean_s.value == pytest.approx(0.001 + 0.003 / 700), "one has no retrieve"
     assert row.latency.mean_s.value == pytest.approx(0.010)
     assert sum(timing.mean_s.value or 0 for timing in row.latency.stages_s.values()) == pytest.approx(0.010)
     assert row.notes == ("1 of 700 samples have no retrieve; the means count 0 for them",)
     more = sample_records.samples(latency, names=QUERIES, stage_encode_ns=encode, stage_rerank_ns=[5_000_000] * 700)
     expected = one([make(table=more)], snapshot)
-    assert (
-        "the stages (encode, rerank) sum to more than the end-to-end latency in 700 of 700 samples" in expected.notes[0]
-    )
+    assert "(encode, rerank) sum to more than the end-to-end latency in 700 of 700 samples" in expected.notes[0]
     assert expected.validity is Validity.CLEAN
     assert expected.latency.stages_s["other"].mean_s.reason == "the stages of a sample sum to more than its time"
 

@@ -125,9 +125,7 @@ def test_a_report_shows_distances_beside_cost(harness: Call, tmp_path: Path) -> 
             assert float(row[f"{name}_low"]) == pytest.approx(value.low)
         assert any(float(value) > 0 for name, value in row.items() if name.startswith("usd_per_million") and value)
     text = harness("report", "--wide", *asked).stdout
-    assert (
-        "FD@10: Frechet distance between the first 10 hits of 140 queries and 140 judged documents, by minilm" in text
-    )
+    assert "Frechet distance between the first 10 hits of 140 queries and 140 judged documents, by minilm" in text
     assert "FD(unlabelled=True)@2: Frechet distance between the first 2 hits, judged ones skipped, of 140" in text
 
 

@@ -82,10 +82,7 @@ def test_equal_scores_share_a_rank_and_are_sorted_by_name() -> None:
         ({"outcome": Outcome.OOM, "detail": "killed at 256 MiB"}, "oom: killed at 256 MiB"),
         ({"outcome": Outcome.TIMEOUT}, "timeout: no detail was stored"),
         (
-            {
-                "validity": Validity.INVALID,
-                "findings": (Finding(Cause.SWAP, Validity.INVALID, "it swapped"),),
-            },
+            {"validity": Validity.INVALID, "findings": (Finding(Cause.SWAP, Validity.INVALID, "it swapped"),)},
             "invalid: it swapped",
         ),
         ({"measures": {"RR@10": Estimate(None, reason="no judgements")}}, "no RR@10: no judgements"),

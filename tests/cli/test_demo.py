@@ -59,8 +59,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.docker
 @pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize(
-    ("only", "systems"),
-    [("bm25", {"bm25"}), pytest.param("*", {"bm25", "minilm"}, marks=pytest.mark.soak)],
+    ("only", "systems"), [("bm25", {"bm25"}), pytest.param("*", {"bm25", "minilm"}, marks=pytest.mark.soak)]
 )
 def test_demo_of_the_wheel_measures_outside_a_clone(
     installed: Path, tmp_path: Path, only: str, systems: set[str]

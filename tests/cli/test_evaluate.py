@@ -143,9 +143,7 @@ def test_evaluate_leaves_out_the_queries_of_a_file(files: Path) -> None:
 
 def test_unjudged_hits_have_a_note(files: Path) -> None:
     (files / "half.run").write_text("".join(f"q{n} Q0 d{n} 1 2.0 x\nq{n} Q0 new 2 1.0 x\n" for n in range(12)))
-    message = (
-        "- Unjudged among the first 2 hits on qrels.txt: half 50%, good 0%. They count as not relevant, so a system "
-    )
+    message = "- Unjudged among the first 2 hits on qrels.txt: half 50%, good 0%. They count as not relevant"
     assert message in run(files).stdout
     result = json.loads(run(files, "--format", "json").stdout)["runs"]
     assert [(each["unjudged_share"], each["unjudged_depth"]) for each in result] == [(0.0, 2), (0.5, 2)]

@@ -54,10 +54,7 @@ def test_pool_of_run_files_is_written_with_or_without_texts(harness: Call) -> No
         ((*RUN_FILES, "--dataset", "tiny", "--no-texts"), "remove one of the two"),
         ((*RUN_FILES, "--dataset", "scifact"), "lacks documents of the runs: 7 ('d1', 'd2', 'd3', ...); name"),
         ((*RUN_FILES, "--dataset", "tiny", "-o", "one.run"), "one.run: exists already"),
-        (
-            ("one.run", "--no-texts"),
-            "without judgements the queries to pool for are unknown; name them with --que",
-        ),
+        (("one.run", "--no-texts"), "without judgements the queries to pool for are unknown; name them with --que"),
         (("one.run", "--no-texts", "--qrels", "none.trec"), "without judgements the queries to pool for are unknown"),
         (("one.run", "--no-texts", "--queries", "none.trec"), "none.trec:1: neither JSON nor"),
         (("one.run", "--no-texts", "--queries", "empty.tsv"), "harness: empty.tsv: "),

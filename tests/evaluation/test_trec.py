@@ -18,11 +18,7 @@ from harness.evaluation import trec, trec_lines
 from harness.evaluation.trec import FlaggedLines
 
 Reader = Callable[[Path], object]
-READERS: dict[str, Reader] = {
-    "by rank": trec.read_run,
-    "by score": trec.read_scored_run,
-    "judgements": trec.read_qrels,
-}
+READERS: dict[str, Reader] = {"by rank": trec.read_run, "by score": trec.read_scored_run, "judgements": trec.read_qrels}
 
 
 def write(folder: Path, content: bytes, name: str = "file") -> Path:

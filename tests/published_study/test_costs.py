@@ -17,11 +17,7 @@ from results.published.santhanam2023.study import costs as recompute
 from results.published.santhanam2023.study.costs import Interval, interval
 from tests.published_study.conftest import Spoil
 
-TABLES = {
-    "2": "table2_minimum_viable.csv",
-    "3a": "table3a_msmarco.csv",
-    "3b": "table3b_xortydi.csv",
-}
+TABLES = {"2": "table2_minimum_viable.csv", "3a": "table3a_msmarco.csv", "3b": "table3b_xortydi.csv"}
 
 
 def test_all_costs_of_table_2_and_all_but_one_of_table_3_agree(published: Published, follows: Snapshot) -> None:

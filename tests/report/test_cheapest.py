@@ -198,13 +198,13 @@ def test_csv_and_json_hold_every_row(results: Path) -> None:
     options = ("report", str(results), "--at-least", "RR@10=.505", "--format")
     lines = list(csv.DictReader(io.StringIO(call(*options, "csv").stdout)))
     assert {line["system"]: line["role"] for line in lines if line["hardware_profile"] == "cpu1-mem1"} == {
-        **{"words": "", "small": "cheaper", "medium": "cheapest", "large": "sure", "dead": ""},
+        **{"words": "", "small": "cheaper", "medium": "cheapest", "large": "sure", "dead": ""}
     }
     assert {line["system"]: line["reaches"] for line in lines}["dead"] == ""
     content = json.loads(call(*options, "json").stdout)
     (group,) = content["groups"]
     assert [group["points"][group[name]]["system"] for name in ("cheapest", "cheaper", "sure", "best")] == [
-        *("medium", "small", "large", "large"),
+        *("medium", "small", "large", "large")
     ]
     assert group["points"][group["cheapest"]]["lower_end_reaches"] is False
     assert (content["goal"], group["goal"], group["left_out"][0]["system"]) == ("RR@10=.505", 0.505, "dead")

@@ -22,6 +22,7 @@ from harness.evaluation.per_query import PerQuery
 from harness.report import writers
 from harness.report.comparison import comparison_document, summary
 from harness.stats import Estimate
+from tests.analysis.test_comparison import row
 from tests.support import sample_records
 
 COUNT = 300
@@ -35,11 +36,6 @@ def render(pairs: Sequence[Comparison], form: str) -> str:
 
 
 PRICE = sample_records.price("a1.large", 0.051, 2, 4 << 30)
-
-
-def row(system: str, **changes: Any) -> Row:
-    fields = {"system": system, "key": system, "latency_mean_s": Estimate(0.02), "measures": {"RR@10": Estimate(0.5)}}
-    return sample_records.row(**{**fields, "trial_means_s": (0.02, 0.0201, 0.0199), "jobs": 3, **changes})
 
 
 def found(system: str, values: np.ndarray, slower: float = 0.0, measure: str = "RR@10") -> PerQuery:
@@ -97,10 +93,7 @@ FAST = {"latency_mean_s": Estimate(0.002), "trial_means_s": (0.002, 0.00201, 0.0
             r"B costs 1200x \[\d\d\d, 1\d\d\d\] and wins 10\.0 points RR@10 \(every .* no interval\) "
             r"\(A is noisy: so is what B costs\)\.",
         ),
-        (
-            pair(BASE, row("a"), row("b", outcome=Outcome.OOM)),
-            r"B ended oom: there is nothing to weigh\.",
-        ),
+        (pair(BASE, row("a"), row("b", outcome=Outcome.OOM)), r"B ended oom: there is nothing to weigh\."),
     ],
 )
 def test_the_headline_is_one_sentence(made: Comparison, message: str) -> None:
@@ -136,12 +129,7 @@ def test_cost_from_a_latency_that_is_not_shown_has_a_note() -> None:
             "too few queries to tell, 16 where an interval needs 30",
             "no difference that these 16 queries can show",
         ),
-        (
-            9,
-            9,
-            "too few queries to tell, 9 where an interval needs 30",
-            "too few queries to tell, 9 where an interval needs",
-        ),
+        (9, 9, "too few queries to tell, 9 where an interval needs 30", "too few queries to tell, 9 where"),
         (40, 4, "slower", "too few queries to tell, 4 of 40 differ where a test needs 6: +"),
     ],
 )

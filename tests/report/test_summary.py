@@ -115,11 +115,7 @@ _CUDA = "AcceleratorError: CUDA error: out of memory (shared/encoder/backends.py
     [
         (Outcome.OOM, f"index build: {_KILLED}", "index build out of memory: raise build_profile"),
         (Outcome.OOM, _CUDA, "out of GPU memory: end other processes there, or take a larger GPU"),
-        (
-            Outcome.OOM,
-            f"index build: {_CUDA}",
-            "index build out of GPU memory: lower batch_size, or take a larger GPU",
-        ),
+        (Outcome.OOM, f"index build: {_CUDA}", "index build out of GPU memory: lower batch_size, or take a larger GPU"),
         (Outcome.CRASH, "word " * 40, "crashed: " + "word " * 11 + "word ..."),
     ],
 )
