@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
 from harness.analysis import evaluate_job
-from harness.cli import main
 from harness.errors import UsageError
 from harness.evaluation import embeddings, measure_names, trec
 from harness.evaluation.embeddings import Embeddings
@@ -21,9 +18,9 @@ from harness.evaluation.frechet import Settings, distances
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.measure_names import DistanceName
 from tests.support import publisher
+from tests.support.command_line import Call, call
 from tests.support.publisher import Made
 
-Call = Callable[..., Result]
 DOCUMENTS = ("right", *(f"wrong{number}" for number in range(1, 11)))
 
 
@@ -44,10 +41,6 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.chdir(tmp_path)
     publisher.put(tmp_path / "results", Made("early", 2.0, (1, 2)), Made("late", 2.0, (3, 0)))
     publisher.put(tmp_path / "results", Made("early", 2.0, (1, 2), profile="cpu2-mem4"), suite="other")
-
-    def call(*arguments: str) -> Result:
-        return CliRunner().invoke(main, arguments, catch_exceptions=False)
-
     return call
 
 

@@ -5,28 +5,25 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from harness.analysis import rejudge
 from harness.analysis.rejudge import QrelsOverride
 from harness.analysis.stored_runs import read_stored_runs
-from harness.cli import main
 from harness.cli.stored_results import RunSelection
 from harness.errors import UsageError
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Run
 from harness.pricing.prices import Snapshot
 from tests.support import publisher
+from tests.support.command_line import Call, call
 from tests.support.publisher import Made
 from tests.support.stored_jobs import QUERIES, Maker, build_table, one
 
 PUBLISHED = str(Path(__file__).resolve().parents[2] / "results" / "published" / "santhanam2023")
-Call = Callable[..., Result]
 
 
 @pytest.fixture
@@ -39,10 +36,6 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     Path("more.trec").write_text(more)
     Path("fewer.trec").write_text("q000 0 right 1\n")
     Path("other.trec").write_text("x 0 y 1\n")
-
-    def call(*arguments: str) -> Result:
-        return CliRunner().invoke(main, arguments, catch_exceptions=False)
-
     return call
 
 
@@ -179,7 +172,7 @@ def test_rows_of_other_datasets_are_unchanged(harness: Call, tmp_path: Path) -> 
 
 
 def rows_of(folder: str) -> list[dict[str, str]]:
-    done = CliRunner().invoke(main, ["report", folder, "--qrels", "more.trec", "--format", "csv"])
+    done = call("report", folder, "--qrels", "more.trec", "--format", "csv")
     assert done.exit_code == 0, done.output
     return list(csv.DictReader(io.StringIO(done.stdout)))
 

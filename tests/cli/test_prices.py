@@ -134,11 +134,6 @@ def test_reprice_at_the_prices_of_another_date(harness: Call) -> None:
     assert done.exit_code == 0, done.output
     table = json.loads(done.stdout)
     assert (table["price_date"], table["price_region"], table["price_term"]) == ("2022-12-05", "us-east-1", "on-demand")
-    assert table["cost_formulas"].keys() == {"sequential", "saturated", "tokens", "build", "storage"}
-    (row,) = table["rows"]
-    expected = row["latency"]["mean_s"]["value"] * row["price"]["usd_per_hour"] / 3600 * 1e6
-    assert row["cost"]["sequential"]["value"] == pytest.approx(expected)
-    assert row["index"]["documents"] == 10
 
 
 def test_reprice_compares_with_the_newest_prices_by_default(harness: Call) -> None:

@@ -10,11 +10,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from harness.analysis.evaluate_job import JobEvaluator
 from harness.analysis.rows import build_rows
-from harness.cli import main
 from harness.datasets import answers
 from harness.datasets.answers import Answers, answer_depth
 from harness.errors import FileError
@@ -26,6 +24,7 @@ from harness.results.reader import StoredJob, read_jobs
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
 from tests.conftest import Bench
 from tests.datasets import examples
+from tests.support.command_line import call
 
 pytestmark = pytest.mark.usefixtures("model")
 
@@ -215,7 +214,7 @@ def test_depths_are_stored_with_the_job_and_reported(bench: Bench, job: StoredJo
     (row,) = build_rows([job], JobEvaluator(["R@2kt", "R@5kt", "RR@10"])).table.rows
     assert {name: figure.value for name, figure in row.measures.items()} == {"R@2kt": 1.0, "R@5kt": 1.0, "RR@10": 0.5}
     asked = ["report", str(bench.results), "--cache", str(bench.cache), "--measures", "R@2kt RR@10", "--format", "csv"]
-    printed = CliRunner().invoke(main, asked, catch_exceptions=False)
+    printed = call(*asked)
     assert "R@2kt" in printed.stdout and printed.exit_code == 0
 
 

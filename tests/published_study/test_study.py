@@ -10,13 +10,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from harness import config
 from harness.analysis import published as published_tables
-from harness.cli import main
 from harness.errors import UnknownName
 from harness.report import study
+from tests.support.command_line import call
 from tests.support.published import SHIPPED, alter, copy, shipped
 
 ROOT = SHIPPED.parents[2]
@@ -24,7 +23,7 @@ HOSTILE = "raise SystemExit('a stranger wrote this')\n"
 
 
 def output(*arguments: str) -> str:
-    done = CliRunner().invoke(main, list(arguments), catch_exceptions=False)
+    done = call(*arguments)
     assert done.exit_code in (0, 1), done.stderr
     return done.stdout
 

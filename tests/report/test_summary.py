@@ -259,10 +259,6 @@ def test_rows_of_another_sample_are_not_compared() -> None:
     assert sentences.answers(table(row("bm25", sample_sha256="a" * 64), other), {}, "nDCG@10") == ()
 
 
-def test_single_system_has_no_sentence() -> None:
-    assert sentences.answers(table(row("bm25"), row("bm25", memory_limit_bytes=2 * GIB)), {}, "nDCG@10") == ()
-
-
 def doubtful(system: str, cause: Cause = Cause.PLACEMENT, **changes: object) -> Row:
     finding = Finding(cause, Validity.NOISY, "2 of 2 CPUs")
     return row(system, validity=Validity.NOISY, findings=(finding,), **changes)
