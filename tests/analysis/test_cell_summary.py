@@ -73,11 +73,9 @@ def test_jobs_of_a_cell_form_one_row(interleaved: Interleaved, snapshot: Snapsho
     assert row.latency.spread_s["residual"].value == pytest.approx(0.0, abs=1e-9)
     assert "coincide" in str(row.latency.spread_s["trial"].reason)
     assert row.latency.spread_s["query"].value == pytest.approx(0.4056e-3, rel=1e-3)
-    assert (row.resources.peak_anon_bytes, row.resources.peak_mapped_bytes, row.resources.peak_cgroup_bytes) == (
-        300 * MIB,
-        70 * MIB,
-        400 * MIB,
-    )
+    memory = row.resources
+    peaks = (memory.peak_anon_bytes, memory.peak_mapped_bytes, memory.peak_cgroup_bytes)
+    assert peaks == (300 * MIB, 70 * MIB, 400 * MIB)
     assert row.resources.load_s == 3.0
     assert row.measures["RR@10"].value == pytest.approx(0.5)
     assert row.latency.at_most_s["p95"].value == pytest.approx(3.54e-3, rel=0.02)

@@ -101,19 +101,6 @@ def test_leaderboard_and_comparison_note_other_judgements(harness: Call) -> None
     assert page.exit_code == 0 and "is judged by more.trec" in Path("page.html").read_text()
 
 
-@pytest.mark.slow
-def test_rejudged_rows_note_negative_grades_and_too_deep_measures(harness: Call) -> None:
-    more = "".join(f"{query} 0 right 1\n{query} 1 wrong1 -1\n" for query in publisher.QUERIES)
-    Path("more.trec").write_text(more)
-    message = "140 grades are below 0, the first in more.trec:2: no more relevant than 0"
-    judged = rows(harness, "--qrels", "more.trec")["late"]["rejudged"]
-    assert message in judged and not rows(harness)["late"]["rejudged"]
-    asked = ("--qrels", "more.trec", "--measures", "RR@10 P@5000", "--format", "json")
-    (found,) = json.loads(harness("compare", "early", "late", *asked).stdout)["comparisons"]
-    assert [note.count(message) for note in found["notes"] if "below 0" in note] == [1], "once"
-    assert any(note.startswith("A and B: P@5000: looks deeper than the ") for note in found["notes"])
-
-
 @pytest.mark.parametrize("name", ["fewer.trec", "other.trec"])
 def test_qrels_that_cover_no_result_are_refused(harness: Call, name: str) -> None:
     done = harness("report", "--qrels", name)

@@ -54,11 +54,8 @@ def test_row_matches_the_calculation_by_hand(make: Maker, snapshot: Snapshot) ->
     scale = 0.05132 / 3600 * 1e6
     assert row.usd_per_million.value == pytest.approx(2.695e-3 * scale)
     assert (row.queries, row.trials, row.judged.queries) == (140, 5, 140)
-    assert (row.resources.peak_anon_bytes, row.resources.peak_cgroup_bytes, row.resources.peak_gpu_bytes) == (
-        200 * MIB,
-        250 * MIB,
-        None,
-    )
+    memory = row.resources
+    assert (memory.peak_anon_bytes, memory.peak_cgroup_bytes, memory.peak_gpu_bytes) == (200 * MIB, 250 * MIB, None)
     assert (row.index.size_bytes, row.resources.load_s, row.resources.first_query_s) == (8 * MIB, 1.25, 0.5)
     assert (row.outcome, row.validity, row.notes) == (Outcome.OK, Validity.CLEAN, ())
     assert row.latency.trial_spread_s == pytest.approx(0.0, abs=1e-12)

@@ -111,15 +111,6 @@ def test_verify_prints_one_finding_per_line_and_fails(harness: Call) -> None:
     assert "\x1b" not in damaged.stdout, "a stranger's control characters reach no terminal"
 
 
-@pytest.mark.parametrize("form", ["md", "csv", "json", "latex", "html"])
-def test_a_report_made_again_has_the_same_bytes(harness: Call, form: str) -> None:
-    """So `cmp` compares a report with its results, as the documentation page says; rows are cached the second time."""
-    options = ("report", "results", "--format", form, "--as-of", "2022-12-05", "--measures", "P@1")
-    for name in ("report", "again"):
-        assert harness(*options, "-o", name).exit_code == 0
-    assert Path("report").read_bytes() == Path("again").read_bytes()
-
-
 def test_verify_says_that_it_does_not_check_reports(harness: Call) -> None:
     assert harness("report", "results", "--format", "html", "-o", "results/report.html").exit_code == 0
     note = "- note  not checked: report.html; `harness report` makes a report again"

@@ -145,20 +145,3 @@ def test_leaderboard_writes_a_page_that_opens_at_it(harness: Call, tmp_path: Pat
 def test_a_dataset_must_be_chosen_among_several(harness: Call) -> None:
     done = harness("leaderboard", "--wide", PUBLISHED)
     assert done.exit_code == 2 and "--dataset msmarco | --dataset xortydi" in done.stderr
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Path:
-    """Two runs of 20 queries, of which one is not judged; B has one more."""
-    folder = tmp_path / "files"
-    folder.mkdir()
-    names = [f"q{number:02}" for number in range(20)]
-    (folder / "qrels.txt").write_text("".join(f"{name} 0 right 1\n" for name in names[1:]))
-    (folder / "queries.tsv").write_text("".join(f"{name}\twhat is *{name}*?\n" for name in names))
-    for system, rank in (("one", 2), ("two", 1)):
-        hits = ["right" if place == rank else f"wrong{place}" for place in (1, 2, 3)]
-        lines = [f"{name} Q0 {hit} {place} {-place} x\n" for name in names for place, hit in enumerate(hits, 1)]
-        (folder / f"{system}.run").write_text("".join(lines))
-    with (folder / "two.run").open("a") as stream:
-        stream.write("stray Q0 right 1 1.0 x\n")
-    return folder

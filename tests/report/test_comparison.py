@@ -43,12 +43,14 @@ def found(system: str, values: np.ndarray, slower: float = 0.0, measure: str = "
     return PerQuery(system, IDS, latency, {measure: values})
 
 
+def compared(a: Row, b: Row, ours: PerQuery | None, theirs: PerQuery | None, measure: str = "RR@10") -> Comparison:
+    (made,) = comparison.corrected([comparison.compare(a, b, ours, theirs, (measure,))])
+    return made
+
+
 def pair(values: np.ndarray, a: Row | None = None, b: Row | None = None, slower: float = 0.1) -> Comparison:
     one, two = a or row("a"), b or row("b", trial_means_s=(0.12, 0.1201, 0.1199))
-    (made,) = comparison.corrected(
-        [comparison.compare(one, two, found("a", BASE), found("b", values, slower), ("RR@10",))]
-    )
-    return made
+    return compared(one, two, found("a", BASE), found("b", values, slower))
 
 
 def priced(system: str, usd: float, **changes: Any) -> Row:
@@ -104,17 +106,8 @@ def test_cost_from_a_latency_that_is_not_shown_has_a_note() -> None:
     sway = row("a", latency_mean_s=Estimate(0.02), price=PRICE, usd_per_million=Estimate(0.1))
     other = row("b", latency_mean_s=Estimate(0.0202), price=PRICE, usd_per_million=Estimate(0.101))
     noise = np.where(np.arange(COUNT) % 2, 0.01, -0.0099)
-    (made,) = comparison.corrected(
-        [
-            comparison.compare(
-                sway,
-                other,
-                found("a", BASE),
-                PerQuery("b", IDS, BASE / 10 + 0.01 + noise, {"RR@10": BASE + 0.1}),
-                ("RR@10",),
-            )
-        ]
-    )
+    theirs = PerQuery("b", IDS, BASE / 10 + 0.01 + noise, {"RR@10": BASE + 0.1})
+    made = compared(sway, other, found("a", BASE), theirs)
     assert summary(made, 2).startswith(
         "B costs 1.0x (of its latency: no difference that these 300 queries can show, where 311,864 would) and wins "
     )
@@ -139,7 +132,7 @@ def test_too_few_queries_are_said_to_be_too_few(queries: int, differ: int, laten
         PerQuery(name, IDS[:queries], taken[:queries], {"RR@10": BASE[:queries] + more})
         for name, taken, more in (("a", BASE / 10, 0 * gain), ("b", BASE / 5, gain))
     )
-    (made,) = comparison.corrected([comparison.compare(row("a"), row("b", **SLOW), ours, theirs, ("RR@10",))])
+    made = compared(row("a"), row("b", **SLOW), ours, theirs)
     lines = {each.metric: each for each in made.differences}
     assert (lines["latency"].verdict_text, lines["RR@10"].queries) == (latency, queries)
     assert measure in summary(made, 2) and ("can show" not in measure or ", where " in summary(made, 2))
@@ -149,7 +142,7 @@ def test_too_few_queries_are_said_to_be_too_few(queries: int, differ: int, laten
 
 def test_published_figures_are_compared_without_a_test() -> None:
     a, b = row("a"), row("b", measures={"RR@10": Estimate(0.45)}, latency_mean_s=Estimate(0.05))
-    (made,) = comparison.corrected([comparison.compare(a, b, None, None, ("RR@10",))])
+    made = compared(a, b, None, None)
     message = "B takes 2.5x, with -5.0 points RR@10, which nothing tests: published, or not measured by query."
     assert summary(made, 0) == message
     assert "randomisation" not in render([made], "md")
@@ -159,7 +152,7 @@ def test_counting_measures_are_not_shown_in_percentage_points() -> None:
     a, b = (row(name, measures={"NumRelRet": Estimate(value)}) for name, value in (("a", 1.0), ("b", 3.0)))
     ours = found("a", np.full(COUNT, 1.0), measure="NumRelRet")
     theirs = found("b", np.full(COUNT, 3.0), measure="NumRelRet")
-    (made,) = comparison.corrected([comparison.compare(a, b, ours, theirs, ("NumRelRet",))])
+    made = compared(a, b, ours, theirs, "NumRelRet")
     assert "wins 2.0 NumRelRet a query (every query differs by the same: no interval)" in summary(made, 2)
     assert "+2 (—) a query" in render([made], "md")
 

@@ -82,7 +82,7 @@ def test_counters_that_do_not_cover_the_trials_are_ignored(trials_s: float, expe
         (
             Cause.OVERSUBSCRIPTION,
             {"wait_s": 28.61},
-            "they waited 3.00 s for one another in each second of CPU time (1 CPU; expected: up to 0.25)",
+            "3.00 s for one another in each second of CPU time (1 CPU; expected: up to",
         ),
         (Cause.PAGE_FAULTS, {"major_faults": 600}, "0.4 major page faults a query (expected: up to 0.1)"),
     ],
@@ -140,7 +140,7 @@ def test_sleeping_system_has_no_oversubscription() -> None:
         (
             {"placement": Placement((0, 1), (0,), True, (0, 1), False)},
             Cause.PLACEMENT,
-            "the harness had to share the job's CPUs (1 of 4)",
+            "had to share the job's CPUs (1 of 4)",
         ),
         ({"shared_host": True}, Cause.SHARED_HOST, "other jobs of AWS Batch may have run on the same host"),
     ],
