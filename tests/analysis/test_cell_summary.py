@@ -73,11 +73,9 @@ def test_jobs_of_a_cell_form_one_row(interleaved: Interleaved, snapshot: Snapsho
     assert row.latency.spread_s["residual"].value == pytest.approx(0.0, abs=1e-9)
     assert "coincide" in str(row.latency.spread_s["trial"].reason)
     assert row.latency.spread_s["query"].value == pytest.approx(0.4056e-3, rel=1e-3)
-    assert (row.resources.peak_anon_bytes, row.resources.peak_mapped_bytes, row.resources.peak_cgroup_bytes) == (
-        300 * MIB,
-        70 * MIB,
-        400 * MIB,
-    )
+    memory = row.resources
+    peaks = (memory.peak_anon_bytes, memory.peak_mapped_bytes, memory.peak_cgroup_bytes)
+    assert peaks == (300 * MIB, 70 * MIB, 400 * MIB)
     assert row.resources.load_s == 3.0
     assert row.measures["RR@10"].value == pytest.approx(0.5)
     assert row.latency.at_most_s["p95"].value == pytest.approx(3.54e-3, rel=0.02)
@@ -183,17 +181,13 @@ def test_stages_are_shown_beside_the_latency(make: Maker, snapshot: Snapshot) ->
     assert row.latency.stages_s["retrieve"].p50_s.value == pytest.approx(0.003)
     assert row.latency.stages_s["retrieve"].mean_s.value == pytest.approx(0.003 * 699 / 700)
     assert row.latency.stages_s["other"].p50_s.value == pytest.approx(0.001), "10 ms less 6 and 3"
-    assert row.latency.stages_s["other"].mean_s.value == pytest.approx(0.001 + 0.003 / 700), (
-        "one sample has no retrieve"
-    )
+    assert row.latency.stages_s["other"].mean_s.value == pytest.approx(0.001 + 0.003 / 700), "one has no retrieve"
     assert row.latency.mean_s.value == pytest.approx(0.010)
     assert sum(timing.mean_s.value or 0 for timing in row.latency.stages_s.values()) == pytest.approx(0.010)
     assert row.notes == ("1 of 700 samples have no retrieve; the means count 0 for them",)
     more = sample_records.samples(latency, names=QUERIES, stage_encode_ns=encode, stage_rerank_ns=[5_000_000] * 700)
     expected = one([make(table=more)], snapshot)
-    assert (
-        "the stages (encode, rerank) sum to more than the end-to-end latency in 700 of 700 samples" in expected.notes[0]
-    )
+    assert "(encode, rerank) sum to more than the end-to-end latency in 700 of 700 samples" in expected.notes[0]
     assert expected.validity is Validity.CLEAN
     assert expected.latency.stages_s["other"].mean_s.reason == "the stages of a sample sum to more than its time"
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
 from harness.analysis import evaluate_job
-from harness.cli import main
 from harness.errors import UsageError
 from harness.evaluation import embeddings, measure_names, trec
 from harness.evaluation.embeddings import Embeddings
@@ -21,9 +18,9 @@ from harness.evaluation.frechet import Settings, distances
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.measure_names import DistanceName
 from tests.support import publisher
+from tests.support.command_line import Call, call
 from tests.support.publisher import Made
 
-Call = Callable[..., Result]
 DOCUMENTS = ("right", *(f"wrong{number}" for number in range(1, 11)))
 
 
@@ -44,10 +41,6 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.chdir(tmp_path)
     publisher.put(tmp_path / "results", Made("early", 2.0, (1, 2)), Made("late", 2.0, (3, 0)))
     publisher.put(tmp_path / "results", Made("early", 2.0, (1, 2), profile="cpu2-mem4"), suite="other")
-
-    def call(*arguments: str) -> Result:
-        return CliRunner().invoke(main, arguments, catch_exceptions=False)
-
     return call
 
 
@@ -125,9 +118,7 @@ def test_a_report_shows_distances_beside_cost(harness: Call, tmp_path: Path) -> 
             assert float(row[f"{name}_low"]) == pytest.approx(value.low)
         assert any(float(value) > 0 for name, value in row.items() if name.startswith("usd_per_million") and value)
     text = harness("report", "--wide", *asked).stdout
-    assert (
-        "FD@10: Frechet distance between the first 10 hits of 140 queries and 140 judged documents, by minilm" in text
-    )
+    assert "Frechet distance between the first 10 hits of 140 queries and 140 judged documents, by minilm" in text
     assert "FD(unlabelled=True)@2: Frechet distance between the first 2 hits, judged ones skipped, of 140" in text
 
 

@@ -82,10 +82,7 @@ def test_equal_scores_share_a_rank_and_are_sorted_by_name() -> None:
         ({"outcome": Outcome.OOM, "detail": "killed at 256 MiB"}, "oom: killed at 256 MiB"),
         ({"outcome": Outcome.TIMEOUT}, "timeout: no detail was stored"),
         (
-            {
-                "validity": Validity.INVALID,
-                "findings": (Finding(Cause.SWAP, Validity.INVALID, "it swapped"),),
-            },
+            {"validity": Validity.INVALID, "findings": (Finding(Cause.SWAP, Validity.INVALID, "it swapped"),)},
             "invalid: it swapped",
         ),
         ({"measures": {"RR@10": Estimate(None, reason="no judgements")}}, "no RR@10: no judgements"),
@@ -189,6 +186,11 @@ def test_contested_cells_are_named() -> None:
 
 
 WEIGHING = DynascoreOptions({"accuracy": 0.5, "latency": 0.5}, frozenset(), given={"latency": 10.0})
+BY_SCORE = leaderboard.dynascore_scorer(WEIGHING)
+
+
+def spans(*ends: tuple[int, int]) -> list[RankInterval]:
+    return [RankInterval(*each) for each in ends]
 
 
 def entry(system: str, accuracy: float, latency: float) -> Entry:
@@ -202,53 +204,40 @@ def resampled(accuracy: list[list[float]], latency_s: list[list[float]]) -> Resa
 def test_ranks_over_queries_follow_accuracy_and_latency() -> None:
     rows = [entry("a", 40, 10), entry("b", 39, 10), entry("c", 10, 10)]
     half = [[40.0, 39.0, 10.0]] * 50 + [[39.0, 40.0, 10.0]] * 50
-    found = leaderboard.intervals_by_queries(
-        rows, leaderboard.dynascore_scorer(WEIGHING), resampled(half, [[0.01] * 3] * 100)
-    )
-    assert found == [RankInterval(1, 2), RankInterval(1, 2), RankInterval(3, 3)]
+    found = leaderboard.intervals_by_queries(rows, BY_SCORE, resampled(half, [[0.01] * 3] * 100))
+    assert found == spans((1, 2), (1, 2), (3, 3))
     slow = [[0.01, 0.01, 0.01]] * 50 + [[0.03, 0.01, 0.01]] * 50  # a's mean is 20 ms, so it moves between 5 and 15 ms
     same = [[40.0, 39.9, 10.0]] * 100
-    moved = leaderboard.intervals_by_queries(rows, leaderboard.dynascore_scorer(WEIGHING), resampled(same, slow))
-    assert moved[:2] == [RankInterval(1, 2), RankInterval(1, 2)]
+    moved = leaderboard.intervals_by_queries(rows, BY_SCORE, resampled(same, slow))
+    assert moved[:2] == spans((1, 2), (1, 2))
 
 
 def test_cost_from_throughput_does_not_change_with_latency() -> None:
     by_cost = leaderboard.axis_scorer("cost", higher=False)
     rows = [entry("a", 40, 10), entry("b", 39, 12)]
     slow = resampled([[40.0, 39.0]] * 100, [[0.01, 0.02]] * 50 + [[0.02, 0.01]] * 50)
-    assert leaderboard.intervals_by_queries(rows, by_cost, slow) == [RankInterval(1, 2), RankInterval(1, 2)]
-    assert leaderboard.intervals_by_queries(rows, by_cost, slow, ("latency",)) == [
-        RankInterval(1, 1),
-        RankInterval(2, 2),
-    ]
+    assert leaderboard.intervals_by_queries(rows, by_cost, slow) == spans((1, 2), (1, 2))
+    assert leaderboard.intervals_by_queries(rows, by_cost, slow, ("latency",)) == spans((1, 1), (2, 2))
 
 
 def test_rare_rank_is_outside_the_95_percent() -> None:
     rows = [entry("a", 40, 10), entry("b", 39, 10)]
     rare = [[40.0, 39.0]] * 99 + [[38.0, 39.0]]
-    found = leaderboard.intervals_by_queries(
-        rows, leaderboard.dynascore_scorer(WEIGHING), resampled(rare, [[0.01, 0.01]] * 100)
-    )
-    assert found == [RankInterval(1, 1), RankInterval(2, 2)]
+    found = leaderboard.intervals_by_queries(rows, BY_SCORE, resampled(rare, [[0.01, 0.01]] * 100))
+    assert found == spans((1, 1), (2, 2))
 
 
 def test_rows_without_latencies_by_query_keep_their_latency() -> None:
     rows = [entry("a", 40, 10), entry("b", 39, 90)]
     nan = float("nan")
-    found = leaderboard.intervals_by_queries(
-        rows, leaderboard.dynascore_scorer(WEIGHING), resampled([[40.0, 39.0]] * 100, [[nan, nan]] * 100)
-    )
-    assert found == [RankInterval(1, 1), RankInterval(2, 2)]
+    found = leaderboard.intervals_by_queries(rows, BY_SCORE, resampled([[40.0, 39.0]] * 100, [[nan, nan]] * 100))
+    assert found == spans((1, 1), (2, 2))
 
 
 def test_removing_a_system_changes_only_the_order_of_the_rest() -> None:
     rows = [entry("a", 40, 10), entry("b", 30, 10), entry("c", 20, 10)]
-    fixed = leaderboard.intervals_by_systems(rows, leaderboard.dynascore_scorer(WEIGHING))
-    assert fixed == [
-        RankInterval(1, 1),
-        RankInterval(2, 2),
-        RankInterval(3, 3),
-    ]  # with fixed rates no one's score hangs on the others
+    fixed = leaderboard.intervals_by_systems(rows, BY_SCORE)
+    assert fixed == spans((1, 1), (2, 2), (3, 3))  # with fixed rates no one's score hangs on the others
 
 
 def test_removing_the_system_that_sets_the_rate_reorders_others() -> None:
@@ -257,22 +246,16 @@ def test_removing_the_system_that_sets_the_rate_reorders_others() -> None:
     scores = leaderboard.dynascore_scorer(free)(rows)
     assert stats.competition_ranks(scores, descending=True) == [1, 3, 4, 2]
     # Without d a point of accuracy is worth few milliseconds, and a falls behind b and c.
-    assert leaderboard.intervals_by_systems(rows, leaderboard.dynascore_scorer(free))[:3] == [
-        RankInterval(1, 3),
-        RankInterval(2, 3),
-        RankInterval(3, 4),
-    ]
+    assert leaderboard.intervals_by_systems(rows, leaderboard.dynascore_scorer(free))[:3] == spans(
+        (1, 3), (2, 3), (3, 4)
+    )
 
 
 def test_other_weights_raise_the_rows_that_they_favour() -> None:
     rows = [entry("good", 40, 300), entry("fast", 11, 10), entry("bad", 5, 500)]
     rates = dynascore.rates(rows, WEIGHING)
     assert [dynascore.score(row, WEIGHING, rates) for row in rows] == [5.0, 5.0, -22.5]
-    assert leaderboard.intervals_by_weights(rows, WEIGHING, rates) == [
-        RankInterval(1, 2),
-        RankInterval(1, 2),
-        RankInterval(3, 3),
-    ]
+    assert leaderboard.intervals_by_weights(rows, WEIGHING, rates) == spans((1, 2), (1, 2), (3, 3))
 
 
 def test_ranks_are_missing_with_a_reason_without_a_rate() -> None:

@@ -127,9 +127,7 @@ def unjudged(**shares: float | None) -> list[str]:
 
 def test_unjudged_hits_are_noted_largest_share_first() -> None:
     (message,) = unjudged(bm25=0.102, new=0.643, old=0.0, none=None)
-    assert message.startswith(
-        "Unjudged among the first 10 hits on scifact: new 64%, bm25 10%, old 0%. They count as not"
-    )
+    assert message.startswith("Unjudged among the first 10 hits on scifact: new 64%, bm25 10%, old 0%. They count")
     assert unjudged(bm25=0.0) == unjudged(bm25=None) == unjudged() == []
 
 

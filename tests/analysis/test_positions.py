@@ -154,9 +154,7 @@ def test_dataset_alone_says_what_is_unseen_before_anything_runs(stored: Path, tm
     (tmp_path / "far").mkdir()
     (tmp_path / "far" / POSITIONS).write_bytes(position("q000", 5, doc="other").to_line())
     wrong = call("positions", str(stored), "--dataset", str(tmp_path / "far"))
-    assert_refused(
-        wrong, "no passage of it is relevant for a query of these results; name their dataset with --dataset"
-    )
+    assert_refused(wrong, "no passage of it is relevant for a query of these results; name their dataset")
     assert_refused(call("positions", str(tmp_path / "mistyped")), "mistyped: this folder does not exist")
     assert_refused(call("positions", "scifact"), "has no positions.jsonl; name judged passages with --passages")
     assert_refused(call("positions", str(stored), "--dataset", "./missing"), "has no results of the dataset missing")

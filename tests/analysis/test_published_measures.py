@@ -93,9 +93,7 @@ def test_facts_of_the_positional_bias_study_and_what_follows_from_them() -> None
     done = call("report", str(SHIPPED), "--wide")
     assert "PARADE Transf-RAND-L2 and Transf-PRETR-LATEIR-L6" in done.stdout and "E6" in done.stdout
     assert "**Text: training, what was tried and left out, Gov2**" in done.stdout
-    assert (
-        "Tables 1, 5, 7 and 8 (Tables 1, 5, 7, 8: MaxP DEBERTA)" in done.stdout and "(to generate 16 b" in done.stdout
-    )
+    assert "Tables 1, 5, 7 and 8 (Tables 1, 5, 7, 8: MaxP DEBERTA)" in done.stdout and "(to generate 16" in done.stdout
 
 
 @pytest.mark.slow
@@ -206,9 +204,7 @@ def test_commands_show_measures_and_refuse_costs(folder: Path) -> None:
     assert "of latency and cost, which this paper does not print" in call("report", where, "--format", "png").stderr
     page = folder.parent / "page.html"
     call("report", where, "--format", "html", "-o", str(page))
-    assert (
-        "<td" in page.read_text() and "No system gains more over its FirstP than PARADE Attn: 5 %." in page.read_text()
-    )
+    assert "<td" in page.read_text() and "gains more over its FirstP than PARADE Attn: 5 %." in page.read_text()
     assert "published tables: 14 do not follow" in call("verify", where).stdout
 
 

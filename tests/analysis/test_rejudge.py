@@ -5,28 +5,25 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from harness.analysis import rejudge
 from harness.analysis.rejudge import QrelsOverride
 from harness.analysis.stored_runs import read_stored_runs
-from harness.cli import main
 from harness.cli.stored_results import RunSelection
 from harness.errors import UsageError
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Run
 from harness.pricing.prices import Snapshot
 from tests.support import publisher
+from tests.support.command_line import Call, call
 from tests.support.publisher import Made
 from tests.support.stored_jobs import QUERIES, Maker, build_table, one
 
 PUBLISHED = str(Path(__file__).resolve().parents[2] / "results" / "published" / "santhanam2023")
-Call = Callable[..., Result]
 
 
 @pytest.fixture
@@ -39,10 +36,6 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     Path("more.trec").write_text(more)
     Path("fewer.trec").write_text("q000 0 right 1\n")
     Path("other.trec").write_text("x 0 y 1\n")
-
-    def call(*arguments: str) -> Result:
-        return CliRunner().invoke(main, arguments, catch_exceptions=False)
-
     return call
 
 
@@ -108,19 +101,6 @@ def test_leaderboard_and_comparison_note_other_judgements(harness: Call) -> None
     assert page.exit_code == 0 and "is judged by more.trec" in Path("page.html").read_text()
 
 
-@pytest.mark.slow
-def test_rejudged_rows_note_negative_grades_and_too_deep_measures(harness: Call) -> None:
-    more = "".join(f"{query} 0 right 1\n{query} 1 wrong1 -1\n" for query in publisher.QUERIES)
-    Path("more.trec").write_text(more)
-    message = "140 grades are below 0, the first in more.trec:2: no more relevant than 0"
-    judged = rows(harness, "--qrels", "more.trec")["late"]["rejudged"]
-    assert message in judged and not rows(harness)["late"]["rejudged"]
-    asked = ("--qrels", "more.trec", "--measures", "RR@10 P@5000", "--format", "json")
-    (found,) = json.loads(harness("compare", "early", "late", *asked).stdout)["comparisons"]
-    assert [note.count(message) for note in found["notes"] if "below 0" in note] == [1], "once"
-    assert any(note.startswith("A and B: P@5000: looks deeper than the ") for note in found["notes"])
-
-
 @pytest.mark.parametrize("name", ["fewer.trec", "other.trec"])
 def test_qrels_that_cover_no_result_are_refused(harness: Call, name: str) -> None:
     done = harness("report", "--qrels", name)
@@ -179,7 +159,7 @@ def test_rows_of_other_datasets_are_unchanged(harness: Call, tmp_path: Path) -> 
 
 
 def rows_of(folder: str) -> list[dict[str, str]]:
-    done = CliRunner().invoke(main, ["report", folder, "--qrels", "more.trec", "--format", "csv"])
+    done = call("report", folder, "--qrels", "more.trec", "--format", "csv")
     assert done.exit_code == 0, done.output
     return list(csv.DictReader(io.StringIO(done.stdout)))
 

@@ -154,8 +154,11 @@ def test_other_measures_folders_and_judgements_have_separate_rows(folder: Folder
     assert RowCache(folder.home, folder.root, ("RR@10",), "other qrels").table() is None
 
 
-def test_changed_code_rebuilds_rows(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_cache, "_code", lambda: "changed")
+@pytest.mark.parametrize(("name", "value"), [("_code", "changed"), ("os.getuid", os.getuid() + 1)])
+def test_changed_code_and_another_user_rebuild_rows(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, name: str, value: object
+) -> None:
+    monkeypatch.setattr(f"harness.analysis.row_cache.{name}", lambda: value)
     folder.rows()
     assert folder.built == 2
 
@@ -211,13 +214,6 @@ def test_cache_with_other_records_is_ignored(folder: Folder) -> None:
         assert folder.cache().table() is None
     folder.file.write_bytes(gzip.compress(b"\n".join((header, table))))
     assert folder.cache().table() is None
-
-
-def test_cache_of_another_user_is_ignored(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    uid = os.getuid() + 1
-    monkeypatch.setattr(row_cache.os, "getuid", lambda: uid)
-    folder.rows()
-    assert folder.built == 2
 
 
 def test_unwritable_cache_is_logged_once_and_rows_are_still_built(

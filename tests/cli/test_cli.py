@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import click
@@ -46,16 +44,6 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
-
-
-def test_commands_are_imported_when_called() -> None:
-    code = (
-        "import sys\nfrom click.testing import CliRunner\nfrom harness.cli import main\n"
-        "assert 'leaderboard' in CliRunner().invoke(main, ['--help']).output\n"
-        "print([name for name in sys.modules if name.startswith(('harness.analysis', 'harness.jobs', 'numpy'))])\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
 
 
 def test_help_lists_each_command_with_its_help() -> None:

@@ -138,21 +138,6 @@ def test_compare_reads_run_files(harness: Call, files: Path) -> None:
     assert missing.exit_code == 2 and missing.stderr.count("\n") == 1
 
 
-def test_queries_of_run_files_are_left_out(harness: Call, files: Path, tmp_path: Path) -> None:
-    options = ("compare", "--wide", str(files / "one.run"), str(files / "two.run"), "--qrels", str(files / "qrels.txt"))
-    leaked = tmp_path / "leaked.txt"
-    leaked.write_text("q01\nq02\nnowhere\n")
-    done = harness(*options, "--without-queries", str(leaked), "--format", "json")
-    content = json.loads(done.stdout)
-    (result,) = content["comparisons"]
-    assert {each["queries"] for each in result["differences"]} == {17}
-    assert (
-        "qrels.txt is judged without 2 of its 19 queries (leaked.txt, which also names 1 (nowhere) outside the sample)"
-        in content["notes"]
-    )
-    assert not any("q01" in note for note in content["notes"]), "what is left out is no stranger"
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -6,7 +6,6 @@ import csv
 import os
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -27,11 +26,6 @@ def test_demo_runs_the_shipped_suite_in_any_folder(tmp_path: Path, monkeypatch: 
     done = CliRunner().invoke(main, ["demo", "--launcher", "fake"], catch_exceptions=False)
     assert done.stdout.startswith("scifact, ") and "| minilm " in done.stdout, done.output
     assert (tmp_path / "results" / "quickstart" / "report.html").is_file()
-
-
-def test_wheel_has_the_suite_of_the_demo() -> None:
-    packed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
-    assert packed["wheel"]["force-include"]["suites/quickstart.toml"] == "harness/shipped/suites/quickstart.toml"
 
 
 def test_demo_has_three_rows_and_leaves_the_harness_a_cpu() -> None:
@@ -65,8 +59,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.docker
 @pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize(
-    ("only", "systems"),
-    [("bm25", {"bm25"}), pytest.param("*", {"bm25", "minilm"}, marks=pytest.mark.soak)],
+    ("only", "systems"), [("bm25", {"bm25"}), pytest.param("*", {"bm25", "minilm"}, marks=pytest.mark.soak)]
 )
 def test_demo_of_the_wheel_measures_outside_a_clone(
     installed: Path, tmp_path: Path, only: str, systems: set[str]

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from click.testing import CliRunner, Result
 
-from harness.cli import main
 from harness.launch.fake import FakeLauncher
 from tests.conftest import Bench
+from tests.support.command_line import Call, assert_refused
 
 
-@pytest.fixture
-def harness(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    monkeypatch.setenv("HARNESS_CACHE", str(bench.cache))
-    monkeypatch.chdir(bench.folder)
-    return lambda *arguments: CliRunner().invoke(main, arguments, catch_exceptions=False)
-
-
-def test_row_is_named_by_a_glob_or_by_its_key(harness: Callable[..., Result], bench: Bench) -> None:
+def test_row_is_named_by_a_glob_or_by_its_key(harness: Call, bench: Bench) -> None:
     bench.run(FakeLauncher(), bench.suite())
     by_name = harness("explain", "planted")
     assert by_name.stdout.startswith("planted/tiny/single_stream/cpu1-mem256m (fake)\nLatency  "), by_name.output
@@ -28,7 +18,7 @@ def test_row_is_named_by_a_glob_or_by_its_key(harness: Callable[..., Result], be
 
 
 @pytest.mark.slow
-def test_swept_system_names_all_its_points(harness: Callable[..., Result], bench: Bench) -> None:
+def test_swept_system_names_all_its_points(harness: Call, bench: Bench) -> None:
     bench.plant("grid", depth=1)
     bench.run(FakeLauncher(), bench.suite("[sweep.grid]\ndepth = [10, 20]\n", systems=["grid", "planted"]))
     lines = harness("explain", "grid").stdout.splitlines()
@@ -37,22 +27,11 @@ def test_swept_system_names_all_its_points(harness: Callable[..., Result], bench
     assert "Curve  depth=10: a point of grid." in lines
 
 
-def test_finding_is_explained_with_its_rows(harness: Callable[..., Result], bench: Bench) -> None:
-    bench.run(FakeLauncher(), bench.suite())
-    text = harness("explain", "isolation").stdout
-    assert "isolation  No container enforced the limits." in text and "planted/tiny/" in text
-
-
-def test_list_has_the_findings_of_each_row(harness: Callable[..., Result], bench: Bench) -> None:
+def test_findings_are_listed_and_explained_with_their_rows(harness: Call, bench: Bench) -> None:
     bench.run(FakeLauncher(), bench.suite())
     listed = harness("explain").stdout
-    assert (
-        "planted/tiny/single_stream/cpu1-mem256m (fake)  isolation, " in listed and ", index build: isolation" in listed
-    )
-
-
-def test_unknown_name_is_one_line_with_the_nearest(harness: Callable[..., Result], bench: Bench) -> None:
-    bench.run(FakeLauncher(), bench.suite())
-    done = harness("explain", "latnecy")
-    assert done.exit_code == 2
-    assert done.stderr.splitlines()[-1] == ("harness: no result, column or finding 'latnecy'. Did you mean 'latency'?")
+    assert "planted/tiny/single_stream/cpu1-mem256m (fake)  isolation, " in listed
+    assert ", index build: isolation" in listed
+    text = harness("explain", "isolation").stdout
+    assert "isolation  No container enforced the limits." in text and "planted/tiny/" in text
+    assert_refused(harness("explain", "latnecy"), "no result, column or finding 'latnecy'. Did you mean 'latency'?")

@@ -12,6 +12,8 @@ from harness.launch.fake import FakeLauncher
 from tests.conftest import Bench, write_dataset
 from tests.support.command_line import HEAD, RUN_FILES, Call, assert_refused, pooled
 
+FIRST_HITS = {(f"q{n}", f"d{n + first}") for n in range(4) for first in (1, 2)}
+
 
 @pytest.fixture
 def harness(tiny_runs: Call) -> Call:
@@ -34,9 +36,7 @@ def test_pool_of_stored_results_needs_only_their_folder(harness: Call, bench: Be
 
 def test_pool_of_run_files_is_written_with_or_without_texts(harness: Call) -> None:
     lines = pooled(harness("pool", *RUN_FILES, "--dataset", "tiny", "--depth", "1"))
-    assert {(line["query_id"], line["doc_id"]) for line in lines} == {
-        (f"q{n}", f"d{n + first}") for n in range(4) for first in (1, 2)
-    }
+    assert {(line["query_id"], line["doc_id"]) for line in lines} == FIRST_HITS
     assert {line["query"] for line in lines if line["query_id"] == "q0"} == {"where is the river"}, "of the dataset"
     bare = pooled(harness("pool", *RUN_FILES, "--no-texts", "--depth", "1"))
     assert [line["pair"] for line in bare] == [line["pair"] for line in lines] and not bare[0]["document"]
@@ -54,10 +54,7 @@ def test_pool_of_run_files_is_written_with_or_without_texts(harness: Call) -> No
         ((*RUN_FILES, "--dataset", "tiny", "--no-texts"), "remove one of the two"),
         ((*RUN_FILES, "--dataset", "scifact"), "lacks documents of the runs: 7 ('d1', 'd2', 'd3', ...); name"),
         ((*RUN_FILES, "--dataset", "tiny", "-o", "one.run"), "one.run: exists already"),
-        (
-            ("one.run", "--no-texts"),
-            "without judgements the queries to pool for are unknown; name them with --que",
-        ),
+        (("one.run", "--no-texts"), "without judgements the queries to pool for are unknown; name them with --que"),
         (("one.run", "--no-texts", "--qrels", "none.trec"), "without judgements the queries to pool for are unknown"),
         (("one.run", "--no-texts", "--queries", "none.trec"), "none.trec:1: neither JSON nor"),
         (("one.run", "--no-texts", "--queries", "empty.tsv"), "harness: empty.tsv: "),
@@ -89,9 +86,7 @@ def test_a_first_pool_needs_no_judgements(harness: Call) -> None:
     options = ("pool", "one.run", "two.run", "--depth", "1")
     done = harness(*options, "--dataset", "tiny")
     lines = pooled(done)
-    assert {(line["query_id"], line["doc_id"]) for line in lines} == {
-        (f"q{n}", f"d{n + first}") for n in range(4) for first in (1, 2)
-    }
+    assert {(line["query_id"], line["doc_id"]) for line in lines} == FIRST_HITS
     assert "8 pairs of 4 queries to judge; 0 more" in done.stderr
     assert "  one: 4 of 4 hits unjudged (100.0%); mean over queries 100.0%\n" in done.stderr
     Path("queries.tsv").write_text("q1\tsome\nq9\tother\n")
@@ -135,18 +130,8 @@ def test_five_systems_an_ensemble_packages_and_checks(harness: Call) -> None:
         Path(name).write_text(
             "".join(f"{q} Q0 {d} {n} {sign * int(d[1:])} x\n" for n, (q, _, d, *_) in enumerate(rows))
         )
-    options = (
-        "pool",
-        *RUN_FILES,
-        "--no-texts",
-        "--reranker",
-        "ernie.run",
-        "--reranker",
-        "bert.run",
-        "--keep",
-        "3",
-        "--again",
-    )
+    rerankers = ("--reranker", "ernie.run", "--reranker", "bert.run")
+    options = ("pool", *RUN_FILES, "--no-texts", *rerankers, "--keep", "3", "--again")
     lines = pooled(harness(*options))
     assert {line["doc_id"] for line in lines if line["query_id"] == "q0"} == {"d2", "d3", "d4"}
     packages = (*options, "--package", "8", "--check", "4", "-o", "pool")

@@ -83,9 +83,7 @@ def test_folder_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.Mon
     assert config.results_by_name(Path("santhanam2023")) == Path("santhanam2023")
 
 
-def test_name_is_shown_as_it_was_given_and_a_near_one_is_offered(
-    four_systems: Call,
-) -> None:
+def test_name_is_shown_as_it_was_given_and_a_near_one_is_offered(four_systems: Call) -> None:
     done = four_systems("report", "santhanm2023")
     assert done.exit_code == 2 and "Did you mean 'santhanam2023'?" in done.stderr
     shown = four_systems("report", "santhanam2023", "--columns", "cost")

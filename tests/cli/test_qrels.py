@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 from pathlib import Path
 
@@ -15,13 +14,6 @@ from tests.support.command_line import HEAD, RUN_FILES, Call, assert_refused, po
 @pytest.fixture
 def harness(tiny_runs: Call) -> Call:
     return tiny_runs
-
-
-@pytest.mark.parametrize("content", ["", "\ufeff# nobody has\n\n"])
-def test_qrels_file_without_judgements_is_refused_in_any_form(harness: Call, content: str) -> None:
-    for name, raw in (("plain", content.encode()), ("packed", gzip.compress(content.encode()))):
-        Path(name).write_bytes(raw)
-        assert_refused(harness("pool", "one.run", "--no-texts", "--qrels", name), "without judgements the queries")
 
 
 def test_judged_pool_becomes_judgements(harness: Call) -> None:

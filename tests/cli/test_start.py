@@ -21,7 +21,10 @@ REPORT = ("report", str(data_root() / "results" / "published" / "quickstart"))
 @pytest.mark.parametrize(
     ("arguments", "late"),
     [
-        (("--help",), NEVER | {"numpy", "pyarrow", "pydantic", "rich", "harness.untrusted"}),
+        (
+            ("--help",),
+            NEVER | {"numpy", "pyarrow", "pydantic", "rich", "harness.untrusted", "harness.analysis", "harness.jobs"},
+        ),
         # The rows are cached: nothing is scored again.
         (REPORT, NEVER | {"pyarrow.dataset", "rich.progress", "harness.datasets", "harness.report.page"}),
     ],

@@ -89,7 +89,4 @@ def test_removed_folder_is_one_line(harness: Call, bench: Bench, monkeypatch: py
     monkeypatch.chdir(gone)
     gone.rmdir()
     done = harness("report")
-    assert (done.exit_code, done.stderr) == (
-        2,
-        "harness: the folder that you are in was removed; change to another\n",
-    )
+    assert (done.exit_code, done.stderr) == (2, "harness: the folder that you are in was removed; change to another\n")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import functools
 import gzip
+import json
 import random
 import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from harness.analysis.evaluate_job import JobEvaluator
 from harness.analysis.rows import build_rows
-from harness.cli import main
 from harness.datasets import answers
 from harness.datasets.answers import Answers, answer_depth
 from harness.errors import FileError
@@ -25,6 +24,7 @@ from harness.results.reader import StoredJob, read_jobs
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
 from tests.conftest import Bench
 from tests.datasets import examples
+from tests.support.command_line import call
 
 pytestmark = pytest.mark.usefixtures("model")
 
@@ -52,7 +52,7 @@ def ours(passages: list[str], spans: list[str]) -> AnswerDepth:
 
 
 WORDS = [
-    *("North", "Sea", "the", "U.S.", "(a)", "1,000", "it's", '"x"', "cannot", "東京。", "--", "a.b", "$5", "seas", ""),
+    *("North", "Sea", "the", "U.S.", "(a)", "1,000", "it's", '"x"', "cannot", "東京。", "--", "a.b", "$5", "seas", "")
 ]
 
 
@@ -214,8 +214,22 @@ def test_depths_are_stored_with_the_job_and_reported(bench: Bench, job: StoredJo
     (row,) = build_rows([job], JobEvaluator(["R@2kt", "R@5kt", "RR@10"])).table.rows
     assert {name: figure.value for name, figure in row.measures.items()} == {"R@2kt": 1.0, "R@5kt": 1.0, "RR@10": 0.5}
     asked = ["report", str(bench.results), "--cache", str(bench.cache), "--measures", "R@2kt RR@10", "--format", "csv"]
-    printed = CliRunner().invoke(main, asked, catch_exceptions=False)
+    printed = call(*asked)
     assert "R@2kt" in printed.stdout and printed.exit_code == 0
+
+
+def test_hits_are_judged_after_the_job_and_judgements_are_stored_with_it(bench: Bench, job: StoredJob) -> None:
+    # The planted engine ranks equal scores from the last id on: d9, d8, d7.
+    judged = gzip.decompress((job.folder / JUDGED_HITS).read_bytes()).decode()
+    assert judged == "q1 0 d9 0\nq1 0 d8 1\nq1 0 d7 0\n"
+    kept = bench.results / "test-suite" / "qrels" / f"{job.result.spec.qrels_sha256}.answers.json.gz"
+    assert json.loads(gzip.decompress(kept.read_bytes()))["answers"] == {"q1": ["North Sea"]}
+    known = {"RR@10": 0.5, "Success@1": 0.0, "Success@10": 1.0, "P@2": 0.5}
+    (row,) = build_rows([job], JobEvaluator([*known, "nDCG@10", "R@10", "AP"])).table.rows
+    values = {name: figure.value for name, figure in row.measures.items()}
+    assert values == known | dict.fromkeys(("nDCG@10", "R@10", "AP"))
+    assert (row.measures["nDCG@10"].reason or "").startswith("needs all relevant documents")
+    assert row.judged.queries == 1 and row.judged.unjudged_share is None, "each hit is judged by its text"
 
 
 def test_runs_with_too_few_hits_have_a_note(job: StoredJob) -> None:

@@ -137,8 +137,11 @@ def test_two_files_of_trec_topics_are_refused(example: Example) -> None:
     assert load_error(path).startswith(f"{path}: it has several such files (topics.more.trec, topics.trec)")
 
 
-def test_chinese_texts_are_read(example: Example) -> None:
-    dataset = load(example("DuReader-retrieval"))
+def test_chinese_texts_are_read_and_a_repeated_passage_of_a_question_counts_once(example: Example) -> None:
+    path = example("DuReader-retrieval")
+    passage = '{"paragraph_id": "d1", "paragraph_text": "河流流向大海。"}'
+    replace_text(path / "dev" / "dev.json", passage, f"{passage}, {passage}")
+    dataset = load(path)
     assert dataset.queries == (Query("q1", "河流流向哪里"),)
     assert dict(dataset.corpus.texts(["d1", "d2"])) == {"d1": "河流流向大海。", "d2": "冰川是缓慢的冰河。"}
     assert dataset.qrels == b"q1 0 d1 1\n"
@@ -177,13 +180,6 @@ def test_passage_ids_are_read_in_chunks_and_in_any_order(example: Example, monke
         (f"p{n}", f"text {n}") for n in range(500)
     ]
     assert dureader.FORMAT.read(path).documents.total() == 500, "a bar that has an end"
-
-
-def test_repeated_passage_of_a_question_counts_once(example: Example) -> None:
-    path = example("DuReader-retrieval")
-    passage = '{"paragraph_id": "d1", "paragraph_text": "河流流向大海。"}'
-    replace_text(path / "dev" / "dev.json", passage, f"{passage}, {passage}")
-    assert load(path).qrels == b"q1 0 d1 1\n"
 
 
 def test_an_empty_passage_is_kept(example: Example) -> None:
@@ -305,23 +301,21 @@ def test_shipped_collections_are_whole(tmp_path: Path, name: str, size: int, jud
     assert "**Licence.**" in readme and "**Attribution.**" in readme and f"{size:,}" in readme
 
 
-def test_a_trec_document_without_end_is_bounded(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("kind", "text", "what"),
+    [
+        ("documents", b"<DOC>\n" + b"a line\n" * 1_000_000, "line 1: this <DOC> exceeds 0 MiB; end it with a line "),
+        ("topics", b"<top>\n" * 1_000_000, "has more than 0 MiB; give a smaller file"),
+    ],
+)
+def test_trec_documents_and_topics_are_bounded(
+    example: Example, monkeypatch: pytest.MonkeyPatch, kind: str, text: bytes, what: str
+) -> None:
     monkeypatch.setattr(datasets.source, "MAX_TEXT_BYTES", 1 << 16)
     folder = example("TREC")
-    (path,) = folder.glob("documents*")
-    path.with_name("documents.endless.gz").write_bytes(gzip.compress(b"<DOC>\n" + b"a line\n" * 1_000_000))
-    assert load_error(folder) == (
-        f"{folder / 'documents.endless.gz'}: line 1: this <DOC> exceeds 0 MiB; end it with a line '</DOC>'"
-    )
-
-
-def test_trec_topics_are_bounded(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = example("TREC")
-    monkeypatch.setattr(datasets.source, "MAX_TEXT_BYTES", 1 << 16)
-    (path,) = folder.glob("topics*")
-    path.unlink()
-    path.with_name("topics.gz").write_bytes(gzip.compress(b"<top>\n" * 1_000_000))
-    assert load_error(folder) == f"{folder / 'topics.gz'}: has more than 0 MiB; give a smaller file"
+    (folder / f"{kind}.trec").unlink()
+    (folder / f"{kind}.gz").write_bytes(gzip.compress(text))
+    assert load_error(folder).startswith(f"{folder / kind}.gz: {what}")
 
 
 def test_passage_id_that_is_not_utf8_is_named(example: Example) -> None:

@@ -18,15 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from harness import datasets, filesystem
-from harness.cli import main
 from harness.datasets import generate
 from harness.datasets.generate import KINDS, wordpieces
 from harness.datasets.generate.passages import body, sentence_spans
 from harness.datasets.passage_positions import RelevantPosition, read_positions
 from harness.errors import UsageError
+from tests.support.command_line import call
 
 SHIPPED = Path(__file__).resolve().parents[2] / "datasets"
 # One token each.
@@ -229,7 +228,7 @@ def test_hiding_documents_miss_their_length_by_less_than_a_word_and_depth_counts
 )
 def test_lengths_are_repeated_or_listed(tmp_path: Path, cache: Path, tiny: Path, lengths: tuple[str, ...]) -> None:
     command = ["generate", "passkey", "--from", str(tiny), "--out", str(tmp_path / "out"), "--cache", str(cache)]
-    done = CliRunner().invoke(main, [*command, "--queries", "2", "--documents", "3", *lengths])
+    done = call(*command, "--queries", "2", "--documents", "3", *lengths)
     assert done.exit_code == 0, done.output
     record = json.loads((tmp_path / "out" / "generator.json").read_text())
     assert record["parameters"]["lengths"] == [64, 128]
@@ -461,14 +460,14 @@ def test_the_first_command_of_the_page_writes_a_collection(
     page = SHIPPED.parent / "docs" / "guides" / "generated-collections.md"
     (command,) = (line for line in page.read_text().splitlines() if line.startswith("$ "))
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(main, [*command.split()[2:], "--cache", str(cache)])
+    done = call(*command.split()[2:], "--cache", str(cache))
     assert done.exit_code == 0, done.output
     record = json.loads((tmp_path / "far" / "generator.json").read_text())
     assert done.stdout.startswith(
         f"far: {record['documents']} documents, {record['mean_tokens']:.0f} tokens on average"
     )
     assert "left out: 569 queries held out" in done.stderr
-    refused = CliRunner().invoke(main, ["generate", "placed", "--from", "scifact", "--out", "x", "--depths", "0.5 0"])
+    refused = call("generate", "placed", "--from", "scifact", "--out", "x", "--depths", "0.5 0")
     assert refused.exit_code == 2 and "'0.5 0': write each number once, the lowest first" in refused.stderr
 
 

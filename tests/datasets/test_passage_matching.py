@@ -13,13 +13,7 @@ import pytest
 from harness.analysis.positions import first_passages, histogram, share_before
 from harness.config import data_root
 from harness.datasets.generate.wordpieces import count_tokens
-from harness.datasets.passage_matching import (
-    JudgedPassage,
-    find_words,
-    match_passages,
-    read_chunks,
-    read_passages,
-)
+from harness.datasets.passage_matching import JudgedPassage, find_words, match_passages, read_chunks, read_passages
 from harness.datasets.passage_positions import read_positions
 from harness.errors import FileError
 from tests.support.command_line import call

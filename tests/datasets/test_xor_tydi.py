@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import random
 from pathlib import Path
@@ -10,14 +9,11 @@ from pathlib import Path
 import pytest
 
 from harness import datasets
-from harness.analysis.evaluate_job import JobEvaluator
-from harness.analysis.rows import build_rows
 from harness.datasets import answers
 from harness.datasets.answers import Answers
 from harness.driver.records import Outcome, Query
 from harness.errors import FileError, UsageError
 from harness.launch.fake import FakeLauncher
-from harness.launch.process import ProcessLauncher
 from harness.results.reader import read_jobs
 from harness.results.schema import JUDGED_HITS
 from tests.conftest import Bench
@@ -174,29 +170,6 @@ def test_judgements_hash_depends_on_the_answers(example: Example) -> None:
 
 
 # One job from end to end.
-
-
-@pytest.mark.slow
-def test_hits_are_judged_after_the_job_and_judgements_are_stored_with_it(bench: Bench) -> None:
-    examples.write("XOR-TyDi", bench.folder / "xor")
-    (bench.folder / "xor" / "psgs_w100.tsv").write_text(
-        "".join(f"d{n}\tall about where rivers {n}{' end: the North Sea' if n == 8 else ''}\tR\n" for n in range(10))
-    )
-    bench.run(ProcessLauncher(bench.cache), bench.suite(datasets=["./xor"], measures=["RR@10", "nDCG@10"]))
-    (job,) = read_jobs(bench.results)
-    assert job.result.outcome is Outcome.OK, job.result.detail
-    # The planted engine ranks equal scores from the last id on: d9, d8, d7.
-    judged = gzip.decompress((job.folder / JUDGED_HITS).read_bytes()).decode()
-    assert judged == "q1 0 d9 0\nq1 0 d8 1\nq1 0 d7 0\n"
-    assert JUDGED_HITS in job.result.files
-    kept = bench.results / "test-suite" / "qrels" / f"{job.result.spec.qrels_sha256}.answers.json.gz"
-    assert json.loads(gzip.decompress(kept.read_bytes()))["answers"] == {"q1": ["North Sea"]}
-    known = {"RR@10": 0.5, "Success@1": 0.0, "Success@10": 1.0, "P@2": 0.5}
-    (row,) = build_rows([job], JobEvaluator([*known, "nDCG@10", "R@10", "AP"])).table.rows
-    values = {name: figure.value for name, figure in row.measures.items()}
-    assert values == known | dict.fromkeys(("nDCG@10", "R@10", "AP"))
-    assert (row.measures["nDCG@10"].reason or "").startswith("needs all relevant documents")
-    assert row.judged.queries == 1 and row.judged.unjudged_share is None, "each hit is judged by its text"
 
 
 def test_job_without_a_run_has_no_judgements(bench: Bench) -> None:

@@ -20,11 +20,7 @@ def test_written_embeddings_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        replace(FOUND, vectors=np.full((2, 3), np.nan, dtype=np.float32)),
-        replace(FOUND, ids=("a", "a")),
-    ],
+    "wrong", [replace(FOUND, vectors=np.full((2, 3), np.nan, dtype=np.float32)), replace(FOUND, ids=("a", "a"))]
 )
 def test_wrong_vectors_are_refused(tmp_path: Path, wrong: Embeddings) -> None:
     embeddings.write(tmp_path / "made", wrong)

@@ -143,8 +143,7 @@ def test_some_measures_need_only_judged_hits(name: str, value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["nDCG@10", "R@10", "AP", "AP@10", "Rprec", "Bpref", "SetR", "SetF", "SetAP", "NumRel", "Judged@10", "F1@5"],
+    "name", ["nDCG@10", "R@10", "AP", "AP@10", "Rprec", "Bpref", "SetR", "SetF", "SetAP", "NumRel", "Judged@10", "F1@5"]
 )
 def test_measures_that_need_all_relevant_documents_are_missing_for_judged_hits(name: str) -> None:
     measures = measure_names.parse(["RR@10", name])

@@ -26,9 +26,7 @@ def runs(**of: tuple[str, ...]) -> JudgedRuns:
 def test_queries_without_hits_score_zero_in_the_mean() -> None:
     told: list[tuple[int, int]] = []
     evaluated = evaluate_runs.evaluate_runs(
-        runs(all=("q1", "q2", "q3"), few=("q1", "q4")),
-        MEASURES,
-        lambda done, total: told.append((done, total)),
+        runs(all=("q1", "q2", "q3"), few=("q1", "q4")), MEASURES, lambda done, total: told.append((done, total))
     )
     assert evaluated.by_query["few"].query_ids == evaluated.by_query["all"].query_ids == ("q1", "q2", "q3")
     assert evaluated.by_query["few"].measures["RR@10"].tolist() == [0.5, 0, 0]

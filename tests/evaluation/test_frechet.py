@@ -71,9 +71,7 @@ def test_run_shuffled_over_queries_has_the_same_distance() -> None:
 
 def test_documents_without_vectors_are_refused() -> None:
     known = replace(FOUND, ids=FOUND.ids[:-2], vectors=FOUND.vectors[:-2])
-    with pytest.raises(
-        UsageError, match=r"2 documents have no vector of minilm, e.g. 'x28'; .* `harness embed minilm DATASET`"
-    ):
+    with pytest.raises(UsageError, match=r"2 documents have no vector of minilm, e.g. 'x28'; .* `harness embed minilm"):
         frechet.distances(RUNS, known, (1,), FEW)
     with pytest.raises(UsageError, match="vectors of query texts, not of documents"):
         frechet.distances(RUNS, replace(FOUND, role="query"), (1,), FEW)

@@ -35,7 +35,6 @@ def by_root(one: Any, other: Any) -> float:
 sizes = st.tuples(st.integers(2, 40), st.integers(2, 40), st.integers(1, 30), st.integers(0, 2**32 - 1))
 
 
-@pytest.mark.slow
 @given(sizes)
 def test_distance_is_symmetric_and_0_for_equal_sets_in_any_order(given: tuple[int, int, int, int]) -> None:
     one_size, other_size, dims, seed = given
@@ -45,7 +44,6 @@ def test_distance_is_symmetric_and_0_for_equal_sets_in_any_order(given: tuple[in
     assert distance_of_points(one, np.repeat(one, 3, axis=0)) < distance_of_points(one, one + 10)
 
 
-@pytest.mark.slow
 @given(sizes)
 def test_distance_is_invariant_under_rigid_motion_and_scales_quadratically(given: tuple[int, int, int, int]) -> None:
     one_size, other_size, dims, seed = given
@@ -61,7 +59,6 @@ def test_distance_of_a_shift_is_its_squared_length() -> None:
     assert distance_of_points(one, one + 0.5) == pytest.approx(20 * 0.25, rel=1e-12)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dims", [3, 384, 768])
 def test_diagonal_covariances_have_a_closed_form(dims: int) -> None:
     rng = np.random.default_rng(dims)
@@ -73,7 +70,6 @@ def test_diagonal_covariances_have_a_closed_form(dims: int) -> None:
     assert distance_of_points(one, other) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("count", "dims"), [(40, 5), (800, 64), (2000, 384)])
 def test_distance_matches_the_matrix_square_root_formula(count: int, dims: int) -> None:
     one = points(1, count, dims, np.linspace(1, 0.3, dims))
@@ -81,7 +77,6 @@ def test_distance_matches_the_matrix_square_root_formula(count: int, dims: int) 
     assert distance_of_points(one, other) == pytest.approx(by_root(one, other), rel=1e-9)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dims", [384, 768])
 def test_fewer_points_than_dimensions_give_a_distance(dims: int) -> None:
     """Two sets in subspaces that share nothing: the root's trace is 0, and the closed form is plain."""
@@ -134,7 +129,6 @@ def copied(vectors: Any, one: VectorRows, other: VectorRows, weights: Any) -> li
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("ragged", [False, True])
 @pytest.mark.parametrize(
     ("queries", "judged", "k", "dims", "near"),
@@ -154,7 +148,6 @@ def test_resample_equals_copied_vectors(
     assert found == pytest.approx(copied(vectors, one, other, weights), rel=near, abs=near)
 
 
-@pytest.mark.slow
 def test_singular_covariances_of_many_vectors_have_distances() -> None:
     """Vectors on a plane of forty dimensions: no triangular root exists."""
     vectors, one, other = vector_sets(300, 2, 3, 40)
@@ -173,7 +166,6 @@ def test_a_resample_without_a_vector_has_no_distance() -> None:
     assert np.isfinite(found[0]) and np.isnan(found[1])
 
 
-@pytest.mark.slow
 def test_a_single_vector_has_no_covariance() -> None:
     vectors, one, _ = vector_sets(20, 2, 1, 5)
     weights = np.ones((2, 20), dtype=np.int64)
@@ -182,7 +174,6 @@ def test_a_single_vector_has_no_covariance() -> None:
     assert np.isnan(found[0]) and np.isfinite(found[1])
 
 
-@pytest.mark.slow
 def test_several_processes_give_the_result_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, one, other = vector_sets(40, 2, 3, 12)
     pairs, weights = [(one, other), (other, one)], stats.draw_weights(40, 30, 5)
@@ -198,7 +189,6 @@ def test_several_processes_give_the_result_of_one(monkeypatch: pytest.MonkeyPatc
     assert "OMP_NUM_THREADS" not in os.environ and not multiprocessing.active_children()
 
 
-@pytest.mark.slow
 def test_processes_import_nothing_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stranger's folder of results may hold a module of that name."""
     (tmp_path / "multiprocessing.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")

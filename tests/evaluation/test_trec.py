@@ -18,11 +18,7 @@ from harness.evaluation import trec, trec_lines
 from harness.evaluation.trec import FlaggedLines
 
 Reader = Callable[[Path], object]
-READERS: dict[str, Reader] = {
-    "by rank": trec.read_run,
-    "by score": trec.read_scored_run,
-    "judgements": trec.read_qrels,
-}
+READERS: dict[str, Reader] = {"by rank": trec.read_run, "by score": trec.read_scored_run, "judgements": trec.read_qrels}
 
 
 def write(folder: Path, content: bytes, name: str = "file") -> Path:
@@ -207,14 +203,6 @@ def test_negative_grades_are_read_unchanged(tmp_path: Path) -> None:
     assert trec.read_qrels(write(tmp_path, b"q 0 a -2\nq 0 b +1\nq 0 a -2\n")) == {"q": {"a": -2, "b": 1}}
 
 
-def test_lines_with_grades_below_zero_are_counted(tmp_path: Path) -> None:
-    content = b"p 0 a 1\nq 0 a 1\nq 0 b -1\np 0 b -2\np 0 c -1\n"
-    path = write(tmp_path, content)
-    (note,) = trec.read_qrels_file(path).notes
-    assert note.startswith(f"3 grades are below 0, the first in {path}:3: ")
-    assert trec.read_qrels_file(write(tmp_path, b"q 0 a 0\n")).notes == ()
-
-
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 def test_file_kind_is_recognised_by_its_first_bytes(tmp_path: Path, read: Reader) -> None:
     content = b"q 0 a 1\n" if read is trec.read_qrels else b"q Q0 a 1 2.0 x\n"
@@ -233,13 +221,6 @@ def test_file_kind_is_recognised_by_its_first_bytes(tmp_path: Path, read: Reader
     for magic, kind in ((b"PK\x03\x04..", "zip"), (b"\xfd7zXZ..", "xz"), (bz2.compress(b""), "bzip2")):
         packed = write(tmp_path, magic, "packed")
         assert outcome(read, packed) == f"{packed}: a {kind} archive; unpack it, or use gzip or zstd"
-
-
-def test_utf_16_is_named(tmp_path: Path) -> None:
-    path = write(tmp_path, "q 0 a 1\n".encode("utf-16"))
-    assert outcome(trec.read_qrels, path) == (
-        f"{path}:1: a NUL or a UTF-16 mark: not UTF-8 text; save the file as UTF-8"
-    )
 
 
 def test_file_of_one_overlong_line_is_refused(tmp_path: Path) -> None:
@@ -262,27 +243,8 @@ def test_first_of_two_wrong_lines_is_named_at_any_block_boundary(
 
 TOKENS = st.sampled_from(
     [
-        *(
-            "q1",
-            "q2",
-            "d1",
-            "d2",
-            "d3",
-            "Q0",
-            "0",
-            "1",
-            "2",
-            "-1",
-            "3.5",
-            "1e39",
-            "nan",
-            "x",
-            "#",
-            "é",
-            "\u00a0",
-            "1_0",
-        ),
-        "a,b",
+        *("q1", "q2", "d1", "d2", "d3", "Q0", "0", "1", "2", "-1", "3.5", "1e39", "nan"),
+        *("x", "#", "é", "\u00a0", "1_0", "a,b"),
     ]
 )
 SPACES = st.sampled_from([" ", "\t", "  ", " \r", "\x0c"])

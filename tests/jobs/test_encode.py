@@ -244,7 +244,7 @@ def test_missing_vectors_of_a_dataset_do_not_hide_other_tables(bench: Bench, har
     harness("embed", "minilm", "./tiny")
     done = harness("frechet", "results", "-k", "1")
     assert done.exit_code == 1 and "dataset tiny" in done.stdout
-    assert "harness: other: no vectors of its documents are kept" in done.stderr
+    assert "harness: other: no vectors of its documents are stored in" in done.stderr
 
 
 @pytest.mark.slow

@@ -17,11 +17,7 @@ from results.published.santhanam2023.study import costs as recompute
 from results.published.santhanam2023.study.costs import Interval, interval
 from tests.published_study.conftest import Spoil
 
-TABLES = {
-    "2": "table2_minimum_viable.csv",
-    "3a": "table3a_msmarco.csv",
-    "3b": "table3b_xortydi.csv",
-}
+TABLES = {"2": "table2_minimum_viable.csv", "3a": "table3a_msmarco.csv", "3b": "table3b_xortydi.csv"}
 
 
 def test_all_costs_of_table_2_and_all_but_one_of_table_3_agree(published: Published, follows: Snapshot) -> None:
@@ -137,17 +133,6 @@ def test_costs_move_with_the_rent_and_ranks_with_the_costs(
         by_rank = sorted(part, key=lambda each: each.rank or 0)
         assert by_rank == sorted(part, key=lambda each: each.cheapest or 0)
         assert min(each.rank_then or 0 for each in part) == 1
-
-
-@pytest.mark.slow
-def test_type_without_later_price_has_a_successor(published: Published, follows: Snapshot, now: Snapshot) -> None:
-    without = replace(now, prices=tuple(item for item in now.prices if item[0].instance_type != "r6a.2xlarge"))
-    rent = next(each for each in recompute.rents(published, follows, without) if each.instance_type == "r6a.2xlarge")
-    assert rent.same is None
-    assert rent.successor is not None and rent.successor.instance.architecture == "x86_64"
-    assert rent.successor.instance.memory_bytes >= 64 * 2**30 and rent.successor.instance.vcpus >= 8
-    moved = [each for each in recompute.reprice(published, follows, without) if each.rent == rent]
-    assert [each.same for each in moved] == [None]
 
 
 @pytest.mark.slow

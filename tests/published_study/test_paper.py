@@ -11,13 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from harness.analysis import published as published_tables
-from harness.cli import main
-from harness.errors import UnknownName
 from harness.pricing import prices
 from results.published.santhanam2023.study import paper
+from tests.support.command_line import call
 from tests.support.published import SHIPPED, copy
 
 NOW = datetime.date(2026, 7, 20)
@@ -164,11 +162,6 @@ def test_report_names_the_successor_of_a_type_without_price() -> None:
     assert told("m6g.large") == ("no price, and no type has at least its resources", False)
 
 
-def test_an_unknown_format_is_named() -> None:
-    with pytest.raises(UnknownName, match="unknown format 'xml'"):
-        rendered("xml")
-
-
 @pytest.mark.slow
 def test_foreign_text_in_published_tables_is_escaped(tmp_path: Path) -> None:
     folder = copy(tmp_path)
@@ -183,30 +176,20 @@ def test_foreign_text_in_published_tables_is_escaped(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_report_command_prints_the_paper_at_chosen_prices(tmp_path: Path) -> None:
     wide = ["report", str(SHIPPED), "--wide", "--as-of"]
-    usual = CliRunner().invoke(main, [*wide, str(NOW)], catch_exceptions=False)
+    usual = call(*wide, str(NOW))
     assert (usual.exit_code, usual.stdout) == (0, rendered("md"))
-    older = CliRunner().invoke(
-        main, ["report", str(SHIPPED), "--wide", "--as-of", "2022-12-05"], catch_exceptions=False
-    )
+    older = call(*wide, "2022-12-05")
     assert "2022-10-31 to 2022-12-05" in older.stdout
     written = tmp_path / "paper.csv"
     made = ["report", str(SHIPPED), "--format", "csv", "-o", str(written), "--as-of", str(NOW)]
-    assert CliRunner().invoke(main, made, catch_exceptions=False).exit_code == 0
+    assert call(*made).exit_code == 0
     assert written.read_text() == rendered("csv")
-
-
-def test_a_damaged_folder_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
-    folder = copy(tmp_path)
-    (folder / "table1_posthoc.csv").unlink()
-    done = CliRunner().invoke(main, ["report", str(folder)], catch_exceptions=False)
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr == f"harness: {folder / 'table1_posthoc.csv'}: no such file; published.toml names it\n"
 
 
 @pytest.mark.slow
 def test_terminal_shows_the_answer_and_wide_the_papers_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")
-    short, wide = (CliRunner().invoke(main, ["report", str(SHIPPED), *more]).stdout for more in ([], ["--wide"]))
+    short, wide = (call("report", str(SHIPPED), *more).stdout for more in ([], ["--wide"]))
     assert "runs in" in short and len(short.splitlines()) < 70 and "Table 1" not in short.partition("\n\n")[0]
     assert "## Table 1: what other papers report" in wide

@@ -17,10 +17,7 @@ from results.published.santhanam2023.study.scores import profile
 from tests.support import sample_records
 from tests.support.published import shipped
 
-RATES = {
-    "msmarco": {"latency": 33.0507, "cost": 10.4392},
-    "xortydi": {"latency": 18.1102, "cost": 35.1647},
-}
+RATES = {"msmarco": {"latency": 33.0507, "cost": 10.4392}, "xortydi": {"latency": 18.1102, "cost": 35.1647}}
 # The accuracies that the printed scores imply; the paper prints them to one digit.
 SYSTEMS = ("BM25", "DPR", "BT-SPLADE-L", "S", "M", "L")
 UNROUNDED = {

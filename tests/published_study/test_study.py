@@ -10,13 +10,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from harness import config
 from harness.analysis import published as published_tables
-from harness.cli import main
 from harness.errors import UnknownName
 from harness.report import study
+from tests.support.command_line import call
 from tests.support.published import SHIPPED, alter, copy, shipped
 
 ROOT = SHIPPED.parents[2]
@@ -24,7 +23,7 @@ HOSTILE = "raise SystemExit('a stranger wrote this')\n"
 
 
 def output(*arguments: str) -> str:
-    done = CliRunner().invoke(main, list(arguments), catch_exceptions=False)
+    done = call(*arguments)
     assert done.exit_code in (0, 1), done.stderr
     return done.stdout
 
@@ -110,9 +109,7 @@ def test_verify_finds_a_contradiction_that_is_not_recorded(tmp_path: Path) -> No
     alter(folder, "table3a_msmarco.csv", "c7g.4xlarge,86,13.88", "c7g.4xlarge,86,13.98")
     lines = output("verify", str(folder)).splitlines()
     assert len(lines) == 18
-    assert lines[-2].startswith(
-        "- fail  errata.csv: 3a/13/cost: stored: not there; follows: 86 ms, US$ 13.98; US$ 13.8"
-    )
+    assert lines[-2].startswith("- fail  errata.csv: 3a/13/cost: stored: not there; follows: 86 ms, US$ 13.98")
 
 
 def test_every_study_is_packed_into_wheels() -> None:

@@ -146,20 +146,6 @@ def test_small_checkpoints_take_the_place_of_the_papers() -> None:
     assert [row.system for row in table3_records.ordered(rows)] == ordered.split()
 
 
-def test_no_cell_is_blank() -> None:
-    cells = {(place, line[4]): line[5:] for place, line in enumerate(third(*ROWS))}
-    assert all(all(line) for line in cells.values())
-    assert cells[1, "dpr †"] == ["oom [3]", "oom", "oom"]
-    assert cells[3, "other"][0].startswith("timeout [")
-    assert cells[5, "dpr †"][0].startswith("— ["), "why it has no number stands below"
-    assert cells[6, "colbertv2-s †"][0].startswith("206 invalid [")
-    assert cells[7, "colbertv2-l †"][:2] == ["459 noisy [7]", "6.50"]
-    assert cells[8, "bt-splade-l †"][1].startswith("— [")
-    assert cells[9, "bm25"][0].startswith("not_applicable [")
-    text = report.render(table(*ROWS), "md", layout="santhanam2023")
-    assert f"- [7] {DRIFT}\n" in text and "- [3] oom: killed by the kernel: memory limit of 2048 MiB\n" in text
-
-
 def test_accuracy_does_not_depend_on_hardware() -> None:
     of = {line[0]: line[1:] for line in accuracy(*ROWS)}
     assert of.pop("system") == ["RR@10, %", "Success@10, %", "index, MiB"]

@@ -14,7 +14,7 @@ import pytest
 from rich.cells import cell_len
 
 from harness.analysis import cheapest, results_folder, row_pricing
-from harness.analysis.cheapest import CheapestPoint
+from harness.analysis.cheapest import CheapestPoint, QualityGoal
 from harness.analysis.table import Table, Validity
 from harness.driver.records import Outcome
 from harness.errors import UnknownName
@@ -57,10 +57,14 @@ def per_query(results: Path) -> dict[str, PerQuery]:
     return results_folder.read(results).per_query
 
 
-def found(table: Table, per_query: dict[str, PerQuery], text: str) -> CheapestPoint:
+def goal_of(text: str) -> QualityGoal:
     goal = cheapest.parse_goal(text)
     assert goal is not None
-    (group,) = cheapest.find(table, per_query, goal)
+    return goal
+
+
+def found(table: Table, per_query: dict[str, PerQuery], text: str) -> CheapestPoint:
+    (group,) = cheapest.find(table, per_query, goal_of(text))
     return group
 
 
@@ -94,8 +98,7 @@ def test_points_of_equal_cost_are_as_cheap_and_none_is_the_cheaper_one(
     group = found(changed := replace(table, rows=tuple(rows)), per_query, "RR@10=.505")
     assert {point.row.system for point in group.equally_cheap} == {"medium", "large"}
     assert group.cheaper is not None and group.cheaper.row.system == "words", "small misses at the same cost"
-    goal = cheapest.parse_goal("RR@10=.505")
-    assert goal is not None
+    goal = goal_of("RR@10=.505")
     (said,) = cheapest_report.answer((group,), goal, changed, writers.plain_escape).after
     assert said.count(" at the same cost). ") == 1
     none = found(table, per_query, "RR@10=.9")
@@ -139,8 +142,7 @@ def test_invalid_and_unpriced_rows_do_not_count(table: Table, per_query: dict[st
     assert names(group)["cheapest"] == "large" and {row.system for row, _ in group.left_out} == {"dead", "medium"}
     unpriced = found(unpriced_table(table), per_query, "RR@10=.505")
     assert unpriced.best is None and all("cost" in reason or "oom" in reason for _, reason in unpriced.left_out)
-    goal = cheapest.parse_goal("RR@10=.505")
-    assert goal is not None
+    goal = goal_of("RR@10=.505")
     section = cheapest_report.answer((unpriced,), goal, table, writers.plain_escape)
     assert section.after == ("No row has both RR@10 and a cost (no cost: no type provides this profile).",)
     failed = [replace(row, validity=Validity.INVALID) if row.system == "large" else row for row in table.rows]
@@ -176,8 +178,7 @@ def test_answer_is_a_screen_and_none_is_one_line(results: Path) -> None:
 def test_groups_of_one_dataset_are_told_apart(table: Table, per_query: dict[str, PerQuery]) -> None:
     other = [replace(row, k=100, key=f"{row.key}-deep") for row in table.rows if row.system != "large"]
     both = replace(table, rows=(*table.rows, *other))
-    goal = cheapest.parse_goal("RR@10=.6")
-    assert goal is not None
+    goal = goal_of("RR@10=.6")
     section = cheapest_report.answer(cheapest.find(both, per_query, goal), goal, both, writers.plain_escape)
     assert [line.partition(": ")[0] for line in section.after] == ["scifact, top 10", "scifact, top 100"]
     assert "None reaches RR@10 0.6000; the best is medium" in section.after[1]
@@ -187,8 +188,7 @@ def test_groups_of_one_dataset_are_told_apart(table: Table, per_query: dict[str,
 @pytest.mark.parametrize("width", [80, 100])
 def test_grid_fits_the_terminal(table: Table, per_query: dict[str, PerQuery], width: int) -> None:
     long = tuple(replace(row, system=f"{row.system}-of-a-long-name", validity=Validity.NOISY) for row in table.rows)
-    goal = cheapest.parse_goal("RR@10=.505")
-    assert goal is not None
+    goal = goal_of("RR@10=.505")
     found_points = cheapest.find(replace(table, rows=long), per_query, goal)
     (grid,) = cheapest_report.answer(found_points, goal, table, writers.plain_escape, width).grids
     assert max(map(cell_len, writers.plain_table(grid))) <= width and len(grid.cells) == 3
@@ -198,13 +198,13 @@ def test_csv_and_json_hold_every_row(results: Path) -> None:
     options = ("report", str(results), "--at-least", "RR@10=.505", "--format")
     lines = list(csv.DictReader(io.StringIO(call(*options, "csv").stdout)))
     assert {line["system"]: line["role"] for line in lines if line["hardware_profile"] == "cpu1-mem1"} == {
-        **{"words": "", "small": "cheaper", "medium": "cheapest", "large": "sure", "dead": ""},
+        **{"words": "", "small": "cheaper", "medium": "cheapest", "large": "sure", "dead": ""}
     }
     assert {line["system"]: line["reaches"] for line in lines}["dead"] == ""
     content = json.loads(call(*options, "json").stdout)
     (group,) = content["groups"]
     assert [group["points"][group[name]]["system"] for name in ("cheapest", "cheaper", "sure", "best")] == [
-        *("medium", "small", "large", "large"),
+        *("medium", "small", "large", "large")
     ]
     assert group["points"][group["cheapest"]]["lower_end_reaches"] is False
     assert (content["goal"], group["goal"], group["left_out"][0]["system"]) == ("RR@10=.505", 0.505, "dead")
@@ -239,7 +239,7 @@ def test_parameters_of_a_measure_may_hold_an_equals_sign() -> None:
     goal = cheapest.parse_goal("AP(rel=2)@100=.3")
     assert goal is not None and (goal.measure, goal.value) == ("AP(rel=2)@100", 0.3)
     with pytest.raises(UnknownName, match="unknown system 'x'"):
-        cheapest.QualityGoal("RR@10", "x-.1").base(("y",))
+        QualityGoal("RR@10", "x-.1").base(("y",))
 
 
 def test_published_rows_have_a_cheapest_without_an_interval() -> None:

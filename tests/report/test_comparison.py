@@ -22,6 +22,7 @@ from harness.evaluation.per_query import PerQuery
 from harness.report import writers
 from harness.report.comparison import comparison_document, summary
 from harness.stats import Estimate
+from tests.analysis.test_comparison import row
 from tests.support import sample_records
 
 COUNT = 300
@@ -37,22 +38,19 @@ def render(pairs: Sequence[Comparison], form: str) -> str:
 PRICE = sample_records.price("a1.large", 0.051, 2, 4 << 30)
 
 
-def row(system: str, **changes: Any) -> Row:
-    fields = {"system": system, "key": system, "latency_mean_s": Estimate(0.02), "measures": {"RR@10": Estimate(0.5)}}
-    return sample_records.row(**{**fields, "trial_means_s": (0.02, 0.0201, 0.0199), "jobs": 3, **changes})
-
-
 def found(system: str, values: np.ndarray, slower: float = 0.0, measure: str = "RR@10") -> PerQuery:
     latency = BASE / 10 + 0.01 + slower
     return PerQuery(system, IDS, latency, {measure: values})
 
 
+def compared(a: Row, b: Row, ours: PerQuery | None, theirs: PerQuery | None, measure: str = "RR@10") -> Comparison:
+    (made,) = comparison.corrected([comparison.compare(a, b, ours, theirs, (measure,))])
+    return made
+
+
 def pair(values: np.ndarray, a: Row | None = None, b: Row | None = None, slower: float = 0.1) -> Comparison:
     one, two = a or row("a"), b or row("b", trial_means_s=(0.12, 0.1201, 0.1199))
-    (made,) = comparison.corrected(
-        [comparison.compare(one, two, found("a", BASE), found("b", values, slower), ("RR@10",))]
-    )
-    return made
+    return compared(one, two, found("a", BASE), found("b", values, slower))
 
 
 def priced(system: str, usd: float, **changes: Any) -> Row:
@@ -97,10 +95,7 @@ FAST = {"latency_mean_s": Estimate(0.002), "trial_means_s": (0.002, 0.00201, 0.0
             r"B costs 1200x \[\d\d\d, 1\d\d\d\] and wins 10\.0 points RR@10 \(every .* no interval\) "
             r"\(A is noisy: so is what B costs\)\.",
         ),
-        (
-            pair(BASE, row("a"), row("b", outcome=Outcome.OOM)),
-            r"B ended oom: there is nothing to weigh\.",
-        ),
+        (pair(BASE, row("a"), row("b", outcome=Outcome.OOM)), r"B ended oom: there is nothing to weigh\."),
     ],
 )
 def test_the_headline_is_one_sentence(made: Comparison, message: str) -> None:
@@ -111,17 +106,8 @@ def test_cost_from_a_latency_that_is_not_shown_has_a_note() -> None:
     sway = row("a", latency_mean_s=Estimate(0.02), price=PRICE, usd_per_million=Estimate(0.1))
     other = row("b", latency_mean_s=Estimate(0.0202), price=PRICE, usd_per_million=Estimate(0.101))
     noise = np.where(np.arange(COUNT) % 2, 0.01, -0.0099)
-    (made,) = comparison.corrected(
-        [
-            comparison.compare(
-                sway,
-                other,
-                found("a", BASE),
-                PerQuery("b", IDS, BASE / 10 + 0.01 + noise, {"RR@10": BASE + 0.1}),
-                ("RR@10",),
-            )
-        ]
-    )
+    theirs = PerQuery("b", IDS, BASE / 10 + 0.01 + noise, {"RR@10": BASE + 0.1})
+    made = compared(sway, other, found("a", BASE), theirs)
     assert summary(made, 2).startswith(
         "B costs 1.0x (of its latency: no difference that these 300 queries can show, where 311,864 would) and wins "
     )
@@ -136,12 +122,7 @@ def test_cost_from_a_latency_that_is_not_shown_has_a_note() -> None:
             "too few queries to tell, 16 where an interval needs 30",
             "no difference that these 16 queries can show",
         ),
-        (
-            9,
-            9,
-            "too few queries to tell, 9 where an interval needs 30",
-            "too few queries to tell, 9 where an interval needs",
-        ),
+        (9, 9, "too few queries to tell, 9 where an interval needs 30", "too few queries to tell, 9 where"),
         (40, 4, "slower", "too few queries to tell, 4 of 40 differ where a test needs 6: +"),
     ],
 )
@@ -151,7 +132,7 @@ def test_too_few_queries_are_said_to_be_too_few(queries: int, differ: int, laten
         PerQuery(name, IDS[:queries], taken[:queries], {"RR@10": BASE[:queries] + more})
         for name, taken, more in (("a", BASE / 10, 0 * gain), ("b", BASE / 5, gain))
     )
-    (made,) = comparison.corrected([comparison.compare(row("a"), row("b", **SLOW), ours, theirs, ("RR@10",))])
+    made = compared(row("a"), row("b", **SLOW), ours, theirs)
     lines = {each.metric: each for each in made.differences}
     assert (lines["latency"].verdict_text, lines["RR@10"].queries) == (latency, queries)
     assert measure in summary(made, 2) and ("can show" not in measure or ", where " in summary(made, 2))
@@ -161,7 +142,7 @@ def test_too_few_queries_are_said_to_be_too_few(queries: int, differ: int, laten
 
 def test_published_figures_are_compared_without_a_test() -> None:
     a, b = row("a"), row("b", measures={"RR@10": Estimate(0.45)}, latency_mean_s=Estimate(0.05))
-    (made,) = comparison.corrected([comparison.compare(a, b, None, None, ("RR@10",))])
+    made = compared(a, b, None, None)
     message = "B takes 2.5x, with -5.0 points RR@10, which nothing tests: published, or not measured by query."
     assert summary(made, 0) == message
     assert "randomisation" not in render([made], "md")
@@ -171,7 +152,7 @@ def test_counting_measures_are_not_shown_in_percentage_points() -> None:
     a, b = (row(name, measures={"NumRelRet": Estimate(value)}) for name, value in (("a", 1.0), ("b", 3.0)))
     ours = found("a", np.full(COUNT, 1.0), measure="NumRelRet")
     theirs = found("b", np.full(COUNT, 3.0), measure="NumRelRet")
-    (made,) = comparison.corrected([comparison.compare(a, b, ours, theirs, ("NumRelRet",))])
+    made = compared(a, b, ours, theirs, "NumRelRet")
     assert "wins 2.0 NumRelRet a query (every query differs by the same: no interval)" in summary(made, 2)
     assert "+2 (—) a query" in render([made], "md")
 

@@ -17,10 +17,8 @@ import pytest
 
 import harness
 from harness import api
-from harness.analysis import results_folder, row_pricing
 from harness.analysis.table import Row, Table, Timing
 from harness.errors import FileError, StoreError, UsageError
-from harness.pricing import prices
 from harness.report import render, row_figures
 from harness.report.columns import JOBS, SAMPLES, Kind
 from harness.report.export import export_csv, export_parquet, export_sqlite
@@ -148,12 +146,6 @@ def test_every_column_is_documented_with_unit_and_meaning(results: Path) -> None
     assert of_all - measured <= known
 
 
-def test_every_csv_column_is_in_the_column_list(results: Path) -> None:
-    table = row_pricing.price(results_folder.read(results).table, api.row_pricing.tariff(prices.snapshot()))
-    header = render(table, "csv").splitlines()[0].split(",")
-    assert header == [each.name for each in row_figures.table_columns(table)]
-
-
 @pytest.fixture
 def table(results: Path) -> Table:
     return api.table(results)
@@ -191,11 +183,6 @@ def test_sqlite_has_types_and_documents_itself(table: Table, results: Path) -> N
     connection.close()
 
 
-def test_csv_equals_that_of_the_report(table: Table) -> None:
-    export_csv(table, Path("out.csv"))
-    assert len(pd.read_csv("out.csv")) == len(table.rows)
-
-
 def test_exported_tables_overwrite_nothing(table: Table) -> None:
     Path("out.csv").write_text("mine")
     with pytest.raises(FileError, match=r"out\.csv: exists already, and harness does not overwrite it"):
@@ -218,8 +205,15 @@ def test_failed_sqlite_export_leaves_no_file(table: Table) -> None:
     assert pd.read_parquet("out.parquet").stage_Encode_mean_ms.tolist() == [100.0]
 
 
+def _store_samples(folder: Path, table: pa.Table) -> None:
+    """Replace a job's samples, and the checksum that belongs to them."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    replace(folder, reader.SAMPLES, sink.getvalue().to_pybytes())
+
+
 def _with_samples(folder: Path, columns: dict[str, list[int] | list[str]]) -> None:
-    """Give a job samples with these values again and again, and the checksum that belongs to them."""
+    """Give a job samples with these values again and again."""
     table = pq.read_table(folder / reader.SAMPLES)
     for name, values in columns.items():
         column = pa.array(
@@ -227,9 +221,7 @@ def _with_samples(folder: Path, columns: dict[str, list[int] | list[str]]) -> No
         )
         place = table.column_names.index(name) if name in table.column_names else None
         table = table.append_column(name, column) if place is None else table.set_column(place, name, column)
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink)
-    replace(folder, reader.SAMPLES, sink.getvalue().to_pybytes())
+    _store_samples(folder, table)
 
 
 _MOST = (1 << 63) - 1
@@ -279,9 +271,7 @@ def test_id_that_is_not_utf_8_is_named_and_its_job_left_out(results: Path) -> No
     table = pq.read_table(folder / reader.SAMPLES)
     ids = [b"\xff\xed\xa0\x80"] * len(table)
     column = pa.Array.from_buffers(pa.string(), len(ids), pa.array(ids, pa.binary()).buffers())
-    sink = pa.BufferOutputStream()
-    pq.write_table(table.set_column(table.column_names.index("query_id"), "query_id", column), sink)
-    replace(folder, reader.SAMPLES, sink.getvalue().to_pybytes())
+    _store_samples(folder, table.set_column(table.column_names.index("query_id"), "query_id", column))
     done = call("export", "results", "--format", "sqlite", "--samples", "-o", "out.db")
     assert (done.exit_code, done.stderr.count("\n")) == (0, 1), done.stderr
     assert "left out: " in done.stderr and "samples.parquet: cannot be read" in done.stderr
@@ -291,9 +281,7 @@ def test_whole_numbers_beside_holes_stay_whole_beyond_2_53(results: Path) -> Non
     folder, most = job(results), 2**63 - 1
     table = pq.read_table(folder / reader.SAMPLES)
     numbers = pa.array([None, *[most] * (len(table) - 1)], pa.int64())
-    sink = pa.BufferOutputStream()
-    pq.write_table(table.append_column("count_x", numbers).append_column("batch", numbers), sink)
-    replace(folder, reader.SAMPLES, sink.getvalue().to_pybytes())
+    _store_samples(folder, table.append_column("count_x", numbers).append_column("batch", numbers))
     done = call("export", "results", "--format", "sqlite", "--samples", "-o", "out.db")
     assert done.exit_code == 0, done.output
     assert sqlite3.connect("out.db").execute("select max(batch), max(count_x) from samples").fetchone() == (most, most)

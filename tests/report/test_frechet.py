@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UnknownName
 from harness.evaluation.frechet import Distance, Distances, Settings
 from harness.report import writers
 from harness.report.frechet import FRECHET_VERSION, Sample, frechet_document, taus
@@ -130,8 +129,3 @@ def test_csv_and_json_hold_every_digit_and_leave_missing_values_empty() -> None:
     (sample,) = content["samples"]
     assert sample["tau"] == {"FD@10": {"RR@10": 1.0}} and sample["settings"]["most_judged"] == 5
     assert sample["systems"][-1]["distances"][0]["figure"]["value"] is None
-
-
-def test_an_unknown_format_is_named() -> None:
-    with pytest.raises(UnknownName, match="unknown format 'xml'"):
-        render([], "xml")

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from harness.analysis.robustness import Condition, ConditionKind, RankedSystem, Robustness
-from harness.errors import UnknownName
 from harness.report import writers
 from harness.report.robustness import percent, robustness_document, share_error
 from harness.stats import Estimate
@@ -68,11 +67,6 @@ def test_pairs_that_flip_equally_often_are_counted() -> None:
     assert r"best\* and two, and 1 other pair: 50 %" in " ".join(text.split())
 
 
-def test_rare_flips_are_shown_as_less_than_1_percent() -> None:
-    rare = replace(QUERIES, flips=((None, 0.004, 0.0), (0.004, None, None), (0.0, None, None)))
-    assert r"| best\* and two: <1 % |" in render([replace(FOUND, conditions=(rare,))], "md")
-
-
 def test_matrix_of_many_systems_is_not_a_table() -> None:
     many = 16
     flips = tuple(tuple(None if one == two else 0.0 for two in range(many)) for one in range(many))
@@ -89,14 +83,8 @@ def test_matrix_of_many_systems_is_not_a_table() -> None:
 def test_csv_has_a_line_for_each_pair_under_each_condition() -> None:
     lines = list(csv.DictReader(io.StringIO(render([FOUND], "csv"))))
     assert len(lines) == 9
-    first = lines[0]
-    assert (first["a"], first["b"], first["flips"], first["tau"], first["draws"]) == (
-        "best*",
-        "two",
-        "0.004",
-        "0.81",
-        "1000",
-    )
+    first = [lines[0][name] for name in ("a", "b", "flips", "tau", "draws")]
+    assert first == ["best*", "two", "0.004", "0.81", "1000"]
     assert [line["flips"] for line in lines[:3]] == ["0.004", "0.5", ""]
     assert lines[1]["b"] == "'=cmd", "no spreadsheet takes a name for a formula"
     assert {line["reason"] for line in lines[3:6]} == {"no relevant document is judged"}
@@ -128,8 +116,3 @@ def test_share_error_follows_from_the_number_of_draws() -> None:
     error = share_error(100)
     assert error is not None and 0.94 < np.mean(np.abs(shares - 0.5) <= error) < 0.97
     assert share_error(400) == pytest.approx(error / 2) and share_error(1) is share_error(0) is None
-
-
-def test_robustness_refuses_an_unknown_format() -> None:
-    with pytest.raises(UnknownName, match="unknown format 'xml'"):
-        render([], "xml")

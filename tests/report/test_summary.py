@@ -115,11 +115,7 @@ _CUDA = "AcceleratorError: CUDA error: out of memory (shared/encoder/backends.py
     [
         (Outcome.OOM, f"index build: {_KILLED}", "index build out of memory: raise build_profile"),
         (Outcome.OOM, _CUDA, "out of GPU memory: end other processes there, or take a larger GPU"),
-        (
-            Outcome.OOM,
-            f"index build: {_CUDA}",
-            "index build out of GPU memory: lower batch_size, or take a larger GPU",
-        ),
+        (Outcome.OOM, f"index build: {_CUDA}", "index build out of GPU memory: lower batch_size, or take a larger GPU"),
         (Outcome.CRASH, "word " * 40, "crashed: " + "word " * 11 + "word ..."),
     ],
 )
@@ -261,10 +257,6 @@ def test_best_of_many_systems_is_corrected_for_their_number() -> None:
 def test_rows_of_another_sample_are_not_compared() -> None:
     other = slow(sample_sha256="b" * 64)
     assert sentences.answers(table(row("bm25", sample_sha256="a" * 64), other), {}, "nDCG@10") == ()
-
-
-def test_single_system_has_no_sentence() -> None:
-    assert sentences.answers(table(row("bm25"), row("bm25", memory_limit_bytes=2 * GIB)), {}, "nDCG@10") == ()
 
 
 def doubtful(system: str, cause: Cause = Cause.PLACEMENT, **changes: object) -> Row:

@@ -242,7 +242,7 @@ def test_wrong_cached_figure_is_named(results: Path) -> None:
     changed = RowSet(dataclasses.replace(built, rows=tuple(rows)), cells)
     row_cache.RowCache(cache, results, measure_names.DEFAULT).write(changed)
     (mismatch,) = verify(results)
-    assert mismatch.place.endswith(f"{row.isolation.name}: latency_mean_s: value")
+    assert mismatch.place.endswith(f"{row.isolation.name}: latency: mean_s: value")
     assert (mismatch.stored, mismatch.follows) == ("0.5", str(row.latency.mean_s.value))
     content = bytearray(cached.path.read_bytes())
     footer = 8 + int.from_bytes(content[-8:-4], "little")

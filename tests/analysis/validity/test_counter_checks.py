@@ -82,7 +82,7 @@ def test_counters_that_do_not_cover_the_trials_are_ignored(trials_s: float, expe
         (
             Cause.OVERSUBSCRIPTION,
             {"wait_s": 28.61},
-            "they waited 3.00 s for one another in each second of CPU time (1 CPU; expected: up to 0.25)",
+            "3.00 s for one another in each second of CPU time (1 CPU; expected: up to",
         ),
         (Cause.PAGE_FAULTS, {"major_faults": 600}, "0.4 major page faults a query (expected: up to 0.1)"),
     ],
@@ -140,7 +140,7 @@ def test_sleeping_system_has_no_oversubscription() -> None:
         (
             {"placement": Placement((0, 1), (0,), True, (0, 1), False)},
             Cause.PLACEMENT,
-            "the harness had to share the job's CPUs (1 of 4)",
+            "had to share the job's CPUs (1 of 4)",
         ),
         ({"shared_host": True}, Cause.SHARED_HOST, "other jobs of AWS Batch may have run on the same host"),
     ],
@@ -187,8 +187,7 @@ def test_job_without_gpus_is_not_checked_for_gpus() -> None:
 
 
 @pytest.mark.parametrize(
-    "reason",
-    ["hw_power_brake_slowdown", "hw_thermal_slowdown", "sw_thermal_slowdown", "sync_boost"],
+    "reason", ["hw_power_brake_slowdown", "hw_thermal_slowdown", "sw_thermal_slowdown", "sync_boost"]
 )
 def test_gpu_throttled_outside_the_trials_is_reported(reason: str) -> None:
     (finding,) = gpu_findings(gpu_result(RESTING, GpuReading(900, ("gpu_idle", reason), 90)))
@@ -276,14 +275,8 @@ def test_a_clock_that_differs_between_jobs_is_a_remark() -> None:
     ("gpu", "message"),
     [
         (None, "no reading of throttling and of processes of others and of energy on the job's GPUs (in 1 of 2 "),
-        (
-            sample_records.gpu(wall_s=None, energy_j=None),
-            "no reading of energy on the job's GPUs (in 1 of 2 jobs): NVML does",
-        ),
-        (
-            sample_records.gpu(foreign_processes=None),
-            "no reading of processes of others on the job's GPUs (in 1 of 2 jobs)",
-        ),
+        (sample_records.gpu(wall_s=None, energy_j=None), "no reading of energy on the job's GPUs (in 1 of 2 jobs)"),
+        (sample_records.gpu(foreign_processes=None), "no reading of processes of others on the job's GPUs"),
         (sample_records.gpu(clock_reasons=None), "no reading of throttling on the job's GPUs (in 1 of 2 jobs)"),
     ],
 )

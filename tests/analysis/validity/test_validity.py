@@ -57,42 +57,12 @@ FINDINGS = (
         {"drift": Drift(1.3, 0.013, 0.010, True), "trial_means_s": (0.013, 0.010, 0.010)},
         "the first trial is the slowest (trial means 13, 10, 10 ms)",
     ),
-    (
-        Cause.DRIFT,
-        {},
-        {"drift": Drift(1.3, 0.013, 0.010, False)},
-        "1.30 times the fastest's (steady: up to 1.25), 13 against 10 ms",
-    ),
-    (
-        Cause.FEW_SAMPLES,
-        {},
-        {"carried": SlowSamples(9, 900, 0.42)},
-        "9 of 900 samples hold 42% of the time, and their queries are fast in other trials: they carry the mean",
-    ),
-    (
-        Cause.WARMUP,
-        {"warmup_steady": False, "warmup_done": 90},
-        {},
-        "warm-up ended at its cap after 90 queries without a steady level",
-    ),
-    (
-        Cause.WARMUP,
-        {"warmup_done": 10},
-        {"start": ColdStart(40, 1.5)},
-        "the first 40 queries of a trial took 1.50 times their later time: 10 warm-up queries are too few for this",
-    ),
-    (
-        Cause.RESULT_CACHE,
-        {},
-        {"repeat": RepeatSpeedup(20, 0.05, 0.005)},
-        "repeated at once took 0.05 of its first time (median of 20, 5 ms at first)",
-    ),
-    (
-        Cause.UNACCOUNTED_TIME,
-        {},
-        {"between": UnclaimedTime(0.004, 0.8)},
-        "4 ms a query passed outside the reported latencies",
-    ),
+    (Cause.DRIFT, {}, {"drift": Drift(1.3, 0.013, 0.010, False)}, "1.30 times the fastest's (steady: up to 1.25)"),
+    (Cause.FEW_SAMPLES, {}, {"carried": SlowSamples(9, 900, 0.42)}, "9 of 900 samples hold 42% of the time, and"),
+    (Cause.WARMUP, {"warmup_steady": False, "warmup_done": 90}, {}, "at its cap after 90 queries without"),
+    (Cause.WARMUP, {"warmup_done": 10}, {"start": ColdStart(40, 1.5)}, "first 40 queries of a trial took 1.50 times"),
+    (Cause.RESULT_CACHE, {}, {"repeat": RepeatSpeedup(20, 0.05, 0.005)}, "took 0.05 of its first time (median of 20"),
+    (Cause.UNACCOUNTED_TIME, {}, {"between": UnclaimedTime(0.004, 0.8)}, "4 ms a query passed outside the reported"),
 )
 
 
@@ -188,9 +158,7 @@ def test_short_warm_up_and_unreported_libraries_are_doubts() -> None:
     assert assess(cold).validity is Validity.NOISY
     assert "9 warm-up queries ran, the minimum is 10; set protocol.warmup_cap" in assess(cold).reasons[0]
     again = result(warmup_queries=4, warmup_cap=20_000, protocol="mine")
-    assert assess(sample_records.nested(again, {"warmup_done": 400})).validity is Validity.CLEAN, (
-        "a small collection has no more"
-    )
+    assert assess(sample_records.nested(again, {"warmup_done": 400})).validity is Validity.CLEAN, "there are no more"
     assert "4 warm-up queries ran, the minimum is 10; raise protocol.warmup_cap" in assess(again).reasons[0]
     assert "reports no thread counts" in assess(result(effective=SEEN)).reasons[0]
     assert assess(result(effective=replace(SEEN, threads={"faiss_omp": 1}))).validity is Validity.CLEAN

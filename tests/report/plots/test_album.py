@@ -23,16 +23,7 @@ from harness.evaluation.per_query import PerQuery
 from harness.report.plots import KINDS, album
 from harness.results.isolation import PROCESS
 from harness.stats import Estimate
-from tests.report.plots.conftest import (
-    NAMES,
-    SYSTEMS,
-    axes_of,
-    dots,
-    made,
-    per_query,
-    row,
-    words,
-)
+from tests.report.plots.conftest import NAMES, SYSTEMS, axes_of, dots, made, per_query, row, words
 from tests.support import sample_records
 from tests.support.chance import chance
 from tests.support.published import shipped

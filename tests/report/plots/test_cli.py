@@ -5,20 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from harness.cli import main
 from harness.config import data_root
 from harness.launch.fake import FakeLauncher
 from harness.report import plots
 from harness.report.plots import album
 from tests.conftest import Bench
+from tests.support.command_line import call
 
 PUBLISHED = data_root() / "results" / "published" / "santhanam2023"
 
 
 def ask(*words: object) -> Result:
-    return CliRunner().invoke(main, ["report", *map(str, words)], catch_exceptions=False)
+    return call("report", *map(str, words))
 
 
 @pytest.mark.slow
@@ -73,17 +73,7 @@ def test_results_without_a_picture_exit_1_with_the_reason(bench: Bench, tmp_path
     assert "tiny: no picture of cost and accuracy: no row of tiny can be ranked; planted: invalid" in done.stderr
 
 
-@pytest.mark.slow
-def test_latex_of_stored_and_published_results(bench: Bench, tmp_path: Path) -> None:
-    bench.run(FakeLauncher(), bench.suite("", systems=["planted"], profiles=["cpu1-mem1"]))
-    for asked in ([bench.results], [bench.results, "--layout", "santhanam2023"], [PUBLISHED]):
-        done = ask(*asked, "--format", "latex", "--cache", bench.cache)
-        assert (
-            done.exit_code == 0 and r"\begin{tabular}" in done.stdout and done.stdout.startswith("% Made by harness.")
-        )
-
-
 def test_a_leaderboard_as_latex(tmp_path: Path) -> None:
-    asked = ["leaderboard", str(PUBLISHED), "--dataset", "xortydi", "--format", "latex", "--cache", str(tmp_path)]
-    done = CliRunner().invoke(main, asked, catch_exceptions=False)
+    asked = ("leaderboard", str(PUBLISHED), "--dataset", "xortydi", "--format", "latex", "--cache", str(tmp_path))
+    done = call(*asked)
     assert done.exit_code == 0 and r"1 & ColBERTv2-L & cpu16-mem64 &" in done.stdout

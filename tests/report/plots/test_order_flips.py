@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,6 @@ from harness.stats import Estimate
 from tests.report.plots.conftest import made, row
 
 QUERIES = tuple(f"q{number:02}" for number in range(40))
-
-
-@pytest.fixture(autouse=True)
-def settings() -> Iterator[None]:
-    with style.settings(9):
-        yield
 
 
 def board(count: int, conditions: int = 3, name: str = "system with a long name {}") -> Robustness:

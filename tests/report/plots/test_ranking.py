@@ -9,13 +9,7 @@ import pytest
 
 from harness.analysis.leaderboard import RankInterval
 from harness.report.plots import ranking
-from tests.report.plots.conftest import (
-    axes_of,
-    frame,
-    lines,
-    ranked,
-    words,
-)
+from tests.report.plots.conftest import axes_of, frame, lines, ranked, words
 from tests.support import sample_records
 
 

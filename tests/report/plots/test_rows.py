@@ -23,15 +23,7 @@ from harness.report.plots import curves, style
 from harness.report.plots import rows as row_plots
 from harness.results.schema import SweepPoint
 from harness.stats import Estimate
-from tests.report.plots.conftest import (
-    MIB,
-    axes_of,
-    dots,
-    frame,
-    lines,
-    ranked,
-    words,
-)
+from tests.report.plots.conftest import MIB, axes_of, dots, frame, lines, ranked, words
 from tests.support import sample_records
 
 

@@ -8,9 +8,7 @@ import pytest
 
 from harness.errors import FileError
 from harness.report.plots import style
-from tests.report.plots.conftest import (
-    NAMES,
-)
+from tests.report.plots.conftest import NAMES
 
 
 def test_drawing_restores_the_user_settings() -> None:
