@@ -213,7 +213,7 @@ def test_run_is_embedded_and_its_distances_are_printed(bench: Bench, harness: Ca
     bench.run(FakeLauncher(), bench.suite())
     before = harness("frechet", "results")
     assert before.exit_code == 2
-    assert "make them with `harness embed minilm tiny --results results`" in before.output.replace("\n", " ")
+    assert "run `harness embed minilm tiny --results results`" in before.output.replace("\n", " ")
     made = harness("embed", "minilm", "./tiny")
     assert made.exit_code == 0 and "document vectors of 3 dimensions by minilm" in made.stdout
     assert "0 of them new" in harness("embed", "minilm", "./tiny").stdout

@@ -245,9 +245,7 @@ def test_wrong_cached_figure_is_named(results: Path) -> None:
     assert mismatch.place.endswith(f"{row.isolation.name}: latency: mean_s: value")
     assert (mismatch.stored, mismatch.follows) == ("0.5", str(row.latency.mean_s.value))
     content = bytearray(cached.path.read_bytes())
-    footer = 8 + int.from_bytes(content[-8:-4], "little")
-    for place in range(4, len(content) - footer, 97):
-        content[place] ^= 255
+    content[-8] ^= 255  # its checksum
     cached.path.write_bytes(content)
     assert [mismatch.stored for mismatch in verify(results)] == ["damaged"]
 
