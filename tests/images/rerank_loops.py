@@ -8,16 +8,11 @@ from __future__ import annotations
 import json
 import math
 import random
-from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import adapter
-import heads
 import numpy
-import parameters
-import torch
 from safetensors.numpy import load_file
 
 from checkpoints import rerank
@@ -186,17 +181,3 @@ def compare(assets: Path, index: Path, corpus: Corpus, aggregation: str, pad: st
         off = max(off, *(abs(one - other) for one, other in zip(found, wanted, strict=True)))
         spread, pairs = max(spread, max(wanted) - min(wanted)), pairs + len(found)
     return {"difference": off, "spread": spread, "pairs": pairs}
-
-
-def head_tensors(name: str, **config: Any) -> dict[str, Any]:
-    """Random tensors of a head over documents, by their names in a checkpoint."""
-    module, found = import_module(f"heads.{heads.MODULES[name]}"), {}
-
-    def record(head: Any, *_: Any) -> None:
-        found.update({key: torch.randn_like(each) * 0.3 for key, each in head.state_dict().items()})
-
-    before, module.read_strictly = module.read_strictly, record
-    params = parameters.complete({"model": "m", "document_tokens": LONGEST, "query_tokens": QUERY, "aggregation": name})
-    heads.find(name)(SimpleNamespace(**config), None, params)
-    module.read_strictly = before
-    return found

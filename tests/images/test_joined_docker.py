@@ -99,13 +99,6 @@ def test_ranking_fuses_those_of_the_systems_measured_separately(results: Path) -
     assert 0 < index.own_build_s < index.build_s
 
 
-@pytest.mark.soak
-def test_composite_system_meets_the_contract(engine: docker.DockerClient) -> None:
-    done = CliRunner().invoke(main, ["conformance", "hybrid-minilm"])
-    assert done.exit_code == 0, done.output
-    assert "10 of 10 ok" in done.output
-
-
 def test_killed_component_is_oom_and_a_hung_one_is_a_timeout(bench: Bench, engine: docker.DockerClient) -> None:
     launcher = DockerLauncher(bench.cache)
     try:

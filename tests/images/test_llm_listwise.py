@@ -6,7 +6,7 @@ import importlib
 import json
 import random
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -105,42 +105,6 @@ def test_answers_are_read_as_rank_llm_reads_them() -> None:
         assert sorted(order) == list(range(documents))
         changed += order != list(range(documents))
     assert changed > 500
-
-
-def far_relevant(draw: random.Random) -> tuple[list[str], int]:
-    """A hundred documents of 600 words; the relevant one names its subject after 512 words, others early."""
-    relevant = draw.randrange(100)
-    documents = []
-    for number in range(100):
-        before = draw.randrange(512, 600) if number == relevant else draw.randrange(300)
-        subject = "answer" if number == relevant else "decoy"
-        documents.append(f"{'stone ' * before}{subject}{' water' * (599 - before)}")
-    return documents, relevant
-
-
-def oracle(messages: Sequence[dict[str, str]]) -> Any:
-    """Rank what the conversation shows: passages with the answer first, all others in their order."""
-    passages = [each["content"] for each in messages if each["role"] == "user" and each["content"].startswith("[")]
-    numbers = sorted(range(1, len(passages) + 1), key=lambda number: "answer" not in passages[number - 1])
-    text = " > ".join(f"[{number}]" for number in numbers)
-    return llm("transport").Completion(text, sum(len(each) for each in passages), len(text))
-
-
-@pytest.mark.slow
-def test_first_300_words_hide_what_a_perfect_llm_would_find() -> None:
-    draw = random.Random(5)
-    ranks: dict[int | None, list[int]] = {300: [], None: []}
-    for _ in range(400):
-        documents, relevant = far_relevant(draw)
-        for words, found in ranks.items():
-            ranked = llm("listwise").rank(oracle, "q", documents, window=20, step=10, passage_words=words)
-            if words:
-                assert ranked.order == list(range(100))
-            assert len(ranked.completions) == 9
-            found.append(ranked.order.index(relevant) + 1)
-    # Chance over a hundred is .0519, and three standard errors of 400 queries .0175.
-    assert sum(1 / rank for rank in ranks[300]) / 400 <= 0.069
-    assert sum(1 / rank for rank in ranks[None]) / 400 >= 0.99
 
 
 def test_conversation_is_rankgpts_and_passages_have_no_identifiers() -> None:

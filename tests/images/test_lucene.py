@@ -139,7 +139,6 @@ for code in ("th", "klingon"):
     assert klingon.startswith("language is 'klingon', must be one of ar, bn,")
 
 
-# A part of XQuAD goes all the way in test_chinese.py.
 @pytest.mark.parametrize(
     ("name", "least"),
     [

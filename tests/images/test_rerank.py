@@ -347,39 +347,6 @@ say([token_type(scorers.tokeniser(assets / "m")), len(whole)])
     assert kinds == ["<u2", 2 * (sum((0, 1, 12, 23, 24, 25, 36, 40, 76, 77, 78, 154, 155, 230, 231)) + 231)]
 
 
-def test_heads_over_documents_run_in_the_engine(lines: Lines) -> None:
-    """Their formulas are held in test_rerank_heads.py; here that they get the windows they ask for."""
-    answers = lines("""
-from safetensors.torch import load_file, save_file
-def add(name, tensors, **config):
-    shutil.copytree(assets / "m", assets / name)
-    state = load_file(assets / name / "model.safetensors")
-    del state["cls.weight"], state["cls.bias"]
-    save_file(state | tensors, assets / name / "model.safetensors", metadata={"format": "pt"})
-    declared = json.loads((assets / name / "config.json").read_text())
-    (assets / name / "config.json").write_text(json.dumps({**declared, **config}))
-
-loops.make(assets)
-torch.manual_seed(1)
-small = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 48,
-         "max_position_embeddings": 64}
-declared = {"aggregator": small, "interaction": small}
-for name in loops.heads.MODULES:
-    add(name, loops.head_tensors(name, hidden_size=32, num_hidden_layers=2, **declared), **declared)
-    rule = {"window": 77, "stride": 77} if name.startswith("cedr") else {"window": 24, "stride": 12}
-    ready = loops.engine(assets, made, corpus, model=name, aggregation=name, **rule)
-    query = loops.words(7, 1)
-    together = ready.score(query, ids)
-    off = max(abs(ready.score(query, [each])[0] - score) / max(1, abs(score)) for each, score in zip(ids, together))
-    ready.score(query, ids)
-    say([name, off, float(numpy.std(together)), ready.counts()["windows"], ready.stages_s()["aggregate"] > 0])
-""")
-    assert len(answers) == 8
-    for name, off, spread, windows, timed in answers:
-        assert off <= 1e-5 and spread > 1e-4 and timed, name  # of the score's size: sums of logarithms are large
-        assert windows == {"cedr": 26, "lateir": 112}.get(name.partition("-")[0], 111), name
-
-
 def test_systems_name_what_the_engine_reads() -> None:
     systems = [each for each in catalog.systems(catalog.images_dir()).values() if each.engine == "rerank"]
     assert len(systems) >= 10
