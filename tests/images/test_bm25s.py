@@ -133,7 +133,8 @@ say(bm25s.search("ice", 3))
     assert probe("bm25s", lines) == [[]]
 
 
-def test_image_and_catalogue_know_the_same_languages(probe: Probe) -> None:
+@pytest.mark.parametrize("name", ["bm25s", "tantivy"])
+def test_image_and_catalogue_know_the_same_languages(probe: Probe, name: str) -> None:
     from harness.launch.images import catalog
 
-    assert sorted(catalog.system("bm25s").languages) == sorted(probe("bm25s", "say(sorted(adapter.LANGUAGES))")[0])
+    assert sorted(catalog.system(name).languages) == sorted(probe(name, "say(sorted(adapter.LANGUAGES))")[0])

@@ -82,14 +82,8 @@ say([minilm.stages_s(), now[0] - start])
 def test_an_index_of_another_system_or_version_is_refused(probe: Probe) -> None:
     lines = """
 import shutil
-def refused(adapter, place=index):
-    try:
-        adapter.load(place)
-    except ValueError as error:
-        say(str(error))
-    else:
-        say("loaded")
-
+def load(adapter, place=index):
+    say(refused(lambda: adapter.load(place)))
 def changed(**facts):
     place = Path("/index/changed")
     shutil.rmtree(place, ignore_errors=True)
@@ -97,21 +91,16 @@ def changed(**facts):
     meta = json.loads((place / "built-with.json").read_text())
     (place / "built-with.json").write_text(json.dumps({**meta, **facts}))
     return place
-
-refused(engine(document_tokens=128))
-refused(engine(normalise=False))
-refused(engine(title="drop"))
-refused(engine(query_tokens=32, faiss_threads=1, query_prefix="q: "))  # the search's own: the index serves them all
-refused(engine(), changed(checkpoint_sha256="0" * 64))
-refused(engine(), changed(format=2))
-refused(engine(), changed(engine="impact"))
-refused(engine(), changed(documents=5))
+for other in ({"document_tokens": 128}, {"normalise": False}, {"title": "drop"}):
+    load(engine(**other))
+load(engine(query_tokens=32, faiss_threads=1, query_prefix="q: "))  # the search's own: the index serves them all
+for facts in ({"checkpoint_sha256": "0" * 64}, {"format": 2}, {"engine": "impact"}, {"documents": 5}):
+    load(engine(), changed(**facts))
 (changed() / "built-with.json").unlink()
-refused(engine(), Path("/index/changed"))
-(changed() / "vectors.f32").write_bytes(b"12345")
-refused(engine(), Path("/index/changed"))
-(changed() / "ids.bin").write_bytes(b"12345")
-refused(engine(), Path("/index/changed"))
+load(engine(), Path("/index/changed"))
+for name in ("vectors.f32", "ids.bin"):
+    (changed() / name).write_bytes(b"12345")
+    load(engine(), Path("/index/changed"))
 """
     tokens, normalise, title, fine, weights, version, other, count, none, vectors, ids = probe(
         "minilm-torch", BUILT + lines
@@ -119,7 +108,7 @@ refused(engine(), Path("/index/changed"))
     assert tokens == "the index was built with document_tokens 256, the system asks for 128; build it again"
     assert normalise == "the index was built with normalise True, the system asks for False; build it again"
     assert title == "the index was built with title 'join', the system asks for 'drop'; build it again"
-    assert fine == "loaded"
+    assert fine == ""
     assert weights.startswith(f"the index was built with checkpoint_sha256 '{'0' * 64}', the system asks for '")
     assert version == "the index was built with format 2, the system asks for 3; build it again"
     assert other.startswith("the index was built with engine 'impact'")
@@ -132,14 +121,8 @@ def test_invalid_parameter_is_reported(probe: Probe) -> None:
     lines = """
 for changes in ({"pooing": "cls"}, {"similarity": "dot"}, {"index": "ivf"}, {"title": "none"}, {"batch_size": 0},
                 {"query_tokens": "many"}, {"keep_vectors": True}, {"index": "sq8", "rescore": 4}, {"rescore": -1}):
-    try:
-        engine(**changes)
-    except ValueError as error:
-        say(str(error))
-try:
-    engine(pooling="median").build(corpus, index, lambda _: None)
-except ValueError as error:
-    say(str(error))
+    say(refused(lambda: engine(**changes)))
+say(refused(lambda: engine(pooling="median").build(corpus, index, lambda _: None)))
 """
     unknown, similarity, kind, title, batch, tokens, kept, lacking, negative, pooling = probe("minilm-torch", lines)
     assert unknown.startswith("unknown parameter 'pooing'")

@@ -92,10 +92,7 @@ for backend in ("torch", "onnxruntime"):
     ours = Model.load(Path("/index") / backend / "m", "mean", backend, params=given)
     # In one batch each text has the positions of its own length.
     say([backend, float(abs(ours(texts, 4096) - wanted).max()), float(abs(wanted[0] - theirs(texts[0], 1)).max())])
-try:
-    Model.load(Path("/index/m"), "mean", params={"original_positions": 4096})
-except ValueError as error:
-    say(str(error))
+say(refused(lambda: Model.load(Path("/index/m"), "mean", params={"original_positions": 4096})))
 """,
     )
     *compared, refusal = answers
@@ -120,19 +117,12 @@ row = (folder / "vocab.txt").read_text().splitlines().index("ash")
 with torch.inference_mode():
     dense._model._backend._graph.transformer.embeddings.word_embeddings.weight[row] = float("nan")
 say(len(dense.search("rivers of ice", 10)))
-for attempt in (lambda: dense.search("ash", 10), lambda: dense.search_batch(["ice", "ash"], 10)):
-    try:
-        attempt()
-    except ValueError as error:
-        say(str(error))
-
+say(refused(lambda: dense.search("ash", 10)))
+say(refused(lambda: dense.search_batch(["ice", "ash"], 10)))
 state = torch.load(folder / "pytorch_model.bin")
 state["embeddings.word_embeddings.weight"][row] = float("nan")
 small.write_weights(folder, state, safetensors=False)
-try:
-    make().build(corpus, index, lambda _: None)
-except ValueError as error:
-    say(str(error))
+say(refused(lambda: make().build(corpus, index, lambda _: None)))
 """
     found, one, batch, build = probe("minilm-torch", lines)
     assert found == 4
@@ -165,11 +155,7 @@ def load(prepared):
     dense = adapter.ENGINE(params, Envelope("test", 1, 1 << 30), place)
     if len(seen) == 1:
         dense.build(corpus, index, lambda _: None)
-    try:
-        dense.load(index)
-        say("loaded")
-    except ValueError as error:
-        say(str(error))
+    say(refused(lambda: dense.load(index)))
 
 seen = []
 load(True)
@@ -185,7 +171,7 @@ edit("config.json", '"layer_norm_eps": 1e-12', '"layer_norm_eps": 1e-5')
 load(True)
 """
     *same, vocabulary, case, config = probe("minilm-torch", lines)
-    assert same == ["loaded"] * 3
+    assert same == [""] * 3
     for message in (vocabulary, case, config):
         assert message.startswith("the index was built with checkpoint_sha256")
 

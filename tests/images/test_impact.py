@@ -25,11 +25,13 @@ for query in queries:
     best = sorted((-score(vector), doc_id.encode()) for doc_id, vector in vectors.items() if score(vector))
     say([[hit.doc_id, hit.score] for hit in system.search(query, 50)])
     say([[doc_id.decode(), -score] for score, doc_id in best])
+ids = lambda hits: [hit.doc_id for hit in hits]
+say(list(map(ids, system.search_batch(queries, 10))) == [ids(system.search(query, 10)) for query in queries])
 say([system.threads(), sorted(system.stages_s()), system.device(), sorted(system.libraries())])
 """
     torch = {"document_backend": "torch", "backend": "torch"}  # another backend may round a weight the other way
-    *rankings, (threads, stages, device, libraries) = ask(like, BUILT + PLAIN + lines, **torch)
-    assert len(rankings) == 12
+    *rankings, batched, (threads, stages, device, libraries) = ask(like, BUILT + PLAIN + lines, **torch)
+    assert len(rankings) == 12 and batched
     for ours, theirs in zip(rankings[::2], rankings[1::2], strict=True):
         assert [doc_id for doc_id, _ in ours] == [doc_id for doc_id, _ in theirs]
         # Anserini sets equal scores apart in their last digits.

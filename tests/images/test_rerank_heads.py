@@ -42,11 +42,7 @@ def test_heads_equal_their_formulas_alone_and_in_batches(lines: Lines) -> None:
 def test_each_head_refuses_wrong_tensors_by_name(lines: Lines) -> None:
     answers = lines("""
 def refusal(name, tensors):
-    try:
-        make(name, "real", tensors)
-    except BadCheckpoint as error:
-        return str(error)
-    return ""
+    return refused(lambda: make(name, "real", tensors))
 
 for name in NAMES:
     own = shapes(name)
@@ -74,10 +70,7 @@ for name in NAMES:
         pairs = Pairs((13,), 7, head.split, pad, apart=head.apart, seed=1)
         scores.append(float(head(pairs.batch([0]))[0]))
     say([name, scores])
-try:
-    make("cedr-knrm", "real", Tensors(shapes("cedr-knrm")), "s3")
-except BadCheckpoint as error:
-    say(["refused", str(error)])
+say(["refused", refused(lambda: make("cedr-knrm", "real", Tensors(shapes("cedr-knrm")), "s3"))])
 """)
     for name, (real, s3, interaction) in scores:
         assert abs(real - s3) > 1e-3, name
@@ -150,10 +143,7 @@ for aggregation, kind in wanted.items():
         say([aggregation, backend, difference, spread, one_thread, files, ready.libraries()])
 
 rerank_heads.make(assets / "wrong", "parade-attn", query_tokens=8)
-try:
-    rerank_prepare.make_ready(assets, {**params, "model": "wrong", "attention": "per_dimension"})
-except ValueError as error:
-    say(str(error))
+say(refused(lambda: rerank_prepare.make_ready(assets, {**params, "model": "wrong", "attention": "per_dimension"})))
 """
     )
     *answers, refusal = answers
