@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -146,17 +146,12 @@ def probe(engine: docker.DockerClient, warmth: Warmth, tmp_path: Path) -> Probe:
 
 @pytest.fixture
 def rerank_probe(engine: docker.DockerClient, warmth: Warmth, tmp_path: Path) -> Callable[..., list[Any]]:
-    """Run lines in the image of the engine ``rerank``, beside makers of small checkpoints and restatements.
+    """Run lines in the image of the engine ``rerank``, beside makers of checkpoints and modules of this folder."""
 
-    ``checkpoints`` are modules of that package, ``restated`` modules of this folder.
-    """
-
-    def run(lines: str, *, checkpoints: Sequence[str], restated: Sequence[str]) -> list[Any]:
+    def run(lines: str, *restated: str) -> list[Any]:
         image = builder.ImageBuilder(engine, CACHE).ensure_engine(catalog.system("ms-marco-minilm-l6"))
         job = tmp_path / "job"
-        (job / "checkpoints").mkdir(parents=True, exist_ok=True)
-        for name in ("__init__", "dense", "planted", "rerank", *checkpoints):
-            shutil.copy(data_root() / "checkpoints" / f"{name}.py", job / "checkpoints")
+        shutil.copytree(data_root() / "checkpoints", job / "checkpoints", ignore=shutil.ignore_patterns("__pycache__"))
         for name in restated:
             shutil.copy(Path(__file__).with_name(f"{name}.py"), job)
         (job / "params.json").write_text("{}")

@@ -29,7 +29,7 @@ ids = [each.doc_id for each in corpus]
 @pytest.fixture
 def lines(rerank_probe: Callable[..., list[Any]]) -> Lines:
     """Run lines in the engine's image, beside the restatement and the maker of small checkpoints."""
-    return lambda text: rerank_probe(SETUP + text, checkpoints=(), restated=("rerank_loops",))
+    return lambda text: rerank_probe(SETUP + text, "rerank_loops")
 
 
 def test_aggregations_equal_their_formulas(lines: Lines) -> None:
@@ -345,6 +345,23 @@ say([token_type(scorers.tokeniser(assets / "m")), len(whole)])
     assert "document_tokens" in longer and "tokeniser" in other and "damaged" in cut
     # Two bytes a token; the longest document is cut at 231.
     assert kinds == ["<u2", 2 * (sum((0, 1, 12, 23, 24, 25, 36, 40, 76, 77, 78, 154, 155, 230, 231)) + 231)]
+
+
+def test_training_documents_open_with_their_passage_until_they_are_shuffled(lines: Lines) -> None:
+    original, shuffled = lines("""
+from checkpoints.training import biased
+sentences = [list(range(40 * n, 40 * n + 20)) for n in range(400)]
+for shuffled in (False, True):
+    drawer = biased.BiasedDrawer(sentences, 3, shuffled=shuffled)
+    drawn = [drawer.pairs() for _ in range(300)]
+    first = sum(set(query[:1]) <= set(right[:13]) for (query, right), *_ in drawn)
+    say([first, all(len(text) == 231 for pairs in drawn for _, text in pairs),
+         sum(query[0] in wrong[77:] for pairs in drawn for query, wrong in pairs[1:])])
+""")
+    assert original[0] == 300 and 60 <= shuffled[0] <= 200, "one segment of two to six comes first"
+    assert original[1] and shuffled[1]
+    # Seven wrong documents in ten have a part of the sentence, none of it within the first third.
+    assert 900 * 0.46 <= original[2] <= 900 * 0.66
 
 
 def test_systems_name_what_the_engine_reads() -> None:

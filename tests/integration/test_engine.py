@@ -130,8 +130,10 @@ def test_broken_engine_connection_during_a_job(bench: Bench, engine: docker.Dock
     command = support.command(bench, bench.suite(_PROTOCOL, systems=[SYSTEM]))
     child = _start_and_hold(bench, command, engine, {"DOCKER_HOST": proxy.url})
     proxy.cut()
-    threading.Timer(2.0, proxy.open).start()
+    back = threading.Timer(2.0, proxy.open)
+    back.start()
     _ends_and_goes_on(bench, child, command, engine)
+    back.join()
 
 
 def test_engine_restart_during_a_job(
