@@ -121,25 +121,18 @@ def warmth(engine: docker.DockerClient) -> Iterator[Warmth]:
 
 @pytest.fixture
 def probe(engine: docker.DockerClient, warmth: Warmth, tmp_path: Path) -> Probe:
-    """Run lines of Python in a system's image; what they ``say`` comes back.
+    """Run lines of Python in a system's image; what they ``say`` comes back."""
 
-    With ``memory`` ("256m") they have a container of their own with that limit.
-    """
-
-    def run(name: str, lines: str, *, memory: str | None = None, models: Path | None = None) -> list[Any]:
+    def run(name: str, lines: str) -> list[Any]:
         system = catalog.system(name)
-        image = builder.ImageBuilder(engine, CACHE, models).ensure(system)
-        job, index = tmp_path / "job", tmp_path / "index"
+        image = builder.ImageBuilder(engine, CACHE).ensure(system)
+        job = tmp_path / "job"
         job.mkdir(exist_ok=True)  # a test may have put files there
         (job / "probe.py").write_text(PRELUDE + lines)
         (job / "params.json").write_text(json.dumps(system.params))
         (job / "corpus.jsonl").write_text("".join(json.dumps(document) + "\n" for document in DOCUMENTS))
-        if memory is None:
-            imports = "import adapter" if system.lean else IMPORTS.get(system.engine, "import adapter")
-            return warmth.of(image.digest, imports).ask(job)
-        index.mkdir()
-        index.chmod(0o777)
-        return inside.ask(engine, image.digest, {"/job": job}, {"/index": index}, memory=memory)
+        imports = "import adapter" if system.lean else IMPORTS.get(system.engine, "import adapter")
+        return warmth.of(image.digest, imports).ask(job)
 
     return run
 

@@ -215,18 +215,6 @@ def test_full_java_heap_is_a_memory_error(probe: Probe, lines: str) -> None:
     assert "java.lang.OutOfMemoryError" in message
 
 
-def test_bm25_runs_in_256_mib(probe: Probe) -> None:
-    lines = """
-bm25 = engine(build_heap_mib=64)
-bm25.build(corpus, index, lambda _: None)
-bm25.load(index)
-for _ in range(200):
-    hits = bm25.search("mountains of ice", 3)
-say(hits[0].doc_id)
-"""
-    assert probe("bm25", lines, memory="256m") == ["glacier"]
-
-
 def test_shared_jvm_options_do_not_override_the_adapters(probe: Probe) -> None:
     """Both JVMs read the options that the launcher sets for all; the adapter's own win."""
     lines = """
