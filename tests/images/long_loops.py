@@ -9,7 +9,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import adapter
 import numpy
 import rerank_loops as short
 import torch
@@ -19,7 +18,6 @@ from safetensors.numpy import load_file
 
 from checkpoints import rerank_long
 from harness.driver.adapter import Corpus
-from harness.driver.records import Envelope
 
 LONGEST, QUERY = 150, 8
 LENGTHS = (0, 1, 7, 8, 9, 15, 16, 17, 30, 54, 55, 63, 64, 65, 100, 127, 128, 129, 149, 150, 151, 200)
@@ -36,12 +34,7 @@ def make(assets: Path, kind: str, **changes: Any) -> Path:
 def engine(assets: Path, kind: str, index: Path, corpus: Corpus | None = None, **params: Any) -> Any:
     """The engine, loaded; the index is built where there is none."""
     given = {"model": kind, "head": HEADS[kind], "aggregation": "long", "document_tokens": LONGEST, **params}
-    made = adapter.ENGINE({"query_tokens": QUERY, **given}, Envelope("test", 1, 1 << 30), assets)
-    if corpus is not None and not index.exists():
-        index.mkdir(parents=True)
-        made.build(corpus, index, lambda _: None)
-    made.load(index)
-    return made
+    return short.engine(assets, index, corpus, query_tokens=QUERY, **given)
 
 
 class Pairs:
@@ -167,13 +160,5 @@ def compare(assets: Path, index: Path, corpus: Corpus, kind: str, **params: Any)
     """Largest difference between engine and restatement over all lengths of documents and queries."""
     made, pairs = restated(assets / kind, kind), Pairs(assets / kind)
     ready = engine(assets, kind, index, corpus, **params)
-    texts = {each.doc_id: f"{each.title} {each.text}".strip() for each in corpus}
-    off, spread, count = 0.0, 0.0, 0
-    for length in (0, 10):
-        query = short.words(length, 100 + length)
-        found = ready.score(query, list(texts))
-        longest = params.get("window", LONGEST)
-        wanted = [made.pair(*pairs(query, text, longest)) for text in texts.values()]
-        off = max(off, *(abs(one - other) for one, other in zip(found, wanted, strict=True)))
-        spread, count = max(spread, max(wanted) - min(wanted)), count + len(found)
-    return {"difference": off, "spread": spread, "pairs": count}
+    longest = params.get("window", LONGEST)
+    return short.compared(ready, corpus, (0, 10), lambda query, text: made.pair(*pairs(query, text, longest)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def engine(assets: Path, index: Path, corpus: Corpus | None = None, **params: An
     given = {"model": "m", "head": "linear", "document_tokens": LONGEST, "query_tokens": QUERY, **params}
     made = adapter.ENGINE(given, Envelope("test", 1, 1 << 30), assets)
     if corpus is not None and not index.exists():
-        index.mkdir()
+        index.mkdir(parents=True)
         made.build(corpus, index, lambda _: None)
     made.load(index)
     return made
@@ -194,12 +195,19 @@ def compare(assets: Path, index: Path, corpus: Corpus, aggregation: str, pad: st
     bert = Bert(assets / "m")
     window, stride = RULES[aggregation]
     ready = engine(assets, index, corpus, aggregation=aggregation, pad_windows=pad, window=window, stride=stride)
+    return compared(ready, corpus, QUERIES, lambda query, text: expected(bert, query, text, aggregation, pad))
+
+
+def compared(
+    ready: Any, corpus: Corpus, lengths: tuple[int, ...], right: Callable[[str, str], float]
+) -> dict[str, Any]:
+    """Largest difference between the engine's scores and the right ones, for queries of these lengths."""
     texts = {each.doc_id: f"{each.title} {each.text}".strip() for each in corpus}
     off, spread, pairs = 0.0, 0.0, 0
-    for length in QUERIES:
+    for length in lengths:
         query = words(length, 100 + length)
         found = ready.score(query, list(texts))
-        wanted = [expected(bert, query, text, aggregation, pad) for text in texts.values()]
+        wanted = [right(query, text) for text in texts.values()]
         off = max(off, *(abs(one - other) for one, other in zip(found, wanted, strict=True)))
         spread, pairs = max(spread, max(wanted) - min(wanted)), pairs + len(found)
     return {"difference": off, "spread": spread, "pairs": pairs}

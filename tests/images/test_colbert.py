@@ -11,9 +11,6 @@ from tests.images.conftest import DOCUMENTS, MADE_CLOCK
 
 pytestmark = pytest.mark.docker
 
-MAXIMUM_BYTES = 2_000_000_000
-
-
 # No line of this project: the engine as its README uses it, but for the extensions, which the image has compiled.
 PLAIN = """
 import importlib.util, json, os, sys
@@ -200,8 +197,7 @@ ready.close()
     assert stages == {"tokenise": 1, "encode": 10, "retrieve": 6200, "rerank": 0} and sum(stages.values()) == spent
 
 
-def test_image_is_small_and_has_no_compiler(engine: docker.DockerClient, colbert_image: builder.Image) -> None:
-    assert colbert_image.size_bytes < MAXIMUM_BYTES
+def test_image_has_no_compiler(engine: docker.DockerClient, colbert_image: builder.Image) -> None:
     script = "import shutil; print([shutil.which(name) for name in ('g++', 'cc', 'ninja')])"
     tools = engine.containers.run(colbert_image.digest, ["-c", script], entrypoint=["python3"], remove=True)
     assert tools.decode().strip() == "[None, None, None]"

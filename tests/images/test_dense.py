@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import docker
 import pytest
 
-from harness.launch.images import builder, catalog
-from tests.images.conftest import CACHE, DOCUMENTS, MADE_CLOCK, Probe
+from tests.images.conftest import DOCUMENTS, MADE_CLOCK, Probe
 
 pytestmark = pytest.mark.docker
 
@@ -44,24 +42,6 @@ minilm.close()
     assert threads.keys() > {"torch_intraop", "torch_interop", "faiss_omp"}, "and the pools under them"
     assert set(threads.values()) == {1}
     assert len(empty) == 1
-
-
-def test_batch_is_answered_as_single_queries_are(probe: Probe) -> None:
-    lines = """
-queries = ["frozen water", "eruption of lava", "a hot drink " * 40, ""]
-say([[[hit.doc_id, hit.score] for hit in hits] for hits in minilm.search_batch(queries, 3)])
-say([[[hit.doc_id, hit.score] for hit in minilm.search(query, 3)] for query in queries])
-calls = []
-run = minilm._model.run
-minilm._model.run = lambda batch: calls.append(len(batch)) or run(batch)
-minilm.search_batch(queries, 3)
-say([calls, sorted(minilm.stages_s())])
-"""
-    batched, alone, (calls, stages) = probe("minilm-torch", BUILT + lines)
-    for ours, theirs in zip(batched, alone, strict=True):
-        assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], abs=1e-4)
-        assert {doc_id for doc_id, _ in ours} == {doc_id for doc_id, _ in theirs}
-    assert calls == [4] and stages == _STAGES
 
 
 @pytest.mark.parametrize(("system", "passes"), [("minilm-torch", 1), ("minilm", 2)])
@@ -137,21 +117,6 @@ say(refused(lambda: engine(pooling="median").build(corpus, index, lambda _: None
     assert "prepared with the head 'mean', not 'median'" in pooling
 
 
-def test_lean_image_encodes_searches_and_names_its_libraries_without_pytorch(probe: Probe) -> None:
-    lines = """
-from importlib.metadata import version
-from importlib.util import find_spec
-say([hit.doc_id for hit in minilm.search("frozen water", 1)])
-say(minilm.libraries())
-say([name for name in ("torch", "transformers", "onnx", "sympy") if find_spec(name)])
-say([version("openvino"), version("onnxruntime")])
-"""
-    best, libraries, found, (openvino, onnxruntime) = probe("minilm", BUILT + lines)
-    assert best == ["glacier"] and found == []
-    assert libraries.keys() >= {"onnxruntime", "tokenizers", "numpy"} and libraries["onnxruntime"] == onnxruntime
-    assert openvino
-
-
 def test_missing_gpu_is_reported(probe: Probe) -> None:
     lines = """
 import dataclasses
@@ -164,9 +129,3 @@ except RuntimeError as error:
 """
     (message,) = probe("minilm-torch", lines)
     assert message.startswith("the envelope has a GPU, but torch 2.13.0+cpu finds no CUDA device")
-
-
-def test_dense_image_is_small(engine: docker.DockerClient) -> None:
-    images = builder.ImageBuilder(engine, CACHE)
-    whole, lean = (images.ensure(catalog.system(name)) for name in ("minilm-torch", "minilm"))
-    assert whole.size_bytes <= 1.3e9 and lean.size_bytes <= 0.7e9

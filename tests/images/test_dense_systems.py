@@ -174,35 +174,3 @@ load(True)
     assert same == [""] * 3
     for message in (vocabulary, case, config):
         assert message.startswith("the index was built with checkpoint_sha256")
-
-
-def test_chinese_texts_are_encoded_identically_in_the_image(probe: Probe, tmp_path: Path) -> None:
-    put_small_checkpoints(tmp_path)
-    texts = [
-        "\u51b0\u5ddd\u662f\u51b0\u4e4b\u6cb3",
-        "\u706b\u5c71\u55b7\u51fa\u7194\u5ca9",
-        "\u4eba\u4eec\u559d\u5496\u5561",
-    ]
-    lines = f"""
-import small
-texts = {texts!r}
-(Path("/index/corpus.jsonl")).write_text(
-    "".join(json.dumps({{"_id": f"\\u6587 {{number}}", "text": text}}) + "\\n" for number, text in enumerate(texts)))
-chinese = Corpus(Path("/index/corpus.jsonl"), 3)
-params = {{"model": "m", "pooling": "mean", "normalise": True, "document_tokens": 64, "query_tokens": 32}}
-small.make(Path("/index/assets/m"), "bert", texts=texts)
-dense = adapter.ENGINE(params, Envelope("test", 1, 1 << 30), Path("/index/assets"))
-dense.build(chinese, index, lambda _: None)
-dense.load(index)
-for text in texts:
-    hits = dense.search(text, 3)
-    say([hits[0].doc_id, hits[0].score, hits[1].score])
-say([len(dense._model.tokenizer.encode(text).ids) for text in texts])
-say([dense._model.tokenizer.token_to_id("[UNK]") in dense._model.tokenizer.encode(text).ids for text in texts])
-"""
-    *ranked, lengths, unknown = probe("minilm-torch", lines)
-    for number, (doc_id, score, next_score) in enumerate(ranked):
-        assert doc_id == f"\u6587 {number}"
-        assert score == pytest.approx(1, abs=1e-4) and next_score < 0.999
-    assert lengths == [len(text) + 2 for text in texts], "each character is a token"
-    assert unknown == [False] * 3

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 from pathlib import Path
 
-import docker
+import ir_measures
 import pytest
 
 from harness.config import data_root
 from harness.datasets import load
-from harness.launch.images import builder, catalog
 from tests.images.conftest import CACHE, DOCUMENTS, Probe
 
 pytestmark = pytest.mark.docker
@@ -136,17 +134,9 @@ for code in ("th", "klingon"):
     assert klingon.startswith("language is 'klingon', must be one of ar, bn,")
 
 
-@pytest.mark.parametrize(
-    ("name", "least"),
-    [
-        ("dureader-demo-zh", 0.30),
-        pytest.param("dureader-demo-zh-titles", 0.30, marks=pytest.mark.soak),
-        pytest.param("xquad-zh", 0.95, marks=pytest.mark.soak),
-    ],
-)
-def test_lucene_finds_chinese_documents(probe: Probe, tmp_path: Path, name: str, least: float) -> None:
-    """Require an nDCG@10 just below the measured 0.312, 0.312 and 0.966: lost or split text falls below."""
-    dataset = load(data_root() / "datasets" / name, CACHE)
+def test_lucene_finds_chinese_documents(probe: Probe, tmp_path: Path) -> None:
+    """Require an nDCG@10 just below the measured 0.312: lost or split text falls below."""
+    dataset = load(data_root() / "datasets" / "dureader-demo-zh", CACHE)
     (tmp_path / "job").mkdir()
     shutil.copyfile(dataset.corpus.folder / "corpus.jsonl", tmp_path / "job" / "chinese.jsonl")
     (tmp_path / "job" / "queries.json").write_text(json.dumps({each.query_id: each.text for each in dataset.queries}))
@@ -155,21 +145,14 @@ bm25 = engine()
 bm25.build(Corpus(Path("/job/chinese.jsonl"), {dataset.corpus.size}), index, lambda _: None)
 bm25.load(index)
 queries = json.loads(Path("/job/queries.json").read_text())
-say({{each: [hit.doc_id for hit in bm25.search(text, 10)] for each, text in queries.items()}})
+say({{each: {{hit.doc_id: hit.score for hit in bm25.search(text, 10)}} for each, text in queries.items()}})
 """
-    (found,) = probe("bm25-zh", lines)
-    relevant: dict[str, set[str]] = {}
+    (run,) = probe("bm25-zh", lines)
+    qrels: dict[str, dict[str, int]] = {query_id: {} for query_id in run}
     for query_id, _, doc_id, grade in map(str.split, dataset.qrels.decode().splitlines()):
-        if int(grade) > 0:
-            relevant.setdefault(query_id, set()).add(doc_id)
-    gains = [ndcg(found[query_id], wanted) for query_id, wanted in relevant.items()]
-    assert sum(gains) / len(gains) > least
-
-
-def ndcg(ranking: list[str], wanted: set[str]) -> float:
-    """nDCG@10 with binary gains."""
-    best = sum(1 / math.log2(rank + 2) for rank in range(min(10, len(wanted))))
-    return sum(1 / math.log2(rank + 2) for rank, doc_id in enumerate(ranking[:10]) if doc_id in wanted) / best
+        qrels[query_id][doc_id] = int(grade)
+    (value,) = ir_measures.calc_aggregate([ir_measures.nDCG @ 10], qrels, run).values()
+    assert value > 0.30
 
 
 def test_index_of_another_kind_and_unused_parameters_are_refused(probe: Probe) -> None:
@@ -185,12 +168,6 @@ for wrong in ({"languge": "zh"}, {"colour": 1}):
     assert unknown.startswith("the index has no readable built-with.json")
     assert near == "unknown parameter 'languge'; did you mean 'language'?"
     assert far.startswith("unknown parameter 'colour'; this engine reads b, build_heap_mib, force_merge")
-
-
-def test_lucene_image_is_small(engine: docker.DockerClient) -> None:
-    image = builder.ImageBuilder(engine, CACHE).ensure(catalog.system("bm25"))
-    assert image.size_bytes <= 600e6
-    assert image.digest == builder.ImageBuilder(engine, CACHE).ensure(catalog.system("bm25-zh")).digest
 
 
 @pytest.mark.parametrize(

@@ -171,22 +171,16 @@ def score(query, part):
     with torch.inference_mode():
         first = model(input_ids=torch.tensor([ids]), **types).last_hidden_state[0, 0]
     return float(first @ state["cls.weight"][0] + state["cls.bias"][0])
-texts = {each.doc_id: f"{each.title} {each.text}".strip() for each in corpus}
 plain = lambda text: tokenizer(text, add_special_tokens=False)["input_ids"]
+def right(query, text):
+    document = plain(text)[: loops.LONGEST]
+    cuts = loops.cut(len(document), name, len(document))
+    parts = [document[start : start + count] for start, count in cuts]
+    return max(score(plain(query)[: loops.QUERY], part) for part in parts)
 for name in ("first", "max"):
     window, stride = loops.RULES[name]
     ready = loops.engine(assets, made, corpus, aggregation=name, window=window, stride=stride)
-    off, wanted = 0.0, []
-    for length in loops.QUERIES:
-        query = loops.words(length, 100 + length)
-        found = ready.score(query, ids)
-        for each, mine in zip(ids, found):
-            document = plain(texts[each])[: loops.LONGEST]
-            cuts = loops.cut(len(document), name, len(document))
-            parts = [document[start : start + count] for start, count in cuts]
-            wanted.append(max(score(plain(query)[: loops.QUERY], part) for part in parts))
-            off = max(off, abs(mine - wanted[-1]))
-    say([name, off, float(numpy.std(wanted)), len(wanted)])
+    say([name, loops.compared(ready, corpus, loops.QUERIES, right)])
 # The work that is counted is that of the model's own products, of padded windows and of positions.
 from encoder.config import read_config
 counted = []
@@ -199,10 +193,10 @@ say(["flop", *counted])
     )
     assert dtype == "torch.float32" and (kind == "electra" or added[0] == 1)
     (*compared, (_, *counted)) = answers
-    assert [name for name, *_ in compared] == ["first", "max"]
-    for name, difference, spread, pairs in compared:
-        assert pairs == 64 and spread > 0.1, "scores that are all alike prove nothing"
-        assert difference <= 1e-5, name
+    assert [name for name, _ in compared] == ["first", "max"]
+    for name, found in compared:
+        assert found["pairs"] == 64 and found["spread"] > 0.1, "scores that are all alike prove nothing"
+        assert found["difference"] <= 1e-5, name
     assert all(theirs == ours > 0 for theirs, ours in counted)
 
 
