@@ -64,7 +64,7 @@ _ENDS: dict[str, tuple[tuple[Outcome, str], ...]] = {
     "number_infinity": ((Outcome.CRASH, "its measurement.json is wrong"),),
     "number_too_large": ((Outcome.CRASH, "its measurement.json is wrong"),),
     "number_endless": ((Outcome.CRASH, "its measurement.json is wrong"),),
-    "number_negative": ((Outcome.BAD_OUTPUT, "-1.0 s to search"),),
+    "number_negative": ((Outcome.BAD_OUTPUT, "the image reported -1.0 s"),),
 }
 
 # Of attacks that are alike one is drawn by chance; a soak has the others.
