@@ -1,4 +1,4 @@
-"""Checkpoints are trained and read by the real engines; those of a whole training rank."""
+"""Checkpoints are trained and read by the real engines; those of a whole training rank, wrong ones worse."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import math
 import random
 import shutil
+import tomllib
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
@@ -15,8 +16,9 @@ from typing import Any
 import docker
 import pytest
 
-from checkpoints import container, small
+from checkpoints import container, small, stand_in
 from harness.config import data_root
+from harness.errors import ImageError
 from harness.launch.images import builder, catalog
 from tests.checkpoints.conftest import CACHE
 from tests.support.chance import chance
@@ -77,7 +79,10 @@ def measured(
     """nDCG@10 of a system on SciFact's queries, over the relevant documents and some others."""
 
     def run(made: Path, name: str, *, queries: int | None = None, others: int = OTHERS) -> float:
-        monkeypatch.setenv("HARNESS_IMAGES", str(made / "images"))
+        images = tmp_path / "images"
+        if not images.exists():
+            shutil.copytree(made / "images", images)
+        monkeypatch.setenv("HARNESS_IMAGES", str(images))
         asked = dict(list(judged.items())[:queries])
         system = catalog.system(name)
         image = builder.ImageBuilder(engine, CACHE, made / "models").ensure(system)
@@ -120,6 +125,15 @@ def _ndcg(hits: list[str], relevant: dict[str, int]) -> float:
     return gain / best
 
 
+def _variant(name: str, new: str, **params: str) -> None:
+    """The same system with other parameters, under another name."""
+    (path,) = catalog.own_images_dir().glob(f"*/systems/{name}.toml")
+    told = tomllib.loads(path.read_text())
+    for table in ("build_params", "search_params"):
+        told[table].update({key: value for key, value in params.items() if key in told[table]})
+    path.with_name(f"{new}.toml").write_text(stand_in.as_toml(told))
+
+
 def test_trained_checkpoint_ranks_in_its_engine(hardly_trained: Path, measured: Ranked) -> None:
     assert 0 <= measured(hardly_trained, small.NAMES[DRAWN.systems[-1]], queries=3, others=5) <= 1
 
@@ -153,14 +167,34 @@ def test_existing_checkpoints_are_kept_and_broken_ones_are_remade(
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(
-    ("name", "least", "part"),
-    [
-        ("dpr-small", 0.5, {}),
-        ("bt-splade-l-small", 0.6, {}),
-        ("colbertv2-l-small", 0.6, {}),
-        ("ms-marco-minilm-l6-small", 0.4, {"queries": 30, "others": 100}),
-    ],
-)
-def test_whole_training_ranks(trained: Path, measured: Ranked, name: str, least: float, part: dict[str, int]) -> None:
-    assert measured(trained, name, **part) > least
+def test_dpr_ranks_and_wrong_pooling_ranks_worse(trained: Path, measured: Ranked) -> None:
+    right = measured(trained, "dpr-small")
+    assert right > 0.5
+    _variant("dpr-small", "dpr-mean", pooling="mean")
+    assert measured(trained, "dpr-mean") < right - 0.08
+    _variant("dpr-small", "dpr-swapped", query_model="dpr-context", document_model="dpr-question")
+    with pytest.raises(ImageError, match="swap them"):
+        measured(trained, "dpr-swapped")
+
+
+@pytest.mark.soak
+def test_splade_ranks_and_swapped_encoders_rank_worse(trained: Path, measured: Ranked) -> None:
+    right = measured(trained, "bt-splade-l-small")
+    assert right > 0.6
+    _variant(
+        "bt-splade-l-small",
+        "bt-splade-swapped",
+        query_model="bt-splade-l-document",
+        document_model="bt-splade-l-query",
+    )
+    assert measured(trained, "bt-splade-swapped") < right - 0.04
+
+
+@pytest.mark.soak
+def test_colbert_ranks(trained: Path, measured: Ranked) -> None:
+    assert measured(trained, "colbertv2-l-small") > 0.6
+
+
+@pytest.mark.soak
+def test_cross_encoder_ranks(trained: Path, measured: Ranked) -> None:
+    assert measured(trained, "ms-marco-minilm-l6-small", queries=30, others=100) > 0.4
