@@ -28,6 +28,7 @@ KINDS = ("dpr-question", "dpr-context", "ance", "repbert", "bert", "bert-4k", "b
 _SENTENCE_PIECES = {
     "XLMRobertaTokenizer": ("<s>", "<pad>", "</s>", "<unk>"),
     "DebertaV2Tokenizer": ("[PAD]", "[CLS]", "[SEP]", "[UNK]"),
+    "BigBirdTokenizer": ("<pad>", "</s>", "<s>", "<unk>", "[CLS]", "[SEP]"),
 }
 
 

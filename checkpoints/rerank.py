@@ -82,8 +82,9 @@ def _model(
 
     if kind.startswith("deberta"):
         config: Any = _deberta(folder, texts, sizes, positions)
-        published: Any = transformers.DebertaV2ForSequenceClassification
-        return config, (published if kind == "deberta" else _deberta_with_cls)(config)
+        if kind == "deberta-linear":
+            return config, _with_cls("deberta", transformers.DebertaV2Model(config))
+        return config, transformers.DebertaV2ForSequenceClassification(config)
     if kind == "xlm-roberta":
         sizes["vocab_size"] = dense.byte_pairs(folder, texts, words, positions)
         config = transformers.XLMRobertaConfig(
@@ -98,10 +99,13 @@ def _model(
         config = transformers.ElectraConfig(
             max_position_embeddings=positions, embedding_size=sizes["hidden_size"], **sizes
         )
-        published = transformers.ElectraForSequenceClassification
-        return config, (published if kind == "electra" else _electra_with_cls)(config)
+        if kind == "electra-linear":
+            return config, _with_cls("electra", transformers.ElectraModel(config))
+        return config, transformers.ElectraForSequenceClassification(config)
     config = transformers.BertConfig(max_position_embeddings=positions, **sizes)
-    return config, (transformers.BertForSequenceClassification if kind == "bert" else _bert_with_cls)(config)
+    if kind == "linear":
+        return config, _with_cls("bert", transformers.BertModel(config, add_pooling_layer=False))
+    return config, transformers.BertForSequenceClassification(config)
 
 
 def _modern_bert(sizes: dict[str, Any], positions: int, plant: bool) -> Any:
@@ -136,24 +140,6 @@ def _deberta(folder: Path, texts: Sequence[str], sizes: dict[str, Any], position
     )
 
 
-def _bert_with_cls(config: Any) -> Any:
-    import transformers
-
-    return _with_cls("bert", transformers.BertModel(config, add_pooling_layer=False))
-
-
-def _deberta_with_cls(config: Any) -> Any:
-    import transformers
-
-    return _with_cls("deberta", transformers.DebertaV2Model(config))
-
-
-def _electra_with_cls(config: Any) -> Any:
-    import transformers
-
-    return _with_cls("electra", transformers.ElectraModel(config))
-
-
 def _with_cls(name: str, transformer: Any) -> Any:
     """Return a transformer under a name, and one linear map over its first token."""
     import torch
@@ -185,12 +171,12 @@ def _plant(folder: Path, kind: str, state: dict[str, Any]) -> None:
     """Overwrite the tensors so that a score grows with the words that query and text share."""
     import torch
 
+    shift, good = 0.0, -0.3
     if kind in ("bert", "electra", "linear", "electra-linear"):
         planted.match_pairs(state, "electra." if kind.startswith("electra") else "bert.")
         reader = {"bert": "bert.pooler.dense", "electra": "classifier.dense"}.get(kind, "cls")
-        state[f"{reader}.weight"].data = planted.read_share(state[f"{reader}.weight"], 0.3)
-        # Far enough from 0 that the activation is monotone.
-        state[f"{reader}.bias"].data = torch.full_like(state[f"{reader}.bias"], 2.0 if kind == "electra" else 0.0)
+        # A shift that far from 0 leaves the activation monotone.
+        shift, good = 2.0 if kind == "electra" else 0.0, 0.3
         last = {"bert": "classifier.weight", "electra": "classifier.out_proj.weight"}.get(kind)
     elif kind.startswith("deberta"):
         vocabulary = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
@@ -198,19 +184,15 @@ def _plant(folder: Path, kind: str, state: dict[str, Any]) -> None:
         letters = [number for number, (piece, _) in enumerate(vocabulary) if len(piece.strip("\u2581")) < 2]
         planted.match_copies(state, planted.DEBERTA, letters)
         reader, last = ("cls", None) if kind == "deberta-linear" else ("pooler.dense", "classifier.weight")
-        state[f"{reader}.weight"].data = planted.read_share(state[f"{reader}.weight"], -0.3)
-        # Far enough from 0 that the activation is monotone.
-        state[f"{reader}.bias"].data = torch.full_like(state[f"{reader}.bias"], 2.0 if last else 0.0)
+        shift = 2.0 if last else 0.0
     elif kind == "xlm-roberta":
         planted.match_copies(state, planted.ROBERTA)
         reader, last = "classifier.dense", "classifier.out_proj.weight"
-        state[f"{reader}.weight"].data = planted.read_share(state[f"{reader}.weight"], -0.3)
-        state[f"{reader}.bias"].data = torch.zeros_like(state[f"{reader}.bias"])
     else:
         pieces = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
         letters = [number for number, piece in enumerate(pieces) if len(piece.strip("#")) < 2 or piece == "[UNK]"]
         planted.match_copies(state, planted.MODERNBERT, letters)
-        parts, last = _modules(state["embeddings.norm.weight"].shape[0]), None
+        parts = _modules(state["embeddings.norm.weight"].shape[0])
         for tensor in (each for part in parts.values() for name, each in part.items() if "norm.weight" not in name):
             tensor.zero_()
         weight = parts["2_Dense"]["linear.weight"]
@@ -219,5 +201,8 @@ def _plant(folder: Path, kind: str, state: dict[str, Any]) -> None:
         parts["3_LayerNorm"]["norm.weight"].fill_(1.0)
         parts["4_Dense"]["linear.weight"][0, :2] = torch.tensor([1.0, -1.0])
         _write_modules(folder, parts)
+        return
+    state[f"{reader}.weight"].data = planted.read_share(state[f"{reader}.weight"], good)
+    state[f"{reader}.bias"].data = torch.full_like(state[f"{reader}.bias"], shift)
     if last:
         state[last].data = torch.ones_like(state[last])

@@ -66,18 +66,11 @@ def make(
     if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}, must be one of {', '.join(KINDS)}")
     heads = 1 if plant else heads
-    sizes: dict[str, Any] = {
-        "words": words,
-        "hidden": hidden,
-        "layers": layers,
-        "heads": heads,
-        "positions": positions,
-        "seed": seed,
-    }
     head, encoder = _divided(kind)
     # A planted DeBERTa matches copies, and there a low share is a good match.
     copies = plant and encoder == "deberta-linear"
-    rerank.make(folder, encoder, texts=texts, plant=copies, **sizes)
+    sizes = {"words": words, "hidden": hidden, "layers": layers, "heads": heads, "positions": positions}
+    rerank.make(folder, encoder, texts=texts, plant=copies, seed=seed, **sizes)
     path = folder / "model.safetensors"
     state = {name: tensor for name, tensor in load_file(path).items() if not name.startswith("cls.")}
     described, own = _parts(head, hidden, layers, query_tokens, heads)

@@ -7,7 +7,6 @@ linear map of FirstP beside it: ``cls.weight`` (1, hidden) and ``cls.bias``.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from checkpoints import dense, planted
 #   mosaic      MosaicBERT under bert., Wqkv in one: mosaic-bert-base
 #   tinyllama   LlamaModel under model.; SentencePiece's byte pairs: TinyLlama-1.1B
 KINDS = ("longformer", "bigbird", "jina", "mosaic", "tinyllama")
-_MARKS = ".,:;!?'\"()-"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
@@ -82,26 +80,23 @@ def _described(
         config: Any = transformers.LongformerConfig(
             max_position_embeddings=positions + 2, type_vocab_size=1, pad_token_id=1, **sizes
         )
-        model = transformers.LongformerModel(config, add_pooling_layer=False)
-        state = {f"longformer.{name}": tensor for name, tensor in model.state_dict().items()}
+        prefix, model = "longformer", transformers.LongformerModel(config, add_pooling_layer=False)
     elif kind == "bigbird":
-        sizes["vocab_size"] = _sentence_pieces(folder, texts)
+        sizes["vocab_size"] = dense.sentence_pieces(folder, "BigBirdTokenizer", texts, "[MASK]")
         config = transformers.BigBirdConfig(
             max_position_embeddings=positions, block_size=8, num_random_blocks=1, pad_token_id=0, **sizes
         )
-        model = transformers.BigBirdModel(config, add_pooling_layer=False)
-        state = {f"bert.{name}": tensor for name, tensor in model.state_dict().items()}
+        prefix, model = "bert", transformers.BigBirdModel(config, add_pooling_layer=False)
     elif kind == "tinyllama":
         sizes["vocab_size"] = _llama_pieces(folder, texts, words)
         config = transformers.LlamaConfig(max_position_embeddings=positions, num_key_value_heads=1, **sizes)
-        model = transformers.LlamaModel(config)
-        state = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+        prefix, model = "model", transformers.LlamaModel(config)
     else:
         sizes["vocab_size"] = dense.word_pieces(folder, "jina", texts, words, positions)
         own = {"position_embedding_type": "alibi"} if kind == "jina" else {"alibi_starting_size": positions}
         config = transformers.BertConfig(max_position_embeddings=positions, **own, **sizes)
-        state = _alibi_tensors(config, "" if kind == "jina" else "bert.")
-    return config, state
+        return config, _alibi_tensors(config, "" if kind == "jina" else "bert.")
+    return config, {f"{prefix}.{name}": tensor for name, tensor in model.state_dict().items()}
 
 
 def _plant(kind: str, state: dict[str, Any], layers: int) -> None:
@@ -153,20 +148,6 @@ def _alibi_tensors(config: Any, prefix: str) -> dict[str, Any]:
         for norm in ("attention.output.LayerNorm", "mlp.layernorm"):
             shapes |= {f"{layer}.{norm}.weight": (hidden,), f"{layer}.{norm}.bias": (hidden,)}
     return {f"{prefix}{name}": 0.2 * torch.randn(shape) for name, shape in shapes.items()}
-
-
-def _sentence_pieces(folder: Path, texts: Sequence[str]) -> int:
-    """Write BigBird's tokeniser of whole words and letters; return the size of its vocabulary."""
-    import transformers
-
-    special = ["<pad>", "</s>", "<s>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
-    known = sorted({word for text in texts for word in re.findall(r"[A-Za-z]{2,}", text)})
-    pieces = [(piece, 0.0) for piece in special] + [("\u2581", -9.0)]
-    pieces += [(f"\u2581{word}", -1.0) for word in known] + [
-        (letter, -10.0) for letter in (*_LETTERS, *_LETTERS[:26].upper(), *_MARKS)
-    ]
-    transformers.BigBirdTokenizer(vocab=pieces).save_pretrained(str(folder))
-    return len(pieces)
 
 
 def _llama_pieces(folder: Path, texts: Sequence[str], words: int) -> int:

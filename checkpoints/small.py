@@ -116,30 +116,17 @@ def make(
     """
     known = catalog.systems(catalog.images_dir())
     train_missing(client, out / "models", kinds, cache=cache, heard=heard, steps=steps, corpus=corpus)
+
+    def write(kind: Kind, name: str, **changes: Any) -> Path:
+        places: dict[str, Any] = {"models": out / "models", "images": out / "images"}
+        return stand_in.write(known[name].file, NAMES[name], note=kind.note, **places, **changes)
+
     written = [
-        stand_in.write(
-            known[name].engine_dir / "systems" / f"{name}.toml",
-            NAMES[name],
-            models=out / "models",
-            images=out / "images",
-            note=kind.note,
-            params={key: value for key, value in kind.params.items() if key in known[name].params},
-        )
+        write(kind, name, params={key: value for key, value in kind.params.items() if key in known[name].params})
         for kind in kinds
         for name in kind.systems
     ]
-    return written + [
-        stand_in.write(
-            known[name].file,
-            NAMES[name],
-            models=out / "models",
-            images=out / "images",
-            note=kind.note,
-            components=NAMES,
-        )
-        for kind in kinds
-        for name in kind.joined
-    ]
+    return written + [write(kind, name, components=NAMES) for kind in kinds for name in kind.joined]
 
 
 def train_missing(

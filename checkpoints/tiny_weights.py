@@ -5,6 +5,7 @@ WANTED is JSON: ``wanted`` (folder, module, kind each) and ``texts``.
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import sys
@@ -27,36 +28,22 @@ def make(wanted: dict[str, str], texts: list[str], out: Path) -> None:
     """Write one checkpoint."""
     folder = out / wanted["folder"]
     words = sorted({word for text in texts for word in re.findall(r"[a-z]+", text.lower())})
-    if wanted["module"] == "dense":
-        from checkpoints import dense
-
-        dense.make(folder, wanted["kind"], texts=texts, hidden=_HIDDEN, seed=_SEED)
-        match_words(folder / "pytorch_model.bin")
-    elif wanted["module"] == "sparse":
-        from checkpoints import sparse
-
+    module, kind = wanted["module"], wanted["kind"]
+    given: dict[str, Any] = {"texts": texts, "hidden": _HIDDEN}
+    if module == "sparse":
         # What a T5 of random weights adds to a document is to mean nothing: it knows letters alone.
-        sparse.make(folder, wanted["kind"], words=() if wanted["kind"] == "doct5query" else words, seed=_SEED)
-    elif wanted["module"] == "rerank":
-        from checkpoints import rerank
-
-        rerank.make(folder, wanted["kind"], texts=texts, hidden=_HIDDEN, heads=1, seed=_SEED, plant=True)
-    elif wanted["module"] == "rerank_long":
-        from checkpoints import rerank_long
-
-        rerank_long.make(folder, wanted["kind"], texts=texts, hidden=_HIDDEN, heads=1, seed=_SEED, plant=True)
-    elif wanted["module"] == "rerank_heads":
-        from checkpoints import rerank_heads
-
-        rerank_heads.make(folder, wanted["kind"], texts=texts, hidden=_HIDDEN, seed=_SEED, plant=True)
-    elif wanted["module"] == "llm":
-        from checkpoints import llm
-
-        llm.make(folder, wanted["kind"], texts=texts, hidden=_HIDDEN, seed=_SEED, match=True)
-    else:
-        from checkpoints import colbert
-
-        colbert.make(folder, vocabulary=words, hidden=_HIDDEN, seed=_SEED)
+        given = {"words": () if kind == "doct5query" else words}
+    elif module == "colbert":
+        given = {"vocabulary": words, "hidden": _HIDDEN}
+    elif module == "llm":
+        given["match"] = True
+    elif module != "dense":
+        given |= {"heads": 1, "plant": True}
+    maker = importlib.import_module(f"checkpoints.{module}")
+    maker.make(folder, *([kind] if kind else []), seed=_SEED, **given)
+    if module == "dense":
+        match_words(folder / "pytorch_model.bin")
+    elif module == "colbert":
         match_tokens(folder)
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from checkpoints import stand_in
 from harness.errors import FileError
-from harness.launch.images import catalog
 
 PUBLISHED = """description = "A published one"
 stand_in = "trained elsewhere"
@@ -65,16 +64,6 @@ def test_stand_in_replaces_only_the_weights(published: Path, models: Path, tmp_p
         "config.json": "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a",
         "deeper/model.safetensors": "9a129038d9a00aed0cf6a7ea059ca50a813449061ab87848cf1a13eafdf33b2c",
     }
-
-
-def test_the_catalogue_reads_a_stand_in(published: Path, models: Path, tmp_path: Path) -> None:
-    images = tmp_path / "images"
-    stand_in.write(published, "theirs-small", models=models, images=images, note="random")
-    system = catalog.system("theirs-small", images)
-    assert system.engine_dir == catalog.images_dir() / "dense"
-    assert system.stand_in == "random"
-    assert system.params["label"] == 'a "quoted" \\ café'
-    assert system.params["scale"] == 51.2
 
 
 def test_changed_weights_are_rewritten_and_equal_weights_are_not(published: Path, models: Path, tmp_path: Path) -> None:

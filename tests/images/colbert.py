@@ -11,7 +11,7 @@ from typing import Any
 
 import docker
 
-from tests.images.inside import Warmth, ask
+from tests.images.inside import Warmth
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -136,7 +136,7 @@ class Inside:
     models: Path
     job: Path
 
-    def __call__(self, lines: str, *, memory: str | None = None, **given: Any) -> list[Any]:
+    def __call__(self, lines: str, **given: Any) -> list[Any]:
         self.job.mkdir(exist_ok=True)
         told = {
             "plaid": PLAID,
@@ -149,12 +149,7 @@ class Inside:
         (self.job / "given.json").write_text(json.dumps(told), encoding="utf-8")
         (self.job / "probe.py").write_text(PRELUDE + lines, encoding="utf-8")
         reads = {"/models": self.models, "/src/checkpoints": ROOT / "checkpoints"}
-        if memory is None:
-            return self.warmth.of(self.image, self.imports, reads).ask(self.job)
-        index = self.job.parent / "index"
-        index.mkdir()
-        index.chmod(0o777)
-        return ask(self.warmth.client, self.image, {"/job": self.job, **reads}, {"/index": index}, memory=memory)
+        return self.warmth.of(self.image, self.imports, reads).ask(self.job)
 
 
 def make_models(client: docker.DockerClient, image: str, folder: Path, start: Path) -> Path:

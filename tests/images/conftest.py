@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -121,42 +121,30 @@ def warmth(engine: docker.DockerClient) -> Iterator[Warmth]:
 
 @pytest.fixture
 def probe(engine: docker.DockerClient, warmth: Warmth, tmp_path: Path) -> Probe:
-    """Run lines of Python in a system's image; what they ``say`` comes back.
+    """Run lines of Python in a system's image; what they ``say`` comes back."""
 
-    With ``memory`` ("256m") they have a container of their own with that limit.
-    """
-
-    def run(name: str, lines: str, *, memory: str | None = None, models: Path | None = None) -> list[Any]:
+    def run(name: str, lines: str) -> list[Any]:
         system = catalog.system(name)
-        image = builder.ImageBuilder(engine, CACHE, models).ensure(system)
-        job, index = tmp_path / "job", tmp_path / "index"
+        image = builder.ImageBuilder(engine, CACHE).ensure(system)
+        job = tmp_path / "job"
         job.mkdir(exist_ok=True)  # a test may have put files there
         (job / "probe.py").write_text(PRELUDE + lines)
         (job / "params.json").write_text(json.dumps(system.params))
         (job / "corpus.jsonl").write_text("".join(json.dumps(document) + "\n" for document in DOCUMENTS))
-        if memory is None:
-            imports = "import adapter" if system.lean else IMPORTS.get(system.engine, "import adapter")
-            return warmth.of(image.digest, imports).ask(job)
-        index.mkdir()
-        index.chmod(0o777)
-        return inside.ask(engine, image.digest, {"/job": job}, {"/index": index}, memory=memory)
+        imports = "import adapter" if system.lean else IMPORTS.get(system.engine, "import adapter")
+        return warmth.of(image.digest, imports).ask(job)
 
     return run
 
 
 @pytest.fixture
 def rerank_probe(engine: docker.DockerClient, warmth: Warmth, tmp_path: Path) -> Callable[..., list[Any]]:
-    """Run lines in the image of the engine ``rerank``, beside makers of small checkpoints and restatements.
+    """Run lines in the image of the engine ``rerank``, beside makers of checkpoints and modules of this folder."""
 
-    ``checkpoints`` are modules of that package, ``restated`` modules of this folder.
-    """
-
-    def run(lines: str, *, checkpoints: Sequence[str], restated: Sequence[str]) -> list[Any]:
+    def run(lines: str, *restated: str) -> list[Any]:
         image = builder.ImageBuilder(engine, CACHE).ensure_engine(catalog.system("ms-marco-minilm-l6"))
         job = tmp_path / "job"
-        (job / "checkpoints").mkdir(parents=True, exist_ok=True)
-        for name in ("__init__", "dense", "planted", "rerank", *checkpoints):
-            shutil.copy(data_root() / "checkpoints" / f"{name}.py", job / "checkpoints")
+        shutil.copytree(data_root() / "checkpoints", job / "checkpoints", ignore=shutil.ignore_patterns("__pycache__"))
         for name in restated:
             shutil.copy(Path(__file__).with_name(f"{name}.py"), job)
         (job / "params.json").write_text("{}")

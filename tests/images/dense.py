@@ -29,20 +29,6 @@ class _SciFact:
 SCIFACT = _SciFact()
 
 
-def chinese(documents: int, queries: int) -> tuple[list[dict[str, str]], list[tuple[str, str]]]:
-    """The first documents of the shipped Chinese collection; questions about them, each with its document's id."""
-    folder = _ROOT / "datasets" / "xquad-zh"
-    with gzip.open(folder / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
-        corpus = [json.loads(line) for line, _ in zip(lines, range(documents), strict=False)]
-    judged = (line.split() for line in (folder / "qrels.trec").read_text(encoding="utf-8").splitlines())
-    relevant = {query_id: doc_id for query_id, _, doc_id, _ in judged}
-    with gzip.open(folder / "queries.jsonl.gz", "rt", encoding="utf-8") as lines:
-        texts = {each["_id"]: each["text"] for each in map(json.loads, lines)}
-    known = {each["_id"] for each in corpus}
-    asked = [(texts[query_id], doc_id) for query_id, doc_id in relevant.items() if doc_id in known]
-    return corpus, asked[:queries]
-
-
 def put_small_checkpoints(tmp_path: Path) -> None:
     """Make ``import small`` give the maker of small checkpoints to a probe's lines."""
     job = tmp_path / "job"

@@ -1,4 +1,4 @@
-"""Runs scripts in an image under a job's limits, in a warm or a fresh container."""
+"""Runs scripts in an image under a job's limits, in a warm container."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FORKS = Path(__file__).with_name("forks.py")
 _START_S = 120.0
 
 
-def limits(memory: str, scratch_mib: int, environment: dict[str, str]) -> dict[str, Any]:
+def _limits() -> dict[str, Any]:
     """Return Docker SDK options that limit a container like a job."""
     return {
         "network_mode": "none",
@@ -31,11 +31,12 @@ def limits(memory: str, scratch_mib: int, environment: dict[str, str]) -> dict[s
         "security_opt": ["no-new-privileges"],
         "user": "65532:65532",
         "cpuset_cpus": _cpu(),
-        "mem_limit": memory,
-        "memswap_limit": memory,
+        "mem_limit": "3g",
+        "memswap_limit": "3g",
         "pids_limit": 512,
-        "environment": environment,
-        "tmpfs": {"/tmp": f"size={scratch_mib}m"},
+        # Java's second compiler takes longer than it saves where a JVM lives for a second.
+        "environment": {"OMP_NUM_THREADS": "1", "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"},
+        "tmpfs": {"/tmp": "size=1024m"},
     }
 
 
@@ -52,30 +53,6 @@ def volumes(read: dict[str, Path], write: dict[str, Path]) -> dict[str, dict[str
         for mode, folders in (("ro", read), ("rw", write))
         for place, folder in folders.items()
     }
-
-
-def ask(
-    client: docker.DockerClient, image: str, read: dict[str, Path], write: dict[str, Path], *, memory: str
-) -> list[Any]:
-    """Run ``/job/probe.py`` in a container of its own; return what it ``say``s.
-
-    Args:
-        read: folders that it reads, by their place in the container.
-        write: folders that it writes to, likewise.
-
-    Raises:
-        ContainerError: it failed; 137 means that the kernel killed it at the memory limit.
-    """
-    output = client.containers.run(
-        image,
-        # Out of memory and not killed, it would read its libraries from disk for ever: this ends with 137 too.
-        ["-s", "KILL", "1800", "python3", "/job/probe.py"],
-        entrypoint=["timeout"],
-        remove=True,
-        volumes=volumes(read, write),
-        **limits(memory, 256, {"OMP_NUM_THREADS": "1"}),
-    )
-    return answers_of(output.decode())
 
 
 def answers_of(output: str) -> list[Any]:
@@ -105,8 +82,7 @@ class Warm:
             detach=True,
             auto_remove=True,
             volumes=volumes(own, writes),
-            # Java's second compiler takes longer than it saves where a JVM lives for a second.
-            **limits("3g", 1024, {"OMP_NUM_THREADS": "1", "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}),
+            **_limits(),
         )
         deadline = time.monotonic() + _START_S
         while not (self._folder / "door" / "s").exists():

@@ -5,12 +5,10 @@ Imported inside an engine's image, beside ``rerank_loops`` and the package ``che
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
 
-import adapter
 import numpy
 import rerank_loops as short
 import torch
@@ -20,13 +18,11 @@ from safetensors.numpy import load_file
 
 from checkpoints import rerank_long
 from harness.driver.adapter import Corpus
-from harness.driver.records import Envelope
 
 LONGEST, QUERY = 150, 8
 LENGTHS = (0, 1, 7, 8, 9, 15, 16, 17, 30, 54, 55, 63, 64, 65, 100, 127, 128, 129, 149, 150, 151, 200)
 HEADS = {"longformer": "linear", "bigbird": "linear", "jina": "linear_mean", "mosaic": "linear"}
 HEADS["tinyllama"] = "linear_mean"
-ERF = numpy.vectorize(math.erf)
 
 
 def make(assets: Path, kind: str, **changes: Any) -> Path:
@@ -38,12 +34,7 @@ def make(assets: Path, kind: str, **changes: Any) -> Path:
 def engine(assets: Path, kind: str, index: Path, corpus: Corpus | None = None, **params: Any) -> Any:
     """The engine, loaded; the index is built where there is none."""
     given = {"model": kind, "head": HEADS[kind], "aggregation": "long", "document_tokens": LONGEST, **params}
-    made = adapter.ENGINE({"query_tokens": QUERY, **given}, Envelope("test", 1, 1 << 30), assets)
-    if corpus is not None and not index.exists():
-        index.mkdir(parents=True)
-        made.build(corpus, index, lambda _: None)
-    made.load(index)
-    return made
+    return short.engine(assets, index, corpus, query_tokens=QUERY, **given)
 
 
 class Pairs:
@@ -61,41 +52,7 @@ class Pairs:
         return [*before, *document, *form.after], len(before)
 
 
-class Restated:
-    """Tensors in float64, and what the transformers have in common."""
-
-    def __init__(self, folder: Path, prefix: str) -> None:
-        self.config = json.loads((folder / "config.json").read_text())
-        found = load_file(folder / "model.safetensors")
-        self.tensors = {name.removeprefix(prefix): each.astype(numpy.float64) for name, each in found.items()}
-        self.heads = self.config["num_attention_heads"]
-        self.size = self.config["hidden_size"] // self.heads
-
-    def linear(self, states: Any, name: str) -> Any:
-        made = states @ self.tensors[f"{name}.weight"].T
-        return made + self.tensors[f"{name}.bias"] if f"{name}.bias" in self.tensors else made
-
-    def norm(self, states: Any, name: str) -> Any:
-        centred = states - states.mean(-1, keepdims=True)
-        scaled = centred / numpy.sqrt((centred**2).mean(-1, keepdims=True) + self.config["layer_norm_eps"])
-        return scaled * self.tensors[f"{name}.weight"] + self.tensors[f"{name}.bias"]
-
-    def score(self, vector: Any) -> float:
-        return float(vector @ self.tensors["cls.weight"][0] + self.tensors["cls.bias"][0])
-
-
-def gelu(values: Any) -> Any:
-    return values * 0.5 * (1 + ERF(values / math.sqrt(2)))
-
-
-def attended(query: Any, key: Any, value: Any, bias: Any) -> Any:
-    """One token's attention over some others."""
-    logits = key @ query / math.sqrt(len(query)) + bias
-    weights = numpy.exp(logits - logits.max())
-    return weights / weights.sum() @ value
-
-
-class Longformer(Restated):
+class Longformer(short.Restated):
     """A window of tokens and the global ones; a global token sees all, by projections of its own."""
 
     def states(self, ids: list[int], marked: set[int]) -> Any:
@@ -115,14 +72,10 @@ class Longformer(Restated):
                 near = {other for other in range(len(ids)) if abs(other - place) <= reach}
                 keys = list(range(len(ids))) if place in marked else sorted(near | marked)
                 query, key, value = everywhere if place in marked else local
-                row = []
-                for head in range(self.heads):
-                    mine = slice(head * self.size, (head + 1) * self.size)
-                    row.append(attended(query[place, mine], key[keys, mine], value[keys, mine], 0.0))
-                rows.append(numpy.concatenate(row))
+                rows.append(self.attended(query[place], key[keys], value[keys]))
             joined = self.linear(numpy.array(rows), f"{name}.attention.output.dense")
             states = self.norm(states + joined, f"{name}.attention.output.LayerNorm")
-            wide = self.linear(gelu(self.linear(states, f"{name}.intermediate.dense")), f"{name}.output.dense")
+            wide = self.linear(short.gelu(self.linear(states, f"{name}.intermediate.dense")), f"{name}.output.dense")
             states = self.norm(states + wide, f"{name}.output.LayerNorm")
         return states
 
@@ -130,7 +83,7 @@ class Longformer(Restated):
         return self.score(self.states(ids, set(range(before)))[0])
 
 
-class Alibi(Restated):
+class Alibi(short.Restated):
     """No positions: a token counts less the farther it is; a gated layer behind."""
 
     def slope(self, head: int) -> float:
@@ -152,19 +105,15 @@ class Alibi(Restated):
                 query, key, value = (
                     self.linear(states, f"{name}.attention.self.{each}") for each in ("query", "key", "value")
                 )
-            rows = []
-            for place in range(len(ids)):
-                row = []
-                for head in range(self.heads):
-                    mine = slice(head * self.size, (head + 1) * self.size)
-                    bias = numpy.array([-self.slope(head) * abs(place - other) for other in range(len(ids))])
-                    row.append(attended(query[place, mine], key[:, mine], value[:, mine], bias))
-                rows.append(numpy.concatenate(row))
+            slopes, places = numpy.array([self.slope(head) for head in range(self.heads)]), numpy.arange(len(ids))
+            rows = [
+                self.attended(query[place], key, value, -numpy.outer(slopes, abs(places - place))) for place in places
+            ]
             joined = self.linear(numpy.array(rows), f"{name}.attention.output.dense")
             states = self.norm(states + joined, f"{name}.attention.output.LayerNorm")
             both = self.linear(states, f"{name}.mlp.gated_layers")
             gate, wide = both[:, : both.shape[1] // 2], both[:, both.shape[1] // 2 :]
-            states = self.norm(states + self.linear(gelu(gate) * wide, f"{name}.mlp.wo"), f"{name}.mlp.layernorm")
+            states = self.norm(states + self.linear(short.gelu(gate) * wide, f"{name}.mlp.wo"), f"{name}.mlp.layernorm")
         return states
 
     def pair(self, ids: list[int], before: int) -> float:
@@ -211,13 +160,5 @@ def compare(assets: Path, index: Path, corpus: Corpus, kind: str, **params: Any)
     """Largest difference between engine and restatement over all lengths of documents and queries."""
     made, pairs = restated(assets / kind, kind), Pairs(assets / kind)
     ready = engine(assets, kind, index, corpus, **params)
-    texts = {each.doc_id: f"{each.title} {each.text}".strip() for each in corpus}
-    off, spread, count = 0.0, 0.0, 0
-    for length in (0, 10):
-        query = short.words(length, 100 + length)
-        found = ready.score(query, list(texts))
-        longest = params.get("window", LONGEST)
-        wanted = [made.pair(*pairs(query, text, longest)) for text in texts.values()]
-        off = max(off, *(abs(one - other) for one, other in zip(found, wanted, strict=True)))
-        spread, count = max(spread, max(wanted) - min(wanted)), count + len(found)
-    return {"difference": off, "spread": spread, "pairs": count}
+    longest = params.get("window", LONGEST)
+    return short.compared(ready, corpus, (0, 10), lambda query, text: made.pair(*pairs(query, text, longest)))

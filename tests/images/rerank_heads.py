@@ -395,9 +395,8 @@ def make(name: str, pad: str, tensors: Tensors, padding: str = "masked") -> Any:
     return heads.find(aggregation(name))(config(name), tensors, parameters(name, pad, padding)).eval()
 
 
-def compare(name: str, pad: str) -> dict[str, Any]:
+def compare(name: str, pad: str, padding: str) -> dict[str, Any]:
     """Score documents of all lengths with queries of all lengths; hold them to the formulas, alone and in batches."""
-    padding = "s3" if pad == "s3" and name.startswith("cedr") else "masked"
     head = make(name, pad, Shapes(shapes(name)), padding)
     lengths = LENGTHS if pad == "real" else LENGTHS[::2]
     differences, apart, left_out, scores = [0.0], [0.0], 0, []

@@ -8,16 +8,12 @@ from __future__ import annotations
 import json
 import math
 import random
-from importlib import import_module
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import adapter
-import heads
 import numpy
-import parameters
-import torch
 from safetensors.numpy import load_file
 
 from checkpoints import rerank
@@ -66,67 +62,89 @@ def engine(assets: Path, index: Path, corpus: Corpus | None = None, **params: An
     given = {"model": "m", "head": "linear", "document_tokens": LONGEST, "query_tokens": QUERY, **params}
     made = adapter.ENGINE(given, Envelope("test", 1, 1 << 30), assets)
     if corpus is not None and not index.exists():
-        index.mkdir()
+        index.mkdir(parents=True)
         made.build(corpus, index, lambda _: None)
     made.load(index)
     return made
 
 
-class Bert:
+ERF = numpy.vectorize(math.erf)
+
+
+class Restated:
+    """Tensors in float64, and what the transformers have in common."""
+
+    def __init__(self, folder: Path, prefix: str) -> None:
+        self.config = json.loads((folder / "config.json").read_text())
+        found = load_file(folder / "model.safetensors")
+        self.tensors = {name.removeprefix(prefix): each.astype(numpy.float64) for name, each in found.items()}
+        self.heads = self.config["num_attention_heads"]
+        self.size = self.config["hidden_size"] // self.heads
+
+    def linear(self, states: Any, name: str) -> Any:
+        made = states @ self.tensors[f"{name}.weight"].T
+        return made + self.tensors[f"{name}.bias"] if f"{name}.bias" in self.tensors else made
+
+    def norm(self, states: Any, name: str) -> Any:
+        centred = states - states.mean(-1, keepdims=True)
+        scaled = centred / numpy.sqrt((centred**2).mean(-1, keepdims=True) + self.config["layer_norm_eps"])
+        return scaled * self.tensors[f"{name}.weight"] + self.tensors[f"{name}.bias"]
+
+    def attended(self, query: Any, key: Any, value: Any, bias: Any = 0.0) -> Any:
+        """One token's attention over some others, head by head; ``bias`` has a row for each head."""
+        row = []
+        for head, own in enumerate(numpy.broadcast_to(bias, (self.heads, len(key)))):
+            mine = slice(head * self.size, (head + 1) * self.size)
+            logits = key[:, mine] @ query[mine] / math.sqrt(self.size) + own
+            weights = numpy.exp(logits - logits.max())
+            row.append(weights / weights.sum() @ value[:, mine])
+        return numpy.concatenate(row)
+
+    def score(self, vector: Any) -> float:
+        return float(vector @ self.tensors["cls.weight"][0] + self.tensors["cls.bias"][0])
+
+
+def gelu(values: Any) -> Any:
+    return values * 0.5 * (1 + ERF(values / math.sqrt(2)))
+
+
+class Bert(Restated):
     """BERT with one linear map over its first token, in float64."""
 
     def __init__(self, folder: Path) -> None:
-        self.config = json.loads((folder / "config.json").read_text())
-        self.tensors = {
-            name: each.astype(numpy.float64) for name, each in load_file(folder / "model.safetensors").items()
-        }
+        super().__init__(folder, "bert.")
         tokens = (folder / "vocab.txt").read_text().split("\n")
         self.vocabulary = {token: number for number, token in enumerate(tokens)}
-        self.erf = numpy.vectorize(math.erf)
 
     def ids(self, text: str) -> list[int]:
         return [self.vocabulary[word] for word in text.split()]
 
     def first(self, ids: list[int], mask: list[int], types: list[int]) -> Any:
         """The last layer's state of the first token."""
-        read, config = self.tensors, self.config
-        part = "bert.embeddings"
+        read, part = self.tensors, "embeddings"
         states = (
             read[f"{part}.word_embeddings.weight"][ids]
             + read[f"{part}.position_embeddings.weight"][: len(ids)]
             + read[f"{part}.token_type_embeddings.weight"][types]
         )
-        states = self._norm(states, f"{part}.LayerNorm")
+        states = self.norm(states, f"{part}.LayerNorm")
         hidden = numpy.where(numpy.array(mask) == 1, 0.0, -numpy.inf)
-        size = config["hidden_size"] // config["num_attention_heads"]
-        for layer in range(config["num_hidden_layers"]):
-            name = f"bert.encoder.layer.{layer}"
+        for layer in range(self.config["num_hidden_layers"]):
+            name = f"encoder.layer.{layer}"
             query, key, value = (
-                self._linear(states, f"{name}.attention.self.{each}") for each in ("query", "key", "value")
+                self.linear(states, f"{name}.attention.self.{each}") for each in ("query", "key", "value")
             )
             heads = []
-            for head in range(config["num_attention_heads"]):
-                mine = slice(head * size, (head + 1) * size)
-                logits = query[:, mine] @ key[:, mine].T / math.sqrt(size) + hidden
+            for head in range(self.heads):
+                mine = slice(head * self.size, (head + 1) * self.size)
+                logits = query[:, mine] @ key[:, mine].T / math.sqrt(self.size) + hidden
                 weights = numpy.exp(logits - logits.max(1, keepdims=True))
                 heads.append(weights / weights.sum(1, keepdims=True) @ value[:, mine])
-            joined = self._linear(numpy.concatenate(heads, 1), f"{name}.attention.output.dense")
-            states = self._norm(states + joined, f"{name}.attention.output.LayerNorm")
-            wide = self._linear(states, f"{name}.intermediate.dense")
-            wide = wide * 0.5 * (1 + self.erf(wide / math.sqrt(2)))
-            states = self._norm(states + self._linear(wide, f"{name}.output.dense"), f"{name}.output.LayerNorm")
+            joined = self.linear(numpy.concatenate(heads, 1), f"{name}.attention.output.dense")
+            states = self.norm(states + joined, f"{name}.attention.output.LayerNorm")
+            wide = self.linear(states, f"{name}.intermediate.dense")
+            states = self.norm(states + self.linear(gelu(wide), f"{name}.output.dense"), f"{name}.output.LayerNorm")
         return states[0]
-
-    def score(self, vector: Any) -> float:
-        return float(vector @ self.tensors["cls.weight"][0] + self.tensors["cls.bias"][0])
-
-    def _linear(self, states: Any, name: str) -> Any:
-        return states @ self.tensors[f"{name}.weight"].T + self.tensors[f"{name}.bias"]
-
-    def _norm(self, states: Any, name: str) -> Any:
-        centred = states - states.mean(1, keepdims=True)
-        scaled = centred / numpy.sqrt((centred**2).mean(1, keepdims=True) + self.config["layer_norm_eps"])
-        return scaled * self.tensors[f"{name}.weight"] + self.tensors[f"{name}.bias"]
 
 
 def cut(length: int, aggregation: str, whole: int) -> list[tuple[int, int]]:
@@ -177,26 +195,19 @@ def compare(assets: Path, index: Path, corpus: Corpus, aggregation: str, pad: st
     bert = Bert(assets / "m")
     window, stride = RULES[aggregation]
     ready = engine(assets, index, corpus, aggregation=aggregation, pad_windows=pad, window=window, stride=stride)
+    return compared(ready, corpus, QUERIES, lambda query, text: expected(bert, query, text, aggregation, pad))
+
+
+def compared(
+    ready: Any, corpus: Corpus, lengths: tuple[int, ...], right: Callable[[str, str], float]
+) -> dict[str, Any]:
+    """Largest difference between the engine's scores and the right ones, for queries of these lengths."""
     texts = {each.doc_id: f"{each.title} {each.text}".strip() for each in corpus}
     off, spread, pairs = 0.0, 0.0, 0
-    for length in QUERIES:
+    for length in lengths:
         query = words(length, 100 + length)
         found = ready.score(query, list(texts))
-        wanted = [expected(bert, query, text, aggregation, pad) for text in texts.values()]
+        wanted = [right(query, text) for text in texts.values()]
         off = max(off, *(abs(one - other) for one, other in zip(found, wanted, strict=True)))
         spread, pairs = max(spread, max(wanted) - min(wanted)), pairs + len(found)
     return {"difference": off, "spread": spread, "pairs": pairs}
-
-
-def head_tensors(name: str, **config: Any) -> dict[str, Any]:
-    """Random tensors of a head over documents, by their names in a checkpoint."""
-    module, found = import_module(f"heads.{heads.MODULES[name]}"), {}
-
-    def record(head: Any, *_: Any) -> None:
-        found.update({key: torch.randn_like(each) * 0.3 for key, each in head.state_dict().items()})
-
-    before, module.read_strictly = module.read_strictly, record
-    params = parameters.complete({"model": "m", "document_tokens": LONGEST, "query_tokens": QUERY, "aggregation": name})
-    heads.find(name)(SimpleNamespace(**config), None, params)
-    module.read_strictly = before
-    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import docker
 import pytest
 
 from tests.images.colbert import Inside, documents
@@ -227,9 +226,3 @@ refused(cpp_extensions.load, "filter_pids_cpp", ["/opt/colbert/packages/colbert/
     (said,) = colbert(lines)
     assert said.startswith("the engine's C++ extensions are not there and cannot be compiled")
     assert said.endswith("or run this system in its image")
-
-
-def test_too_little_memory_ends_the_job(colbert: Inside) -> None:
-    with pytest.raises(docker.errors.ContainerError) as caught:
-        colbert("built(PLAID, given['documents'])", memory="256m", documents=documents(20))
-    assert caught.value.exit_status == 137

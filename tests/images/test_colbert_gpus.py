@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -57,20 +55,3 @@ def test_encoding_of_queries_ends_with_their_vectors_on_the_host(engine: Callabl
     on_gpu = SimpleNamespace(cpu=lambda: "on the host")
     encoder.checkpoint = SimpleNamespace(queryFromText=lambda texts, bsize, to_cpu: on_gpu)
     assert encoder.query(["a query"]) == "on the host"
-
-
-@pytest.mark.parametrize(("source", "names"), [("a.cu", True), ("a.cpp", False)])
-def test_missing_cuda_compiler_is_named_where_one_is_needed(
-    engine: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str, names: bool
-) -> None:
-    def fails(*_: object, **__: object) -> None:
-        raise OSError("CUDA_HOME environment variable is not set")
-
-    utils = SimpleNamespace(cpp_extension=SimpleNamespace(load_as_shipped=fails))
-    extensions = engine("cpp_extensions")
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(utils=utils))
-    monkeypatch.setitem(sys.modules, "torch.utils", utils)
-    monkeypatch.setattr(extensions, "_find_ninja", lambda: None)
-    with pytest.raises(extensions.CannotCompile, match="is not set") as caught:
-        extensions._compile("a", [source], tmp_path / "a.so", {})
-    assert ("nvcc" in str(caught.value)) is names

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import docker
 import pytest
 
-from harness.launch.images import builder, catalog
-from tests.images.conftest import CACHE, DOCUMENTS, MADE_CLOCK, Probe
+from tests.images.conftest import DOCUMENTS, MADE_CLOCK, Probe
 
 pytestmark = pytest.mark.docker
 
@@ -46,24 +44,6 @@ minilm.close()
     assert len(empty) == 1
 
 
-def test_batch_is_answered_as_single_queries_are(probe: Probe) -> None:
-    lines = """
-queries = ["frozen water", "eruption of lava", "a hot drink " * 40, ""]
-say([[[hit.doc_id, hit.score] for hit in hits] for hits in minilm.search_batch(queries, 3)])
-say([[[hit.doc_id, hit.score] for hit in minilm.search(query, 3)] for query in queries])
-calls = []
-run = minilm._model.run
-minilm._model.run = lambda batch: calls.append(len(batch)) or run(batch)
-minilm.search_batch(queries, 3)
-say([calls, sorted(minilm.stages_s())])
-"""
-    batched, alone, (calls, stages) = probe("minilm-torch", BUILT + lines)
-    for ours, theirs in zip(batched, alone, strict=True):
-        assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], abs=1e-4)
-        assert {doc_id for doc_id, _ in ours} == {doc_id for doc_id, _ in theirs}
-    assert calls == [4] and stages == _STAGES
-
-
 @pytest.mark.parametrize(("system", "passes"), [("minilm-torch", 1), ("minilm", 2)])
 def test_stages_count_every_moment_of_a_search_once(probe: Probe, system: str, passes: int) -> None:
     lines = """
@@ -79,34 +59,11 @@ say([minilm.stages_s(), now[0] - start])
     assert stages == {"tokenise": passes, "encode": 10 * passes, "retrieve": 6100} and sum(stages.values()) == spent
 
 
-def test_padding_does_not_change_a_vector(probe: Probe) -> None:
-    # Mean pooling over real tokens alone, then L2 norm: padding (a longer text in the batch) must not matter.
-    lines = """
-encode = lambda texts: minilm._run(minilm._tokenised(texts))
-alone = encode(["That is a happy person"])
-padded = encode(["That is a happy person", "word " * 200])
-say([float((alone[0] ** 2).sum()), float(abs(alone[0] - padded[0]).max()), int(alone.shape[1])])
-long = encode(["word " * 5000])
-say(list(long.shape))
-"""
-    (norm, difference, dimensions), shape = probe("minilm-torch", BUILT + lines)
-    assert norm == pytest.approx(1, abs=1e-5)
-    assert difference < 1e-4
-    assert dimensions == 384
-    assert shape == [1, 384]
-
-
 def test_an_index_of_another_system_or_version_is_refused(probe: Probe) -> None:
     lines = """
 import shutil
-def refused(adapter, place=index):
-    try:
-        adapter.load(place)
-    except ValueError as error:
-        say(str(error))
-    else:
-        say("loaded")
-
+def load(adapter, place=index):
+    say(refused(lambda: adapter.load(place)))
 def changed(**facts):
     place = Path("/index/changed")
     shutil.rmtree(place, ignore_errors=True)
@@ -114,21 +71,16 @@ def changed(**facts):
     meta = json.loads((place / "built-with.json").read_text())
     (place / "built-with.json").write_text(json.dumps({**meta, **facts}))
     return place
-
-refused(engine(document_tokens=128))
-refused(engine(normalise=False))
-refused(engine(title="drop"))
-refused(engine(query_tokens=32, faiss_threads=1, query_prefix="q: "))  # the search's own: the index serves them all
-refused(engine(), changed(checkpoint_sha256="0" * 64))
-refused(engine(), changed(format=2))
-refused(engine(), changed(engine="impact"))
-refused(engine(), changed(documents=5))
+for other in ({"document_tokens": 128}, {"normalise": False}, {"title": "drop"}):
+    load(engine(**other))
+load(engine(query_tokens=32, faiss_threads=1, query_prefix="q: "))  # the search's own: the index serves them all
+for facts in ({"checkpoint_sha256": "0" * 64}, {"format": 2}, {"engine": "impact"}, {"documents": 5}):
+    load(engine(), changed(**facts))
 (changed() / "built-with.json").unlink()
-refused(engine(), Path("/index/changed"))
-(changed() / "vectors.f32").write_bytes(b"12345")
-refused(engine(), Path("/index/changed"))
-(changed() / "ids.bin").write_bytes(b"12345")
-refused(engine(), Path("/index/changed"))
+load(engine(), Path("/index/changed"))
+for name in ("vectors.f32", "ids.bin"):
+    (changed() / name).write_bytes(b"12345")
+    load(engine(), Path("/index/changed"))
 """
     tokens, normalise, title, fine, weights, version, other, count, none, vectors, ids = probe(
         "minilm-torch", BUILT + lines
@@ -136,7 +88,7 @@ refused(engine(), Path("/index/changed"))
     assert tokens == "the index was built with document_tokens 256, the system asks for 128; build it again"
     assert normalise == "the index was built with normalise True, the system asks for False; build it again"
     assert title == "the index was built with title 'join', the system asks for 'drop'; build it again"
-    assert fine == "loaded"
+    assert fine == ""
     assert weights.startswith(f"the index was built with checkpoint_sha256 '{'0' * 64}', the system asks for '")
     assert version == "the index was built with format 2, the system asks for 3; build it again"
     assert other.startswith("the index was built with engine 'impact'")
@@ -149,14 +101,8 @@ def test_invalid_parameter_is_reported(probe: Probe) -> None:
     lines = """
 for changes in ({"pooing": "cls"}, {"similarity": "dot"}, {"index": "ivf"}, {"title": "none"}, {"batch_size": 0},
                 {"query_tokens": "many"}, {"keep_vectors": True}, {"index": "sq8", "rescore": 4}, {"rescore": -1}):
-    try:
-        engine(**changes)
-    except ValueError as error:
-        say(str(error))
-try:
-    engine(pooling="median").build(corpus, index, lambda _: None)
-except ValueError as error:
-    say(str(error))
+    say(refused(lambda: engine(**changes)))
+say(refused(lambda: engine(pooling="median").build(corpus, index, lambda _: None)))
 """
     unknown, similarity, kind, title, batch, tokens, kept, lacking, negative, pooling = probe("minilm-torch", lines)
     assert unknown.startswith("unknown parameter 'pooing'")
@@ -171,21 +117,6 @@ except ValueError as error:
     assert "prepared with the head 'mean', not 'median'" in pooling
 
 
-def test_lean_image_encodes_searches_and_names_its_libraries_without_pytorch(probe: Probe) -> None:
-    lines = """
-from importlib.metadata import version
-from importlib.util import find_spec
-say([hit.doc_id for hit in minilm.search("frozen water", 1)])
-say(minilm.libraries())
-say([name for name in ("torch", "transformers", "onnx", "sympy") if find_spec(name)])
-say([version("openvino"), version("onnxruntime")])
-"""
-    best, libraries, found, (openvino, onnxruntime) = probe("minilm", BUILT + lines)
-    assert best == ["glacier"] and found == []
-    assert libraries.keys() >= {"onnxruntime", "tokenizers", "numpy"} and libraries["onnxruntime"] == onnxruntime
-    assert openvino
-
-
 def test_missing_gpu_is_reported(probe: Probe) -> None:
     lines = """
 import dataclasses
@@ -198,15 +129,3 @@ except RuntimeError as error:
 """
     (message,) = probe("minilm-torch", lines)
     assert message.startswith("the envelope has a GPU, but torch 2.13.0+cpu finds no CUDA device")
-
-
-def test_dense_image_is_small(engine: docker.DockerClient) -> None:
-    images = builder.ImageBuilder(engine, CACHE)
-    whole, lean = (images.ensure(catalog.system(name)) for name in ("minilm-torch", "minilm"))
-    assert whole.size_bytes <= 1.3e9 and lean.size_bytes <= 0.7e9
-
-
-def test_256_mib_are_too_little(probe: Probe) -> None:
-    with pytest.raises(docker.errors.ContainerError) as caught:
-        probe("minilm-torch", BUILT, memory="256m")
-    assert caught.value.exit_status == 137

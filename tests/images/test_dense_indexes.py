@@ -21,7 +21,7 @@ DOCUMENTS = 400
 # Builds every kind of index twice, and asks it what numpy answers from the same vectors.
 EACH_INDEX = f"""
 import shutil, time
-import faiss, numpy
+import numpy
 from encoder.model import Model
 from harness.driver.adapter import Corpus
 corpus = Corpus(Path("/job/scifact.jsonl"), {DOCUMENTS})
@@ -58,19 +58,6 @@ def known(self, documents, done):
     return unit(rows) if self._model._normalise else rows
 adapter.ENGINE._vectors = known
 
-def in_memory(place, dense):
-    # The same index as faiss holds it.
-    if (place / "vectors.faiss").exists():
-        index = faiss.read_index(str(place / "vectors.faiss"))
-        if hasattr(index, "hnsw"):
-            index.hnsw.efSearch = 64
-        if hasattr(index, "nprobe"):
-            index.nprobe = 8
-        return index
-    index = faiss.IndexFlat(384, faiss.METRIC_L2 if dense._settings.similarity == "l2" else faiss.METRIC_INNER_PRODUCT)
-    index.add(numpy.fromfile(place / "vectors.f32", dtype="<f4").reshape(-1, 384))
-    return index
-
 for name, changes in indexes.items():
     dense = engine(**short, **changes)
     place, again = Path("/index") / name, Path("/index/again")
@@ -91,12 +78,7 @@ for name, changes in indexes.items():
     difference = max(abs(hit.score - truth[number, ids.index(hit.doc_id)])
                      for number, ranked in enumerate(hits) for hit in ranked)
     size = sum(path.stat().st_size for path in place.iterdir() if path.name.startswith("vectors"))
-    mapped = True
-    if not dense._settings.rescore:
-        vectors = dense._run(dense._tokenised(queries))
-        pairs = zip(dense._index.search(vectors, 10), in_memory(place, dense).search(vectors, 10), strict=True)
-        mapped = all(a.tobytes() == b.tobytes() for a, b in pairs)
-    say([name, same, recall, float(difference), equal, size, mapped, sorted(path.name for path in place.iterdir())])
+    say([name, same, recall, float(difference), equal, size, sorted(path.name for path in place.iterdir())])
 """
 
 
@@ -107,33 +89,29 @@ def test_exact_index_is_exact_and_approximate_index_is_close(probe: Probe, tmp_p
     (job / "texts.json").write_text(json.dumps(SCIFACT.texts(0, 30)))
     answers = {name: rest for name, *rest in probe("minilm-torch", EACH_INDEX)}
     for name in ("flat", "cosine", "ip", "l2"):
-        same, recall, difference, equal, size, mapped, _ = answers[name]
+        same, recall, difference, equal, size, _ = answers[name]
         assert recall == 1 and same == 30, name
         assert difference < 1e-4
         assert equal, "two builds of one corpus give the same bytes"
         assert size == DOCUMENTS * 384 * 4
-        assert mapped, f"{name}: the memory map changes no bit of the answers"
     for name, least in RECALL.items():
-        _, recall, difference, equal, size, mapped, files = answers[name]
+        _, recall, _, equal, _, files = answers[name]
         assert least <= recall, (name, recall)
-        assert equal and mapped, name
+        assert equal, name
         assert "vectors.faiss" in files
     assert answers["sq8"][4] < DOCUMENTS * 384 * 1.1 and answers["ivfpq"][4] < answers["sq8"][4] * 2
     assert answers["hnsw"][2] < 1e-4, "its scores are exact, its candidates are not"
     assert 1e-4 < answers["sq8"][2] < 0.02 and answers["ivfpq"][2] > answers["sq8"][2]
     for name in ("sq8-rescored", "binary-rescored"):
         assert answers[name][2] < 1e-4, "scores are those of the vectors"
-        assert {"vectors.faiss", "vectors.f32"} <= set(answers[name][6])
+        assert {"vectors.faiss", "vectors.f32"} <= set(answers[name][5])
     assert answers["binary"][4] < DOCUMENTS * 384 / 8 + 1000
 
 
 def test_an_approximate_index_of_too_few_documents_is_refused(probe: Probe) -> None:
     lines = """
 for changes in ({"index": "ivfpq"}, {"index": "ivfpq", "ivf_nlist": 2, "pq_nbits": 1, "pq_m": 7}):
-    try:
-        engine(**changes).build(corpus, index, lambda _: None)
-    except ValueError as error:
-        say(str(error))
+    say(refused(lambda: engine(**changes).build(corpus, index, lambda _: None)))
 """
     few, uneven = probe("minilm-torch", lines)
     assert few.startswith("ivf_nlist 1024 and pq_nbits 8 are learned from at least 1024 documents, there are 4")

@@ -2,54 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from tests.images.conftest import Probe
-from tests.images.dense import SCIFACT, chinese, put_small_checkpoints
+from tests.images.dense import put_small_checkpoints
 
 pytestmark = pytest.mark.docker
-
-
-def test_minilm_equals_a_plain_script(probe: Probe, tmp_path: Path) -> None:
-    job = tmp_path / "job"
-    job.mkdir()
-    (job / "scifact.jsonl").write_text("".join(json.dumps(each) + "\n" for each in SCIFACT.documents(16)))
-    (job / "texts.json").write_text(json.dumps(SCIFACT.texts(16, 10)))
-    lines = """
-corpus = Corpus(Path("/job/scifact.jsonl"), 16)
-texts, queries = json.loads(Path("/job/texts.json").read_text())
-dense = engine()
-dense.build(corpus, index, lambda _: None)
-dense.load(index)
-
-import faiss, numpy, torch
-from transformers import AutoModel, AutoTokenizer
-folder = "/opt/assets/all-minilm-l6-v2"
-tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
-
-def encode(texts):
-    batch = tokenizer(texts, padding=True, truncation=True, max_length=256, return_tensors="pt")
-    with torch.inference_mode():
-        states, mask = model(**batch).last_hidden_state, batch["attention_mask"][:, :, None]
-        return torch.nn.functional.normalize((states * mask).sum(1) / mask.sum(1)).numpy()
-
-plain = faiss.IndexFlatIP(384)
-for start in range(0, 16, 8):
-    plain.add(encode(texts[start : start + 8]))
-ids = [document.doc_id for document in corpus]
-for query in queries:
-    scores, rows = plain.search(encode([query]), 10)
-    hits = dense.search(query, 10)
-    say([[hit.doc_id for hit in hits] == [ids[row] for row in rows[0]],
-         max(abs(hit.score - score) for hit, score in zip(hits, scores[0].tolist()))])
-"""
-    answers = probe("minilm-torch", lines)
-    assert len(answers) == 10
-    assert all(same for same, _ in answers)
-    assert max(difference for _, difference in answers) < 1e-4
 
 
 # Two encoders, as `dpr` is declared, over small checkpoints.
@@ -132,72 +92,13 @@ for backend in ("torch", "onnxruntime"):
     ours = Model.load(Path("/index") / backend / "m", "mean", backend, params=given)
     # In one batch each text has the positions of its own length.
     say([backend, float(abs(ours(texts, 4096) - wanted).max()), float(abs(wanted[0] - theirs(texts[0], 1)).max())])
-try:
-    Model.load(Path("/index/m"), "mean", params={"original_positions": 4096})
-except ValueError as error:
-    say(str(error))
+say(refused(lambda: Model.load(Path("/index/m"), "mean", params={"original_positions": 4096})))
 """,
     )
     *compared, refusal = answers
     assert [backend for backend, *_ in compared] == ["torch", "onnxruntime"]
     assert all(off <= 1e-5 < other for _, off, other in compared), "and other positions give other vectors"
     assert "original_positions 4096" in refusal
-
-
-def test_every_backend_serves_a_complete_system(probe: Probe, tmp_path: Path) -> None:
-    put_small_checkpoints(tmp_path)
-    lines = """
-for number, (documents, queries) in enumerate([
-    ("torch", "torch"), ("openvino", "onnxruntime"), ("onnxruntime-int8", "openvino-bf16"), ("torch-bf16", "torch")
-]):
-    place = Path(f"/index/{number}")
-    place.mkdir()
-    dpr = made(f"/index/assets{number}", document_backend=documents, backend=queries)
-    dpr.build(corpus, place, lambda _: None)
-    dpr.load(place)
-    say([[hit.score for hit in sorted(dpr.search("rivers of ice", 10), key=lambda hit: hit.doc_id)],
-         sorted(dpr.libraries()), dpr.threads()])
-"""
-    (exact, *_), *others = probe("minilm-torch", DPR + lines)
-    spread = max(exact) - min(exact)
-    for number, (scores, libraries, threads) in enumerate(others):
-        furthest = max(abs(a - b) for a, b in zip(scores, exact, strict=True))
-        if number == 0:
-            assert furthest < 1e-4
-        else:
-            # Measured: 0.08 of what lies between the best and the worst (int8; 0.20 on a CPU without VNNI, where sums
-            # saturate), 0.05 (bfloat16).
-            assert 1e-3 < furthest < 0.3 * spread
-            assert scores.index(max(scores)) == exact.index(max(exact))
-        assert "faiss-cpu" in libraries and set(threads.values()) == {1}
-
-
-def test_swapped_encoders_rank_differently(probe: Probe, tmp_path: Path) -> None:
-    # Checkpoints that do not say which of the two they are.
-    put_small_checkpoints(tmp_path)
-    lines = """
-import small
-for seed, side in enumerate(("a", "b")):
-    small.make(Path("/index/assets") / side, "bert", texts=["rivers of ice that move slowly"], seed=seed)
-def scores(documents, queries, place):
-    Path(place).mkdir()
-    params = {"document_model": documents, "query_model": queries, "pooling": "cls",
-              "document_tokens": 64, "query_tokens": 32}
-    dense = adapter.ENGINE(params, Envelope("test", 1, 1 << 30), Path("/index/assets"))
-    dense.build(corpus, Path(place), lambda _: None)
-    dense.load(Path(place))
-    say([hit.score for hit in sorted(dense.search("rivers of ice", 10), key=lambda hit: hit.doc_id)])
-scores("a", "b", "/index/right")
-scores("b", "a", "/index/swapped")
-try:
-    params = {"document_model": "b", "query_model": "b", "pooling": "cls", "document_tokens": 64, "query_tokens": 32}
-    adapter.ENGINE(params, Envelope("test", 1, 1 << 30), Path("/index/assets")).load(Path("/index/right"))
-except ValueError as error:
-    say(str(error))
-"""
-    right, swapped, refused = probe("minilm-torch", lines)
-    assert max(abs(a - b) for a, b in zip(right, swapped, strict=True)) > 0.1
-    assert refused.startswith("the index was built with checkpoint_sha256")
 
 
 def test_nan_ends_a_build_and_a_search(probe: Probe, tmp_path: Path) -> None:
@@ -216,19 +117,12 @@ row = (folder / "vocab.txt").read_text().splitlines().index("ash")
 with torch.inference_mode():
     dense._model._backend._graph.transformer.embeddings.word_embeddings.weight[row] = float("nan")
 say(len(dense.search("rivers of ice", 10)))
-for attempt in (lambda: dense.search("ash", 10), lambda: dense.search_batch(["ice", "ash"], 10)):
-    try:
-        attempt()
-    except ValueError as error:
-        say(str(error))
-
+say(refused(lambda: dense.search("ash", 10)))
+say(refused(lambda: dense.search_batch(["ice", "ash"], 10)))
 state = torch.load(folder / "pytorch_model.bin")
 state["embeddings.word_embeddings.weight"][row] = float("nan")
 small.write_weights(folder, state, safetensors=False)
-try:
-    make().build(corpus, index, lambda _: None)
-except ValueError as error:
-    say(str(error))
+say(refused(lambda: make().build(corpus, index, lambda _: None)))
 """
     found, one, batch, build = probe("minilm-torch", lines)
     assert found == 4
@@ -261,11 +155,7 @@ def load(prepared):
     dense = adapter.ENGINE(params, Envelope("test", 1, 1 << 30), place)
     if len(seen) == 1:
         dense.build(corpus, index, lambda _: None)
-    try:
-        dense.load(index)
-        say("loaded")
-    except ValueError as error:
-        say(str(error))
+    say(refused(lambda: dense.load(index)))
 
 seen = []
 load(True)
@@ -281,59 +171,6 @@ edit("config.json", '"layer_norm_eps": 1e-12', '"layer_norm_eps": 1e-5')
 load(True)
 """
     *same, vocabulary, case, config = probe("minilm-torch", lines)
-    assert same == ["loaded"] * 3
+    assert same == [""] * 3
     for message in (vocabulary, case, config):
         assert message.startswith("the index was built with checkpoint_sha256")
-
-
-def test_chinese_texts_are_encoded_identically_in_the_image(probe: Probe, tmp_path: Path) -> None:
-    put_small_checkpoints(tmp_path)
-    texts = [
-        "\u51b0\u5ddd\u662f\u51b0\u4e4b\u6cb3",
-        "\u706b\u5c71\u55b7\u51fa\u7194\u5ca9",
-        "\u4eba\u4eec\u559d\u5496\u5561",
-    ]
-    lines = f"""
-import small
-texts = {texts!r}
-(Path("/index/corpus.jsonl")).write_text(
-    "".join(json.dumps({{"_id": f"\\u6587 {{number}}", "text": text}}) + "\\n" for number, text in enumerate(texts)))
-chinese = Corpus(Path("/index/corpus.jsonl"), 3)
-params = {{"model": "m", "pooling": "mean", "normalise": True, "document_tokens": 64, "query_tokens": 32}}
-small.make(Path("/index/assets/m"), "bert", texts=texts)
-dense = adapter.ENGINE(params, Envelope("test", 1, 1 << 30), Path("/index/assets"))
-dense.build(chinese, index, lambda _: None)
-dense.load(index)
-for text in texts:
-    hits = dense.search(text, 3)
-    say([hits[0].doc_id, hits[0].score, hits[1].score])
-say([len(dense._model.tokenizer.encode(text).ids) for text in texts])
-say([dense._model.tokenizer.token_to_id("[UNK]") in dense._model.tokenizer.encode(text).ids for text in texts])
-"""
-    *ranked, lengths, unknown = probe("minilm-torch", lines)
-    for number, (doc_id, score, next_score) in enumerate(ranked):
-        assert doc_id == f"\u6587 {number}"
-        assert score == pytest.approx(1, abs=1e-4) and next_score < 0.999
-    assert lengths == [len(text) + 2 for text in texts], "each character is a token"
-    assert unknown == [False] * 3
-
-
-def test_a_chinese_collection_is_ranked_far_better_than_by_chance(probe: Probe, tmp_path: Path) -> None:
-    # An English model that knows some characters: a damaged text would leave it nothing.
-    documents, asked = chinese(40, 30)
-    job = tmp_path / "job"
-    job.mkdir()
-    (job / "zh.jsonl").write_text("".join(json.dumps(each, ensure_ascii=False) + "\n" for each in documents))
-    (job / "asked.json").write_text(json.dumps(asked))
-    lines = """
-corpus = Corpus(Path("/job/zh.jsonl"), 40)
-dense = engine(document_tokens=128)
-dense.build(corpus, index, lambda _: None)
-dense.load(index)
-for text, relevant in json.loads(Path("/job/asked.json").read_text()):
-    found = [hit.doc_id for hit in dense.search(text, 10)]
-    say(1 / (1 + found.index(relevant)) if relevant in found else 0.0)
-"""
-    answers = probe("minilm-torch", lines)
-    assert len(answers) == 30
-    assert sum(answers) / 30 > 0.4, "by chance it is 0.07"

@@ -39,6 +39,7 @@ SPOILT = {
     "two heads over one checkpoint, cls and mean": "params['query_head'] = 'mean'",
     "there is no such folder among the assets": "params['model'] = 'other'",
     "the parameters name no head": "del params['pooling']",
+    "question: this is DPR's question encoder, named for document texts; swap them": "swap_dpr()",
 }
 
 
@@ -82,6 +83,12 @@ def rename(*tokens):
         text = text.replace(token, "[unused]" + token.strip("[]").lower())
     vocabulary.write_text(text)
 
+def swap_dpr():
+    for side in ("question", "context"):
+        small.make(place / side, f"dpr-{side}", texts=["words"])
+    del params["model"]
+    params.update(document_model="question", query_model="context", pooling="dpr")
+
 """
 
 
@@ -109,25 +116,3 @@ def test_invalid_checkpoint_is_reported_in_one_line(probe: Probe, tmp_path: Path
         assert code == 1, expected
         assert expected in said
         assert said.count("\n") == 1 and len(said) < 500, "people read this line"
-
-
-def test_swapped_dpr_encoders_are_refused(probe: Probe, tmp_path: Path) -> None:
-    put_small_checkpoints(tmp_path)
-    lines = """
-import contextlib, io
-import small
-from encoder import prepare
-for side in ("question", "context"):
-    small.make(Path(f"/index/assets/{side}"), f"dpr-{side}", texts=["words"])
-told = Path("/index/system.json")
-told.write_text(json.dumps({
-    "build_params": {"document_model": "question", "pooling": "dpr", "document_tokens": 64},
-    "search_params": {"query_model": "context", "query_tokens": 32},
-}))
-with contextlib.redirect_stderr(io.StringIO()) as stream:
-    code = prepare.main(["/index/assets", str(told)])
-say([code, stream.getvalue().splitlines()])
-"""
-    ((code, said),) = probe("minilm-torch", lines)
-    assert code == 1
-    assert said == ["question: this is DPR's question encoder, named for document texts; swap them"]

@@ -141,12 +141,6 @@ MISDEEDS = {
     "heap": (Outcome.CRASH, "letters: the engine says: MemoryError: planted"),  # no limit is in force
     "hang": (Outcome.TIMEOUT, "a query took more than 0.5 s"),
     "twice": (Outcome.BAD_OUTPUT, "letters: the engine says: BadAnswer: rank 2: document 'd1' comes twice"),
-    "rising": (Outcome.BAD_OUTPUT, "letters: the engine says: BadAnswer: rank 2: score 2.0 is above the one before"),
-    "too_many": (Outcome.BAD_OUTPUT, "letters: the engine says: BadAnswer: 10 hits, asked for 5"),
-    "no_number": (
-        Outcome.BAD_OUTPUT,
-        "letters: the engine says: BadAnswer: rank 1: the score is str, not a plain float",
-    ),
 }
 
 

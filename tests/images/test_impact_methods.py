@@ -57,23 +57,6 @@ say([hit.doc_id for hit in system.search("the old river of the north", 3)])
     assert len(ranking) == 3
 
 
-def test_impact_index_holds_the_encoded_weights(ask: Ask) -> None:
-    """A query of one term with weight one returns its impacts; no term is lost or split."""
-    lines = """
-from term_weights import methods
-lines = methods.writer(params, assets, 1, "cpu").lines(list(corpus)[:8], lambda _: None)
-terms = sorted({term for line in lines for term in line["vector"]})
-say(len(terms))
-first = {line["id"] for line in lines}
-for term in terms:
-    found = {hit.doc_id: round(hit.score) for hit in system._searcher.search({term: 1}, 24) if hit.doc_id in first}
-    if found != {line["id"]: line["vector"][term] for line in lines if term in line["vector"]}:
-        say([term, found])
-"""
-    (count,) = ask("unicoil", BUILT + lines, document_tokens=120, expansion_tokens=20)
-    assert count > 20
-
-
 def test_deepct_term_frequencies_equal_a_plain_model(ask: Ask) -> None:
     lines = """
 import torch

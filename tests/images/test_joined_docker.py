@@ -22,7 +22,7 @@ from tests.images.test_fusion import declare, fused, rankings, run
 pytestmark = pytest.mark.docker
 
 SUITE = """
-systems = ["bm25", "minilm", "hybrid-minilm", "bm25-minilm"]
+systems = ["bm25", "minilm", "hybrid-minilm"]
 datasets = ["./part"]
 profiles = ["cpu1-mem4"]
 build_profile = "cpu2-mem4"
@@ -51,7 +51,7 @@ def write_part(folder: Path, documents: int = 12, queries: int = QUERIES) -> Non
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory, engine: docker.DockerClient) -> Path:
-    """Results of two systems, alone, fused, and as two stages."""
+    """Results of two systems, alone and fused."""
     folder = tmp_path_factory.mktemp("joined")
     write_part(folder / "part")
     (folder / "joined.toml").write_text(SUITE, encoding="utf-8")
@@ -59,23 +59,6 @@ def results(tmp_path_factory: pytest.TempPathFactory, engine: docker.DockerClien
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
     return folder / "results"
-
-
-def test_second_stage_gives_the_scores_of_its_own_search(results: Path) -> None:
-    ranked = rankings(results)
-    reordered = 0
-    for query_id, hits in ranked["bm25-minilm"].items():
-        found = {hit.doc_id for hit in ranked["bm25"][query_id]}
-        own = [hit for hit in ranked["minilm"][query_id] if hit.doc_id in found]
-        assert [hit.doc_id for hit in hits] == [hit.doc_id for hit in own]
-        assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in own], abs=1e-6)
-        reordered += [hit.doc_id for hit in hits] != [hit.doc_id for hit in ranked["bm25"][query_id]]
-    assert reordered, "else the second stage might do nothing"
-    (job,) = [job for job in read_jobs(results) if job.result.spec.cell.system == "bm25-minilm"]
-    for row in job.samples().to_pylist():
-        given = len(ranked["bm25"].get(row["query_id"], []))  # a query may share no word with any document
-        assert (row["count_pairs"], row["count_windows"]) == (given, min(given, 1))
-        assert {"stage_retrieve_ns", "stage_fetch_ns", "stage_tokenise_ns", "stage_score_ns"} <= row.keys()
 
 
 def test_ranking_fuses_those_of_the_systems_measured_separately(results: Path) -> None:
@@ -97,13 +80,6 @@ def test_ranking_fuses_those_of_the_systems_measured_separately(results: Path) -
     index = facts["hybrid-minilm"]
     assert index is not None and index.components == {name: facts[name] for name in ("bm25", "minilm")}
     assert 0 < index.own_build_s < index.build_s
-
-
-@pytest.mark.soak
-def test_composite_system_meets_the_contract(engine: docker.DockerClient) -> None:
-    done = CliRunner().invoke(main, ["conformance", "hybrid-minilm"])
-    assert done.exit_code == 0, done.output
-    assert "10 of 10 ok" in done.output
 
 
 def test_killed_component_is_oom_and_a_hung_one_is_a_timeout(bench: Bench, engine: docker.DockerClient) -> None:

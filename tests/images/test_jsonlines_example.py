@@ -19,19 +19,11 @@ from tests.images.conftest import DOCUMENTS, Probe
 pytestmark = pytest.mark.docker
 
 K1, B = 0.9, 0.4
+TEXT = "The river and the glacier, the river and the bridge: \u00dcber den Flu\u00df."
 # Lengths and frequencies that differ, words in several documents, one twin.
 CORPUS = [
     *({"_id": f"d{n}", "title": topic, "text": f"All about the {topic}. " * (n + 1)} for n, topic in enumerate(TOPICS)),
-    {
-        "_id": "pair",
-        "title": "",
-        "text": "The river and the glacier, the river and the bridge: \u00dcber den Flu\u00df.",
-    },
-    {
-        "_id": "twin",
-        "title": "",
-        "text": "The river and the glacier, the river and the bridge: \u00dcber den Flu\u00df.",
-    },
+    *({"_id": each, "title": "", "text": TEXT} for each in ("pair", "twin")),
 ]
 QUERIES = ("the river", "glacier bridge market", "RIVER river", "\u00fcber", "nothing of this", "")
 
@@ -80,7 +72,7 @@ bm25.close()
         assert batched == alone
 
 
-def test_engine_describes_itself(probe: Probe) -> None:
+def test_engine_describes_itself_and_a_missing_index(probe: Probe) -> None:
     lines = """
 bm25 = engine()
 done = []
@@ -91,21 +83,15 @@ say([bm25.threads(), bm25.device(), sorted(path.name for path in index.iterdir()
 say([hit.doc_id for hit in bm25.search("coffee \\U0001f600 caf\\u00e9s", 3)])
 say(sorted(bm25.stages_s()))
 bm25.close()
-"""
-    libraries, facts, cafe, stages = probe("bm25-node", lines)
-    assert libraries.keys() == {"node", "v8"}
-    assert facts == [{"javascript": 1, "v8_pool": 1}, "cpu", ["bm25.jsonl"]]
-    assert cafe == [DOCUMENTS[2]["_id"]] and stages == ["retrieve"]
-
-
-def test_missing_index_is_reported_in_one_line(probe: Probe) -> None:
-    lines = """
 try:
     engine().load(Path("/nowhere"))
 except RuntimeError as error:
     say(str(error))
 """
-    (message,) = probe("bm25-node", lines)
+    libraries, facts, cafe, stages, message = probe("bm25-node", lines)
+    assert libraries.keys() == {"node", "v8"}
+    assert facts == [{"javascript": 1, "v8_pool": 1}, "cpu", ["bm25.jsonl"]]
+    assert cafe == [DOCUMENTS[2]["_id"]] and stages == ["retrieve"]
     assert message.startswith("the engine says: Error: ENOENT") and "/nowhere" in message
 
 

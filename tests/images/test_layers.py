@@ -40,3 +40,12 @@ def test_no_layer_has_tests_headers_or_pip(engine: docker.DockerClient, images: 
     for name, digest in images.items():
         found = engine.containers.run(digest, UNREAD.split(), entrypoint="", remove=True)
         assert found.decode().split() == [], name
+
+
+def test_images_are_small(engine: docker.DockerClient, colbert_image: builder.Image) -> None:
+    images = builder.ImageBuilder(engine, CACHE)
+    systems = {"minilm-torch": 1.3e9, "minilm": 0.7e9, "bm25": 600e6, "pyserini": 1.6e9}
+    for name, most in systems.items():
+        assert images.ensure(catalog.system(name)).size_bytes <= most, name
+    assert images.ensure_engine(catalog.system("bt-splade-l")).size_bytes <= 1.6e9
+    assert colbert_image.size_bytes <= 2e9

@@ -155,13 +155,10 @@ answer = ranker._transport(prompts.ranking(query, shown[:12]))
 say([answer.text, tokenizer.decode(written, skip_special_tokens=True), answer.completion_tokens, len(written), counts])
 ranker.score(query, ids[:25])
 say(ranker.counts()["calls"])
-def refused(**params):
-    try:
-        engine(**params).score(query, ids)
-    except ValueError as error:
-        say(str(error))
-refused(method="rankgpt", passage_words="none")
-refused(method="query_likelihood", model="none")
+def refusal(**params):
+    say(refused(lambda: engine(**params).score(query, ids)))
+refusal(method="rankgpt", passage_words="none")
+refusal(method="query_likelihood", model="none")
 small.make(assets / "broken", texts=given["texts"])
 from safetensors.torch import load_file, save_file
 weights = load_file(assets / "broken/model.safetensors")
@@ -169,7 +166,7 @@ name = "model.layers.1.mlp.up_proj.weight"
 gone = weights.pop(name)
 for more in ({}, {name: gone.T.contiguous()}, {name: gone, "extra.weight": gone.clone()}):
     save_file({**weights, **more}, assets / "broken/model.safetensors", {"format": "pt"})
-    refused(method="query_likelihood", model="broken")
+    refusal(method="query_likelihood", model="broken")
 """
     *queries, answer, calls, too_long, no_folder, missing, misshaped, extra = ask(lines)
     assert len(queries) == 50

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
-import random
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -78,69 +77,6 @@ HOSTILE = {
 @pytest.mark.parametrize(("answer", "order"), HOSTILE.items(), ids=range(len(HOSTILE)))
 def test_hostile_answer_gives_a_permutation(answer: str, order: list[int]) -> None:
     assert llm("parse").permutation(answer, 4) == order
-
-
-def restated_permutation(answer: str, documents: int) -> list[int]:
-    """rank_llm's steps one by one: all but digits becomes blanks; numbers; doubles; range; the rest."""
-    cleaned = "".join(letter if letter in "0123456789" else " " for letter in answer)
-    found: list[int] = []
-    for word in cleaned.split():
-        number = int(word) - 1
-        if number not in found:
-            found.append(number)
-    found = [number for number in found if 0 <= number < documents]
-    return found + [number for number in range(documents) if number not in found]
-
-
-def test_answers_are_read_as_rank_llm_reads_them() -> None:
-    draw = random.Random(13)
-    permutation = llm("parse").permutation
-    changed = 0
-    for _ in range(1000):
-        documents = draw.choice((0, 1, 2, 9, 10, 20, 100))
-        parts = ("[{}]", "{}", " > ", ">", "\n", "0{}", "-{}", "{}.", "passage ", "[", "] ", ", ", "é")
-        answer = "".join(draw.choice(parts).format(draw.randint(0, documents + 3)) for _ in range(draw.randint(0, 60)))
-        order = permutation(answer, documents)
-        assert order == restated_permutation(answer, documents)
-        assert sorted(order) == list(range(documents))
-        changed += order != list(range(documents))
-    assert changed > 500
-
-
-def far_relevant(draw: random.Random) -> tuple[list[str], int]:
-    """A hundred documents of 600 words; the relevant one names its subject after 512 words, others early."""
-    relevant = draw.randrange(100)
-    documents = []
-    for number in range(100):
-        before = draw.randrange(512, 600) if number == relevant else draw.randrange(300)
-        subject = "answer" if number == relevant else "decoy"
-        documents.append(f"{'stone ' * before}{subject}{' water' * (599 - before)}")
-    return documents, relevant
-
-
-def oracle(messages: Sequence[dict[str, str]]) -> Any:
-    """Rank what the conversation shows: passages with the answer first, all others in their order."""
-    passages = [each["content"] for each in messages if each["role"] == "user" and each["content"].startswith("[")]
-    numbers = sorted(range(1, len(passages) + 1), key=lambda number: "answer" not in passages[number - 1])
-    text = " > ".join(f"[{number}]" for number in numbers)
-    return llm("transport").Completion(text, sum(len(each) for each in passages), len(text))
-
-
-@pytest.mark.slow
-def test_first_300_words_hide_what_a_perfect_llm_would_find() -> None:
-    draw = random.Random(5)
-    ranks: dict[int | None, list[int]] = {300: [], None: []}
-    for _ in range(400):
-        documents, relevant = far_relevant(draw)
-        for words, found in ranks.items():
-            ranked = llm("listwise").rank(oracle, "q", documents, window=20, step=10, passage_words=words)
-            if words:
-                assert ranked.order == list(range(100))
-            assert len(ranked.completions) == 9
-            found.append(ranked.order.index(relevant) + 1)
-    # Chance over a hundred is .0519, and three standard errors of 400 queries .0175.
-    assert sum(1 / rank for rank in ranks[300]) / 400 <= 0.069
-    assert sum(1 / rank for rank in ranks[None]) / 400 >= 0.99
 
 
 def test_conversation_is_rankgpts_and_passages_have_no_identifiers() -> None:

@@ -29,7 +29,7 @@ ids = [each.doc_id for each in corpus]
 @pytest.fixture
 def lines(rerank_probe: Callable[..., list[Any]]) -> Lines:
     """Run lines in the engine's image, beside the restatement and the maker of small checkpoints."""
-    return lambda text: rerank_probe(SETUP + text, checkpoints=(), restated=("rerank_loops",))
+    return lambda text: rerank_probe(SETUP + text, "rerank_loops")
 
 
 def test_aggregations_equal_their_formulas(lines: Lines) -> None:
@@ -171,22 +171,16 @@ def score(query, part):
     with torch.inference_mode():
         first = model(input_ids=torch.tensor([ids]), **types).last_hidden_state[0, 0]
     return float(first @ state["cls.weight"][0] + state["cls.bias"][0])
-texts = {each.doc_id: f"{each.title} {each.text}".strip() for each in corpus}
 plain = lambda text: tokenizer(text, add_special_tokens=False)["input_ids"]
+def right(query, text):
+    document = plain(text)[: loops.LONGEST]
+    cuts = loops.cut(len(document), name, len(document))
+    parts = [document[start : start + count] for start, count in cuts]
+    return max(score(plain(query)[: loops.QUERY], part) for part in parts)
 for name in ("first", "max"):
     window, stride = loops.RULES[name]
     ready = loops.engine(assets, made, corpus, aggregation=name, window=window, stride=stride)
-    off, wanted = 0.0, []
-    for length in loops.QUERIES:
-        query = loops.words(length, 100 + length)
-        found = ready.score(query, ids)
-        for each, mine in zip(ids, found):
-            document = plain(texts[each])[: loops.LONGEST]
-            cuts = loops.cut(len(document), name, len(document))
-            parts = [document[start : start + count] for start, count in cuts]
-            wanted.append(max(score(plain(query)[: loops.QUERY], part) for part in parts))
-            off = max(off, abs(mine - wanted[-1]))
-    say([name, off, float(numpy.std(wanted)), len(wanted)])
+    say([name, loops.compared(ready, corpus, loops.QUERIES, right)])
 # The work that is counted is that of the model's own products, of padded windows and of positions.
 from encoder.config import read_config
 counted = []
@@ -199,10 +193,10 @@ say(["flop", *counted])
     )
     assert dtype == "torch.float32" and (kind == "electra" or added[0] == 1)
     (*compared, (_, *counted)) = answers
-    assert [name for name, *_ in compared] == ["first", "max"]
-    for name, difference, spread, pairs in compared:
-        assert pairs == 64 and spread > 0.1, "scores that are all alike prove nothing"
-        assert difference <= 1e-5, name
+    assert [name for name, _ in compared] == ["first", "max"]
+    for name, found in compared:
+        assert found["pairs"] == 64 and found["spread"] > 0.1, "scores that are all alike prove nothing"
+        assert found["difference"] <= 1e-5, name
     assert all(theirs == ours > 0 for theirs, ours in counted)
 
 
@@ -347,37 +341,21 @@ say([token_type(scorers.tokeniser(assets / "m")), len(whole)])
     assert kinds == ["<u2", 2 * (sum((0, 1, 12, 23, 24, 25, 36, 40, 76, 77, 78, 154, 155, 230, 231)) + 231)]
 
 
-def test_heads_over_documents_run_in_the_engine(lines: Lines) -> None:
-    """Their formulas are held in test_rerank_heads.py; here that they get the windows they ask for."""
-    answers = lines("""
-from safetensors.torch import load_file, save_file
-def add(name, tensors, **config):
-    shutil.copytree(assets / "m", assets / name)
-    state = load_file(assets / name / "model.safetensors")
-    del state["cls.weight"], state["cls.bias"]
-    save_file(state | tensors, assets / name / "model.safetensors", metadata={"format": "pt"})
-    declared = json.loads((assets / name / "config.json").read_text())
-    (assets / name / "config.json").write_text(json.dumps({**declared, **config}))
-
-loops.make(assets)
-torch.manual_seed(1)
-small = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 48,
-         "max_position_embeddings": 64}
-declared = {"aggregator": small, "interaction": small}
-for name in loops.heads.MODULES:
-    add(name, loops.head_tensors(name, hidden_size=32, num_hidden_layers=2, **declared), **declared)
-    rule = {"window": 77, "stride": 77} if name.startswith("cedr") else {"window": 24, "stride": 12}
-    ready = loops.engine(assets, made, corpus, model=name, aggregation=name, **rule)
-    query = loops.words(7, 1)
-    together = ready.score(query, ids)
-    off = max(abs(ready.score(query, [each])[0] - score) / max(1, abs(score)) for each, score in zip(ids, together))
-    ready.score(query, ids)
-    say([name, off, float(numpy.std(together)), ready.counts()["windows"], ready.stages_s()["aggregate"] > 0])
+def test_training_documents_open_with_their_passage_until_they_are_shuffled(lines: Lines) -> None:
+    original, shuffled = lines("""
+from checkpoints.training import biased
+sentences = [list(range(40 * n, 40 * n + 20)) for n in range(400)]
+for shuffled in (False, True):
+    drawer = biased.BiasedDrawer(sentences, 3, shuffled=shuffled)
+    drawn = [drawer.pairs() for _ in range(300)]
+    first = sum(set(query[:1]) <= set(right[:13]) for (query, right), *_ in drawn)
+    say([first, all(len(text) == 231 for pairs in drawn for _, text in pairs),
+         sum(query[0] in wrong[77:] for pairs in drawn for query, wrong in pairs[1:])])
 """)
-    assert len(answers) == 8
-    for name, off, spread, windows, timed in answers:
-        assert off <= 1e-5 and spread > 1e-4 and timed, name  # of the score's size: sums of logarithms are large
-        assert windows == {"cedr": 26, "lateir": 112}.get(name.partition("-")[0], 111), name
+    assert original[0] == 300 and 60 <= shuffled[0] <= 200, "one segment of two to six comes first"
+    assert original[1] and shuffled[1]
+    # Seven wrong documents in ten have a part of the sentence, none of it within the first third.
+    assert 900 * 0.46 <= original[2] <= 900 * 0.66
 
 
 def test_systems_name_what_the_engine_reads() -> None:

@@ -25,9 +25,7 @@ assets = Path("/index/assets")
 @pytest.fixture
 def lines(rerank_probe: Callable[..., list[Any]]) -> Lines:
     """Run lines in the engine's image, beside the restatement and the maker of small checkpoints."""
-    return lambda text: rerank_probe(
-        SETUP + text, checkpoints=("rerank_long",), restated=("rerank_loops", "long_loops")
-    )
+    return lambda text: rerank_probe(SETUP + text, "rerank_loops", "long_loops")
 
 
 def test_published_formats_score_as_their_restatements(lines: Lines) -> None:
@@ -43,26 +41,6 @@ say(["jina, 100", loops.compare(assets, Path("/index/jina"), corpus, "jina", win
     for kind, found in answers:
         assert found["pairs"] == 44 and found["spread"] > 0.05, "scores that are all alike prove nothing"
         assert found["difference"] <= 1e-5, kind
-
-
-def test_longformer_with_all_tokens_global_is_dense_attention(lines: Lines) -> None:
-    answers = lines("""
-from encoder.graph import Graph
-from encoder.alibi import slopes
-folder = loops.make(assets, "longformer")
-graph, dense = Graph(folder, "linear"), loops.Longformer(folder, "longformer.")
-ids = torch.arange(4, 18)[None]  # 14 tokens, a window has 16
-everywhere = torch.ones_like(ids)
-with torch.inference_mode():
-    found = graph.transformer(ids, everywhere, everywhere).last_hidden_state[0].numpy()
-    near = graph.transformer(ids, everywhere, 0 * everywhere).last_hidden_state[0].numpy()
-wanted = dense.states(ids[0].tolist(), set(range(14)))
-say([float(abs(found - wanted).max()), float(abs(near - wanted).max())])
-say(slopes(12))
-""")
-    (difference, local), found = answers
-    assert difference <= 1e-4 < local, "and local attention differs, by its own projections"
-    assert found == [2.0**-power for power in (1, 2, 3, 4, 5, 6, 7, 8, 0.5, 1.5, 2.5, 3.5)]
 
 
 def test_score_depends_on_nothing_but_its_pair(lines: Lines) -> None:
@@ -116,7 +94,9 @@ for kind in ("bigbird", "jina", "mosaic"):
 
 
 def test_work_counts_padding_and_sparse_attention(lines: Lines) -> None:
-    sparse, dense, counts = lines("""
+    slopes, sparse, dense, counts = lines("""
+from encoder.alibi import slopes
+say(slopes(12))
 from encoder.config import KINDS, Config
 sizes = {"num_hidden_layers": 12, "hidden_size": 768, "attention_window": [512] * 12}
 base = {name: Config(name, KINDS[name], 50265, 4096, sizes) for name in ("longformer", "big_bird", "bert")}
@@ -132,6 +112,7 @@ pairs = [loops.Pairs(assets / kind) for kind in ("longformer", "bigbird")]
 read = [[len(each("ice rock", document.text)[0]) for document in corpus] for each in pairs]
 say([[each.counts(), lengths] for each, lengths in zip(ready, read)])
 """)
+    assert slopes == [2.0**-power for power in (1, 2, 3, 4, 5, 6, 7, 8, 0.5, 1.5, 2.5, 3.5)]
     assert sparse == [1536, 1472, 768]
     # Longformer: 1,536 tokens see 513 and are seen by 35; BigBird: 23 blocks of 64, of which two see all.
     hidden, seen = 768, 1536 * 513 + 2 * 35 * 1536

@@ -130,14 +130,8 @@ own.build(given, index, lambda _: None)
 own.verify_index(given, index)
 own.load(index)
 say([[hit.doc_id, round(hit.score, 3)] for hit in own.search("ice", 3)])
-def refused(**changes):
-    try:
-        engine(**changes).load(index)
-    except ValueError as error:
-        say(str(error))
-refused(k1=1)
-refused(query_tokens=0)
-refused(document_tokens=8)
+for changes in ({"k1": 1}, {"query_tokens": 0}, {"document_tokens": 8}):
+    say(refused(lambda: engine(**changes).load(index)))
 """
     ranking, unknown, none, other = probe("static-minilm", lines)
     assert ranking == [["c", pytest.approx(1, abs=2e-3)], ["a", 0], ["b", 0]]

@@ -43,14 +43,9 @@ ready.score("gene", [hit.doc_id for hit in hits])
 say(ready.counts())
 ready.search("gene", 3)
 say([ready.counts(), sorted(ready.stages_s())])
-def refused(call):
-    try:
-        call()
-    except ValueError as error:
-        say(str(error))
-refused(lambda: ready.score("gene", [hits[0].doc_id, "nowhere"]))
+say(refused(lambda: ready.score("gene", [hits[0].doc_id, "nowhere"])))
 coded = loaded("ivfpq", {"index": "ivfpq", "ivf_nlist": 2, "pq_m": 4, "pq_nbits": 4})
-refused(lambda: coded.score("gene", [hits[0].doc_id]))
+say(refused(lambda: coded.score("gene", [hits[0].doc_id])))
 """
 
 

@@ -78,6 +78,10 @@ class Here(Toy):
         hits = self.search(query, k)
         return [hit.doc_id for hit in hits], [hit.score for hit in hits]
 
+    def counts(self) -> dict[str, int]:
+        """Count the model's parameters too."""
+        return {**super().counts(), "parameters": 5}
+
 
 @dataclass(frozen=True)
 class Engines:
@@ -91,9 +95,9 @@ class Engines:
         toy.load(self.index / "words")
         return toy
 
-    def two(self, depth: int, second: str = "letters") -> Any:
+    def two(self, depth: int, second: str = "letters", *, matches: bool = False) -> Any:
         """Make two stages: the first counts words."""
-        params = {"depth": depth, "words.shared": "words", "letters.shared": second}
+        params = {"depth": depth, "words.shared": "words", "words.matches": matches, "letters.shared": second}
         engine = adapter("two-stage").ENGINE(params, ENVELOPE, self.index)
         engine.load(self.index)
         return engine
@@ -175,6 +179,20 @@ def test_stages_sum_to_the_latency_and_counts_are_stored(bench: Bench) -> None:
     assert min(outside) >= 0 and all(row["count_pairs"] == 2 for row in rows)
     # A4, with room for a wake-up: the driver's call and the last reading of the clock lie outside.
     assert median(outside) <= median(stages) * 0.02 + 1e6
+
+
+def test_query_without_candidates_reports_no_time_and_no_work_of_the_second_stage(
+    bench: Bench, engines: Engines
+) -> None:
+    engine = engines.two(2, matches=True)
+    assert engine.search("unheard", 2) == [] and "pairs" not in engine.counts(), "nothing was scored yet"
+    assert len(engine.search(next(iter(queries(bench).values())), 2)) == 2
+    busy, counts = engine.stages_s(), engine.counts()
+    assert busy["score"] > 0 and counts == {"pairs": 2, "parameters": 10}
+    assert engine.search("unheard", 2) == []
+    idle = engine.stages_s()
+    assert idle.keys() == busy.keys() and idle["score"] == 0 and idle["retrieve"] > 0
+    assert engine.counts() == {"pairs": 0, "parameters": 10}, "the models stay as large"
 
 
 @pytest.mark.slow

@@ -95,12 +95,6 @@ class Toy(Adapter):
                 os.urandom(1 << 20) * 4096
             case "twice":
                 return [Hit("d1", 1.0), Hit("d1", 1.0)]
-            case "rising":
-                return [Hit("d1", 1.0), Hit("d2", 2.0)]
-            case "too_many":
-                return [Hit(f"d{n}", 1.0) for n in range(10)]
-            case "no_number":
-                return [Hit("d1", "high")]
         return []
 
 

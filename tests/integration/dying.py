@@ -1,11 +1,11 @@
-"""``python -m tests.integration.dying WHEN POINT harness-arguments...``: run harness and SIGKILL it at one point.
+"""``python -m tests.integration.dying``: runs harness again and again, and SIGKILLs it at one point.
 
-WHEN is ``before`` or ``after``.  POINT is ``rename:<text>`` (the first rename whose source or target path holds that
-text), or ``call:<module>:<attribute.path>`` (the first call of that function).
+It runs in forks of one process that has imported all there is.  Each line that it reads is a JSON list: the arguments,
+the environment, and the file for what is said; each line that it writes is how a fork ended.
 
-``python -m tests.integration.dying``: the same again and again, in forks of one process that has imported all there is.
-Each line that it reads is a JSON list: the arguments, the environment, and the file for what is said; each line that it
-writes is how a fork ended.  Here WHEN may also be ``in``: POINT is seconds, after which it is killed from outside.
+The arguments are WHEN, POINT, and those of harness.  WHEN is ``before`` or ``after``.  POINT is ``rename:<text>`` (the
+first rename whose source or target path holds that text), or ``call:<module>:<attribute.path>`` (the first call of that
+function).  WHEN may also be ``in``: POINT is seconds, after which it is killed from outside.
 """
 
 from __future__ import annotations
@@ -24,18 +24,12 @@ from typing import Any
 from harness.cli import main
 
 
-def _die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def _deadly(real: Callable[..., Any], when: str, matches: Callable[..., bool]) -> Callable[..., Any]:
     def call(*arguments: Any, **keys: Any) -> Any:
         strikes = matches(*arguments)
-        if strikes and when == "before":
-            _die()
-        answer = real(*arguments, **keys)
+        answer = real(*arguments, **keys) if when == "after" or not strikes else None
         if strikes:
-            _die()
+            os.kill(os.getpid(), signal.SIGKILL)
         return answer
 
     return call
@@ -53,13 +47,6 @@ def _arm(when: str, point: str) -> None:
     for parent in parents:
         owner = getattr(owner, parent)
     setattr(owner, name, _deadly(getattr(owner, name), when, lambda *_: True))
-
-
-def _run(arguments: list[str]) -> None:
-    if arguments[0] != "in":
-        _arm(*arguments[:2])
-    sys.argv[1:] = arguments[2:]
-    main(prog_name="harness")
 
 
 def _serve() -> None:
@@ -84,7 +71,9 @@ def _serve() -> None:
             # As if it had started with that environment.
             tempfile.tempdir = None
             importlib.import_module("tests.integration.elsewhere.sitecustomize")
-            _run(arguments)
+            if arguments[0] != "in":
+                _arm(*arguments[:2])
+            main(arguments[2:], prog_name="harness")
         if arguments[0] == "in":
             time.sleep(float(arguments[1]))
             os.kill(child, signal.SIGKILL)
@@ -92,4 +81,4 @@ def _serve() -> None:
 
 
 if __name__ == "__main__":
-    _run(sys.argv[1:]) if sys.argv[1:] else _serve()
+    _serve()

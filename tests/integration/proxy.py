@@ -1,4 +1,7 @@
-"""A Unix socket before the engine's own, whose connections a test can cut."""
+"""A Unix socket before the engine's own, whose connections a test can cut.
+
+``python proxy.py TARGET PATH`` passes on what is said at ``PATH``; its end cuts all connections at once.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import os
 import selectors
 import shutil
 import socket
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -19,62 +24,37 @@ class Proxy:
     def __init__(self) -> None:
         self._target = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
         # A folder of its own: a socket's path may be 107 bytes long, and pytest's are longer.
-        self._folder = Path(tempfile.mkdtemp(prefix="proxy-"))
-        self.path = self._folder / "s"
-        self._pairs: list[tuple[socket.socket, socket.socket]] = []
-        self._lock = threading.Lock()
+        self.path = Path(tempfile.mkdtemp(prefix="proxy-")) / "s"
+        self.url = f"unix://{self.path}"  # for ``DOCKER_HOST``
         self.open()
-
-    @property
-    def url(self) -> str:
-        """For ``DOCKER_HOST``."""
-        return f"unix://{self.path}"
 
     def open(self) -> None:
         """Take connections."""
-        listening = socket.socket(socket.AF_UNIX)
-        listening.bind(str(self.path))
-        listening.listen()
-        with self._lock:
-            self._listening: socket.socket | None = listening
-        threading.Thread(target=self._accept, args=(listening,), daemon=True).start()
+        self._process = subprocess.Popen([sys.executable, __file__, self._target, str(self.path)])
+        wait_until(self.path.exists, "the proxy takes connections")
 
     def cut(self) -> None:
         """End all connections at once and refuse new ones."""
-        with self._lock:
-            listening, self._listening = self._listening, None
-            pairs, self._pairs = self._pairs, []
-        if listening is not None:
-            with contextlib.suppress(OSError):
-                listening.shutdown(socket.SHUT_RDWR)
-            listening.close()
+        self._process.kill()
+        self._process.wait()
         self.path.unlink(missing_ok=True)
-        for each in (end for pair in pairs for end in pair):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Cut, and leave nothing."""
         self.cut()
-        shutil.rmtree(self._folder)
+        shutil.rmtree(self.path.parent)
 
-    def _accept(self, listening: socket.socket) -> None:
-        while True:
-            try:
-                client, _ = listening.accept()
-            except OSError:
-                return  # cut
-            engine = socket.socket(socket.AF_UNIX)
-            engine.connect(self._target)
-            with self._lock:
-                open_still = self._listening is listening
-                if open_still:
-                    self._pairs.append((client, engine))
-            if not open_still:  # it came in while the others were cut, and would have outlived them
-                client.close()
-                engine.close()
-                return
-            threading.Thread(target=_pump, args=(client, engine), daemon=True).start()
+
+def _serve(target: str, path: str) -> None:
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(f"{path}.new")
+    listening.listen()
+    Path(f"{path}.new").rename(path)
+    while True:
+        client, _ = listening.accept()
+        engine = socket.socket(socket.AF_UNIX)
+        engine.connect(target)
+        threading.Thread(target=_pump, args=(client, engine), daemon=True).start()
 
 
 def _pump(client: socket.socket, engine: socket.socket) -> None:
@@ -99,3 +79,7 @@ def wait_until(happened: object, what: str, *, limit_s: float = 120) -> None:
     while not happened():
         assert time.monotonic() < deadline, f"{what}: not within {limit_s:g} s"
         time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    _serve(*sys.argv[1:])

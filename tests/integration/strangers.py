@@ -10,7 +10,7 @@ import os
 import socket
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +121,10 @@ def _instead(place: str, kind: str) -> Attack:
 def _file(name: str, content: Callable[[], bytes]) -> Attack:
     """Return an attack that replaces a job's file and updates its checksum."""
     return Attack(lambda results: results_folders.replace(results_folders.job(results), name, content()), name)
+
+
+def _origin_of(content: Callable[[], bytes]) -> Attack:
+    return Attack(lambda results: put(_origin(results), content()), "origin.toml")
 
 
 def _suite_file(name: str, content: Callable[[], bytes]) -> Attack:
@@ -293,14 +297,8 @@ def _attacks() -> Iterator[tuple[str, Attack]]:
     yield "judgements of one line", _suite_file("qrels", lambda: _zipped(b"\0", _BOMB_BYTES))
     yield "judgements of many lines", _suite_file("qrels", lambda: _zipped(b"q0 0 d1 1\n", _BOMB_BYTES))
     yield "judged hits of many lines", _file(JUDGED_HITS, lambda: _zipped(b"q0 0 d1 1\n", _BOMB_BYTES))
-    yield (
-        "answer depths of one line",
-        Attack(lambda results: _with_hits(results, _zipped(b"\0", _BOMB_BYTES)), ANSWER_DEPTHS),
-    )
-    yield (
-        "answer depths of many lines",
-        Attack(lambda results: _with_hits(results, _zipped(b"q0\t-\t9\n", _BOMB_BYTES)), ANSWER_DEPTHS),
-    )
+    yield "answer depths of one line", _depths(b"\0")
+    yield "answer depths of many lines", _depths(b"q0\t-\t9\n")
     yield "samples of many rows", _file(SAMPLES, _many_rows)
     yield "samples with long ids", _file(SAMPLES, _long_ids)
     yield "samples of a wide grid", _file(SAMPLES, _every_trial)
@@ -310,14 +308,8 @@ def _attacks() -> Iterator[tuple[str, Attack]]:
     yield "samples of text", _file(SAMPLES, _samples(trial=pa.array(["0"] * 40)))
     yield "samples that are no number", _file(SAMPLES, _samples(latency_ns=pa.array([float("nan")] * 40)))
     yield "samples with holes", _file(SAMPLES, _samples(trial=pa.array([None] * 40, pa.int32())))
-    yield (
-        "samples with many columns",
-        _file(SAMPLES, lambda: _parquet(pa.table(_columns() | {f"stage_s{n}_ns": [1] * 40 for n in range(500)}))),
-    )
-    yield (
-        "samples with nested stages",
-        _file(SAMPLES, lambda: _parquet(pa.table(_columns() | {"stage_a_ns": [[1]] * 40}))),
-    )
+    yield "samples with many columns", _file(SAMPLES, _samples(**{f"stage_s{n}_ns": [1] * 40 for n in range(500)}))
+    yield "samples with nested stages", _file(SAMPLES, _samples(stage_a_ns=[[1]] * 40))
     for number in ("NaN", "Infinity", "-1", "1e999", "1" + "0" * 400, "-0.5"):
         yield f"load of {number[:9]} s", _raw(lambda raw: raw["measured"].update(load_s=HERE), number)
     yield "bytes of NaN", _record(lambda raw: raw["observed"]["memory"].update(peak_anon_bytes=float("nan")))
@@ -348,33 +340,29 @@ def _attacks() -> Iterator[tuple[str, Attack]]:
     yield "queries with surrogates", _suite_file("samples", lambda: b'[{"query_id": "\\ud800", "text": "\\udfff"}]')
     yield "queries that are numbers", _suite_file("samples", lambda: b"[1, 2]")
     yield "queries of 64 MiB", _suite_file("samples", lambda: b"[" + b"[]," * (21 << 20) + b"[]]")
-    yield (
-        "origin of 3000 levels",
-        Attack(lambda results: put(_origin(results), f"x = {_nested_json(_DEEP)}".encode()), "origin.toml"),
-    )
-    yield "origin of 64 MiB", Attack(lambda results: put(_origin(results), b"#" * (64 << 20)), "origin.toml")
+    yield "origin of 3000 levels", _origin_of(f"x = {_nested_json(_DEEP)}".encode)
+    yield "origin of 64 MiB", _origin_of(lambda: b"#" * (64 << 20))
     yield "3000 folders", Attack(_deep_folders, "d/d/d")
     yield "odd names", Attack(_odd_names, RESULT, unread=True)
     outside = {"../../x": hashlib.sha256(b"").hexdigest()}
-    yield (
-        "file that lies outside",
-        Attack(
-            lambda results: change(results_folders.job(results), lambda raw: raw["files"].update(outside)), RESULT, True
-        ),
-    )
+    yield "file that lies outside", replace(_record(lambda raw: raw["files"].update(outside)), unread=True)
     for kind in ("pipe", "zeros", "sparse", "levels"):
         yield f"published is a {kind}", _published(kind)
     for kind in ("pipe", "zeros", "sparse", "bomb"):
         yield f"vectors are a {kind}", _vectors(kind)
 
 
-def _with_hits(results: Path, depths: bytes) -> None:
-    """A job whose hits were judged by answers, and how deep these stand."""
-    folder = results_folders.job(results)
-    run = gzip.decompress((folder / RUN).read_bytes()).decode()
-    hits = "".join(f"{line.split()[0]} 0 {line.split()[2]} 1\n" for line in run.splitlines())
-    results_folders.replace(folder, JUDGED_HITS, gzip.compress(hits.encode()))
-    results_folders.replace(folder, ANSWER_DEPTHS, depths)
+def _depths(piece: bytes) -> Attack:
+    """A job whose hits were judged by answers, and a bomb where it says how deep these stand."""
+
+    def plant(results: Path) -> None:
+        folder = results_folders.job(results)
+        run = gzip.decompress((folder / RUN).read_bytes()).decode()
+        hits = "".join(f"{line.split()[0]} 0 {line.split()[2]} 1\n" for line in run.splitlines())
+        results_folders.replace(folder, JUDGED_HITS, gzip.compress(hits.encode()))
+        results_folders.replace(folder, ANSWER_DEPTHS, _zipped(piece, _BOMB_BYTES))
+
+    return Attack(plant, ANSWER_DEPTHS)
 
 
 ATTACKS = dict(_attacks())

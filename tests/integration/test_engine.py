@@ -28,6 +28,7 @@ from tests.integration.proxy import Proxy, wait_until
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("host")]
 
+SYSTEM = "cut-off"
 _PROTOCOL = protocol(1, warmup_queries=1, warmup_cap=1)
 # The five queries of a job take longer than a busy machine needs to find and pause its container.
 _SERVICE_S = 2.0
@@ -83,17 +84,22 @@ def _hand_over(image: str, of: docker.DockerClient, to: docker.DockerClient) -> 
         to.images.load(packed)
 
 
-def _running(engine: docker.DockerClient, name: str) -> list[Container]:
-    filters = {"label": LABEL, "name": f"harness-{name}-search", "status": "running"}
+def _running(engine: docker.DockerClient) -> list[Container]:
+    filters = {"label": LABEL, "name": f"harness-{SYSTEM}-search", "status": "running"}
     return engine.containers.list(filters=filters, ignore_removed=True)
 
 
-def _hold(engine: docker.DockerClient, name: str) -> None:
-    """Pause a job's container, so that it does not end before the engine fails."""
-    jobs = _running(engine, name)
+def _start_and_hold(
+    bench: Bench, command: list[str], engine: docker.DockerClient, reach: dict[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start a run, and pause its job's container, so that it does not end before the engine fails."""
+    child = support.start(bench, command, **reach)
+    wait_until(lambda: _running(engine) or child.poll() is not None, "a search job runs")
+    jobs = _running(engine)
     assert jobs, "the job ended before it could be paused: give its queries more time"
     for job in jobs:
         wait_until(functools.partial(_stands, job), "the container stands still")
+    return child
 
 
 def _stands(job: Container) -> bool:
@@ -104,30 +110,30 @@ def _stands(job: Container) -> bool:
     return False
 
 
-def _goes_on(bench: Bench, command: list[str], engine: docker.DockerClient, name: str, **more: str) -> None:
-    """The same command finishes; no interrupted job was stored as anything."""
+def _ends_and_goes_on(
+    bench: Bench, child: subprocess.Popen[bytes], command: list[str], engine: docker.DockerClient, **more: str
+) -> None:
+    """The run ends in one line, and the same command finishes; no interrupted job was stored as anything."""
+    ended = support.finish(bench, child)
+    assert ended.code == 1, ended.said
+    assert ended.complaint.startswith("harness: the Docker engine "), ended.said
     done = support.run_here(bench, command, **more)
     assert done.code == 0, done.said
     assert [job.result.outcome for job in read_jobs(bench.results)] == [Outcome.OK]
     assert {job.result.spec.repetition for job in read_jobs(bench.results)} == {0}
-    assert support.orphans(engine, f"{name}-") == []
+    assert support.orphans(engine, f"{SYSTEM}-") == []
     assert support.leftovers(bench) == []
 
 
 def test_broken_engine_connection_during_a_job(bench: Bench, engine: docker.DockerClient, proxy: Proxy) -> None:
-    bench.plant("cut", service_s=_SERVICE_S)
-    command = support.command(bench, bench.suite(_PROTOCOL, systems=["cut"]))
-    child = support.start(bench, command, DOCKER_HOST=proxy.url)
-    wait_until(lambda: _running(engine, "cut") or child.poll() is not None, "a search job runs")
-    _hold(engine, "cut")
+    bench.plant(SYSTEM, service_s=_SERVICE_S)
+    command = support.command(bench, bench.suite(_PROTOCOL, systems=[SYSTEM]))
+    child = _start_and_hold(bench, command, engine, {"DOCKER_HOST": proxy.url})
     proxy.cut()
     back = threading.Timer(2.0, proxy.open)
     back.start()
-    ended = support.finish(bench, child)
+    _ends_and_goes_on(bench, child, command, engine)
     back.join()
-    assert ended.code == 1, ended.said
-    assert ended.complaint.startswith("harness: the Docker engine "), ended.said
-    _goes_on(bench, command, engine, "cut")
 
 
 def test_engine_restart_during_a_job(
@@ -135,22 +141,17 @@ def test_engine_restart_during_a_job(
 ) -> None:
     reach, holding = own_engine
     assert holding.stdin is not None and holding.stdout is not None
-    bench.plant("restarted", service_s=_SERVICE_S)
+    bench.plant(SYSTEM, service_s=_SERVICE_S)
     launcher = DockerLauncher(bench.cache)
-    image = launcher.prepare(catalog.systems(bench.folder / "engines")["restarted"])
+    image = launcher.prepare(catalog.systems(bench.folder / "engines")[SYSTEM])
     launcher.close()
     own = docker.DockerClient(reach["DOCKER_HOST"])
-    (name,) = (tag for tag in engine.images.get(image.digest).tags if tag.startswith("harness-restarted:"))
+    (name,) = (tag for tag in engine.images.get(image.digest).tags if tag.startswith(f"harness-{SYSTEM}:"))
     _hand_over(name, engine, own)
-    command = support.command(bench, bench.suite(_PROTOCOL, systems=["restarted"]))
-    child = support.start(bench, command, **reach)
-    wait_until(lambda: _running(own, "restarted") or child.poll() is not None, "a search job runs")
-    _hold(own, "restarted")
+    command = support.command(bench, bench.suite(_PROTOCOL, systems=[SYSTEM]))
+    child = _start_and_hold(bench, command, own, reach)
     holding.stdin.write("\n")
     holding.stdin.flush()
     assert holding.stdout.readline() == "code 0\n"
-    ended = support.finish(bench, child)
-    assert ended.code == 1, ended.said
-    assert ended.complaint.startswith("harness: the Docker engine "), ended.said
-    _goes_on(bench, command, own, "restarted", **reach)
+    _ends_and_goes_on(bench, child, command, own, **reach)
     own.close()

@@ -11,7 +11,7 @@ import shutil
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import docker
@@ -64,7 +64,7 @@ _ENDS: dict[str, tuple[tuple[Outcome, str], ...]] = {
     "number_infinity": ((Outcome.CRASH, "its measurement.json is wrong"),),
     "number_too_large": ((Outcome.CRASH, "its measurement.json is wrong"),),
     "number_endless": ((Outcome.CRASH, "its measurement.json is wrong"),),
-    "number_negative": ((Outcome.BAD_OUTPUT, "-1.0 s to search"),),
+    "number_negative": ((Outcome.BAD_OUTPUT, "the image reported -1.0 s"),),
 }
 
 # Of attacks that are alike one is drawn by chance; a soak has the others.
@@ -125,53 +125,36 @@ def _suite(bench: Bench, attacks: list[str], *, query_timeout_s: float = 10.0) -
     return bench.suite(protocol(len(attacks), warmup_cap=2, query_timeout_s=query_timeout_s), systems=["hostile"])
 
 
-@dataclass
-class Seen:
-    """Sizes of the engine's log of a job while it ran, where the engine's folder can be seen from here."""
-
-    looks: int = 0
-    log_bytes: list[int] = field(default_factory=list)
-    free_bytes: list[int] = field(default_factory=list)
-
-
 @contextmanager
-def _looking(engine: docker.DockerClient, every_s: float) -> Iterator[Seen]:
-    """Record how large the engine lets a container's log grow, and its free disk space."""
-    seen, ended = Seen(), threading.Event()
+def _looking(engine: docker.DockerClient) -> Iterator[list[int]]:
+    """Record how large the engine lets a container's log grow, where its folder can be seen from here."""
+    log_bytes, ended = list[int](), threading.Event()
 
     def look() -> None:
-        while not ended.wait(every_s):
-            running = engine.containers.list(filters={"name": "harness-hostile"}, ignore_removed=True)
-            seen.looks += len(running)
-            for each in running:
+        while not ended.wait(0.05):
+            for each in engine.containers.list(filters={"name": "harness-hostile"}, ignore_removed=True):
                 log = Path(str(each.attrs.get("LogPath") or "/absent"))
                 with suppress(FileNotFoundError):  # it went, or was turned over, while we looked
-                    seen.log_bytes.append(sum(path.stat().st_size for path in log.parent.rglob("*")))
-                    seen.free_bytes.append(shutil.disk_usage(log.parent).free)
+                    log_bytes.append(sum(path.stat().st_size for path in log.parent.rglob("*")))
 
     looking = threading.Thread(target=look)
     looking.start()
     try:
-        yield seen
+        yield log_bytes
     finally:
         ended.set()
         looking.join()
 
 
-def _bench(folder: Path) -> Bench:
+def _attack(folder: Path, engine: docker.DockerClient, every: Iterable[str]) -> Attacked:
     bench = make_bench(folder)
     shutil.copytree(_ENGINE, bench.folder / "engines" / "hostile")
-    return bench
-
-
-def _attack(folder: Path, engine: docker.DockerClient, every: Iterable[str]) -> Attacked:
-    bench = _bench(folder)
     honest = support.run(bench, support.command(bench, _suite(bench, ["none"])))
     assert honest.code == 0, honest.said
     before = _surroundings(bench)
     done = {job.result.key for job in read_jobs(bench.results)}
     jobs, finished = {}, []
-    with _looking(engine, 0.05) as seen:
+    with _looking(engine) as log_bytes:
         for timeout_s in (_ENDLESS_S, _LONG_S):
             attacks = [attack for attack in every if (attack in _ENDLESS) == (timeout_s == _ENDLESS_S)]
             if not attacks:
@@ -181,8 +164,8 @@ def _attack(folder: Path, engine: docker.DockerClient, every: Iterable[str]) -> 
             new = [job for job in read_jobs(bench.results) if job.result.key not in done]
             jobs |= {attacks[job.result.spec.job]: job for job in new}
             done |= {job.result.key for job in new}
-    log_bytes = max(seen.log_bytes, default=None)
-    return Attacked(bench, honest, tuple(finished), before, _surroundings(bench), jobs, log_bytes)
+    largest = max(log_bytes, default=None)
+    return Attacked(bench, honest, tuple(finished), before, _surroundings(bench), jobs, largest)
 
 
 @pytest.fixture(scope="module")
@@ -261,33 +244,11 @@ def test_canary_runs_are_limited_if_a_job_pauses_endlessly(attacked: Attacked) -
         assert len(attacked.result(attack).observed.canary) <= 4
 
 
-def _all_was_logged(job: StoredJob, size: int, least_s: float) -> None:
-    """Check that the job ended normally and that its samples include the time of writing."""
+def test_long_log_costs_only_time(attacked: Attacked) -> None:
+    job = attacked.jobs["log_of_200_mib"]
     assert (job.result.outcome, job.result.detail) == (Outcome.OK, None)
     log = _log(job)
-    assert f"logged {size} bytes\n".encode() in log, "all of it was written, and the end is kept"
+    assert f"logged {200 << 20} bytes\n".encode() in log, "all of it was written, and the end is kept"
     assert 4 << 20 < len(log) <= 10 << 20
     slowest_s = max(parquet.read_table(job.folder / "samples.parquet")["latency_ns"].to_pylist()) / 1e9
-    assert least_s < slowest_s < job.result.wall_s, "what it took is the system's own"
-
-
-def test_long_log_costs_only_time(attacked: Attacked) -> None:
-    _all_was_logged(attacked.jobs["log_of_200_mib"], 200 << 20, 0.02)
-
-
-@pytest.mark.soak
-def test_log_of_ten_gib_costs_only_time(tmp_path: Path, engine: docker.DockerClient) -> None:
-    bench = _bench(tmp_path)
-    honest = support.run(bench, support.command(bench, _suite(bench, ["none"])))
-    with _looking(engine, 0.25) as seen:
-        path = _suite(bench, ["log_of_10_gib"], query_timeout_s=1800)
-        finished = support.run(bench, support.command(bench, path))
-    assert (honest.code, finished.code) == (0, 0), finished.said
-    job = max(read_jobs(bench.results), key=lambda each: each.result.wall_s)
-    _all_was_logged(job, 10 << 30, 1)
-    assert finished.peak_bytes < honest.peak_bytes + (64 << 20)
-    assert seen.looks > 1, "the engine answered all the while"
-    if seen.log_bytes:  # else the engine's folder cannot be seen from here
-        assert 1 << 20 < max(seen.log_bytes) < 32 << 20
-        # Others use this disk too, and build images of gigabytes: less than what was written is all that can be asked.
-        assert seen.free_bytes[0] - min(seen.free_bytes) < 8 << 30
+    assert 0.02 < slowest_s < job.result.wall_s, "what it took is the system's own"

@@ -22,9 +22,7 @@ from tests.conftest import Bench, protocol
 from tests.integration import support
 from tests.integration.proxy import wait_until
 
-_KILLS = 30
 _TRIALS = 4
-_SYSTEMS = ["chaos-a", "chaos-b", "chaos-c"]
 
 
 def _protocol(trials: int = _TRIALS) -> str:
@@ -59,7 +57,14 @@ def _die(forks: subprocess.Popen[str], bench: Bench, when: str, point: str, comm
     return int(forks.stdout.readline())
 
 
-def _kill_again_and_again(
+@pytest.mark.docker
+@pytest.mark.usefixtures("host")
+@pytest.mark.parametrize(
+    ("kills", "systems"),
+    [(4, ["chaos"]), pytest.param(30, ["chaos-a", "chaos-b", "chaos-c"], marks=pytest.mark.soak)],
+    ids=["few", "many"],
+)
+def test_kills_at_random_moments_lose_nothing(
     bench: Bench, forks: subprocess.Popen[str], engine: docker.DockerClient, kills: int, systems: list[str]
 ) -> None:
     for name in systems:
@@ -83,23 +88,6 @@ def _kill_again_and_again(
     assert subprocess.run(report, capture_output=True, text=True, check=True).stdout == support.table(bench.results)
     assert [name for system in systems for name in support.orphans(engine, f"{system}-")] == []
     assert support.leftovers(bench) == []
-
-
-@pytest.mark.docker
-@pytest.mark.usefixtures("host")
-def test_kills_at_random_moments_lose_nothing(
-    bench: Bench, forks: subprocess.Popen[str], engine: docker.DockerClient
-) -> None:
-    _kill_again_and_again(bench, forks, engine, 4, ["chaos"])
-
-
-@pytest.mark.docker
-@pytest.mark.soak
-@pytest.mark.usefixtures("host")
-def test_thirty_kills_at_random_moments_lose_nothing(
-    bench: Bench, forks: subprocess.Popen[str], engine: docker.DockerClient
-) -> None:
-    _kill_again_and_again(bench, forks, engine, _KILLS, _SYSTEMS)
 
 
 # The moments at which a file or folder has just been, or is just about to be, made whole.

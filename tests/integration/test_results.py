@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import docker
@@ -16,6 +14,7 @@ from harness.driver.records import Outcome
 from harness.results.reader import read_jobs
 from tests.conftest import Bench, protocol
 from tests.integration import support
+from tests.integration.proxy import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -36,10 +35,8 @@ def _mounted(place: Path, *arguments: str) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
-@contextmanager
-def _small_disk(place: Path, kib: int) -> Iterator[None]:
-    with _mounted(place, "-t", "tmpfs", "-o", f"size={kib}k", "harness-test"):
-        yield
+def _small_disk(place: Path, kib: int) -> AbstractContextManager[None]:
+    return _mounted(place, "-t", "tmpfs", "-o", f"size={kib}k", "harness-test")
 
 
 @pytest.mark.slow
@@ -110,22 +107,14 @@ def test_read_only_results_folder_is_one_line_and_loses_nothing(bench: Bench) ->
 def test_second_run_on_the_same_results_is_refused_and_the_first_continues(bench: Bench) -> None:
     bench.plant("slow", service_s=0.4)
     command = support.command(bench, bench.suite(protocol(2, warmup_cap=2), systems=["slow"]), "--launcher", "process")
-    with (bench.folder / "first.txt").open("wb") as said:
-        first = subprocess.Popen(command, env=support.environment(bench), stdout=said, stderr=said)
-    try:
-        deadline = time.monotonic() + 60
-        while not (bench.results / "test-suite" / ".staging").exists():
-            assert first.poll() is None and time.monotonic() < deadline
-            time.sleep(0.02)
-        second = support.run_here(bench, command)
-        assert first.poll() is None, "the second came too late to meet it"
-        assert second.code == 1
-        refusal = "another run holds it; wait, or choose another --results"
-        assert second.complaint == f"harness: {bench.results / 'test-suite'}: {refusal}"
-        assert first.wait(timeout=120) == 0, (bench.folder / "first.txt").read_text()
-    finally:
-        if first.poll() is None:
-            first.send_signal(signal.SIGKILL)
-            first.wait()
+    first, staging = support.start(bench, command), bench.results / "test-suite" / ".staging"
+    wait_until(lambda: staging.exists() or first.poll() is not None, "the first run holds the folder")
+    second = support.run_here(bench, command)
+    assert first.poll() is None, "the second came too late to meet it"
+    assert second.code == 1
+    refusal = "another run holds it; wait, or choose another --results"
+    assert second.complaint == f"harness: {bench.results / 'test-suite'}: {refusal}"
+    ended = support.finish(bench, first)
+    assert ended.code == 0, ended.said
     assert [job.result.outcome for job in read_jobs(bench.results)] == [Outcome.OK] * 2
     assert support.leftovers(bench) == []

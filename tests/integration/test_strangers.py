@@ -93,10 +93,6 @@ def handed(results: Path) -> Iterator[Path]:
     filesystem.remove_tree(results)
 
 
-def test_there_are_more_than_56_attacks() -> None:
-    assert len(ATTACKS) > 56
-
-
 def _wrong(ended: Ended, codes: tuple[int, ...], named: str) -> Iterator[str]:
     """Yield the faults of a command's end."""
     if ended.code not in codes:

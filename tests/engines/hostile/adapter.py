@@ -267,7 +267,6 @@ ATTACKS: dict[str, Callable[[], Sequence[Hit] | None]] = {
     "same_pause": same_pause,
     "flood": flood,
     "log_of_200_mib": lambda: log(200 << 20),
-    "log_of_10_gib": lambda: log(10 << 30),
     "deaf": deaf,
     "fork_bomb": fork_bomb,
     "memory_bomb": memory_bomb,
