@@ -22,10 +22,11 @@ from harness.remote import records, worker
 from harness.remote.records import MOST_BYTES, Heartbeat, ShippedInput, WorkerEnd, WorkerPart, read
 from harness.remote.worker import HEARTBEAT_VARIABLE, Worker
 from harness.results.store import Store
-from tests.aws import rights, server
+from tests.aws import policies, rights, server
 from tests.aws.ec2 import imds
 from tests.conftest import Bench, protocol
-from tests.remote.planning import RUN, TYPE, WORKER_ID, Planning, rights_of, uploaded
+from tests.remote.conftest import WORK
+from tests.remote.planning import RUN, TYPE, WORKER_ID, Planning, uploaded
 
 
 @pytest.fixture
@@ -99,7 +100,7 @@ def test_worker_uses_exactly_its_rights(planning: Planning, service: imds.Metada
     del variables["AWS_EC2_METADATA_DISABLED"]
     assert subprocess.run(child, env=variables, check=False).returncode == 0, log(planning)
     assert end(planning).ok and uploaded(planning.work) == sorted(planning.specs)
-    assert rights.differing(server.requests(aws), key, [rights_of(WORKER_ID)]) == ([], [])
+    assert rights.differing(server.requests(aws), key, [policies.of_role("worker", WORK)]) == ([], [])
 
 
 def test_two_attempts_at_a_part_do_not_meet(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
+from harness.aws.clients import Connections
+from harness.aws.ec2 import account
 from harness.driver.records import Outcome
-from tests.aws.ec2.conftest import PROFILES, Field, launched_and_terminated, lines
+from tests.aws import rights, server
+from tests.aws.ec2.conftest import PROFILES, REGION, WORK, Field, launched_and_terminated, lines
 from tests.aws.ec2.fake_workers import Fate
 
 JOBS = 18  # three systems on two profiles, three trials
@@ -27,6 +32,17 @@ def test_run_has_one_worker_a_profile_and_fetches_each_job_once(plain: Field) ->
     }
     assert len(lines(plain.output, ": ok")) == JOBS
     assert "spent, at the dated price" in plain.output
+
+
+def test_run_stays_within_the_rights_of_a_runner(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    connections, name = Connections(REGION), account.stack_name(WORK, REGION)
+    with monkeypatch.context() as patch:
+        patch.setenv("AWS_ACCESS_KEY_ID", server.RUNNER_KEY)
+        assert connections._session.get_credentials().access_key == server.RUNNER_KEY
+    with plain.workers():
+        assert plain.run(connections=connections).complaints == ()
+    given = [rights.of_policy(f"{name}-runner")]
+    assert rights.differing(server.requests(plain.endpoint), server.RUNNER_KEY, given)[0] == []
 
 
 def test_workers_run_in_sequence_if_one_instance_is_allowed(plain: Field) -> None:
