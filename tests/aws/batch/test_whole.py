@@ -217,27 +217,6 @@ def started(bench: Bench) -> Iterator[subprocess.Popen[bytes]]:
             child.wait()
 
 
-def test_forged_envelope_is_refused_by_every_command(
-    bench: Bench, cloud: tuple[str, str], connections: Connections, set_up: None
-) -> None:
-    """On a shared host; its orchestrator is killed as soon as something is submitted, and the next one goes on."""
-    bench.plant("boasts", threads=99)
-    bench.suite(systems=["boasts"])
-    up(bench, cloud, "--shared")
-    with started(bench) as child:
-        wait(lambda: submitted(connections), child)
-    output = run(bench, code=1)
-    assert "goes on with the open run" in output
-    [job] = stored(bench)
-    assert job.result.outcome is Outcome.ENVELOPE_MISMATCH
-    assert "99 threads" in (job.result.detail or "")
-    assert job.result.observed.shared_host is True
-    # A measured failure is a result: its job has done what it could, and was begun once.
-    assert [(each["status"], len(each["attempts"])) for each in submitted(connections)] == [("SUCCEEDED", 1)] * 2
-    harness(bench, "batch", "down", "test-suite.toml")
-    assert not any(everything(connections).values())
-
-
 def test_cancel_ends_every_job_and_interrupts_the_running_ones(
     bench: Bench, cloud: tuple[str, str], connections: Connections, set_up: None, engine: docker.DockerClient
 ) -> None:
