@@ -11,7 +11,6 @@ from harness.aws.ec2 import account
 from harness.driver.records import Outcome
 from tests.aws import rights, server
 from tests.aws.ec2.conftest import PROFILES, REGION, WORK, Field, launched_and_terminated, lines
-from tests.aws.ec2.fake_workers import Fate
 
 JOBS = 18  # three systems on two profiles, three trials
 SMALL, LARGE = PROFILES
@@ -52,23 +51,8 @@ def test_run_stays_within_the_rights_of_a_runner(plain: Field, monkeypatch: pyte
     assert {each for each in unused if not each.startswith(batch)} <= others
 
 
-def test_workers_run_in_sequence_if_one_instance_is_allowed(plain: Field) -> None:
-    alive: list[int] = []
-    with plain.workers() as workers:
-        launched = workers.launched
-
-        def look() -> None:
-            total, terminated = launched_and_terminated()
-            alive.append(total - terminated)
-
-        launched.append(look)
-        plain.run(most=1)
-    assert len(workers.worked) == 3 and max(alive) == 1
-    assert plain.closed()
-
-
 def test_second_command_measures_the_jobs_of_a_dead_instance(plain: Field) -> None:
-    with plain.workers(fates={LARGE: Fate(after=2, dies=True, once=True)}) as workers:
+    with plain.workers(dies={LARGE: 2}) as workers:
         done = plain.run()
         assert Counter(result.outcome for result in plain.stored) == {Outcome.OK: 11, Outcome.INTERRUPTED: 1}
         (complaint,) = done.complaints

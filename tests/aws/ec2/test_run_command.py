@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -115,11 +114,3 @@ def test_cloud_code_never_reads_the_local_clock() -> None:
                 if owner in ("datetime", "datetime.datetime", "date", "datetime.date", "time"):
                     clocks.append(f"{path.name}: {ast.unparse(node)}")
     assert clocks == []
-
-
-def test_wrong_local_clock_changes_nothing(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
-    really = time.time
-    with plain.workers(), monkeypatch.context() as patch:
-        patch.setattr(time, "time", lambda: really() + 86_400)
-        done = plain.run()
-    assert done.complaints == () and len(plain.stored) == 18

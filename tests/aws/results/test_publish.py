@@ -112,12 +112,6 @@ def test_finished_jobs_are_not_repeated_on_another_machine(run: Call, bench: Ben
     assert len(records(bucket)) == 4
 
 
-def test_contested_cells_are_read_from_s3(run: Call, bench: Bench, bucket: Bucket) -> None:
-    run()
-    done = run("--contested", HERE)
-    assert done.exit_code == 0 and ("contested" in done.stderr or "jobs run" in done.stdout)
-
-
 def test_no_secret_is_written_anywhere(run: Call, bench: Bench, bucket: Bucket) -> None:
     done = run()
     written = [path.read_bytes() for path in bucket.cache.rglob("*") if path.is_file()]
