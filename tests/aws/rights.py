@@ -357,7 +357,7 @@ def unused(policies: Sequence[Policy], rights: Iterable[NeededRight]) -> list[st
         f"{statement['Sid']} {action}"
         for policy in policies
         for statement in policy["Statement"]
-        for action in _list(statement["Action"])
+        for action in as_list(statement["Action"])
         if not any(_holds({**statement, "Action": [action]}, right) for right in asked_for)
     ]
 
@@ -378,10 +378,10 @@ def differing(
 
 def _holds(statement: Mapping[str, Any], right: NeededRight) -> bool:
     return (
-        any(_like(right.action.lower(), each.lower(), {}) for each in _list(statement["Action"]))
-        and any(_like(right.resource, each, right.context) for each in _list(statement["Resource"]))
+        any(_like(right.action.lower(), each.lower(), {}) for each in as_list(statement["Action"]))
+        and any(_like(right.resource, each, right.context) for each in as_list(statement["Resource"]))
         and all(
-            _meets(operator, right.context.get(key.lower()), _list(wanted), right.context)
+            _meets(operator, right.context.get(key.lower()), as_list(wanted), right.context)
             for operator, keys in statement.get("Condition", {}).items()
             for key, wanted in keys.items()
         )
@@ -431,7 +431,7 @@ def _equal(text: str, wanted: str, context: Mapping[str, str]) -> bool:
     return text == found
 
 
-def _list(value: str | list[str]) -> list[str]:
+def as_list(value: str | list[str]) -> list[str]:
     return [value] if isinstance(value, str) else value
 
 

@@ -137,7 +137,7 @@ def test_an_instance_has_an_address_where_the_subnet_gives_none(launched: Launch
 
 
 @pytest.mark.parametrize(("name", "credits"), [("t3.large", "standard"), ("t2.large", "standard"), ("m6i.large", None)])
-def test_burstable_instance_uses_standard_credits_and_none_is_booted_again(
+def test_burstable_instance_has_standard_credits_and_none_recovers(
     launched: Launched, name: str, credits: str | None
 ) -> None:
     request = requested(launched.begin(instance_type=name))
