@@ -119,18 +119,9 @@ def sent(service: str, body: Any, path: str = "/", method: str = "POST", **more:
                 ("iam:PassRole", "role/z"),
             ],
         ),
-        (sent("events", {"Name": "x"}, target="DescribeRule"), [("events:DescribeRule", "rule/x")]),
         (
             sent("lambda", {"FunctionName": "x", "Role": "arn:aws:iam::1:role/z"}, "/2015-03-31/functions"),
             [("lambda:CreateFunction", "function:x"), ("iam:PassRole", "role/z")],
-        ),
-        (
-            sent("lambda", {"StatementId": "s"}, "/2015-03-31/functions/x/policy"),
-            [("lambda:AddPermission", "function:x")],
-        ),
-        (
-            sent("batch", {"jobId": "j"}, "/v1/terminatejob", tags={"j": {"harness:owner": "o"}}),
-            [("batch:TerminateJob", "job/j")],
         ),
         (
             sent("batch", {"jobQueue": "q", "jobDefinition": "d", "tags": {"k": "v"}}, "/v1/submitjob"),
@@ -140,14 +131,6 @@ def sent(service: str, body: Any, path: str = "/", method: str = "POST", **more:
                 ("batch:SubmitJob", "job-definition/d"),
                 ("batch:TagResource", "job/*"),
             ],
-        ),
-        (
-            sent(
-                "batch",
-                {"computeResources": {"instanceRole": "arn:x:instance-profile/z"}},
-                "/v1/createcomputeenvironment",
-            ),
-            [("batch:CreateComputeEnvironment", "*"), ("iam:PassRole", "role/z")],
         ),
         (sent("sts", "Action=GetCallerIdentity"), []),
     ],

@@ -527,12 +527,12 @@ def test_instances_with_jobs_of_another_run_are_left(
 def test_array_is_ended_at_once_and_its_stragglers_singly(
     connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended: list[str] = []
-    client = connections.client("batch")
+    ended: list[dict[str, str]] = []
+    client, reason = connections.client("batch"), "cancelled by harness batch cancel"
     monkeypatch.setattr(suite_stack, "_GRACE_S", 0)
-    monkeypatch.setattr(client, "terminate_job", lambda jobId, reason: ended.append(jobId))
+    monkeypatch.setattr(client, "terminate_job", lambda **given: ended.append(given))
     job = suite_stack.BatchJob("j", "j", "PENDING", parts=250)
-    monkeypatch.setattr(suite_stack, "unfinished_jobs", lambda *_: [] if "j:240" in ended else [job])
+    monkeypatch.setattr(suite_stack, "unfinished_jobs", lambda *_: [] if len(ended) > 1 else [job])
 
     def described(jobs: list[str]) -> dict[str, Any]:
         assert len(jobs) <= 100
@@ -541,7 +541,7 @@ def test_array_is_ended_at_once_and_its_stragglers_singly(
     monkeypatch.setattr(client, "describe_jobs", described)
     found: Any = None
     assert suite_stack.cancel(connections, found) == (1, 0)
-    assert ended == ["j", "j:240"]
+    assert ended == [{"jobId": "j", "reason": reason}, {"jobId": "j:240", "reason": reason}]
 
 
 def test_possible_run_is_accepted(made: Connections, backend: BatchBackend) -> None:

@@ -34,7 +34,6 @@ from harness.remote.records import (
 )
 from harness.results.schema import RentedMachine, ResultSpec, job_key
 from harness.results.store import Store
-from tests.aws import server
 from tests.support import sample_records
 
 # Where there is such a place: what is packed there lives for a moment, and the store waits for disks.
@@ -54,7 +53,6 @@ class FakeWorkers:
     that workers began.
     """
 
-    endpoint: str
     work: S3Uri
     role_id: str
     specs: Specs
@@ -85,7 +83,6 @@ class FakeWorkers:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        server.wake(self.endpoint)
         self._watcher.join(30)
         for thread in self._threads:
             thread.join(30)
@@ -98,9 +95,8 @@ class FakeWorkers:
             self.errors.append(error)
 
     def _watch(self) -> None:
-        begun, count = set[str](), -1
+        begun = set[str]()
         while not self._stop.is_set():
-            count = server.comings(self.endpoint, count)
             shown = instances.find(self.connections, self.region)
             self.alive = {instance.instance_id for instance in shown if instance.alive}
             for instance in shown:
@@ -110,6 +106,7 @@ class FakeWorkers:
                         threading.Thread(target=self._guarded, args=(self._work_part, instance), daemon=True)
                     )
                     self._threads[-1].start()
+            self._stop.wait(0.05)
 
     def _lives(self, instance: OwnedInstance) -> bool:
         return instance.instance_id in self.alive and not self._stop.is_set()

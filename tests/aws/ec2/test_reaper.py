@@ -98,17 +98,6 @@ def test_workers_on_every_page_are_ended(aws: str, made: account.Account) -> Non
     assert len([each for each in shown if each["who"] == server.REAPER_KEY]) > 2
 
 
-def test_other_workers_are_ended_although_one_cannot_be(aws: str, made: account.Account) -> None:
-    held, _ = start(after_s=-1)[0], start(after_s=-1)
-    client = boto3.client("ec2", region_name=REGION)
-    client.modify_instance_attribute(InstanceId=held, DisableApiTermination={"Value": True})
-    with pytest.raises(RuntimeError, match=held):
-        reaper.tick(aws, WORK)
-    assert alive() == {held}
-    client.modify_instance_attribute(InstanceId=held, DisableApiTermination={"Value": False})
-    assert reaper.tick(aws, WORK) and alive() == set()
-
-
 def failing(monkeypatch: pytest.MonkeyPatch, operation: str, fails: Callable[[dict[str, Any]], bool]) -> None:
     """Let requests fail as they do where the network does."""
     call = BaseClient._make_api_call
@@ -121,15 +110,21 @@ def failing(monkeypatch: pytest.MonkeyPatch, operation: str, fails: Callable[[di
     monkeypatch.setattr(BaseClient, "_make_api_call", answer)
 
 
-def test_other_workers_are_ended_although_the_network_fails_for_one(
-    aws: str, made: account.Account, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("protected", [True, False])
+def test_other_workers_are_ended_although_one_cannot_be(
+    aws: str, made: account.Account, monkeypatch: pytest.MonkeyPatch, protected: bool
 ) -> None:
+    """It is protected, or the network fails for it."""
     held, _ = start(after_s=-1)[0], start(after_s=-1)
+    client = boto3.client("ec2", region_name=REGION)
+    client.modify_instance_attribute(InstanceId=held, DisableApiTermination={"Value": protected})
     with monkeypatch.context() as patch:
-        failing(patch, "TerminateInstances", lambda given: given["InstanceIds"] == [held])
-        with pytest.raises(RuntimeError, match="Could not connect"):
+        if not protected:
+            failing(patch, "TerminateInstances", lambda given: given["InstanceIds"] == [held])
+        with pytest.raises(RuntimeError, match=held if protected else "Could not connect"):
             reaper.tick(aws, WORK)
     assert alive() == {held}
+    client.modify_instance_attribute(InstanceId=held, DisableApiTermination={"Value": False})
     assert reaper.tick(aws, WORK) and alive() == set()
 
 
