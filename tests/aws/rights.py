@@ -72,10 +72,7 @@ _ACCOUNT = {"aws:resourceaccount": server.ACCOUNT, "aws:principalaccount": serve
 
 @dataclass(frozen=True)
 class NeededRight:
-    """A right that a request needs: ``who`` is an access key; ``context`` holds condition keys, in lower case.
-
-    Keys of several values, as ``aws:TagKeys``, have them in one string, parted by commas.
-    """
+    """A right that a request needs: ``who`` is an access key; ``context`` holds condition keys, in lower case."""
 
     who: str
     action: str
@@ -195,8 +192,7 @@ def _values(given: Mapping[str, str], name: str) -> list[str]:
 
 
 def _request_tags(tags: Mapping[str, str]) -> dict[str, str]:
-    keys = {"aws:tagkeys": ",".join(tags)} if tags else {}
-    return {**keys, **{f"aws:requesttag/{key.lower()}": value for key, value in tags.items()}}
+    return {f"aws:requesttag/{key.lower()}": value for key, value in tags.items()}
 
 
 def _passed(who: str, role: str, service: str) -> NeededRight:
@@ -405,22 +401,13 @@ def _like(text: str, pattern: str, context: Mapping[str, str]) -> bool:
 
 
 def _meets(operator: str, given: str | None, wanted: Sequence[str], context: Mapping[str, str]) -> bool:
-    base = operator.removesuffix("IfExists")
-    if base != operator and given is None:
-        return True
-    if base == "Null":
-        return (given is None) == (wanted[0] == "true")
-    for word, join in (("ForAllValues:", all), ("ForAnyValue:", any)):
-        if base.startswith(word):
-            values = given.split(",") if given else []
-            return join(_meets(base.removeprefix(word), each, wanted, context) for each in values)
-    match base:
-        case "StringEquals" | "ArnEquals":
+    match operator:
+        case "Null":
+            return (given is None) == (wanted[0] == "true")
+        case "StringEquals":
             return given is not None and any(_equal(given, each, context) for each in wanted)
-        case "StringLike" | "ArnLike":
+        case "StringLike":
             return given is not None and any(_like(given, each, context) for each in wanted)
-        case "StringNotEquals":
-            return given is None or not any(_equal(given, each, context) for each in wanted)
         case "Bool":
             return given == wanted[0]
     raise AssertionError(f"{operator} is not known here")

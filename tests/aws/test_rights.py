@@ -74,14 +74,6 @@ def test_policy_variable_is_filled_from_the_request() -> None:
         ({"StringEquals": {"aws:ResourceAccount": "${aws:PrincipalAccount}"}}, {}, True),
         ({"StringEquals": {"aws:ResourceAccount": "${aws:PrincipalAccount}"}}, {"aws_ResourceAccount": "2"}, False),
         ({"StringLike": {"aws:RequestTag/x": "*", "aws:RequestTag/y": "*"}}, {"aws_RequestTag/x": "1"}, False),
-        ({"StringLikeIfExists": {"s3:prefix": "a/*"}}, {}, True),
-        ({"StringNotEquals": {"s3:prefix": "a"}}, {}, True),
-        ({"ArnLike": {"aws:SourceArn": "arn:*:x"}}, {"aws_SourceArn": "arn:1:x"}, True),
-        ({"ForAllValues:StringEquals": {"aws:TagKeys": ["a", "b"]}}, {"aws_TagKeys": "a,b"}, True),
-        ({"ForAllValues:StringEquals": {"aws:TagKeys": ["a", "b"]}}, {"aws_TagKeys": "a,c"}, False),
-        ({"ForAllValues:StringEquals": {"aws:TagKeys": ["a", "b"]}}, {}, True),
-        ({"ForAnyValue:StringEquals": {"aws:TagKeys": ["a", "b"]}}, {"aws_TagKeys": "a,c"}, True),
-        ({"ForAnyValue:StringEquals": {"aws:TagKeys": ["a", "b"]}}, {}, False),
     ],
 )
 def test_conditions_are_read_as_iam_reads_them(condition: dict[str, Any], context: dict[str, str], met: bool) -> None:

@@ -28,7 +28,7 @@ from harness.jobs.suite import Suite
 from harness.pricing import instances
 from harness.pricing.offers import ChosenMachine
 from harness.remote import partition
-from harness.remote.backend import Backend, PartState
+from harness.remote.backend import PartState
 from harness.remote.partition import Grouping, Submission
 from harness.remote.records import Launch, PartJob, PlannedPart, RemoteRun, ShippedInput
 from harness.results.schema import Cell
@@ -413,12 +413,12 @@ def test_state_has_every_attempts_worker_and_the_last_reason(
     assert over.reason == "Host EC2 of arn:aws:iam::<account>:role/x terminated.; exit code 1"
 
 
-def test_an_attempt_without_an_end_counts_in_full(backend: BatchBackend, shown: list[dict[str, Any]]) -> None:
+def test_an_attempt_without_an_end_and_a_child_that_is_not_described_count_in_full(
+    backend: BatchBackend, shown: list[dict[str, Any]]
+) -> None:
     shown.append({"jobId": "j", "status": "FAILED", "attempts": [{"startedAt": 1000}]})
     assert look(backend, ONE)["001"].seconds is None
-
-
-def test_a_child_that_is_not_described_counts_in_full(backend: BatchBackend, shown: list[dict[str, Any]]) -> None:
+    shown.clear()
     shown += [{"jobId": "j", "status": "FAILED"}, {"jobId": "j:0", "status": "FAILED"}]
     states = look(backend, ARRAY)
     assert {name: (state.phase, state.seconds) for name, state in states.items()} == {
@@ -544,11 +544,6 @@ def test_array_is_ended_at_once_and_its_stragglers_singly(
     assert ended == [{"jobId": "j", "reason": reason}, {"jobId": "j:240", "reason": reason}]
 
 
-def test_possible_run_is_accepted(made: Connections, backend: BatchBackend) -> None:
-    checked: Backend = backend
-    assert checked.check([part("001"), part("002", profile="cpu2-mem4")]) == []
-
-
 def test_a_suite_without_a_stack_names_the_command(connections: Connections, backend: BatchBackend) -> None:
     with pytest.raises(UsageError, match=r"quick is not in AWS Batch in us-east-1; make it: `harness batch up SUITE"):
         backend.check([part("001")])
@@ -580,9 +575,10 @@ def test_agents_of_another_version_are_refused(
         backend.check([part("001")])
 
 
-def test_other_agent_image_and_shared_hosts_are_accepted(
+def test_possible_run_is_accepted_on_shared_hosts_too(
     made: Connections, wanted: Make, account: Account, backend: BatchBackend
 ) -> None:
+    assert backend.check([part("001"), part("002", profile="cpu2-mem4")]) == []
     suite_stack.up(made, wanted(shared=True), account, "owner", ())
     assert backend.check([part("001")]) == []
 

@@ -26,7 +26,6 @@ from harness.errors import RemoteError, UsageError
 from harness.pricing.prices import snapshot
 from harness.remote import partition
 from harness.remote.journal import Journal
-from harness.remote.records import PlannedPart
 from tests.aws import reaper, server
 from tests.aws.ec2.conftest import PROFILES, QUICK, SPEED, TYPES, WORK, Field, launched_and_terminated, lines
 from tests.aws.ec2.fake_workers import MUTE, FakeWorkers
@@ -132,12 +131,12 @@ def test_second_command_resumes_after_credentials_expired(plain: Field) -> None:
 
 
 @contextmanager
-def interrupted(plain: Field) -> Iterator[FakeWorkers]:
-    """The user stops the command while its workers work; they are held, and go on."""
+def interrupted(plain: Field, begun: int = 2) -> Iterator[FakeWorkers]:
+    """The user stops the command while some workers work; they are held, and go on."""
 
     def nap(seconds: float) -> None:
         time.sleep(seconds)
-        if len(workers.worked) > 1:
+        if len(workers.worked) >= begun:
             raise KeyboardInterrupt
 
     with plain.workers(held=threading.Event()) as workers:
@@ -274,40 +273,13 @@ def test_run_is_refused_without_the_account_stack(plain: Field) -> None:
     assert launched_and_terminated() == (0, 0)
 
 
-def handed_over(plain: Field) -> None:
-    """All workers are done and gone, and the command was stopped before it fetched a job."""
-    with plain.workers() as workers:
-
-        def nap(seconds: float) -> None:
-            time.sleep(seconds)
-            if len(workers.worked) == 3 and not workers.alive:
-                raise KeyboardInterrupt
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("harness.remote.watch.RunWatch._arrivals", _indexes_alone)
-            patch.setattr("harness.remote.watch.RunWatch._finish", lambda self, part, state: _finish_builds(self, part))
-            with pytest.raises(KeyboardInterrupt):
-                plain.run(plain.client(timeouts=replace(QUICK, poll_s=0.05, sleep=nap)))
-    assert plain.stored == []
-
-
-def _indexes_alone(watch: Any, parts: Any) -> None:
-    for part in parts:
-        for worker_id in watch._states[part.name].workers:
-            for key in {build.key for build in part.builds}:
-                if key in getattr(watch.journal.workers.get(worker_id), "indexes", ()):
-                    watch.shipper.adopt_index(worker_id, key)
-                    watch._indexes.add(key)
-
-
-def _finish_builds(watch: Any, part: PlannedPart) -> None:
-    if not part.jobs:
-        watch._finished.add(part.name)
-
-
 def test_finished_jobs_are_fetched_after_the_stack_was_made_again_and_while_the_rule_is_disabled(plain: Field) -> None:
     """The new role has another id, and workers' folders the old one; nothing is to be launched any more."""
-    handed_over(plain)
+    with interrupted(plain, begun=3) as workers:
+        released(workers)
+        while launched_and_terminated() != (3, 3):
+            time.sleep(0.05)
+    assert plain.stored == []
     connections = Connections(REGION)
     account.down(connections, WORK, REGION, "0123456789ab", results_too=False)
     account.up(connections, WORK, REGION, "0123456789ab", TYPES)
