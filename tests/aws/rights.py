@@ -72,10 +72,7 @@ _ACCOUNT = {"aws:resourceaccount": server.ACCOUNT, "aws:principalaccount": serve
 
 @dataclass(frozen=True)
 class NeededRight:
-    """A right that a request needs: ``who`` is an access key; ``context`` holds condition keys, in lower case.
-
-    Keys of several values, as ``aws:TagKeys``, have them in one string, parted by commas.
-    """
+    """A right that a request needs: ``who`` is an access key; ``context`` holds condition keys, in lower case."""
 
     who: str
     action: str
@@ -195,8 +192,7 @@ def _values(given: Mapping[str, str], name: str) -> list[str]:
 
 
 def _request_tags(tags: Mapping[str, str]) -> dict[str, str]:
-    keys = {"aws:tagkeys": ",".join(tags)} if tags else {}
-    return {**keys, **{f"aws:requesttag/{key.lower()}": value for key, value in tags.items()}}
+    return {f"aws:requesttag/{key.lower()}": value for key, value in tags.items()}
 
 
 def _passed(who: str, role: str, service: str) -> NeededRight:
@@ -357,7 +353,7 @@ def unused(policies: Sequence[Policy], rights: Iterable[NeededRight]) -> list[st
         f"{statement['Sid']} {action}"
         for policy in policies
         for statement in policy["Statement"]
-        for action in _list(statement["Action"])
+        for action in as_list(statement["Action"])
         if not any(_holds({**statement, "Action": [action]}, right) for right in asked_for)
     ]
 
@@ -378,10 +374,10 @@ def differing(
 
 def _holds(statement: Mapping[str, Any], right: NeededRight) -> bool:
     return (
-        any(_like(right.action.lower(), each.lower(), {}) for each in _list(statement["Action"]))
-        and any(_like(right.resource, each, right.context) for each in _list(statement["Resource"]))
+        any(_like(right.action.lower(), each.lower(), {}) for each in as_list(statement["Action"]))
+        and any(_like(right.resource, each, right.context) for each in as_list(statement["Resource"]))
         and all(
-            _meets(operator, right.context.get(key.lower()), _list(wanted), right.context)
+            _meets(operator, right.context.get(key.lower()), as_list(wanted), right.context)
             for operator, keys in statement.get("Condition", {}).items()
             for key, wanted in keys.items()
         )
@@ -405,22 +401,13 @@ def _like(text: str, pattern: str, context: Mapping[str, str]) -> bool:
 
 
 def _meets(operator: str, given: str | None, wanted: Sequence[str], context: Mapping[str, str]) -> bool:
-    base = operator.removesuffix("IfExists")
-    if base != operator and given is None:
-        return True
-    if base == "Null":
-        return (given is None) == (wanted[0] == "true")
-    for word, join in (("ForAllValues:", all), ("ForAnyValue:", any)):
-        if base.startswith(word):
-            values = given.split(",") if given else []
-            return join(_meets(base.removeprefix(word), each, wanted, context) for each in values)
-    match base:
-        case "StringEquals" | "ArnEquals":
+    match operator:
+        case "Null":
+            return (given is None) == (wanted[0] == "true")
+        case "StringEquals":
             return given is not None and any(_equal(given, each, context) for each in wanted)
-        case "StringLike" | "ArnLike":
+        case "StringLike":
             return given is not None and any(_like(given, each, context) for each in wanted)
-        case "StringNotEquals":
-            return given is None or not any(_equal(given, each, context) for each in wanted)
         case "Bool":
             return given == wanted[0]
     raise AssertionError(f"{operator} is not known here")
@@ -431,7 +418,7 @@ def _equal(text: str, wanted: str, context: Mapping[str, str]) -> bool:
     return text == found
 
 
-def _list(value: str | list[str]) -> list[str]:
+def as_list(value: str | list[str]) -> list[str]:
     return [value] if isinstance(value, str) else value
 
 

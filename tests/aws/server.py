@@ -115,16 +115,6 @@ def put(endpoint: str, bucket: str, objects: Mapping[str, bytes]) -> None:
     _ask(urllib.request.Request(f"{endpoint}/tests/objects?bucket={bucket}", packed.getvalue(), method="PUT"))
 
 
-def comings(endpoint: str, after: int) -> int:
-    """How often an instance came or went; answered once that is another than ``after``, or after some seconds."""
-    return int(_ask(f"{endpoint}/tests/comings?after={after}"))
-
-
-def wake(endpoint: str) -> None:
-    """Answer all that wait for an instance to come or go."""
-    _ask(f"{endpoint}/tests/wake")
-
-
 def _ask(url: str | urllib.request.Request) -> bytes:
     with urllib.request.urlopen(url, timeout=60) as answer:
         content: bytes = answer.read()

@@ -134,18 +134,3 @@ def test_template_of_a_stranger_is_not_deployed(aws: str) -> None:
     store.put(name, forged.encode())
     assert cloudformation.deploy(Connections(REGION), NAME, text, {}, {}, store=store).keys() == {"Id"}
     assert store.get(name, 1 << 20) == forged.encode(), "and it is not replaced"
-
-
-def test_requests_of_a_stack_have_its_deployers_key(aws: str) -> None:
-    deploy(template({"Group": group()}))
-    made = [each for each in server.requests(aws) if "Action=CreateSecurityGroup" in each["body"]]
-    assert [(each["who"], each["via"]) for each in made] == [(server.ACCESS_KEY, "cloudformation")]
-
-
-def test_sts_returns_the_identity_of_a_worker(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    key = server.worker_key("i-1")
-    server.identify(aws, key, "AROAEXAMPLEWORKER:i-1")
-    assert boto3.client("sts").get_caller_identity()["UserId"] != "AROAEXAMPLEWORKER:i-1"
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", key)
-    assert Connections(REGION).client("sts").get_caller_identity()["UserId"] == "AROAEXAMPLEWORKER:i-1"
-    assert key.startswith(server.WORKER_KEY) and key != server.worker_key("i-2")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -21,19 +20,6 @@ def objects(aws: str) -> Objects:
     made = Connections()
     made.client("s3").create_bucket(Bucket="bucket")
     return Objects(made, parse_uri("s3://bucket/some/where"))
-
-
-def test_object_is_listed_read_and_deleted(objects: Objects) -> None:
-    objects.put("a/1", b"one")
-    objects.put("a/2", b"two")
-    objects.put("b", b"three")
-    assert [each.name for each in objects.list()] == ["a/1", "a/2", "b"]
-    assert [each.name for each in objects.list("a/", after="a/1")] == ["a/2"]
-    assert [each.name for each in objects.below("a").list()] == ["1", "2"]
-    assert objects.get("a/2", 100) == b"two"
-    assert objects.size("b") == 5
-    assert objects.delete(["a/1", "a/2"]) == 2
-    assert [each.name for each in objects.list()] == ["b"]
 
 
 def test_an_etag_is_the_md5_of_the_content(objects: Objects) -> None:
@@ -114,25 +100,10 @@ def test_checksum_of_another_algorithm_is_not_taken_for_ours(objects: Objects) -
     assert state and state.checksum == ""
 
 
-def test_one_of_many_concurrent_writers_succeeds(objects: Objects) -> None:
-    with ThreadPoolExecutor(8) as pool:
-        won = list(pool.map(lambda number: objects.put_new("a", b"%d" % number), range(8)))
-    assert sum(won) == 1
-    assert objects.get("a", 100) == b"%d" % won.index(True)
-
-
 def test_a_listing_goes_on_past_a_thousand(objects: Objects, aws: str) -> None:
     names = [objects.place.below(f"{number:05}").prefix for number in range(1003)]
     server.put(aws, objects.place.bucket, dict.fromkeys(names, b""))
     assert len(list(objects.list())) == 1003
-
-
-def test_file_is_uploaded_and_downloaded_whole(objects: Objects, tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(bytes(range(256)) * 150_000)  # more than one part
-    assert objects.upload_new("file", path)
-    assert objects.download("file", tmp_path / "back", 1 << 40) == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert (tmp_path / "back").read_bytes() == path.read_bytes()
 
 
 def test_an_upload_that_s3_refuses_keeps_its_code(objects: Objects, tmp_path: Path) -> None:
@@ -151,17 +122,13 @@ def test_missing_bucket_is_one_line(objects: Objects) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_no_credentials_is_one_line(monkeypatch: pytest.MonkeyPatch, aws: str) -> None:
+@pytest.mark.parametrize("profile", ["", "nobody"])
+def test_no_credentials_is_one_line(monkeypatch: pytest.MonkeyPatch, aws: str, profile: str) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name)
-    with pytest.raises(RemoteError, match="no AWS credentials") as caught:
-        list(Objects(Connections(), parse_uri("s3://bucket")).list())
-    assert caught.value.code == "NoCredentials"
-
-
-def test_no_such_profile_is_one_line(monkeypatch: pytest.MonkeyPatch, aws: str) -> None:
-    monkeypatch.setenv("AWS_PROFILE", "nobody")
-    with pytest.raises(RemoteError, match=r"no AWS credentials .*nobody") as caught:
+    if profile:
+        monkeypatch.setenv("AWS_PROFILE", profile)
+    with pytest.raises(RemoteError, match=f"no AWS credentials.*{profile}") as caught:
         list(Objects(Connections(), parse_uri("s3://bucket")).list())
     assert caught.value.code == "NoCredentials"
 

@@ -20,7 +20,6 @@ from harness.remote.shipment import Shipper
 from harness.results.schema import ResultSpec, job_key
 from tests.aws.ec2 import imds
 from tests.conftest import Bench
-from tests.remote.conftest import WORK
 
 TYPE = "c7g.large"
 RUN = "test-suite-20260101T000000-abcdef"
@@ -40,20 +39,6 @@ def uploaded(work: Objects, worker_id: str = WORKER_ID) -> list[str]:
     """Return the keys of the jobs that a worker has uploaded, sorted."""
     listed = work.below(records.worker(worker_id)).list(f"{records.JOBS}/")
     return [Path(each.name).stem for each in listed]
-
-
-def rights_of(worker_id: str) -> dict[str, Any]:
-    """Return the rights that a worker needs, as a policy."""
-    arn = f"arn:aws:s3:::{WORK.bucket}"
-    inputs, runs, own = (
-        f"{arn}/{WORK.key(name, '*')}" for name in (records.INPUTS, records.RUNS, records.worker(worker_id))
-    )
-    statements = [
-        {"Sid": "Inputs", "Action": "s3:GetObject", "Resource": inputs},
-        {"Sid": "Runs", "Action": "s3:GetObject", "Resource": runs},
-        {"Sid": "Own", "Action": "s3:PutObject", "Resource": own},
-    ]
-    return {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", **each} for each in statements]}
 
 
 class Planning:

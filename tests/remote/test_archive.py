@@ -63,17 +63,6 @@ def test_packed_files_are_unpacked(tmp_path: Path) -> None:
     assert (out / "empty").is_dir()
 
 
-def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
-    made = []
-    for name in ("one", "two"):
-        file = tmp_path / name
-        file.write_text("content")
-        os.utime(file, (len(made), len(made)))
-        archive.write_gz(tmp_path / f"{name}.gz", [("x", file)])
-        made.append((tmp_path / f"{name}.gz").read_bytes())
-    assert made[0] == made[1]
-
-
 @pytest.mark.parametrize(
     "name", ["../x", "/etc/x", "a/../../x", ".", "./x", "a//b", "a\\b", "a\x01", "x" * 2000], ids=lambda name: name[:9]
 )
@@ -108,18 +97,23 @@ def test_a_name_must_be_allowed(tmp_path: Path) -> None:
         archive.unpack(tar_of(entry("x"), entry("y")), tmp_path, what="t", most_bytes=99, allowed={"x"}.__contains__)
 
 
-def _cut(content: bytes) -> bytes:
-    return content[: len(content) // 2]
-
-
-@pytest.mark.parametrize("spoil", [_cut, lambda content: content[:100] + b"\xff" * 50 + content[150:], lambda _: b"no"])
-def test_a_damaged_tar_is_one_line(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda content: gzip.compress(content)[:2000],
+        lambda content: gzip.compress(content)[:100] + b"\xff" * 50 + gzip.compress(content)[150:],
+        lambda content: gzip.compress(content)[:20],
+        lambda _: b"PK\3\4 and more",
+        lambda _: b"",
+    ],
+)
+def test_a_damaged_tar_is_one_line_in_plain_words(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
     target = io.BytesIO()
     archive.write(target, [("x", os.urandom(4000))])
-    spoiled = io.BytesIO(spoil(gzip.compress(target.getvalue())))
+    spoiled = io.BytesIO(spoil(target.getvalue()))
     with gzip.open(spoiled) as source, pytest.raises(RemoteError, match="it is damaged") as caught:
         unpack(cast(IO[bytes], source), tmp_path, 10_000)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value) and not PYTHON.search(str(caught.value))
 
 
 def test_a_folder_must_be_allowed_as_a_folder(tmp_path: Path) -> None:
@@ -148,16 +142,6 @@ def test_names_that_the_disk_refuses_are_an_error_of_the_tar(
     with pytest.raises(RemoteError, match="it is damaged") as caught:
         unpack(tar_of(*entries), tmp_path)
     assert caught.value.code == "BadTar"
-
-
-def test_file_that_is_not_gzipped_is_an_error_of_the_tar_in_plain_words(tmp_path: Path) -> None:
-    for content in (b"PK\3\4 and more", b"", gzip.compress(b"x" * 600)[:20]):
-        with (
-            pytest.raises(RemoteError, match="it is damaged") as caught,
-            gzip.GzipFile(fileobj=io.BytesIO(content)) as file,
-        ):
-            unpack(cast(IO[bytes], file), tmp_path)
-        assert not PYTHON.search(str(caught.value))
 
 
 def test_full_disk_is_not_an_error_of_the_tar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,6 +172,11 @@ class Scene:
         self.journal.recall()
         return made
 
+    def ticked(self, *parts: PlannedPart, **terms: Any) -> RunWatch:
+        watch = self.watch(*parts, **terms)
+        watch._tick()
+        return watch
+
     def folder(self, name: str) -> Objects:
         return self.work.below(records.worker(f"{ROLE}:{name}"))
 
@@ -237,8 +242,7 @@ def test_refused_launch_gives_up_the_part_and_costs_nothing(scene: Scene) -> Non
 
 
 def test_workers_never_exceed_the_maximum(scene: Scene) -> None:
-    watch = scene.watch(part("p", 0), part("q", 1), part("r", 2), most=2)
-    watch._tick()
+    watch = scene.ticked(part("p", 0), part("q", 1), part("r", 2), most=2)
     assert [launch.name for launch in scene.backend.launched] == ["p", "q"]
     scene.hand_over("p", 0)
     scene.backend.over("p")
@@ -249,8 +253,7 @@ def test_workers_never_exceed_the_maximum(scene: Scene) -> None:
 def test_a_part_waits_for_the_index_that_another_builds(scene: Scene) -> None:
     key = "ab-d"
     builder = part("builds", jobs=(), builds=(IndexBuild(key, "a", "d"),))
-    watch = scene.watch(builder, part("p", needs=(key,)))
-    watch._tick()
+    watch = scene.ticked(builder, part("p", needs=(key,)))
     assert [launch.name for launch in scene.backend.launched] == ["builds"]
     content, folder = b"index", f"workers/{ROLE}:builds/indexes"
     sha256 = hashlib.sha256(content).hexdigest()
@@ -264,8 +267,7 @@ def test_a_part_waits_for_the_index_that_another_builds(scene: Scene) -> None:
 
 
 def test_cancelled_index_build_blocks_no_part(scene: Scene) -> None:
-    watch = scene.watch(part("builds", jobs=(), builds=(IndexBuild("ab-d", "a", "d"),)), part("p", needs=("ab-d",)))
-    watch._tick()
+    watch = scene.ticked(part("builds", jobs=(), builds=(IndexBuild("ab-d", "a", "d"),)), part("p", needs=("ab-d",)))
     scene.backend.over("builds", "it was cancelled")
     watch._tick()
     assert [launch.name for launch in scene.backend.launched] == ["builds", "p"]
@@ -284,8 +286,7 @@ def test_cancelled_index_build_blocks_no_part(scene: Scene) -> None:
 def test_silent_or_interrupted_worker_is_ended(
     scene: Scene, heartbeat: dict[str, Any] | None, silent_s: float, says: str
 ) -> None:
-    watch = scene.watch(part())
-    watch._tick()
+    watch = scene.ticked(part())
     at = NOW
     if heartbeat is not None:
         scene.heartbeat("p", **heartbeat)
@@ -305,20 +306,8 @@ def test_silent_or_interrupted_worker_is_ended(
     assert len(scene.backend.ended) == 2
 
 
-def test_worker_that_does_not_end_is_given_up(scene: Scene) -> None:
-    scene.backend.left = ["i-p (shutting-down)"]
-    watch = scene.watch(part())
-    watch._tick()
-    scene.end("p")
-    scene.hand_over("p", 0, 1, 2)
-    watch._tick()
-    scene.clock.now += 901
-    assert watch._tick(), "nobody waits for ever"
-
-
 def test_a_lost_worker_interrupts_the_job_that_ran(scene: Scene) -> None:
-    watch = scene.watch(part())
-    watch._tick()
+    watch = scene.ticked(part())
     scene.hand_over("p", 0)
     scene.heartbeat("p", current=part_job(1).key)
     scene.backend.over("p", "its instance went away")
@@ -331,8 +320,7 @@ def test_a_lost_worker_interrupts_the_job_that_ran(scene: Scene) -> None:
 
 @pytest.mark.parametrize(("cut_off", "interrupted"), [(False, 0), (True, 1)])
 def test_end_record_decides_whether_a_job_was_interrupted(scene: Scene, cut_off: bool, interrupted: int) -> None:
-    watch = scene.watch(part())
-    watch._tick()
+    watch = scene.ticked(part())
     scene.heartbeat("p", current=part_job(0).key)
     scene.end("p", ok=False, detail="the disk is full", cut_off=cut_off)
     scene.backend.over("p")
@@ -343,8 +331,7 @@ def test_end_record_decides_whether_a_job_was_interrupted(scene: Scene, cut_off:
 
 def test_further_attempt_gets_only_the_missing_jobs(scene: Scene) -> None:
     """A service that replaces a lost machine begins the part again: its file names what is left."""
-    watch = scene.watch(part())
-    watch._tick()
+    watch = scene.ticked(part())
     scene.hand_over("p", 0)
     watch._tick()
     scene.backend.run("p", "second")
@@ -358,8 +345,7 @@ def test_further_attempt_gets_only_the_missing_jobs(scene: Scene) -> None:
 
 
 def test_job_of_two_attempts_is_stored_once(scene: Scene) -> None:
-    watch = scene.watch(part())
-    watch._tick()
+    watch = scene.ticked(part())
     scene.backend.run("p", "second")
     scene.hand_over("p", 0, 1)
     scene.hand_over("second", 0, 1, 2)
@@ -368,8 +354,7 @@ def test_job_of_two_attempts_is_stored_once(scene: Scene) -> None:
 
 
 def test_only_folders_of_the_runs_own_workers_are_read(scene: Scene) -> None:
-    watch = scene.watch(part())
-    watch._tick()
+    watch = scene.ticked(part())
     for number in range(3):
         scene.folder("stranger").put_new(records.job(part_job(number).key), b"forged")
     watch._tick()
@@ -377,8 +362,7 @@ def test_only_folders_of_the_runs_own_workers_are_read(scene: Scene) -> None:
 
 
 def test_damaged_job_is_reported_and_the_others_are_fetched(scene: Scene) -> None:
-    watch = scene.watch(part())
-    watch._tick()
+    watch = scene.ticked(part())
     scene.folder("p").put_new(records.job(part_job(0).key), b"no tar")
     scene.hand_over("p", 1, 2)
     scene.end("p")
@@ -390,8 +374,7 @@ def test_damaged_job_is_reported_and_the_others_are_fetched(scene: Scene) -> Non
 
 def test_the_children_of_an_array_are_settled_together(scene: Scene) -> None:
     scene.backend.arrays = True
-    watch = scene.watch(part("p", 0), part("q", 1), part("r", 2))
-    watch._tick()
+    watch = scene.ticked(part("p", 0), part("q", 1), part("r", 2))
     (launch,) = scene.backend.launched
     assert launch.parts == ("p", "q", "r") and launch.usd_per_hour == pytest.approx(3 * 0.36)
     for name, number in (("p", 0), ("q", 1)):
@@ -405,35 +388,27 @@ def test_the_children_of_an_array_are_settled_together(scene: Scene) -> None:
     assert scene.journal.launches["all"].usd == pytest.approx(2 * 0.06 + most)
 
 
-def test_launch_waits_for_promised_money(scene: Scene) -> None:
+@pytest.mark.parametrize("seconds", [60.0, None])
+def test_launch_waits_for_promised_money_that_is_left_or_spent(scene: Scene, seconds: float | None) -> None:
     long = {"expected_s": 3600.0, "worst_s": 36_000.0}
-    need = 0.36 * (1.25 * 3600 + 420) / 3600
-    watch = scene.watch(part("p", 0, **long), part("q", 1, **long), cap_usd=1.5 * need)
-    watch._tick()
+    cap_usd = 1.5 * 0.36 * (1.25 * 3600 + 420) / 3600
+    watch = scene.ticked(part("p", 0, **long), part("q", 1, **long), cap_usd=cap_usd)
     assert [launch.name for launch in scene.backend.launched] == ["p"] and watch.given_up == []
     scene.hand_over("p", 0)
-    scene.backend.over("p", seconds=60.0)
+    scene.backend.over("p", seconds=seconds)
+    if seconds is None:
+        assert watch._tick()
+        (line,) = watch.given_up
+        assert line.startswith("q: 1 jobs left undone: what is left of --max-usd, US$ ")
+        return
     watch._tick()
     assert [launch.name for launch in scene.backend.launched] == ["p", "q"]
     assert all(launch.attempts == 1 for launch in scene.backend.launched)
-    assert watch.committed_usd <= 1.5 * need
-
-
-def test_parts_beyond_the_cap_are_given_up(scene: Scene) -> None:
-    long = {"expected_s": 3600.0, "worst_s": 36_000.0}
-    need = 0.36 * (1.25 * 3600 + 420) / 3600
-    watch = scene.watch(part("p", 0, **long), part("q", 1, **long), cap_usd=1.5 * need)
-    watch._tick()
-    scene.hand_over("p", 0)
-    scene.backend.over("p", seconds=None)
-    assert watch._tick()
-    (line,) = watch.given_up
-    assert line.startswith("q: 1 jobs left undone: what is left of --max-usd, US$ ")
+    assert watch.committed_usd <= cap_usd
 
 
 def test_resumed_run_counts_earlier_promises(scene: Scene) -> None:
-    watch = scene.watch(part("p", 0), part("q", 1), cap_usd=5.0)
-    watch._tick()
+    watch = scene.ticked(part("p", 0), part("q", 1), cap_usd=5.0)
     again = scene.watch(part("p", 0), part("q", 1), cap_usd=5.0)
     assert again.committed_usd == pytest.approx(watch.committed_usd)
     assert watch.committed_usd > 0
@@ -444,38 +419,19 @@ def tick_over(scene: Scene, watch: RunWatch) -> bool:
     return watch._tick()
 
 
-@pytest.mark.parametrize("name", [records.HEARTBEAT, records.END])
-def test_oversize_record_is_ignored(scene: Scene, name: str) -> None:
-    watch = scene.watch(part("p", 0), part("q", 1))
-    watch._tick()
-    scene.folder("p").put(name, b" " * (17 << 20))
-    scene.hand_over("q", 1)
-    watch._tick()
-    assert len(scene.stored) == 1
-
-
-def test_long_text_of_a_worker_is_cut(scene: Scene) -> None:
+def test_text_of_a_worker_is_cut_and_loses_its_control_characters(scene: Scene) -> None:
     """A result of more than 2 MiB is refused by every later command that reads the folder."""
-    watch = scene.watch(part("p"))
-    watch._tick()
+    watch = scene.ticked(part("p"))
     scene.heartbeat("p", current=part_job(0).key)
-    scene.end("p", ok=False, detail="x" * (3 << 20), cut_off=True)
+    scene.end("p", ok=False, detail="\x1b]0;owned\x07\x1b[2Jall is well" + "x" * (3 << 20), cut_off=True)
     tick_over(scene, watch)
-    assert [job.result.outcome for job in read_jobs(scene.store.folder)] == [Outcome.INTERRUPTED]
-
-
-def test_control_characters_of_a_worker_are_removed(scene: Scene) -> None:
-    watch = scene.watch(part("p"))
-    watch._tick()
-    scene.end("p", ok=False, detail="\x1b]0;owned\x07\x1b[2Jall is well")
-    tick_over(scene, watch)
+    assert [result.outcome for result in scene.stored] == [Outcome.INTERRUPTED]
     assert "\x1b" not in scene.output and not any("\x1b" in line for line in watch.given_up)
 
 
 @pytest.mark.parametrize("code", ["AccessDenied", "IncompleteReadError", "FlexibleChecksumError", "NoStorage"])
 def test_unreadable_job_is_not_taken_for_damaged(scene: Scene, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
-    watch = scene.watch(part("p"))
-    watch._tick()
+    watch = scene.ticked(part("p"))
     scene.hand_over("p", 0, 1, 2)
     scene.end("p")
     get = Objects.get
@@ -496,8 +452,7 @@ def test_unreadable_job_is_not_taken_for_damaged(scene: Scene, monkeypatch: pyte
 
 def test_workers_survive_an_outage_of_s3(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody could write or read a heartbeat; the first look after it must not end workers that work."""
-    watch = scene.watch(part("p"))
-    watch._tick()
+    watch = scene.ticked(part("p"))
     scene.heartbeat("p")
     watch._tick()
 
@@ -538,8 +493,7 @@ def test_oldest_of_two_open_runs_is_resumed_first(work: Objects) -> None:
 
 def test_last_command_reports_jobs_that_earlier_ones_gave_up(scene: Scene) -> None:
     """Else the last command ends with exit code 0 over a table that lacks jobs."""
-    watch = scene.watch(part("p", 0), part("q", 1))
-    watch._tick()
+    watch = scene.ticked(part("p", 0), part("q", 1))
     scene.end("p", ok=False, detail="the disk is full")
     scene.backend.over("p")
     watch._tick()
@@ -551,17 +505,17 @@ def test_last_command_reports_jobs_that_earlier_ones_gave_up(scene: Scene) -> No
     assert any("p: 1 jobs left undone" in line or line.startswith("p") for line in again.given_up)
 
 
-def test_worker_that_does_not_end_costs_its_whole_limit(scene: Scene) -> None:
+def test_worker_that_does_not_end_is_given_up_and_costs_its_whole_limit(scene: Scene) -> None:
     """It goes on to cost money: what is left of its promise must not be given to another launch."""
-    watch = scene.watch(part("p", 0))
-    watch._tick()
+    scene.backend.left = ["i-p (shutting-down)"]
+    watch = scene.ticked(part("p", 0))
     promised = watch.committed_usd
     scene.backend.states["p"] = replace(scene.backend.states["p"], seconds=900.0)
     scene.end("p")
     scene.hand_over("p", 0)
     watch._tick()
     scene.clock.now += 901
-    assert watch._tick()
+    assert watch._tick(), "nobody waits for ever"
     assert watch.committed_usd == pytest.approx(promised)
 
 
@@ -569,8 +523,7 @@ def test_clock_advances_without_a_worker(scene: Scene) -> None:
     """Else an instance that EC2 never shows is waited for without end: nothing asks S3, whose answers are the clock."""
     scene.clock = scene.work._connections.clock = scene.true_clock
     scene.work.size("runs")
-    watch = scene.watch(part("p", 0))
-    watch._tick()
+    watch = scene.ticked(part("p", 0))
     scene.backend.states["p"] = PartState(WAITING, "launching", (f"{ROLE}:p",), 1)
     before = scene.clock.now
     time.sleep(2.1)
@@ -580,8 +533,7 @@ def test_clock_advances_without_a_worker(scene: Scene) -> None:
 
 def test_listing_of_a_worker_is_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand names are a request and hundreds of milliseconds, at each look."""
-    watch = scene.watch(part("p", 0))
-    watch._tick()
+    watch = scene.ticked(part("p", 0))
     count = [0]
 
     def endless(objects: Objects, prefix: str = "", after: str | None = None) -> Iterator[StoredObject]:
@@ -595,27 +547,25 @@ def test_listing_of_a_worker_is_bounded(scene: Scene, monkeypatch: pytest.Monkey
     assert count[0] < 200_000 and len(scene.journal.workers[f"{ROLE}:p"].jobs) < 200_000
 
 
+INDEX = records.index("ab-d") + ".json"
+LARGE = b" " * (17 << 20)
+STRANGERS = dump(ShippedInput("inputs/images/stranger.tar.gz", "0" * 64, 1))
+
+
 @pytest.mark.parametrize(
-    "record",
-    [b"junk", b" " * (17 << 20), dump(ShippedInput("inputs/images/stranger.tar.gz", "0" * 64, 1))],
-    ids=["junk", "large", "stranger's"],
+    ("name", "record", "kind"),
+    [
+        *((name, LARGE, "STANDARD") for name in (records.HEARTBEAT, records.END, INDEX)),
+        (INDEX, b"junk", "STANDARD"),
+        (INDEX, STRANGERS, "STANDARD"),
+        # Whoever may put an object chooses its storage class: then nobody reads it.
+        *((name, b"{}", "GLACIER") for name in (records.HEARTBEAT, records.END, INDEX)),
+    ],
 )
-def test_forged_record_of_an_index_is_ignored(scene: Scene, record: bytes) -> None:
-    watch = scene.watch(part("p", 0, builds=(IndexBuild("ab-d", "a", "d"),)), part("q", 1))
-    watch._tick()
-    scene.folder("p").put(f"{records.index('ab-d')}.json", record)
-    scene.hand_over("q", 1)
-    watch._tick()
-    assert len(scene.stored) == 1
-
-
-@pytest.mark.parametrize("name", [records.HEARTBEAT, records.END, records.index("ab-d") + ".json"])
-def test_object_in_an_archive_class_is_ignored(scene: Scene, name: str) -> None:
-    """Whoever may put an object chooses its storage class, and a key of its own: then nobody reads it."""
-    watch = scene.watch(part("p", 0, builds=(IndexBuild("ab-d", "a", "d"),)), part("q", 1))
-    watch._tick()
+def test_large_forged_or_archived_record_is_ignored(scene: Scene, name: str, record: bytes, kind: str) -> None:
+    watch = scene.ticked(part("p", 0, builds=(IndexBuild("ab-d", "a", "d"),)), part("q", 1))
     place = scene.folder("p").place
-    scene.work.client.put_object(Bucket=place.bucket, Key=place.key(name), Body=b"{}", StorageClass="GLACIER")
+    scene.work.client.put_object(Bucket=place.bucket, Key=place.key(name), Body=record, StorageClass=kind)
     scene.hand_over("q", 1)
     watch._tick()
     assert len(scene.stored) == 1

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,10 +21,11 @@ from harness.remote import records, worker
 from harness.remote.records import MOST_BYTES, Heartbeat, ShippedInput, WorkerEnd, WorkerPart, read
 from harness.remote.worker import HEARTBEAT_VARIABLE, Worker
 from harness.results.store import Store
-from tests.aws import rights, server
+from tests.aws import policies, rights, server
 from tests.aws.ec2 import imds
 from tests.conftest import Bench, protocol
-from tests.remote.planning import RUN, TYPE, WORKER_ID, Planning, rights_of, uploaded
+from tests.remote.conftest import WORK
+from tests.remote.planning import RUN, TYPE, WORKER_ID, Planning, uploaded
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_worker_uses_exactly_its_rights(planning: Planning, service: imds.Metada
     del variables["AWS_EC2_METADATA_DISABLED"]
     assert subprocess.run(child, env=variables, check=False).returncode == 0, log(planning)
     assert end(planning).ok and uploaded(planning.work) == sorted(planning.specs)
-    assert rights.differing(server.requests(aws), key, [rights_of(WORKER_ID)]) == ([], [])
+    assert rights.differing(server.requests(aws), key, [policies.of_role("worker", WORK)]) == ([], [])
 
 
 def test_two_attempts_at_a_part_do_not_meet(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
@@ -136,10 +136,6 @@ def wrong(planning: Planning, root: Path) -> str:
     return found.detail
 
 
-def test_a_worker_ends_when_its_part_is_missing(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
-    assert "the part does not exist" in wrong(planning, tmp_path / "worker")
-
-
 def test_worker_of_another_type_ends(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
     planning.part()
     service.paths["instance-type"] = "t3.micro"
@@ -158,13 +154,6 @@ def test_a_worker_that_is_no_ec2_instance_ends(
 def test_worker_with_a_missing_input_ends(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
     planning.part(indexes={"k": ShippedInput("inputs/indexes/k.x.tar.gz", "0" * 64, 7)})
     assert "inputs/indexes/k.x.tar.gz: is missing or cannot be read" in wrong(planning, tmp_path / "worker")
-
-
-def test_worker_refuses_a_job_with_another_key(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
-    part = planning.part()
-    planning.part(jobs=(replace(part.jobs[0], key="0" * 16),))
-    text = wrong(planning, tmp_path / "worker")
-    assert text.startswith("harness ended with exit code 2: harness: planted tiny") and "another job here" in text
 
 
 def test_unexpected_error_is_in_the_end_record(

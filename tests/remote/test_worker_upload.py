@@ -102,22 +102,20 @@ def test_uploaded_job_equals_the_stored_one(planning: Planning, tmp_path: Path) 
                 local_results.fetch_job(planning.work, WORKER_ID, key, spec, store)  # this is no machine of EC2
     packed = {key: local_results.pack(job.folder) for key, job in runner.stored.items()}
     assert {key: planning.folder.get(records.job(key), 1 << 20) for key in packed} == packed
+    assert not [each.name for each in planning.work.list() if records.INDEXES in each.name], "nobody asked for one"
+    again = runner.follower()
+    again.stored(next(iter(runner.stored.values())))
+    assert again.status.uploaded == 1 and again.status.troubles == ()
 
 
-def test_only_the_parts_jobs_are_done(planning: Planning, tmp_path: Path) -> None:
+def test_only_the_parts_jobs_are_done_each_with_the_number_of_its_attempt(planning: Planning, tmp_path: Path) -> None:
     whole = planning.part()
-    runner = PartRun(planning, replace(whole, jobs=whole.jobs[1:2]), tmp_path / "worker")
-    runner.run(runner.follower())
-    assert list(runner.stored) == arrived(planning) == [whole.jobs[1].key]
-
-
-def test_a_later_attempt_has_its_own_number(planning: Planning, tmp_path: Path) -> None:
-    whole = planning.part()
-    job = whole.jobs[0]
+    job = whole.jobs[1]
     key = job_key(replace(planning.specs[job.key], repetition=5))
     runner = PartRun(planning, replace(whole, jobs=(replace(job, repetition=5, key=key),)), tmp_path / "worker")
     runner.run(runner.follower())
-    assert {key: found.result.spec.repetition for key, found in runner.stored.items()} == {key: 5}
+    assert list(runner.stored) == arrived(planning) == [key]
+    assert runner.stored[key].result.spec.repetition == 5
 
 
 def test_requested_index_is_uploaded_before_the_first_job(planning: Planning, tmp_path: Path) -> None:
@@ -190,12 +188,6 @@ def test_component_that_cannot_be_built_is_a_trouble_of_each_index(bench: Bench,
     assert both.startswith("the index of both on tiny was not built: letters: index build: the kernel killed")
 
 
-def test_unrequested_index_is_not_uploaded(planning: Planning, tmp_path: Path) -> None:
-    runner = PartRun(planning, planning.part(), tmp_path / "worker")
-    runner.run(runner.follower())
-    assert not [each.name for each in planning.work.list() if records.INDEXES in each.name]
-
-
 class Flaky(Objects):
     """S3 that is out of reach for so many writes."""
 
@@ -233,15 +225,6 @@ def test_lasting_outage_is_raised_and_jobs_stay_on_disk(planning: Planning, tmp_
         runner.run(runner.follower(flaky(planning.work, 10_000), attempts=7))
     assert len(runner.stored) == 3 and sum(runner.waited) >= 100 and not arrived(planning)
     assert len(runner.status.troubles) == 3 and runner.status.uploaded == 0
-
-
-def test_job_that_is_uploaded_already_is_no_trouble(planning: Planning, tmp_path: Path) -> None:
-    runner = PartRun(planning, planning.part(), tmp_path / "worker")
-    runner.run(runner.follower())
-    job = next(iter(runner.stored.values()))
-    again = runner.follower()
-    again.stored(job)
-    assert again.status.uploaded == 1 and again.status.troubles == ()
 
 
 # Without the packages that a worker does not install.
@@ -287,25 +270,16 @@ def test_the_command_does_the_part(planning: Planning, tmp_path: Path) -> None:
     assert arrived(planning) == sorted(planning.specs)
 
 
-def _other_key(part: WorkerPart) -> WorkerPart:
-    return replace(part, jobs=(replace(part.jobs[0], key="0" * 16), *part.jobs[1:]))
-
-
-def _other_type(part: WorkerPart) -> WorkerPart:
-    return replace(part, instance_type="m5.large")
-
-
-def _other_suite(part: WorkerPart) -> WorkerPart:
-    cell = replace(part.jobs[0].cell, system="unknown")
-    return replace(part, jobs=(replace(part.jobs[0], cell=cell),))
+def _of_another_suite(part: WorkerPart) -> WorkerPart:
+    return replace(part, jobs=(replace(part.jobs[0], cell=replace(part.jobs[0].cell, system="unknown")),))
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (_other_key, "would be another job here"),
-        (_other_type, "would be another job here"),
-        (_other_suite, "the suite here does not declare it"),
+        (lambda part: replace(part, jobs=(replace(part.jobs[0], key="0" * 16),)), "would be another job here"),
+        (lambda part: replace(part, instance_type="m5.large"), "would be another job here"),
+        (_of_another_suite, "the suite here does not declare it"),
     ],
 )
 def test_part_with_other_jobs_is_refused_before_anything_runs(

@@ -28,7 +28,7 @@ from harness.jobs.suite import Suite
 from harness.pricing import instances
 from harness.pricing.offers import ChosenMachine
 from harness.remote import partition
-from harness.remote.backend import Backend, PartState
+from harness.remote.backend import PartState
 from harness.remote.partition import Grouping, Submission
 from harness.remote.records import Launch, PartJob, PlannedPart, RemoteRun, ShippedInput
 from harness.results.schema import Cell
@@ -413,12 +413,12 @@ def test_state_has_every_attempts_worker_and_the_last_reason(
     assert over.reason == "Host EC2 of arn:aws:iam::<account>:role/x terminated.; exit code 1"
 
 
-def test_an_attempt_without_an_end_counts_in_full(backend: BatchBackend, shown: list[dict[str, Any]]) -> None:
+def test_an_attempt_without_an_end_and_a_child_that_is_not_described_count_in_full(
+    backend: BatchBackend, shown: list[dict[str, Any]]
+) -> None:
     shown.append({"jobId": "j", "status": "FAILED", "attempts": [{"startedAt": 1000}]})
     assert look(backend, ONE)["001"].seconds is None
-
-
-def test_a_child_that_is_not_described_counts_in_full(backend: BatchBackend, shown: list[dict[str, Any]]) -> None:
+    shown.clear()
     shown += [{"jobId": "j", "status": "FAILED"}, {"jobId": "j:0", "status": "FAILED"}]
     states = look(backend, ARRAY)
     assert {name: (state.phase, state.seconds) for name, state in states.items()} == {
@@ -527,12 +527,12 @@ def test_instances_with_jobs_of_another_run_are_left(
 def test_array_is_ended_at_once_and_its_stragglers_singly(
     connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended: list[str] = []
-    client = connections.client("batch")
+    ended: list[dict[str, str]] = []
+    client, reason = connections.client("batch"), "cancelled by harness batch cancel"
     monkeypatch.setattr(suite_stack, "_GRACE_S", 0)
-    monkeypatch.setattr(client, "terminate_job", lambda jobId, reason: ended.append(jobId))
+    monkeypatch.setattr(client, "terminate_job", lambda **given: ended.append(given))
     job = suite_stack.BatchJob("j", "j", "PENDING", parts=250)
-    monkeypatch.setattr(suite_stack, "unfinished_jobs", lambda *_: [] if "j:240" in ended else [job])
+    monkeypatch.setattr(suite_stack, "unfinished_jobs", lambda *_: [] if len(ended) > 1 else [job])
 
     def described(jobs: list[str]) -> dict[str, Any]:
         assert len(jobs) <= 100
@@ -541,12 +541,7 @@ def test_array_is_ended_at_once_and_its_stragglers_singly(
     monkeypatch.setattr(client, "describe_jobs", described)
     found: Any = None
     assert suite_stack.cancel(connections, found) == (1, 0)
-    assert ended == ["j", "j:240"]
-
-
-def test_possible_run_is_accepted(made: Connections, backend: BatchBackend) -> None:
-    checked: Backend = backend
-    assert checked.check([part("001"), part("002", profile="cpu2-mem4")]) == []
+    assert ended == [{"jobId": "j", "reason": reason}, {"jobId": "j:240", "reason": reason}]
 
 
 def test_a_suite_without_a_stack_names_the_command(connections: Connections, backend: BatchBackend) -> None:
@@ -580,9 +575,10 @@ def test_agents_of_another_version_are_refused(
         backend.check([part("001")])
 
 
-def test_other_agent_image_and_shared_hosts_are_accepted(
+def test_possible_run_is_accepted_on_shared_hosts_too(
     made: Connections, wanted: Make, account: Account, backend: BatchBackend
 ) -> None:
+    assert backend.check([part("001"), part("002", profile="cpu2-mem4")]) == []
     suite_stack.up(made, wanted(shared=True), account, "owner", ())
     assert backend.check([part("001")]) == []
 

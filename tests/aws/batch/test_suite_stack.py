@@ -235,18 +235,13 @@ def test_failed_deletion_can_be_repeated(
     assert suite_stack.down(connections, "quick") == [] and deleted == [found.name]
 
 
-def test_stack_has_tags_and_a_description(connections: Connections, wanted: Make, account: Account) -> None:
-    up(connections, wanted(spot=True), account)
-    found = cloudformation.find(connections, suite_stack.stack_name("quick"))
-    assert found is not None
+def test_stack_and_batch_have_what_the_template_says(connections: Connections, wanted: Make, account: Account) -> None:
+    up(connections, wanted(), account)
+    there = everything(connections)
+    [found] = there["stacks"]
     assert found.tags["harness:suite"] == "quick" and found.tags["harness:owner"] == OWNER
     assert found.outputs["WorkPlace"] == "s3://bucket/work"
     assert suite_stack.queues(found) == ["harness-quick-m6gd-medium", "harness-quick-c7g-xlarge"]
-
-
-def test_batch_has_what_the_template_says(connections: Connections, wanted: Make, account: Account) -> None:
-    up(connections, wanted(), account)
-    there = everything(connections)
     for found in there["environments"]:
         compute = found["computeResources"]
         assert compute["securityGroupIds"] == [account.security_group]

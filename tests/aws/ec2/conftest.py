@@ -132,7 +132,7 @@ class Field:
         def specs(job: PartJob) -> ResultSpec:
             return local_results.planned(job).spec
 
-        return FakeWorkers(self.endpoint, WORK, found.worker_role_id, specs, **changes)
+        return FakeWorkers(WORK, found.worker_role_id, specs, **changes)
 
     @property
     def output(self) -> str:

@@ -34,7 +34,6 @@ from harness.remote.records import (
 )
 from harness.results.schema import RentedMachine, ResultSpec, job_key
 from harness.results.store import Store
-from tests.aws import server
 from tests.support import sample_records
 
 # Where there is such a place: what is packed there lives for a moment, and the store waits for disks.
@@ -42,44 +41,30 @@ _MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 Specs = Callable[[PartJob], ResultSpec]
 
 
-@dataclass(frozen=True)
-class Fate:
-    """A worker's fate: after some jobs it dies or falls silent."""
-
-    after: int = 10**9
-    dies: bool = False
-    silent: bool = False
-    # A later worker of the same part fares well.
-    once: bool = False
-    # It dies before it has written anything.
-    mute: bool = False
+# Such a worker dies before it has written anything.
+MUTE = -1
 
 
 @dataclass
 class FakeWorkers:
     """All of a test's workers.
 
-    ``fates`` by part name; ``pause_s`` is what a job takes; ``poll_s`` is waited between looks at EC2, beside that for
-    an instance to come or go; ``worked`` the parts that workers began, ``silent`` those that are not heard of again.
+    ``dies``: by part, after how many jobs its first worker dies; ``pause_s`` is what a job takes; ``worked`` the parts
+    that workers began.
     """
 
-    endpoint: str
     work: S3Uri
     role_id: str
     specs: Specs
     region: str = "us-east-1"
-    fates: dict[str, Fate] = field(default_factory=dict)
+    dies: dict[str, int] = field(default_factory=dict)
     pause_s: float = 0.0
     # Jobs do not end before this is set.
     held: threading.Event | None = None
-    poll_s: float = 0.0
     # Of the sample: where there are some, jobs have samples and a run, and a table can be made of them.
     queries: tuple[str, ...] = ()
     worked: list[str] = field(default_factory=list)
     measured: list[str] = field(default_factory=list)
-    silent: list[str] = field(default_factory=list)
-    # Called whenever a worker begins.
-    launched: list[Callable[[], None]] = field(default_factory=list)
     errors: list[BaseException] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -98,7 +83,6 @@ class FakeWorkers:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        server.wake(self.endpoint)
         self._watcher.join(30)
         for thread in self._threads:
             thread.join(30)
@@ -111,9 +95,8 @@ class FakeWorkers:
             self.errors.append(error)
 
     def _watch(self) -> None:
-        begun, count = set[str](), -1
+        begun = set[str]()
         while not self._stop.is_set():
-            count = server.comings(self.endpoint, count)
             shown = instances.find(self.connections, self.region)
             self.alive = {instance.instance_id for instance in shown if instance.alive}
             for instance in shown:
@@ -123,7 +106,7 @@ class FakeWorkers:
                         threading.Thread(target=self._guarded, args=(self._work_part, instance), daemon=True)
                     )
                     self._threads[-1].start()
-            self._stop.wait(self.poll_s)
+            self._stop.wait(0.05)
 
     def _lives(self, instance: OwnedInstance) -> bool:
         return instance.instance_id in self.alive and not self._stop.is_set()
@@ -132,16 +115,12 @@ class FakeWorkers:
         run, part_name = self._read_user_data(instance)
         assert (run, part_name) == (instance.tags["harness:run"], instance.tags["harness:part"])
         self.worked.append(part_name)
-        for call in self.launched:
-            call()
         content = self.objects.below(records.run(run)).get(records.part(part_name), MOST_BYTES)
         place = self.objects.below(records.worker(f"{self.role_id}:{instance.instance_id}"))
         assert content is not None, f"launched before its part {part_name} was written"
         part = read(WorkerPart, part_name, content)
-        fate = self.fates.get(part_name, Fate())
-        if fate.once and self.worked.count(part_name) > 1:
-            fate = Fate()
-        if fate.mute:
+        dies_after = self.dies.pop(part_name, None)
+        if dies_after == MUTE:
             self._off(instance)
             return
         heartbeat = Heartbeat(part_name, instance.instance_id, "fetching")
@@ -152,9 +131,10 @@ class FakeWorkers:
             heartbeat = replace(heartbeat, phase="measuring", current=job.key)
             if not self._lives(instance):
                 return
-            if number >= fate.after and self._befallen(fate, instance, place, heartbeat):
-                return
             place.put(records.HEARTBEAT, dump(heartbeat))
+            if number == dies_after:
+                self._off(instance)
+                return
             if self.held is not None:
                 self.held.wait(60)
             if self.pause_s:
@@ -164,19 +144,8 @@ class FakeWorkers:
             packed = packed_job(self.specs(job), instance, self.queries)
             assert place.put_new(records.job(job.key), packed), f"{job.key} was measured twice"
             self.measured.append(job.key)
-        if len(part.jobs) <= fate.after < 10**9 and self._befallen(fate, instance, place, heartbeat):
-            return
         place.put_new(records.END, dump(WorkerEnd(part_name, instance.instance_id, True)))
         self._off(instance)
-
-    def _befallen(self, fate: Fate, instance: OwnedInstance, place: Objects, heartbeat: Heartbeat) -> bool:
-        place.put(records.HEARTBEAT, dump(heartbeat))
-        if fate.dies:
-            self._off(instance)
-        else:
-            assert fate.silent
-            self.silent.append(heartbeat.part)
-        return True
 
     def _off(self, instance: OwnedInstance) -> None:
         """Power off: shutdown behaviour terminate."""

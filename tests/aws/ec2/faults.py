@@ -62,7 +62,7 @@ class Tokens:
     its token, too.  ``refuse`` says which requests are; ``mismatched`` counts the tokens that were used for another.
     """
 
-    refuse: Callable[[int], bool]
+    refuse: Callable[[int], str | None]
     seen: dict[str, dict[str, Any]] = field(default_factory=dict)
     mismatched: int = 0
 
@@ -71,4 +71,4 @@ class Tokens:
         if self.seen.setdefault(body["ClientToken"], body) != body:
             self.mismatched += 1
             return "IdempotentParameterMismatch"
-        return "InsufficientInstanceCapacity" if self.refuse(number) else None
+        return self.refuse(number)

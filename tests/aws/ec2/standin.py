@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import boto3
 import docker
 import pytest
 
@@ -303,15 +302,6 @@ def booted(
             instance.kill()
             assert not [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(folder) in line]
             subprocess.run(["rm", "-rf", *(str(folder / name) for name in _OWN)], check=True)
-
-
-def terminating(instance_id: str, region: str = server.REGION) -> Callable[[], None]:
-    """Terminates an instance in the tests' AWS, as its shutdown behaviour says."""
-
-    def terminate() -> None:
-        boto3.client("ec2", region).terminate_instances(InstanceIds=[instance_id])
-
-    return terminate
 
 
 def _linked(source: Path, target: Path) -> None:

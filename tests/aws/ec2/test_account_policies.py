@@ -154,60 +154,9 @@ def test_runner_may_not_create_or_change_a_role(
     assert runner(lambda: getattr(iam, call)(**arguments)) == [f"iam:{name}"]
 
 
-def suite_stack(there: Account, **more: Any) -> str:
-    subnet = boto3.client("ec2", region_name=REGION).describe_subnets()["Subnets"][0]["SubnetId"]
-    tagged = [{"Key": clients.SUITE, "Value": "quick"}]
-    resources = {
-        "Template": {
-            "Type": "AWS::EC2::LaunchTemplate",
-            "Properties": {
-                "LaunchTemplateData": {},
-                "TagSpecifications": [{"ResourceType": "launch-template", "Tags": tagged}],
-            },
-        },
-        "Machines": {
-            "Type": "AWS::Batch::ComputeEnvironment",
-            "Properties": {
-                "ComputeEnvironmentName": "harness-quick-m6i-large",
-                "Type": "MANAGED",
-                "ComputeResources": {
-                    "Type": "EC2",
-                    "MinvCpus": 0,
-                    "MaxvCpus": 2,
-                    "InstanceTypes": ["m6i.large"],
-                    "InstanceRole": there.made.host_profile_arn,
-                    "LaunchTemplate": {
-                        "LaunchTemplateId": {"Ref": "Template"},
-                        "Version": {"Fn::GetAtt": ["Template", "LatestVersionNumber"]},
-                    },
-                    "SecurityGroupIds": [there.made.security_group],
-                    "Subnets": [subnet],
-                },
-            },
-        },
-        "Queue": {
-            "Type": "AWS::Batch::JobQueue",
-            "Properties": {
-                "JobQueueName": "harness-quick-m6i-large",
-                "Priority": 1,
-                "ComputeEnvironmentOrder": [{"Order": 1, "ComputeEnvironment": {"Ref": "Machines"}}],
-            },
-        },
-        "Definition": {
-            "Type": "AWS::Batch::JobDefinition",
-            "Properties": {
-                "JobDefinitionName": "harness-quick-bm25",
-                "Type": "container",
-                "ContainerProperties": {
-                    "Image": "python@sha256:1",
-                    "JobRoleArn": there.made.worker_role_arn,
-                    "ResourceRequirements": [{"Type": "VCPU", "Value": "1"}, {"Type": "MEMORY", "Value": "100"}],
-                },
-            },
-        },
-    }
-    resources.update(more)
-    return json.dumps({"Resources": resources})
+def stack_of(kind: str, **properties: Any) -> str:
+    """Return a template of one resource."""
+    return json.dumps({"Resources": {"Made": {"Type": kind, "Properties": properties}}})
 
 
 def deploy(monkeypatch: pytest.MonkeyPatch, name: str, body: str, key: str) -> Callable[[], Any]:
@@ -216,39 +165,18 @@ def deploy(monkeypatch: pytest.MonkeyPatch, name: str, body: str, key: str) -> C
     return lambda: cloudformation.deploy(connections, name, body, {}, OWNER, named_iam=True)
 
 
-def test_runner_may_deploy_change_and_delete_a_suite_stack(
-    there: Account, runner: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name, body = "harness-batch-quick", suite_stack(there)
-    assert runner(deploy(monkeypatch, name, body, server.RUNNER_KEY)) == []
-    made = cloudformation.find(Connections(REGION), name)
-    assert made and made.status == "CREATE_COMPLETE"
-    changed = json.loads(body)
-    resources = changed["Resources"]
-    resources["Template"]["Properties"]["LaunchTemplateData"] = {"EbsOptimized": True}
-    resources["Queue"]["Properties"]["Priority"] = 2
-    resources["Definition"]["Properties"]["Timeout"] = {"AttemptDurationSeconds": 600}
-    assert runner(deploy(monkeypatch, name, json.dumps(changed), server.RUNNER_KEY)) == []
-    made = cloudformation.find(Connections(REGION), name)
-    assert made and made.status == "UPDATE_COMPLETE"
-    assert runner(lambda: cloudformation.delete(Connections(REGION), name)) == []
-    assert cloudformation.find(Connections(REGION), name) is None
-
-
 def test_runner_may_not_create_a_role_through_a_stack(
     there: Account, runner: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CloudFormation acts with the rights of who calls it."""
-    role = {"Type": "AWS::IAM::Role", "Properties": {"RoleName": "more", "AssumeRolePolicyDocument": TRUST}}
-    body = suite_stack(there, Role=role)
-    assert "iam:CreateRole" in runner(deploy(monkeypatch, "harness-evil", body, server.RUNNER_KEY))
-    other = (
-        suite_stack(there)
-        .replace(there.made.worker_role_arn, f"{IAM}:role/admin")
-        .replace("harness-quick", "harness-other")
-    )
+    body = stack_of("AWS::IAM::Role", RoleName="more", AssumeRolePolicyDocument=TRUST)
+    assert runner(deploy(monkeypatch, "harness-evil", body, server.RUNNER_KEY)) == ["iam:CreateRole", "iam:TagRole"]
+    needs = [{"Type": "VCPU", "Value": "1"}, {"Type": "MEMORY", "Value": "100"}]
+    container = {"Image": "x@sha256:1", "JobRoleArn": f"{IAM}:role/admin", "ResourceRequirements": needs}
+    definition = {"JobDefinitionName": "harness-other-bm25", "Type": "container", "ContainerProperties": container}
+    other = stack_of("AWS::Batch::JobDefinition", **definition)
     assert runner(deploy(monkeypatch, "harness-other", other, server.RUNNER_KEY)) == ["iam:PassRole"]
-    change = deploy(monkeypatch, NAME, suite_stack(there), server.RUNNER_KEY)
+    change = deploy(monkeypatch, NAME, other, server.RUNNER_KEY)
     assert "cloudformation:UpdateStack" in runner(change), "the account stack is not his"
 
 

@@ -17,17 +17,6 @@ from tests.aws.server import REGION
 PARTS = 3
 
 
-def test_next_zone_is_tried_without_capacity(plain: Field) -> None:
-    connections = Connections(REGION)
-    codes = ("InsufficientInstanceCapacity", "Unsupported", "InsufficientAddressCapacity")
-    hook = Injected(connections, "ec2.RunInstances", lambda number, _what: codes[number] if number < 3 else None)
-    with plain.workers():
-        done = plain.run(connections=connections)
-    whole(plain)
-    assert hook.raised == 3 and done.complaints == ()
-    assert launched_and_terminated() == (PARTS, PARTS)
-
-
 def test_only_the_part_without_capacity_in_any_zone_is_given_up(plain: Field) -> None:
     plain.text += f'[ec2]\ninstances = {{ {PROFILES[1]} = "m6i.large" }}\n'
     connections = Connections(REGION)
@@ -59,8 +48,9 @@ def test_instance_that_ended_unseen_is_given_up(plain: Field) -> None:
     whole(plain)
 
 
-def test_every_request_for_one_part_has_one_token_a_zone(plain: Field) -> None:
-    connections, tokens = Connections(REGION), Tokens(lambda number: number < 3)
+def test_next_zone_is_tried_without_capacity_with_a_token_of_its_own(plain: Field) -> None:
+    codes = ("InsufficientInstanceCapacity", "Unsupported", "InsufficientAddressCapacity")
+    connections, tokens = Connections(REGION), Tokens(lambda number: codes[number] if number < 3 else None)
     hook = Injected(connections, "ec2.RunInstances", tokens)
     with plain.workers():
         done = plain.run(connections=connections)

@@ -90,25 +90,6 @@ def test_worker_with_an_unreadable_expiry_is_ended(aws: str, made: account.Accou
     assert reaper.tick(aws, WORK) and alive() == set()
 
 
-def test_workers_on_every_page_are_ended(aws: str, made: account.Account) -> None:
-    left = {each for _ in range(6) for each in start()}
-    late = [start(after_s=-1) for _ in range(6)]
-    assert reaper.tick(aws, WORK, page=5) and alive() == left and late
-    shown = [each for each in server.requests(aws) if "Action=DescribeInstances" in each["body"]]
-    assert len([each for each in shown if each["who"] == server.REAPER_KEY]) > 2
-
-
-def test_other_workers_are_ended_although_one_cannot_be(aws: str, made: account.Account) -> None:
-    held, _ = start(after_s=-1)[0], start(after_s=-1)
-    client = boto3.client("ec2", region_name=REGION)
-    client.modify_instance_attribute(InstanceId=held, DisableApiTermination={"Value": True})
-    with pytest.raises(RuntimeError, match=held):
-        reaper.tick(aws, WORK)
-    assert alive() == {held}
-    client.modify_instance_attribute(InstanceId=held, DisableApiTermination={"Value": False})
-    assert reaper.tick(aws, WORK) and alive() == set()
-
-
 def failing(monkeypatch: pytest.MonkeyPatch, operation: str, fails: Callable[[dict[str, Any]], bool]) -> None:
     """Let requests fail as they do where the network does."""
     call = BaseClient._make_api_call
@@ -121,29 +102,38 @@ def failing(monkeypatch: pytest.MonkeyPatch, operation: str, fails: Callable[[di
     monkeypatch.setattr(BaseClient, "_make_api_call", answer)
 
 
-def test_other_workers_are_ended_although_the_network_fails_for_one(
-    aws: str, made: account.Account, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("protected", [True, False])
+def test_other_workers_are_ended_although_one_cannot_be(
+    aws: str, made: account.Account, monkeypatch: pytest.MonkeyPatch, protected: bool
 ) -> None:
+    """It is protected, or the network fails for it."""
     held, _ = start(after_s=-1)[0], start(after_s=-1)
+    client = boto3.client("ec2", region_name=REGION)
+    client.modify_instance_attribute(InstanceId=held, DisableApiTermination={"Value": protected})
     with monkeypatch.context() as patch:
-        failing(patch, "TerminateInstances", lambda given: given["InstanceIds"] == [held])
-        with pytest.raises(RuntimeError, match="Could not connect"):
+        if not protected:
+            failing(patch, "TerminateInstances", lambda given: given["InstanceIds"] == [held])
+        with pytest.raises(RuntimeError, match=held if protected else "Could not connect"):
             reaper.tick(aws, WORK)
     assert alive() == {held}
+    client.modify_instance_attribute(InstanceId=held, DisableApiTermination={"Value": False})
     assert reaper.tick(aws, WORK) and alive() == set()
 
 
-def test_workers_are_ended_although_a_page_is_missing(
+def test_workers_on_every_page_are_ended_although_one_page_is_missing_for_a_while(
     aws: str, made: account.Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for _ in range(6):
-        start(after_s=-1)
+    first = {each for _ in range(3) for each in start(after_s=-1)}
+    left = {each for _ in range(6) for each in start()}
+    last = {each for _ in range(3) for each in start(after_s=-1)}
     with monkeypatch.context() as patch:
         failing(patch, "DescribeInstances", lambda given: "NextToken" in given)
         with pytest.raises(EndpointConnectionError):
             reaper.tick(aws, WORK, page=5)
-    assert len(alive()) == 1
-    assert reaper.tick(aws, WORK) and alive() == set()
+    assert alive() == left | last and not first & alive()
+    assert reaper.tick(aws, WORK, page=5) and alive() == left
+    shown = [each for each in server.requests(aws) if "Action=DescribeInstances" in each["body"]]
+    assert len([each for each in shown if each["who"] == server.REAPER_KEY]) > 2
 
 
 def test_function_uses_exactly_the_rights_of_its_role(aws: str, made: account.Account) -> None:

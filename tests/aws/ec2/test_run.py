@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
+from harness.aws.clients import Connections
+from harness.aws.ec2 import account
 from harness.driver.records import Outcome
-from tests.aws.ec2.conftest import PROFILES, Field, launched_and_terminated, lines
-from tests.aws.ec2.fake_workers import Fate
+from tests.aws import rights, server
+from tests.aws.ec2.conftest import PROFILES, REGION, WORK, Field, launched_and_terminated, lines
 
 JOBS = 18  # three systems on two profiles, three trials
 SMALL, LARGE = PROFILES
@@ -29,23 +33,26 @@ def test_run_has_one_worker_a_profile_and_fetches_each_job_once(plain: Field) ->
     assert "spent, at the dated price" in plain.output
 
 
-def test_workers_run_in_sequence_if_one_instance_is_allowed(plain: Field) -> None:
-    alive: list[int] = []
-    with plain.workers() as workers:
-        launched = workers.launched
-
-        def look() -> None:
-            total, terminated = launched_and_terminated()
-            alive.append(total - terminated)
-
-        launched.append(look)
-        plain.run(most=1)
-    assert len(workers.worked) == 3 and max(alive) == 1
-    assert plain.closed()
+def test_run_stays_within_the_rights_of_a_runner(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    connections, name = Connections(REGION), account.stack_name(WORK, REGION)
+    with monkeypatch.context() as patch:
+        patch.setenv("AWS_ACCESS_KEY_ID", server.RUNNER_KEY)
+        assert connections._session.get_credentials().access_key == server.RUNNER_KEY
+    with plain.workers():
+        assert plain.run(connections=connections).complaints == ()
+    given = [rights.of_policy(f"{name}-runner")]
+    denied, unused = rights.differing(server.requests(plain.endpoint), server.RUNNER_KEY, given)
+    assert denied == []
+    batch = ("LookAtBatch", "SuiteStacks", "Batch ", "TagJobs", "EndJobs", "MakeLaunch", "LaunchTemplates", "HostsRole")
+    # Other regions, launch templates, left-over disks, and workers that do not end by themselves.
+    others = {"Look ec2:DescribeRegions", "Look ec2:DescribeLaunchTemplates", "Look ec2:DescribeLaunchTemplateVersions"}
+    others |= {"Look ec2:DescribeVolumes", "Look ec2:GetConsoleOutput"}
+    others |= {"EndWorkers ec2:DeleteVolume", "EndWorkers ec2:TerminateInstances"}
+    assert {each for each in unused if not each.startswith(batch)} <= others
 
 
 def test_second_command_measures_the_jobs_of_a_dead_instance(plain: Field) -> None:
-    with plain.workers(fates={LARGE: Fate(after=2, dies=True, once=True)}) as workers:
+    with plain.workers(dies={LARGE: 2}) as workers:
         done = plain.run()
         assert Counter(result.outcome for result in plain.stored) == {Outcome.OK: 11, Outcome.INTERRUPTED: 1}
         (complaint,) = done.complaints

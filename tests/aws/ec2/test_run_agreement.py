@@ -38,13 +38,6 @@ def test_larger_cost_is_shown_and_agreed_again(plain: Field, monkeypatch: pytest
     assert plain.output.count("about US$ ") == 2
 
 
-def test_equal_cost_is_agreed_once(plain: Field) -> None:
-    questions: list[str] = []
-    with plain.workers():
-        plain.run(plain.client(agree=questions.append))
-    assert len(questions) == 1
-
-
 def test_larger_cost_above_the_cap_is_refused(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     dearer(monkeypatch, 100)
     with pytest.raises(UsageError, match="more than --max-usd"):

@@ -16,23 +16,19 @@ from typing import Any
 
 import boto3
 import pytest
-from rich.console import Console
 
 from harness.aws import clients, rental
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.ec2 import account, backend, instances
 from harness.aws.ec2.backend import Ec2Backend
-from harness.aws.objects import Objects
 from harness.driver.records import Outcome
 from harness.errors import RemoteError, UsageError
 from harness.pricing.prices import snapshot
-from harness.progress import show_progress
 from harness.remote import partition
 from harness.remote.journal import Journal
-from harness.remote.records import Launch, PlannedPart
 from tests.aws import reaper, server
 from tests.aws.ec2.conftest import PROFILES, QUICK, SPEED, TYPES, WORK, Field, launched_and_terminated, lines
-from tests.aws.ec2.fake_workers import FakeWorkers, Fate
+from tests.aws.ec2.fake_workers import MUTE, FakeWorkers
 from tests.aws.ec2.faults import Injected
 from tests.aws.server import REGION
 
@@ -48,25 +44,6 @@ def whole(plain: Field, *, interrupted: int = 0) -> None:
     assert len(set(done)) == JOBS
 
 
-def test_worker_without_a_heartbeat_is_ended(plain: Field) -> None:
-    """AWS' clock goes on by more than is waited for a sign, once all others are done."""
-    waited: list[float] = []
-
-    def nap(seconds: float) -> None:
-        time.sleep(seconds)
-        if not waited and workers.silent and SMALL in workers.worked and len(workers.alive) == 1:
-            waited.append(QUICK.heartbeat_s + 1)
-            server.forward(plain.endpoint, *waited)
-
-    with plain.workers(fates={LARGE: Fate(after=1, silent=True, once=True)}) as workers:
-        done = plain.run(plain.client(timeouts=replace(QUICK, poll_s=0.03, sleep=nap)))
-        (line,) = lines(plain.output, "ended, because")
-        assert "no sign of life" in line and LARGE in line
-        assert len(done.complaints) == 1 and "no sign of life" in done.complaints[0]
-        plain.run()
-    whole(plain, interrupted=1)
-
-
 def test_reason_and_console_of_a_silent_worker_are_reported(plain: Field) -> None:
     connections = Connections(REGION)
 
@@ -74,7 +51,7 @@ def test_reason_and_console_of_a_silent_worker_are_reported(plain: Field) -> Non
         parsed["Output"] = "\x1b[0mboot: failed\r\nno space left on device of 123456789012\r\n"
 
     connections.client("ec2", REGION).meta.events.register("after-call.ec2.GetConsoleOutput", shows)
-    with plain.workers(fates={LARGE: Fate(mute=True, once=True)}):
+    with plain.workers(dies={LARGE: MUTE}):
         done = plain.run(connections=connections)
         (complaint,) = done.complaints
         assert "its instance went away (Client.UserInitiatedShutdown: User initiated shutdown)" in complaint
@@ -93,7 +70,7 @@ def test_command_killed_before_settling_stores_each_interruption_once(
             raise KeyboardInterrupt
         put(book, launch)
 
-    with plain.workers(fates={LARGE: Fate(after=2, dies=True, once=True)}):
+    with plain.workers(dies={LARGE: 2}):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(Journal, "put_launch", dies)
             plain.run()
@@ -154,12 +131,12 @@ def test_second_command_resumes_after_credentials_expired(plain: Field) -> None:
 
 
 @contextmanager
-def interrupted(plain: Field) -> Iterator[FakeWorkers]:
-    """The user stops the command while its workers work; they are held, and go on."""
+def interrupted(plain: Field, begun: int = 2) -> Iterator[FakeWorkers]:
+    """The user stops the command while some workers work; they are held, and go on."""
 
     def nap(seconds: float) -> None:
         time.sleep(seconds)
-        if len(workers.worked) > 1:
+        if len(workers.worked) >= begun:
             raise KeyboardInterrupt
 
     with plain.workers(held=threading.Event()) as workers:
@@ -236,23 +213,6 @@ def test_instance_alive_at_the_end_is_a_complaint(plain: Field, monkeypatch: pyt
     assert not plain.closed()
 
 
-def test_committed_cost_never_exceeds_the_cap(plain: Field) -> None:
-    cap, most = 0.25, list[float]()
-    new_launch = Journal.new_launch
-
-    def watched(journal: Journal, launch: Launch) -> Launch:
-        written = new_launch(journal, launch)
-        most.append(partition.committed_usd(journal.launches.values()))
-        return written
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Journal, "new_launch", watched)
-        with plain.workers():
-            assert plain.run(cap_usd=cap).complaints == ()
-    whole(plain)
-    assert len(most) == 3 and max(most) <= cap
-
-
 def test_cap_holds_without_the_command_and_user_data(plain: Field) -> None:
     """The rule on AWS's side ends every instance at its deadline; all your instances and disks are gone then."""
     cap = 0.25
@@ -313,60 +273,18 @@ def test_run_is_refused_without_the_account_stack(plain: Field) -> None:
     assert launched_and_terminated() == (0, 0)
 
 
-def test_a_dry_run_launches_and_uploads_nothing(plain: Field) -> None:
-    with show_progress(Console(file=plain.screen, width=200)):
-        assert rental.run(plain.request(dry_run=True), Connections(REGION), plain.client(), Ec2Backend) is None
-    assert launched_and_terminated() == (0, 0)
-    assert list(Objects(Connections(REGION), WORK).list()) == []
-    for word in (LARGE, "assumed", "us-east-1", "US$"):
-        assert word in plain.output, word
-
-
-def handed_over(plain: Field) -> None:
-    """All workers are done and gone, and the command was stopped before it fetched a job."""
-    with plain.workers() as workers:
-
-        def nap(seconds: float) -> None:
-            time.sleep(seconds)
-            if len(workers.worked) == 3 and not workers.alive:
-                raise KeyboardInterrupt
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("harness.remote.watch.RunWatch._arrivals", _indexes_alone)
-            patch.setattr("harness.remote.watch.RunWatch._finish", lambda self, part, state: _finish_builds(self, part))
-            with pytest.raises(KeyboardInterrupt):
-                plain.run(plain.client(timeouts=replace(QUICK, poll_s=0.05, sleep=nap)))
+def test_finished_jobs_are_fetched_after_the_stack_was_made_again_and_while_the_rule_is_disabled(plain: Field) -> None:
+    """The new role has another id, and workers' folders the old one; nothing is to be launched any more."""
+    with interrupted(plain, begun=3) as workers:
+        released(workers)
+        while launched_and_terminated() != (3, 3):
+            time.sleep(0.05)
     assert plain.stored == []
-
-
-def _indexes_alone(watch: Any, parts: Any) -> None:
-    for part in parts:
-        for worker_id in watch._states[part.name].workers:
-            for key in {build.key for build in part.builds}:
-                if key in getattr(watch.journal.workers.get(worker_id), "indexes", ()):
-                    watch.shipper.adopt_index(worker_id, key)
-                    watch._indexes.add(key)
-
-
-def _finish_builds(watch: Any, part: PlannedPart) -> None:
-    if not part.jobs:
-        watch._finished.add(part.name)
-
-
-def test_finished_jobs_are_fetched_while_the_rule_is_disabled(plain: Field) -> None:
-    """Nothing is to be launched any more."""
-    handed_over(plain)
-    found = account.find(Connections(REGION), WORK, REGION)
+    connections = Connections(REGION)
+    account.down(connections, WORK, REGION, "0123456789ab", results_too=False)
+    account.up(connections, WORK, REGION, "0123456789ab", TYPES)
+    found = account.find(connections, WORK, REGION)
     assert found is not None
     boto3.client("events", region_name=REGION).disable_rule(Name=found.reaper_rule)
     plain.run()
-    assert len(plain.stored) == 18
-
-
-def test_finished_jobs_are_fetched_after_the_stack_was_made_again(plain: Field) -> None:
-    """The new role has another id, and workers' folders the old one."""
-    handed_over(plain)
-    account.down(Connections(REGION), WORK, REGION, "0123456789ab", results_too=False)
-    account.up(Connections(REGION), WORK, REGION, "0123456789ab", TYPES)
-    plain.run()
-    assert len(plain.stored) == 18
+    assert len(plain.stored) == JOBS

@@ -68,7 +68,8 @@ def test_every_command_of_the_guide_works(bench: Bench, aws: str, monkeypatch: p
         assert result.exit_code == 0, (command, result.output, result.exception)
         outputs.append(result.output)
     assert "accepted" in outputs[1] and "never more than US$" in outputs[2]
-    assert "18 jobs run" in outputs[3] and (bench.folder / "results" / "test-suite" / "report.html").exists()
+    assert "18 jobs run" in outputs[3] and all(system in outputs[3] for system in field.systems)
+    assert (bench.folder / "results" / "test-suite" / "report.html").exists()
     assert launched_and_terminated()[0] == launched_and_terminated()[1] > 0
     assert "all your instances and disks are gone" in outputs[5]
     assert "no instance" in outputs[-1]

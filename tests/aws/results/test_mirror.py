@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
@@ -13,14 +17,16 @@ import botocore.endpoint
 import pytest
 from botocore import exceptions
 from botocore.awsrequest import AWSResponse
+from botocore.client import BaseClient
 from botocore.config import Config
 from botocore.httpsession import URLLib3Session
 from botocore.response import StreamingBody
 
-from harness.aws.results import mirror
+from harness.aws.results import mirror, open_to_read
 from harness.aws.results.mirror import FileSelection, Listing, MirroredFolder
 from harness.errors import HarnessError, RemoteError, UsageError
 from harness.remote import failures
+from harness.remote.storage import StoredObject
 from tests.aws import server
 from tests.aws.results.conftest import Bucket, tree
 from tests.support import publisher
@@ -45,17 +51,7 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits between tries."""
     monkeypatch.setattr(failures, "_PAUSE_S", 0)
 
-    class NoTime:
-        @staticmethod
-        def sleep(_seconds: float) -> None:
-            return None
-
-        def __getattr__(self, name: str) -> Any:
-            import time
-
-            return getattr(time, name)
-
-    monkeypatch.setattr(botocore.endpoint, "time", NoTime())
+    monkeypatch.setattr(botocore.endpoint, "time", SimpleNamespace(**{**vars(time), "sleep": lambda _: None}))
 
 
 def test_mirror_equals_the_objects(made: Path, bucket: Bucket) -> None:
@@ -177,18 +173,13 @@ def test_changed_file_or_object_is_fetched_again(made: Path, bucket: Bucket) -> 
     assert bucket.place().path(there).read_bytes() == bytes(reversed(content))
 
 
-def test_part_of_a_suite_is_mirrored_with_its_judgements(made: Path, bucket: Bucket) -> None:
+def test_part_of_a_suite_is_mirrored_with_its_judgements_and_pins(made: Path, bucket: Bucket) -> None:
     bucket.objects.put("results/origin.toml", b'name = "me"\njobs = 4\nsha256 = "x"\n')
-    bucket.sync("results/quick/a")
-    names = tree(bucket.place().folder)
-    assert {name.split("/")[1] for name in names if "/" in name} == {"a", *BESIDE}
-    assert "origin.toml" in names
-
-
-def test_pins_of_a_suite_come_with_a_part_of_it(made: Path, bucket: Bucket) -> None:
     bucket.objects.put("results/quick/pins.json", b'{"systems": {}}')
     bucket.sync("results/quick/a")
-    assert (bucket.place().folder / "quick" / "pins.json").is_file()
+    names = tree(bucket.place().folder)
+    assert {name.split("/")[1] for name in names if "/" in name} == {"a", "pins.json", *BESIDE}
+    assert "origin.toml" in names
 
 
 def test_prefix_does_not_match_a_longer_name(made: Path, bucket: Bucket) -> None:
@@ -200,13 +191,7 @@ def test_prefix_does_not_match_a_longer_name(made: Path, bucket: Bucket) -> None
 
 def test_a_whole_bucket_is_a_results_folder(made: Path, bucket: Bucket) -> None:
     bucket.objects.delete(bucket.names())
-    bucket.fill(made, "")
-    names = {each.name.removeprefix("/") for each in bucket.objects.list()}
-    assert names  # keys with a slash at the beginning are nobody's
-    bucket.objects.delete([each.name for each in bucket.objects.list()])
-    for path in made.rglob("*"):
-        if path.is_file():
-            bucket.objects.put(path.relative_to(made).as_posix(), path.read_bytes())
+    server.put(bucket.endpoint, "bucket", tree(made))
     bucket.sync("")
     assert tree(bucket.place("").folder) == tree(made)
 
@@ -241,19 +226,10 @@ def test_names_outside_the_folder_are_refused(name: str) -> None:
     assert found.refused == [name]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "results/quick/.staging/a/s/s/c/k/result.json",
-        "results/quick/.git/a/s/s/c/k/result.json",
-        f"{_JOB}/notes.txt",
-        "results/quick/report.html",
-        "results/quick/.lock",
-        "results/numbers.csv",
-    ],
-)
-def test_foreign_names_are_ignored(name: str) -> None:
-    found = Listing([_listed(name)])
+def test_foreign_names_are_ignored() -> None:
+    hidden = [f"results/quick/{folder}/a/s/s/c/k/result.json" for folder in (".staging", ".git")]
+    beside = [f"{_JOB}/notes.txt", "results/quick/report.html", "results/quick/.lock", "results/numbers.csv"]
+    found = Listing([_listed(name) for name in (*hidden, *beside)])
     assert not found.jobs and not found.others and not found.refused
 
 
@@ -283,12 +259,8 @@ def test_an_oversize_file_is_left_out_with_a_line() -> None:
     )
 
 
-def _listed(name: str, size: int = 2) -> Any:
-    import datetime
-
-    from harness.remote.storage import StoredObject
-
-    return StoredObject(name, size, "0" * 32, datetime.datetime.now(datetime.UTC))
+def _listed(name: str, size: int = 2) -> StoredObject:
+    return StoredObject(name, size, "0" * 32, datetime.now(UTC))
 
 
 def test_busy_answers_are_retried(made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -445,37 +417,27 @@ def test_file_added_by_another_process_is_kept(
     assert list(bucket.place().folder.glob("quick/z/**/result.json"))
 
 
-def test_reading_needs_no_right_to_write(made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    from botocore.client import BaseClient
-
-    from harness.aws.results import open_to_read
-
-    usual, refused = BaseClient._make_api_call, []
+def denying(monkeypatch: pytest.MonkeyPatch, denied: Callable[[str, dict[str, Any]], bool]) -> None:
+    """Let S3 deny some requests."""
+    usual = BaseClient._make_api_call
 
     def call(self: Any, operation: str, parameters: Any) -> Any:
-        if operation not in ("ListObjectsV2", "GetObject"):
-            refused.append(operation)
+        if denied(operation, parameters):
             raise exceptions.ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, operation)
         return usual(self, operation, parameters)
 
     monkeypatch.setattr(BaseClient, "_make_api_call", call)
-    folder = open_to_read("s3://bucket/results", bucket.cache, FileSelection.ALL)
-    assert tree(folder) == tree(made) and refused == []
+
+
+def test_reading_needs_no_right_to_write(made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    denying(monkeypatch, lambda operation, _: operation not in ("ListObjectsV2", "GetObject"))
+    assert tree(open_to_read("s3://bucket/results", bucket.cache, FileSelection.ALL)) == tree(made)
 
 
 def test_forbidden_files_above_the_prefix_are_left_out(
     made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from botocore.client import BaseClient
-
-    usual = BaseClient._make_api_call
-
-    def call(self: Any, operation: str, parameters: Any) -> Any:
-        if not parameters.get("Prefix", "results/quick/").startswith("results/quick/"):
-            raise exceptions.ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, operation)
-        return usual(self, operation, parameters)
-
-    monkeypatch.setattr(BaseClient, "_make_api_call", call)
+    denying(monkeypatch, lambda _, given: not given.get("Prefix", "results/quick/").startswith("results/quick/"))
     bucket.sync("results/quick")
     assert tree(bucket.place().folder) == tree(made)
     assert bucket.messages == [

@@ -25,7 +25,7 @@ from harness.jobs import orchestrator, suite
 from harness.jobs.inputs import RunOptions, gather
 from harness.jobs.orchestrator import RunSummary
 from harness.launch.fake import FakeLauncher
-from tests.aws import server
+from tests.aws import rights, server
 from tests.aws.results.conftest import Bucket
 from tests.conftest import Bench
 from tests.support.chance import chance
@@ -59,6 +59,12 @@ def records(bucket: Bucket) -> list[str]:
     return [name for name in bucket.names() if name.endswith("/result.json")]
 
 
+def etags(bucket: Bucket) -> dict[str, str]:
+    """ETags by name, of all but reports and locks."""
+    listed = [each for each in bucket.objects.list() if "report" not in each.name and ".lock" not in each.name]
+    return {each.name: each.etag for each in listed}
+
+
 def check_whole(bucket: Bucket, harness: Call, jobs: int) -> None:
     """So many jobs are in S3, and no byte of any is amiss, as a third machine sees it."""
     found = bucket.names()
@@ -79,16 +85,8 @@ def test_a_run_leaves_the_same_tree_as_on_disk(run: Call, bench: Bench, bucket: 
     assert done.exit_code == 0, done.output
     assert f"harness report {HERE}/test-suite --wide" in done.stdout
     check_whole(bucket, harness, 2)
-    local = harness(
-        "run",
-        bench.suite(profiles=["cpu1-mem256m", "cpu2-mem4"]),
-        "--launcher",
-        "fake",
-        "--results",
-        bench.results,
-        "--cache",
-        bench.cache,
-    )
+    places = ("--results", bench.results, "--cache", bench.cache)
+    local = harness("run", bench.suite(profiles=["cpu1-mem256m", "cpu2-mem4"]), "--launcher", "fake", *places)
     assert local.exit_code == 0
     expected = [f"results/{path.relative_to(bench.results)}" for path in bench.results.rglob("*") if path.is_file()]
     assert bucket.names() == sorted(expected)
@@ -98,24 +96,14 @@ def test_a_run_leaves_the_same_tree_as_on_disk(run: Call, bench: Bench, bucket: 
 
 def test_finished_jobs_are_not_repeated_on_another_machine(run: Call, bench: Bench, bucket: Bucket) -> None:
     run()
-    before = {
-        each.name: each.etag for each in bucket.objects.list() if "report" not in each.name and ".lock" not in each.name
-    }
+    before = etags(bucket)
     assert "0 jobs run, 2 done before" in run().output
     assert "0 jobs run, 2 done before" in run(cache=other(bench)).output
     planned = run(command="plan", cache=bench.folder / "third")
     assert "2 of 2 jobs done" in planned.stdout
-    assert before == {
-        each.name: each.etag for each in bucket.objects.list() if "report" not in each.name and ".lock" not in each.name
-    }
+    assert before == etags(bucket)
     assert "2 jobs run, 0 done before" in run("--fresh", cache=other(bench)).output
     assert len(records(bucket)) == 4
-
-
-def test_contested_cells_are_read_from_s3(run: Call, bench: Bench, bucket: Bucket) -> None:
-    run()
-    done = run("--contested", HERE)
-    assert done.exit_code == 0 and ("contested" in done.stderr or "jobs run" in done.stdout)
 
 
 def test_no_secret_is_written_anywhere(run: Call, bench: Bench, bucket: Bucket) -> None:
@@ -241,12 +229,8 @@ def test_expired_credentials_are_one_line_and_lose_no_job(
     run: Call, bucket: Bucket, harness: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        dying(
-            patch,
-            4,
-            RemoteError("writing: the AWS credentials have expired; log in again", "ExpiredToken"),
-            after=False,
-        )
+        expired = RemoteError("writing: the AWS credentials have expired; log in again", "ExpiredToken")
+        dying(patch, 4, expired, after=False)
         stopped = run()
     assert stopped.exit_code == 1 and "have expired; log in again" in stopped.stderr.splitlines()[-1]
     assert records(bucket) == []
@@ -266,9 +250,7 @@ def test_of_two_jobs_of_one_key_the_first_stays(
             run()
     monkeypatch.setattr(publish, "LEASE_S", -1)
     assert run(cache=other(bench)).exit_code == 0
-    before = {
-        each.name: each.etag for each in bucket.objects.list() if "report" not in each.name and ".lock" not in each.name
-    }
+    before = etags(bucket)
     done = run()
     assert done.exit_code == 0 and "0 jobs run, 2 done before" in done.output
     assert (
@@ -277,9 +259,7 @@ def test_of_two_jobs_of_one_key_the_first_stays(
     )
     (aside,) = (bucket.cache / "s3" / ".aside").rglob("result.json")
     assert json.loads(aside.read_text())["outcome"] == "ok"
-    assert before == {
-        each.name: each.etag for each in bucket.objects.list() if "report" not in each.name and ".lock" not in each.name
-    }
+    assert before == etags(bucket)
     check_whole(bucket, harness, 2)
 
 
@@ -371,10 +351,9 @@ def test_holder_that_lost_its_lock_cannot_confirm(folder: Objects, monkeypatch: 
             patch.setattr(publish, "LEASE_S", -1)
             quick = SuiteLock(folder, "quick")
             with quick.held():
-                with pytest.raises(StoreError, match="another run took the lock over"):
-                    slow.confirm()
-                with pytest.raises(StoreError, match="another run took the lock over"):
-                    slow.confirm()
+                for _ in range(2):
+                    with pytest.raises(StoreError, match="another run took the lock over"):
+                        slow.confirm()
                 quick.confirm()
     with SuiteLock(folder, "third").held():  # the slow one did not let go of what was not its own
         pass
@@ -466,20 +445,8 @@ def test_a_lock_is_renewed_while_it_is_held(folder: Objects, monkeypatch: pytest
 
 
 def test_viability_search_resumes_from_s3(bench: Bench, bucket: Bucket, harness: Call) -> None:
-    words = (
-        "curve",
-        "planted",
-        "--dataset",
-        bench.folder / "tiny",
-        "--queries",
-        "4",
-        "--launcher",
-        "fake",
-        "--limits",
-        "64MiB,128MiB",
-        "--results",
-        HERE,
-    )
+    options = ("--queries", "4", "--launcher", "fake", "--limits", "64MiB,128MiB", "--results", HERE)
+    words = ("curve", "planted", "--dataset", bench.folder / "tiny", *options)
     first = harness(*words, "--cache", bucket.cache)
     assert first.exit_code == 0, first.output
     before = records(bucket)
@@ -500,11 +467,7 @@ def test_policy_in_the_guide_permits_exactly_the_requests(
 ) -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "guides" / "s3.md").read_text(encoding="utf-8")
     policy = json.loads(page.partition("```json\n")[2].partition("```")[0])
-    permitted = {
-        action
-        for statement in policy["Statement"]
-        for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
-    }
+    permitted = {action for statement in policy["Statement"] for action in rights.as_list(statement["Action"])}
     with monkeypatch.context() as patch:  # a dead run leaves a file that the next one has not
         dying(patch, 5, Killed(), after=False)
         with pytest.raises(Killed):
