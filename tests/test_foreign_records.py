@@ -54,7 +54,7 @@ UNCHECKED = {
     "JudgedChunk": "ids, none of which is shown",
     "RelevantPosition": "ids, which are joined with those of runs, and none of which is shown",
     "Table": "this user's own cache of rows",
-    "self._values": "this user's own cache of rows",
+    "list[_Evidence]": "this user's own cache of rows",
 }
 PLAIN = (int, float, bool, type(None), ForeignText, Printed, Path, datetime.date)
 

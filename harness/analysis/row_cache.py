@@ -1,4 +1,4 @@
-"""The cache of a results folder's rows: a JSON file of rows, and a Parquet file of values by query.
+"""The cache of a results folder's rows: a file of rows, as packed JSON, and a Parquet file of values by query.
 
 Reading, bootstrapping and scoring thousands of jobs takes minutes and does not depend on prices.  Cached rows are used
 only for the same stored files (name, inode, size, times of change), the same judgements and the same code.  If files
@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
+from io import BufferedReader
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -28,6 +29,7 @@ import harness
 from harness import filesystem
 from harness.analysis.table import Row, Table, Validity
 from harness.analysis.validity.sample_checks import SampleFacts
+from harness.compression import unpacked
 from harness.errors import FileError
 from harness.evaluation import per_query
 from harness.evaluation.per_query import PerQuery
@@ -38,14 +40,15 @@ from harness.untrusted import open_regular, reason_of
 
 log = logging.getLogger(__name__)
 
-_ROWS, _QUERIES = ".rows.json.gz", ".queries.parquet"
+_ROWS, _QUERIES = ".rows.cache", ".queries.parquet"
+_MOST_HEADER_BYTES = 1 << 12
 # Numbers depend on these libraries and on our own sources.
 _LIBRARIES = ("ir-measures", "numpy", "pyarrow", "scipy")
 # The files of a job that rows are made of, and the files of a suite, five folders above a job's.
 _JOB_FILES = (reader.RESULT, reader.SAMPLES, reader.RUN, reader.FIRST_STAGE, JUDGED_HITS, ANSWER_DEPTHS)
 _SUITE_FOLDERS = ("qrels", "samples")
 # Errors for a file with unexpected content (those of pydantic and of JSON are ValueErrors).
-_DAMAGE = (OSError, EOFError, ValueError, zlib.error)
+_DAMAGE = (OSError, EOFError, ValueError, RecursionError, zlib.error)
 # Of each row of the table: the cell's stamp, and the evidence for its verdict.
 _Evidence = tuple[str | None, SampleFacts | None, int | None]
 
@@ -110,8 +113,8 @@ class RowCache:
         if lines is None or by_query is None:
             return {}
         try:
-            rows = _table_adapter().validate_json(lines[1]).rows
-            cells = list(zip(rows, _evidence_adapter().validate_json(lines[2]), strict=True))
+            rows = _table_adapter().validate_json(lines[0]).rows
+            cells = list(zip(rows, _evidence_adapter().validate_json(lines[1]), strict=True))
         except _DAMAGE:
             return {}
         return {
@@ -136,7 +139,7 @@ class RowCache:
                 # Values by query come first, because rows without them would look complete.
                 per_query.write(scratch / _QUERIES, built.per_query.values(), self._stamp)
                 (scratch / _QUERIES).replace(self._queries)
-                (scratch / _ROWS).write_bytes(gzip.compress(b"\n".join((header, table, evidence)), 1))
+                (scratch / _ROWS).write_bytes(header + b"\n" + gzip.compress(table + b"\n" + evidence, 1))
                 (scratch / _ROWS).replace(self.path)
         except (OSError, ValueError) as error:
             reason = reason_of(error)
@@ -243,34 +246,32 @@ def _bytes(text: str) -> bytes:
 
 
 @contextlib.contextmanager
-def _own(path: Path) -> Iterator[gzip.GzipFile]:
-    """Open a cache file of this user."""
-    with open_regular(path) as stream, gzip.GzipFile(fileobj=stream) as content:
+def _own(path: Path) -> Iterator[tuple[dict[str, str], BufferedReader]]:
+    """Open a cache file of this user; yield its header, and the packed rest."""
+    with open_regular(path) as stream:
         if os.fstat(stream.fileno()).st_uid != os.getuid():
             raise PermissionError(f"{path}: belongs to another user")
-        yield content
+        header = json.loads(stream.readline(_MOST_HEADER_BYTES))
+        yield header if isinstance(header, dict) else {}, stream
 
 
 def _header(path: Path) -> dict[str, str]:
     """Read the header of a cache file; empty if the file is missing, damaged or another user's."""
     try:
-        with _own(path) as content:
-            header = json.loads(content.readline())
-        return header if isinstance(header, dict) else {}
+        with _own(path) as (header, _):
+            return header
     except _DAMAGE:
         return {}
 
 
 def _lines(path: Path, stamp: str) -> list[bytes] | None:
-    """Read header, table and evidence; None if the file is missing, damaged, another user's or has another stamp."""
-    if _header(path).get("stamp") != stamp:
-        return None
+    """Read table and evidence; None if the file is missing, damaged, another user's or has another stamp."""
     try:
-        with _own(path) as content:
-            lines = content.read().split(b"\n")
+        with _own(path) as (header, rest), unpacked(rest) as content:
+            lines = content.read().split(b"\n") if header.get("stamp") == stamp else []
     except _DAMAGE:
         return None
-    return lines if len(lines) == 3 else None
+    return lines if len(lines) == 2 else None
 
 
 def _table(path: Path, stamp: str) -> Table | None:
@@ -279,7 +280,7 @@ def _table(path: Path, stamp: str) -> Table | None:
         return None
     try:
         with _no_collection():
-            return _table_adapter().validate_json(lines[1])
+            return _table_adapter().validate_json(lines[0])
     except ValueError:
         return None
 

@@ -232,7 +232,7 @@ READERS = (
         "cached rows",
         _make_cached,
         _read_cached,
-        ("cache/tables/*.rows.json.gz", "cache/tables/*.queries.parquet"),
+        ("cache/tables/*.rows.cache", "cache/tables/*.queries.parquet"),
         weight=0.2,
     ),
     _command("report", ("report", "{results}", "--wide"), (*_RECORDS, *_CONTENT)),
