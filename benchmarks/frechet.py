@@ -1,6 +1,6 @@
 """Time bootstraps of a Frechet distance: 1,000 of 7,000 queries with 10 documents of 768 dimensions.
 
-``python -m benchmarks.frechet`` draws vectors whose spectrum falls as that of an encoder does, resamples both sets, the
+``python -m benchmarks.frechet`` draws vectors whose spectrum falls like an encoder's, resamples both sets, the
 judged documents (one a query) and the retrieved ones, and prints wall and processor time and memory.  Then it holds a
 few of them against what copied vectors give.  Allowed: 120 s on 2 CPUs with nothing else running.
 """

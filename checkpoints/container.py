@@ -30,7 +30,7 @@ def run(
     memory_bytes: int,
     heard: Callable[[dict[str, Any]], None],
 ) -> None:
-    """Run ``python3 -m module`` and wait for its end; the container is gone afterwards, whatever happens.
+    """Run ``python3 -m module`` and wait for its end; remove the container afterwards in every case.
 
     Args:
         given: files and folders that it may read, by their path inside.

@@ -42,10 +42,10 @@ def make(
         texts: what the vocabulary is to spell in whole words.
         words: size of the vocabulary, at most.
         hidden: size of a vector, a multiple of ``heads``.
-        match: make the words of the text before likelier than others, whatever the weights.
+        match: make the words of the text before likelier than others, with any weights.
 
     Raises:
-        ValueError: there is no such kind.
+        ValueError: the kind is unknown.
     """
     import torch
     from safetensors.torch import save_file

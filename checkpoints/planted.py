@@ -2,7 +2,7 @@
 
 Layer by layer: each token looks for its own word among the first text's tokens and notes whether it found it; then the
 first token takes the mean of these notes over the second text.  So ``[CLS]`` knows which share of a text's words the
-query has, whatever head reads it.
+query has, for any head that reads it.
 """
 
 from __future__ import annotations

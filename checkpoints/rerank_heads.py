@@ -50,7 +50,8 @@ def make(
     seed: int = 7,
     plant: bool = False,
 ) -> None:
-    """Write a checkpoint of ``kind`` (see ``KINDS``) into ``folder``; most arguments are those of ``dense.make``.
+    """Write a checkpoint of ``kind`` (see ``KINDS``) into ``folder``; most arguments mean what they mean in
+    ``dense.make``.
 
     Args:
         query_tokens: longest query, which fixes the size of PACRR's first linear map.
@@ -163,7 +164,7 @@ def _described(hidden: int, layers: int, heads: int) -> dict[str, Any]:
 
 
 def _transformer(name: str, described: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of a BERT that reads vectors, as it lies in a checkpoint, pooler and word vectors included."""
+    """Return the shapes of a BERT that reads vectors, as a checkpoint stores them, with pooler and word vectors."""
     size, wide, prefix = described["hidden_size"], described["intermediate_size"], f"bert_{name}"
     shapes: dict[str, tuple[int, ...]] = {
         f"{prefix}_cls_embed": (size,),

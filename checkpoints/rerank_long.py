@@ -36,7 +36,8 @@ def make(
     seed: int = 7,
     plant: bool = False,
 ) -> None:
-    """Write a checkpoint of ``kind`` (see ``KINDS``) into ``folder``; the arguments are those of ``dense.make``.
+    """Write a checkpoint of ``kind`` (see ``KINDS``) into ``folder``; the arguments mean what they mean in
+    ``dense.make``.
 
     Args:
         plant: make scores count the words that query and text share; ``hidden`` is then 128, and ``heads`` 1.

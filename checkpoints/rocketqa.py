@@ -71,7 +71,7 @@ def convert(parameters: Path, config: Path, vocabulary: Path, out: Path, name: s
         name: of the checkpoint.
 
     Raises:
-        FileError: a file is missing or damaged, or a tensor is missing, is of another shape, or belongs to no encoder.
+        FileError: a file is missing or damaged, or a tensor is missing, has another shape, or belongs to no encoder.
     """
     state, ernie, tokens = read_state(parameters), _config(config), _tokens(vocabulary)
     if len(tokens) > ernie["vocab_size"]:

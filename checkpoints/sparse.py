@@ -37,7 +37,7 @@ def make(
     """Write a checkpoint of ``kind`` (see ``KINDS``) into ``folder``.
 
     Args:
-        words: whole words that the vocabulary holds beside letters (but a T5's); others are spelt.
+        words: whole words that the vocabulary holds in addition to letters (but a T5's); others are spelt.
         vocabulary: a whole vocabulary instead, special tokens included.
         positions: the most tokens that the model takes.
         safetensors: write ``model.safetensors``; else ``pytorch_model.bin``, as most of the published ones are.

@@ -59,7 +59,7 @@ def match_words(path: Path) -> None:
 
 
 def match_tokens(folder: Path) -> None:
-    """Make every token's vector its own word's, whatever stands around it (ColBERT).
+    """Make every token's vector the vector of its own word, in any context (ColBERT).
 
     Masks, with which queries are filled up, and markers are nearest to tokens that every document has.
     """

@@ -159,7 +159,7 @@ def _states(output: Any) -> torch.Tensor:
 
 
 def _likeness(embeddings: Any, size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Projections in which copies of a word piece are alike, whatever their place: linear discriminants."""
+    """Projections in which copies of a word piece are alike in any place: linear discriminants."""
     pieces = torch.randperm(embeddings.word_embeddings.num_embeddings - _FIRST_PIECE)[:_FITTED_PIECES] + _FIRST_PIECE
     ids = pieces.repeat(_PLACES)[:, None]
     places = torch.randint(1, _DOCUMENT_TOKENS + _QUERY_TOKENS, ids.shape)

@@ -69,7 +69,7 @@ def write_splade(folder: Path, encoder: Encoder, pieces: list[str], tokenizer: A
 
 
 def write_colbert(folder: Path, model: Colbert, origin: Path) -> None:
-    """``colbert-ir/colbertv2.0``: BERT under ``bert.`` with a pooler that nobody reads, and ``linear.weight``."""
+    """``colbert-ir/colbertv2.0``: BERT under ``bert.`` with an unused pooler, and ``linear.weight``."""
     from safetensors.torch import load_file, save_file
 
     pooler = {

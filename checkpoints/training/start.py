@@ -31,7 +31,7 @@ def bert(folder: Path, layers: tuple[int, ...]) -> Any:
 
 
 def narrow(folder: Path, hidden: int, layers: int, heads: int) -> Any:
-    """Return a ``BertModel`` of the start's embeddings in fewer dimensions, below layers that nobody has trained.
+    """Return a ``BertModel`` of the start's embeddings in fewer dimensions, below untrained layers.
 
     The dimensions are the word embeddings' first principal components.
     """

@@ -1,7 +1,7 @@
 """Draw the front before and after: ``python -m scripts.docs.engines_front results/engines``.
 
 Above, cost against nDCG@10: one line joins the best of the engines of 2022, the other the best of all.  Below, the cost
-of each engine beside that of its kind in 2022.
+of each engine next to the cost of its kind in 2022.
 """
 
 from __future__ import annotations

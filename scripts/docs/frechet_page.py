@@ -24,7 +24,7 @@ def stored() -> dict[str, Any]:
 
 
 def systems(sample: dict[str, Any]) -> str:
-    """Return each system's distances beside its measures, the best by nDCG@10 first."""
+    """Return each system's distances and measures, the best by nDCG@10 first."""
     kinds = [(each["k"], each["unlabelled"]) for each in sample["systems"][0]["distances"]]
     lines = [f"| system | nDCG@10 | RR@10 | {' | '.join(_named(*kind) for kind in kinds)} |", _rule(1, 2 + len(kinds))]
     for each in sorted(sample["systems"], key=lambda one: -float(one["measures"]["nDCG@10"])):

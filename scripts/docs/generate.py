@@ -158,7 +158,7 @@ def _section(title: str, model: type[BaseModel]) -> str:
 
 
 def _default(field: FieldInfo) -> str:
-    """Return the default, or the words beside the field where it is computed."""
+    """Return the default, or the words next to the field if it is computed."""
     extra = field.json_schema_extra
     if isinstance(extra, dict) and "default" in extra:
         return str(extra["default"])

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator
-from contextlib import chdir
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,7 @@ from harness.aws.ec2 import account, instances
 from harness.cli import main
 from harness.driver.records import Outcome
 from harness.remote.watch import Timeouts
-from harness.results.reader import read_jobs
+from harness.results.reader import StoredJob, read_jobs
 from tests.aws import rights, server
 from tests.aws.batch import agents
 from tests.aws.batch.test_suite_stack import everything
@@ -65,6 +68,12 @@ def connections(cloud: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Conn
     return Connections(server.REGION)
 
 
+@pytest.fixture
+def set_up(connections: Connections) -> None:
+    """An administrator has set up the account."""
+    account.up(connections, parse_uri(WORK), server.REGION, "owner", [TYPE])
+
+
 def harness(bench: Bench, *arguments: str, code: int = 0) -> str:
     """Run a command as a user types it."""
     environment = {"HARNESS_WORK": WORK, **os.environ, "HARNESS_CACHE": str(bench.cache), "COLUMNS": "200"}
@@ -76,6 +85,19 @@ def harness(bench: Bench, *arguments: str, code: int = 0) -> str:
     assert done.exit_code == code, output
     assert not [secret for secret in SECRETS if secret in output], output
     return output
+
+
+def up(bench: Bench, cloud: tuple[str, str], *more: str) -> str:
+    return harness(bench, "batch", "up", "test-suite.toml", "--instance", TYPE, "--agent-image", cloud[1], *more)
+
+
+def run(bench: Bench, *more: str, code: int = 0) -> str:
+    given = ("run", "test-suite.toml", "--launcher", "batch", "--instance", TYPE, "--yes")
+    return harness(bench, *given, *more, code=code)
+
+
+def stored(bench: Bench) -> list[StoredJob]:
+    return list(read_jobs(bench.results / "test-suite"))
 
 
 def no_secrets(folder: Path) -> None:
@@ -175,3 +197,77 @@ def test_every_command_of_the_guide_works(
     place = parse_uri("s3://my-harness")
     printed = account.policy("runner", place, server.REGION, [TYPE], server.ACCOUNT)
     assert rights.differing(server.requests(cloud[0]), server.RUNNER_KEY, [printed])[0] == []
+
+
+@contextmanager
+def started(bench: Bench) -> Iterator[subprocess.Popen[bytes]]:
+    """An orchestrator in a process of its own; the test kills it at the end."""
+    command = [sys.executable, "-m", "tests.aws.ec2.quick_command", "run", "test-suite.toml", "--launcher", "batch"]
+    command += ["--instance", TYPE]
+    environment = {"HARNESS_WORK": WORK, **os.environ, "HARNESS_CACHE": str(bench.cache)}
+    environment |= {"AWS_ACCESS_KEY_ID": server.RUNNER_KEY, "PYTHONPATH": str(Path(__file__).parents[3])}
+    with (bench.folder / "orchestrator.log").open("wb") as log:
+        child = subprocess.Popen(
+            [*command, "--yes"], cwd=bench.folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
+        try:
+            yield child
+        finally:
+            child.kill()
+            child.wait()
+
+
+def test_forged_envelope_is_refused_by_every_command(
+    bench: Bench, cloud: tuple[str, str], connections: Connections, set_up: None
+) -> None:
+    """On a shared host; its orchestrator is killed as soon as something is submitted, and the next one goes on."""
+    bench.plant("boasts", threads=99)
+    bench.suite(systems=["boasts"])
+    up(bench, cloud, "--shared")
+    with started(bench) as child:
+        wait(lambda: submitted(connections), child)
+    output = run(bench, code=1)
+    assert "goes on with the open run" in output
+    [job] = stored(bench)
+    assert job.result.outcome is Outcome.ENVELOPE_MISMATCH
+    assert "99 threads" in (job.result.detail or "")
+    assert job.result.observed.shared_host is True
+    # A measured failure is a result: its job has done what it could, and was begun once.
+    assert [(each["status"], len(each["attempts"])) for each in submitted(connections)] == [("SUCCEEDED", 1)] * 2
+    harness(bench, "batch", "down", "test-suite.toml")
+    assert not any(everything(connections).values())
+
+
+def test_cancel_ends_every_job_and_interrupts_the_running_ones(
+    bench: Bench, cloud: tuple[str, str], connections: Connections, set_up: None, engine: docker.DockerClient
+) -> None:
+    bench.plant("slow", service_s=60)
+    bench.suite(systems=["slow"])
+    up(bench, cloud)
+    with started(bench) as child:
+        wait(
+            lambda: "slow-search" in " ".join(each.name for each in engine.containers.list(ignore_removed=True)), child
+        )
+    assert "jobs of test-suite are not finished" in harness(bench, "batch", "down", "test-suite.toml", code=2)
+    assert "running" in harness(bench, "batch", "ls")
+    assert "1 job ended" in harness(bench, "batch", "cancel", "test-suite.toml")
+    wait(lambda: not agents.siblings(engine))
+    wait(
+        lambda: (
+            "slow-search" not in " ".join(each.name for each in engine.containers.list(all=True, ignore_removed=True))
+        )
+    )
+    output = run(bench, code=1)
+    [job] = stored(bench)
+    assert job.result.outcome is Outcome.INTERRUPTED, output
+    assert "cancelled by harness batch cancel" in (job.result.detail or ""), job.result.detail
+    harness(bench, "batch", "down", "test-suite")
+    assert not any(everything(connections).values())
+
+
+def wait(done: Callable[[], Any], child: subprocess.Popen[bytes] | None = None) -> None:
+    until = time.monotonic() + 240
+    while not done():
+        assert time.monotonic() < until, "waited for minutes"
+        assert child is None or child.poll() is None, "the orchestrator ended"
+        time.sleep(0.5)
