@@ -269,6 +269,15 @@ def cost_cell(row: Row) -> str:
     return number(row.usd_per_million.value) + mark
 
 
+def _build_time_cell(row: Row, footnotes: Footnotes) -> str:
+    """Return the time of a build, with the machine that built and the reasons to doubt the time."""
+    if row.index.build_s is None:
+        return MISSING
+    place = notes.build_place(row)
+    marks = footnotes.mark(place and f"built on {place}", *(finding.text for finding in row.index.findings))
+    return number(row.index.build_s) + doubt_mark(row.index.validity) + marks
+
+
 def _build_cell(row: Row) -> str:
     usd = row.cost.build.value
     return MISSING if usd is None else number(usd) + doubt_mark(row.index.validity)
@@ -432,7 +441,10 @@ FIXED: dict[str, tuple[Figure, ...]] = {
             label="first query", optional=True, places=_DETAIL,
         ),
         amount("one_pass_warmup", "queries", "warm-up queries, where warm-up was one pass"),
-        amount("index_build_s", "s", "time to build the index", "index.build_s"),
+        figure_of(
+            "index_build_s", "s", "time to build the index", "index.build_s",
+            label="index build", optional=True, cell=_build_time_cell, places=DATA | {Place.WIDE},
+        ),
         fact("index_build_profile", "limits during the build", "index.envelope.name"),
         fact(
             "build_validity", "validity of that time: clean, noisy, invalid, unknown",
@@ -449,14 +461,15 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         amount("build_price_usd_per_hour", "US$/hour", "price of that type", "cost.build_price.usd_per_hour"),
         figure_of(
             "usd_build_per_million_documents", "US$", "cost of indexing a million documents",
-            "cost.build.value",
-            short=BUILD, optional=True, prices=Prices.OTHER, told="Index cost",
+            "cost.build",
+            short=BUILD, header="index, US$ per million documents", optional=True, prices=Prices.OTHER, told="Index cost",
             method=f"{cost.BUILD_FORMULA}.", screen=FirstScreen("build US$/1M docs", cell=_build_cell),
-            places=DATA | {Place.ON_REQUEST},
+            places=DATA | {Place.ON_REQUEST, Place.WIDE},
         ),
         figure_of(
-            "usd_storage_per_month", "US$/month", "cost of storing the index", "cost.storage_per_month.value",
-            prices=Prices.OTHER, method=f"{cost.STORAGE_FORMULA}.", places=DATA,
+            "usd_storage_per_month", "US$/month", "cost of storing the index", "cost.storage_per_month",
+            header="index storage, US$ per month", optional=True,
+            prices=Prices.OTHER, method=f"{cost.STORAGE_FORMULA}.", places=DATA | {Place.WIDE},
         ),
         fact("price_term", "price term: on-demand, reserved-1y, reserved-3y, spot", "price.term"),
         fact("published_type", "published rows: instance type in the paper"),
