@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from harness.analysis.axes import ComparisonGroup
 from harness.analysis.cheapest import CheapestPoint, OperatingPoint, QualityGoal
 from harness.analysis.table import Row, Table
 from harness.driver.records import Outcome
@@ -31,6 +30,7 @@ from harness.report.document import (
     system_name,
     with_ends,
 )
+from harness.report.groups import group_words
 from harness.report.hardware import hardware
 from harness.report.row_figures import COST_HEADER
 from harness.report.summary import doubts, tone
@@ -108,21 +108,7 @@ def _words(found: Sequence[CheapestPoint], goal: QualityGoal) -> str:
 
 def _name(each: CheapestPoint, found: Sequence[CheapestPoint], escape: Escape) -> str:
     """Return a group's dataset, and the facts that tell it from the dataset's other groups."""
-    places = [other.place for other in found if other.place.dataset == each.place.dataset]
-    facts = zip(_facts(each.place), zip(*map(_facts, places), strict=True), strict=True)
-    return escape(", ".join([each.place.dataset, *(fact for fact, column in facts if len(set(column)) > 1)]))
-
-
-def _facts(place: ComparisonGroup) -> tuple[str, ...]:
-    return (
-        place.suite or "measured",
-        place.scenario,
-        place.isolation,
-        f"top {place.k}",
-        f"queries {(place.sample_sha256 or 'unknown')[:8]}",
-        f"documents {(place.corpus_sha256 or 'unknown')[:8]}",
-        f"within {place.latency_target_s or 0:g} s",
-    )
+    return escape(", ".join(group_words(other.place for other in found)[each.place]))
 
 
 def _sentence(each: CheapestPoint, goal: QualityGoal, escape: Escape) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from operator import attrgetter
 
 from harness.analysis import row_pricing
-from harness.analysis.axes import ComparisonGroup
 from harness.analysis.reprice import (
     CHEAPEST,
     SAME,
@@ -43,6 +42,7 @@ from harness.report.document import (
     stand_ins,
 )
 from harness.report.figures import Figure
+from harness.report.groups import group_words
 from harness.report.main_table import name_columns, profile_column
 from harness.report.row_figures import THROUGHPUT, all_columns, priced_by_hour, priced_from
 
@@ -211,7 +211,8 @@ def _ranks(change: RowChange) -> str:
 
 def _findings(repricing: Repricing) -> Iterator[str]:
     """Yield a sentence on each finding that no longer holds."""
-    names = _names({change.place for change in repricing.changes})
+    words = group_words((change.place for change in repricing.changes), shown=1)
+    names = {place: ", ".join(of_place) for place, of_place in words.items()}
     for sentences in (
         [_gone(gone, repricing.now.date) for gone in repricing.gone],
         [_flip(flip, names[flip.place]) for flip in repricing.flips],
@@ -228,23 +229,6 @@ def _findings(repricing: Repricing) -> Iterator[str]:
 
 def _gone(gone: GoneType, date: str) -> str:
     return f"Gone by {date}: {gone.instance_type} ({counted(gone.rows, 'row')}). {gone.note or ''}".rstrip() + "."
-
-
-def _names(places: Collection[ComparisonGroup]) -> dict[ComparisonGroup, str]:
-    """Return the names of the groups: dataset, scenario, and the fields in which they differ."""
-    differing = [name for name in ComparisonGroup._fields[2:] if len({getattr(place, name) for place in places}) > 1]
-    return {
-        place: ", ".join((place.dataset, place.scenario, *(_field(name, getattr(place, name)) for name in differing)))
-        for place in places
-    }
-
-
-def _field(name: str, value: object) -> str:
-    if name == "latency_target_s":
-        return "no latency target" if value is None else f"within {float(str(value)) * 1e3:g} ms"
-    words = {"k": "top", "latency_percentile": "percentile", "sample_sha256": "sample", "corpus_sha256": "corpus"}
-    short = str(value)[:8] if name.endswith("sha256") else value
-    return f"{words.get(name, name)} {MISSING if value is None else short}"
 
 
 def _flip(flip: OrderFlip, name: str) -> str:

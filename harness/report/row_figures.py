@@ -462,8 +462,9 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         figure_of(
             "usd_build_per_million_documents", "US$", "cost of indexing a million documents",
             "cost.build",
-            short=BUILD, header="index, US$ per million documents", optional=True, prices=Prices.OTHER, told="Index cost",
-            method=f"{cost.BUILD_FORMULA}.", screen=FirstScreen("build US$/1M docs", cell=_build_cell),
+            short=BUILD, header="index, US$ per million documents", optional=True, prices=Prices.OTHER,
+            told="Index cost", method=f"{cost.BUILD_FORMULA}.",
+            screen=FirstScreen("build US$/1M docs", cell=_build_cell),
             places=DATA | {Place.ON_REQUEST, Place.WIDE},
         ),
         figure_of(
