@@ -18,6 +18,7 @@ from harness.analysis import published_measures, row_cache
 from harness.analysis.evaluate_job import JobEvaluator
 from harness.analysis.row_cache import RowSet
 from harness.analysis.rows import build_rows
+from harness.analysis.table import Table
 from harness.commands import quoted
 from harness.errors import FileError, HarnessError, UsageError, counted
 from harness.evaluation.per_query import PerQuery
@@ -244,7 +245,7 @@ def check_cache(root: Path, cache: Path, recompute: Recompute) -> Iterator[Misma
         except HarnessError as error:
             yield Mismatch(place, counted(len(table.rows), "row"), f"none: {error}")
             continue
-        yield from compare_rows(place, table_content(table), table_content(again.table))
+        yield from differences(place, _named_rows(table), _named_rows(again.table))
         if cached.per_query is not None:
             by_query = _plain_values(cached.per_query), _plain_values(again.per_query)
             yield from differences(f"{place}: by query", *by_query)
@@ -263,24 +264,12 @@ def _plain_values(found: Mapping[str, PerQuery]) -> dict[str, Any]:
     }
 
 
-def compare_rows(place: str, stored: Mapping[str, Any], follows: Mapping[str, Any]) -> Iterator[Mismatch]:
-    """Yield differences between two tables; rows are matched by name, in any order."""
+def _named_rows(table: Table) -> dict[str, Any]:
+    """Return what a table holds, with its rows by name, in any order, and without notes."""
+    content = table_content(table)
     for name, more in _ROW_LISTS.items():
-        there, here = ({_row_name(row, more): row for row in each.get(name, ())} for each in (stored, follows))
-        yield from _compare_row_sets(f"{place}: {name}", there, here)
-    left_out = (*_ROW_LISTS, "notes", "unreadable")
-    rest = [{key: each[key] for key in each if key not in left_out} for each in (stored, follows)]
-    yield from differences(place, *rest)
-
-
-def _compare_row_sets(place: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[Mismatch]:
-    for name in dict.fromkeys((*there, *here)):
-        if name not in here:
-            yield Mismatch(f"{place}: {name}", "a row", "none: no stored job gives it")
-        elif name not in there:
-            yield Mismatch(f"{place}: {name}", "no row", "one: its jobs are stored")
-        else:
-            yield from differences(f"{place}: {name}", there[name], here[name])
+        content[name] = {_row_name(row, more): row for row in content[name]}
+    return {name: value for name, value in content.items() if name not in ("notes", "unreadable")}
 
 
 def _row_name(row: dict[str, Any], more: Sequence[str]) -> str:
