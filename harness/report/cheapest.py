@@ -22,6 +22,7 @@ from harness.report.document import (
     Value,
     at_most,
     digits,
+    grid_of,
     joined_by_and,
     left_out_records,
     lines_of_records,
@@ -192,14 +193,8 @@ def _grid(
     ]
     if any(line[1].row.validity.doubt for line in rows):
         columns.append(("", False, lambda line: line[1].row.validity.doubt))
-    headers, numeric, cells = zip(*(column for column in columns if column[0] not in without), strict=True)
-    return Grid(
-        "",
-        headers,
-        numeric,
-        tuple(tuple(cell(line) for cell in cells) for line in rows),
-        tones=tuple(tone(point.row, good=point is each.cheapest) for each, point in rows),
-    )
+    kept = [column for column in columns if column[0] not in without]
+    return grid_of(rows, kept, tones=[tone(point.row, good=point is each.cheapest) for each, point in rows])
 
 
 def _sections(found: Sequence[CheapestPoint], goal: QualityGoal, escape: Escape) -> Iterator[Section]:

@@ -26,6 +26,7 @@ from harness.report.document import (
     Section,
     Value,
     at_most,
+    cut,
     digits,
     joined_by_and,
     lines_of_records,
@@ -55,7 +56,7 @@ METHOD = (
 # Columns that decide least, first.
 _DROPPED = ("score", "gain %", "tokens", "FLOP")
 _HEADERS = {"latency": "latency", "score": "score", "flop": "FLOP", "tokens": "tokens"}
-_LONGEST, _MOST_NAMES = 60, 5
+_MOST_NAMES = 5
 _STATES = {FrontState.FRONT: "front", FrontState.CONTESTED: "contested", FrontState.DOMINATED: ""}
 
 
@@ -177,8 +178,7 @@ def _first_line(row: Row, measure: str, headers: Sequence[str], escape: Escape) 
 
 def _why(each: ReadingOn) -> str:
     """Return in a few words why a system is not compared."""
-    text = each.reason if each.row.outcome is Outcome.OK else failure(each.row)
-    return text if text and len(text) <= _LONGEST else f"{(text or '')[: _LONGEST - 4]} ..."
+    return cut(failure(each.row) if each.row.outcome is not Outcome.OK else each.reason or "")
 
 
 def _caption(group: LongGroup) -> str:

@@ -63,7 +63,6 @@ def repricing_document(repricing: Repricing) -> ReportDocument:
         content=lambda: _content(repricing),
         answer=lambda escape: (_answer(repricing, escape),),
         padded=False,
-        dense=True,
     )
 
 

@@ -33,14 +33,6 @@ _NOT_BUILT = (
 )
 # Between two columns.
 _GAP = 2
-_PAGES = {
-    "dense": "docs/engines/encoders.md",
-    **dict.fromkeys(("impact", "bmp", "seismic"), "docs/engines/learned-sparse.md"),
-    **dict.fromkeys(("lucene", "pyserini", "tantivy", "pisa", "bm25s"), "docs/engines/bm25.md"),
-    "colbert": "docs/engines/colbert.md",
-    "fusion": "docs/engines/fusion.md",
-    **dict.fromkeys(("rerank", "llm-rerank", "two-stage", "fixed-run"), "docs/engines/rerankers.md"),
-}
 
 
 def systems_section(systems: Sequence[System], escape: Escape, width: int | None) -> Section:
@@ -108,8 +100,6 @@ def system_paragraphs(system: System) -> Iterator[tuple[str, str]]:
     if system.stand_in:
         yield "Stand-in", str(system.stand_in)
     yield "Declared in", str(system.file)
-    if page := _PAGES.get(system.engine):
-        yield "Page", page
     yield "Check it", command("conformance", system.name)
 
 

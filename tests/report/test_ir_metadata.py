@@ -11,7 +11,7 @@ import yaml
 
 from harness.errors import FileError, UsageError
 from harness.evaluation import measure_names
-from harness.report.ir_metadata import Actor, export_ir_metadata
+from harness.report.ir_metadata import export_ir_metadata
 from harness.results import reader
 from tests.support.results_folders import change, job, put
 
@@ -63,7 +63,7 @@ def holes(value: Any) -> Any:
 
 
 def test_actor_is_the_one_given(results: Path) -> None:
-    result = exported(results, actor=Actor(team="Our team"))
+    result = exported(results, actor={"name": None, "team": "Our team"})
     assert {str(made["actor"]) for made in result.values()} == {"{'team': 'Our team'}"}
 
 
