@@ -82,7 +82,7 @@ def test_links_between_pages_resolve() -> None:
 
 
 def test_columns_that_pages_ask_for_exist() -> None:
-    known = {column.name for column in summary.all_columns(Table((), ("nDCG@10",)), (), str)}
+    known = {column.alias for column in summary.all_columns(Table((), ("nDCG@10",)), (), str)}
     pages = (ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md"))
     asked = [re.findall(r"--columns (?:'([^']+)'|([^\s`]+))", page.read_text(encoding="utf-8")) for page in pages]
     named = {name for texts in asked for text in texts for name in split_list("".join(text))} - {"NAME", "..."}
