@@ -121,11 +121,6 @@ def test_build_of_an_index_has_its_machine_and_doubts_as_footnotes(table: Table)
     assert "index build, s" not in headers
 
 
-def test_report_as_json_holds_every_field(table: Table) -> None:
-    for line, row in zip(json.loads(report.render(table, "json"))["rows"], table.rows, strict=True):
-        assert set(line) == {field.name for field in dataclasses.fields(row)}
-
-
 def test_several_datasets_have_a_column(table: Table) -> None:
     other = dataclasses.replace(table.rows[2], dataset="arg|uana")
     section = main_table.table_section(dataclasses.replace(table, rows=(table.rows[2], other)), writers.markdown_escape)
