@@ -378,18 +378,20 @@ def _content(board: Leaderboard) -> dict[str, Any]:
         "unreadable": list(table.unreadable),
         "rows": [_ranked_row(ranked) for ranked in board.ranked_rows],
         "left_out": [
-            {"system": left.row.system, "profile": left.row.profile, "suite": left.row.suite, "key": left.row.key}
-            | {"origin": left.row.origin, "outcome": left.row.outcome.value, "reason": left.reason}
-            for left in board.left_out
+            {**_names_of(left.row), "outcome": left.row.outcome.value, "reason": left.reason} for left in board.left_out
         ],
     }
+
+
+def _names_of(row: Row) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in ("system", "profile", "suite", "key", "origin")}
 
 
 def _ranked_row(ranked: RankedRow) -> dict[str, Any]:
     row = ranked.row
     return {
         "rank": ranked.rank,
-        **{name: getattr(row, name) for name in ("system", "profile", "suite", "key", "origin")},
+        **_names_of(row),
         **_priced(row),
         "dynascore": ranked.score,
         "figures": {name: asdict(figure) for name, figure in ranked.figures.items()},

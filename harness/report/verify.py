@@ -94,17 +94,17 @@ def verify_results(root: Path, *, cache: Path | None, progress: Progress = silen
         raise FileError(f"{root}: no results here; give the folder that holds them")
     if published_tables.is_in(root):
         return Verified("published tables", tuple(check_published(root)))
-    found = _find(root)
-    suites = sorted({folder.absolute().parents[4] for folder in found.jobs} | _suites(root))
-    if not found.jobs and not found.unreadable and not suites:
+    jobs, unreadable, others = _find(root)
+    suites = sorted({folder.absolute().parents[4] for folder in jobs} | _suites(root))
+    if not jobs and not unreadable and not suites:
         raise UsageError(f"{root}: no stored job in it; give the folder that holds results")
     job_origins, runs, checked = origins.JobOrigins(), Runs(), []
-    for number, folder in enumerate(found.jobs, start=1):
+    for number, folder in enumerate(jobs, start=1):
         checked.append(integrity.check_job(folder, job_origins, below(root, folder), runs))
-        progress(number, len(found.jobs))
+        progress(number, len(jobs))
     stray = [Mismatch(published_tables.NAME, "is there", "no such file: this folder has stored jobs")]
     mismatches = [
-        *found.unreadable,
+        *unreadable,
         *(stray if published_tables.stray(root) else ()),
         *(mismatch for job in checked for mismatch in job.mismatches),
     ]
@@ -120,7 +120,7 @@ def verify_results(root: Path, *, cache: Path | None, progress: Progress = silen
     if cache is not None:
         mismatches += check_cache(root, cache, recompute)
     files = sum(len(job.result.files) + 1 for job in readable)
-    return Verified(f"{len(found.jobs):,} jobs, {files:,} files", tuple(mismatches), _notes(root, suites, found.others))
+    return Verified(f"{len(jobs):,} jobs, {files:,} files", tuple(mismatches), _notes(root, suites, others))
 
 
 def _notes(root: Path, suites: Collection[Path], others: Sequence[Path]) -> tuple[str, ...]:
@@ -144,16 +144,8 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
 
 
-@dataclass(frozen=True)
-class _Found:
-    """Folders of jobs or of their remains, a mismatch for each unreadable folder, and files that belong to no job."""
-
-    jobs: list[Path]
-    unreadable: list[Mismatch]
-    others: list[Path]
-
-
-def _find(root: Path) -> _Found:
+def _find(root: Path) -> tuple[list[Path], list[Mismatch], list[Path]]:
+    """Return the folders of jobs, a mismatch for each unreadable folder, and the files that belong to no job."""
     errors: list[FileError] = []
     jobs, others = [], []
     for folder, entries in reader.folders(str(root), errors):
@@ -166,7 +158,7 @@ def _find(root: Path) -> _Found:
     for error in errors:
         folder, _, why = str(error).rpartition("; ")[0].partition(": ")
         unreadable.append(Mismatch(folder, why, "a folder"))
-    return _Found(sorted(jobs), unreadable, sorted(others))
+    return sorted(jobs), unreadable, sorted(others)
 
 
 def _suites(root: Path) -> set[Path]:
