@@ -312,46 +312,16 @@ def cost_model(row: Row) -> str:
 
 
 def _content(repricing: Repricing) -> dict[str, object]:
-    """Return all of a repricing; of each row its names and the figures that repricing reads."""
+    """Return all of a repricing; rows have the columns of the CSV, as nested figures of 10,000 rows take seconds."""
+    columns = _csv_columns(repricing)
     content: dict[str, object] = {"reprice_version": REPRICE_VERSION}
     for name, value in vars(repricing).items():
         content[name] = [_part(item) for item in value] if isinstance(value, tuple) else _part(value)
-    return content
+    return {**content, "changes": [{name: get(change) for name, get in columns} for change in repricing.changes]}
 
 
 def _part(item: object) -> object:
-    if isinstance(item, RowChange):
-        return _change(item)
     if isinstance(item, OrderFlip | CheapestChange):
         # The fields of the comparison group are on one level with the others, as in a row.
         return {**item.place._asdict(), **{name: value for name, value in vars(item).items() if name != "place"}}
-    return item if isinstance(item, str) else vars(item)
-
-
-def _change(change: RowChange) -> dict[str, object]:
-    row = change.row
-    names = ("suite", "system", "dataset", "scenario", "profile", "key", "published_type", "cpus", "memory_limit_bytes")
-    more = ("gpus", "stand_in", "origin")
-    place = ("k", "latency_target_s", "latency_percentile", "sample_sha256", "corpus_sha256")
-    return {
-        **{name: getattr(row, name) for name in (*names, *more, *place)},
-        "isolation": row.isolation.name,
-        "validity": row.validity.value,
-        "measures": {name: vars(figure) for name, figure in row.measures.items()},
-        "latency_mean_s": vars(row.latency.mean_s),
-        "throughput_qps": vars(row.throughput_qps),
-        **{way: _priced(getattr(change, way)) for way in _WAYS},
-        **({way: _priced(getattr(change, way)) for way in _TOKEN_WAYS} if row.token_model else {}),
-    }
-
-
-def _priced(priced: PricedRow) -> dict[str, object]:
-    price = priced.price
-    return {
-        "instance_type": price.instance_type if price else None,
-        "usd_per_hour": price.usd_per_hour if price else None,
-        "substitutes": price.substitutes if price else None,
-        "usd_per_million": vars(priced.cost),
-        "rank": priced.rank,
-        "note": priced.note,
-    }
+    return item if isinstance(item, str | RowChange) else vars(item)

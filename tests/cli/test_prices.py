@@ -172,7 +172,7 @@ def test_preferred_types_reach_table_reprice_and_notebooks(
         "any" if "--generation" in options else "current",
     )
     (change,) = json.loads(harness("reprice", *dated, "--format", "json").stdout)["changes"]
-    assert change["cheapest"]["instance_type"] == instance_type
+    assert change["cheapest_instance_type"] == instance_type
     frame = api.load("results", architecture=options[1], generation=table["price_generation"])
     assert list(frame["instance_type"]) == [instance_type]
 
