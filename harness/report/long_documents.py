@@ -12,7 +12,6 @@ from harness import stats
 from harness.analysis.long_documents import RATIOS, LongDocuments, LongGroup, MeanGain, ReadingOn
 from harness.analysis.paired_differences import ComparisonVerdict
 from harness.analysis.pareto_front import FrontState
-from harness.analysis.significance import LEVEL
 from harness.analysis.table import Row
 from harness.driver.records import Outcome
 from harness.errors import counted
@@ -71,7 +70,7 @@ def long_documents_document(made: LongDocuments) -> ReportDocument:
             "long_documents_version": LONG_DOCUMENTS_VERSION,
             "measure": made.measure,
             "unnamed": list(made.unnamed),
-            "groups": [_record(group) for group in made.groups],
+            "groups": [_record(group, made.measure) for group in made.groups],
             "mean_gains": [dataclasses.asdict(mean) for mean in made.mean_gains()],
         },
     )
@@ -321,35 +320,14 @@ def _values(group: LongGroup, each: ReadingOn, measure: str) -> dict[str, Value]
     return values | {f"front_{name}": state.value for name, state in each.front.items()}
 
 
-def _record(group: LongGroup) -> dict[str, Any]:
-    """Return a group for programs, with what each ratio is made of."""
-    return {
-        **group.place._asdict(),
-        "profile": group.profile,
-        "systems": [_system_record(each) for each in group.systems],
-    }
-
-
-def _system_record(each: ReadingOn) -> dict[str, Any]:
-    gain = each.gain
-    figures = {
-        axis.name: {
-            **dataclasses.asdict(each.ratios.get(axis.name, Estimate(None))),
-            "system": axis.read(each.row).value,
-            "firstp": axis.read(each.first).value if each.first else None,
-            "front": each.front[axis.name].value if axis.name in each.front else None,
+def _record(group: LongGroup, measure: str) -> dict[str, Any]:
+    """Return a group for programs: its systems with the columns of the CSV, and their jobs."""
+    systems = [
+        {
+            **_values(group, each, measure),
+            "keys": list(each.row.keys),
+            "firstp_keys": list(each.first.keys) if each.first else [],
         }
-        for axis in RATIOS
-    }
-    return {
-        "system": each.row.system,
-        "firstp": each.first.system if each.first else None,
-        "keys": list(each.row.keys),
-        "firstp_keys": list(each.first.keys) if each.first else [],
-        "reason": each.reason,
-        "gain": None if gain is None else dataclasses.asdict(gain.interval),
-        "p_holm": None if gain is None else gain.p_holm,
-        "significant": gain is not None and gain.p_holm is not None and gain.p_holm <= LEVEL,
-        "gain_percent": dataclasses.asdict(each.relative),
-        "ratios": figures,
-    }
+        for each in group.systems
+    ]
+    return {**group.place._asdict(), "profile": group.profile, "systems": systems}
