@@ -209,9 +209,11 @@ def _timings(name: str, label: str, meaning: str, get: Callable[[Row], Timing | 
 
     def timing(short: str, word: str, field: str) -> Figure:
         read = operator.attrgetter(field)
-        more: dict[str, Any] = {"label": f"{label}: {word}", "optional": True, "places": _DETAIL}
-        return figure_of(
-            f"{name}_{short}_ms", "ms", f"{meaning}: {word}", lambda row: (t := get(row)) and read(t).value, 1e3, **more
+        return _latency_detail(
+            f"{name}_{short}_ms",
+            f"{label}: {word}",
+            f"{meaning}: {word}",
+            lambda row: (t := get(row)) and read(t).value,
         )
 
     return timing("mean", "mean", "mean_s"), timing("p50", "median", "p50_s")
@@ -238,15 +240,20 @@ def _interval_parts(name: str, key: str) -> tuple[Figure, ...]:
 def _at_most(name: str, share: str) -> Figure:
     """Return LoadGen's upper bound of a percentile (confidence 0.99)."""
     meaning = f"latency: {share} of similar queries take at most this (LoadGen's rule, confidence 0.99)"
-    more: dict[str, Any] = {"label": f"{name} at most (confidence 0.99)", "optional": True, "places": _DETAIL}
-    return figure_of(f"{name}_at_most_ms", "ms", meaning, _of("latency.at_most_s", name), 1e3, **more)
+    label = f"{name} at most (confidence 0.99)"
+    return _latency_detail(f"{name}_at_most_ms", label, meaning, _of("latency.at_most_s", name))
 
 
 def _deviation(name: str, cause: str) -> Figure:
     """Return a variance component's standard deviation."""
-    meaning = f"standard deviation of latency {cause}"
-    more: dict[str, Any] = {"label": f"standard deviation by {name}", "optional": True, "places": _DETAIL}
-    return figure_of(f"sd_{name}_ms", "ms", meaning, _of("latency.spread_s", name), 1e3, **more)
+    label = f"standard deviation by {name}"
+    return _latency_detail(
+        f"sd_{name}_ms", label, f"standard deviation of latency {cause}", _of("latency.spread_s", name)
+    )
+
+
+def _latency_detail(name: str, label: str, meaning: str, read: Callable[[Row], Any]) -> Figure:
+    return figure_of(name, "ms", meaning, read, 1e3, label=label, optional=True, places=_DETAIL)
 
 
 def _is_open(row: Row) -> bool:

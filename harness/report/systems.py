@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 
 from rich.cells import cell_len
@@ -60,16 +59,10 @@ def systems_section(systems: Sequence[System], escape: Escape, width: int | None
 
 
 def shortened(text: str, room: int | None) -> str:
-    """Return as many whole clauses of a text as fit, at least its first words."""
+    """Return as many whole words of a text as fit."""
     if room is None or cell_len(text) <= room:
         return text
-    ends = [match.start() for match in re.finditer(r", |; |: | \(", text)]
-    clauses = [text[:end] for end in ends if room // 3 < cell_len(text[:end]) <= room and _closed(text[:end])]
-    return clauses[-1] if clauses else text[: max(0, room - 4)].rsplit(" ", 1)[0] + " ..."
-
-
-def _closed(text: str) -> bool:
-    return text.count("(") == text.count(")")
+    return text[: max(0, room - 4)].rsplit(" ", 1)[0] + " ..."
 
 
 def system_paragraphs(system: System) -> Iterator[tuple[str, str]]:
