@@ -132,8 +132,7 @@ def metadata(job: StoredJob, evaluation: dict[str, Any], actor: Mapping[str, str
                 "topics": f"sha256:{spec.sample_sha256}",
             }
         },
-        # The schema has no key for most of a record.
-        "harness": {"origin": job.origin, **json.loads(to_json(result))},
+        "harness": _own(job),
     }
     present: dict[str, Any] = _without_missing(whole)
     return present
@@ -177,6 +176,19 @@ def _resources(result: Result) -> dict[str, Any]:
             "vram used process": {"max": _amount(seen.memory.peak_gpu_bytes, 1 / _MB, "MB")},
             "energy used system": _amount(seen.gpu.energy_j if seen.gpu else None, 1, "J"),
         },
+    }
+
+
+def _own(job: StoredJob) -> dict[str, Any]:
+    """Return the facts that the schema has no key for, the bulky parts of the record left out."""
+    result, record = job.result, json.loads(to_json(job.result))
+    return {
+        "origin": job.origin,
+        **{name: record[name] for name in ("key", "outcome", "detail", "spec", "answers")},
+        "load_s": result.measured.load_s if result.measured else None,
+        "index_bytes": result.index.index_bytes if result.index else None,
+        "index_build_s": result.index.build_s if result.index else None,
+        "peak_cgroup_bytes": result.observed.memory.peak_cgroup_bytes,
     }
 
 
