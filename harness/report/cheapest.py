@@ -33,7 +33,7 @@ from harness.report.document import (
 )
 from harness.report.groups import group_words
 from harness.report.hardware import hardware
-from harness.report.row_figures import COST_HEADER
+from harness.report.row_figures import COST_HEADER, facts
 from harness.report.summary import doubts, tone
 from harness.report.writers import narrowed
 from harness.stats import Estimate
@@ -223,20 +223,12 @@ def _lines(found: Sequence[CheapestPoint], goal: QualityGoal) -> Iterator[Sequen
 
 
 def _names(row: Row) -> dict[str, Any]:
-    return {
-        "dataset": row.dataset,
-        "scenario": row.scenario,
-        "isolation": row.isolation.name,
-        "suite": row.suite,
-        "system": row.system,
-        "hardware_profile": row.profile,
-        "validity": row.validity.value,
-        "key": row.per_query_key,
-    }
+    names = ("dataset", "scenario", "isolation", "suite", "system", "hardware_profile", "validity")
+    return {**facts(row, *names), "key": row.per_query_key}
 
 
 def _values(each: CheapestPoint, point: OperatingPoint) -> dict[str, Any]:
-    row, seconds = point.row, point.row.latency.mean_s.value
+    row = point.row
     return {
         **_names(row),
         "role": each.role(point),
@@ -245,7 +237,7 @@ def _values(each: CheapestPoint, point: OperatingPoint) -> dict[str, Any]:
         "reaches": point.reaches,
         "lower_end_reaches": point.surely,
         "usd_per_million_queries": row.usd_per_million.value,
-        "latency_mean_ms": None if seconds is None else seconds * 1e3,
+        **facts(row, "latency_mean_ms"),
     }
 
 
@@ -269,8 +261,5 @@ def _record(each: CheapestPoint) -> dict[str, Any]:
             }
             for point in each.points
         ],
-        "left_out": [
-            {"system": row.system, "hardware_profile": row.profile, "key": row.per_query_key, "reason": reason}
-            for row, reason in each.left_out
-        ],
+        "left_out": [{**_names(row), "reason": reason} for row, reason in each.left_out],
     }

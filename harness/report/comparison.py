@@ -30,6 +30,7 @@ from harness.report.document import (
     number,
 )
 from harness.report.hardware import machine
+from harness.report.row_figures import facts
 from harness.report.summary import doubts
 from harness.stats import Estimate
 from harness.untrusted import one_line
@@ -452,5 +453,4 @@ def _side(side: ComparisonSide) -> dict[str, Any]:
     if side.row is None:
         flagged = {} if side.flagged is None else {"flagged": dataclasses.asdict(side.flagged)}
         return {"system": side.name, **flagged}
-    names = ("suite", "system", "dataset", "scenario", "profile", "key")
-    return {name: getattr(side.row, name) for name in names} | {"validity": side.row.validity.value}
+    return facts(side.row, "suite", "system", "dataset", "scenario", "hardware_profile", "key", "validity")

@@ -5,6 +5,7 @@ To add a figure, add its entry to a block of ``FIXED``; the entry's ``read`` is 
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from harness.analysis import notes, row_pricing
 from harness.analysis.table import OTHER, Row, Table, Timing, Validity
 from harness.pricing import cost, token_prices
 from harness.report.columns import STAGE, Column, Kind
-from harness.report.document import MIB, MISSING, Escape, Footnotes, number
+from harness.report.document import MIB, MISSING, Escape, Footnotes, Value, number
 from harness.report.figures import (
     DATA,
     EVERYWHERE,
@@ -571,6 +572,17 @@ def table_figures(table: Table, place: Place) -> tuple[Figure, ...]:
 def table_columns(table: Table) -> tuple[Column[Row], ...]:
     """Return the columns of a table for programs."""
     return _columns(_of_table(table))
+
+
+@functools.cache
+def _fixed_columns() -> dict[str, Column[Row]]:
+    figures = (figure for block in FIXED.values() for figure in block)
+    return {column.name: column for figure in figures for column in figure.columns()}
+
+
+def facts(row: Row, *names: str) -> dict[str, Value]:
+    """Return some columns of a row for programs."""
+    return {name: _fixed_columns()[name].get(row) for name in names}
 
 
 def all_columns(measures: Sequence[str], stages: Sequence[str]) -> tuple[Column[Row], ...]:
