@@ -25,6 +25,7 @@ from harness.report.document import (
     at_most,
     bounded,
     column_of,
+    cut,
     digits,
     grid_of,
     number,
@@ -173,7 +174,7 @@ def _section(pair: Comparison, count: int, escape: Escape) -> Section:
     ]
     changes: list[GridColumn[QueryChange]] = [
         ("query", False, lambda query: escape(query.query_id)),
-        ("text", False, lambda query: escape(_shortened(query.text)) or MISSING),
+        ("text", False, lambda query: escape(cut(one_line(query.text), _LONGEST_TEXT)) or MISSING),
         ("A", True, lambda query: f"{query.a:.3f}"),
         ("B", True, lambda query: f"{query.b:.3f}"),
         ("B - A", True, lambda query: f"{query.difference:+.3f}"),
@@ -239,11 +240,6 @@ def _p(value: float | None) -> str:
 
 def _won_lost_tied(line: Difference) -> tuple[int, int, int] | tuple[None, None, None]:
     return line.won_lost_tied or (None, None, None)
-
-
-def _shortened(text: str) -> str:
-    text = one_line(text)
-    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1].rstrip()}…"
 
 
 _VALUES: tuple[GridColumn[Difference], ...] = (

@@ -27,6 +27,7 @@ from harness.report.document import (
     at_most,
     cut,
     digits,
+    first_of,
     joined_by_and,
     lines_of_records,
     number,
@@ -55,7 +56,6 @@ METHOD = (
 # Columns that decide least, first.
 _DROPPED = ("score", "gain %", "tokens", "FLOP")
 _HEADERS = {"latency": "latency", "score": "score", "flop": "FLOP", "tokens": "tokens"}
-_MOST_NAMES = 5
 _STATES = {FrontState.FRONT: "front", FrontState.CONTESTED: "contested", FrontState.DOMINATED: ""}
 
 
@@ -112,17 +112,22 @@ def _counted(made: LongDocuments) -> str:
 
 
 def _nothing(made: LongDocuments, escape: Escape) -> str:
-    systems = escape(_listed(made.unnamed)) or "any system"
+    systems = escape(first_of(made.unnamed)) or "any system"
     return f"Nothing to compare: no suite of these results names the FirstP of {systems} ([firstp] in its file)."
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return f"{', '.join(names[:_MOST_NAMES])}{more}"
+def rows_of(group: LongGroup) -> list[Row]:
+    """Return the rows of a group: each FirstP, then the systems."""
+    return [*group.firsts, *(each.row for each in group.systems)]
+
+
+def hardware_of(group: LongGroup) -> str:
+    """Return a group's hardware in words."""
+    return next(hardware(row) for row in rows_of(group) if row.profile == group.profile)
 
 
 def _rows(made: LongDocuments) -> list[Row]:
-    return [row for group in made.groups for row in (*group.firsts, *(each.row for each in group.systems))]
+    return [row for group in made.groups for row in rows_of(group)]
 
 
 def _name(group: LongGroup, groups: Sequence[LongGroup]) -> str:
@@ -130,8 +135,7 @@ def _name(group: LongGroup, groups: Sequence[LongGroup]) -> str:
     parts = [group.place.dataset]
     if len({other.place.scenario for other in groups}) > 1 or group.place.scenario != "single_stream":
         parts.append(group.place.scenario)
-    rows = [*group.firsts, *(each.row for each in group.systems)]
-    parts.append(f"on {next(hardware(row) for row in rows if row.profile == group.profile)}")
+    parts.append(f"on {hardware_of(group)}")
     return ", ".join(parts)
 
 
@@ -252,7 +256,7 @@ def _notes(made: LongDocuments, escape: Escape) -> Iterator[str]:
         more = f" and {len(others)} more" if others else ""
         yield escape(f"no ratio of {' and '.join(labels)} for {first}{more}: {reason}")
     if made.unnamed and made.groups:
-        yield escape(f"no FirstP named ([firstp] of the suite), so not compared: {_listed(made.unnamed)}")
+        yield escape(f"no FirstP named ([firstp] of the suite), so not compared: {first_of(made.unnamed)}")
 
 
 def _sections(made: LongDocuments, escape: Escape) -> Iterator[Section]:

@@ -24,7 +24,7 @@ from harness.errors import FileError, HarnessError, UsageError, counted
 from harness.evaluation.per_query import PerQuery
 from harness.progress import Progress, silent
 from harness.report import study
-from harness.report.document import Escape, ReportDocument, Section, lines_of
+from harness.report.document import Escape, ReportDocument, Section, first_of, lines_of
 from harness.report.main_table import table_content
 from harness.results import integrity, origins, pin_lock, reader, seals, suite_record
 from harness.results.integrity_samples import Mismatch, Runs, below, differences
@@ -51,8 +51,6 @@ class Verified:
 
 # The most mismatches that people see first.
 _MOST = 20
-# Files that a note names.
-_SHOWN = 5
 
 
 def verification_document(looked_at: str, mismatches: Sequence[Mismatch], notes: Sequence[str] = ()) -> ReportDocument:
@@ -125,23 +123,15 @@ def verify_results(root: Path, *, cache: Path | None, progress: Progress = silen
 
 def _notes(root: Path, suites: Collection[Path], others: Sequence[Path]) -> tuple[str, ...]:
     """Say which files were not checked, or only in part."""
-    notes = []
     homes = {suite.parent for suite in suites}
-    if unknown := [path for path in others if not _is_mark(path.absolute(), suites, homes)]:
-        names = [below(root, path) for path in unknown]
-        notes.append(f"not checked: {_listed(names)}; {quoted('report')} makes a report again")
-    return tuple(notes)
+    names = [below(root, path) for path in others if not _is_mark(path.absolute(), suites, homes)]
+    return (f"not checked: {first_of(names)}; {quoted('report')} makes a report again",) if names else ()
 
 
 def _is_mark(path: Path, suites: Collection[Path], homes: Collection[Path]) -> bool:
     """Return whether a file is checked with its suite; in another place the same name says nothing."""
     beside = path.name in (origins.FILE, published_tables.NAME)  # the latter is a mismatch
     return (path.name in _MARKS and path.parent in suites) or (beside and path.parent in homes)
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _find(root: Path) -> tuple[list[Path], list[Mismatch], list[Path]]:

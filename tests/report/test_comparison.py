@@ -259,7 +259,7 @@ def test_query_texts_are_escaped_and_truncated() -> None:
     assert [each.query_id for each in made.changed] == ["q000", "q001"]
     text = render(comparison.corrected([made]), "md")
     (line,) = [each for each in text.splitlines() if each.startswith("| q000")]
-    assert r"a \| b &lt;script&gt; \\x1b\[31mlong" in line and "…" in line and "\x1b" not in text
+    assert r"a \| b &lt;script&gt; \\x1b\[31mlong" in line and " ... |" in line and "\x1b" not in text
     assert "long " * 40 in render([made], "json")
     (line,) = [each for each in text.splitlines() if each.startswith("| q001")]
     assert "| — " in line

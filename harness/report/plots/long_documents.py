@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.analysis.long_documents import RATIOS, LongDocuments, LongGroup, RatioAxis, ReadingOn
 from harness.analysis.pareto_front import FrontState
-from harness.report.hardware import hardware
+from harness.report.long_documents import hardware_of, rows_of
 from harness.report.plots import style
 from harness.report.plots.style import Frame, SystemStyle, file_name
 
@@ -24,8 +24,7 @@ def write_pictures(made: LongDocuments, folder: Path, form: str) -> Iterator[Pat
     Raises:
         FileError: one cannot be written.
     """
-    rows = [row for group in made.groups for row in (*group.firsts, *(each.row for each in group.systems))]
-    styles = style.system_styles(row.system for row in rows)
+    styles = style.system_styles(row.system for group in made.groups for row in rows_of(group))
     pictures = (
         (
             f"{file_name(group.place.dataset)}-long-documents",
@@ -47,18 +46,18 @@ def _points(group: LongGroup, axis: RatioAxis) -> list[ReadingOn]:
 
 
 def _frame(group: LongGroup, measure: str, styles: dict[str, SystemStyle]) -> Frame:
-    rows = [*group.firsts, *(each.row for each in group.systems)]
-    where = next(hardware(row) for row in rows if row.profile == group.profile)
-    absent = [f"{each.row.system} ({each.reason or each.relative.reason})" for each in group.systems if _missing(each)]
+    absent = [
+        f"{each.row.system} ({each.reason or each.relative.reason})"
+        for each in group.systems
+        if each.reason is not None or each.relative.value is None
+    ]
     notes = [
         "Cross: FirstP. Bars: 95 % intervals of the paired test. Line and black edges: the front.",
         *style.listed("Not drawn", absent),
     ]
-    return Frame(f"{group.place.dataset}, {where}: gain in {measure} over FirstP", (" ".join(notes),), styles)
-
-
-def _missing(each: ReadingOn) -> bool:
-    return each.reason is not None or each.relative.value is None
+    return Frame(
+        f"{group.place.dataset}, {hardware_of(group)}: gain in {measure} over FirstP", (" ".join(notes),), styles
+    )
 
 
 def draw(group: LongGroup, frame: Frame, measure: str) -> Figure:
