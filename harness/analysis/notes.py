@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from harness import stats
 from harness.analysis.table import Overhead, Row, Validity, processors
 from harness.driver.records import Outcome
+from harness.evaluation.judged_runs import unjudged_share_notes
 from harness.pricing import cost, token_prices
 from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
 from harness.pricing.prices import Snapshot, StoragePrice
@@ -277,9 +278,5 @@ def of_unjudged(rows: Sequence[Row]) -> Iterator[str]:
     for row in rows:
         if row.judged.unjudged_share is not None and row.judged.unjudged_depth is not None:
             found[row.dataset, row.judged.unjudged_depth][row.system].add(row.judged.unjudged_share)
-    if not any(row.judged.unjudged_share for row in rows):
-        return
-    from harness.evaluation.evaluate_runs import unjudged_share_notes  # late: loads all that judges runs
-
     for (dataset, depth), systems in sorted(found.items()):
         yield from unjudged_share_notes(dataset, depth, systems)
