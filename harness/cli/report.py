@@ -197,7 +197,7 @@ def _page(request: ReportRequest) -> None:
 
 def _long_documents(request: ReportRequest) -> None:
     """Show what reading beyond the first part gains and costs."""
-    from harness.analysis import long_documents, published_measures, seeds
+    from harness.analysis import long_documents, seeds
     from harness.report.long_documents import answer, long_documents_document
     from harness.report.plots.long_documents import write_pictures
     from harness.results import suite_record
