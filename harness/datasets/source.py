@@ -22,7 +22,7 @@ from harness.driver.records import Query
 from harness.errors import FileError
 from harness.evaluation.trec import judgement_rows
 from harness.evaluation.trec_lines import DAMAGED, open_input, parse_grade
-from harness.untrusted import bounded_lines, in_other_form, mistake, reading, reason_of
+from harness.untrusted import bounded_lines, mistake, reading, reason_of
 
 _Record = TypeVar("_Record")
 _SUFFIXES = ("", ".gz", ".zst")
@@ -251,9 +251,7 @@ def collect_qrels(
         except ValueError as error:
             raise FileError(f"{place}: grade {text[:80]!r} {error}; correct it") from None
         if ids is not None and query_id not in ids:
-            form = in_other_form(query_id, ids)
-            hint = f", which has {form!r}: they differ in Unicode normalisation only (NFC, NFD)" if form else ""
-            raise FileError(f"{place}: query {query_id!r} is not in {queries_file}{hint}; add it or remove the line")
+            raise FileError(f"{place}: query {query_id!r} is not in {queries_file}; add it or remove the line")
         if (known := grades.get((query_id, doc_id))) is not None:
             if known != grade:
                 raise FileError(f"{place}: document {doc_id!r} has grades {known}, {grade} for {query_id!r}; keep one")

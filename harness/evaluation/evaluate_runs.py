@@ -13,7 +13,6 @@ from harness.evaluation.evaluate import Evaluation, evaluate
 from harness.evaluation.judged_runs import UNJUDGED_DEPTH, JudgedRuns, UnjudgedHits, UnknownQueries, count_unjudged
 from harness.evaluation.per_query import PerQuery
 from harness.progress import Progress, silent
-from harness.untrusted import in_other_form
 
 _TIES = "ordered by document id, the largest first, as trec_eval does"
 _TIES_STORED = "judged in the order that was returned"
@@ -127,7 +126,6 @@ def count_unjudged_hits(runs: JudgedRuns, measures: Sequence[Any]) -> dict[str, 
 def _run_notes(runs: JudgedRuns, system: str, evaluation: Evaluation, measures: Sequence[Any]) -> Iterator[str]:
     """Yield notes on one run: queries without a value, and reasons to doubt its measures."""
     run, stored = runs.runs[system], runs.corpus_sha256 is not None
-    yield from _form_notes(runs, system)
     k = max(map(len, run.rankings.values()), default=0)
     # A file has the whole ranking; a stored run was cut at the k of its job.
     deep = [
@@ -141,22 +139,6 @@ def _run_notes(runs: JudgedRuns, system: str, evaluation: Evaluation, measures: 
     judged = (document in runs.qrels.get(query, ()) for query, ranking in run.rankings.items() for document in ranking)
     if run.rankings and not any(judged):
         yield "none of its hits is in the judgements; check that both use the same ids"
-
-
-def _form_notes(runs: JudgedRuns, system: str) -> Iterator[str]:
-    """Yield a note on ids that differ from an id of the qrels or queries in their Unicode form only."""
-    unknown = runs.unknown[system].queries if system in runs.unknown else ()
-    queries = ((query, in_other_form(query, runs.queries)) for query in unknown)
-    documents = (
-        (document, in_other_form(document, judged))
-        for query, judged in runs.qrels.items()
-        for document in runs.runs[system].rankings.get(query, ())
-        if not document.isascii() and document not in judged
-    )
-    for kind, pairs in (("query", queries), ("document", documents)):
-        if names := tuple(dict.fromkeys(repr(name) for name, form in pairs if form)):
-            form = "in Unicode normalisation only (NFC, NFD)"
-            yield f"{count_and_ids(names)} {kind} ids differ from the judgements' {form}"
 
 
 def measure_notes(evaluation: Evaluation, deep: Sequence[str], k: int) -> tuple[str, ...]:

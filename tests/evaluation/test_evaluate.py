@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.evaluation import evaluate, evaluate_runs, judged_runs, measure_names, trec
+from harness.evaluation import evaluate, measure_names, trec
 
 MEASURES = measure_names.parse(measure_names.DEFAULT)
 
@@ -372,12 +372,3 @@ def test_gdeval_says_nothing_of_queries_and_locales(
     alone = judge({"2": ("b",)}, {"2": {"b": -2}}, ["2"], *names)
     assert alone.values == dict.fromkeys(names, 0.0)
     assert capfd.readouterr() == ("", "")
-
-
-def test_ids_of_another_unicode_form_are_noted(tmp_path: Path) -> None:
-    (tmp_path / "qrels").write_text("q 0 caf\u00e9 1\n\u00e9 0 d 1\n", encoding="utf-8")
-    (tmp_path / "run").write_text("q Q0 cafe\u0301 1 1 x\ne\u0301 Q0 d 1 1 x\n", encoding="utf-8")
-    runs = judged_runs.read_runs(tmp_path / "qrels", [tmp_path / "run"])
-    notes = evaluate_runs.evaluate_runs(runs, measure_names.parse(["RR"])).notes
-    forms = [note.partition(" differ")[0] for note in notes if "Unicode normalisation only (NFC, NFD)" in note]
-    assert forms == ["1 ('e\u0301') query ids", "1 ('cafe\u0301') document ids"]
