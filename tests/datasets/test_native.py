@@ -280,19 +280,6 @@ def test_a_pipe_in_place_of_a_file_of_a_copy_is_no_file(tiny: Path, name: str) -
         load(tiny)
 
 
-def test_only_the_start_of_a_readme_is_read(tiny: Path) -> None:
-    with (tiny / "README.md").open("wb") as file:
-        file.write(b"**Licence.** MIT\r\n\r\nmore\n")
-        file.truncate(1 << 33)
-    assert datasets.licence(tiny).text == "MIT"
-
-
-def test_licence_of_a_megabyte_of_blanks_is_read_at_once(tiny: Path) -> None:
-    (tiny / "README.md").write_text(f"# x\n\n**License:**\n\n CC BY 4.0 {' ' * 900_000}x\n \n**Attribution**: us\n")
-    found = datasets.licence(tiny)
-    assert found is not None and found.text == "CC BY 4.0 x" and found.attribution == "us"
-
-
 def test_ids_may_be_numbers_and_compression_may_have_no_name_of_its_own(tiny: Path) -> None:
     expected = load(tiny)
     for name, key in (("corpus.jsonl", "d"), ("queries.jsonl", "q")):

@@ -88,10 +88,10 @@ def test_questions_answered_yes_or_no_are_left_out(example: Example) -> None:
     assert answers.searchable_answers(["yes", "no", "Yes", "no way"]) == ("Yes", "no way")
 
 
-def test_licence_is_named_without_a_readme(example: Example) -> None:
+def test_licence_is_known(example: Example) -> None:
     path = example("XOR-TyDi")
     assert datasets.licence(path).text == "CC BY-SA 4.0"
-    (path / "README.md").write_text("# Mine\n\n**Licence.** CC0\n", encoding="utf-8")
+    (path / "dataset.toml").write_text('licence = "CC0"\n', encoding="utf-8")
     assert datasets.licence(path).text == "CC0"
 
 

@@ -200,6 +200,7 @@ class CollectionWriter(DatasetWriter):
         record = json.dumps(self._record(), indent=1, ensure_ascii=False, default=raw_text) + "\n"
         (self._folder / GENERATOR).write_text(record, encoding="utf-8")
         facts = {"language": made.source.language, "licence": one_line(made.licence.text or NO_LICENCE)}
+        facts |= {"attribution": one_line(named)} if (named := made.licence.attribution) else {}
         lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in facts.items() if value]
         (self._folder / "dataset.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
         (self._folder / "README.md").write_text(self._readme(), encoding="utf-8")
