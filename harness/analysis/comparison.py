@@ -16,7 +16,7 @@ from harness.analysis.paired_differences import LATENCY, Difference, QueryChange
 from harness.analysis.table import Row, Validity, ended
 from harness.driver.records import Outcome
 from harness.errors import FileError, UsageError
-from harness.evaluation.evaluate_runs import FlaggedQueries, evaluate_runs
+from harness.evaluation.evaluate_runs import evaluate_runs
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.per_query import PerQuery
 from harness.progress import bar
@@ -37,7 +37,7 @@ class ComparisonSide:
 
     name: str
     row: Row | None = None
-    flagged: FlaggedQueries | None = None
+    flagged: Mapping[str, tuple[str, ...]] | None = None
 
 
 @dataclass(frozen=True)

@@ -180,12 +180,11 @@ def read_records(path: Path, adapter: TypeAdapter[_Record]) -> Iterator[_Record]
             raise FileError(f"{place}: {mistake(error)}") from None
 
 
-def read_columns(path: Path, layouts: Iterable[str], header: bool = False) -> Iterator[tuple[str, list[str]]]:
+def read_columns(path: Path, layouts: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield the tab-separated fields of each line with their place; skip empty lines.
 
     Args:
         layouts: names of the columns, joined by a blank, for each allowed width.
-        header: skip the first line.
 
     Raises:
         FileError: as :func:`read_lines`, or a line has another number of fields.
@@ -193,7 +192,7 @@ def read_columns(path: Path, layouts: Iterable[str], header: bool = False) -> It
     expected = {len(layout.split()): layout for layout in layouts}
     for number, ended in read_lines(path):
         line = ended.rstrip("\r\n")
-        if not line or (header and number == 1):
+        if not line:
             continue
         fields = line.split("\t")
         if len(fields) not in expected:

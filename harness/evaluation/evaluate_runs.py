@@ -21,24 +21,12 @@ _MAX_NAMED = 8
 
 
 @dataclass(frozen=True)
-class FlaggedQueries:
-    """Ids of a run's queries that need a note.
-
-    ``unjudged`` ones are left out of every mean; ``without_hits`` are judged and count 0; ``without_relevant`` are
-    judged, have no relevant document, and count; ``tied`` have equal scores; ``unknown`` ones are only in the run's
-    file and are ignored.
-    """
-
-    unjudged: tuple[str, ...]
-    without_hits: tuple[str, ...]
-    without_relevant: tuple[str, ...]
-    tied: tuple[str, ...]
-    unknown: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class EvaluatedRuns:
     """Evaluation, flagged queries, unjudged hits and notes of each system; ``common_notes`` concern every system.
+
+    ``flagged`` has the ids of queries that need a note, by kind: ``unjudged`` ones are left out of every mean,
+    ``without_hits`` count 0, ``without_relevant`` have no relevant document and count, ``tied`` have equal scores,
+    ``unknown`` ones are only in the run's file and are ignored.
 
     ``queries``: sorted ids of the judged queries.  ``unjudged`` is empty where only hits are judged.
     """
@@ -46,7 +34,7 @@ class EvaluatedRuns:
     measures: tuple[str, ...]
     queries: tuple[str, ...]
     evaluations: Mapping[str, Evaluation]
-    flagged: Mapping[str, FlaggedQueries]
+    flagged: Mapping[str, Mapping[str, tuple[str, ...]]]
     unjudged: Mapping[str, UnjudgedHits]
     run_notes: Mapping[str, tuple[str, ...]]
     common_notes: tuple[str, ...]
@@ -90,13 +78,13 @@ def evaluate_runs(runs: JudgedRuns, measures: Sequence[Any], step: Progress = si
         step(number, len(runs.runs))
         evaluation = evaluate(run, runs.qrels, runs.query_ids, measures, hits_alone=runs.hits_alone)
         evaluations[system] = evaluation
-        flagged[system] = FlaggedQueries(
-            evaluation.unjudged,
-            evaluation.without_hits,
-            runs.without_relevant(),
-            evaluation.tied_queries,
-            runs.unknown[system].queries if system in runs.unknown else (),
-        )
+        flagged[system] = {
+            "unjudged": evaluation.unjudged,
+            "without_hits": evaluation.without_hits,
+            "without_relevant": runs.without_relevant(),
+            "tied": evaluation.tied_queries,
+            "unknown": runs.unknown[system].queries if system in runs.unknown else (),
+        }
     unjudged = count_unjudged_hits(runs, measures)
     shares = {system: {hits.share} for system, hits in unjudged.items() if hits.share is not None}
     depth = next((hits.depth for hits in unjudged.values()), 0)
