@@ -109,13 +109,6 @@ def test_translated_questions_are_read_as_published(example: Example) -> None:
     assert load(path).queries[0] == Query("q1", "where to do rivers flow")
 
 
-def test_ids_may_be_numbers(example: Example) -> None:
-    path = example("XOR-TyDi")
-    replace_text(path / QUESTIONS, '"q1"', "12345")
-    replace_text(path / "queries.tsv", "q1", "12345")
-    assert load(path).judged == {"12345"}
-
-
 WRONG = [
     (QUESTIONS, '"id": "q1"', '"id": null', f"{QUESTIONS}: line 1: key 'id' is missing"),
     (QUESTIONS, '["North Sea"]', '"North Sea"', f"{QUESTIONS}: line 1: key 'answers' is not a list of texts"),
