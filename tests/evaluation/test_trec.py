@@ -41,11 +41,6 @@ def order(folder: Path, lines: str) -> tuple[str, ...]:
 # By score.
 
 
-def test_order_follows_scores_and_ignores_ranks_and_line_order(tmp_path: Path) -> None:
-    assert order(tmp_path, "q Q0 a 1 1.0 x\nq Q0 b 9 3.0 x\nq Q0 c 2 2.0 x\n") == ("b", "c", "a")
-    assert order(tmp_path, "q Q0 a - 1.0 x\nq Q0 b - 3.0 x\n") == ("b", "a"), "ranks are not looked at"
-
-
 def test_equal_scores_are_ordered_by_id_bytes_descending(tmp_path: Path) -> None:
     ids = ["a", "B", "é", "\U00010000", "\uffff", "10", "9", "ab"]
     lines = "".join(f"q Q0 {name} 1 2.5 x\n" for name in ids)
