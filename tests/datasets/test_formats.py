@@ -279,6 +279,7 @@ def test_a_dataset_is_a_path_a_shipped_name_or_an_id(tmp_path: Path) -> None:
         datasets.find("beir/scifakt/test", tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "size", "judged", "text"),
     [
@@ -330,6 +331,7 @@ def test_passage_id_that_is_not_utf8_is_named(example: Example) -> None:
     assert "byte 0xff is not UTF-8; save the file as UTF-8" in load_error(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "hostile", "what"),
     [
