@@ -94,7 +94,7 @@ def write_first_stage(dataset: Path, folder: Path, images: Path) -> None:
     shutil.copyfile(dataset / CANDIDATES, folder / "run.trec")
     shutil.copyfile(dataset / "queries.jsonl", folder / "queries.jsonl")
     asset = {"folder": folder.name, "licence": "NOASSERTION", "sha256": stand_in.checksums(folder)}
-    write_system(
+    stand_in.write_system(
         images / "fixed-run" / "systems" / f"{FIRST_STAGE}.toml",
         {
             "description": f"the candidates of {dataset.name}, in random order",
@@ -112,11 +112,4 @@ def write_two_stages(name: str, images: Path) -> Path:
         "components": [FIRST_STAGE, f"{name}-small"],
         "search_params": {"depth": 50},
     }
-    return write_system(images / "two-stage" / "systems" / f"{FIRST_STAGE}-{name}.toml", told)
-
-
-def write_system(file: Path, told: dict[str, Any]) -> Path:
-    """Write a system's file; return it."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(stand_in.as_toml(told), encoding="utf-8")
-    return file
+    return stand_in.write_system(images / "two-stage" / "systems" / f"{FIRST_STAGE}-{name}.toml", told)
