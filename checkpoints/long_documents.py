@@ -75,10 +75,12 @@ def write_unjudged(cache: Path, target: Path) -> None:
     """Write the documents of SciFact that no query judges: none holds a passage that is relevant in a test."""
     scifact = datasets.load(datasets.find("scifact", data_root()), cache)
     judged = {line.split()[2] for line in scifact.qrels.decode("utf-8").splitlines()}
-    fresh = target.with_suffix(".partial")
-    with fresh.open("wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+    with (
+        filesystem.atomic_write(target) as partial,
+        partial.open("wb") as file,
+        gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed,
+    ):
         packed.writelines(_lines(scifact.corpus, judged))
-    fresh.replace(target)
 
 
 def _lines(corpus: Any, without: set[str]) -> Iterator[bytes]:

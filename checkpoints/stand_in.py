@@ -67,9 +67,8 @@ def write_system(file: Path, keys: dict[str, Any]) -> Path:
     text = tomlkit.dumps(keys)
     if not file.is_file() or file.read_text(encoding="utf-8") != text:
         file.parent.mkdir(parents=True, exist_ok=True)
-        fresh = file.with_suffix(".partial")
-        fresh.write_text(text, encoding="utf-8")
-        fresh.replace(file)
+        with filesystem.atomic_write(file) as partial:
+            partial.write_text(text, encoding="utf-8")
     return file
 
 
