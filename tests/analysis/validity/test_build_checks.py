@@ -96,7 +96,7 @@ def test_speed_change_between_the_two_readings_is_a_doubt(after_s: float, named:
     findings = assess(build(canary=(canary(0.010), canary(after_s)))).findings
     assert [found.cause for found in findings] == ([Cause.CANARY] if named else [])
     if named:
-        assert f"fixed {named} work took " in findings[0].text and "(steady: up to 1.15), beside" in findings[0].text
+        assert f"fixed {named} work took " in findings[0].text and "(steady: up to 1.15), and one" in findings[0].text
         assert ONCE in findings[0].text and findings[0].transient
 
 
@@ -136,7 +136,7 @@ def test_throttled_or_shared_gpus_are_a_doubt() -> None:
     hot = GpuReading(900, ("hw_thermal_slowdown",), 90)
     found = finding(gpu=gpu(), canary=(replace(canary(), gpu=hot), canary()))
     assert found.cause is Cause.GPU_THROTTLING and "hw_thermal_slowdown in 2%" in found.text
-    assert "2 processes of others used the build's GPUs" in finding(gpu=gpu(foreign_processes=2)).text
+    assert "2 processes of others had " in finding(gpu=gpu(foreign_processes=2)).text
 
 
 def test_shared_host_is_a_doubt() -> None:
