@@ -223,13 +223,11 @@ def check_published(root: Path) -> Iterator[Mismatch]:
 
 
 def _check_measures(root: Path) -> Iterator[Mismatch]:
-    """Yield findings on the code behind printed measures, errata, and gains that do not follow."""
+    """Yield findings on the code behind printed measures, and errata."""
     paper = published_measures.read(root)
     for kind, each in paper.about.contradictions:
         place = f"{kind} {each.name} ({', '.join(each.systems) or 'text'})"
         yield Mismatch(place, str(each.printed), f"{each.follows}; {each.evidence}")
-    for place, printed, follows in paper.wrong_gains():
-        yield Mismatch(f"gain: {place}", f"{printed} %", follows)
 
 
 def check_cache(root: Path, cache: Path, recompute: Recompute) -> Iterator[Mismatch]:
