@@ -95,7 +95,7 @@ class RowCache:
         name = hashlib.sha256(_bytes(json.dumps([str(folder.resolve()), list(measures), judged]))).hexdigest()[:32]
         self.path = cache / "tables" / f"{name}{_ROWS}"
         self._queries = cache / "tables" / f"{name}{_QUERIES}"
-        self._folder, self._judged, self._stamp = folder, judged, folder_stamp(folder)
+        self._folder, self._stamp = folder, folder_stamp(folder)
 
     def table(self) -> Table | None:
         """Return the cached table if it is still valid."""
@@ -129,7 +129,7 @@ class RowCache:
         if folder_stamp(self._folder) != self._stamp:
             return
         try:
-            header = json.dumps({"stamp": self._stamp, "judged": self._judged}).encode()
+            header = json.dumps({"stamp": self._stamp}).encode()
             table = _table_adapter().dump_json(built.table, exclude_defaults=True)
             evidence = _evidence_adapter().dump_json(
                 [(cell.stamp if cell.per_query else None, cell.facts, cell.disagreements) for cell in built.cells],
@@ -144,29 +144,6 @@ class RowCache:
         except (OSError, ValueError) as error:
             reason = reason_of(error)
             log.info("%s: cannot be written: %s; the next table is computed again", self.path, reason)
-
-
-@dataclass(frozen=True)
-class CachedFile:
-    """A cache file that is valid now; ``table`` is ``None`` if it is damaged."""
-
-    path: Path
-    table: Table | None
-    per_query: dict[str, PerQuery] | None
-
-
-def cached_files(folder: Path, cache: Path) -> Iterator[CachedFile]:
-    """Find the cached rows of ``folder`` in its present state, scored by the stored judgements.
-
-    Raises:
-        FileError: ``folder`` is missing or cannot be read.
-    """
-    stamp = folder_stamp(folder)
-    for path in sorted((cache / "tables").glob(f"*{_ROWS}")):
-        header = _header(path)
-        if header.get("stamp") == stamp and not header.get("judged"):
-            queries = path.with_name(path.name.removesuffix(_ROWS) + _QUERIES)
-            yield CachedFile(path, _table(path, stamp), per_query.read(queries, stamp))
 
 
 def folder_stamp(folder: Path) -> str:

@@ -170,14 +170,17 @@ def _mean_of(figures: Sequence[Any]) -> Any:
         if missing:
             return missing[0]
         value = float(np.mean([each.value for each in known]))
-        ends = (
-            _mean_of([None if end is None else float(end) for end in (getattr(each, name) for each in known)])
-            for name in ("low", "high")
-        )
-        return Estimate(value, *ends, next((each.reason for each in known if each.reason), None))
+        low, high = (_average([getattr(each, name) for each in known]) for name in ("low", "high"))
+        return Estimate(value, low, high, next((each.reason for each in known if each.reason), None))
     if isinstance(known[0], int):
         return max(known)
-    return float(np.mean(known)) if len(known) == len(figures) else None
+    return _average(figures)
+
+
+def _average(numbers: Sequence[float | None]) -> float | None:
+    """Return the mean; ``None`` if a number is missing."""
+    known = [number for number in numbers if number is not None]
+    return float(np.mean(known)) if len(known) == len(numbers) else None
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:
