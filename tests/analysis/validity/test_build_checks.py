@@ -61,16 +61,6 @@ def test_counter_finding_has_the_fact_the_figure_and_the_command(
     assert (ONCE in found.text) == (worth is Validity.NOISY)
 
 
-def test_throttled_periods_make_a_build_invalid() -> None:
-    assert "throttled the build in 7 periods; " in finding(throttled_periods=7).text
-
-
-def test_share_is_of_all_cpus_of_the_build() -> None:
-    two = replace(sample_records.PLACEMENT, cpus=(0, 1))
-    assert assess(build(counters=quiet(foreign_cpu_s=0.8), placement=two)).findings == ()
-    assert finding(counters=quiet(foreign_cpu_s=0.8)).cause is Cause.FOREIGN_CPU
-
-
 @pytest.mark.parametrize(("build_s", "worth"), [(0.9, Validity.CLEAN), (1.1, Validity.NOISY)])
 def test_missing_counters_are_a_doubt_unless_the_build_was_short(build_s: float, worth: Validity) -> None:
     found = finding(build_s=build_s, counters=Counters())
