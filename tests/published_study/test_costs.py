@@ -105,21 +105,6 @@ def test_no_type_that_the_paper_names_changed_its_price(published: Published, fo
 
 
 @pytest.mark.slow
-def test_cheapest_types_provide_the_papers_hardware(published: Published, follows: Snapshot, now: Snapshot) -> None:
-    for rent in recompute.rents(published, follows, now):
-        for offer in (rent.cheapest_then, rent.cheapest, rent.cheapest_x86_then, rent.cheapest_x86):
-            assert offer is not None
-            instance = offer.instance
-            assert instance.vcpus >= rent.hardware.cpus
-            assert instance.memory_bytes >= rent.hardware.memory_bytes
-            assert bool(instance.gpus) == bool(rent.hardware.gpus), "without GPUs never at a GPU's price"
-            if rent.hardware.gpus:
-                assert (instance.gpu_memory_bytes or 0) >= 16 * 2**30
-        assert rent.cheapest_x86 is not None and rent.cheapest_x86.instance.architecture == "x86_64"
-        assert rent.cheapest is not None and rent.cheapest.usd_per_hour <= rent.cheapest_x86.usd_per_hour
-
-
-@pytest.mark.slow
 def test_costs_move_with_the_rent_and_ranks_with_the_costs(
     published: Published, follows: Snapshot, now: Snapshot
 ) -> None:

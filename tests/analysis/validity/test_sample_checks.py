@@ -112,14 +112,6 @@ def test_start_that_gets_faster_over_many_queries_is_detected(jobs: int, trials:
     assert start.ratio > 2
 
 
-def test_mild_cold_start_is_detected_if_trials_are_comparable() -> None:
-    facts = sample_checks.inspect(simulated(1, queries=1000, shape=np.full(40, 1.5)), {})
-    assert facts.start is not None
-    assert 1.4 < facts.start.ratio < 1.6
-    assert facts.start.queries <= 40
-    assert facts.drift is None
-
-
 def test_mild_cold_start_is_detected_although_trials_differ() -> None:
     moods = np.array([0.3, 3.0, 0.5, 2.0, 1.0])
     facts = simulated(2, noise=0.02, by_trial=moods, shape=np.full(20, 1.4), stalls=0)
