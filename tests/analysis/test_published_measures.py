@@ -149,7 +149,7 @@ def test_rows_stand_in_the_tables_that_print_them_with_marks_gains_and_findings(
     assert not any(name.startswith("boytsov2025 ") for name in rows("PARADE Transf-PRETR-LATEIR-L6"))
 
 
-def test_a_lost_figure_is_no_row_and_no_wrong_gain() -> None:
+def test_a_lost_figure_is_no_row() -> None:
     paper = published_measures.read(SHIPPED)
     lost = [
         (table.number, line[table.key], column)
