@@ -447,6 +447,6 @@ def _difference(line: Difference) -> dict[str, Any]:
 
 def _side(side: ComparisonSide) -> dict[str, Any]:
     if side.row is None:
-        flagged = {} if side.flagged is None else {"flagged": dataclasses.asdict(side.flagged)}
+        flagged = {} if side.flagged is None else {"flagged": side.flagged}
         return {"system": side.name, **flagged}
     return facts(side.row, "suite", "system", "dataset", "scenario", "hardware_profile", "key", "validity")
