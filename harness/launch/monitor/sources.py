@@ -34,18 +34,6 @@ class JobSource:
         """Return the memory held now; None when the job is gone."""
         return None
 
-    def peak_bytes(self) -> int | None:
-        """Return the kernel's peak of all charged memory; None: unknown."""
-        return None
-
-    def oom_kills(self) -> int | None:
-        """Return the number of OOM kills so far; None: unknown."""
-        return None
-
-    def throttled_periods(self) -> int | None:
-        """Return the number of throttled quota periods; None: unknown."""
-        return None
-
     def read(self) -> CounterReading | None:
         """Read the counters' totals now; None when the job is gone."""
         return None
@@ -65,21 +53,9 @@ class CgroupSource(JobSource):
         self._proc, self._wait_ns = proc, Totals()
 
     def now(self) -> MemoryNow | None:
-        """Read ``memory.stat`` once."""
-        stat = self._group.memory_stat()
-        return MemoryNow(stat.anon_bytes, stat.mapped_bytes) if stat else None
-
-    def peak_bytes(self) -> int | None:
-        """Return the kernel's peak of all charged memory."""
-        return self._group.peak_bytes()
-
-    def oom_kills(self) -> int | None:
-        """Return the cgroup's count."""
-        return self._group.oom_kills()
-
-    def throttled_periods(self) -> int | None:
-        """Return the cgroup's count."""
-        return self._group.throttled_periods()
+        """Read ``memory.stat``, the kernel's peak and the kills, once each."""
+        group, stat = self._group, self._group.memory_stat()
+        return MemoryNow(stat.anon_bytes, stat.mapped_bytes, group.peak_bytes(), group.oom_kills()) if stat else None
 
     def read(self) -> CounterReading | None:
         """Read the totals now; None when the cgroup is gone."""
@@ -99,6 +75,7 @@ class CgroupSource(JobSource):
             group.throttled_ns(),
             group.swap_bytes() if group.version == 2 else stat.swap_bytes if stat else None,
             stat.major_faults if stat else None,
+            group.throttled_periods(),
         )
         # The cgroup may disappear during the reading; half a reading would turn known totals into "not known".
         return None if cpu_ns is not None and group.cpu_ns() is None else reading

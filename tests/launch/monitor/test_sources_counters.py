@@ -150,7 +150,7 @@ def test_v1_counters_are_read_from_a_recorded_tree(tmp_path: Path, proc: Path) -
     (root / "cpu" / "cpu.stat").write_text("nr_periods 9\nnr_throttled 2\nthrottled_time 77\n")
     (root / "memory" / "tasks").write_text("17\n18\n")
     found = read(cgroup.own(root), proc)
-    assert found == CounterReading(0, 6_191_704, 2326 * TICK_NS, 9 * TICK_NS, 340, 77, 0, 3)
+    assert found == CounterReading(0, 6_191_704, 2326 * TICK_NS, 9 * TICK_NS, 340, 77, 0, 3, 2)
 
 
 def test_v2_counters_are_read_from_a_recorded_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +176,7 @@ def read(group: cgroup.Cgroup | None, proc: Path) -> CounterReading:
 
 def test_removed_cgroup_has_no_reading(tmp_path: Path, proc: Path) -> None:
     gone = CgroupSource(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path), (1,), proc)
-    assert gone.read() is None and gone.pids() is None and gone.now() is None and gone.peak_bytes() is None
+    assert gone.read() is None and gone.pids() is None and gone.now() is None
 
 
 def test_cgroup_removed_during_a_read_has_no_reading(tmp_path: Path, proc: Path) -> None:
