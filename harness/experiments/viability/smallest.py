@@ -9,7 +9,6 @@ from pathlib import Path
 
 from harness import filesystem
 from harness.driver.records import digest
-from harness.errors import HarnessError
 from harness.experiments.viability.judge import OOM, Judgement, Unconstrained
 from harness.experiments.viability.probe import LEAST_BYTES, MIB
 from harness.experiments.viability.search import (
@@ -184,23 +183,6 @@ def _headroom(tried: Sequence[Judgement], limit: int | None, targets: dict[str, 
         return {}
     slowest = {name: max(observation.latency_s[name] for observation in passed) for name in targets}
     return {name: 1 - slowest[name] / at_most_s for name, at_most_s in targets.items()}
-
-
-def find_limits(question: Question, counts: Sequence[int]) -> tuple[list[ViabilityVerdict], list[HarnessError]]:
-    """Return the verdicts of several CPU counts, and the errors of those that have none.
-
-    Raises:
-        UsageError: this host cannot hold one of them; nothing is measured then.
-    """
-    for count in counts:
-        question.check(count)
-    found, errors = [], []
-    for count in counts:
-        try:
-            found.append(smallest(question, count))
-        except HarnessError as error:  # the other CPU counts may do
-            errors.append(error)
-    return found, errors
 
 
 def smallest(question: Question, cpus: int) -> ViabilityVerdict:

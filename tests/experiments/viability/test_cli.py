@@ -51,14 +51,13 @@ def test_viable_prints_the_verdict_and_the_type_to_rent(call: Call) -> None:
     assert "every probe: --wide   prices of aws us-east-1 on-demand of " in lines[-1]
     wide = call("viable", "planted", "--cpus", "1,2", "--wide").stdout
     assert "- To rent (aws us-east-1 on-demand of " in wide and "with the host's own 512MiB" in wide
-    assert "; not measured: this was x86_64" in wide
     again = call("viable", "planted", "--cpus", "1,2", "--as-of", "2022-10-31")
     assert "on-demand of 2022-10-31" in again.stdout and again.stderr == ""
-    verdicts = json.loads(call("viable", "planted", "--format", "json").stdout)["verdicts"]
+    verdicts = json.loads(call("viable", "planted", "--format", "json").stdout)["minima"][0]["verdicts"]
     jobs = list(csv.DictReader(io.StringIO(call("viable", "planted", "--format", "csv").stdout)))
     assert [job["job"] for job in jobs] == [job["job"] for job in verdicts[0]["evidence"]]
     assert jobs[0]["verdict_limit_bytes"] == str(144 << 20) and float(jobs[0]["usd_per_hour"]) > 0
-    assert verdicts[0]["limit_bytes"] == 144 << 20 and verdicts[0]["rent"]["chosen"]["usd_per_hour"] > 0
+    assert verdicts[0]["limit_bytes"] == 144 << 20 and verdicts[0]["rent"]["usd_per_hour"] > 0
 
 
 @pytest.mark.slow
@@ -88,8 +87,8 @@ def test_validate_and_curve_print_their_verdicts(call: Call, bench: Bench) -> No
         (["viable", "planted", "--region", "us-east-9"], 2, "unknown region 'us-east-9'"),
         (["viable", "planted", "--as-of", "2001-01-01"], 2, "2001-01-01"),
         (["viable", "planted", "--max-latency", "p95=1ms"], 2, "a sample of 4 queries shows no p95"),
-        (["viable", "planted", "--max-latency", "mean=1ms"], 2, "the target is 1 ms: no limit can keep it"),
-        (["viable", "planted", "--min", "NumRet=99999"], 2, "at least 99999 is asked: no limit can reach it"),
+        (["viable", "planted", "--max-latency", "mean=1ms"], 1, "the target is 1 ms: no limit can keep it"),
+        (["viable", "planted", "--min", "NumRet=99999"], 1, "at least 99999 is asked: no limit can reach it"),
         (["viable", "planted", "--step", "64GiB", "--cpus", "1,2"], 2, "--step 65,536 MiB: this host leaves 15,872"),
         (["viable", "planted", "--gpus", "1"], 2, "the fake launcher has no GPU; ask for less"),
         (
@@ -130,9 +129,9 @@ def test_cpu_count_that_misses_its_target_does_not_affect_the_others(
 
     monkeypatch.setattr(FakeLauncher, "open", lambda *_: Slow(needs(129)))
     done = call("viable", "planted", "--cpus", "1,2", "--max-latency", "mean=20ms")
-    assert done.exit_code == 2
+    assert done.exit_code == 1
     assert "planted on tiny, 2 CPUs" in done.stdout and "144 MiB" in done.stdout
-    assert "planted on 1 CPU: mean is 30 ms" in done.stderr and "evidence: " in done.stderr
+    assert "planted on 1 CPU: mean is 30 ms" in done.stderr
     assert len(read_jobs(bench.results)) == 13
 
 

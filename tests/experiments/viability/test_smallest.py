@@ -12,9 +12,11 @@ import pytest
 
 from harness.driver.records import Outcome
 from harness.errors import EngineError, FileError, HarnessError, JobError, UsageError
-from harness.experiments.viability import curve, render
+from harness.experiments.viability import curve
 from harness.experiments.viability.acceptance import Criteria
+from harness.experiments.viability.minimum import Minimum
 from harness.experiments.viability.probe import MIB, SUITE
+from harness.experiments.viability.render_minimum import minima_document
 from harness.experiments.viability.search import CONFIRMATIONS, PROBES
 from harness.experiments.viability.session import Session
 from harness.experiments.viability.smallest import ViabilityVerdict, smallest
@@ -311,9 +313,6 @@ def test_stored_kill_above_the_limit_raises_the_limit(questions: Questions) -> N
     assert limits(verdict, "next step below") == [128]
     assert not verdict.sharp, "144 passed, and was too small"
     assert verdict.binding == ("oom",) and verdict.probes == 3
-    text = writers.write(render.verdicts_document([verdict], prices.snapshot()), "md")
-    assert "148 MiB fails, but the edge is not sharp." in text
-    assert "- Not sharp: 4 of 4 jobs with 144 MiB passed." in text
     assert "killed with 148 MiB in another job: moves up" in questions.messages.getvalue()
     again, launcher = questions(needs(1))
     assert smallest(again, 1) == verdict and launcher.limits == []
@@ -341,9 +340,9 @@ def test_flaky_limit_is_noted_with_its_counts(questions: Questions) -> None:
     )
     verdict = smallest(question, 1)
     assert (verdict.limit_bytes, verdict.below_bytes, verdict.sharp) == (160 * MIB, 144 * MIB, False)
-    assert "3 of 4 jobs with 144 MiB passed; the others: oom." in writers.write(
-        render.verdicts_document([verdict], prices.snapshot()), "md"
-    )
+    minimum = Minimum("planted", "tiny", 0, (verdict,), {}, None)
+    text = writers.write(minima_document([minimum], Criteria(), prices.snapshot()), "md")
+    assert "3 of 4 jobs with 144 MiB passed; the others: oom." in text
 
 
 def test_jobs_of_another_machine_are_not_evidence(questions: Questions, monkeypatch: pytest.MonkeyPatch) -> None:
