@@ -183,15 +183,10 @@ class PriceSelection:
 def date_option(name: str, text: str) -> Decorator:
     """Make an option for a date, written YYYY-MM-DD."""
 
-    def parse(given: str | None) -> datetime.date | None:
-        if given is None:
-            return None
-        try:
-            return datetime.datetime.strptime(given, "%Y-%m-%d").date()
-        except ValueError:
-            raise click.BadParameter(f"{one_line(given)!r} is not a date; write YYYY-MM-DD") from None
-
-    return click.option(name, metavar="YYYY-MM-DD", callback=parsed_by(parse), help=text)
+    kind = click.DateTime(["%Y-%m-%d"])
+    return click.option(
+        name, type=kind, metavar="YYYY-MM-DD", callback=parsed_by(lambda given: given and given.date()), help=text
+    )
 
 
 def _price_options(

@@ -177,19 +177,15 @@ def viable(
 @click.command()
 @_bench_options("SYSTEM")
 @click.option("--instance", required=True, help="An instance type, e.g. m6g.medium (`harness instances`).")
-@click.option("--provider", help="Provider of the type.  [default: the one in instance_profiles/defaults.toml]")
 @_gpus_option
 @criteria_options
 @_destination_options
-def validate(
-    bench: Bench, instance: str, provider: str | None, gpus: int, criteria: Criteria, destination: Destination
-) -> None:
+def validate(bench: Bench, instance: str, gpus: int, criteria: Criteria, destination: Destination) -> None:
     """Emulate the CPUs and the memory of an instance type here, and check whether SYSTEM works in them.
 
     Exit code 1 if it does not work.
     """
-    named = validation.find_instance(instance, provider)
-    validation.check_host(named, gpus)
+    named = validation.find_instance(instance)
     with bench.asking(criteria) as ask:
         outcome = validation.validate(ask(bench.question(gpus)), named)
     destination.show_report(render.validation_document(outcome))
@@ -201,19 +197,10 @@ def validate(
 @click.option("--cpus", type=click.IntRange(1), default=1, help="Number of CPUs.")
 @_gpus_option
 @click.option("--limits", metavar="SIZE,...", help="Memory limits, e.g. 64MiB,96MiB.  [default: a ladder of eight]")
-@click.option(
-    "--plots", type=click.Path(path_type=Path), help="Plots go to PLOTS.png and PLOTS.svg.  [default: next to the jobs]"
-)
 @_destination_options
-def curve(bench: Bench, cpus: int, gpus: int, limits: str | None, plots: Path | None, destination: Destination) -> None:
-    """Measure SYSTEM under a ladder of memory limits: a table and a plot, with the knee marked."""
+def curve(bench: Bench, cpus: int, gpus: int, limits: str | None, destination: Destination) -> None:
+    """Measure SYSTEM under a ladder of memory limits: a table, and the knee below it."""
     rungs = acceptance.parse_sizes(limits, "--limits") if limits is not None else ()
     with bench.asking(Criteria()) as ask:
-        question = ask(bench.question(gpus))
-        curve_points = curves.measure_curve(question, cpus, rungs)
-    name = curves.plot_name(cpus, gpus, len(question.jobs.subject.queries.sample), rungs)
-    paths = curves.draw_curve(curve_points, plots or question.jobs.folder / name)
-    for path in paths if plots is None else ():
-        question.jobs.publish(path)
+        curve_points = curves.measure_curve(ask(bench.question(gpus)), cpus, rungs)
     destination.show_report(render.curve_document(curve_points))
-    say(as_given(f"plots: {' '.join(map(str, paths))}", bench.cache), err=True)

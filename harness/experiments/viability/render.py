@@ -58,16 +58,12 @@ def curve_document(curve: Curve) -> ReportDocument:
             knee = f"Knee: {mib(curve.knee_bytes)}: from there on every mean is within 25 % of the unconstrained one."
         hardware = named(curve.isolation).marked(processors(curve.cpus, curve.gpus))
         title = f"{curve.system} on {curve.dataset}, {hardware}: latency by memory limit"
-        disturbed = [point for point in curve.points if point.disturbed]
-        if wide:
-            notes = [
-                f"{mib(point.limit_bytes)}: measured on a disturbed machine: {escape(point.disturbed or '')}."
-                for point in disturbed
-            ]
-        else:
-            limits = ", ".join(mib(point.limit_bytes) for point in disturbed)
-            notes = [f"Measured on a disturbed machine: {limits}."] if disturbed else []
-            notes.append("memory, page cache, jobs: --wide")
+        notes = [
+            f"{mib(point.limit_bytes)}: measured on a disturbed machine: {escape(point.disturbed)}."
+            for point in curve.points
+            if point.disturbed
+        ]
+        notes += [] if wide else ["memory, page cache, jobs: --wide"]
         columns = _POINTS if wide else _POINTS[:5]
         yield Section(title, (), (grid_of(curve.points, columns),), (knee,), notes=tuple(notes))
 

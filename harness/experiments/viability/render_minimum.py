@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 from operator import attrgetter
 from typing import Any
 
@@ -190,8 +189,7 @@ def _headline(verdict: ViabilityVerdict) -> str:
 
 def _margin(verdict: ViabilityVerdict) -> Iterator[str]:
     if verdict.margin_bytes is not None:
-        left = ", ".join(f"{share:.0%} of the {name} target" for name, share in verdict.headroom.items())
-        yield f"Margin: {mib(verdict.margin_bytes)} above the anonymous peak; the slowest confirmation leaves {left}."
+        yield f"Margin: {mib(verdict.margin_bytes)} above the anonymous peak."
 
 
 def _doubts(verdict: ViabilityVerdict) -> Iterator[str]:
@@ -275,20 +273,10 @@ def _failures(lines: Sequence[_Line]) -> Iterator[str]:
             yield f"{line.name}: no limit was confirmed; quieten the machine (harness doctor), then --fresh"
 
 
-# The fields of a paper's Table 2, in JSON and (as ``published_...``) in CSV.
-_PAPER = {
-    "system": "system",
-    "cpus": "cpu",
-    "gpus": "gpu",
-    "memory_gib": "hardware.memory_gib",
-    "instance_type": "instance_type",
-    "usd_per_million": "cost_usd_per_million.value",
-}
 # The columns of a line in CSV.
 _FIELDS = {
     **{"system": "minimum.system", "dataset": "minimum.dataset", "cpus": "cpus", "gpus": "minimum.gpus"},
     **{"smallest": "smallest", "failure": "reason", "mean_at_limit_s": "mean_s", "usd_per_million": "usd_per_million"},
-    **{f"published_{name}": f"minimum.published.{path}" for name, path in _PAPER.items()},
     **{
         f"verdict_{name}": f"verdict.{name}"
         for name in ("limit_bytes", "below_bytes", "sharp", "margin_bytes", "binding")
@@ -303,7 +291,7 @@ def _at(record: Any, path: str) -> Value:
         record = getattr(record, name, None)
     if isinstance(record, tuple):
         return " ".join(record)
-    value: Value = float(record) if isinstance(record, Fraction) else record
+    value: Value = record
     return value
 
 
@@ -317,24 +305,17 @@ def _csv(lines: Iterable[_Line]) -> Iterator[Sequence[Value]]:
 
 
 def _json(own: Sequence[_Line], snapshot: Snapshot) -> dict[str, Any]:
-    minimum, paper = own[0].minimum, own[0].minimum.published
-    best = next((line for line in own if line.smallest), None)
+    minimum = own[0].minimum
+    figures = ("smallest", "mean_s", "usd_per_million")
     return {
-        "system": minimum.system,
-        "dataset": minimum.dataset,
-        "gpus": minimum.gpus,
-        "smallest": best
-        and best.verdict
-        and {
-            "cpus": best.cpus,
-            "memory_bytes": best.verdict.limit_bytes,
-            "mean_s": best.mean_s,
-            "usd_per_million": best.usd_per_million,
-        },
-        "published": paper and {name: _at(paper, path) for name, path in _PAPER.items()},
+        **{name: getattr(minimum, name) for name in ("system", "dataset", "gpus")},
         "failures": {str(count): reason for count, reason in minimum.failures.items()},
         "verdicts": [
-            {**asdict(line.verdict), "rent": _rent_json(line.offer, snapshot)} for line in own if line.verdict
+            asdict(line.verdict)
+            | {"rent": _rent_json(line.offer, snapshot)}
+            | {name: getattr(line, name) for name in figures}
+            for line in own
+            if line.verdict
         ],
     }
 

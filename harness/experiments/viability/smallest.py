@@ -12,7 +12,6 @@ from harness.driver.records import digest
 from harness.experiments.viability.judge import OOM, Judgement, Unconstrained
 from harness.experiments.viability.probe import LEAST_BYTES, MIB
 from harness.experiments.viability.search import (
-    CONFIRMATIONS,
     LimitSearch,
     ProbeFinding,
     ProbeRequest,
@@ -67,10 +66,10 @@ class ViabilityVerdict:
     ``limit_bytes`` is ``None`` if confirmation failed at every limit.  ``below_bytes`` is the next smaller limit that
     was tried, ``binding`` the failures there, most frequent first (empty if it passed without confirmation).  Without
     ``below_bytes``, either a smaller limit cannot be tried (``lowest``), or all probes were used and passed.
-    ``margin_bytes`` is the limit less the anonymous peak of the unconstrained system.  ``headroom`` maps each latency
-    target to the share of it that the slowest confirmation left.  ``sharp``: all jobs at the limit and above passed,
-    and all jobs below it failed.  ``jobs`` counts all jobs behind the verdict, including unconstrained ones;
-    ``machine`` is where they ran.  ``seal`` is the digest of all other fields (:mod:`harness.results.seals`).
+    ``margin_bytes`` is the limit less the anonymous peak of the unconstrained system.  ``sharp``: all jobs at the limit
+    and above passed, and all jobs below it failed.  ``jobs`` counts all jobs behind the verdict, including
+    unconstrained ones; ``machine`` is where they ran.  ``seal`` is the digest of all other fields
+    (:mod:`harness.results.seals`).
     """
 
     system: str
@@ -92,7 +91,6 @@ class ViabilityVerdict:
     binding: tuple[str, ...]
     sharp: bool
     margin_bytes: int | None
-    headroom: dict[str, float]
     probes: int
     jobs: int
     unconstrained: Unconstrained
@@ -130,7 +128,6 @@ def make_verdict(settled: SearchResult, session: Session) -> ViabilityVerdict:
         binding=_binding(jobs, settled.below),
         sharp=edge and not against_edge(jobs, settled.limit, settled.below),
         margin_bytes=None if settled.limit is None else settled.limit - base.summary.peak_anon_bytes,
-        headroom=_headroom(session.tried, settled.limit, targets),
         probes=settled.probes,
         jobs=len(base.summary.jobs) + len(base.summary.left_out) + len(jobs),
         unconstrained=base.summary,
@@ -174,15 +171,6 @@ def _binding(jobs: Sequence[Evidence], below: int | None) -> tuple[str, ...]:
         for cause in job.causes
     ]
     return tuple(sorted(dict.fromkeys(causes), key=lambda cause: (-causes.count(cause), cause)))
-
-
-def _headroom(tried: Sequence[Judgement], limit: int | None, targets: dict[str, float]) -> dict[str, float]:
-    confirmed = (limit, Purpose.CONFIRMATION, ProbeFinding.PASS)
-    passed = [job.observation for job in tried if (job.limit, job.purpose, job.finding) == confirmed][-CONFIRMATIONS:]
-    if not passed:
-        return {}
-    slowest = {name: max(observation.latency_s[name] for observation in passed) for name in targets}
-    return {name: 1 - slowest[name] / at_most_s for name, at_most_s in targets.items()}
 
 
 def smallest(question: Question, cpus: int) -> ViabilityVerdict:

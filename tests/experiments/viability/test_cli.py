@@ -14,7 +14,6 @@ from click.testing import CliRunner, Result
 from harness import datasets
 from harness.cli import main
 from harness.cli.viability import curve, validate, viable
-from harness.experiments.viability import curve as curves
 from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.progress import Progress
@@ -74,9 +73,6 @@ def test_validate_and_curve_print_their_verdicts(call: Call, bench: Bench) -> No
     drawn = call("curve", "planted", "--limits", "128MiB,160MiB")
     assert drawn.exit_code == 0, drawn.output
     assert "No knee: flat: each that ran, from 160 MiB on" in drawn.stdout
-    name = curves.plot_name(1, 0, 4, (128 << 20, 160 << 20))
-    for form in ("png", "svg"):
-        assert (bench.results / "viable" / "planted" / "tiny" / f"{name}.{form}").stat().st_size > 5000
 
 
 @pytest.mark.parametrize(
@@ -96,7 +92,7 @@ def test_validate_and_curve_print_their_verdicts(call: Call, bench: Bench) -> No
             2,
             "unknown instance type 'm6g.medum'; see `harness instances`. Did you mean",
         ),
-        (["validate", "planted", "--instance", "r6a.48xlarge"], 2, "192 vCPUs, this host gives 2: this host is too"),
+        (["validate", "planted", "--instance", "r6a.48xlarge"], 2, "this host 15,872: this host is too small"),
         (["curve", "planted", "--limits", "64"], 2, "--limits: '64' is not a memory size"),
     ],
 )

@@ -66,7 +66,7 @@ def test_coarse_verdict_names_its_bracket(verdict: ViabilityVerdict, market: Sna
 
 
 def test_verdict_without_a_limit_has_no_price(verdict: ViabilityVerdict, market: Snapshot) -> None:
-    none = replace(verdict, limit_bytes=None, margin_bytes=None, headroom={}, sharp=False)
+    none = replace(verdict, limit_bytes=None, margin_bytes=None, sharp=False)
     text = rendered([none], market, "md")
     assert "No limit was confirmed" in text and "To rent" not in text
     assert json.loads(rendered([none], market, "json"))["minima"][0]["verdicts"][0]["rent"] is None

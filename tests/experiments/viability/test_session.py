@@ -194,9 +194,3 @@ def test_claim_keeps_its_criteria(questions: Questions, monkeypatch: pytest.Monk
     assert verdict.least == {"RR@10": 0.1} and "RR@10 >= 0.1" in writers.write(
         render.validation_document(verdict), "md"
     )
-
-
-def test_curves_of_other_queries_or_limits_have_other_names() -> None:
-    sizes = [(1, 0, 300), (1, 0, 100), (1, 1, 300), (2, 0, 300)]
-    names = {curve.plot_name(*size, ()) for size in sizes} | {curve.plot_name(1, 0, 300, (limit,)) for limit in (1, 2)}
-    assert len(names) == 6
