@@ -161,7 +161,7 @@ EXCUSED = replace(
 
 def test_verdict_names_a_later_try() -> None:
     assert (RIGHT.text, WRONG.text) == ("ok", "OFF")
-    assert replace(RIGHT, tries=2).text == "ok, 2nd try" and replace(WRONG, tries=4).text == "OFF, 4th try"
+    assert replace(RIGHT, tries=2).text == "ok, try 2" and replace(WRONG, tries=4).text == "OFF, try 4"
 
 
 def test_summary_counts_names_and_suggests_the_next_step() -> None:
