@@ -76,16 +76,6 @@ def test_csv_and_json_hold_the_same_values(harness: Call) -> None:
 
 
 @pytest.mark.slow
-def test_modes_differ_and_are_named(harness: Call) -> None:
-    robust = harness("leaderboard", "--wide", "--mode", "robust").stdout
-    assert "half the 95 % interval of a paired difference over these queries" in robust
-    assert (
-        "Cut-off: 0.5 points (as asked)"
-        in harness("leaderboard", "--wide", "--mode", "robust", "--cutoff", "0.5").stdout
-    )
-
-
-@pytest.mark.slow
 def test_thresholds_exclude_rows_with_a_reason(harness: Call) -> None:
     done = harness("leaderboard", "--wide", "--at-most", "latency=25", "--rank-by", "accuracy")
     assert done.stdout.startswith("**scifact, single_stream, by accuracy, at most 25 latency**")

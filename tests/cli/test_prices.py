@@ -128,14 +128,6 @@ def harness(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     return call
 
 
-@pytest.mark.slow
-def test_reprice_at_the_prices_of_another_date(harness: Call) -> None:
-    done = harness("report", "--as-of", "2022-12-31", "--format", "json")
-    assert done.exit_code == 0, done.output
-    table = json.loads(done.stdout)
-    assert (table["price_date"], table["price_region"], table["price_term"]) == ("2022-12-05", "us-east-1", "on-demand")
-
-
 def test_reprice_compares_with_the_newest_prices_by_default(harness: Call) -> None:
     shown = harness("reprice", "--as-of", "2022-12-05").stdout.splitlines()
     assert "US$/1M, 2026-07-20 | US$/1M, 2022-12-05 | change" in " ".join(shown[2].split())

@@ -26,7 +26,7 @@ def folder(harness: Call, bench: Bench) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [("report",), ("explain", "planted"), ("prices",), ("systems",)])
+@pytest.mark.parametrize("command", [("report",), ("systems",)])
 def test_command_ends_well_when_its_reader_has_gone(folder: Path, command: tuple[str, ...]) -> None:
     with subprocess.Popen(
         (*HARNESS, *command), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

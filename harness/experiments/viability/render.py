@@ -1,4 +1,4 @@
-"""Reports of an instance type and of a curve, and the texts that they share with :mod:`render_minimum`."""
+"""Reports of an instance type and of a curve, and the texts that they share with the report on minima."""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ from harness.experiments.viability.probe import LEAST_BYTES, MIB
 from harness.experiments.viability.search import (
     LimitSearch,
     ProbeFinding,
-    ProbeRequest,
     Purpose,
     Search,
     SearchResult,
@@ -227,17 +226,11 @@ def _run_search(session: Session, probes: Search, *, until_killed: bool = False)
     try:
         request = next(probes)
         while True:
-            judgement = session.try_once(request.limit, request.purpose, _label(request))
+            label = f"{request.purpose.value} {request.number} of at most {request.most}"
+            judgement = session.try_once(request.limit, request.purpose, label)
             if until_killed and judgement.causes == (OOM,):
                 return SearchResult(None, request.limit, 0)
             request = probes.send(judgement.finding)
     except StopIteration as end:
         settled: SearchResult = end.value
         return settled
-
-
-def _label(request: ProbeRequest) -> str:
-    return {
-        Purpose.PROBE: f"probe {request.number} of at most {request.most}",
-        Purpose.CONFIRMATION: f"confirmation {request.number} of {request.most}",
-    }.get(request.purpose, "the next step below once more")

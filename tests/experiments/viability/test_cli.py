@@ -6,14 +6,11 @@ import csv
 import io
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from harness import datasets
 from harness.cli import main
-from harness.cli.viability import curve, validate, viable
 from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.progress import Progress
@@ -140,12 +137,6 @@ def test_unmeasurable_cpu_count_is_refused_before_any_job(
     done = call("viable", "planted", "--cpus", "1,64")
     assert done.exit_code == 2 and "this host gives 2; ask for less" in done.stderr
     assert not (bench.results / "viable").exists()
-
-
-def test_shipped_dataset_is_the_default() -> None:
-    for command in (viable, validate, curve):
-        (option,) = [option for option in command.params if option.name == "dataset"]
-        assert datasets.find(str(option.default), Path.cwd()).is_dir(), command.name
 
 
 @pytest.mark.slow

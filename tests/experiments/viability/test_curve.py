@@ -89,17 +89,6 @@ def test_slightly_slow_rung_is_repeated_and_the_fastest_job_is_shown(questions: 
     assert "120 MiB: measured on a disturbed machine: " in writers.write(again, "md")
 
 
-@pytest.mark.slow
-def test_a_busy_machine_makes_no_knee(questions: Questions) -> None:
-    """One rung and the unconstrained system right after it are slow."""
-    question, launcher = questions(
-        lambda limit, before: Life(ms=19) if (limit, before) in ((120, 0), (None, 3)) else Life()
-    )
-    measured = curve.measure_curve(question, 1, tuple(size * MIB for size in (110, 120, 130)))
-    assert launcher.limits[3:] == [110, 120, None, 120, 130]
-    assert measured.knee_bytes is None and [point.mean_s for point in measured.points] == [pytest.approx(0.01)] * 4
-
-
 def test_invalid_limits_are_one_line(questions: Questions) -> None:
     question, _ = questions(needs(1))
     with pytest.raises(UsageError, match="8 MiB start no container; name 16 MiB or more"):

@@ -53,13 +53,6 @@ def test_smallest_limit_is_confirmed_and_names_its_evidence(questions: Questions
         assert stored["outcome"] == job.outcome
 
 
-def test_second_call_runs_no_job(questions: Questions) -> None:
-    first = smallest(questions(needs(129))[0], 1)
-    question, launcher = questions(needs(1))
-    assert smallest(question, 1) == first
-    assert launcher.limits == [] and questions.messages.getvalue() == ""
-
-
 # In the unconstrained containers, after them, in the probes, in the confirmations, and at the end.
 @pytest.mark.parametrize(
     "after", [1, 3, 5, 8, 10, *(pytest.param(job, marks=pytest.mark.soak) for job in (0, 2, 4, 6, 7, 9))]
@@ -169,14 +162,6 @@ def test_marginal_latency_on_a_quiet_machine_fails_after_its_retries(questions: 
     assert verdict.limit_bytes == 144 * MIB and verdict.binding == ("latency",)
     assert launcher.limits[3:9] == [112, None, 112, None, 112, None]
     assert verdict.probes <= PROBES
-
-
-def test_disturbed_failure_far_from_the_target_needs_one_control(questions: Questions) -> None:
-    question, launcher = questions(
-        lambda limit, _: Life(ms=60, canary=STIRRED) if limit is not None and limit < 140 else Life()
-    )
-    assert smallest(question, 1).limit_bytes == 144 * MIB
-    assert launcher.limits[3:6] == [112, None, 144]
 
 
 def test_busy_machine_ends_the_search_in_one_line_and_it_resumes_later(questions: Questions) -> None:
