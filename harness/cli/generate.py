@@ -11,7 +11,7 @@ import click
 
 from harness import config, datasets
 from harness.cli.lines import say
-from harness.cli.options import FiniteRange, cache_option, parsed_by
+from harness.cli.options import PATH, FiniteRange, cache_option, parsed_by
 from harness.commands import option
 from harness.datasets.dureader_questions import LabelRule, label_questions
 from harness.datasets.generate import CUTS, FULL, KINDS, UNIFORM
@@ -61,7 +61,7 @@ _SHOWN = 90  # characters of a licence; README.md has the full text
 @click.command()
 @click.argument("kind", type=click.Choice(list(KINDS)), metavar="KIND")
 @click.option("--from", "source", required=True, metavar="DATASET", help="A dataset, as a suite names it.")
-@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Folder to write; new.")
+@click.option("--out", required=True, type=PATH, metavar="DIR", help="Folder to write; new.")
 @click.option("--seed", type=click.IntRange(0), default=0, help="Seed of all that is drawn.")
 @click.option(
     "--queries",
@@ -151,8 +151,8 @@ def generate(kind: str, source: str, out: Path, seed: int, cache: Path, **given:
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Folder to write; new.")
+@click.argument("files", nargs=-1, required=True, type=PATH)
+@click.option("--out", required=True, type=PATH, metavar="DIR", help="Folder to write; new.")
 @click.option(
     "--threshold",
     type=FiniteRange(0, 1, max_open=True),

@@ -35,6 +35,7 @@ from harness.untrusted import one_line, split_list
 
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
+PATH = click.Path(path_type=Path)
 
 # Disk errors, which a user can mend; other errors are defects.
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -185,7 +186,7 @@ def date_option(name: str, text: str) -> Decorator:
 
     kind = click.DateTime(["%Y-%m-%d"])
     return click.option(
-        name, type=kind, metavar="YYYY-MM-DD", callback=parsed_by(lambda given: given and given.date()), help=text
+        name, type=kind, metavar="YYYY-MM-DD", callback=parsed_by(lambda day: day and day.date()), help=text
     )
 
 
@@ -327,7 +328,7 @@ results_option = click.option(
 )
 results_argument = click.argument("results", type=results_path, default=Path("results"))
 only_option = click.option(
-    "--only", metavar="GLOB,...", help="Only cells whose system/dataset/scenario/profile (or one of these) matches."
+    "--only", metavar="GLOB,...", help="Cells whose system/dataset/scenario/profile (or a part) matches."
 )
 cache_option = click.option(
     "--cache",

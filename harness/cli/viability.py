@@ -77,11 +77,7 @@ def _bench_options(metavar: str) -> Decorator:
         "bench",
         Bench,
         click.argument("system", metavar=metavar),
-        click.option(
-            "--dataset",
-            default="scifact",
-            help="A shipped dataset, a folder such as ./my-data, or an id of ir_datasets.",
-        ),
+        click.option("--dataset", default="scifact", help="A shipped dataset, a folder, or an id of ir_datasets."),
         click.option("--queries", type=click.IntRange(1), default=300, help="Queries in the fixed sample."),
         click.option("--fresh", is_flag=True, help="Measure stored jobs again too; earlier jobs stay."),
         results_option,
@@ -111,7 +107,7 @@ criteria_options = record_options(
     ),
 )
 _cpus_option = click.option(
-    "--cpus", metavar="N,...", help="CPU counts to try.  [default: 1; SUITE: the CPUs of its hardware profiles]"
+    "--cpus", metavar="N,...", help="CPU counts.  [default: 1; SUITE: the CPUs of its hardware profiles]"
 )
 _gpus_option = click.option("--gpus", type=click.IntRange(0), default=0, help="NVIDIA GPUs.")
 _destination_options = destination_options(*FORMATS, wide=True)

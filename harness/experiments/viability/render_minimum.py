@@ -115,7 +115,7 @@ def minima_document(
     return ReportDocument(
         sections=whole,
         lines=lambda: _csv(lines),
-        content=lambda: {"suite": suite, "minima": [_json(own, snapshot) for own in by_minimum]},
+        content=lambda: {"suite": suite, "prices": str(snapshot), "minima": list(map(_json, by_minimum))},
         answer=answer,
         plain=True,
     )
@@ -304,29 +304,16 @@ def _csv(lines: Iterable[_Line]) -> Iterator[Sequence[Value]]:
             yield [*values, *(get(job) if job else None for _, get in JOB_COLUMNS)]
 
 
-def _json(own: Sequence[_Line], snapshot: Snapshot) -> dict[str, Any]:
+def _json(own: Sequence[_Line]) -> dict[str, Any]:
     minimum = own[0].minimum
-    figures = ("smallest", "mean_s", "usd_per_million")
+    names = {"rent": "offer.instance.instance_type", "usd_per_hour": "offer.usd_per_hour", "smallest": "smallest"}
+    names |= {"mean_s": "mean_s", "usd_per_million": "usd_per_million"}
     return {
         **{name: getattr(minimum, name) for name in ("system", "dataset", "gpus")},
         "failures": {str(count): reason for count, reason in minimum.failures.items()},
         "verdicts": [
-            asdict(line.verdict)
-            | {"rent": _rent_json(line.offer, snapshot)}
-            | {name: getattr(line, name) for name in figures}
+            asdict(line.verdict) | {name: _at(line, path) for name, path in names.items()}
             for line in own
             if line.verdict
         ],
-    }
-
-
-def _rent_json(offer: Offer | None, snapshot: Snapshot) -> dict[str, Any] | None:
-    if offer is None:
-        return None
-    names = ("instance_type", "architecture", "vcpus", "memory_bytes")
-    return {
-        **{"region": snapshot.region, "term": snapshot.term, "as_of": str(snapshot.as_of)},
-        "reserve": str(offers.host_reserve()),
-        **{name: getattr(offer.instance, name) for name in names},
-        "usd_per_hour": offer.usd_per_hour,
     }

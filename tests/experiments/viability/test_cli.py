@@ -53,7 +53,7 @@ def test_viable_prints_the_verdict_and_the_type_to_rent(call: Call) -> None:
     jobs = list(csv.DictReader(io.StringIO(call("viable", "planted", "--format", "csv").stdout)))
     assert [job["job"] for job in jobs] == [job["job"] for job in verdicts[0]["evidence"]]
     assert jobs[0]["verdict_limit_bytes"] == str(144 << 20) and float(jobs[0]["usd_per_hour"]) > 0
-    assert verdicts[0]["limit_bytes"] == 144 << 20 and verdicts[0]["rent"]["usd_per_hour"] > 0
+    assert verdicts[0]["limit_bytes"] == 144 << 20 and verdicts[0]["usd_per_hour"] > 0
 
 
 @pytest.mark.slow
