@@ -185,19 +185,6 @@ def test_many_run_files_are_one_family(harness: Call, files: Path, monkeypatch: 
     assert table.count("Unjudged among") == 1
 
 
-def test_compare_gives_the_reason_for_a_missing_interval_or_value(harness: Call, files: Path) -> None:
-    (files / "few.txt").write_text("".join(f"q{number:02} 0 right {number}\n" for number in range(2, 6)))
-    options = ("compare", "--wide", str(files / "one.run"), str(files / "two.run"), "--qrels", str(files / "few.txt"))
-    done = harness(*options, "--measures", "RR@10 ERR@5", "--format", "json")
-    (result,) = json.loads(done.stdout)["comparisons"]
-    why = "knows grades up to 4 (gdeval computes it); document 'right' of query 'q05' has grade 5"
-    assert f"ERR@5: {why}" in result["notes"], "both have it, so once"
-    assert result["differences"][0]["over_queries"]["reason"] == "an interval needs 11 queries, there are 4"
-    assert [each["verdict"] for each in result["differences"]][1] == "cannot be compared"
-    shown = harness(*options, "--measures", "RR@10 ERR@5").stdout
-    assert f"- ERR@5: {why}\n" in shown and "the means that the test behind p does not reject" in shown
-
-
 @pytest.mark.slow
 def test_compare_takes_two_result_folders(harness: Call, tmp_path: Path) -> None:
     publisher.put(tmp_path / "other", Made("good", 10.0, (1, 1, 2)))

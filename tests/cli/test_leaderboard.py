@@ -109,18 +109,6 @@ def test_invalid_options_are_one_line(harness: Call, arguments: tuple[str, ...],
 
 
 @pytest.mark.slow
-def test_leaderboard_draws_its_pictures(harness: Call, tmp_path: Path) -> None:
-    options = ("--dataset", "msmarco", "--mode", "robust", "--at-most", "latency=100", "--format", "png")
-    done = harness("leaderboard", "--wide", PUBLISHED, *options, "-o", "pictures")
-    assert done.exit_code == 0, done.output
-    names = [Path(line).name for line in done.stdout.splitlines()]
-    assert names == ["msmarco-ranks.png", "msmarco-winners.png", "msmarco-cost.png"]
-    assert all((tmp_path / "pictures" / name).read_bytes().startswith(b"\x89PNG") for name in names)
-    unnamed = harness("leaderboard", "--wide", PUBLISHED, *options)
-    assert unnamed.exit_code == 2 and "name a folder for them with -o" in unnamed.stderr
-
-
-@pytest.mark.slow
 def test_leaderboard_writes_a_page_that_opens_at_it(harness: Call, tmp_path: Path) -> None:
     options = ("--dataset", "xortydi", "--mode", "robust", "--weights", "accuracy=0.2,cost=0.3,latency=0.5")
     done = harness("leaderboard", PUBLISHED, *options, "--amrs", "cost=35.1647", "--format", "html", "-o", "page.html")

@@ -99,7 +99,8 @@ def _read_oddities(
     assert not wrong, wrong
 
 
-@pytest.mark.parametrize("name", [*_QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in _COMMANDS)])
+@pytest.mark.slow
+@every_reader
 def test_reader_refuses_odd_things_in_place_of_its_files(name: str, sandbox: Callable[[str], Sandbox]) -> None:
     _read_oddities(sandbox(name), READERS[name], changes.ODDITIES)
 

@@ -116,12 +116,6 @@ def test_rows_of_two_origins_are_separate_and_comparable(two: tuple[Path, Path])
     assert set(api.load("out").origin) == {"ours", "theirs"}
 
 
-def test_results_that_were_never_merged_have_no_origin(results: Path) -> None:
-    table = api.table(results)
-    assert {row.origin for row in table.rows} == {None}
-    assert "origin" not in render(table, "md") and "origin" not in render(table, "csv")
-
-
 def test_single_origin_is_named(two: tuple[Path, Path]) -> None:
     merge("ours", "theirs")
     assert set(api.load("out/ours").origin) == {"ours"}

@@ -255,7 +255,6 @@ VERDICT_EDITS = {
     "limit": ("seal", lambda raw: raw.update(limit_bytes=raw["limit_bytes"] // 2)),
     "target": ("seal", lambda raw: raw["targets"].update(mean=9.0)),
     "sharpness": ("seal", lambda raw: raw.update(sharp=not raw["sharp"])),
-    "targets": ("seal", lambda raw: raw["targets"].update(mean=0.9)),
     "margin": ("seal", lambda raw: raw.update(margin_bytes=1)),
     "count": ("jobs", lambda raw: raw.update(jobs=99)),
     "outcome": ("evidence 1: outcome", lambda raw: raw["evidence"][0].update(outcome="ok")),
