@@ -69,7 +69,7 @@ def lock_of(bench: Bench) -> pin_lock.PinLock:
 
 def mismatches(folder: Path) -> list[str]:
     """The places that `harness verify` names."""
-    found = verify.verify_results(folder, cache=folder.parent / "cache").mismatches
+    found = verify.verify_results(folder).mismatches
     return [str(mismatch.place) for mismatch in found]
 
 
