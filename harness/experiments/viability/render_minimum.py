@@ -89,7 +89,7 @@ def minima_document(
     verdicts = [line.verdict for line in first if line.verdict is not None]
 
     def notes(escape: Escape) -> Iterator[str]:
-        yield _asked(criteria)
+        yield _criteria_note(criteria)
         yield from dict.fromkeys(line.minimum.source for line in first if line.minimum.source)
         yield from dict.fromkeys(fault for verdict in verdicts for fault in fault_lines(verdict, escape))
 
@@ -259,7 +259,7 @@ def _published(line: _Line, text: Callable[[Viable], str]) -> str:
     return MISSING if line.minimum.published is None else text(line.minimum.published)
 
 
-def _asked(criteria: Criteria) -> str:
+def _criteria_note(criteria: Criteria) -> str:
     if criteria.targets:
         return criteria_text(criteria.targets, criteria.least)
     return criteria_text({}, criteria.least, f"{MEAN} within {SLOWER - 1:.0%} of unconstrained")
