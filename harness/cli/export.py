@@ -87,9 +87,9 @@ def merge(sources: tuple[str, ...], output: Path, cache: Path) -> None:
         folders = merge_results.parse_sources(source(text, cache) for text in sources)
         with bar("verifying", "jobs") as step:
             merged = merge_results.merge(folders, output, progress=step)
-    for origin in merged.origins:
+    for origin in merged:
         say(f"{origin.name}: {origin.jobs:,} jobs")
-    say(f"written: {output}" if merged.new else f"nothing to do: {output} holds this already")
+    say(f"written: {output}")
 
 
 @click.command()

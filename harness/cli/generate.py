@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import click
 
 from harness import config, datasets
 from harness.cli.lines import say
-from harness.cli.options import FiniteRange, cache_option, parsed_by
+from harness.cli.options import PATH, FiniteRange, cache_option, parsed_by
 from harness.commands import option
 from harness.datasets.dureader_questions import LabelRule, label_questions
 from harness.datasets.generate import CUTS, KINDS
@@ -19,31 +18,11 @@ from harness.datasets.generate import generate as write_collection
 from harness.datasets.generate.collection import NO_LICENCE
 from harness.errors import UsageError, counted
 from harness.progress import bar
-from harness.untrusted import one_line, split_list
+from harness.untrusted import one_line
 
 
-def _numbers(
-    kind: type[int] | type[float], least: float, most: float
-) -> Callable[[tuple[str, ...]], tuple[float, ...] | None]:
-    """Return the parser of a repeatable option: ascending numbers with blanks or commas between."""
-
-    def parse(given: tuple[str, ...]) -> tuple[float, ...] | None:
-        found: set[float] = set()
-        for text in given:
-            try:
-                numbers = [kind(each) for each in split_list(text)]
-            except ValueError:
-                numbers = []
-            if not numbers or not all(least <= number <= most for number in numbers):
-                raise click.BadParameter(
-                    f"{one_line(text)!r}: write numbers of {least:g} to {most:g} with blanks or commas between"
-                )
-            if sorted(set(numbers)) != numbers:
-                raise click.BadParameter(f"{one_line(text)!r}: write each number once, the lowest first")
-            found.update(numbers)
-        return tuple(sorted(found)) or None
-
-    return parse
+def _ascending(numbers: tuple[float, ...]) -> tuple[float, ...] | None:
+    return tuple(sorted(set(numbers))) or None
 
 
 def _span(text: str | None) -> tuple[int, int] | None:
@@ -63,7 +42,7 @@ _SHOWN = 90  # characters of a licence; README.md has the full text
 @click.command()
 @click.argument("kind", type=click.Choice(list(KINDS)), metavar="KIND")
 @click.option("--from", "source", required=True, metavar="DATASET", help="A dataset, as a suite names it.")
-@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Folder to write; new.")
+@click.option("--out", required=True, type=PATH, metavar="DIR", help="Folder to write; new.")
 @click.option("--seed", type=click.IntRange(0), default=0, help="Seed of all that is drawn.")
 @click.option(
     "--queries",
@@ -100,17 +79,17 @@ _SHOWN = 90  # characters of a licence; README.md has the full text
 )
 @click.option(
     "--lengths",
-    metavar="NUMBERS",
+    type=click.IntRange(1, _MOST_TOKENS),
     multiple=True,
-    callback=parsed_by(_numbers(int, 1, _MOST_TOKENS)),
-    help="Lengths of documents in tokens.  [default: '512 1431 4096' (placed), '256 512 ... 32768' (needle, passkey)]",
+    callback=parsed_by(_ascending),
+    help="Tokens of documents; repeatable.  [default: 512 1431 4096 (placed), 256 512 ... 32768 (needle, passkey)]",
 )
 @click.option(
     "--depths",
-    metavar="NUMBERS",
+    type=FiniteRange(0, 1),
     multiple=True,
-    callback=parsed_by(_numbers(float, 0, 1)),
-    help="Places of the relevant passage (placed).  [default: '0 0.1 ... 1']",
+    callback=parsed_by(_ascending),
+    help="Place of the relevant passage (placed); repeatable.  [default: 0 0.1 ... 1]",
 )
 @click.option(
     "--segments",
@@ -148,8 +127,8 @@ def generate(kind: str, source: str, out: Path, seed: int, cache: Path, **given:
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Folder to write; new.")
+@click.argument("files", nargs=-1, required=True, type=PATH)
+@click.option("--out", required=True, type=PATH, metavar="DIR", help="Folder to write; new.")
 @click.option(
     "--threshold",
     type=FiniteRange(0, 1, max_open=True),
