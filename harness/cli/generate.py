@@ -89,7 +89,7 @@ _SHOWN = 90  # characters of a licence; README.md has the full text
     type=FiniteRange(0, 1),
     multiple=True,
     callback=parsed_by(_ascending),
-    help="Place of the relevant passage (placed); repeatable.  [default: 0 0.1 ... 1]",
+    help="Place of the relevant passage (placed); repeatable.  [default: '0 0.1 ... 1']",
 )
 @click.option(
     "--segments",
