@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,29 @@ from harness.datasets.generate import generate as write_collection
 from harness.datasets.generate.collection import NO_LICENCE
 from harness.errors import UsageError, counted
 from harness.progress import bar
-from harness.untrusted import one_line
+from harness.untrusted import one_line, split_list
 
 
-def _ascending(numbers: tuple[float, ...]) -> tuple[float, ...] | None:
-    return tuple(sorted(set(numbers))) or None
+def _numbers(
+    kind: type[int] | type[float], least: float, most: float
+) -> Callable[[tuple[str, ...]], tuple[float, ...] | None]:
+    """Return the parser of a repeatable option: numbers with blanks or commas between."""
+
+    def parse(given: tuple[str, ...]) -> tuple[float, ...] | None:
+        found: set[float] = set()
+        for text in given:
+            try:
+                numbers = [kind(each) for each in split_list(text)]
+            except ValueError:
+                numbers = []
+            if not numbers or not all(least <= number <= most for number in numbers):
+                raise click.BadParameter(
+                    f"{one_line(text)!r}: write numbers of {least:g} to {most:g} with blanks or commas between"
+                )
+            found.update(numbers)
+        return tuple(sorted(found)) or None
+
+    return parse
 
 
 def _span(text: str | None) -> tuple[int, int] | None:
@@ -79,17 +98,17 @@ _SHOWN = 90  # characters of a licence; README.md has the full text
 )
 @click.option(
     "--lengths",
-    type=click.IntRange(1, _MOST_TOKENS),
+    metavar="NUMBERS",
     multiple=True,
-    callback=parsed_by(_ascending),
-    help="Tokens of documents; repeatable.  [default: 512 1431 4096 (placed), 256 512 ... 32768 (needle, passkey)]",
+    callback=parsed_by(_numbers(int, 1, _MOST_TOKENS)),
+    help="Lengths of documents in tokens.  [default: '512 1431 4096' (placed), '256 512 ... 32768' (needle, passkey)]",
 )
 @click.option(
     "--depths",
-    type=FiniteRange(0, 1),
+    metavar="NUMBERS",
     multiple=True,
-    callback=parsed_by(_ascending),
-    help="Place of the relevant passage (placed); repeatable.  [default: '0 0.1 ... 1']",
+    callback=parsed_by(_numbers(float, 0, 1)),
+    help="Places of the relevant passage (placed).  [default: '0 0.1 ... 1']",
 )
 @click.option(
     "--segments",

@@ -219,9 +219,12 @@ def test_hiding_documents_miss_their_length_by_less_than_a_word_and_depth_counts
 
 
 @pytest.mark.slow
-def test_lengths_are_repeated(tmp_path: Path, cache: Path, tiny: Path) -> None:
+@pytest.mark.parametrize(
+    "lengths", [("--lengths", "128", "--lengths", "64"), ("--lengths", "64,128"), ("--lengths", "64 128")]
+)
+def test_lengths_are_repeated_or_listed(tmp_path: Path, cache: Path, tiny: Path, lengths: tuple[str, ...]) -> None:
     command = ["generate", "passkey", "--from", str(tiny), "--out", str(tmp_path / "out"), "--cache", str(cache)]
-    done = call(*command, "--queries", "2", "--documents", "3", "--lengths", "128", "--lengths", "64")
+    done = call(*command, "--queries", "2", "--documents", "3", *lengths)
     assert done.exit_code == 0, done.output
     record = json.loads((tmp_path / "out" / "generator.json").read_text())
     assert record["parameters"]["lengths"] == [64, 128]
@@ -436,6 +439,8 @@ def test_the_first_command_of_the_page_writes_a_collection(
         f"far: {record['documents']} documents, {record['mean_tokens']:.0f} tokens on average"
     )
     assert "left out: 569 queries held out" in done.stderr
+    refused = call("generate", "placed", "--from", "scifact", "--out", "x", "--depths", "0.5 0")
+    assert refused.exit_code == 2 and "'0.5 0': write each number once, the lowest first" in refused.stderr
 
 
 @pytest.mark.slow
