@@ -193,10 +193,19 @@ def validate(bench: Bench, instance: str, gpus: int, criteria: Criteria, destina
 @click.option("--cpus", type=click.IntRange(1), default=1, help="Number of CPUs.")
 @_gpus_option
 @click.option("--limits", metavar="SIZE,...", help="Memory limits, e.g. 64MiB,96MiB.  [default: a ladder of eight]")
+@click.option(
+    "--plots", type=click.Path(path_type=Path), help="Plots go to PLOTS.png and PLOTS.svg.  [default: next to the jobs]"
+)
 @_destination_options
-def curve(bench: Bench, cpus: int, gpus: int, limits: str | None, destination: Destination) -> None:
-    """Measure SYSTEM under a ladder of memory limits: a table, and the knee below it."""
+def curve(bench: Bench, cpus: int, gpus: int, limits: str | None, plots: Path | None, destination: Destination) -> None:
+    """Measure SYSTEM under a ladder of memory limits: a table and a plot, with the knee marked."""
     rungs = acceptance.parse_sizes(limits, "--limits") if limits is not None else ()
     with bench.asking(Criteria()) as ask:
-        curve_points = curves.measure_curve(ask(bench.question(gpus)), cpus, rungs)
+        question = ask(bench.question(gpus))
+        curve_points = curves.measure_curve(question, cpus, rungs)
+    name = curves.plot_name(cpus, gpus, len(question.jobs.subject.queries.sample), rungs)
+    paths = curves.draw_curve(curve_points, plots or question.jobs.folder / name)
+    for path in paths if plots is None else ():
+        question.jobs.publish(path)
     destination.show_report(render.curve_document(curve_points))
+    say(as_given(f"plots: {' '.join(map(str, paths))}", bench.cache), err=True)

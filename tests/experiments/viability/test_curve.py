@@ -1,6 +1,8 @@
-"""The ladder, and the knee by its formula."""
+"""The ladder, the knee by its formula, and the picture."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -63,18 +65,35 @@ def bending(limit: int | None, _before: int) -> Life:
 
 
 @pytest.mark.slow
-def test_a_curve_is_measured_once(questions: Questions) -> None:
+def test_a_curve_is_measured_once_and_drawn(questions: Questions, tmp_path: Path) -> None:
     question, launcher = questions(bending)
     limits = tuple(size * MIB for size in (140, 80, 100, 120))
     measured = curve.measure_curve(question, 1, limits)
     assert launcher.limits == [None] * 3 + [80, 100, 120, 140]
     assert [point.outcome for point in measured.points] == ["oom", "ok", "ok", "ok", "ok"]
     assert measured.points[-1].unconstrained and measured.knee_bytes == 120 * MIB
+    paths = curve.draw_curve(measured, tmp_path / "deep" / "curve")
+    assert [path.name for path in paths] == ["curve.png", "curve.svg"]
+    assert paths[0].read_bytes().startswith(b"\x89PNG")
+    drawn = paths[1].read_text()
+    for words in ("planted on tiny, 1 CPU", "knee, 120 MiB", "no answer (oom)", "anonymous peak, 100 MiB"):
+        assert words in drawn
     text = writers.write(render.curve_document(measured), "md")
     assert "Knee: 120 MiB" in text and "| 15,872 MiB (unconstrained) |" in text and "| 80 MiB " in text
     question, launcher = questions(needs(1))
     again = curve.measure_curve(question, 1, limits)
     assert again == measured and launcher.limits == [], "all of it is stored"
+    curve.draw_curve(again, tmp_path / "again")
+    assert (tmp_path / "again.svg").read_text() == drawn
+
+
+@pytest.mark.slow
+def test_flat_curve_is_drawn_with_a_note(questions: Questions, tmp_path: Path) -> None:
+    question, _ = questions(needs(110))
+    measured = curve.measure_curve(question, 1)
+    assert measured.knee_bytes is None
+    assert "No knee: flat: each that ran, from" in writers.write(render.curve_document(measured), "md")
+    assert "(no knee)" in curve.draw_curve(measured, tmp_path / "flat")[1].read_text()
 
 
 @pytest.mark.slow
