@@ -25,7 +25,7 @@ from harness.untrusted import one_line, split_list
 def _numbers(
     kind: type[int] | type[float], least: float, most: float
 ) -> Callable[[tuple[str, ...]], tuple[float, ...] | None]:
-    """Return the parser of a repeatable option: numbers with blanks or commas between."""
+    """Return the parser of a repeatable option: ascending numbers with blanks or commas between."""
 
     def parse(given: tuple[str, ...]) -> tuple[float, ...] | None:
         found: set[float] = set()
@@ -38,6 +38,8 @@ def _numbers(
                 raise click.BadParameter(
                     f"{one_line(text)!r}: write numbers of {least:g} to {most:g} with blanks or commas between"
                 )
+            if sorted(set(numbers)) != numbers:
+                raise click.BadParameter(f"{one_line(text)!r}: write each number once, the lowest first")
             found.update(numbers)
         return tuple(sorted(found)) or None
 
