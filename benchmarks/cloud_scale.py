@@ -55,10 +55,9 @@ def _planned(field: Field, backend: type[RentalBackend]) -> dict[str, float]:
     images = made.found_images()
     started = time.perf_counter()
     draft = made.draft(images, None)
-    submissions = made.backend.split(draft.parts)
     plan_s = time.perf_counter() - started
     jobs = sum(len(part.jobs) for part in draft.parts)
-    return {"jobs": jobs, "parts": len(draft.parts), "submissions": len(submissions), "plan_s": round(plan_s, 2)}
+    return {"jobs": jobs, "parts": len(draft.parts), "plan_s": round(plan_s, 2)}
 
 
 if __name__ == "__main__":

@@ -86,9 +86,6 @@ cloud_options = record_options(
     ),
     click.option("--spot", is_flag=True, help="ec2: spot capacity; the same command measures interrupted jobs again."),
     click.option(
-        "--burstable", is_flag=True, help="ec2, batch: allow burstable types, whose latency depends on CPU credits."
-    ),
-    click.option(
         "--architecture",
         type=click.Choice(["x86_64", "arm64"]),
         help="ec2, batch: architecture of the instances and of their images; with GPUs always x86_64."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import logging
 import os
 import platform
@@ -14,20 +13,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, cast
 
 from harness import filesystem
-from harness.errors import RemoteError, UsageError
-from harness.remote import archive, claims, journal, records
-from harness.remote.claims import FREE, PartClaims
+from harness.errors import UsageError
+from harness.remote import claims, journal, records
+from harness.remote.backend import WAITING, PartState
 from harness.remote.folder_backend import BUNDLE
 from harness.remote.records import Launch, RemoteRun, ShippedInput, fetch
 from harness.remote.shared_folder import SharedFolder
+from harness.remote.shipment import Fetcher
 from harness.remote.worker import LOG, Host, Worker, logged_to
 
 log = logging.getLogger(__name__)
-
-_MOST_BUNDLE_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ class FreePart:
 
     run: RemoteRun
     name: str
-    found: PartClaims
+    found: PartState
 
 
 def serve(work: SharedFolder, cache: Path, idle_s: float, poll_s: float = 5.0) -> bool:
@@ -65,10 +62,11 @@ def free_parts(work: SharedFolder) -> Iterator[FreePart]:
         folder = work.below(records.run(run.run_id))
         for stored in folder.list(f"{records.LAUNCHES}/"):
             launch = fetch(Launch, folder, stored.name)
-            for part in launch.parts if launch and launch.usd is None else ():
-                found = claims.look(work, run.run_id, part)
-                if found.state == FREE:
-                    yield FreePart(run, part, found)
+            if launch is None or launch.usd is not None:
+                continue
+            found = claims.look(work, run.run_id, launch.name)
+            if found.phase == WAITING:
+                yield FreePart(run, launch.name, found)
 
 
 def _do(work: SharedFolder, part: FreePart, cache: Path) -> bool | None:
@@ -76,13 +74,12 @@ def _do(work: SharedFolder, part: FreePart, cache: Path) -> bool | None:
     host = re.sub("[^A-Za-z0-9.-]", "-", platform.node())[:40] or "unknown"
     worker_id = f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
     run_id = part.run.run_id
-    if not claims.claim(work, run_id, part.name, part.found, worker_id, host):
+    if not claims.claim(work, run_id, part.name, part.found, worker_id):
         return None
     log.info(f"{run_id}: part {part.name}")
     root = cache / "workers" / worker_id
     root.mkdir(parents=True)
     about = Host(
-        host,
         cache,
         _code(work, run_id, cache),
         part.found.workers,
@@ -109,13 +106,9 @@ def _code(work: SharedFolder, run_id: str, cache: Path) -> Path:
     if target.is_dir():
         return target
     with filesystem.scratch_folder(target.parent, bundle.sha256[:12]) as scratch:
-        packed = scratch / "packed"
-        if work.download(bundle.name, packed, bundle.size_bytes) != bundle.sha256:
-            raise RemoteError(f"{work.where(bundle.name)}: this is not the shipped harness; run again", "BadInput")
         unpacked = scratch / "bundle"
         unpacked.mkdir()
-        with gzip.open(packed) as source:
-            archive.unpack(cast(IO[bytes], source), unpacked, what="harness", most_bytes=_MOST_BUNDLE_BYTES)
+        Fetcher(work, cache).unpack(bundle, "harness", unpacked)
         filesystem.remove_tree(target)
         unpacked.rename(target)
     return target

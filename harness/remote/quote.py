@@ -13,25 +13,20 @@ from rich.table import Table
 from harness.pricing.offers import ChosenMachine
 from harness.progress import duration
 from harness.remote import partition
-from harness.remote.partition import Submission
 from harness.remote.records import PlannedPart
 from harness.report.plan import SUBSTITUTE
 from harness.untrusted import escaped
 
-# Rows of the short quote and of all parts; further ones are counted, or joined by instance type.
-_MOST_TYPES, _MOST_PARTS = 4, 24
-
 
 @dataclass(frozen=True)
 class Quote:
-    """A run that could begin: its parts, the requests that launch them, and the bounds of their cost.
+    """A run that could begin: its parts, and the bounds of their cost.
 
     ``most``: machines at once; ``attempts``: machines that the service gives a part without a cap, one after the other;
     ``ending``: the command that ends all machines.
     """
 
     parts: Sequence[PlannedPart]
-    submissions: Sequence[Submission]
     machines: Mapping[str, ChosenMachine]
     cap_usd: float | None
     most: int
@@ -46,12 +41,7 @@ class Quote:
     @property
     def worst_usd(self) -> float:
         """Cost if every machine lives as long as it may."""
-        return partition.worst_usd(self.submissions, self.attempts, self.cap_usd)
-
-    @property
-    def longest_s(self) -> float:
-        """The most that a machine may live."""
-        return max(map(partition.usual_limit_s, self.parts)) + partition.BEYOND_LIMIT_S
+        return partition.worst_usd(self.parts, self.attempts, self.cap_usd)
 
     @property
     def expected_s(self) -> float:
@@ -69,12 +59,12 @@ class Quote:
         priced = any(part.usd_per_hour for part in self.parts)
         if priced or wide:
             to.print(self._every_part() if wide else self._types())
-        for line in (*self._further(wide), *notes, *self._remarks(wide), *(self._sums() if priced else self._times())):
+        for line in (*notes, *self._remarks(wide), *(self._sums() if priced else self._times())):
             to.print(escape(escaped(line)), highlight=False, soft_wrap=True)
 
     def _types(self) -> Table:
         table = _table("machine", "parts", "builds", "jobs", "time", "US$", "profiles")
-        for same in self._by_type()[:_MOST_TYPES]:
+        for same in self._by_type():
             mark = "" if all(part.measured for part in same) else "~"
             time = mark + duration(sum(part.expected_s for part in same))
             usd = f"{partition.expected_usd(same):.2f}"
@@ -102,28 +92,18 @@ class Quote:
         groups = [list(same) for _, same in itertools.groupby(ordered, lambda part: part.instance_type)]
         return sorted(groups, key=partition.expected_usd, reverse=True)
 
-    def _further(self, wide: bool) -> Iterator[str]:
-        further = len(self._by_type()) - _MOST_TYPES
-        if further > 0 and not wide:
-            yield f"{further} more types of machine: --wide"
-
     def _every_part(self) -> Table:
         table = _table("part", "machine", "builds", "jobs", "disk", "hours", "", "US$/h", "US$")
-        together = len(self.parts) > _MOST_PARTS
-        for _, alike in itertools.groupby(
-            self.parts, lambda part: (part.instance_type, not part.jobs) if together else part.name
-        ):
-            same = list(alike)
-            first, last = same[0], same[-1]
+        for part in self.parts:
             table.add_row(
-                first.name if first is last else f"{first.name}-{last.name}",
-                first.instance_type,
-                *_counts(same),
-                f"{max(part.disk_gib for part in same)} GiB",
-                f"{sum(part.expected_s for part in same) / 3600:.2f}",
-                "measured" if all(part.measured for part in same) else "assumed",
-                f"{max(part.usd_per_hour for part in same):.4f}",
-                f"{partition.expected_usd(same):.2f}",
+                part.name,
+                part.instance_type,
+                *_counts([part]),
+                f"{part.disk_gib} GiB",
+                f"{part.expected_s / 3600:.2f}",
+                "measured" if part.measured else "assumed",
+                f"{part.usd_per_hour:.4f}",
+                f"{partition.expected_usd([part]):.2f}",
             )
         return table
 
@@ -150,9 +130,10 @@ class Quote:
         assumed = "" if all(part.measured for part in self.parts) else " (~: assumed, not from stored results)"
         yield f"about US$ {self.expected_usd:.2f}, done in about {duration(self.expected_s)}{assumed}"
         cap = self.cap_usd is not None
+        longest_s = max(map(partition.usual_limit_s, self.parts)) + partition.BEYOND_LIMIT_S
         again = "" if cap or self.attempts == 1 else f" and {self.attempts} machines a part"
         by = "time limits and --max-usd" if cap else "time limits"
-        yield f"never more than US$ {self.worst_usd:.2f}, {duration(self.longest_s)} a machine{again}, by {by}"
+        yield f"never more than US$ {self.worst_usd:.2f}, {duration(longest_s)} a machine{again}, by {by}"
         yield f"to stop: {self.ending} ends every machine; Ctrl-C leaves them running"
 
 

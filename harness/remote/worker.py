@@ -46,7 +46,6 @@ log = logging.getLogger(__name__)
 HEARTBEAT_VARIABLE = "HARNESS_HEARTBEAT_S"
 LOG = "log.txt"
 _MOST_LOG_BYTES = 256 << 10
-_UNKNOWN = "unknown"
 # The engine may be silent for as long while it loads an image.
 _ENGINE_S = 3600
 # So begins harness's message about an engine that it has lost.
@@ -120,7 +119,6 @@ class Host:
     ``earlier`` are the workers that began the part before; ``wanted`` returns whether the worker is to go on.
     """
 
-    name: str = _UNKNOWN
     cache: Path | None = None
     code: Path | None = None
     earlier: tuple[str, ...] = ()
@@ -147,7 +145,7 @@ class Worker:
         self._run, self._folder = work.below(records.run(run_id)), work.below(records.worker(worker_id))
         self._root, self._host, self._cache = root, host, host.cache or root / "cache"
         self._log_file, self._status_file = root / LOG, root / "status.json"
-        self._heartbeat = Heartbeat(part, host.name, "fetching")
+        self._heartbeat = Heartbeat("fetching")
         self._interval_s = heartbeat_s()
         self._child: subprocess.Popen[bytes] | None = None
         self._stop = threading.Event()
@@ -155,14 +153,11 @@ class Worker:
     def live(self) -> bool:
         """Do the part, report every failure, return whether all is done."""
         self._status_file.unlink(missing_ok=True)
-        machine = environment.machine()
-        if machine is not None:
-            self._heartbeat = replace(self._heartbeat, instance_id=machine.instance_id)
         detail, stopped = "the agent was ended", False
         heartbeats = threading.Thread(target=self._send_heartbeats, name="heartbeats", daemon=True)
         try:
             heartbeats.start()
-            detail = self._do(machine.instance_type if machine else None)
+            detail = self._do()
         except HarnessError as error:
             detail = str(error)
         except KeyboardInterrupt:
@@ -181,14 +176,15 @@ class Worker:
             self._end(detail, cut_off=stopped or self._heartbeat.notice is not None or _ENGINE_LOST in detail)
         return not detail
 
-    def _do(self, instance_type: str | None) -> str:
+    def _do(self) -> str:
         """Fetch and run; return the first failure in a line, or nothing."""
         part = fetch(WorkerPart, self._run, records.part(self._part))
         if part is None:
             raise UsageError(f"{self._run.where(records.part(self._part))}: the part does not exist")
         part = self._rest(part)
-        if part.instance_type not in ("", instance_type):
-            own = instance_type or "of an unknown type"
+        machine = environment.machine() if part.instance_type else None
+        if part.instance_type != (machine.instance_type if machine else ""):
+            own = machine.instance_type if machine else "of an unknown type"
             raise UsageError(f"this machine is {own}, but the part {part.name} needs {part.instance_type}")
         if not part.jobs and not part.builds:
             return ""
@@ -304,9 +300,7 @@ class Worker:
     def _end(self, detail: str, *, cut_off: bool) -> None:
         """Write the end; give up after ten minutes of a paid machine."""
         line = " ".join(concealed(detail).split())[:1000]
-        end = WorkerEnd(
-            self._part, self._heartbeat.instance_id, not detail, foreign(line or None), bool(detail) and cut_off
-        )
+        end = WorkerEnd(not detail, foreign(line or None), bool(detail) and cut_off)
 
         def report() -> None:
             self._upload_log()
@@ -314,12 +308,6 @@ class Worker:
 
         with contextlib.suppress(RemoteError):
             retry(report, None, _END_ATTEMPTS, lambda _failures, _error: time.sleep(_WAIT_S))
-
-
-def read_assignment(path: Path) -> Assignment:
-    """Read the file that ``--part`` names."""
-    with reading(path, "only a worker's agent writes it"):
-        return read(Assignment, str(path), read_whole(path, records.MOST_BYTES))
 
 
 def suite_of(part: WorkerPart, file: Path) -> Suite:
@@ -336,7 +324,8 @@ def run_part(file: Path, given: RunOptions, launcher: Launcher, work: Callable[[
 
     ``work`` opens the storage of an address.
     """
-    assignment = read_assignment(file)
+    with reading(file, "only a worker's agent writes it"):
+        assignment = read(Assignment, str(file), read_whole(file, records.MOST_BYTES))
     loaded = suite_of(assignment.part, file)
     uploader = Uploader(assignment, work(assignment.work), given.cache)
     try:

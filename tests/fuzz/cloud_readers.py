@@ -56,9 +56,9 @@ _PLANNED = PlannedPart("0001", "c7g.large", 0.07, 20, (_JOB,))
 _RECORDS: dict[str, Any] = {
     "part": _PART,
     "run": RemoteRun("suite-1", "ec2", "suite", "r", "o", (_PLANNED,), {"region": "us-east-1"}),
-    "heartbeat": Heartbeat("0001", "i-1", "measuring", "k", "n"),
-    "end": WorkerEnd("0001", "i-1", False, "x", True),
-    "launch": Launch("l", ("0001",), 3600, 1, 1.5, 0.07),
+    "heartbeat": Heartbeat("measuring", "k", "n"),
+    "end": WorkerEnd(False, "x", True),
+    "launch": Launch("l", 3600, 1, 1.5, 0.07),
     "input": _INPUT,
     "claim": Claim("host-1-0123"),
     "assignment": Assignment("s3://bucket/work", "AROA:i-1", _PART, "status.json"),

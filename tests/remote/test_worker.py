@@ -65,7 +65,7 @@ def test_worker_does_its_part_and_uploads_its_jobs(planning: Planning, service: 
     part = planning.part(builds=True)
     assert len(part.jobs) == 3, "two trials, and what a query costs on the system that does nothing"
     assert live(planning, tmp_path / "worker"), log(planning)
-    assert end(planning) == WorkerEnd("0001", "i-0123456789abcdef0", True)
+    assert end(planning) == WorkerEnd(True)
     assert uploaded(planning.work) == sorted(planning.specs)
     last = heartbeat(planning)
     assert (last.instance_id, last.part) == ("i-0123456789abcdef0", "0001")
