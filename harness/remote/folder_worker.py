@@ -10,7 +10,6 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -22,18 +21,9 @@ from harness.remote.folder_backend import BUNDLE
 from harness.remote.records import Launch, RemoteRun, ShippedInput, fetch
 from harness.remote.shared_folder import SharedFolder
 from harness.remote.shipment import Fetcher
-from harness.remote.worker import LOG, Host, Worker, logged_to
+from harness.remote.worker import LOG, Worker, logged_to
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class FreePart:
-    """A part that a worker may claim, with its earlier claims."""
-
-    run: RemoteRun
-    name: str
-    found: PartState
 
 
 def serve(work: SharedFolder, cache: Path, idle_s: float, poll_s: float = 5.0) -> bool:
@@ -46,7 +36,7 @@ def serve(work: SharedFolder, cache: Path, idle_s: float, poll_s: float = 5.0) -
     fine, last = True, time.monotonic()
     while time.monotonic() - last <= idle_s:
         work.ask_time()
-        done = [_do(work, part, cache) for part in free_parts(work)]
+        done = [_do(work, *free, cache) for free in free_parts(work)]
         done = [ended for ended in done if ended is not None]
         fine = fine and all(done)
         if done:
@@ -56,8 +46,8 @@ def serve(work: SharedFolder, cache: Path, idle_s: float, poll_s: float = 5.0) -
     return fine
 
 
-def free_parts(work: SharedFolder) -> Iterator[FreePart]:
-    """Yield the parts that are launched, and that no living worker has."""
+def free_parts(work: SharedFolder) -> Iterator[tuple[RemoteRun, str, PartState]]:
+    """Yield the parts that are launched, and that no living worker has: run, name, and state with earlier workers."""
     for run in journal.open_runs(work):
         folder = work.below(records.run(run.run_id))
         for stored in folder.list(f"{records.LAUNCHES}/"):
@@ -66,31 +56,36 @@ def free_parts(work: SharedFolder) -> Iterator[FreePart]:
                 continue
             found = claims.look(work, run.run_id, launch.name)
             if found.phase == WAITING:
-                yield FreePart(run, launch.name, found)
+                yield run, launch.name, found
 
 
-def _do(work: SharedFolder, part: FreePart, cache: Path) -> bool | None:
+def _do(work: SharedFolder, run: RemoteRun, part: str, found: PartState, cache: Path) -> bool | None:
     """Claim a part and do it; return whether all of it is done, ``None``: another worker has it."""
     host = re.sub("[^A-Za-z0-9.-]", "-", platform.node())[:40] or "unknown"
     worker_id = f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
-    run_id = part.run.run_id
-    if not claims.claim(work, run_id, part.name, part.found, worker_id):
+    if not claims.claim(work, run.run_id, part, found, worker_id):
         return None
-    log.info(f"{run_id}: part {part.name}")
+    log.info(f"{run.run_id}: part {part}")
     root = cache / "workers" / worker_id
     root.mkdir(parents=True)
-    about = Host(
-        cache,
-        _code(work, run_id, cache),
-        part.found.workers,
-        partial(claims.holds, work, run_id, part.name, worker_id),
+    worker = Worker(
+        work,
+        worker_id,
+        run.run_id,
+        part,
+        root,
+        run.launcher,
+        cache=cache,
+        code=_code(work, run.run_id, cache),
+        earlier=found.workers,
+        wanted=partial(claims.holds, work, run.run_id, part, worker_id),
     )
     with logged_to(root / LOG):
-        done = Worker(work, worker_id, run_id, part.name, root, part.run.launcher, about).live()
+        done = worker.live()
     if done:
         shutil.rmtree(root, ignore_errors=True)  # all is uploaded
     else:
-        log.info(f"{run_id}: part {part.name} is not done; see {root / LOG}")
+        log.info(f"{run.run_id}: part {part} is not done; see {root / LOG}")
     return done
 
 

@@ -58,20 +58,27 @@ class Quote:
         """Print the machines, what they cost, and how to stop them; ``wide``: every part, and all remarks."""
         priced = any(part.usd_per_hour for part in self.parts)
         if priced or wide:
-            to.print(self._every_part() if wide else self._types())
+            to.print(self._table(wide))
         for line in (*notes, *self._remarks(wide), *(self._sums() if priced else self._times())):
             to.print(escape(escaped(line)), highlight=False, soft_wrap=True)
 
-    def _types(self) -> Table:
-        table = _table("machine", "parts", "builds", "jobs", "time", "US$", "profiles")
-        for same in self._by_type():
-            mark = "" if all(part.measured for part in same) else "~"
-            time = mark + duration(sum(part.expected_s for part in same))
-            usd = f"{partition.expected_usd(same):.2f}"
+    def _table(self, wide: bool) -> Table:
+        """Return a row for each part (``wide``), or for each instance type."""
+        table = Table(box=None, pad_edge=False)
+        for head in ("part" if wide else "parts", "machine", "builds", "jobs", "disk", "time", "US$", "profiles"):
+            left = head in ("part", "machine", "profiles")
+            table.add_column(head, justify="left" if left else "right", no_wrap=True)
+        for same in [[part] for part in self.parts] if wide else self._by_type():
             names = dict.fromkeys(job.cell.profile for part in same for job in part.jobs)
-            profiles = ", ".join(map(self._profile, names))
-            mark = f" {SUBSTITUTE}" if any(self._substitutes(name) for name in names) else ""
-            table.add_row(same[0].instance_type + mark, str(len(same)), *_counts(same), time, usd, profiles)
+            table.add_row(
+                same[0].name if wide else str(len(same)),
+                same[0].instance_type + (f" {SUBSTITUTE}" if any(self._substitutes(name) for name in names) else ""),
+                *_counts(same),
+                f"{max(part.disk_gib for part in same)} GiB",
+                ("" if all(part.measured for part in same) else "~") + duration(sum(part.expected_s for part in same)),
+                f"{partition.expected_usd(same):.2f}",
+                ", ".join(map(self._profile, names)),
+            )
         return table
 
     def _substitutes(self, profile: str) -> bool:
@@ -91,21 +98,6 @@ class Quote:
         ordered = sorted(self.parts, key=lambda part: part.instance_type)
         groups = [list(same) for _, same in itertools.groupby(ordered, lambda part: part.instance_type)]
         return sorted(groups, key=partition.expected_usd, reverse=True)
-
-    def _every_part(self) -> Table:
-        table = _table("part", "machine", "builds", "jobs", "disk", "hours", "", "US$/h", "US$")
-        for part in self.parts:
-            table.add_row(
-                part.name,
-                part.instance_type,
-                *_counts([part]),
-                f"{part.disk_gib} GiB",
-                f"{part.expected_s / 3600:.2f}",
-                "measured" if part.measured else "assumed",
-                f"{part.usd_per_hour:.4f}",
-                f"{partition.expected_usd([part]):.2f}",
-            )
-        return table
 
     def _remarks(self, wide: bool) -> Iterator[str]:
         chosen = self.machines.values()
@@ -135,13 +127,6 @@ class Quote:
         by = "time limits and --max-usd" if cap else "time limits"
         yield f"never more than US$ {self.worst_usd:.2f}, {duration(longest_s)} a machine{again}, by {by}"
         yield f"to stop: {self.ending} ends every machine; Ctrl-C leaves them running"
-
-
-def _table(*heads: str) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for head in heads:
-        table.add_column(head, justify="left" if head in ("part", "machine", "profiles", "") else "right", no_wrap=True)
-    return table
 
 
 def _counts(parts: Sequence[PlannedPart]) -> tuple[str, str]:

@@ -111,23 +111,6 @@ def heartbeat_s() -> float:
     return float(os.environ.get(HEARTBEAT_VARIABLE) or 30.0)
 
 
-@dataclass(frozen=True)
-class Host:
-    """The machine of a worker, where it is not rented for it.
-
-    ``cache`` is shared with other workers; ``code`` is the unpacked bundle, if this process runs another harness;
-    ``earlier`` are the workers that began the part before; ``wanted`` returns whether the worker is to go on.
-    """
-
-    cache: Path | None = None
-    code: Path | None = None
-    earlier: tuple[str, ...] = ()
-    wanted: Callable[[], bool] = lambda: True
-
-
-_HERE = Host()
-
-
 class Worker:
     """One worker, which does one part."""
 
@@ -139,11 +122,21 @@ class Worker:
         part: str,
         root: Path,
         launcher: str = "docker",
-        host: Host = _HERE,
+        *,
+        cache: Path | None = None,
+        code: Path | None = None,
+        earlier: tuple[str, ...] = (),
+        wanted: Callable[[], bool] = lambda: True,
     ) -> None:
+        """Take what a machine that is not rented for the part has, too.
+
+        ``cache`` is shared with other workers; ``code`` is the unpacked bundle, if this process runs another harness;
+        ``earlier`` are the workers that began the part before; ``wanted`` returns whether the worker is to go on.
+        """
         self._work, self._worker_id, self._part, self._launcher = work, worker_id, part, launcher
         self._run, self._folder = work.below(records.run(run_id)), work.below(records.worker(worker_id))
-        self._root, self._host, self._cache = root, host, host.cache or root / "cache"
+        self._root, self._cache = root, cache or root / "cache"
+        self._code, self._earlier, self._wanted = code, earlier, wanted
         self._log_file, self._status_file = root / LOG, root / "status.json"
         self._heartbeat = Heartbeat("fetching")
         self._interval_s = heartbeat_s()
@@ -212,7 +205,7 @@ class Worker:
         start = _START.format(parent=os.getpid())
         command = [sys.executable, "-c", start, "run", "--launcher", self._launcher, "--cache", str(self._cache)]
         command += ["--part", str(self._root / "part.json"), "--results", str(self._root / "results")]
-        root = self._host.code or Path(harness.__file__).resolve().parent.parent
+        root = self._code or Path(harness.__file__).resolve().parent.parent
         own = {"PYTHONPATH": str(root), "PYTHONUNBUFFERED": "1"}
         variables = child_process.environment(*child_process.HARNESS, **own)
         if (root / OWN_IMAGES).is_dir():
@@ -239,14 +232,14 @@ class Worker:
 
     def _is_wanted(self) -> bool:
         with contextlib.suppress(RemoteError):
-            return self._host.wanted()
+            return self._wanted()
         return True
 
     def _rest(self, part: WorkerPart) -> WorkerPart:
         """Return the rest of a part: skip the jobs and use the indexes that its earlier workers uploaded."""
         done: set[str] = set()
         built: dict[str, ShippedInput] = {}
-        for earlier in self._host.earlier:
+        for earlier in self._earlier:
             folder = records.worker(earlier)
             done |= {records.job_of(stored.name) for stored in self._work.below(folder).list(f"{records.JOBS}/")}
             for build in part.builds:

@@ -203,7 +203,7 @@ def test_silent_workers_part_goes_to_another(scene: Scene) -> None:
     assert scene.claim("a-1")
     scene.silent("a-1")
     [free] = folder_worker.free_parts(scene.work)
-    assert free.found.workers == ("a-1",) and scene.state()[0] == WAITING and "no sign of life" in scene.state()[2]
+    assert free[2].workers == ("a-1",) and scene.state()[0] == WAITING and "no sign of life" in scene.state()[2]
     assert scene.claim("b-1") and scene.state() == (RUNNING, ("a-1", "b-1"), "")
     assert not claims.holds(scene.work, RUN.run_id, "001", "a-1"), "it stops, should it still live"
 

@@ -38,9 +38,9 @@ def lines(shown: Quote, *, wide: bool = False) -> list[str]:
 
 def test_quote_says_where_how_much_how_long_and_how_to_stop() -> None:
     head, work, build, prices, remark, about, never, stop = lines(quote())
-    assert head.split() == ["machine", "parts", "builds", "jobs", "time", "US$", "profiles"]
-    assert work.split() == ["m6i.large", "1", "0", "3", "1.0", "h", "0.20", "cpu1-mem1"]
-    assert build.split() == ["c6i.large", "1", "1", "0", "~30", "min", "0.05"]
+    assert head.split() == ["parts", "machine", "builds", "jobs", "disk", "time", "US$", "profiles"]
+    assert work.split() == ["1", "m6i.large", "0", "3", "40", "GiB", "1.0", "h", "0.20", "cpu1-mem1"]
+    assert build.split() == ["1", "c6i.large", "1", "0", "30", "GiB", "~30", "min", "0.05"]
     assert prices == "prices: of a date" and remark.endswith("which is left out: why")
     assert about == "about US$ 0.25, done in about 1.0 h (~: assumed, not from stored results)"
     limits = [partition.usual_limit_s(part) for part in (BUILD, WORK)]
@@ -51,8 +51,8 @@ def test_quote_says_where_how_much_how_long_and_how_to_stop() -> None:
 
 def test_wide_quote_has_every_part() -> None:
     _, build, work, *notes = (line.split() for line in lines(quote(), wide=True))
-    assert build == ["001", "c6i.large", "1", "0", "30", "GiB", "0.50", "assumed", "0.1000", "0.05"]
-    assert work == ["002", "m6i.large", "0", "3", "40", "GiB", "1.00", "measured", "0.2000", "0.20"]
+    assert build == ["001", "c6i.large", "1", "0", "30", "GiB", "~30", "min", "0.05"]
+    assert work == ["002", "m6i.large", "0", "3", "40", "GiB", "1.0", "h", "0.20", "cpu1-mem1"]
     assert len(notes) == 5
 
 

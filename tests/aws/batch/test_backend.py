@@ -117,15 +117,6 @@ def how(*missing: str, build_machine: ChosenMachine | None = XLARGE) -> Grouping
     return Grouping(machines, lambda _job: measured, lambda _build: assumed, found, build_machine)
 
 
-def test_a_part_is_a_system_on_a_profile_and_a_dataset() -> None:
-    todo = [planned(s, p, d, n) for n in range(3) for s in "ab" for p in ("small", "big") for d in ("d", "e")]
-    made = BatchBackend.parts(todo, how())
-    assert len(made) == 8
-    assert all(len(each.jobs) == 3 and len({job.cell for job in each.jobs}) == 1 for each in made)
-    assert len({job.key for each in made for job in each.jobs}) == len(todo)
-    assert len({each.name for each in made}) == 8
-
-
 def test_index_is_built_by_one_job_before_its_searches() -> None:
     made = BatchBackend.parts([planned("a", "small"), planned("a", "big"), planned("c", "small")], how("a-d"))
     assert [(len(each.builds), len(each.jobs), each.needs) for each in made] == [
@@ -134,11 +125,6 @@ def test_index_is_built_by_one_job_before_its_searches() -> None:
         (0, 1, ("a-d",)),
         (0, 1, ()),
     ]
-
-
-def test_first_part_builds_the_index_without_a_build_profile() -> None:
-    made = BatchBackend.parts([planned("a", "small"), planned("a", "big")], how("a-d", build_machine=None))
-    assert [(len(each.builds), each.needs) for each in made] == [(1, ()), (0, ("a-d",))]
 
 
 def test_five_thousand_jobs_are_a_thousand_parts() -> None:

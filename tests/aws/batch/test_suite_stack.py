@@ -38,14 +38,6 @@ def required(properties: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_each_profile_has_a_definition_and_each_type_a_queue(wanted: Make) -> None:
-    made = wanted()
-    assert set(of("Batch::JobDefinition", made)) == {"harness-quick-cpu1-mem1", "harness-quick-cpu2-mem4"}
-    queues = {"harness-quick-m6gd-medium", "harness-quick-c7g-xlarge"}
-    assert set(of("Batch::JobQueue", made)) == set(of("Batch::ComputeEnvironment", made)) == queues
-
-
-@pytest.mark.slow
 def test_the_stack_makes_no_role_and_no_security_group_and_names_no_account(wanted: Make) -> None:
     text = suite_stack.template(wanted())
     kinds = {each["Type"].rpartition("::")[0] for each in templates.parsed(text)["Resources"].values()}
@@ -289,13 +281,3 @@ def test_subnets_are_of_the_account_stacks_vpc(connections: Connections, wanted:
     up(connections, wanted(), account, own["SubnetId"])
     [environment, _] = everything(connections)["environments"]
     assert environment["computeResources"]["subnets"] == [own["SubnetId"]]
-
-
-def test_stacks_of_two_suites_are_independent(connections: Connections, wanted: Make, account: Account) -> None:
-    up(connections, wanted(), account)
-    up(connections, wanted(suite="other"), account)
-    suite_stack.down(connections, "quick")
-    assert [each.tags["harness:suite"] for each in cloudformation.find_tagged(connections, "harness:suite")] == [
-        "other"
-    ]
-    assert "unchanged" in up(connections, wanted(suite="other"), account)[-1]

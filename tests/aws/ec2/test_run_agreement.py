@@ -45,20 +45,6 @@ def test_larger_cost_above_the_cap_is_refused(plain: Field, monkeypatch: pytest.
     assert launched_and_terminated() == (0, 0)
 
 
-def test_refused_larger_cost_launches_nothing(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
-    questions: list[str] = []
-
-    def agree(question: str) -> None:
-        questions.append(question)
-        if len(questions) == 2:
-            raise UsageError("no")
-
-    dearer(monkeypatch, 3)
-    with pytest.raises(UsageError, match="no"):
-        plain.run(plain.client(agree=agree))
-    assert launched_and_terminated() == (0, 0)
-
-
 @pytest.mark.parametrize(("again", "holds"), [(None, 1.5), (2.5, 2.5)])
 def test_resumed_run_without_a_cap_keeps_its_first_cap(
     plain: Field, monkeypatch: pytest.MonkeyPatch, again: float | None, holds: float

@@ -444,24 +444,6 @@ def test_a_lock_is_renewed_while_it_is_held(folder: Objects, monkeypatch: pytest
         assert renewed.wait(30)
 
 
-def test_viability_search_resumes_from_s3(bench: Bench, bucket: Bucket, harness: Call) -> None:
-    options = ("--queries", "4", "--launcher", "fake", "--limits", "64MiB,128MiB", "--results", HERE)
-    words = ("curve", "planted", "--dataset", bench.folder / "tiny", *options)
-    first = harness(*words, "--cache", bucket.cache)
-    assert first.exit_code == 0, first.output
-    before = records(bucket)
-    assert before and any(name.endswith(".png") for name in bucket.names())
-    assert "plots: s3://bucket/results/viable/planted/tiny/" in first.stderr
-    second = harness(*words, "--cache", other(bench))
-    assert second.exit_code == 0 and records(bucket) == before
-    assert second.stdout == first.stdout
-    harness(*words, "--cache", other(bench), "--fresh")
-    assert len(records(bucket)) == 2 * len(before)
-    assert any(name.endswith("/fresh-since") for name in bucket.names())
-    third = harness(*words, "--cache", bucket.cache)  # knows that nothing before counts
-    assert third.exit_code == 0 and len(records(bucket)) == 2 * len(before)
-
-
 def test_policy_in_the_guide_permits_exactly_the_requests(
     run: Call, bench: Bench, harness: Call, bucket: Bucket, requests: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,20 +60,9 @@ def once(folder: Path, make: Callable[[Path], None]) -> Path:
 
 def environment(*prefixes: str) -> dict[str, str]:
     """Return the variables that a child may see: the usual ones, and those with these prefixes."""
-    usual = (
-        "PATH",
-        "HOME",
-        "TZ",
-        "TMPDIR",
-        "LANG",
-        "LC_",
-        "SSL_CERT_",
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "NO_PROXY",
-        "PIP_",
-    )
-    return {name: value for name, value in os.environ.items() if name.upper().startswith((*usual, *prefixes))}
+    usual = ("PATH", "HOME", "TZ", "TMPDIR", "LANG", "LC_", "PIP_")
+    network = ("SSL_CERT_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+    return {name: value for name, value in os.environ.items() if name.upper().startswith((*usual, *network, *prefixes))}
 
 
 def install(requirements: str, folder: Path) -> None:
