@@ -57,21 +57,6 @@ def test_export_equals_that_of_local_results(
     assert made[0] == made[1] and made[0]
 
 
-def test_merge_equals_that_of_local_results(results: Path, bucket: Bucket, harness: Call, tmp_path: Path) -> None:
-    bucket.fill(results)
-    assert harness("merge", "results", "b=results", "-o", "local").exit_code == 0
-    done = harness("merge", HERE, f"b={HERE}", "-o", "there")
-    assert done.exit_code == 0 and "results: 12 jobs" in done.stdout
-    assert tree(tmp_path / "local") == tree(tmp_path / "there")
-    # And what was merged is read from S3 with its origins.
-    bucket.fill(tmp_path / "local", "merged")
-    for words in (("report", "MERGED"), ("verify", "MERGED"), ("report", "MERGED/b/test-suite/planted")):
-        local = harness(*(each.replace("MERGED", "local") for each in words))
-        there = harness(*(each.replace("MERGED", "s3://bucket/merged") for each in words))
-        assert (there.exit_code, there.stdout.replace("s3://bucket/merged", "local")) == (local.exit_code, local.stdout)
-        assert local.exit_code == 0
-
-
 def test_published_tables_are_read_from_a_bucket(bucket: Bucket, harness: Call) -> None:
     shipped = Path(__file__).resolve().parents[3] / "results" / "published" / "santhanam2023"
     bucket.fill(shipped, "paper")
